@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// File reads and crash-safe writes over POSIX calls.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace troupe::base {
+namespace {
+
+Errc errc_of(int number) {
+  switch (number) {
+    case ENOENT:
+      return Errc::not_found;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return Errc::permission_denied;
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+      return Errc::resource_exhausted;
+    case EEXIST:
+      return Errc::already_exists;
+    default:
+      return Errc::unavailable;
+  }
+}
+
+Status errno_status(const std::filesystem::path& path, std::string_view action, int number) {
+  return error(errc_of(number), "{}: cannot {}: {}", path.string(), action, std::strerror(number));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+template <typename Container>
+Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return errno_status(path, "open", errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return errno_status(path, "stat", errno);
+  if (S_ISDIR(info.st_mode)) {
+    return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
+  }
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size > bytes_max) {
+    return error(Errc::resource_exhausted, "{}: {} bytes are more than the limit of {}",
+                 path.string(), size, bytes_max);
+  }
+  Container content;
+  content.resize(size);
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_status(path, "read", errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
+                                         std::uint64_t bytes_max) {
+  return read_all<std::vector<std::byte>>(path, bytes_max);
+}
+
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max) {
+  return read_all<std::string>(path, bytes_max);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::system_error(std::string_view action) const {
+  return errno_status(path_, action, errno);
+}
+
+Status AtomicFile::open() {
+  std::string pattern = path_.string() + ".tmp-XXXXXX";
+  descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
+  if (descriptor_ < 0) return system_error("create a temporary file for it");
+  temporary_ = pattern;
+  if (::fchmod(descriptor_, 0644) != 0) return system_error("set the mode");
+  return {};
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error("write");
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) return system_error("sync");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return system_error("rename to");
+  ::close(descriptor_);
+  descriptor_ = -1;
+  const std::filesystem::path folder = path_.parent_path();
+  return sync_folder(folder.empty() ? "." : folder);
+}
+
+Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
+  TROUPE_TRY(file.open());
+  TROUPE_TRY(file.write(bytes));
+  return file.commit();
+}
+
+Status sync_folder(const std::filesystem::path& folder) {
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) return errno_status(folder, "open", errno);
+  if (::fsync(descriptor.get()) != 0) return errno_status(folder, "sync", errno);
+  return {};
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: whole reads with a size limit, and crash-safe writes. Blocking; never call from an actor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace troupe::base {
+
+/// Reads a whole file; not_found, resource_exhausted (larger than `bytes_max`) or unavailable name
+/// the path.
+Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
+                                         std::uint64_t bytes_max);
+/// The same as text.
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max);
+
+/// Writes a temporary file in the same folder, syncs it, renames it to `path` and syncs the folder:
+/// after a crash `path` holds the old or the new content, whole. Never retries a failed sync.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  /// Removes the temporary file when commit() was not reached.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  Status open();
+  Status write(std::span<const std::byte> bytes);
+  Status commit();
+
+ private:
+  Status system_error(std::string_view action) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+/// AtomicFile in one call.
+Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
+/// Makes entries of a folder durable.
+Status sync_folder(const std::filesystem::path& folder);
+
+}  // namespace troupe::base

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one logger of the process, over spdlog's stderr sink.
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <memory>
+
+namespace troupe::base {
+namespace {
+
+// Logging is the one process-wide service: a line must come out wherever it is written.
+struct Logger {
+  Logger()
+      : sink(std::make_shared<spdlog::logger>("troupe",
+                                              std::make_shared<spdlog::sinks::stderr_sink_mt>())) {
+    configure(LogLevel::info, "");
+  }
+  void configure(LogLevel level, const std::string& fields) {
+    const std::string middle = fields.empty() ? "" : " " + fields;
+    sink->set_pattern("ts=%Y-%m-%dT%H:%M:%S.%eZ level=%l" + middle + " msg=\"%v\"",
+                      spdlog::pattern_time_type::utc);
+    sink->set_level(to_spdlog(level));
+    sink->flush_on(spdlog::level::debug);
+  }
+  static spdlog::level::level_enum to_spdlog(LogLevel level) {
+    constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                    spdlog::level::warn, spdlog::level::err};
+    return levels[static_cast<int>(level)];
+  }
+  std::shared_ptr<spdlog::logger> sink;
+  std::array<std::atomic<std::uint64_t>, kLogLevelCount> counts{};
+};
+
+Logger& logger() {
+  static Logger instance;
+  return instance;
+}
+
+std::string escaped(std::string_view message) {
+  std::string text;
+  text.reserve(message.size());
+  for (char c : message) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else if (static_cast<unsigned char>(c) >= 0x20) {
+      text += c;
+    } else {
+      text += '?';
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void start_logging(LogLevel level, std::string fields) {
+  logger().configure(level, fields);
+}
+
+void log_line(LogLevel level, std::string_view message) {
+  Logger& instance = logger();
+  instance.counts[static_cast<std::size_t>(level)].fetch_add(1, std::memory_order_relaxed);
+  instance.sink->log(Logger::to_spdlog(level), "{}", escaped(message));
+}
+
+std::array<std::uint64_t, kLogLevelCount> log_line_counts() {
+  std::array<std::uint64_t, kLogLevelCount> counts{};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counts[i] = logger().counts[i].load(std::memory_order_relaxed);
+  }
+  return counts;
+}
+
+}  // namespace troupe::base

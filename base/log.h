@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logging to stderr in logfmt: ts=... level=info role=worker rank=3 msg="...". Any thread.
+// Programs call start_logging once; libraries only write lines. Never log per step or per tensor.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace troupe::base {
+
+enum class LogLevel : std::uint8_t { debug, info, warn, error };
+inline constexpr int kLogLevelCount = 4;
+
+/// Sets level and the fields (for example `role=worker rank=3`) that every line of this process
+/// carries.
+void start_logging(LogLevel level, std::string fields);
+/// Writes one line; `message` is quoted and escaped.
+void log_line(LogLevel level, std::string_view message);
+/// Lines written per level since start; the source of troupe_log_messages_total.
+std::array<std::uint64_t, kLogLevelCount> log_line_counts();
+
+template <typename... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::warn, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenMP teams, or plain threads where the race detector must see every hand-over.
+#include "base/parallel.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+namespace troupe::base {
+
+#if defined(__SANITIZE_THREAD__)
+
+namespace {
+thread_local int this_thread_team = 1;
+}
+
+void parallel_chunks(int team, std::int64_t chunks, const std::function<void(std::int64_t)>& f) {
+  std::vector<std::thread> helpers;
+  auto share = [&](int member) {
+    for (std::int64_t chunk = member; chunk < chunks; chunk += team) f(chunk);
+  };
+  for (int member = 1; member < team; ++member) helpers.emplace_back(share, member);
+  share(0);
+  for (std::thread& helper : helpers) helper.join();
+}
+
+void set_thread_team(int team) {
+  this_thread_team = team;
+}
+int thread_team() {
+  return this_thread_team;
+}
+
+#else
+
+void parallel_chunks(int team, std::int64_t chunks, const std::function<void(std::int64_t)>& f) {
+  if (team <= 1 || chunks <= 1) {
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
+    return;
+  }
+#pragma omp parallel for num_threads(team) schedule(static)
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
+}
+
+void set_thread_team(int team) {
+  omp_set_dynamic(0);
+  omp_set_num_threads(team);
+}
+
+int thread_team() {
+  const int team = omp_get_max_threads();
+  const bool usable =
+      omp_get_dynamic() == 0 && omp_in_parallel() == 0 && omp_get_thread_limit() >= team;
+  return usable ? team : 0;
+}
+
+#endif
+
+}  // namespace troupe::base

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape arithmetic, merging and text.
+#include "base/shape.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace troupe::base {
+
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) {
+  TROUPE_CHECK(dims.size() <= kRankMax, "rank above 8");
+  rank_ = static_cast<int>(dims.size());
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
+Shape Shape::unknown() {
+  Shape shape;
+  shape.rank_ = -1;
+  return shape;
+}
+
+bool Shape::complete() const {
+  return rank_known() &&
+         std::all_of(dims_.begin(), dims_.begin() + rank_, [](auto d) { return d >= 0; });
+}
+
+int Shape::rank() const {
+  TROUPE_CHECK(rank_known(), "rank() of a shape of unknown rank");
+  return rank_;
+}
+
+std::size_t Shape::checked(int axis) const {
+  TROUPE_CHECK(axis >= 0 && axis < rank_, "axis out of range for shape");
+  return static_cast<std::size_t>(axis);
+}
+
+std::int64_t Shape::elements() const {
+  return elements(0, rank());
+}
+
+std::int64_t Shape::elements(int begin, int end) const {
+  std::int64_t product = 1;
+  for (int axis = begin; axis < end; ++axis) {
+    TROUPE_CHECK((*this)[axis] >= 0, "elements() of an incomplete shape");
+    product *= (*this)[axis];
+  }
+  return product;
+}
+
+void Shape::push_back(std::int64_t extent) {
+  TROUPE_CHECK(rank() < kRankMax, "rank above 8");
+  dims_[static_cast<std::size_t>(rank_++)] = extent;
+}
+
+std::string Shape::to_string() const {
+  if (!rank_known()) return "(...)";
+  std::string text = "(";
+  for (int axis = 0; axis < rank_; ++axis) {
+    if (axis > 0) text += ", ";
+    text += (*this)[axis] < 0 ? "?" : std::to_string((*this)[axis]);
+  }
+  if (rank_ == 1) text += ",";
+  return text + ")";
+}
+
+bool operator==(const Shape& a, const Shape& b) {
+  return a.rank_ == b.rank_ &&
+         std::equal(a.dims_.begin(), a.dims_.begin() + std::max(a.rank_, 0), b.dims_.begin());
+}
+
+Result<Shape> merge_shapes(const Shape& a, const Shape& b) {
+  if (!a.rank_known()) return b;
+  if (!b.rank_known()) return a;
+  auto conflict = [&] {
+    return error(Errc::invalid_argument, "shapes {} and {} contradict each other", a.to_string(),
+                 b.to_string());
+  };
+  if (a.rank() != b.rank()) return conflict();
+  Shape merged = a;
+  for (int axis = 0; axis < a.rank(); ++axis) {
+    if (a[axis] < 0) {
+      merged.set(axis, b[axis]);
+    } else if (b[axis] >= 0 && a[axis] != b[axis]) {
+      return conflict();
+    }
+  }
+  return merged;
+}
+
+Result<Shape> parse_shape(std::string_view text) {
+  auto bad = [&] { return error(Errc::invalid_argument, "'{}' is not a shape", text); };
+  std::string_view rest = text;
+  auto trim = [&] {
+    while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+    while (!rest.empty() && rest.back() == ' ') rest.remove_suffix(1);
+  };
+  trim();
+  if (rest.size() >= 2 && ((rest.front() == '(' && rest.back() == ')') ||
+                           (rest.front() == '[' && rest.back() == ']'))) {
+    rest = rest.substr(1, rest.size() - 2);
+    trim();
+  }
+  Shape shape;
+  while (!rest.empty()) {
+    if (shape.rank() == kRankMax) return bad();
+    std::int64_t extent = kUnknownDim;
+    if (rest.front() == '?') {
+      rest.remove_prefix(1);
+    } else {
+      auto [end, code] = std::from_chars(rest.data(), rest.data() + rest.size(), extent);
+      if (code != std::errc() || extent < kUnknownDim) return bad();
+      rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    }
+    shape.push_back(extent);
+    trim();
+    if (rest.empty()) break;
+    if (rest.front() != ',') return bad();
+    rest.remove_prefix(1);
+    trim();
+  }
+  return shape;
+}
+
+}  // namespace troupe::base

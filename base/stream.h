@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream and Event: in-order work queues of devices as engine lanes and kernels see them.
+// A stream belongs to one engine lane; only that lane's thread issues on it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/device.h"
+#include "base/status.h"
+
+namespace troupe::base {
+
+/// A point in a stream's work. Copies of the pointer may be kept and waited on by any thread.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// True once the work before the event is done.
+  virtual bool passed() const = 0;
+  /// Blocks the calling host thread until the event has passed; the first error of the work before
+  /// it.
+  virtual Status wait_on_host() const = 0;
+};
+
+/// Work runs in issue order, after issue has returned.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual Device device() const = 0;
+  /// The library's stream (cudaStream_t), or null for streams that run host closures.
+  virtual void* native() const { return nullptr; }
+  /// Queues a host closure behind the work issued so far. CHECKs for streams that have a native().
+  virtual void enqueue_host(std::function<Status()> work) = 0;
+  virtual std::shared_ptr<Event> record() = 0;
+  /// Later work of this stream waits for `event` on the device, not on the host.
+  virtual void wait_for(const std::shared_ptr<Event>& event) = 0;
+};
+
+}  // namespace troupe::base

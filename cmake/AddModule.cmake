@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# add_module(name [LIBRARIES lib...]): the one way a folder becomes a library with its tests.
+
+# Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed folders).
+macro(troupe_read_layers)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/layers.txt)
+  file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/layers.txt lines REGEX "^[a-z]+:")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH "^([a-z]+):(.*)$" unused "${line}")
+    set(layer_name ${CMAKE_MATCH_1})
+    separate_arguments(layer_uses UNIX_COMMAND "${CMAKE_MATCH_2}")
+    list(APPEND TROUPE_LAYERS ${layer_name})
+    set(TROUPE_LAYER_${layer_name} ${layer_uses})
+  endforeach()
+endmacro()
+
+# Library troupe_<name> from all sources of the folder <name>, linked to the folders that
+# cmake/layers.txt allows; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc.
+function(add_module name)
+  cmake_parse_arguments(MODULE "" "" "LIBRARIES;SOURCES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
+  add_library(troupe_${name} STATIC ${sources} ${MODULE_SOURCES})
+  add_library(troupe::${name} ALIAS troupe_${name})
+  target_link_libraries(troupe_${name} PUBLIC troupe_options ${MODULE_LIBRARIES})
+  foreach(used IN LISTS TROUPE_LAYER_${name})
+    if(TARGET troupe_${used})
+      target_link_libraries(troupe_${name} PUBLIC troupe_${used})
+    endif()
+  endforeach()
+  if(TROUPE_TESTS)
+    file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc)
+    set(slow_tests ${tests})
+    list(FILTER tests EXCLUDE REGEX "_slow_test.cc$")
+    list(FILTER slow_tests INCLUDE REGEX "_slow_test.cc$")
+    if(tests)
+      troupe_add_test(${name}_test SOURCES ${tests} LIBRARIES troupe_${name} LABELS unit)
+    endif()
+    if(slow_tests)
+      troupe_add_test(${name}_slow_test SOURCES ${slow_tests} LIBRARIES troupe_${name} LABELS slow)
+    endif()
+  endif()
+endfunction()
+
+# A Catch2 binary whose cases ctest runs one by one. Files named *_slow_test.cc get the label slow.
+function(troupe_add_test target)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  if(NOT TARGET troupe_test_main)
+    add_library(troupe_test_main STATIC ${CMAKE_SOURCE_DIR}/tests/support/main.cc)
+    target_link_libraries(troupe_test_main PUBLIC troupe_options Catch2::Catch2)
+  endif()
+  include(Catch)
+  add_executable(${target} ${TEST_SOURCES})
+  target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} troupe_test_main rapidcheck)
+  target_compile_definitions(${target} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  set(timeout 300)
+  if("slow" IN_LIST TEST_LABELS)
+    set(timeout 3000)
+  endif()
+  catch_discover_tests(${target} TEST_PREFIX "${target}: "
+    PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${timeout})
+endfunction()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# Flags that every target gets, through the interface target `troupe_options`.
+add_library(troupe_options INTERFACE)
+target_compile_features(troupe_options INTERFACE cxx_std_20)
+# Fused multiply-add is explicit where we want it; the compiler must not invent it.
+target_compile_options(troupe_options INTERFACE
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
+target_include_directories(troupe_options INTERFACE ${CMAKE_SOURCE_DIR})
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(troupe_options INTERFACE -Wthread-safety)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(troupe_options INTERFACE Threads::Threads)
+
+if(TROUPE_SANITIZE STREQUAL "address")
+  target_compile_options(troupe_options INTERFACE
+    -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(troupe_options INTERFACE -fsanitize=address,undefined)
+elseif(TROUPE_SANITIZE STREQUAL "thread")
+  target_compile_options(troupe_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(troupe_options INTERFACE -fsanitize=thread)
+elseif(TROUPE_SANITIZE)
+  message(FATAL_ERROR "TROUPE_SANITIZE is '${TROUPE_SANITIZE}'; it must be empty, address or thread")
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+endif()

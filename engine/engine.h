@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime dependency engine: operations name the variables they read and write; the engine
+// runs each as soon as its variables allow. Readers of a variable run together, a writer runs
+// alone, in push order. Arrays, random generators and scratch space are all variables. push() may
+// be called from any thread; wait() only from threads that are neither engine nor actor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/device.h"
+#include "base/slot_store.h"
+#include "base/status.h"
+#include "base/stream.h"
+#include "engine/completion.h"
+#include "engine/function.h"
+#include "engine/variable.h"
+
+namespace troupe::engine {
+
+/// What a lane is for. Each device has one lane of each kind; stream lanes exist where the device
+/// has streams.
+enum class LaneKind : std::uint8_t {
+  compute,   ///< kernels: one thread that leads a team of `threads`
+  copy,      ///< copies and file or network hand-overs
+  priority,  ///< short urgent work; never waits behind compute
+};
+
+/// Names a lane of an engine.
+struct Lane {
+  base::Device device;
+  LaneKind kind = LaneKind::compute;
+};
+
+/// What a running function may use. Valid during the call (for stream functions: during issue).
+struct RunContext {
+  int team = 1;                      ///< compute threads that this lane leads
+  base::SlotStore* slots = nullptr;  ///< the lane's library handles
+  base::Stream* stream = nullptr;    ///< set for stream functions only
+};
+
+/// Done when it returns.
+using SyncFunction = Function<base::Status(RunContext&)>;
+/// Returns at once; `completion` is called exactly once, from any thread. No thread waits
+/// meanwhile.
+using AsyncFunction = Function<void(RunContext&, Completion)>;
+/// Only issues work on context.stream; the lane records an event behind it.
+using StreamFunction = Function<base::Status(RunContext&)>;
+
+/// One unit of work. `name` must outlive the operation (a literal, or text owned by a longer-lived
+/// plan).
+struct Operation {
+  std::string_view name;
+  std::span<const Variable> reads;  ///< may repeat, may overlap `writes` (then the write counts)
+  std::span<const Variable> writes;
+  Lane lane;
+  int priority = 0;  ///< higher runs first among operations that are ready
+};
+
+/// Counters since start; sums over lanes.
+struct EngineCounters {
+  std::uint64_t pushed = 0;
+  std::uint64_t completed = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t pending = 0;
+  std::uint64_t asynchronous_in_flight = 0;
+};
+
+/// Limits and shape of an engine.
+struct EngineOptions {
+  int threads = 1;  ///< team of the CPU compute lane
+  int copy_threads = 1;
+  int priority_threads = 1;
+  std::uint64_t engine_pending_operations_max = 65'536;  ///< push() waits above this
+  std::string thread_name = "engine";
+  /// Streams of devices other than the CPU, one lane each; owned by the caller, outlive the engine.
+  std::vector<base::Stream*> streams;
+  std::string trace_path;  ///< Chrome trace written at the end; empty: none
+  std::uint64_t trace_events_max = 1'000'000;
+};
+
+/// Threaded and serial engines share this interface and give the same results.
+/// The destructor waits for everything pushed, then joins its threads.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// A new variable; `label` appears in dump() and errors.
+  virtual Variable new_variable(std::string_view label) = 0;
+
+  /// Pushes work. Does not wait for dependencies; waits only while the pending limit is exceeded,
+  /// and never on an engine thread. When a read variable carries an error, the function is skipped
+  /// and that error moves to the written variables; an error the function returns does the same.
+  virtual void push(const Operation& operation, SyncFunction function) = 0;
+  virtual void push_async(const Operation& operation, AsyncFunction function) = 0;
+  virtual void push_stream(const Operation& operation, StreamFunction function) = 0;
+
+  /// Waits until everything pushed so far that writes `variable` is done; its error if it carries
+  /// one. An error stays until an operation overwrites the whole variable: call clear_error for
+  /// that.
+  virtual base::Status wait(const Variable& variable) = 0;
+  /// Waits until every operation pushed so far is done; the first error of a variable not yet
+  /// reported.
+  virtual base::Status wait_all() = 0;
+  /// Declares that the next operation written to `variable` overwrites all of it, which clears its
+  /// error.
+  virtual void overwrite(const Variable& variable) = 0;
+
+  /// Completes every outstanding asynchronous operation with `cancelled`, and lets later ones fail
+  /// so: for ending a job. Operations whose function has not begun are skipped with the same error.
+  virtual void cancel(std::string_view reason) = 0;
+
+  /// What waits on what, for people: one line per pending operation with its variables' holders.
+  virtual std::string dump() const = 0;
+  virtual EngineCounters counters() const = 0;
+  /// Team size of a lane; part of plans, so results never depend on load.
+  virtual int team(const Lane& lane) const = 0;
+  /// True on a thread of this or any engine.
+  static bool on_engine_thread();
+};
+
+/// Lanes with threads: one compute thread per device (leading its team), copy and priority pools.
+std::unique_ptr<Engine> make_threaded_engine(const EngineOptions& options, base::Clock& clock);
+/// Runs each function inside push(), in push order (asynchronous ones as far as their completions
+/// come inline); for debugging and as the reference of the property test.
+std::unique_ptr<Engine> make_serial_engine(const EngineOptions& options, base::Clock& clock);
+
+}  // namespace troupe::engine

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variable: the tag of one source unit (array, random generator, scratch space). A counted handle;
+// the engine's queue of readers and writers hangs behind it. Any thread may copy and drop handles.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace troupe::engine {
+
+class VariableState;
+
+/// A counted handle on a variable of one engine. It must not outlive that engine.
+class Variable {
+ public:
+  Variable() = default;
+  explicit Variable(VariableState* state);  // takes over one count
+  Variable(const Variable& other);
+  Variable(Variable&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  Variable& operator=(Variable other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~Variable();
+
+  explicit operator bool() const { return state_ != nullptr; }
+  VariableState* state() const { return state_; }
+  friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }
+
+ private:
+  VariableState* state_ = nullptr;
+};
+
+}  // namespace troupe::engine

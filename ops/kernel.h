@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels have two halves. prepare() sees parameters, shapes, dtypes, layouts, device and team,
+// makes library objects and states scratch and layouts, or declines with a reason. run() only
+// computes: it allocates nothing, creates nothing, waits for no device and keeps no state, so one
+// prepared kernel may run on every lane of the same team size at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "base/parallel.h"
+#include "base/random.h"
+#include "base/slot_store.h"
+#include "base/status.h"
+#include "base/stream.h"
+#include "base/tensor_view.h"
+#include "ops/params.h"
+
+namespace troupe::ops {
+
+struct OpDef;
+
+/// What a kernel does with an output's old content.
+enum class WriteMode : std::uint8_t { write, add };
+
+/// One input or output of a call being prepared.
+struct TensorDesc {
+  base::DType dtype = base::DType::f32;
+  base::Shape shape;
+  base::Layout layout;
+  /// True: the kernel may choose; Kernel::input_layouts/output_layouts then say what it chose.
+  bool any_layout = false;
+  friend bool operator==(const TensorDesc&, const TensorDesc&) = default;
+};
+
+/// Everything a kernel is prepared from; also the key of the cache of prepared kernels.
+struct OpCall {
+  const OpDef* op = nullptr;
+  Params params;
+  std::vector<TensorDesc> inputs;
+  std::vector<TensorDesc> outputs;
+  std::vector<WriteMode> modes;  ///< one per output; empty: all write
+  base::Device device;
+  int team = 1;
+  bool reference_only = false;  ///< take the reference kernel whatever else is there
+  friend bool operator==(const OpCall&, const OpCall&) = default;
+};
+
+/// What a running kernel gets. Views match the prepared layouts; addresses change from run to run.
+struct KernelContext {
+  std::span<const base::TensorView> inputs;
+  std::span<const base::TensorView> outputs;
+  std::span<std::byte> scratch;  ///< scratch_bytes() bytes, aligned to 64, content unspecified
+  base::RandomKey random_key;    ///< of the node; operators marked `random` only
+  std::int64_t random_step = 0;
+  int team = 1;
+  base::SlotStore* slots = nullptr;
+  base::Stream* stream = nullptr;
+
+  /// f(chunk) for chunk in [0, chunks) on this lane's team. Chunks must follow from shapes alone.
+  void parallel(std::int64_t chunks, const std::function<void(std::int64_t)>& f) const {
+    base::parallel_chunks(team, chunks, f);
+  }
+  template <typename T>
+  T& slot() const {
+    return slots->get<T>();
+  }
+};
+
+/// A prepared kernel. Immutable; shared by executors and lanes.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual base::Status run(const KernelContext& context) const = 0;
+  /// "reference", "onednn:jit_avx512_core", "simd".
+  virtual std::string name() const = 0;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Layouts it takes and gives, one per input and output; empty: all dense.
+  virtual std::vector<base::Layout> input_layouts() const { return {}; }
+  virtual std::vector<base::Layout> output_layouts() const { return {}; }
+  /// True when the run may be captured into a CUDA graph.
+  virtual bool capturable() const { return false; }
+};
+
+using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)>;
+
+/// A candidate for an operator's calls. Declining is Errc::unimplemented with the reason.
+struct KernelDef {
+  std::string name;  ///< "reference", "simd", "onednn", "cudnn", "cuda"
+  PrepareFunction prepare;
+};
+
+/// A reference kernel from a plain function: dense layouts, no scratch (or `scratch(call)` bytes).
+KernelDef reference_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
+                           std::function<std::size_t(const OpCall&)> scratch = {});
+
+/// Asks the operator's candidates best first. The error of the last says why none fits.
+base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call);
+
+/// f(T{}) with T = float or double by dtype; an error names any other dtype.
+template <typename F>
+base::Status with_floating(base::DType dtype, F&& f) {
+  switch (dtype) {
+    case base::DType::f32:
+      return f(float{});
+    case base::DType::f64:
+      return f(double{});
+    default:
+      return base::error(base::Errc::unimplemented, "no kernel for dtype {}",
+                         base::dtype_name(dtype));
+  }
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator is: parameters, inputs and outputs, inference of shapes and dtypes, gradient,
+// documentation, samples. One operator = one stem `<stem>.cc`, which ends in
+// `std::span<const OpDef> ops_<stem>()`. Definitions are immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "ops/kernel.h"
+#include "ops/params.h"
+
+namespace troupe::ops {
+
+/// A value of a graph under construction: output `output` of node `node`. Only its maker can read
+/// it.
+struct Value {
+  std::int64_t node = -1;
+  int output = 0;
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// How gradients and rewrites add nodes to a graph without knowing the graph.
+class GraphBuilder {
+ public:
+  virtual ~GraphBuilder() = default;
+  /// Adds a node; returns all its outputs. CHECKs that the operator exists and takes these inputs.
+  virtual std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
+                                 const Attributes& attributes) = 0;
+  /// add() for an operator of one output.
+  Value add1(std::string_view op, std::vector<Value> inputs, const Attributes& attributes = {});
+};
+
+/// What a gradient function may use. Whatever it asks for is kept for the backward pass; nothing
+/// else is.
+class GradientBuilder : public GraphBuilder {
+ public:
+  virtual const Params& params() const = 0;
+  virtual int input_count() const = 0;
+  virtual Value input(int index) = 0;
+  virtual Value output(int index) = 0;
+  /// Gradient with respect to an output; nullopt when nothing downstream depends on it.
+  virtual std::optional<Value> output_gradient(int index) = 0;
+  /// False when nobody wants the gradient of this input: then the result's entry is ignored.
+  virtual bool wanted(int input_index) const = 0;
+};
+
+/// One entry per input: the gradient, or nullopt where there is none (integer input, auxiliary
+/// state).
+using GradientFunction =
+    std::function<base::Result<std::vector<std::optional<Value>>>(GradientBuilder&)>;
+
+/// Completes what it can of `inputs` and `outputs` from what is known, in both directions. Sizes of
+/// the vectors are right on entry. An error text names the shapes; callers add operator and node.
+using InferShape = std::function<base::Status(const Params&, std::vector<base::Shape>& inputs,
+                                              std::vector<base::Shape>& outputs)>;
+/// The same for dtypes.
+using InferDType =
+    std::function<base::Status(const Params&, std::vector<std::optional<base::DType>>& inputs,
+                               std::vector<std::optional<base::DType>>& outputs)>;
+
+/// State that training updates beside the weights (batch_norm's running statistics). It is an input
+/// of the operator that training forward never reads, and a key of kind `average`.
+struct AuxiliaryState {
+  int input = 0;         ///< index of the state among the inputs
+  int output = 0;        ///< index of the output that holds this step's batch value
+  double initial = 0.0;  ///< value before step 0
+  std::string momentum;  ///< name of the parameter m in state = m * state + (1 - m) * batch value
+};
+
+/// A call for the conformance test, the operator benchmark and docs/ops.md.
+struct Sample {
+  std::string title;
+  Attributes attributes;
+  std::vector<base::Shape> inputs;
+  double low = -1.0, high = 1.0;  ///< inputs are uniform in [low, high)
+  /// Inputs (by index) that hold integers in [low, high) given here: labels, indices.
+  std::map<int, std::pair<std::int64_t, std::int64_t>> integers;
+  bool gradient = true;    ///< compare with finite differences in f64
+  bool benchmark = false;  ///< also a row of the operator benchmark
+};
+
+/// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
+struct OpDef {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string doc;  ///< Markdown: formula, shapes, where it comes from
+  std::vector<ParamDef> params;
+
+  /// Input names for these parameters (optional and variadic inputs depend on them).
+  std::function<std::vector<std::string>(const Params&)> inputs;
+  std::function<std::vector<std::string>(const Params&)> outputs;
+  /// The first `visible_outputs` outputs are what composition sees; 0: all.
+  int visible_outputs = 0;
+
+  InferShape infer_shape;
+  InferDType infer_dtype;     ///< empty: all inputs and outputs share one floating dtype
+  GradientFunction gradient;  ///< empty: not differentiable
+  std::vector<AuxiliaryState> auxiliary;
+  /// Inputs of which only shape and dtype are used: their values need not be kept or computed for
+  /// it.
+  std::vector<int> shape_only_inputs;
+  /// (input, output) pairs that may share memory when the input is not needed afterwards.
+  std::vector<std::pair<int, int>> in_place;
+  /// Outputs that can be accumulated into (WriteMode::add).
+  std::vector<int> accumulates;
+  bool is_loss = false;      ///< head gradient is ones; outputs a sum over samples or predictions
+  bool assign = false;       ///< its first output may overwrite its first input (optimizers)
+  bool random = false;       ///< reads the node's random key and the step
+  bool elementwise = false;  ///< each output element depends on the same input elements only
+  bool maps_zero_to_zero = false;  ///< may run flat over a padded blocked buffer
+  /// Rewrites the node for prediction (pass `freeze`): the values that replace its visible outputs.
+  /// Empty: the operator is the same in prediction.
+  std::function<base::Result<std::vector<Value>>(GradientBuilder&)> predict_form;
+  /// Multiply-adds count as 2. Empty: one operation per output element.
+  std::function<double(const OpCall&)> flops;
+
+  std::vector<KernelDef> kernels;  ///< best first; the last is the reference and never declines
+  std::vector<Sample> samples;
+
+  int visible_output_count(const Params& p) const;
+  const ParamDef* find_param(std::string_view name) const;
+};
+
+/// Inference for operators whose inputs and outputs all have one shape.
+base::Status infer_same_shape(const Params&, std::vector<base::Shape>& inputs,
+                              std::vector<base::Shape>& outputs);
+/// Inference for operators whose inputs and outputs all have one dtype (default f32 is the
+/// caller's).
+base::Status infer_same_dtype(const Params&, std::vector<std::optional<base::DType>>& inputs,
+                              std::vector<std::optional<base::DType>>& outputs);
+/// A constant list of names as OpDef::inputs or outputs.
+std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list);
+
+}  // namespace troupe::ops

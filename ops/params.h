@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of operators: typed values parsed once from text attributes (MXNet's form).
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "base/status.h"
+
+namespace troupe::ops {
+
+/// Attributes as symbol JSON keeps them: all values are text ("(3, 3)", "True", "0.9").
+using Attributes = std::map<std::string, std::string>;
+
+enum class ParamType : std::uint8_t { boolean, integer, real, text, shape, dtype };
+
+/// A parsed value; the alternative follows ParamType's order.
+using ParamValue = std::variant<bool, std::int64_t, double, std::string, base::Shape, base::DType>;
+
+/// One parameter of an operator.
+struct ParamDef {
+  std::string name;
+  ParamType type = ParamType::real;
+  std::optional<ParamValue> initial;  ///< empty: required
+  std::string doc;
+  double low = -std::numeric_limits<double>::infinity();  ///< inclusive, for integer, real and each
+                                                          ///< extent of shape
+  double high = std::numeric_limits<double>::infinity();  ///< inclusive
+  std::vector<std::string> choices = {};                  ///< text: the allowed values; empty: any
+};
+
+/// The parameters of one call, complete and checked.
+class Params {
+ public:
+  /// Parses attributes against definitions. Unknown names, missing required ones and values out of
+  /// range are invalid_argument naming parameter, value and what is allowed.
+  static base::Result<Params> parse(const std::vector<ParamDef>& definitions,
+                                    const Attributes& attributes);
+
+  bool boolean(std::string_view name) const { return get<bool>(name); }
+  std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
+  double real(std::string_view name) const { return get<double>(name); }
+  const std::string& text(std::string_view name) const { return get<std::string>(name); }
+  const base::Shape& shape(std::string_view name) const { return get<base::Shape>(name); }
+  base::DType dtype(std::string_view name) const { return get<base::DType>(name); }
+
+  /// Canonical text of every parameter ("True", "0.9" in shortest round-trip form, "(3, 3)").
+  Attributes to_attributes() const;
+  friend bool operator==(const Params&, const Params&) = default;
+
+ private:
+  template <typename T>
+  const T& get(std::string_view name) const;
+  std::map<std::string, ParamValue, std::less<>> values_;
+};
+
+/// Text of one value as to_attributes() writes it.
+std::string to_attribute(const ParamValue& value);
+
+template <typename T>
+const T& Params::get(std::string_view name) const {
+  const auto it = values_.find(name);
+  TROUPE_CHECK(it != values_.end(), "operator has no parameter '" + std::string(name) + "'");
+  const T* value = std::get_if<T>(&it->second);
+  TROUPE_CHECK(value != nullptr, "parameter '" + std::string(name) + "' has another type");
+  return *value;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of all operators. CMake lists the stems of ops/ and writes the table's source, so there
+// are no registration macros and no static constructors. Built once by the program; any thread
+// reads it.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/numeric_class.h"
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// Kernels that a back-end file offers for one operator; `<stem>.onednn.cc` ends in
+/// `std::span<const BackendKernel> kernels_<stem>_onednn()`.
+struct BackendKernel {
+  std::string op;
+  KernelDef kernel;
+};
+
+/// All operators by name and alias.
+class OpTable {
+ public:
+  /// The operators of this build. CHECKs that names and aliases are unique and references exist.
+  static OpTable build();
+
+  /// By name or alias; not_found names the closest known operator.
+  base::Result<const OpDef*> find(std::string_view name) const;
+  /// find() for names that code spells out; CHECKs.
+  const OpDef& at(std::string_view name) const;
+  std::span<const OpDef> all() const { return ops_; }
+
+ private:
+  std::vector<OpDef> ops_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// Caps oneDNN and Highway ("avx2", "avx512", "" = no cap); before the first kernel is prepared,
+/// once per process.
+base::Status cap_instruction_set(std::string_view isa);
+/// What kernels of this process compute with, `threads` per worker.
+base::NumericClass numeric_class(int threads);
+
+}  // namespace troupe::ops

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of hosts and devices: one recycling pool per device, arenas for planned memory,
+// statistics. A Storage is built by the program and outlives every buffer it made. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+
+namespace troupe::storage {
+
+/// Limits of one pool.
+struct PoolOptions {
+  std::uint64_t limit_bytes = 0;  ///< most bytes held from the system; 0: the device's memory
+  std::uint64_t cache_bytes_max = 1u << 30;      ///< free bytes kept for reuse
+  std::uint64_t huge_page_bytes_min = 2u << 20;  ///< blocks from this size ask for huge pages
+  bool fill_with_nan = false;  ///< debug: fresh and recycled memory holds NaN patterns
+};
+
+/// A pool's state, for metrics and out-of-memory errors.
+struct PoolStatistics {
+  std::uint64_t used_bytes = 0;      ///< in buffers that are alive
+  std::uint64_t reserved_bytes = 0;  ///< held from the system, free ones included
+  std::uint64_t peak_bytes = 0;      ///< highest used_bytes
+  std::uint64_t hits = 0;            ///< allocations served from the cache
+  std::uint64_t misses = 0;          ///< allocations served by the system
+  std::uint64_t failures = 0;
+  std::map<std::string, std::uint64_t> holders;  ///< used bytes per holder text
+};
+
+/// The pools of a process or of one worker.
+class Storage {
+ public:
+  explicit Storage(const PoolOptions& options = {});
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  /// The pool of a device; made on first use. `cpu` and `delayed` have host pools.
+  base::BufferPool& pool(base::Device device);
+  /// One block for a plan: like pool(device).allocate, but never cut from or kept in the cache,
+  /// on huge pages where it is large, cleared to zero.
+  base::Result<base::Buffer> allocate_arena(base::Device device, std::size_t bytes,
+                                            std::string_view holder);
+  PoolStatistics statistics(base::Device device) const;
+  std::vector<base::Device> devices() const;
+  /// Gives free memory back to the system.
+  void trim();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe::storage

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Known answers of base's hashes and random numbers; shapes, buffers and files.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "base/shape.h"
+
+namespace troupe::base {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+TEST_CASE("hashes give their standard answers", "[hash]") {
+  CHECK(crc32c(bytes_of("123456789")) == 0xe3069283);
+  CHECK(crc32c(bytes_of("6789"), crc32c(bytes_of("12345"))) == 0xe3069283);
+  Sha256 sha;
+  sha.update("abc");
+  CHECK(to_hex(sha.finish()) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_CASE("philox gives its published answer for zeros", "[random]") {
+  const auto words = philox(RandomKey{0}, 0, 0, 0);
+  CHECK(words[0] == 0x6627e8d5);
+  CHECK(words[1] == 0xe169c58d);
+  CHECK(words[2] == 0xbc57ac4c);
+  CHECK(words[3] == 0x9b00dbd8);
+}
+
+TEST_CASE("permutations hold every number once and depend on key and step", "[random]") {
+  const RandomKey key = random_key(7, "data");
+  const auto order = permutation(key, 3, 1000);
+  CHECK(std::set<std::uint64_t>(order.begin(), order.end()).size() == 1000);
+  CHECK(order == permutation(key, 3, 1000));
+  CHECK(order != permutation(key, 4, 1000));
+  CHECK(order != permutation(random_key(8, "data"), 3, 1000));
+}
+
+TEST_CASE("partial shapes merge or contradict each other", "[shape]") {
+  const auto merged = merge_shapes(Shape{32, kUnknownDim}, Shape{kUnknownDim, 10});
+  REQUIRE(merged.ok());
+  CHECK(merged.value() == Shape{32, 10});
+  CHECK(merge_shapes(Shape::unknown(), Shape{2}).value() == Shape{2});
+  const auto conflict = merge_shapes(Shape{2, 3}, Shape{2, 4});
+  REQUIRE_FALSE(conflict.ok());
+  CHECK(conflict.status().text() == "shapes (2, 3) and (2, 4) contradict each other");
+}
+
+TEST_CASE("shapes are read in every form people write", "[shape]") {
+  CHECK(parse_shape("(3, 3)").value() == Shape{3, 3});
+  CHECK(parse_shape("[1,2,?]").value() == Shape{1, 2, kUnknownDim});
+  CHECK(parse_shape("(5,)").value() == Shape{5});
+  CHECK(parse_shape("7").value() == Shape{7});
+  CHECK(parse_shape("()").value() == Shape{});
+  for (const char* bad : {"(a)", "(1 2)", "1,,2", "(1,2", "-5"}) CHECK_FALSE(parse_shape(bad).ok());
+}
+
+TEST_CASE("slices of a buffer keep the block alive", "[buffer]") {
+  Buffer tail;
+  {
+    const Buffer whole = make_host_buffer(256);
+    tail = whole.slice(128, 64);
+    CHECK(tail.same_block(whole));
+    CHECK(tail.data() == whole.data() + 128);
+  }
+  CHECK(tail.use_count() == 1);
+  CHECK(tail.as<float>().size() == 16);
+}
+
+TEST_CASE("an abandoned atomic file leaves the old content and no litter", "[file]") {
+  const auto folder = std::filesystem::temp_directory_path() / "troupe-base-test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto path = folder / "x";
+  REQUIRE(write_file_atomically(path, bytes_of("old")).ok());
+  {
+    AtomicFile file(path);
+    REQUIRE(file.open().ok());
+    REQUIRE(file.write(bytes_of("new, but never committed")).ok());
+  }
+  CHECK(read_text_file(path, 100).value() == "old");
+  CHECK(read_text_file(path, 2).status().code() == Errc::resource_exhausted);
+  CHECK(read_text_file(folder / "y", 2).status().code() == Errc::not_found);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace troupe::base
