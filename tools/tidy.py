@@ -75,7 +75,8 @@ def strip_code(lines):
     """The lines without strings, characters and comments, so that braces can be counted."""
     text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', '""', "\n".join(lines))
     text = re.sub(r"//[^\n]*", "", text)
-    return re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S).split("\n")
+    blank = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    return blank.split("\n")
 
 
 def opens_function(head):
