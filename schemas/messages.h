@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// The company's messages as plain structs: nouns of fact, exchanged by workers, device servers,
+// parameter servers, agents and the coordinator. codec.h turns them into Cap'n Proto bytes and
+// back; inside one process they are handed over as they are. Tensor bytes never stand here: an
+// envelope carries them beside its message.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/dtype.h"
+#include "base/numeric_class.h"
+#include "base/shape.h"
+#include "base/status.h"
+
+namespace troupe::schemas {
+
+/// Version of frames and messages; peers of another version are refused with both numbers.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+enum class Role : std::uint8_t { coordinator, agent, worker, device_server, parameter_server };
+
+/// "worker", "device server", ...
+std::string_view role_name(Role role);
+
+/// One actor of a job (or the coordinator, index 0; or an agent). Index: rank, machine or shard.
+struct ActorId {
+  Role role = Role::coordinator;
+  std::uint32_t index = 0;
+  friend auto operator<=>(const ActorId&, const ActorId&) = default;
+  /// "worker 3".
+  std::string to_string() const;
+};
+
+/// What a key's values mean and how its slices are cut.
+enum class KeyKind : std::uint8_t {
+  dense,    ///< gradients are summed, an optimizer updates
+  average,  ///< batch statistics are averaged into a state
+  rows,     ///< sparse rows; defined, refused for now
+};
+
+/// A key, fixed when the job starts. `id` is its position in the job's list of keys.
+struct KeyInfo {
+  std::uint32_t id = 0;
+  std::string name;
+  base::Shape shape;
+  KeyKind kind = KeyKind::dense;
+  base::DType dtype = base::DType::f32;
+  base::DType gradient_wire = base::DType::f32;
+  base::DType weight_wire = base::DType::f32;
+  double momentum = 0.0;  ///< average: m of state = m * state + (1 - m) * batch value
+  friend bool operator==(const KeyInfo&, const KeyInfo&) = default;
+};
+
+/// One slice of a key: at most 1 MiB of its dense row-major form.
+struct SliceId {
+  std::uint32_t key = 0;
+  std::uint32_t slice = 0;
+  friend auto operator<=>(const SliceId&, const SliceId&) = default;
+};
+
+/// A node of the job's tree of additions. Level 0: members [begin, end) of `group`'s ranks,
+/// numbered inside the group; level 1: groups [begin, end), `group` = 0. A whole group is a level-1
+/// leaf.
+struct TreeNode {
+  std::uint8_t level = 0;
+  std::uint32_t group = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  friend auto operator<=>(const TreeNode&, const TreeNode&) = default;
+};
+
+/// One rank's gradient of one step, as listed by eventual contributions.
+struct Contribution {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  friend auto operator<=>(const Contribution&, const Contribution&) = default;
+};
+
+// ---- data plane: workers, device servers, parameter servers ----
+
+/// A sum of gradients of one slice; payload: the slice's elements in the key's gradient_wire dtype.
+/// Sequential: `node` names it. Eventual tiers: `contributions` lists what it sums, `node` is the
+/// sender's frontier or machine and `step` the sender's running number for the slice.
+struct GradientPush {
+  SliceId slice;
+  TreeNode node;
+  std::uint64_t step = 0;
+  double count = 0.0;  ///< sum of the loss's weights (samples by default) over what was added
+  std::vector<Contribution> contributions;
+};
+
+enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready };
+
+/// The immediate answer to a push; names it by slice, node and step.
+struct PushAck {
+  SliceId slice;
+  TreeNode node;
+  std::uint64_t step = 0;
+  PushResult result = PushResult::taken;
+};
+
+/// Any version will do as long as it is recent enough (eventual tiers).
+inline constexpr std::uint64_t kNewestVersion = ~std::uint64_t{0};
+
+/// Asks for exactly `version` of a slice, or with kNewestVersion for the newest that contains, of
+/// every rank of the job, all contributions of steps < `applied_below`. Answered when that exists.
+struct WeightPull {
+  SliceId slice;
+  std::uint64_t version = 0;
+  std::uint64_t applied_below = 0;
+  std::uint64_t step =
+      0;  ///< the asker's step; repeated pulls of one (asker, step) are one request
+};
+
+/// A version of a slice; payload: the slice's elements in weight_wire dtype. `code` other than ok:
+/// the version is gone or refused, no payload. `next`: per rank the lowest step not yet contained
+/// (eventual tiers; empty under sequential, where the version says all).
+struct WeightReply {
+  SliceId slice;
+  std::uint64_t version = 0;
+  std::uint64_t step = 0;
+  base::Errc code = base::Errc::ok;
+  std::string text;
+  std::vector<std::uint64_t> next;
+};
+
+/// The ranks named have no further steps: nobody waits for them any more.
+struct Finished {
+  std::vector<std::uint32_t> ranks;
+  std::uint64_t steps = 0;
+};
+
+/// Answer to a frame of an earlier view.
+struct StaleView {
+  std::uint64_t current = 0;
+};
+
+/// A shard tells the server of slice 0 of its finished, synced checkpoint file.
+struct ShardCheckpoint {
+  std::uint64_t step = 0;
+  std::uint32_t shard = 0;
+  std::string file;
+  std::uint64_t bytes = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::vector<std::uint32_t> checksums;  ///< CRC-32C of each chunk
+};
+
+// ---- a job's processes and the coordinator ----
+
+/// What a rank found in its data files; compared over all ranks before step 0.
+struct DatasetReport {
+  std::uint32_t rank = 0;
+  std::string file;
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
+};
+
+/// All ranks agree and all servers hold their slices; training begins at `step`.
+struct TrainingStart {
+  std::uint64_t step = 0;
+};
+
+/// Sums that a rank reports at a log point: (sum, weight) pairs by metric name.
+struct ProgressReport {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  std::map<std::string, std::pair<double, double>> metrics;
+};
+
+/// A rank's part of the test set after an epoch, at the barrier's version: integer counts.
+struct EvaluationReport {
+  std::uint32_t rank = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t correct = 0;
+  double loss_sum = 0.0;
+};
+
+/// The manifest of a checkpoint is durable.
+struct CheckpointReport {
+  std::uint64_t step = 0;
+  std::string path;
+};
+
+/// A rank has done all its steps and scoring, or a server has nothing more to do.
+struct ActorDone {
+  ActorId actor;
+  std::uint64_t steps = 0;
+};
+
+/// An actor cannot go on; ends the job. The first one is the job's cause.
+struct ActorFailed {
+  ActorId actor;
+  base::Errc code = base::Errc::internal;
+  std::string text;
+};
+
+/// The coordinator ends a job's processes: all is done, or `code` says why not.
+struct JobEnd {
+  base::Errc code = base::Errc::ok;
+  std::string text;
+};
+
+/// Where the parts of a job live; sent to every process of it. Every new one is a new view.
+struct Placement {
+  std::uint64_t view = 1;
+  std::uint64_t generation = 1;
+  std::uint64_t start_step = 0;
+  std::vector<std::uint32_t> machine_of_rank;   ///< machine index per virtual rank
+  std::vector<std::uint32_t> machine_of_shard;  ///< machine index per shard
+  std::vector<std::string> machines;            ///< agents' names by machine index
+  std::vector<std::string> shard_addresses;     ///< HOST:PORT per shard; empty in one process
+};
+
+/// A process of a job says where it listens and what it computes with.
+struct ProcessReady {
+  ActorId actor;  ///< the machine's device server, or the parameter server
+  std::uint64_t pid = 0;
+  std::string address;       ///< HOST:PORT for links of the lower tier; empty: none
+  std::string http_address;  ///< HOST:PORT of /metrics
+  base::NumericClass numeric_class;
+};
+
+// ---- agents and the coordinator ----
+
+/// First message of an agent.
+struct AgentHello {
+  std::string name;
+  std::string version;
+  std::uint32_t slots = 0;  ///< worker places
+  std::string http_address;
+  base::NumericClass numeric_class;  ///< threads = 0: known when a job names them
+};
+
+struct AgentWelcome {
+  std::uint32_t agent = 0;
+  std::string coordinator_version;
+};
+
+/// Which process to start: a host process (ranks and their device server) or a parameter server.
+struct LaunchProcess {
+  std::string job;
+  std::uint64_t generation = 1;
+  ActorId actor;
+  std::uint32_t machine = 0;
+  std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
+  std::string job_text;              ///< the encoded job spec
+};
+
+/// Stop all processes of a job; they get `grace_ms` before they are killed.
+struct StopProcesses {
+  std::string job;
+  std::uint64_t grace_ms = 0;
+};
+
+/// A child has ended. `how`: "exit 0", "signal 9".
+struct ProcessExited {
+  std::string job;
+  ActorId actor;
+  std::string how;
+  bool clean = false;
+};
+
+/// Carries a job's message between the coordinator and one process of an agent, either way.
+struct ProcessMessage {
+  std::string job;
+  ActorId actor;
+  std::string message;  ///< the inner message, encoded
+};
+
+/// The agent creates `path`/`file` holding `nonce` (write), or reads it back (not write).
+struct FolderProbe {
+  std::string job;
+  std::string path;
+  std::string file;
+  std::string nonce;
+  bool write = false;
+};
+
+struct FolderProbeResult {
+  std::string job;
+  base::Errc code = base::Errc::ok;
+  std::string text;
+};
+
+// ---- people and the coordinator ----
+
+/// Submits a job; the same id with the same content again is the same job.
+struct JobSubmit {
+  std::string id;        ///< empty: the coordinator chooses
+  std::string job_text;  ///< the encoded job spec
+};
+
+struct JobSubmitted {
+  std::string id;
+  base::Errc code = base::Errc::ok;
+  std::string text;
+};
+
+enum class JobState : std::uint8_t {
+  pending,
+  starting,
+  running,
+  stopping,
+  succeeded,
+  failed,
+  stopped
+};
+
+std::string_view job_state_name(JobState state);
+
+/// A job as `job list` and `job status` show it.
+struct JobInfo {
+  std::string id;
+  std::string name;
+  JobState state = JobState::pending;
+  std::uint64_t step = 0;
+  std::uint64_t steps_total = 0;
+  std::uint64_t samples = 0;
+  double loss = 0.0;       ///< mean training loss of the last report
+  double accuracy = -1.0;  ///< on the test set after the last epoch; -1: none yet
+  double samples_per_second = 0.0;
+  std::string checkpoint;  ///< newest complete one
+  std::string text;        ///< why it failed or waits
+  std::uint64_t age_ms = 0;
+};
+
+/// id empty: all jobs. `wait`: answered when the state is final.
+struct JobQuery {
+  std::string id;
+  bool wait = false;
+};
+
+struct JobList {
+  base::Errc code = base::Errc::ok;
+  std::string text;
+  std::vector<JobInfo> jobs;
+};
+
+struct JobStop {
+  std::string id;
+};
+
+// ---- links ----
+
+enum class Channel : std::uint8_t { control, data };
+
+/// First frame of every connection, at most 4 KiB.
+struct Hello {
+  std::uint32_t protocol = kProtocolVersion;
+  std::string job;  ///< empty: agents and people
+  std::uint64_t generation = 0;
+  ActorId actor;
+  std::string name;  ///< the machine's or user's name, for errors
+  Channel channel = Channel::control;
+  std::uint64_t token = 0;  ///< the same for all connections of one link
+};
+
+/// The answer; `code` other than ok refuses and the connection closes.
+struct HelloReply {
+  std::uint32_t protocol = kProtocolVersion;
+  base::Errc code = base::Errc::ok;
+  std::string text;
+};
+
+struct Ping {
+  std::uint64_t number = 0;
+};
+struct Pong {
+  std::uint64_t number = 0;
+};
+
+/// The sender closes in good order; nobody reconnects.
+struct Goodbye {
+  std::string text;
+};
+
+/// Every message. The position is the wire's type number: append only.
+using Message =
+    std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
+                 ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
+                 CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
+                 AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
+                 ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
+                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye>;
+
+/// "GradientPush", "PushAck", ... by position in Message.
+std::string_view message_name(std::size_t type);
+
+/// A message on its way, with its tensor bytes. In one process it is handed over as it is.
+struct Envelope {
+  std::string job;
+  std::uint64_t generation = 0;
+  std::uint64_t view = 0;
+  ActorId from;
+  ActorId to;
+  Message message;
+  base::Buffer payload;  ///< empty unless the message carries a tensor
+};
+
+}  // namespace troupe::schemas
