@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, runs the tests. Safe to run again; reuses the build.
+#   ./test.sh          release build and all quick tests, the wire-facing folders under ASan+UBSan
+#   ./test.sh --all    everything under ASan+UBSan, everything below actors under TSan, the slow tests
+set -euo pipefail
+cd "$(dirname "$0")"
+case "${1:-}" in
+  "") all=false ;;
+  --all) all=true ;;
+  *) echo "usage: ./test.sh [--all]" >&2; exit 2 ;;
+esac
+
+tools/install.sh test
+jobs=$(nproc)
+
+# build PRESET TARGET...
+build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" >"build/$preset.log" 2>&1 || { tail -30 "build/$preset.log" >&2; exit 1; }
+  cmake --build --preset "$preset" -j "$jobs" --target "$@"
+}
+
+mkdir -p build
+sanitized=(schemas_test data_test actors_test cluster_test)
+below_actors=(base_test monitoring_test storage_test engine_test ops_test ndarray_test symbol_test
+  data_test train_test)
+
+build release all
+if $all; then
+  build asan-ubsan all
+  ctest --test-dir build/asan-ubsan --output-on-failure -j "$jobs" -LE "slow|gpu"
+  build tsan "${below_actors[@]}"
+  for binary in "${below_actors[@]}"; do "build/tsan/bin/$binary"; done
+  ctest --test-dir build/release --output-on-failure -j "$jobs" -LE gpu
+else
+  build asan-ubsan "${sanitized[@]}"
+  for binary in "${sanitized[@]}"; do "build/asan-ubsan/bin/$binary"; done
+  ctest --test-dir build/release --output-on-failure -j "$jobs" -LE "slow|gpu"
+fi

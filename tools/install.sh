@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that are missing: tools/install.sh build|test
+# "build" is what demo.sh and cmake need; "test" adds what the tests talk to. Needs root or sudo only
+# when something is missing. Safe to run again.
+set -euo pipefail
+
+build=(
+  ccache cmake g++ make ninja-build pkg-config python3
+  capnproto libcapnp-dev libcaf-dev libasio-dev libssl-dev
+  libdnnl-dev libhwy-dev librandom123-dev libisal-dev libxxhash-dev
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
+  libcpp-httplib-dev prometheus-cpp-dev
+  libspng-dev libturbojpeg0-dev zlib1g-dev
+  catch2 librapidcheck-dev libbenchmark-dev
+  dataset-fashion-mnist
+)
+test=(git prometheus)
+
+case "${1:-}" in
+  build) wanted=("${build[@]}") ;;
+  test) wanted=("${build[@]}" "${test[@]}") ;;
+  *) echo "usage: tools/install.sh build|test" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${wanted[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+run=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "error: missing packages and neither root nor sudo; as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  }
+  run=(sudo)
+fi
+echo "Installing ${#missing[@]} missing packages: ${missing[*]}" >&2
+"${run[@]}" apt-get update -q >&2
+"${run[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
