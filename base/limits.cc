@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of limits: names for files, errors and the wire.
+#include "base/limits.h"
+
+#include <array>
+
+namespace troupe::base {
+namespace {
+
+constexpr std::array kTable = {
+    LimitInfo{"ping_ms", &Limits::ping_ms},
+    LimitInfo{"silence_dead_ms", &Limits::silence_dead_ms},
+    LimitInfo{"progress_ms", &Limits::progress_ms},
+    LimitInfo{"handshake_ms", &Limits::handshake_ms},
+    LimitInfo{"dial_ms", &Limits::dial_ms},
+    LimitInfo{"retry_first_ms", &Limits::retry_first_ms},
+    LimitInfo{"retry_most_ms", &Limits::retry_most_ms},
+    LimitInfo{"join_wait_ms", &Limits::join_wait_ms},
+    LimitInfo{"pending_connections_max", &Limits::pending_connections_max},
+    LimitInfo{"connections_max", &Limits::connections_max},
+    LimitInfo{"data_connections", &Limits::data_connections},
+    LimitInfo{"hello_bytes_max", &Limits::hello_bytes_max},
+    LimitInfo{"data_header_bytes_max", &Limits::data_header_bytes_max},
+    LimitInfo{"control_header_bytes_max", &Limits::control_header_bytes_max},
+    LimitInfo{"payload_bytes_max", &Limits::payload_bytes_max},
+    LimitInfo{"send_queue_bytes_max", &Limits::send_queue_bytes_max},
+    LimitInfo{"send_queue_messages_max", &Limits::send_queue_messages_max},
+    LimitInfo{"missing_log_ms", &Limits::missing_log_ms},
+    LimitInfo{"stall_ms", &Limits::stall_ms},
+    LimitInfo{"start_ms", &Limits::start_ms},
+    LimitInfo{"agent_grace_ms", &Limits::agent_grace_ms},
+    LimitInfo{"stop_grace_ms", &Limits::stop_grace_ms},
+    LimitInfo{"probe_ms", &Limits::probe_ms},
+    LimitInfo{"hold_ms", &Limits::hold_ms},
+    LimitInfo{"request_ms", &Limits::request_ms},
+    LimitInfo{"finished_job_ms", &Limits::finished_job_ms},
+    LimitInfo{"jobs_max", &Limits::jobs_max},
+    LimitInfo{"agents_max", &Limits::agents_max},
+    LimitInfo{"job_spec_bytes_max", &Limits::job_spec_bytes_max},
+    LimitInfo{"engine_pending_operations_max", &Limits::engine_pending_operations_max},
+    LimitInfo{"engine_pending_bytes_max", &Limits::engine_pending_bytes_max},
+    LimitInfo{"prepared_kernels_max", &Limits::prepared_kernels_max},
+    LimitInfo{"executors_max", &Limits::executors_max},
+    LimitInfo{"pool_cache_bytes_max", &Limits::pool_cache_bytes_max},
+    LimitInfo{"http_connections_max", &Limits::http_connections_max},
+    LimitInfo{"http_request_ms", &Limits::http_request_ms},
+    LimitInfo{"job_file_bytes_max", &Limits::job_file_bytes_max},
+    LimitInfo{"record_bytes_max", &Limits::record_bytes_max},
+    LimitInfo{"checkpoint_failures_max", &Limits::checkpoint_failures_max},
+};
+
+// A member without a row could not be set by a file.
+static_assert(sizeof(Limits) == kTable.size() * sizeof(std::uint64_t));
+
+}  // namespace
+
+std::span<const LimitInfo> limit_table() {
+  return kTable;
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job as data: what a job file says, complete with defaults and checked. apps/job_file makes it,
+// the wire carries it, train and actors obey it. Plain values with their units in the names;
+// nothing is parsed here. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/limits.h"
+
+namespace troupe::schemas {
+
+/// A stretch of training: "500 steps", "2 epochs". A count of 0 means never (or none).
+struct Period {
+  enum class Unit : std::uint8_t { steps, epochs };
+  std::uint64_t count = 0;
+  Unit unit = Unit::steps;
+  friend bool operator==(const Period&, const Period&) = default;
+};
+
+/// `[model]`: either a built-in network or a graph in a file.
+struct ModelSpec {
+  std::string network;      ///< built-in name ("lenet", "tiny-bn", ...); empty: `symbol`
+  std::string symbol;       ///< path of a symbol JSON file; empty: `network`
+  std::string symbol_json;  ///< that file's text, read by the submitter: one graph for everybody
+  std::uint32_t classes = 10;
+  std::vector<std::int64_t> input;  ///< shape of one sample, (channels, height, width); empty: as
+                                    ///< in the first training record
+  std::optional<double> dropout;    ///< built-in networks: probability of a zero; absent: theirs
+  std::optional<bool> bias;         ///< built-in networks: convolutions with a bias; absent: theirs
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+enum class BadRecord : std::uint8_t {
+  fail,  ///< a damaged record ends the job
+  skip   ///< its batch is one sample shorter; counted and logged with file and offset
+};
+
+/// `[data]`: record files (each with its .idx beside it) and what becomes of a record.
+struct DataSpec {
+  std::string train;             ///< path of the training .rec
+  std::string test;              ///< path of the test .rec; empty: nothing is scored
+  std::vector<float> mean;       ///< per channel, of pixels scaled to [0, 1]; empty: 0
+  std::vector<float> std;        ///< per channel; the sample is (pixel / 255 - mean) / std
+  std::uint32_t batch = 32;      ///< samples per worker and step
+  std::uint32_t test_batch = 0;  ///< samples per worker and scoring step; 0: batch
+  std::uint32_t prefetch_threads = 1;
+  std::uint32_t prefetch_batches = 4;  ///< decoded batches waiting, at most
+  BadRecord on_bad_record = BadRecord::fail;
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+/// `train.optimizer`: data, never code. With `symbol_json` the update is that graph of weight,
+/// gradient, states, lr and step.
+struct OptimizerSpec {
+  std::string name = "sgd";  ///< empty: `symbol`
+  double lr = 0.01;          ///< per mean gradient, before the schedule
+  double momentum = 0.0;
+  double wd = 0.0;             ///< weight decay, added to the gradient as wd * weight
+  double clip_gradient = 0.0;  ///< each element of the mean gradient is cut to +-this; 0: not
+  std::string symbol;          ///< path of a symbol JSON file
+  std::string symbol_json;     ///< its text, read by the submitter
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
+enum class ScheduleKind : std::uint8_t { constant, cosine };
+
+/// `train.schedule`: the learning rate of step t. It spans all epochs, whatever max_steps says.
+struct ScheduleSpec {
+  ScheduleKind kind = ScheduleKind::constant;
+  Period warmup;           ///< the rate climbs linearly from warmup_lr to lr
+  double warmup_lr = 0.0;  ///< rate that the climb starts from
+  double final_lr = 0.0;   ///< cosine: the rate at the end
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
+enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra };
+enum class FanKind : std::uint8_t { average, in, out };
+enum class Distribution : std::uint8_t { uniform, normal };
+
+/// `train.initializer`: a function of (seed, key, shape, element).
+struct InitializerSpec {
+  InitializerKind kind = InitializerKind::xavier;
+  std::optional<double> scale;     ///< uniform: half width (0.07); normal: deviation (0.01);
+                                   ///< xavier: magnitude (3); msra: slope (0)
+  FanKind fan = FanKind::average;  ///< xavier, msra: which fan divides
+  Distribution distribution = Distribution::uniform;  ///< xavier only; msra draws normal
+  friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
+};
+
+enum class Hold : std::uint8_t {
+  none,
+  until_scraped  ///< after the last step each process stays until its /metrics was read once more,
+                 ///< at most limits.hold_ms
+};
+
+/// `[train]`.
+struct TrainSpec {
+  std::uint32_t epochs = 1;
+  std::optional<std::uint64_t> max_steps;  ///< end after this step although epochs are left
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  InitializerSpec initializer;
+  std::string weights;                          ///< safetensors file of first weights
+  Period log_every{50, Period::Unit::steps};    ///< progress reports
+  Period score_every{1, Period::Unit::epochs};  ///< scoring of data.test; whole epochs only
+  Hold hold = Hold::none;
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+};
+
+/// `[workers]`: the job has machines x devices virtual ranks for life.
+struct WorkersSpec {
+  std::uint32_t machines = 1;
+  std::uint32_t devices = 1;  ///< workers per machine, the group size of the tree of additions
+  std::uint32_t threads = 1;  ///< compute threads per worker; part of the numeric class
+  friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
+};
+
+/// `[servers]`.
+struct ServersSpec {
+  std::uint32_t shards = 0;   ///< parameter servers; 0: one per machine
+  std::uint32_t threads = 1;  ///< threads of each server's engine; never changes a bit
+  friend bool operator==(const ServersSpec&, const ServersSpec&) = default;
+};
+
+enum class ConsistencyMode : std::uint8_t { sequential, eventual };
+
+/// One tier's promise.
+struct TierSpec {
+  ConsistencyMode mode = ConsistencyMode::sequential;
+  std::optional<std::uint32_t> max_staleness;  ///< eventual: steps; absent: unbounded
+  friend bool operator==(const TierSpec&, const TierSpec&) = default;
+};
+
+/// `[consistency]`: inside a machine, and between machines.
+struct ConsistencySpec {
+  TierSpec device;
+  TierSpec cluster;
+  friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
+};
+
+/// `[checkpoint]`. With a folder there is always one after the last step.
+struct CheckpointSpec {
+  std::string dir;               ///< the same folder on every machine; empty: no checkpoints
+  Period every;                  ///< 0: only the last
+  std::uint32_t keep = 3;        ///< newest complete ones kept; 0: all
+  bool resume = true;            ///< go on from the newest complete one of the same job, if any
+  bool change_numerics = false;  ///< resume although the numeric class differs
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+enum class Isa : std::uint8_t { native, avx2, avx512 };
+enum class LayoutChoice : std::uint8_t { automatic, dense, blocked };
+
+/// `[numerics]`: part of the numeric class.
+struct NumericsSpec {
+  Isa isa = Isa::native;                          ///< highest instruction set used
+  LayoutChoice layout = LayoutChoice::automatic;  ///< of convolutions' tensors
+  bool reference_only = false;                    ///< only the plain reference kernels
+  base::DType dtype = base::DType::f32;           ///< f32 or f64
+  friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
+};
+
+/// A job. Paths are as written in the job file until the submitter makes them absolute.
+struct JobSpec {
+  std::string name;
+  std::uint64_t seed = 0;
+  bool reproducible = true;  ///< refuse to run over several numeric classes
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  WorkersSpec workers;
+  ServersSpec servers;
+  ConsistencySpec consistency;
+  CheckpointSpec checkpoint;
+  NumericsSpec numerics;
+  base::Limits limits;  ///< of every process of the job
+
+  /// V, the virtual ranks of the job for life.
+  std::uint32_t ranks() const { return workers.machines * workers.devices; }
+  /// Parameter servers.
+  std::uint32_t shards() const { return servers.shards != 0 ? servers.shards : workers.machines; }
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+}  // namespace troupe::schemas
