@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Imperative calls: any operator of the table by name, and arithmetic on arrays. Calls check
+// shapes and prepare the kernel at once, push the work, and return; results arrive by the engine.
+// Functions that return NDArray give a failed array on bad arguments (NDArray::status).
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ndarray/ndarray.h"
+#include "ndarray/random_generator.h"
+#include "ops/params.h"
+
+namespace troupe::ndarray {
+
+/// How a call runs and where its results go.
+struct InvokeOptions {
+  /// Where results go; empty: new arrays. As many as visible outputs.
+  std::vector<NDArray> outputs = {};
+  ops::WriteMode mode = ops::WriteMode::write;
+  RandomGenerator* generator = nullptr;  ///< compulsory for operators that draw
+  base::Device device = {};              ///< of operators without inputs
+  int priority = 0;
+  bool reference_only = false;
+};
+
+/// Runs `op` (name or alias). Errors name the operator, shapes or attributes.
+base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
+                                          std::span<const NDArray> inputs,
+                                          const ops::Attributes& attributes = {},
+                                          const InvokeOptions& options = {});
+/// invoke() for the first output; failures come back as a failed array.
+NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& inputs,
+             const ops::Attributes& attributes = {}, const InvokeOptions& options = {});
+
+NDArray operator+(const NDArray& a, const NDArray& b);
+NDArray operator-(const NDArray& a, const NDArray& b);
+NDArray operator*(const NDArray& a, const NDArray& b);
+NDArray operator/(const NDArray& a, const NDArray& b);
+NDArray operator+(const NDArray& a, double b);
+NDArray operator-(const NDArray& a, double b);
+NDArray operator*(const NDArray& a, double b);
+NDArray operator/(const NDArray& a, double b);
+NDArray operator+(double a, const NDArray& b);
+NDArray operator-(double a, const NDArray& b);
+NDArray operator*(double a, const NDArray& b);
+NDArray operator/(double a, const NDArray& b);
+NDArray operator-(const NDArray& a);
+
+/// In place, through the array's own tag. A failure makes `a` a failed array and leaves the
+/// elements as they were.
+NDArray& operator+=(NDArray& a, const NDArray& b);
+NDArray& operator-=(NDArray& a, const NDArray& b);
+NDArray& operator*=(NDArray& a, const NDArray& b);
+NDArray& operator/=(NDArray& a, const NDArray& b);
+NDArray& operator+=(NDArray& a, double b);
+NDArray& operator-=(NDArray& a, double b);
+NDArray& operator*=(NDArray& a, double b);
+NDArray& operator/=(NDArray& a, double b);
+
+}  // namespace troupe::ndarray

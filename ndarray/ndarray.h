@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// NDArray: a handle on a dense tensor that the engine's operations fill and use. Calls return at
+// once; wait(), read() and to_string() wait (never call those on an engine or actor thread).
+// Handles are values: copies and views share bytes and variable. One handle belongs to one thread
+// at a time; different handles of one array may be used by different threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "base/status.h"
+#include "base/tensor_view.h"
+#include "ndarray/runtime.h"
+
+namespace troupe::ndarray {
+
+/// Room for imperative differentiation; defined with it.
+struct TapeEntry;
+
+/// Bytes and their tag. Only operations that hold the variable's tag look inside; when the last
+/// handle goes, an operation that writes the variable destroys the chunk, so its bytes are never
+/// reused under running work.
+struct Chunk {
+  base::Buffer buffer;
+  engine::Variable variable;
+  /// The buffer belongs to a store's published version: it is copied before anyone writes.
+  bool shared = false;
+};
+
+/// Shape, dtype, device, slice of a chunk.
+class NDArray {
+ public:
+  /// No array; only assignment, `operator bool` and status() are meaningful.
+  NDArray() = default;
+  /// An array that stands for a failed call: status() and wait() give `error`.
+  static NDArray failed(base::Status error);
+
+  /// Memory with unspecified content. `holder` (static text) names it in memory statistics.
+  static base::Result<NDArray> empty(Runtime& runtime, const base::Shape& shape,
+                                     base::DType dtype = base::DType::f32, base::Device device = {},
+                                     std::string_view holder = "ndarray");
+  /// All elements zero.
+  static base::Result<NDArray> zeros(Runtime& runtime, const base::Shape& shape,
+                                     base::DType dtype = base::DType::f32,
+                                     base::Device device = {});
+  /// Takes over a buffer of at least the shape's bytes. `shared`: see Chunk::shared.
+  static NDArray from_buffer(Runtime& runtime, base::Buffer buffer, const base::Shape& shape,
+                             base::DType dtype, bool shared = false);
+  /// A copy of host values, in row-major order; their number must fit the shape.
+  template <typename T>
+  static base::Result<NDArray> from(Runtime& runtime, const base::Shape& shape,
+                                    std::span<const T> values, base::Device device = {}) {
+    return from_bytes(runtime, shape, base::kDTypeOf<T>, std::as_bytes(values), device);
+  }
+  static base::Result<NDArray> from_bytes(Runtime& runtime, const base::Shape& shape,
+                                          base::DType dtype, std::span<const std::byte> bytes,
+                                          base::Device device = {});
+
+  explicit operator bool() const { return chunk_ != nullptr; }
+  /// Error of a failed call, or success. Errors of running operations come from wait().
+  const base::Status& status() const { return status_; }
+  const base::Shape& shape() const { return shape_; }
+  base::DType dtype() const { return dtype_; }
+  base::Device device() const { return device_; }
+  std::int64_t elements() const { return shape_.elements(); }
+  std::size_t bytes() const;
+  Runtime& runtime() const { return *runtime_; }
+  /// The tag that operations on this array name; shared by all its views.
+  const engine::Variable& variable() const { return chunk_->variable; }
+  /// True when this handle spans all bytes that its chunk was made with.
+  bool whole() const { return whole_; }
+
+  /// View of rows [begin, end) of axis 0; a failed array when out of range.
+  NDArray slice(std::int64_t begin, std::int64_t end) const;
+  /// View of row `index` without axis 0.
+  NDArray at(std::int64_t index) const;
+  /// View of the same elements in another shape.
+  NDArray reshape(const base::Shape& shape) const;
+  /// New array with the same content, on `device`.
+  NDArray copy(base::Device device) const;
+  NDArray copy() const { return copy(device_); }
+  /// Pushes this = source (same dtype and element count, any devices).
+  base::Status copy_from(const NDArray& source) const;
+  /// Pushes a copy of host bytes that the operation keeps alive.
+  base::Status copy_from(base::Buffer host_bytes) const;
+  /// Pushes the filling with zero bytes.
+  base::Status clear() const;
+
+  /// Waits for every write pushed so far; the array's error if it has one.
+  base::Status wait() const;
+  /// Waits and copies all elements to host memory of exactly bytes() bytes.
+  base::Status read(std::span<std::byte> destination) const;
+  /// Copies host memory of exactly bytes() bytes into the array and waits until that is done.
+  base::Status write(std::span<const std::byte> source) const;
+  /// Waits; the elements in row-major order. invalid_argument for another T.
+  template <typename T>
+  base::Result<std::vector<T>> to_vector() const;
+  /// Waits; the only element of an array with one.
+  template <typename T>
+  base::Result<T> scalar() const;
+  /// Waits; numbers in nested brackets, long axes shortened, then shape, dtype and device.
+  std::string to_string() const;
+
+  /// Pushes: this chunk's bytes become `buffer` (same size), for example a store's next version.
+  void rebind(base::Buffer buffer, bool shared) const;
+
+  // For operations that hold the tag of variable():
+
+  /// Address, shape and dtype, as of now.
+  base::TensorView view() const;
+  /// The bytes of this slice, as of now; keeps them alive.
+  base::Buffer buffer() const;
+  /// Gives the chunk other bytes of the same size. Write tag.
+  void set_buffer(base::Buffer buffer, bool shared) const;
+  /// Before writing: replaces a shared buffer by an own copy. `content`: the old values matter.
+  base::Status make_writable(bool content) const;
+
+  /// Entry on the tape that recorded this array; empty outside recording.
+  const std::shared_ptr<TapeEntry>& tape() const { return tape_; }
+
+ private:
+  NDArray window(std::size_t offset, const base::Shape& shape) const;
+  base::Status check_read(base::DType dtype) const;
+
+  Runtime* runtime_ = nullptr;
+  std::shared_ptr<Chunk> chunk_;
+  base::Shape shape_;
+  base::DType dtype_ = base::DType::f32;
+  base::Device device_;
+  std::size_t offset_ = 0;
+  bool whole_ = true;
+  std::shared_ptr<TapeEntry> tape_;
+  base::Status status_;
+};
+
+template <typename T>
+base::Result<std::vector<T>> NDArray::to_vector() const {
+  TROUPE_TRY(check_read(base::kDTypeOf<T>));
+  std::vector<T> values(static_cast<std::size_t>(elements()));
+  TROUPE_TRY(read(std::as_writable_bytes(std::span(values))));
+  return values;
+}
+
+template <typename T>
+base::Result<T> NDArray::scalar() const {
+  TROUPE_TRY(check_read(base::kDTypeOf<T>));
+  if (elements() != 1) {
+    return base::error(base::Errc::invalid_argument, "array of shape {} is not a scalar",
+                       shape_.to_string());
+  }
+  T value{};
+  TROUPE_TRY(read(std::as_writable_bytes(std::span(&value, 1))));
+  return value;
+}
+
+}  // namespace troupe::ndarray

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache of prepared kernels: a list in order of use and an index into it.
+#include "ndarray/prepared_kernels.h"
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <utility>
+
+#include "base/parallel.h"
+#include "ops/op.h"
+
+namespace troupe::ndarray {
+
+namespace {
+
+void mix(std::size_t& hash, std::uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+}
+
+void mix(std::size_t& hash, const std::vector<ops::TensorDesc>& tensors) {
+  for (const ops::TensorDesc& tensor : tensors) {
+    mix(hash, static_cast<std::uint64_t>(tensor.dtype));
+    mix(hash, static_cast<std::uint64_t>(tensor.layout.kind) * 2 + (tensor.any_layout ? 1 : 0));
+    for (std::int64_t extent : tensor.shape.dims()) mix(hash, static_cast<std::uint64_t>(extent));
+  }
+}
+
+/// Makes the calling thread lead teams of `team` threads for a scope.
+class ScopedTeam {
+ public:
+  explicit ScopedTeam(int team) : before_(base::thread_team()) { base::set_thread_team(team); }
+  ~ScopedTeam() {
+    if (before_ > 0) base::set_thread_team(before_);
+  }
+  ScopedTeam(const ScopedTeam&) = delete;
+  ScopedTeam& operator=(const ScopedTeam&) = delete;
+
+ private:
+  const int before_;
+};
+
+base::Result<std::unique_ptr<ops::Kernel>> prepare_for_team(const ops::OpCall& call) {
+  const ScopedTeam scope(call.team);
+  if (const int team = base::thread_team(); team != call.team) {
+    return base::error(base::Errc::failed_precondition,
+                       "[{}] is prepared for {} threads, but OpenMP gives this thread {}",
+                       call.op->name, call.team, team);
+  }
+  return ops::prepare(call);
+}
+
+}  // namespace
+
+std::size_t PreparedKernels::Hash::operator()(const ops::OpCall* call) const {
+  std::size_t hash = std::hash<const void*>{}(call->op);
+  mix(hash, call->inputs);
+  mix(hash, call->outputs);
+  for (ops::WriteMode mode : call->modes) mix(hash, static_cast<std::uint64_t>(mode));
+  mix(hash, static_cast<std::uint64_t>(call->device.kind));
+  mix(hash, static_cast<std::uint64_t>(call->team) * 2 + (call->reference_only ? 1 : 0));
+  return hash;
+}
+
+PreparedKernels::PreparedKernels(std::size_t prepared_kernels_max)
+    : prepared_kernels_max_(prepared_kernels_max) {
+  TROUPE_CHECK(prepared_kernels_max > 0, "a cache of kernels needs room for one");
+}
+
+std::shared_ptr<const ops::Kernel> PreparedKernels::find(const ops::OpCall& call) {
+  const base::MutexLock lock(mutex_);
+  const auto it = index_.find(&call);
+  if (it == index_.end()) {
+    ++misses_;
+    return nullptr;
+  }
+  ++hits_;
+  entries_.splice(entries_.begin(), entries_, it->second);
+  return it->second->kernel;
+}
+
+base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::get(const ops::OpCall& call) {
+  if (std::shared_ptr<const ops::Kernel> kernel = find(call)) return kernel;
+  // Outside the lock: making a library's object may take long, and a second maker does no harm.
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> made, prepare_for_team(call));
+  const base::MutexLock lock(mutex_);
+  if (const auto it = index_.find(&call); it != index_.end()) return it->second->kernel;
+  entries_.push_front({call, made});
+  index_.emplace(&entries_.front().call, entries_.begin());
+  if (entries_.size() > prepared_kernels_max_) {
+    index_.erase(&entries_.back().call);
+    entries_.pop_back();
+  }
+  return made;
+}
+
+std::size_t PreparedKernels::size() const {
+  const base::MutexLock lock(mutex_);
+  return entries_.size();
+}
+
+std::uint64_t PreparedKernels::hits() const {
+  const base::MutexLock lock(mutex_);
+  return hits_;
+}
+
+std::uint64_t PreparedKernels::misses() const {
+  const base::MutexLock lock(mutex_);
+  return misses_;
+}
+
+}  // namespace troupe::ndarray

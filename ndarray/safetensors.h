@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// safetensors files: u64 length of a JSON header, the header, then the tensors' bytes without
+// holes (https://github.com/huggingface/safetensors, format description). The reader is strict and
+// safe on any bytes. Little-endian, dense row-major. Any thread; files are read and written
+// blocking.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "base/status.h"
+#include "ndarray/ndarray.h"
+
+namespace troupe::ndarray {
+
+/// Limits of the reader.
+inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = 100'000'000;  // as the Rust reader's
+inline constexpr std::size_t kSafetensorsTensorsMax = 1'000'000;
+inline constexpr std::uint64_t kSafetensorsBytesMax = std::uint64_t{64} << 30;
+
+/// A tensor as raw bytes, owned by somebody else.
+struct RawTensor {
+  std::string name;
+  base::DType dtype = base::DType::f32;
+  base::Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// A parsed file. Tensors' bytes point into `bytes`.
+struct Safetensors {
+  std::vector<std::byte> bytes;
+  std::vector<RawTensor> tensors;               ///< in the order of their offsets
+  std::map<std::string, std::string> metadata;  ///< the header's __metadata__
+
+  /// The tensor called `name`, or null.
+  const RawTensor* find(std::string_view name) const;
+};
+
+/// The file's bytes; tensors in the given order. invalid_argument for doubled names or sizes that
+/// do not fit.
+base::Result<std::vector<std::byte>> encode_safetensors(
+    std::span<const RawTensor> tensors, const std::map<std::string, std::string>& metadata = {});
+/// Header and tensors of bytes in memory, which the views point into.
+base::Result<std::vector<RawTensor>> parse_safetensors(
+    std::span<const std::byte> bytes, std::map<std::string, std::string>* metadata = nullptr);
+/// Reads and parses a file; data_loss names path and fault.
+base::Result<Safetensors> read_safetensors(const std::filesystem::path& path);
+/// Writes atomically (temporary file, fsync, rename).
+base::Status write_safetensors(const std::filesystem::path& path,
+                               std::span<const RawTensor> tensors,
+                               const std::map<std::string, std::string>& metadata = {});
+
+/// Waits for the arrays and saves them.
+base::Status save_arrays(const std::filesystem::path& path,
+                         const std::map<std::string, NDArray>& arrays);
+/// New arrays on the CPU.
+base::Result<std::map<std::string, NDArray>> load_arrays(Runtime& runtime,
+                                                         const std::filesystem::path& path);
+
+}  // namespace troupe::ndarray

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arena: the planned memory that several executors of one module take turns in, sized by the
+// largest. Operations read the arena's variable; handing it to another executor, or growing it,
+// writes it. Used by the thread that owns the executors.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "ndarray/runtime.h"
+
+namespace troupe::symbol {
+
+/// One block of device memory with a user at a time.
+class Arena {
+ public:
+  /// Makes an empty arena. `runtime` outlives it.
+  Arena(ndarray::Runtime& runtime, base::Device device);
+  /// Hands the memory back by an operation that writes the variable.
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Grows to at least `bytes`; content is lost, and so is the claim of its user.
+  base::Status reserve(std::size_t bytes);
+  /// Makes `user` the one whose operations may follow; waits for nothing.
+  void claim(const void* user);
+  /// True while nobody else claimed or grew the arena since claim(user).
+  bool claimed_by(const void* user) const { return user_ == user; }
+
+  std::size_t bytes() const { return bytes_; }
+  base::Device device() const { return device_; }
+  const engine::Variable& variable() const { return memory_->variable; }
+  /// Start of the memory, for operations that hold a tag of variable().
+  std::byte* data() const { return memory_->buffer.data(); }
+
+ private:
+  struct Memory {
+    base::Buffer buffer;
+    engine::Variable variable;
+  };
+  ndarray::Runtime& runtime_;
+  base::Device device_;
+  std::unique_ptr<Memory> memory_;
+  std::size_t bytes_ = 0;
+  const void* user_ = nullptr;
+};
+
+}  // namespace troupe::symbol

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: a symbol bound to arrays. forward() and backward() push prepared operations to the
+// engine and return; outputs and gradients are read through their arrays. All memory between is one
+// arena, planned at bind; a step allocates nothing. An executor belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ndarray/ndarray.h"
+#include "symbol/arena.h"
+#include "symbol/layouts.h"
+#include "symbol/symbol.h"
+
+namespace troupe::symbol {
+
+/// What backward() does with an argument's gradient. `add` sums over calls, in the gradient array.
+enum class GradReq : std::uint8_t { null, write, add };
+
+/// The arrays of an executor, by name. Weights are looked up at each run, so their buffers may be
+/// exchanged (NDArray::rebind) between steps.
+struct Bindings {
+  std::map<std::string, ndarray::NDArray> arguments;
+  std::map<std::string, GradReq> grad_req = {};            ///< absent: null
+  std::map<std::string, ndarray::NDArray> gradients = {};  ///< absent: made by bind, zero for add
+  std::map<std::string, ndarray::NDArray> auxiliary = {};
+  /// By position; empty: made by bind. May share memory with an argument where the operator that
+  /// writes it is marked `assign`.
+  std::vector<ndarray::NDArray> outputs = {};
+};
+
+/// How an executor computes.
+struct ExecutorOptions {
+  base::Device device;
+  LayoutPolicy layouts = LayoutPolicy::chosen;
+  bool reference_only = false;
+  bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
+  bool predict = true;     ///< also prepare the graph of forward(false)
+  std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
+  std::int64_t rank = 0;
+  int priority = 0;
+  /// Memory shared with other executors; empty: an own arena.
+  std::shared_ptr<Arena> arena = nullptr;
+  /// The step that random nodes count by: 0-d i64; empty: an own one, see set_step.
+  ndarray::NDArray step = {};
+};
+
+/// One node as it was prepared, for people.
+struct NodeReport {
+  std::string name, op, kernel;
+  std::vector<std::string> inputs, outputs;  ///< "data (32, 1, 28, 28) f32 dense"
+  std::size_t scratch_bytes = 0;
+  bool backward = false;
+};
+
+/// What bind decided, for `model inspect`, tests and metrics.
+struct ExecutorReport {
+  std::vector<NodeReport> nodes;
+  std::vector<std::string> reorders;
+  std::size_t arena_bytes = 0;     ///< of this executor's larger graph
+  std::size_t unshared_bytes = 0;  ///< the same without sharing
+  std::size_t external_bytes = 0;  ///< outputs and gradients
+  std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
+  int in_place = 0;
+  double flops = 0;  ///< forward, of the training graph
+};
+
+class Program;
+
+/// A bound symbol.
+class Executor {
+ public:
+  /// Checks names, shapes and dtypes, differentiates, prepares all kernels and plans the memory.
+  static base::Result<std::unique_ptr<Executor>> bind(ndarray::Runtime& runtime,
+                                                      const Symbol& symbol, Bindings bindings,
+                                                      const ExecutorOptions& options = {});
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Pushes the forward pass: of the training graph, or of the graph for prediction.
+  base::Status forward(bool train);
+  /// Pushes the backward pass behind forward(true). `head_gradients`: one per output that is no
+  /// loss, in their order. failed_precondition when forward(true) was not the last forward or
+  /// another executor has used the shared arena since.
+  base::Status backward(std::span<const ndarray::NDArray> head_gradients = {});
+  /// Pushes the step number that random nodes use from now on.
+  base::Status set_step(std::int64_t step);
+
+  const std::vector<ndarray::NDArray>& outputs() const { return bindings_.outputs; }
+  const std::map<std::string, ndarray::NDArray>& arguments() const { return bindings_.arguments; }
+  const std::map<std::string, ndarray::NDArray>& gradients() const { return bindings_.gradients; }
+  const std::map<std::string, ndarray::NDArray>& auxiliary() const { return bindings_.auxiliary; }
+  /// Per auxiliary state with a batch value: the array that forward(true) writes it to.
+  const std::map<std::string, ndarray::NDArray>& batch_values() const { return batch_values_; }
+  /// Per auxiliary state: m of state = m * state + (1 - m) * batch value.
+  const std::map<std::string, double>& momenta() const { return momenta_; }
+
+  const ExecutorReport& report() const { return report_; }
+  /// One line per node: what it reads, where its memory lies, its kernel.
+  std::string dump() const;
+
+ private:
+  Executor(ndarray::Runtime& runtime, Bindings bindings, const ExecutorOptions& options);
+
+  ndarray::Runtime& runtime_;
+  ExecutorOptions options_;
+  Bindings bindings_;
+  std::map<std::string, ndarray::NDArray> batch_values_;
+  std::map<std::string, double> momenta_;
+  std::vector<ndarray::NDArray> head_gradients_;
+  std::unique_ptr<Program> train_, predict_;
+  ExecutorReport report_;
+  bool trained_ = false;
+};
+
+/// Arrays for every argument and auxiliary state of `symbol` from the shapes of some (its data):
+/// arguments zero, auxiliary states at their initial values. `dtype`: of arguments that are not
+/// decided otherwise.
+base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol& symbol,
+                                         const std::map<std::string, base::Shape>& known,
+                                         base::DType dtype = base::DType::f32,
+                                         base::Device device = {});
+
+}  // namespace troupe::symbol

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass choose_layouts: prepares every node's kernel, and inserts `reorder` nodes where a kernel
+// wants another layout than a value has, at the ports too. Any thread that may lead the team.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ndarray/runtime.h"
+#include "symbol/infer.h"
+
+namespace troupe::symbol {
+
+/// dense: every tensor row-major; chosen: what the kernels prefer.
+enum class LayoutPolicy : std::uint8_t { dense, chosen };
+
+/// A graph whose kernels are prepared. Indices of values follow `graph`.
+struct PreparedGraph {
+  Graph graph;
+  ValueShapes shapes;
+  ValueDTypes dtypes;
+  std::vector<base::Layout> layouts;                        ///< per value
+  std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
+  std::int64_t first_backward = 0;  ///< nodes from here on belong to the backward pass
+  /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
+  std::vector<std::string> reorders;
+};
+
+/// What the kernels are prepared for.
+struct PrepareOptions {
+  base::Device device;
+  LayoutPolicy layouts = LayoutPolicy::chosen;
+  bool reference_only = false;
+  /// Per head: the kernel adds to what the head's memory holds (only where
+  /// OpDef::accumulates allows). Empty: all write.
+  std::vector<bool> accumulate = {};
+};
+
+/// Variables and heads are dense; everything between may be laid out as kernels like.
+base::Result<PreparedGraph> choose_layouts(ndarray::Runtime& runtime, const Graph& graph,
+                                           std::int64_t first_backward, const ValueShapes& shapes,
+                                           const ValueDTypes& dtypes,
+                                           const PrepareOptions& options);
+
+}  // namespace troupe::symbol
