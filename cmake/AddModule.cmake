@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_module(name [LIBRARIES lib...]): the one way a folder becomes a library with its tests.
+# add_module(name [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the one way a folder becomes a library with its tests.
 
 # Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed folders).
 macro(troupe_read_layers)
@@ -17,8 +17,11 @@ endmacro()
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
 # cmake/layers.txt allows; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc.
 function(add_module name)
-  cmake_parse_arguments(MODULE "" "" "LIBRARIES;SOURCES" ${ARGN})
+  cmake_parse_arguments(MODULE "" "" "LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
+  if(MODULE_EXCLUDE)
+    list(REMOVE_ITEM sources ${MODULE_EXCLUDE})
+  endif()
   add_library(troupe_${name} STATIC ${sources} ${MODULE_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   target_link_libraries(troupe_${name} PUBLIC troupe_options ${MODULE_LIBRARIES})

@@ -101,21 +101,24 @@ struct OpDef {
   /// The first `visible_outputs` outputs are what composition sees; 0: all.
   int visible_outputs = 0;
 
-  InferShape infer_shape;
+  InferShape infer_shape;     ///< empty: all inputs and outputs share one shape
   InferDType infer_dtype;     ///< empty: all inputs and outputs share one floating dtype
   GradientFunction gradient;  ///< empty: not differentiable
   std::vector<AuxiliaryState> auxiliary;
   /// Inputs of which only shape and dtype are used: their values need not be kept or computed for
-  /// it.
+  /// it. Indices beyond the inputs of a call (variadic operators) mean nothing.
   std::vector<int> shape_only_inputs;
-  /// (input, output) pairs that may share memory when the input is not needed afterwards.
+  /// (input, output) pairs that may share memory when the input is not needed afterwards and both
+  /// have the same shape and dtype (a broadcast input does not).
   std::vector<std::pair<int, int>> in_place;
   /// Outputs that can be accumulated into (WriteMode::add).
   std::vector<int> accumulates;
-  bool is_loss = false;      ///< head gradient is ones; outputs a sum over samples or predictions
-  bool assign = false;       ///< its first output may overwrite its first input (optimizers)
-  bool random = false;       ///< reads the node's random key and the step
-  bool elementwise = false;  ///< each output element depends on the same input elements only
+  bool is_loss = false;  ///< head gradient is ones; outputs a sum over samples or predictions
+  bool assign = false;   ///< its first output may overwrite its first input (optimizers)
+  bool random = false;   ///< reads the node's random key and the step
+  /// Each output element depends only on the elements of the inputs at its own place (broadcast
+  /// inputs: at the place they are broadcast to).
+  bool elementwise = false;
   bool maps_zero_to_zero = false;  ///< may run flat over a padded blocked buffer
   /// Rewrites the node for prediction (pass `freeze`): the values that replace its visible outputs.
   /// Empty: the operator is the same in prediction.
@@ -137,6 +140,17 @@ base::Status infer_same_shape(const Params&, std::vector<base::Shape>& inputs,
 /// caller's).
 base::Status infer_same_dtype(const Params&, std::vector<std::optional<base::DType>>& inputs,
                               std::vector<std::optional<base::DType>>& outputs);
+/// The operator's inference (or its default); an error text begins with "[operator] ".
+base::Status infer_shapes(const OpDef& op, const Params& params, std::vector<base::Shape>& inputs,
+                          std::vector<base::Shape>& outputs);
+base::Status infer_dtypes(const OpDef& op, const Params& params,
+                          std::vector<std::optional<base::DType>>& inputs,
+                          std::vector<std::optional<base::DType>>& outputs);
+/// Params::parse for the operator; an error text begins with "[operator] ".
+base::Result<Params> parse_params(const OpDef& op, const Attributes& attributes);
+/// The call on complete inputs: outputs inferred and dense, modes all write, device cpu:0, team 1.
+/// An operator without inputs or dtype parameter gives f32.
+base::Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs);
 /// A constant list of names as OpDef::inputs or outputs.
 std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list);
 

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing a kernel, and the frame of every reference kernel: it takes care of add mode and of
+// blocked buffers, so that the plain functions inside only ever write dense tensors.
+#include "ops/kernel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op.h"
+#include "ops/support/chunks.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Layout;
+using base::Result;
+using base::Shape;
+using base::Status;
+using base::TensorView;
+
+/// Most outputs in add mode, and most tensors of a call on blocked buffers, of a reference kernel.
+constexpr std::size_t kRewrittenViewsMax = 16;
+
+std::size_t aligned(std::int64_t bytes) {
+  return (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
+}
+
+/// to[i] += from[i]; chunks follow from the size alone.
+Status accumulate(const KernelContext& context, const TensorView& from, const TensorView& to) {
+  return with_floating(to.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* source = from.as<T>();
+    T* target = to.as<T>();
+    parallel_ranges(context, to.elements(), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) target[i] += source[i];
+    });
+    return Status();
+  });
+}
+
+class ReferenceKernel final : public Kernel {
+ public:
+  using Run = std::function<Status(const OpCall&, const KernelContext&)>;
+
+  /// `flat` is the common blocked layout that the call runs flat over; dense: none.
+  ReferenceKernel(OpCall call, Layout flat, Run run, std::size_t inner_scratch)
+      : call_(std::move(call)),
+        flat_(std::move(flat)),
+        run_(std::move(run)),
+        inner_scratch_(aligned(static_cast<std::int64_t>(inner_scratch))),
+        scratch_bytes_(inner_scratch_) {
+    if (!flat_.is_dense()) {
+      flat_shape_ = Shape{flat_.padded.elements()};
+      for (auto* group : {&call_.inputs, &call_.outputs}) {
+        for (TensorDesc& desc : *group) desc.shape = flat_shape_;
+      }
+    }
+    adds_ = std::find(call_.modes.begin(), call_.modes.end(), WriteMode::add) != call_.modes.end();
+    for (std::size_t i = 0; i < call_.modes.size(); ++i) {
+      if (call_.modes[i] == WriteMode::add) scratch_bytes_ += output_bytes(i);
+    }
+  }
+
+  std::string name() const override { return "reference"; }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::vector<Layout> input_layouts() const override { return layouts(call_.inputs.size()); }
+  std::vector<Layout> output_layouts() const override { return layouts(call_.outputs.size()); }
+
+  Status run(const KernelContext& context) const override {
+    return adds_ || !flat_.is_dense() ? run_rewritten(context) : run_(call_, context);
+  }
+
+ private:
+  using Views = std::array<TensorView, kRewrittenViewsMax>;
+
+  std::vector<Layout> layouts(std::size_t count) const {
+    return flat_.is_dense() ? std::vector<Layout>() : std::vector<Layout>(count, flat_);
+  }
+  std::size_t output_bytes(std::size_t i) const {
+    const TensorDesc& output = call_.outputs[i];
+    return aligned(Layout::dense().buffer_bytes(output.shape, base::dtype_size(output.dtype)));
+  }
+  std::span<const TensorView> flattened(std::span<const TensorView> from, Views& to) const {
+    std::transform(from.begin(), from.end(), to.begin(), [this](const TensorView& view) {
+      return TensorView{view.data, view.dtype, flat_shape_, {}, view.device};
+    });
+    return {to.data(), from.size()};
+  }
+
+  /// Runs on flat views and on temporaries for the outputs that are added to.
+  Status run_rewritten(const KernelContext& context) const {
+    Views inputs;
+    Views outputs;
+    KernelContext inner = context;
+    if (!flat_.is_dense()) {
+      inner.inputs = flattened(context.inputs, inputs);
+      inner.outputs = flattened(context.outputs, outputs);
+    }
+    if (!adds_) return run_(call_, inner);
+    const std::span<const TensorView> targets = inner.outputs;
+    Views temporaries;
+    std::copy(targets.begin(), targets.end(), temporaries.begin());
+    std::byte* free = context.scratch.data() + inner_scratch_;
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (call_.modes[i] != WriteMode::add) continue;
+      temporaries[i].data = free;
+      free += output_bytes(i);
+    }
+    inner.outputs = {temporaries.data(), targets.size()};
+    inner.scratch = context.scratch.first(inner_scratch_);
+    TROUPE_TRY(run_(call_, inner));
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (call_.modes[i] != WriteMode::add) continue;
+      TROUPE_TRY(accumulate(context, temporaries[i], targets[i]));
+    }
+    return {};
+  }
+
+  OpCall call_;
+  Layout flat_;
+  Shape flat_shape_;
+  Run run_;
+  std::size_t inner_scratch_;
+  std::size_t scratch_bytes_;
+  bool adds_ = false;
+};
+
+/// The blocked layout that all tensors of an element-wise call share or are free to take; dense
+/// when all are dense or free; unimplemented otherwise.
+Result<Layout> common_layout(const OpCall& call) {
+  Layout common;
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& desc : *group) {
+      if (!desc.any_layout && !desc.layout.is_dense()) common = desc.layout;
+    }
+  }
+  if (common.is_dense()) return common;
+  const Shape& shape = call.outputs.front().shape;
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& desc : *group) {
+      if (!desc.any_layout && desc.layout != common) {
+        return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
+                           desc.layout.to_string(), common.to_string());
+      }
+      if (desc.shape != shape) {
+        return base::error(Errc::unimplemented, "broadcasting needs dense tensors");
+      }
+    }
+  }
+  const bool fits = common.kind == Layout::Kind::blocked && call.op->elementwise &&
+                    call.op->maps_zero_to_zero && call.inputs.size() <= kRewrittenViewsMax;
+  if (!fits) {
+    return base::error(Errc::unimplemented, "needs dense tensors, got {}", common.to_string());
+  }
+  return common;
+}
+
+Status check_modes(const OpCall& call) {
+  for (std::size_t i = 0; i < call.modes.size(); ++i) {
+    const auto& allowed = call.op->accumulates;
+    if (call.modes[i] == WriteMode::write) continue;
+    if (std::find(allowed.begin(), allowed.end(), static_cast<int>(i)) == allowed.end()) {
+      return base::error(Errc::invalid_argument, "[{}] output {} cannot be added to", call.op->name,
+                         i);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelContext&)> run,
+                           std::function<std::size_t(const OpCall&)> scratch) {
+  const auto make = [run = std::move(run), scratch = std::move(scratch)](
+                        const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
+    if (call.modes.size() > kRewrittenViewsMax) {
+      return base::error(Errc::unimplemented, "more than {} outputs in add mode",
+                         kRewrittenViewsMax);
+    }
+    const std::size_t bytes = scratch ? scratch(call) : 0;
+    return std::unique_ptr<Kernel>(
+        std::make_unique<ReferenceKernel>(call, std::move(layout), run, bytes));
+  };
+  return {"reference", make};
+}
+
+Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) {
+  TROUPE_CHECK(call.op != nullptr && !call.op->kernels.empty(), "call without operator or kernels");
+  TROUPE_CHECK(call.inputs.size() == call.op->inputs(call.params).size() &&
+                   call.outputs.size() == call.op->outputs(call.params).size(),
+               "[" + call.op->name + "] call with another number of inputs or outputs");
+  TROUPE_CHECK(call.modes.empty() || call.modes.size() == call.outputs.size(),
+               "[" + call.op->name + "] call with another number of write modes");
+  TROUPE_TRY(check_modes(call));
+  std::span<const KernelDef> candidates = call.op->kernels;
+  if (call.reference_only) candidates = candidates.last(1);
+  std::string reasons;
+  for (const KernelDef& candidate : candidates) {
+    auto kernel = candidate.prepare(call);
+    if (kernel.ok()) return kernel;
+    if (kernel.status().code() != Errc::unimplemented) {
+      return kernel.status().with_context(fmt::format("[{}] {}", call.op->name, candidate.name));
+    }
+    reasons += fmt::format("; {}: {}", candidate.name, kernel.status().text());
+  }
+  return base::error(Errc::unimplemented, "[{}] no kernel takes this call{}", call.op->name,
+                     reasons);
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instruction set that kernels use, and the numeric class of this process.
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+#include <hwy/highway.h>
+#include <unistd.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+
+#include "base/file.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Status;
+
+/// Highway's targets above AVX2, best first bits.
+constexpr std::int64_t kHighwayAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+
+std::string onednn_isa() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return fmt::format("{:#x}", static_cast<unsigned>(dnnl::get_effective_cpu_isa()));
+  }
+}
+
+std::string highway_isa() {
+  const std::int64_t targets = hwy::SupportedTargets();
+  if ((targets & kHighwayAvx512) != 0) return "avx512";
+  if ((targets & HWY_AVX2) != 0) return "avx2";
+  return "baseline";
+}
+
+std::string processor_model() {
+  const auto text = base::read_text_file("/proc/cpuinfo", 16 << 20);
+  if (!text.ok()) return "unknown";
+  constexpr std::string_view kField = "model name";
+  const std::size_t field = text.value().find(kField);
+  if (field == std::string::npos) return "unknown";
+  const std::size_t begin = text.value().find(':', field) + 2;
+  return text.value().substr(begin, text.value().find('\n', begin) - begin);
+}
+
+}  // namespace
+
+Status cap_instruction_set(std::string_view isa) {
+  if (isa.empty()) return {};
+  std::optional<dnnl::cpu_isa> cap;
+  if (isa == "avx2") cap = dnnl::cpu_isa::avx2;
+  if (isa == "avx512") cap = dnnl::cpu_isa::avx512_core;
+  if (!cap) {
+    return base::error(Errc::invalid_argument, "instruction set '{}' (allowed: avx2, avx512)", isa);
+  }
+  if (dnnl::set_max_cpu_isa(*cap) != dnnl::status::success) {
+    return base::error(Errc::failed_precondition,
+                       "the instruction set can be capped to '{}' once, before the first kernel",
+                       isa);
+  }
+  if (isa == "avx2") hwy::DisableTargets(kHighwayAvx512);
+  return {};
+}
+
+base::NumericClass numeric_class(int threads) {
+  base::NumericClass result;
+  result.build = TROUPE_BUILD_NAME;
+  const dnnl_version_t* version = dnnl_version();
+  result.onednn = fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+  result.libm = gnu_get_libc_version();
+  result.isa = onednn_isa() + "/" + highway_isa();
+  result.caches = fmt::format("{}/{}/{}", sysconf(_SC_LEVEL1_DCACHE_SIZE),
+                              sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
+  result.threads = threads;
+  result.device_model = processor_model();
+  return result;
+}
+
+}  // namespace troupe::ops

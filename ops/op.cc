@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Defaults of operator definitions: inference with the operator's name in its errors, and the
+// building of calls.
+#include "ops/op.h"
+
+#include <algorithm>
+
+namespace troupe::ops {
+
+using base::DType;
+using base::Errc;
+using base::Result;
+using base::Shape;
+using base::Status;
+
+Value GraphBuilder::add1(std::string_view op, std::vector<Value> inputs,
+                         const Attributes& attributes) {
+  const std::vector<Value> outputs = add(op, std::move(inputs), attributes);
+  TROUPE_CHECK(outputs.size() == 1, "add1() of an operator with several outputs");
+  return outputs.front();
+}
+
+int OpDef::visible_output_count(const Params& p) const {
+  return visible_outputs > 0 ? visible_outputs : static_cast<int>(outputs(p).size());
+}
+
+const ParamDef* OpDef::find_param(std::string_view param) const {
+  const auto it = std::find_if(params.begin(), params.end(),
+                               [param](const ParamDef& p) { return p.name == param; });
+  return it == params.end() ? nullptr : &*it;
+}
+
+std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list) {
+  return [list = std::move(list)](const Params&) { return list; };
+}
+
+Status infer_same_shape(const Params&, std::vector<Shape>& inputs, std::vector<Shape>& outputs) {
+  Shape common = Shape::unknown();
+  for (const auto* group : {&inputs, &outputs}) {
+    for (const Shape& shape : *group) {
+      TROUPE_TRY_ASSIGN(common, base::merge_shapes(common, shape));
+    }
+  }
+  std::fill(inputs.begin(), inputs.end(), common);
+  std::fill(outputs.begin(), outputs.end(), common);
+  return {};
+}
+
+Status infer_same_dtype(const Params&, std::vector<std::optional<DType>>& inputs,
+                        std::vector<std::optional<DType>>& outputs) {
+  std::optional<DType> common;
+  for (const auto* group : {&inputs, &outputs}) {
+    for (const std::optional<DType>& dtype : *group) {
+      if (!dtype) continue;
+      if (common && *common != *dtype) {
+        return base::error(Errc::invalid_argument, "dtypes {} and {} are mixed",
+                           base::dtype_name(*common), base::dtype_name(*dtype));
+      }
+      common = dtype;
+    }
+  }
+  if (!common) return {};
+  if (!base::is_floating(*common)) {
+    return base::error(Errc::invalid_argument, "dtype {} is not a floating type",
+                       base::dtype_name(*common));
+  }
+  std::fill(inputs.begin(), inputs.end(), common);
+  std::fill(outputs.begin(), outputs.end(), common);
+  return {};
+}
+
+Status infer_shapes(const OpDef& op, const Params& params, std::vector<Shape>& inputs,
+                    std::vector<Shape>& outputs) {
+  const auto infer = op.infer_shape ? op.infer_shape : InferShape(infer_same_shape);
+  const Status status = infer(params, inputs, outputs);
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
+}
+
+Status infer_dtypes(const OpDef& op, const Params& params,
+                    std::vector<std::optional<DType>>& inputs,
+                    std::vector<std::optional<DType>>& outputs) {
+  const auto infer = op.infer_dtype ? op.infer_dtype : InferDType(infer_same_dtype);
+  const Status status = infer(params, inputs, outputs);
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
+}
+
+Result<Params> parse_params(const OpDef& op, const Attributes& attributes) {
+  auto params = Params::parse(op.params, attributes);
+  if (params.ok()) return params;
+  const Status& status = params.status();
+  return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
+}
+
+Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs) {
+  const std::size_t expected = op.inputs(params).size();
+  if (inputs.size() != expected) {
+    return base::error(Errc::invalid_argument, "[{}] takes {} inputs, got {}", op.name, expected,
+                       inputs.size());
+  }
+  std::vector<Shape> in_shapes;
+  std::vector<std::optional<DType>> in_dtypes;
+  for (const TensorDesc& input : inputs) {
+    in_shapes.push_back(input.shape);
+    in_dtypes.emplace_back(input.dtype);
+  }
+  const std::size_t count = op.outputs(params).size();
+  std::vector<Shape> out_shapes(count, Shape::unknown());
+  std::vector<std::optional<DType>> out_dtypes(count);
+  TROUPE_TRY(infer_shapes(op, params, in_shapes, out_shapes));
+  TROUPE_TRY(infer_dtypes(op, params, in_dtypes, out_dtypes));
+  OpCall call;
+  call.op = &op;
+  call.params = std::move(params);
+  call.inputs = std::move(inputs);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!out_shapes[i].complete()) {
+      return base::error(Errc::invalid_argument, "[{}] the shape {} of output {} stays incomplete",
+                         op.name, out_shapes[i].to_string(), i);
+    }
+    call.outputs.push_back({out_dtypes[i].value_or(DType::f32), out_shapes[i], {}, false});
+  }
+  return call;
+}
+
+}  // namespace troupe::ops

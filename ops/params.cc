@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading parameters from text attributes, and writing them back in one canonical form.
+#include "ops/params.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::error;
+using base::Result;
+using base::Shape;
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+}
+
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  text = trimmed(text);
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  T value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <typename T>
+std::string shortest_text(T value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  return {digits.data(), end};
+}
+
+/// A list of integers; unlike base::parse_shape it takes any negative number (axes counted from
+/// the end, MXNet's reshape codes) and Python's None for the empty list.
+std::optional<Shape> parse_list(std::string_view text) {
+  text = trimmed(text);
+  if (text == "None") return Shape{};
+  if (text.size() >= 2 && ((text.front() == '(' && text.back() == ')') ||
+                           (text.front() == '[' && text.back() == ']'))) {
+    text = trimmed(text.substr(1, text.size() - 2));
+  }
+  Shape list;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const auto number = parse_number<std::int64_t>(text.substr(0, comma));
+    if (!number || list.rank() == base::kRankMax) return std::nullopt;
+    list.push_back(*number);
+    text = comma == std::string_view::npos ? "" : trimmed(text.substr(comma + 1));
+  }
+  return list;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  text = trimmed(text);
+  if (text == "True" || text == "true" || text == "1") return true;
+  if (text == "False" || text == "false" || text == "0") return false;
+  return std::nullopt;
+}
+
+std::string_view type_text(ParamType type) {
+  switch (type) {
+    case ParamType::boolean:
+      return "True or False";
+    case ParamType::integer:
+      return "an integer";
+    case ParamType::real:
+      return "a number";
+    case ParamType::text:
+      return "text";
+    case ParamType::shape:
+      return "a list of integers such as (3, 3)";
+    case ParamType::dtype:
+      return "a dtype such as f32";
+  }
+  return "";
+}
+
+std::optional<ParamValue> parse_value(ParamType type, const std::string& text) {
+  const auto wrap = [](auto parsed) -> std::optional<ParamValue> {
+    if (!parsed) return std::nullopt;
+    return ParamValue(*parsed);
+  };
+  switch (type) {
+    case ParamType::boolean:
+      return wrap(parse_boolean(text));
+    case ParamType::integer:
+      return wrap(parse_number<std::int64_t>(text));
+    case ParamType::real:
+      return wrap(parse_number<double>(text));
+    case ParamType::text:
+      return ParamValue(text);
+    case ParamType::shape:
+      return wrap(parse_list(text));
+    case ParamType::dtype: {
+      const auto dtype = base::parse_dtype(trimmed(text));
+      if (dtype.ok()) return ParamValue(dtype.value());
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+bool in_range(const ParamDef& definition, const ParamValue& value) {
+  const auto inside = [&](double x) { return x >= definition.low && x <= definition.high; };
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    return inside(static_cast<double>(*integer));
+  }
+  if (const auto* real = std::get_if<double>(&value)) return inside(*real);
+  if (const auto* list = std::get_if<Shape>(&value)) {
+    return std::all_of(list->dims().begin(), list->dims().end(),
+                       [&](std::int64_t d) { return inside(static_cast<double>(d)); });
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    const auto& choices = definition.choices;
+    return choices.empty() || std::find(choices.begin(), choices.end(), *text) != choices.end();
+  }
+  return true;
+}
+
+std::string allowed_text(const ParamDef& definition) {
+  if (definition.choices.empty()) {
+    return fmt::format("allowed: {} to {}", definition.low, definition.high);
+  }
+  std::string text = "allowed:";
+  for (const std::string& choice : definition.choices) text += " " + choice;
+  return text;
+}
+
+Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& attributes) {
+  const auto it = attributes.find(definition.name);
+  if (it == attributes.end()) {
+    if (definition.initial) return *definition.initial;
+    return error(Errc::invalid_argument, "parameter '{}' is required ({})", definition.name,
+                 type_text(definition.type));
+  }
+  const auto value = parse_value(definition.type, it->second);
+  if (!value) {
+    return error(Errc::invalid_argument, "parameter '{}' is '{}' but must be {}", definition.name,
+                 it->second, type_text(definition.type));
+  }
+  if (!in_range(definition, *value)) {
+    return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", definition.name, it->second,
+                 allowed_text(definition));
+  }
+  return *value;
+}
+
+}  // namespace
+
+Result<Params> Params::parse(const std::vector<ParamDef>& definitions,
+                             const Attributes& attributes) {
+  Params params;
+  for (const ParamDef& definition : definitions) {
+    TROUPE_TRY_ASSIGN(ParamValue value, checked_value(definition, attributes));
+    TROUPE_CHECK(value.index() == static_cast<std::size_t>(definition.type),
+                 "default of parameter '" + definition.name + "' has another type");
+    params.values_.emplace(definition.name, std::move(value));
+  }
+  for (const auto& [name, text] : attributes) {
+    if (params.values_.contains(name)) continue;
+    std::string known;
+    for (const ParamDef& definition : definitions) known += " " + definition.name;
+    return error(Errc::invalid_argument, "unknown parameter '{}' (known:{})", name,
+                 known.empty() ? " none" : known);
+  }
+  return params;
+}
+
+Attributes Params::to_attributes() const {
+  Attributes attributes;
+  for (const auto& [name, value] : values_) attributes.emplace(name, to_attribute(value));
+  return attributes;
+}
+
+std::string to_attribute(const ParamValue& value) {
+  switch (static_cast<ParamType>(value.index())) {
+    case ParamType::boolean:
+      return std::get<bool>(value) ? "True" : "False";
+    case ParamType::integer:
+      return shortest_text(std::get<std::int64_t>(value));
+    case ParamType::real:
+      return shortest_text(std::get<double>(value));
+    case ParamType::text:
+      return std::get<std::string>(value);
+    case ParamType::shape: {
+      std::string text = "(";
+      const Shape& list = std::get<Shape>(value);
+      for (std::int64_t number : list.dims()) {
+        if (text.size() > 1) text += ", ";
+        text += shortest_text(number);
+      }
+      return text + (list.rank() == 1 ? ",)" : ")");
+    }
+    case ParamType::dtype:
+      return std::string(base::dtype_name(std::get<base::DType>(value)));
+  }
+  return {};
+}
+
+}  // namespace troupe::ops

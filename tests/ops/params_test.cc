@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters: every text form people and MXNet write, one canonical form back, helpful errors.
+#include "ops/params.h"
+
+#include <rapidcheck.h>
+#include <catch2/catch.hpp>
+
+namespace troupe::ops {
+namespace {
+
+using base::DType;
+using base::Shape;
+
+std::vector<ParamDef> definitions() {
+  return {{"flag", ParamType::boolean, false, "a flag"},
+          {"count", ParamType::integer, 3, "a count", 1, 10},
+          {"rate", ParamType::real, 0.5, "a rate", 0, 1},
+          {.name = "mode", .type = ParamType::text, .initial = "max", .choices = {"max", "avg"}},
+          {"kernel", ParamType::shape, std::nullopt, "a shape", -2},
+          {"dtype", ParamType::dtype, DType::f32, "a type"}};
+}
+
+TEST_CASE("parameters are read in Python's and in plain forms", "[params]") {
+  const auto params = Params::parse(definitions(), {{"flag", "True"},
+                                                    {"count", " 7 "},
+                                                    {"rate", "1e-1"},
+                                                    {"mode", "avg"},
+                                                    {"kernel", "(3, -1)"},
+                                                    {"dtype", "float64"}});
+  REQUIRE(params.ok());
+  CHECK(params.value().boolean("flag"));
+  CHECK(params.value().integer("count") == 7);
+  CHECK(params.value().real("rate") == 0.1);
+  CHECK(params.value().text("mode") == "avg");
+  CHECK(params.value().shape("kernel") == Shape{3, -1});
+  CHECK(params.value().dtype("dtype") == DType::f64);
+  const Attributes canonical = {{"flag", "True"}, {"count", "7"},        {"rate", "0.1"},
+                                {"mode", "avg"},  {"kernel", "(3, -1)"}, {"dtype", "f64"}};
+  CHECK(params.value().to_attributes() == canonical);
+  CHECK(Params::parse(definitions(), canonical).value() == params.value());
+}
+
+TEST_CASE("defaults fill what is not given", "[params]") {
+  const auto params = Params::parse(definitions(), {{"kernel", "None"}});
+  REQUIRE(params.ok());
+  CHECK(params.value().integer("count") == 3);
+  CHECK(params.value().shape("kernel") == Shape{});
+  CHECK(params.value().to_attributes().at("rate") == "0.5");
+}
+
+TEST_CASE("errors of parameters name parameter, value and what is allowed", "[params]") {
+  const auto text = [](Attributes attributes, bool kernel = true) {
+    if (kernel) attributes.emplace("kernel", "3");
+    const auto params = Params::parse(definitions(), attributes);
+    return params.ok() ? "ok" : params.status().text();
+  };
+  CHECK(text({{"flag", "maybe"}}) == "parameter 'flag' is 'maybe' but must be True or False");
+  CHECK(text({{"count", "7.5"}}) == "parameter 'count' is '7.5' but must be an integer");
+  CHECK(text({{"count", "11"}}) == "parameter 'count' is '11' (allowed: 1 to 10)");
+  CHECK(text({{"rate", "nan"}}) == "parameter 'rate' is 'nan' (allowed: 0 to 1)");
+  CHECK(text({{"rate", "x"}}) == "parameter 'rate' is 'x' but must be a number");
+  CHECK(text({{"mode", "sum"}}) == "parameter 'mode' is 'sum' (allowed: max avg)");
+  CHECK(text({{"kernel", "(3, -3)"}}) == "parameter 'kernel' is '(3, -3)' (allowed: -2 to inf)");
+  CHECK(text({{"dtype", "f8"}}) == "parameter 'dtype' is 'f8' but must be a dtype such as f32");
+  CHECK(text({}, false) == "parameter 'kernel' is required (a list of integers such as (3, 3))");
+  CHECK(text({{"size", "3"}}) ==
+        "unknown parameter 'size' (known: flag count rate mode kernel dtype)");
+}
+
+TEST_CASE("numbers survive the way to text and back", "[params]") {
+  const std::vector<ParamDef> list = {{"x", ParamType::real, 0.0, "any number"}};
+  CHECK(rc::check([&](double x) {
+    const auto params = Params::parse(list, {{"x", to_attribute(ParamValue(x))}});
+    RC_ASSERT(params.ok());
+    RC_ASSERT(params.value().real("x") == x);
+  }));
+}
+
+}  // namespace
+}  // namespace troupe::ops
