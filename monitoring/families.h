@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one list of all metric families: `troupe metrics --list` prints it, code names its rows by
+// family("..."), and a name that is not in it does not compile. Base units, `_total` on counters;
+// never a step, a layer, a file or an error text as label. Constants; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace troupe::monitoring {
+
+enum class MetricType : std::uint8_t { counter, gauge, histogram };
+
+/// Upper bounds of a histogram's buckets: powers of two, 14 of them.
+enum class Buckets : std::uint8_t {
+  none,
+  requests,     ///< 50 us to 0.4 s
+  steps,        ///< 1 ms to 8 s
+  rounds,       ///< 0.2 ms to 1.6 s
+  checkpoints,  ///< 0.1 s to 13 min
+  staleness     ///< 0 to 8 steps one by one, then to 256
+};
+
+/// A family: all series of one name.
+struct Family {
+  std::string_view name;
+  MetricType type = MetricType::counter;
+  std::string_view help;
+  std::array<std::string_view, 3> labels = {};  ///< names of the labels; empty behind the last
+  Buckets buckets = Buckets::none;
+
+  constexpr std::size_t label_count() const {
+    std::size_t count = 0;
+    while (count < labels.size() && !labels[count].empty()) ++count;
+    return count;
+  }
+};
+
+inline constexpr auto kCounter = MetricType::counter;
+inline constexpr auto kGauge = MetricType::gauge;
+inline constexpr auto kHistogram = MetricType::histogram;
+
+inline constexpr std::array kFamilies = {
+    // Every process.
+    Family{"process_cpu_seconds_total", kCounter, "User and system time spent."},
+    Family{"process_max_fds", kGauge, "Most file descriptors that may be open."},
+    Family{"process_open_fds", kGauge, "File descriptors open."},
+    Family{"process_resident_memory_bytes", kGauge, "Memory present in RAM."},
+    Family{"process_start_time_seconds", kGauge, "Start of the process, Unix time."},
+    Family{"process_threads", kGauge, "Threads of the process."},
+    Family{"process_virtual_memory_bytes", kGauge, "Virtual address space."},
+    Family{"troupe_build_info",
+           kGauge,
+           "Always 1; the labels say what runs.",
+           {"version", "build", "role"}},
+    Family{"troupe_log_messages_total", kCounter, "Log lines written.", {"level"}},
+    Family{"troupe_http_requests_total", kCounter, "HTTP requests answered.", {"route", "code"}},
+    Family{"troupe_http_request_seconds",
+           kHistogram,
+           "Time to make an HTTP answer.",
+           {"route"},
+           Buckets::requests},
+    Family{"troupe_actors", kGauge, "Actors alive.", {"type"}},
+    Family{"troupe_actor_messages_processed_total",
+           kCounter,
+           "Messages that actors have handled.",
+           {"type"}},
+
+    // Links.
+    Family{"troupe_net_messages_total", kCounter, "Messages over links.", {"direction", "kind"}},
+    Family{"troupe_net_bytes_total",
+           kCounter,
+           "Bytes over links, frame headers included.",
+           {"direction", "kind"}},
+    Family{
+        "troupe_net_errors_total", kCounter, "Connections refused or broken.", {"kind", "reason"}},
+    Family{"troupe_net_peers", kGauge, "Linked peers.", {"role", "state"}},
+
+    // Workers.
+    Family{"troupe_worker_steps_total", kCounter, "Steps committed.", {"rank"}},
+    Family{"troupe_worker_samples_total", kCounter, "Training samples used.", {"rank"}},
+    Family{
+        "troupe_worker_step_seconds", kHistogram, "Wall time of a step.", {"rank"}, Buckets::steps},
+    Family{"troupe_worker_phase_seconds_total",
+           kCounter,
+           "Wall time by phase; sums to all of it.",
+           {"rank", "phase"}},
+    Family{"troupe_worker_epoch", kGauge, "Epoch in progress, from 0.", {"rank"}},
+    Family{"troupe_worker_global_step", kGauge, "Step in progress, from 0.", {"rank"}},
+    Family{"troupe_worker_loss",
+           kGauge,
+           "Mean loss per sample at the last report.",
+           {"rank", "split"}},
+    Family{"troupe_worker_accuracy_ratio",
+           kGauge,
+           "Share of samples classified rightly.",
+           {"rank", "split"}},
+    Family{
+        "troupe_worker_learning_rate", kGauge, "Learning rate of the step in progress.", {"rank"}},
+    Family{"troupe_worker_last_step_timestamp_seconds",
+           kGauge,
+           "End of the last step, Unix time.",
+           {"rank"}},
+
+    // Device servers (level 1) and parameter servers (level 2).
+    Family{"troupe_kv_requests_total",
+           kCounter,
+           "Pushes and pulls by their answer.",
+           {"level", "op", "result"}},
+    Family{"troupe_kv_bytes_total", kCounter, "Tensor bytes pushed and pulled.", {"level", "op"}},
+    Family{"troupe_kv_round_seconds",
+           kHistogram,
+           "From the first to the last push of a slice's step.",
+           {"level"},
+           Buckets::rounds},
+    Family{"troupe_kv_aggregate_seconds",
+           kHistogram,
+           "Time of one addition.",
+           {"level"},
+           Buckets::requests},
+    Family{"troupe_kv_update_seconds",
+           kHistogram,
+           "Time of one updater run.",
+           {"level"},
+           Buckets::requests},
+    Family{"troupe_kv_staleness_steps",
+           kHistogram,
+           "t-1 minus the lowest step applied of any member, at each reply.",
+           {"level"},
+           Buckets::staleness},
+    Family{"troupe_kv_pending_pushes", kGauge, "Pushes held for later steps.", {"level"}},
+    Family{"troupe_kv_keys", kGauge, "Keys held.", {"level"}},
+    Family{"troupe_kv_store_bytes", kGauge, "Bytes of weights, states and sums held.", {"level"}},
+    Family{"troupe_kv_dropped_pushes_total",
+           kCounter,
+           "Pushes acknowledged and not applied.",
+           {"level", "reason"}},
+    Family{"troupe_kv_version", kGauge, "Newest version that every slice has.", {"level"}},
+
+    // Coordinator.
+    Family{"troupe_coordinator_jobs", kGauge, "Jobs by state.", {"state"}},
+    Family{"troupe_coordinator_jobs_finished_total", kCounter, "Jobs ended.", {"result"}},
+    Family{"troupe_coordinator_nodes", kGauge, "Agents and processes by state.", {"role", "state"}},
+    Family{"troupe_coordinator_devices", kGauge, "Worker slots of all agents.", {"kind", "state"}},
+    Family{"troupe_coordinator_heartbeats_missed_total",
+           kCounter,
+           "Peers declared dead by silence.",
+           {"role"}},
+    Family{"troupe_job_step", kGauge, "Lowest step that every rank has reported.", {"train_job"}},
+    Family{"troupe_job_progress_ratio", kGauge, "Steps done of all steps.", {"train_job"}},
+    Family{
+        "troupe_job_samples_total", kCounter, "Training samples used by all ranks.", {"train_job"}},
+    Family{"troupe_job_loss",
+           kGauge,
+           "Mean loss per sample at the last report.",
+           {"train_job", "split"}},
+    Family{"troupe_job_accuracy_ratio",
+           kGauge,
+           "Share of samples classified rightly.",
+           {"train_job", "split"}},
+    Family{"troupe_job_last_checkpoint_timestamp_seconds",
+           kGauge,
+           "Last complete checkpoint, Unix time.",
+           {"train_job"}},
+
+    // Checkpoints.
+    Family{"troupe_checkpoint_seconds",
+           kHistogram,
+           "Time to write or read one.",
+           {"op"},
+           Buckets::checkpoints},
+    Family{"troupe_checkpoint_bytes_total", kCounter, "Bytes written or read.", {"op"}},
+    Family{"troupe_checkpoint_failures_total",
+           kCounter,
+           "Checkpoints not written or refused.",
+           {"op", "reason"}},
+
+    // Engine.
+    Family{"troupe_engine_operations_total",
+           kCounter,
+           "Operations by how they ended.",
+           {"engine", "result"}},
+    Family{"troupe_engine_pending_operations",
+           kGauge,
+           "Operations pushed and not finished.",
+           {"engine"}},
+    Family{"troupe_engine_asynchronous_operations",
+           kGauge,
+           "Asynchronous operations waiting for completion.",
+           {"engine"}},
+
+    // Memory.
+    Family{"troupe_memory_used_bytes", kGauge, "In live buffers.", {"device", "pool"}},
+    Family{"troupe_memory_reserved_bytes",
+           kGauge,
+           "Held from the system, free blocks included.",
+           {"device", "pool"}},
+    Family{"troupe_memory_peak_bytes", kGauge, "Highest used bytes so far.", {"device", "pool"}},
+    Family{"troupe_memory_allocations_total",
+           kCounter,
+           "Allocations by where they came from.",
+           {"device", "pool", "result"}},
+
+    // Data.
+    Family{"troupe_data_records_total", kCounter, "Records read.", {"source"}},
+    Family{"troupe_data_read_bytes_total", kCounter, "Record bytes read.", {"source"}},
+    Family{"troupe_data_batches_total", kCounter, "Batches handed to the worker.", {"source"}},
+    Family{"troupe_data_queued_batches", kGauge, "Batches decoded and waiting.", {"source"}},
+    Family{"troupe_data_queue_limit_batches", kGauge, "Most batches that may wait.", {"source"}},
+    Family{"troupe_data_starved_seconds_total",
+           kCounter,
+           "Time that the worker waited for data.",
+           {"source"}},
+    Family{"troupe_data_bad_records_total", kCounter, "Damaged records met.", {"source", "reason"}},
+};
+
+/// All families, in the order of the list.
+constexpr std::span<const Family> families() {
+  return kFamilies;
+}
+
+/// Not defined: reached only when family() names no row, which ends the compilation.
+void name_is_not_in_the_list_of_families();
+
+/// The row of a name, found while compiling.
+consteval const Family& family(std::string_view name) {
+  for (const Family& row : kFamilies) {
+    if (row.name == name) return row;
+  }
+  name_is_not_in_the_list_of_families();
+  return kFamilies[0];
+}
+
+/// Upper bounds of the buckets, ascending, without +Inf; empty for Buckets::none.
+std::span<const double> bucket_bounds(Buckets buckets);
+/// "counter", "gauge", "histogram".
+std::string_view metric_type_name(MetricType type);
+
+}  // namespace troupe::monitoring
