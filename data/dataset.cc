@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening of record files with or without their index, and their fingerprint.
+#include "data/dataset.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "data/image_decode.h"
+#include "data/index.h"
+
+namespace troupe::data {
+
+using base::Errc;
+using base::error;
+using base::Result;
+using base::Status;
+
+namespace {
+
+Status check_offsets(const RecordFile& file, const std::filesystem::path& index,
+                     const std::vector<std::uint64_t>& offsets) {
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    const std::uint64_t offset = offsets[i];
+    const char* fault = nullptr;
+    if (offset >= file.bytes()) fault = "is behind the end of";
+    if (offset % 4 != 0) fault = "is no multiple of 4, so no record of";
+    if (i > 0 && offset == offsets[i - 1]) fault = "is given twice for";
+    if (fault == nullptr) continue;
+    return error(Errc::data_loss,
+                 "{}: offset {} {} {} ({} bytes); make the index anew with `troupe data index`",
+                 index.string(), offset, fault, file.path().string(), file.bytes());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Fingerprint::to_string() const {
+  return fmt::format("{} records, {} bytes, checksum {:#010x}", records, bytes, checksum);
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::open(const std::filesystem::path& path,
+                                                     OnDamage on_damage) {
+  TROUPE_TRY_ASSIGN(const auto file, RecordFile::open(path));
+  const std::filesystem::path index = index_path(path);
+  Result<std::vector<IndexEntry>> entries = read_index(index);
+  const bool indexed = entries.ok();
+  if (!indexed) {
+    if (entries.status().code() != Errc::not_found) return entries.status();
+    DamageReport damage;
+    entries = build_index(file, on_damage, &damage);
+    TROUPE_TRY(entries.status());
+    if (damage.places > 0) {
+      base::log_warn("skipped {} damaged places of {} bytes in all; the first: {}", damage.places,
+                     damage.bytes, damage.first.text());
+    }
+  }
+  std::vector<std::uint64_t> offsets(entries->size());
+  std::transform(entries->begin(), entries->end(), offsets.begin(),
+                 [](const IndexEntry& entry) { return entry.offset; });
+  std::sort(offsets.begin(), offsets.end());
+  if (indexed) TROUPE_TRY(check_offsets(*file, index, offsets));
+  return std::shared_ptr<const Dataset>(new Dataset(file, std::move(offsets)));
+}
+
+std::uint64_t Dataset::offset(std::uint64_t number) const {
+  TROUPE_CHECK(number < offsets_.size(), "record number behind the end of the file");
+  return offsets_[number];
+}
+
+std::uint64_t Dataset::reach(std::uint64_t number) const {
+  const std::uint64_t begin = offset(number);
+  const bool last = number + 1 == offsets_.size();
+  return (last ? file_->bytes() : offsets_[number + 1]) - begin;
+}
+
+Result<Fingerprint> Dataset::fingerprint() const {
+  TROUPE_TRY_ASSIGN(const std::uint32_t checksum, file_->checksum());
+  return Fingerprint{records(), file_->bytes(), checksum};
+}
+
+Result<ImageShape> Dataset::first_image_shape() const {
+  if (offsets_.empty()) {
+    return error(Errc::failed_precondition, "{}: holds no records", path().string());
+  }
+  const std::string where = fmt::format("{}: record at offset {}", path().string(), offsets_[0]);
+  RecordReader reader(file_);
+  TROUPE_TRY_ASSIGN(const Record record, reader.read_at(offsets_[0], reach(0)));
+  const Result<ImageRecord> image = decode_image_record(record.payload);
+  if (!image.ok()) return image.status().with_context(where);
+  ImageDecoder decoder;
+  Result<ImageShape> shape = decoder.shape(image->image);
+  if (!shape.ok()) return shape.status().with_context(where);
+  return shape;
+}
+
+}  // namespace troupe::data

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dataset: a record file with the offsets of its records, opened once and shared by the ranks and
+// threads of a process. Immutable after opening; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "data/image_record.h"
+#include "data/record_file.h"
+
+namespace troupe::data {
+
+/// What all ranks of a job must find alike before training begins.
+struct Fingerprint {
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;     ///< of the record file
+  std::uint32_t checksum = 0;  ///< CRC-32C of the whole record file
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+  /// "60000 records, 49920000 bytes, checksum 0x0123abcd".
+  std::string to_string() const;
+};
+
+class Dataset {
+ public:
+  /// Takes the offsets from the .idx beside the file, or finds them by reading the file when there
+  /// is none (with `on_damage` = skip, damaged stretches are passed over and logged). An index that
+  /// names offsets outside the file, unaligned or twice is data_loss.
+  static base::Result<std::shared_ptr<const Dataset>> open(const std::filesystem::path& path,
+                                                           OnDamage on_damage = OnDamage::fail);
+
+  const std::shared_ptr<const RecordFile>& file() const { return file_; }
+  const std::filesystem::path& path() const { return file_->path(); }
+  std::uint64_t records() const { return offsets_.size(); }
+  /// Offset of record `number`; CHECKs the number.
+  std::uint64_t offset(std::uint64_t number) const;
+  /// Bytes up to the next record known, a hint for reading in one go.
+  std::uint64_t reach(std::uint64_t number) const;
+
+  /// Reads the whole file once.
+  base::Result<Fingerprint> fingerprint() const;
+  /// Size of the first record's image; failed_precondition when there is no record.
+  base::Result<ImageShape> first_image_shape() const;
+
+ private:
+  Dataset(std::shared_ptr<const RecordFile> file, std::vector<std::uint64_t> offsets)
+      : file_(std::move(file)), offsets_(std::move(offsets)) {}
+
+  std::shared_ptr<const RecordFile> file_;
+  std::vector<std::uint64_t> offsets_;  // ascending
+};
+
+}  // namespace troupe::data

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// RecordIO over positioned reads: lengths are checked against the file before memory is taken for
+// them, so a damaged length costs an error and nothing else. No mapping: a file that shrinks while
+// it is read must be an error, not a SIGBUS.
+#include "data/record_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/hash.h"
+#include "data/bytes.h"
+
+namespace troupe::data {
+
+using base::Errc;
+using base::error;
+using base::Result;
+using base::Status;
+
+namespace {
+
+// Kinds of parts, the three high bits of a part's second word.
+constexpr std::uint32_t kWhole = 0;
+constexpr std::uint32_t kFirst = 1;
+constexpr std::uint32_t kMiddle = 2;
+constexpr std::uint32_t kLast = 3;
+constexpr std::uint32_t kKindShift = 29;
+constexpr std::uint32_t kLengthMask = (1U << kKindShift) - 1;
+constexpr std::uint64_t kHeadBytes = 8;
+constexpr std::uint64_t kAlignment = 4;
+
+constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kRandomReadBytes = 4096;
+constexpr std::size_t kChecksumBytes = std::size_t{1} << 20;
+
+std::uint64_t align_up(std::uint64_t n) {
+  return (n + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+RecordWriter::RecordWriter(std::filesystem::path path) : file_(std::move(path)) {}
+
+Status RecordWriter::open() {
+  return file_.open();
+}
+
+Result<std::uint64_t> RecordWriter::append(std::span<const std::byte> payload) {
+  if (payload.size() > kRecordBytesMax) {
+    return error(Errc::invalid_argument, "a record of {} bytes is above the format's limit of {}",
+                 payload.size(), kRecordBytesMax);
+  }
+  const std::uint64_t offset = bytes_;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at + kAlignment <= payload.size(); at += kAlignment) {
+    if (load<std::uint32_t>(payload, at) != kRecordMagic) continue;
+    put_part(begin == 0 ? kFirst : kMiddle, payload.subspan(begin, at - begin));
+    begin = at + kAlignment;
+  }
+  put_part(begin == 0 ? kWhole : kLast, payload.subspan(begin));
+  ++records_;
+  TROUPE_TRY(flush(kWriteBytes));
+  return offset;
+}
+
+void RecordWriter::put_part(std::uint32_t kind, std::span<const std::byte> bytes) {
+  store(pending_, kRecordMagic);
+  store(pending_, kind << kKindShift | static_cast<std::uint32_t>(bytes.size()));
+  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+  const std::uint64_t padded = align_up(bytes.size());
+  pending_.resize(pending_.size() + (padded - bytes.size()));
+  bytes_ += kHeadBytes + padded;
+}
+
+Status RecordWriter::flush(std::size_t keep_below) {
+  if (pending_.size() < keep_below) return {};
+  TROUPE_TRY(file_.write(pending_));
+  pending_.clear();
+  return {};
+}
+
+Status RecordWriter::commit() {
+  TROUPE_TRY(flush(0));
+  return file_.commit();
+}
+
+Result<std::shared_ptr<const RecordFile>> RecordFile::open(std::filesystem::path path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    const int number = errno;
+    const Errc code = number == ENOENT   ? Errc::not_found
+                      : number == EACCES ? Errc::permission_denied
+                                         : Errc::unavailable;
+    return error(code, "{}: cannot open: {}", path.string(), std::strerror(number));
+  }
+  struct stat info {};
+  const bool known = ::fstat(descriptor, &info) == 0;
+  // From here on the object closes the descriptor.
+  std::shared_ptr<const RecordFile> file(
+      new RecordFile(std::move(path), descriptor, static_cast<std::uint64_t>(info.st_size)));
+  if (!known || !S_ISREG(info.st_mode)) {
+    return error(Errc::invalid_argument, "{}: is no regular file", file->path().string());
+  }
+  return file;
+}
+
+RecordFile::RecordFile(std::filesystem::path path, int descriptor, std::uint64_t bytes)
+    : path_(std::move(path)), descriptor_(descriptor), bytes_(bytes) {}
+
+RecordFile::~RecordFile() {
+  ::close(descriptor_);
+}
+
+Status RecordFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      return error(Errc::unavailable, "{}: cannot read at offset {}: {}", path_.string(), offset,
+                   std::strerror(errno));
+    }
+    if (n == 0) {
+      return error(Errc::data_loss, "{}: ends at offset {}, but had {} bytes when it was opened",
+                   path_.string(), offset, bytes_);
+    }
+    offset += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<std::uint32_t> RecordFile::checksum() const {
+  std::vector<std::byte> chunk(std::min<std::uint64_t>(kChecksumBytes, bytes_));
+  std::uint32_t sum = 0;
+  for (std::uint64_t offset = 0; offset < bytes_; offset += chunk.size()) {
+    chunk.resize(std::min<std::uint64_t>(chunk.size(), bytes_ - offset));
+    TROUPE_TRY(read(offset, chunk));
+    sum = base::crc32c(chunk, sum);
+  }
+  return sum;
+}
+
+/// The head of a part whose bytes lie within the file.
+struct RecordReader::Part {
+  std::uint32_t kind = kWhole;
+  std::uint64_t data = 0;    // offset of its bytes
+  std::uint64_t length = 0;  // without padding
+  std::uint64_t end = 0;     // behind the padding
+};
+
+RecordReader::RecordReader(std::shared_ptr<const RecordFile> file, RecordReaderOptions options)
+    : file_(std::move(file)), options_(options) {
+  TROUPE_CHECK(options_.window_bytes >= kHeadBytes, "window of a record reader below 8 bytes");
+}
+
+Result<Record> RecordReader::read_at(std::uint64_t offset, std::uint64_t bytes_hint) {
+  const std::uint64_t want = bytes_hint == 0 ? kRandomReadBytes : bytes_hint;
+  return read_record(offset, std::min(want, options_.window_bytes));
+}
+
+Result<std::optional<Record>> RecordReader::next() {
+  while (position_ < file_->bytes()) {
+    Result<Record> record = read_record(position_, options_.window_bytes);
+    if (record.ok()) {
+      position_ = record->next_offset;
+      in_damage_ = false;
+      return std::optional<Record>(*record);
+    }
+    const bool skip =
+        options_.on_damage == OnDamage::skip && record.status().code() == Errc::data_loss;
+    if (!skip) return record.status();
+    TROUPE_TRY_ASSIGN(const std::uint64_t head, find_head(position_ + 1));
+    if (damage_.first.ok()) {
+      damage_.first = record.status();
+      damage_.first_offset = position_;
+    }
+    if (!in_damage_) ++damage_.places;
+    in_damage_ = true;
+    damage_.bytes += head - position_;
+    position_ = head;
+  }
+  return std::optional<Record>();
+}
+
+Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t want) {
+  if (offset % kAlignment != 0) return damaged(offset, "the offset is no multiple of 4");
+  if (offset >= file_->bytes()) {
+    return damaged(offset, fmt::format("the file ends at {}", file_->bytes()));
+  }
+  TROUPE_TRY_ASSIGN(const Part part, read_part(offset, want));
+  if (part.kind == kFirst) return join_parts(offset, part, want);
+  if (part.kind != kWhole) return damaged(offset, "begins with a later part of a split record");
+  TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
+  return Record{offset, part.end, false, bytes.first(part.length)};
+}
+
+Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
+                                        std::uint64_t want) {
+  joined_.clear();
+  Part part = first;
+  for (;;) {
+    TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
+    const auto own = bytes.first(part.length);
+    joined_.insert(joined_.end(), own.begin(), own.end());
+    if (part.kind == kLast) return Record{offset, part.end, true, joined_};
+    const std::uint64_t at = part.end;
+    TROUPE_TRY_ASSIGN(part, read_part(at, want));
+    if (part.kind != kMiddle && part.kind != kLast) {
+      return damaged(offset, fmt::format("a new record begins at {} before its last part", at));
+    }
+    store(joined_, kRecordMagic);
+    if (joined_.size() + part.length > options_.record_bytes_max) {
+      return damaged(offset, fmt::format("its parts are longer than the limit of {} bytes",
+                                         options_.record_bytes_max));
+    }
+  }
+}
+
+Result<RecordReader::Part> RecordReader::read_part(std::uint64_t offset, std::uint64_t want) {
+  const std::uint64_t left = file_->bytes() - offset;
+  if (left < kHeadBytes) {
+    return damaged(offset, fmt::format("truncated: {} bytes are left for a head of 8", left));
+  }
+  TROUPE_TRY_ASSIGN(const auto head, window(offset, kHeadBytes, want));
+  const auto magic = load<std::uint32_t>(head, 0);
+  const auto word = load<std::uint32_t>(head, 4);
+  if (magic != kRecordMagic) {
+    return damaged(offset, fmt::format("found {:#010x} where the magic {:#010x} should be", magic,
+                                       kRecordMagic));
+  }
+  Part part;
+  part.kind = word >> kKindShift;
+  part.data = offset + kHeadBytes;
+  part.length = word & kLengthMask;
+  part.end = part.data + align_up(part.length);
+  if (part.kind > kLast) return damaged(offset, fmt::format("unknown kind of part {}", part.kind));
+  if (part.length > options_.record_bytes_max) {
+    return damaged(offset, fmt::format("length {} is above the limit of {} bytes", part.length,
+                                       options_.record_bytes_max));
+  }
+  if (part.end > file_->bytes()) {
+    return damaged(offset, fmt::format("truncated: a length of {} needs {} bytes, {} are left",
+                                       part.length, part.end - offset, left));
+  }
+  return part;
+}
+
+Result<std::uint64_t> RecordReader::find_head(std::uint64_t from) {
+  std::uint64_t at = align_up(from);
+  while (at + kHeadBytes <= file_->bytes()) {
+    TROUPE_TRY_ASSIGN(const auto bytes, window(at, kHeadBytes, options_.window_bytes));
+    std::size_t i = 0;
+    for (; i + kHeadBytes <= bytes.size(); i += kAlignment) {
+      if (load<std::uint32_t>(bytes, i) != kRecordMagic) continue;
+      const std::uint32_t kind = load<std::uint32_t>(bytes, i + 4) >> kKindShift;
+      if (kind == kWhole || kind == kFirst) return at + i;
+    }
+    at += i;
+  }
+  return file_->bytes();
+}
+
+// At least `need` bytes from `offset` on, read with up to `want` in one go. The caller has checked
+// that `need` bytes lie within the file and within the limits.
+Result<std::span<const std::byte>> RecordReader::window(std::uint64_t offset, std::uint64_t need,
+                                                        std::uint64_t want) {
+  const bool held = offset >= window_begin_ && offset + need <= window_begin_ + window_size_;
+  if (!held) {
+    const std::uint64_t size = std::min(std::max(need, want), file_->bytes() - offset);
+    if (window_.size() < size) window_.resize(size);
+    window_size_ = 0;
+    TROUPE_TRY(file_->read(offset, std::span(window_).first(size)));
+    window_begin_ = offset;
+    window_size_ = size;
+  }
+  const std::uint64_t skip = offset - window_begin_;
+  return std::span<const std::byte>(window_).subspan(skip, window_size_ - skip);
+}
+
+Status RecordReader::damaged(std::uint64_t offset, std::string_view what) const {
+  return error(Errc::data_loss, "{}: record at offset {}: {}", file_->path().string(), offset,
+               what);
+}
+
+}  // namespace troupe::data

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Indexes: MXNet's text form, malformed lines, rebuilding; datasets with and without an index.
+#include "data/index.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/hash.h"
+#include "data/dataset.h"
+#include "tests/data/data_fixtures.h"
+
+namespace troupe::data {
+namespace {
+
+using base::Errc;
+using test::bytes_of;
+using test::TemporaryFolder;
+
+TEST_CASE("an index is written as MXNet writes it and read back") {
+  const TemporaryFolder folder;
+  const std::vector<IndexEntry> entries = {{0, 0}, {1, 832}, {7, 1664}};
+  const auto path = folder / "x.idx";
+  REQUIRE(write_index(path, entries).ok());
+  CHECK(test::read_bytes(path) == bytes_of("0\t0\n1\t832\n7\t1664\n"));
+  CHECK(*read_index(path) == entries);
+  test::write_bytes(path, bytes_of("0\t0\r\n1\t832\r\n7\t1664"));
+  CHECK(*read_index(path) == entries);
+  test::write_bytes(path, {});
+  CHECK(read_index(path)->empty());
+  CHECK(index_path("a/train.rec") == std::filesystem::path("a/train.idx"));
+}
+
+TEST_CASE("malformed index lines are named by number") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.idx";
+  for (const std::string line :
+       {"", "1", "1 2", "a\t2", "1\t", "1\t-2", "1\t2\t3", "1\t2 ", "1\t99999999999999999999999"}) {
+    INFO(line);
+    test::write_bytes(path, bytes_of("0\t0\n" + line + "\n5\t5\n"));
+    const auto entries = read_index(path);
+    CHECK(entries.status().code() == Errc::data_loss);
+    CHECK_THAT(entries.status().text(), Catch::Contains("x.idx:2: '"));
+  }
+}
+
+TEST_CASE("a rebuilt index equals the written one") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  test::write_images(path, 20, {1, 5, 5});
+  const auto entries = build_index(test::open_records(path), OnDamage::fail, nullptr);
+  REQUIRE(entries.ok());
+  CHECK(*entries == *read_index(folder / "x.idx"));
+}
+
+TEST_CASE("a dataset is the same with an index, without, and with a shuffled one") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  const auto offsets = test::write_images(path, 30, {3, 4, 6});
+  const auto check = [&] {
+    const auto dataset = Dataset::open(path);
+    REQUIRE(dataset.ok());
+    REQUIRE((*dataset)->records() == 30);
+    for (std::uint64_t i = 0; i < 30; ++i) CHECK((*dataset)->offset(i) == offsets[i]);
+    CHECK((*dataset)->reach(29) == (*dataset)->file()->bytes() - offsets[29]);
+    CHECK(*(*dataset)->first_image_shape() == ImageShape{3, 4, 6});
+    const auto print = (*dataset)->fingerprint();
+    REQUIRE(print.ok());
+    const auto bytes = test::read_bytes(path);
+    CHECK(*print == Fingerprint{30, bytes.size(), base::crc32c(bytes)});
+  };
+  check();
+  auto entries = *read_index(folder / "x.idx");
+  std::swap(entries[3], entries[20]);
+  REQUIRE(write_index(folder / "x.idx", entries).ok());
+  check();
+  std::filesystem::remove(folder / "x.idx");
+  check();
+}
+
+TEST_CASE("an index that cannot belong to its file is refused") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  test::write_images(path, 3, {1, 4, 4});
+  for (const std::string line : {"0\t2\n", "0\t99999996\n", "0\t0\n1\t0\n"}) {
+    test::write_bytes(folder / "x.idx", bytes_of(line));
+    const auto dataset = Dataset::open(path);
+    CHECK(dataset.status().code() == Errc::data_loss);
+    CHECK_THAT(dataset.status().text(), Catch::Contains("x.idx: offset"));
+    CHECK_THAT(dataset.status().text(), Catch::Contains("troupe data index"));
+  }
+}
+
+TEST_CASE("without an index damage fails the opening, or is passed over when asked") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  const auto offsets = test::write_images(path, 10, {1, 4, 4});
+  std::filesystem::remove(folder / "x.idx");
+  test::flip_byte(path, offsets[4]);
+  const auto failed = Dataset::open(path);
+  CHECK(failed.status().code() == Errc::data_loss);
+  CHECK_THAT(failed.status().text(),
+             Catch::Contains("record at offset " + std::to_string(offsets[4])));
+  const auto skipped = Dataset::open(path, OnDamage::skip);
+  REQUIRE(skipped.ok());
+  CHECK((*skipped)->records() == 9);
+}
+
+}  // namespace
+}  // namespace troupe::data
