@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "base/status.h"
@@ -27,10 +28,11 @@ struct GraphNode {
   ops::Attributes extra;  ///< attributes like __shape__ that no operator reads
   std::vector<Value> inputs;
   int outputs = 1;  ///< hidden ones included
-  /// Name of the random stream: the node's own, or its original's after recomputation.
-  std::string random_name;
 
   bool is_variable() const { return op == nullptr; }
+  /// Name of the node's random stream: its own, or what "__random_name__" says (a recomputed node
+  /// keeps its original's).
+  const std::string& random_name() const;
 };
 
 /// Nodes such that inputs come before users, and the values that the graph is for.
@@ -51,22 +53,28 @@ struct Graph {
   std::vector<std::int64_t> auxiliary_states() const;
 };
 
-/// Adds nodes to a graph; what gradients and passes build with.
-class Builder : public virtual ops::GraphBuilder {
+/// Adds nodes to a graph; what gradients and passes build with. The table and the graph outlive it.
+class Builder : public ops::GraphBuilder {
  public:
-  Builder(const ops::OpTable& table, Graph& graph, std::string prefix)
-      : table_(table), graph_(graph), prefix_(std::move(prefix)) {}
+  Builder(const ops::OpTable& table, Graph& graph, std::string prefix = "");
 
+  /// A new node is named by the prefix, then with its operator, then with a number: the first of
+  /// these that is free.
   std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
                          const ops::Attributes& attributes) override;
+  /// The caller keeps names of variables apart.
   Value add_variable(std::string name);
-  /// Later nodes are named `prefix`, then their operator where needed to keep names unique.
+  /// A node as it is.
+  std::vector<Value> add_node(GraphNode node);
   void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
 
  private:
+  std::string free_name(std::string_view op);
+
   const ops::OpTable& table_;
   Graph& graph_;
   std::string prefix_;
+  std::unordered_set<std::string> names_;
 };
 
 /// Text that errors begin with: "[fully_connected fc1]".

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reverse-mode differentiation: nodes are visited in reverse topological order, and each adds the
+// nodes that its operator's gradient names.
+#include "symbol/gradient.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+using base::Errc;
+
+/// The state of one differentiation.
+class Differentiator {
+ public:
+  Differentiator(const ops::OpTable& table, const Graph& graph)
+      : graph_(graph),
+        forward_nodes_(graph.nodes.size()),
+        first_(graph.first_values()),
+        builder_(table, graph_),
+        contributions_(first_.back()),
+        ones_(first_.back(), false) {}
+
+  base::Result<Differentiated> run(std::span<const std::string> wrt, const ValueDTypes* dtypes);
+
+ private:
+  friend class NodeGradient;
+
+  std::size_t number(Value v) const {
+    return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
+  }
+  base::Result<std::vector<Value>> find_arguments(std::span<const std::string> wrt,
+                                                  const ValueDTypes* dtypes) const;
+  void mark_dependents(const std::vector<Value>& arguments);
+  void seed_heads(std::vector<std::string>& head_gradients);
+  std::optional<Value> sum(Value value);
+  bool has_gradient(std::int64_t node) const;
+  base::Status visit(std::int64_t node);
+
+  Graph graph_;
+  const std::size_t forward_nodes_;
+  const std::vector<std::size_t> first_;
+  Builder builder_;
+  std::vector<bool> depends_;  // per forward node: reaches back to a wanted argument
+  std::vector<std::vector<Value>> contributions_;  // per forward value
+  std::vector<bool> ones_;  // per forward value: its head gradient is ones, not yet built
+};
+
+/// What an operator's gradient function sees.
+class NodeGradient final : public ops::GradientBuilder {
+ public:
+  NodeGradient(Differentiator& all, std::int64_t index)
+      : all_(all), index_(index), node_(all.graph_.node({index, 0})) {}
+
+  std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
+                         const ops::Attributes& attributes) override {
+    return all_.builder_.add(op, std::move(inputs), attributes);
+  }
+  const ops::Params& params() const override { return node_.params; }
+  int input_count() const override { return static_cast<int>(node_.inputs.size()); }
+  Value input(int index) override { return node_.inputs.at(static_cast<std::size_t>(index)); }
+  Value output(int index) override {
+    TROUPE_CHECK(index >= 0 && index < node_.outputs, "gradient asks for an output that is not");
+    return {index_, index};
+  }
+  std::optional<Value> output_gradient(int index) override { return all_.sum(output(index)); }
+  bool wanted(int index) const override {
+    const Value from = node_.inputs.at(static_cast<std::size_t>(index));
+    return all_.depends_[static_cast<std::size_t>(from.node)];
+  }
+
+ private:
+  Differentiator& all_;
+  const std::int64_t index_;
+  const GraphNode node_;  // a copy: the graph grows meanwhile
+};
+
+base::Result<std::vector<Value>> Differentiator::find_arguments(std::span<const std::string> wrt,
+                                                                const ValueDTypes* dtypes) const {
+  std::vector<Value> arguments;
+  for (const std::string& name : wrt) {
+    const auto it = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const auto& node) {
+      return node.is_variable() && node.name == name;
+    });
+    if (it == graph_.nodes.end()) {
+      return base::error(Errc::not_found, "gradient: the symbol has no argument '{}'", name);
+    }
+    arguments.push_back({it - graph_.nodes.begin(), 0});
+    if (dtypes == nullptr) continue;
+    const base::DType dtype = (*dtypes)[number(arguments.back())];
+    if (!base::is_floating(dtype)) {
+      return base::error(Errc::invalid_argument,
+                         "gradient: argument '{}' is {}; only floating arguments have a gradient",
+                         name, base::dtype_name(dtype));
+    }
+  }
+  return arguments;
+}
+
+void Differentiator::mark_dependents(const std::vector<Value>& arguments) {
+  depends_.assign(forward_nodes_, false);
+  for (Value argument : arguments) depends_[static_cast<std::size_t>(argument.node)] = true;
+  for (std::size_t i = 0; i < forward_nodes_; ++i) {
+    for (Value input : graph_.nodes[i].inputs) {
+      if (depends_[static_cast<std::size_t>(input.node)]) depends_[i] = true;
+    }
+  }
+}
+
+/// Ones for losses (made when somebody asks), variables for the others.
+void Differentiator::seed_heads(std::vector<std::string>& head_gradients) {
+  for (Value head : std::vector<Value>(graph_.heads)) {
+    const GraphNode& node = graph_.node(head);
+    if (!node.is_variable() && node.op->is_loss) {
+      ones_[number(head)] = true;
+      continue;
+    }
+    const std::string name = graph_.value_name(head) + "_head_gradient";
+    if (std::find(head_gradients.begin(), head_gradients.end(), name) != head_gradients.end()) {
+      continue;  // a value that is an output twice has one head gradient
+    }
+    head_gradients.push_back(name);
+    contributions_[number(head)].push_back(builder_.add_variable(name));
+  }
+}
+
+/// The gradient of a forward value: its contributions added in the order in which they came.
+std::optional<Value> Differentiator::sum(Value value) {
+  std::vector<Value>& parts = contributions_[number(value)];
+  const std::string name = graph_.value_name(value) + "_gradient";
+  if (ones_[number(value)]) {
+    builder_.set_prefix(name);
+    parts.insert(parts.begin(), builder_.add1("ones_like", {value}));
+    ones_[number(value)] = false;
+  }
+  if (parts.empty()) return std::nullopt;
+  if (parts.size() > 1) {
+    builder_.set_prefix(name);
+    const Value total = builder_.add1("add_n", parts, {{"num_args", std::to_string(parts.size())}});
+    parts.assign(1, total);
+  }
+  return parts.front();
+}
+
+bool Differentiator::has_gradient(std::int64_t node) const {
+  const auto index = static_cast<std::size_t>(node);
+  for (std::size_t v = first_[index]; v < first_[index + 1]; ++v) {
+    if (ones_[v] || !contributions_[v].empty()) return true;
+  }
+  return false;
+}
+
+base::Status Differentiator::visit(std::int64_t index) {
+  const GraphNode node = graph_.node({index, 0});
+  if (!node.op->gradient) {
+    return base::error(Errc::invalid_argument,
+                       "{} has no gradient, but a wanted argument reaches the outputs through it",
+                       node_label(node));
+  }
+  NodeGradient view(*this, index);
+  const std::string prefix = node.name + "_backward";
+  // Sums are named after the value: build them before the operator's own nodes take the prefix.
+  for (int output = 0; output < node.outputs; ++output) {
+    if (!ones_[number({index, output})]) sum({index, output});
+  }
+  builder_.set_prefix(prefix);
+  base::Result<std::vector<std::optional<Value>>> result = node.op->gradient(view);
+  if (!result.ok()) return result.status().with_context(node_label(node));
+  TROUPE_CHECK(result->size() == node.inputs.size(),
+               node_label(node) + " gradient must have one entry per input");
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value input = node.inputs[i];
+    const std::optional<Value>& part = (*result)[i];
+    if (part && depends_[static_cast<std::size_t>(input.node)]) {
+      contributions_[number(input)].push_back(*part);
+    }
+  }
+  return {};
+}
+
+base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt,
+                                                 const ValueDTypes* dtypes) {
+  TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt, dtypes));
+  mark_dependents(arguments);
+  Differentiated result;
+  result.first_backward = static_cast<std::int64_t>(forward_nodes_);
+  seed_heads(result.head_gradients);
+  for (auto node = static_cast<std::int64_t>(forward_nodes_) - 1; node >= 0; --node) {
+    const bool skip = graph_.node({node, 0}).is_variable() ||
+                      !depends_[static_cast<std::size_t>(node)] || !has_gradient(node);
+    if (!skip) TROUPE_TRY(visit(node));
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::optional<Value> total = sum(arguments[i]);
+    if (!total) {
+      return base::error(Errc::invalid_argument,
+                         "gradient: no output depends on argument '{}' in a differentiable way",
+                         wrt[i]);
+    }
+    graph_.heads.push_back(*total);
+  }
+  result.graph = std::move(graph_);
+  return result;
+}
+
+}  // namespace
+
+base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
+                                           std::span<const std::string> wrt,
+                                           const ValueDTypes* dtypes) {
+  return Differentiator(table, graph).run(wrt, dtypes);
+}
+
+base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,
+                              std::span<const std::string> wrt) {
+  TROUPE_TRY(symbol.validate());
+  const Graph flat = symbol.graph();
+  TROUPE_TRY_ASSIGN(Differentiated result, differentiate(table, flat, wrt));
+  result.graph.heads.erase(
+      result.graph.heads.begin(),
+      result.graph.heads.begin() + static_cast<std::ptrdiff_t>(flat.heads.size()));
+  return Symbol::from_graph(result.graph);
+}
+
+}  // namespace troupe::symbol

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inference: sweeps forth and back over the nodes until nothing new is learnt.
+#include "symbol/infer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+using base::Errc;
+using base::Shape;
+using OptionalDType = std::optional<base::DType>;
+
+std::string to_text(const Shape& shape) {
+  return shape.to_string();
+}
+std::string to_text(const OptionalDType& dtype) {
+  return dtype ? std::string(base::dtype_name(*dtype)) : "?";
+}
+
+base::Result<Shape> merge(const Shape& a, const Shape& b) {
+  return base::merge_shapes(a, b);
+}
+base::Result<OptionalDType> merge(const OptionalDType& a, const OptionalDType& b) {
+  if (!a) return b;
+  if (b && *a != *b) {
+    return base::error(Errc::invalid_argument, "{} contradicts {}", to_text(a), to_text(b));
+  }
+  return a;
+}
+
+/// "data (2, 3), weight (...)"
+template <typename T>
+std::string list(const Graph& graph, const GraphNode& node, const std::vector<T>& inputs) {
+  std::string text;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", graph.value_name(node.inputs[i]),
+                        to_text(inputs[i]));
+  }
+  return text;
+}
+
+/// The sweeps; T is what is inferred, `infer` asks an operator.
+template <typename T, typename Infer>
+class Sweeper {
+ public:
+  Sweeper(const Graph& graph, std::vector<T>& values, Infer infer)
+      : graph_(graph), first_(graph.first_values()), values_(values), infer_(std::move(infer)) {}
+
+  base::Status run() {
+    // A sweep that changes something learns about one value at least; chains settle in two or
+    // three.
+    for (std::size_t sweep = 0; sweep <= 2 * values_.size() + 1; ++sweep) {
+      changed_ = false;
+      const std::size_t count = graph_.nodes.size();
+      for (std::size_t k = 0; k < count; ++k) {
+        TROUPE_TRY(visit(sweep % 2 == 0 ? k : count - 1 - k));
+      }
+      if (!changed_) break;
+    }
+    return {};
+  }
+
+ private:
+  T& value(Value v) {
+    return values_[first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output)];
+  }
+
+  base::Status visit(std::size_t index) {
+    const GraphNode& node = graph_.nodes[index];
+    if (node.is_variable()) return {};
+    std::vector<T> inputs, outputs;
+    for (Value input : node.inputs) inputs.push_back(value(input));
+    for (int i = 0; i < node.outputs; ++i) {
+      outputs.push_back(value({static_cast<std::int64_t>(index), i}));
+    }
+    const std::vector<T> before = inputs;
+    const base::Status status = infer_(node, inputs, outputs);
+    if (!status.ok()) return fail(node, before, status);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      TROUPE_TRY(learn(node, before, node.inputs[i], inputs[i]));
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      TROUPE_TRY(
+          learn(node, before, {static_cast<std::int64_t>(index), static_cast<int>(i)}, outputs[i]));
+    }
+    return {};
+  }
+
+  base::Status learn(const GraphNode& node, const std::vector<T>& before, Value v, const T& news) {
+    T& known = value(v);
+    base::Result<T> merged = merge(known, news);
+    if (!merged.ok()) {
+      return fail(node, before, merged.status().with_context(graph_.value_name(v)));
+    }
+    if (*merged == known) return {};
+    known = std::move(merged).value();
+    changed_ = true;
+    return {};
+  }
+
+  base::Status fail(const GraphNode& node, const std::vector<T>& inputs,
+                    const base::Status& status) const {
+    return base::error(status.code(), "{} {}; inputs: {}", node_label(node), status.text(),
+                       list(graph_, node, inputs));
+  }
+
+  const Graph& graph_;
+  const std::vector<std::size_t> first_;
+  std::vector<T>& values_;
+  Infer infer_;
+  bool changed_ = false;
+};
+
+template <typename T>
+base::Status check_names(const Graph& graph, const std::map<std::string, T>& known) {
+  for (const auto& [name, unused] : known) {
+    const bool found = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
+      return node.is_variable() && node.name == name;
+    });
+    if (!found) {
+      return base::error(Errc::not_found, "the symbol has no argument '{}'", name);
+    }
+  }
+  return {};
+}
+
+base::Status apply_known(const Graph& graph, const std::vector<std::size_t>& first,
+                         const std::map<std::string, Shape>& known, ValueShapes& shapes) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (!node.is_variable()) continue;
+    if (const auto it = node.extra.find("__shape__"); it != node.extra.end()) {
+      base::Result<Shape> shape = base::parse_shape(it->second);
+      if (!shape.ok()) return shape.status().with_context(node_label(node) + " __shape__");
+      shapes[first[i]] = *shape;
+    }
+    if (const auto it = known.find(node.name); it != known.end()) {
+      base::Result<Shape> merged = base::merge_shapes(shapes[first[i]], it->second);
+      if (!merged.ok()) return merged.status().with_context(node_label(node));
+      shapes[first[i]] = *merged;
+    }
+  }
+  return {};
+}
+
+base::Status ask_dtypes(const GraphNode& node, std::vector<OptionalDType>& inputs,
+                        std::vector<OptionalDType>& outputs) {
+  if (node.op->infer_dtype) return node.op->infer_dtype(node.params, inputs, outputs);
+  return ops::infer_same_dtype(node.params, inputs, outputs);
+}
+
+base::Status sweep_dtypes(const Graph& graph, std::vector<OptionalDType>& dtypes) {
+  Sweeper sweeper(graph, dtypes, ask_dtypes);
+  return sweeper.run();
+}
+
+}  // namespace
+
+base::Result<ValueShapes> infer_shapes(const Graph& graph,
+                                       const std::map<std::string, base::Shape>& known) {
+  TROUPE_TRY(check_names(graph, known));
+  const std::vector<std::size_t> first = graph.first_values();
+  ValueShapes shapes(first.back(), Shape::unknown());
+  TROUPE_TRY(apply_known(graph, first, known, shapes));
+  const auto ask = [](const GraphNode& node, std::vector<Shape>& inputs,
+                      std::vector<Shape>& outputs) {
+    const auto& infer = node.op->infer_shape;
+    return infer ? infer(node.params, inputs, outputs)
+                 : ops::infer_same_shape(node.params, inputs, outputs);
+  };
+  Sweeper sweeper(graph, shapes, ask);
+  TROUPE_TRY(sweeper.run());
+  return shapes;
+}
+
+base::Status check_complete(const Graph& graph, const ValueShapes& shapes) {
+  const std::vector<std::size_t> first = graph.first_values();
+  std::string missing, values;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (std::size_t v = first[i]; v < first[i + 1]; ++v) {
+      if (shapes[v].complete()) continue;
+      const Value value{static_cast<std::int64_t>(i), static_cast<int>(v - first[i])};
+      std::string& text = graph.nodes[i].is_variable() ? missing : values;
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", graph.value_name(value),
+                          shapes[v].to_string());
+    }
+  }
+  if (missing.empty() && values.empty()) return {};
+  return base::error(Errc::invalid_argument, "not enough is known to infer the shapes of: {}",
+                     missing.empty() ? values : missing);
+}
+
+base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
+                                       const std::map<std::string, base::DType>& known) {
+  TROUPE_TRY(check_names(graph, known));
+  const std::vector<std::size_t> first = graph.first_values();
+  std::vector<OptionalDType> dtypes(first.back());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (!node.is_variable()) continue;
+    if (const auto it = known.find(node.name); it != known.end()) {
+      dtypes[first[i]] = it->second;
+    } else if (const auto extra = node.extra.find("__dtype__"); extra != node.extra.end()) {
+      base::Result<base::DType> dtype = base::parse_dtype(extra->second);
+      if (!dtype.ok()) return dtype.status().with_context(node_label(node) + " __dtype__");
+      dtypes[first[i]] = *dtype;
+    }
+  }
+  TROUPE_TRY(sweep_dtypes(graph, dtypes));
+  for (std::size_t v = 0; v < dtypes.size(); ++v) {
+    if (dtypes[v]) continue;
+    dtypes[v] = base::DType::f32;
+    TROUPE_TRY(sweep_dtypes(graph, dtypes));
+  }
+  ValueDTypes result;
+  for (const OptionalDType& dtype : dtypes) result.push_back(*dtype);
+  return result;
+}
+
+}  // namespace troupe::symbol

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes over flat graphs.
+#include "symbol/passes.h"
+
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace troupe::symbol {
+
+Graph prune(const Graph& graph) {
+  std::vector<bool> needed(graph.nodes.size(), false);
+  for (Value head : graph.heads) needed[static_cast<std::size_t>(head.node)] = true;
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    for (Value input : graph.nodes[i].inputs) needed[static_cast<std::size_t>(input.node)] = true;
+  }
+  Graph result;
+  std::vector<std::int64_t> index(graph.nodes.size(), -1);
+  const auto map = [&index](Value v) {
+    return Value{index[static_cast<std::size_t>(v.node)], v.output};
+  };
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!needed[i]) continue;
+    index[i] = static_cast<std::int64_t>(result.nodes.size());
+    GraphNode node = graph.nodes[i];
+    for (Value& input : node.inputs) input = map(input);
+    result.nodes.push_back(std::move(node));
+  }
+  for (Value head : graph.heads) result.heads.push_back(map(head));
+  return result;
+}
+
+namespace {
+
+/// Text that two nodes share exactly when they compute the same values.
+std::string expression(const GraphNode& node) {
+  std::string text = node.op->name;
+  for (const auto& [name, value] : node.params.to_attributes()) {
+    text += fmt::format("|{}={}", name, value);
+  }
+  for (Value input : node.inputs) text += fmt::format("|{}:{}", input.node, input.output);
+  return text;
+}
+
+}  // namespace
+
+Graph eliminate_common_subexpressions(const Graph& graph) {
+  Graph result;
+  std::vector<std::int64_t> index(graph.nodes.size(), -1);
+  const auto map = [&index](Value v) {
+    return Value{index[static_cast<std::size_t>(v.node)], v.output};
+  };
+  std::map<std::string, std::int64_t> seen;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode node = graph.nodes[i];
+    for (Value& input : node.inputs) input = map(input);
+    index[i] = static_cast<std::int64_t>(result.nodes.size());
+    if (!node.is_variable() && !node.op->random && !node.op->assign) {
+      const auto [it, fresh] = seen.emplace(expression(node), index[i]);
+      index[i] = it->second;
+      if (!fresh) continue;
+    }
+    result.nodes.push_back(std::move(node));
+  }
+  for (Value head : graph.heads) result.heads.push_back(map(head));
+  return result;
+}
+
+namespace {
+
+/// What an operator's predict form sees: its inputs in the new graph, and no gradients.
+class PredictForm final : public ops::GradientBuilder {
+ public:
+  PredictForm(Builder& builder, const GraphNode& node, const std::vector<Value>& inputs)
+      : builder_(builder), node_(node), inputs_(inputs) {}
+
+  std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
+                         const ops::Attributes& attributes) override {
+    return builder_.add(op, std::move(inputs), attributes);
+  }
+  const ops::Params& params() const override { return node_.params; }
+  int input_count() const override { return static_cast<int>(inputs_.size()); }
+  Value input(int index) override { return inputs_.at(static_cast<std::size_t>(index)); }
+  Value output(int) override {
+    TROUPE_CHECK(false, node_label(node_) + " predict form cannot use the outputs it replaces");
+    return {};
+  }
+  std::optional<Value> output_gradient(int) override { return std::nullopt; }
+  bool wanted(int) const override { return false; }
+
+ private:
+  Builder& builder_;
+  const GraphNode& node_;
+  const std::vector<Value>& inputs_;
+};
+
+}  // namespace
+
+base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
+  Graph result;
+  Builder builder(table, result);
+  std::vector<std::vector<Value>> mapped(graph.nodes.size());
+  const auto map = [&](Value v) -> base::Result<Value> {
+    const std::vector<Value>& outputs = mapped[static_cast<std::size_t>(v.node)];
+    if (static_cast<std::size_t>(v.output) < outputs.size()) {
+      return outputs[static_cast<std::size_t>(v.output)];
+    }
+    return base::error(base::Errc::invalid_argument, "{} does not exist in prediction",
+                       graph.value_name(v));
+  };
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode node = graph.nodes[i];
+    for (Value& input : node.inputs) {
+      TROUPE_TRY_ASSIGN(input, map(input));
+    }
+    if (node.is_variable() || !node.op->predict_form) {
+      mapped[i] = builder.add_node(std::move(node));
+      continue;
+    }
+    builder.set_prefix(node.name);
+    PredictForm form(builder, node, node.inputs);
+    base::Result<std::vector<Value>> values = node.op->predict_form(form);
+    if (!values.ok()) return values.status().with_context(node_label(node));
+    mapped[i] = std::move(values).value();
+  }
+  for (Value head : graph.heads) {
+    TROUPE_TRY_ASSIGN(const Value value, map(head));
+    result.heads.push_back(value);
+  }
+  return prune(result);
+}
+
+}  // namespace troupe::symbol
