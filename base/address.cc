@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading and writing HOST:PORT.
+#include "base/address.h"
+
+#include <arpa/inet.h>
+
+#include <charconv>
+
+namespace troupe::base {
+namespace {
+
+Status bad_address(std::string_view text) {
+  return error(Errc::invalid_argument, "'{}' is not an address of the form HOST:PORT", text);
+}
+
+}  // namespace
+
+std::string Address::to_string() const {
+  const bool brackets = host.find(':') != std::string::npos;
+  return brackets ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+bool Address::loopback() const {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return bad_address(text);
+  std::string_view host = text.substr(0, colon);
+  const std::string_view number = text.substr(colon + 1);
+  Address address;
+  const auto [end, failed] =
+      std::from_chars(number.data(), number.data() + number.size(), address.port);
+  if (number.empty() || failed != std::errc() || end != number.data() + number.size()) {
+    return bad_address(text);
+  }
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (brackets) host = host.substr(1, host.size() - 2);
+  // Without brackets a second colon would leave open where the port begins.
+  if (!brackets && host.find_first_of(":[] ") != std::string_view::npos) return bad_address(text);
+  address.host = host.empty() ? "127.0.0.1" : std::string(host);
+  return address;
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpp-httplib's server, fed from memory instead of from a socket: it parses, routes, compresses and
+// writes, and never waits for a peer.
+#include "monitoring/http_router.h"
+
+#include <httplib.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace troupe::monitoring {
+namespace {
+
+/// A request in, an answer out.
+class MemoryStream final : public httplib::Stream {
+ public:
+  explicit MemoryStream(std::string input) : input_(std::move(input)) {}
+  std::string take_output() { return std::move(output_); }
+
+  bool is_readable() const override { return read_ < input_.size(); }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* bytes, size_t size) override {
+    const size_t count = std::min(size, input_.size() - read_);
+    std::memcpy(bytes, input_.data() + read_, count);
+    read_ += count;
+    return static_cast<ssize_t>(count);
+  }
+  ssize_t write(const char* bytes, size_t size) override {
+    output_.append(bytes, size);
+    return static_cast<ssize_t>(size);
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return -1; }
+
+ private:
+  std::string input_;
+  size_t read_ = 0;
+  std::string output_;
+};
+
+HttpRequest to_request(const httplib::Request& request) {
+  HttpRequest result{request.path, {}};
+  for (const auto& [name, value] : request.params) result.query.emplace(name, value);
+  return result;
+}
+
+}  // namespace
+
+class HttpRouter::Server final : public httplib::Server {
+ public:
+  explicit Server(const HttpRoutes& routes) {
+    for (const auto& [path, handler] : routes) add(path, handler);
+    set_error_handler(Handler([](const httplib::Request& request, httplib::Response& response) {
+      response.set_content("no page '" + request.path + "' here\n", "text/plain");
+    }));
+    set_payload_max_length(0);
+  }
+
+  std::string answer(std::string bytes) {
+    MemoryStream stream(std::move(bytes));
+    bool closed = false;
+    process_request(stream, true, closed, nullptr);
+    return stream.take_output();
+  }
+
+ private:
+  void add(const std::string& path, const HttpHandler& handler) {
+    std::string pattern;  // paths are literal; httplib takes regular expressions
+    for (const char c : path) {
+      if (std::strchr(".+*?()[]{}|^$\\", c) != nullptr) pattern += '\\';
+      pattern += c;
+    }
+    Get(pattern, [handler](const httplib::Request& request, httplib::Response& response) {
+      HttpReply reply = handler(to_request(request));
+      response.status = reply.status;
+      response.set_content(std::move(reply.body), reply.content_type);
+    });
+  }
+};
+
+HttpRouter::HttpRouter(HttpRoutes routes)
+    : routes_(std::move(routes)), server_(std::make_unique<Server>(routes_)) {}
+HttpRouter::~HttpRouter() = default;
+
+std::string HttpRouter::answer(std::string request) {
+  try {
+    std::string bytes = server_->answer(std::move(request));
+    if (!bytes.empty()) return bytes;
+  } catch (const std::exception&) {
+    // httplib throws on some malformed numbers in headers.
+  }
+  return "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+}
+
+std::string HttpRouter::route(const std::string& request) const {
+  const std::size_t begin = request.find(' ');
+  if (begin == std::string::npos) return "other";
+  const std::size_t end = request.find_first_of(" ?\r", begin + 1);
+  const std::string path = request.substr(begin + 1, end - begin - 1);
+  return routes_.count(path) != 0 ? path : "other";
+}
+
+int http_status(const std::string& answer) {
+  const std::size_t space = answer.find(' ');
+  return space == std::string::npos ? 0 : std::atoi(answer.c_str() + space + 1);
+}
+
+}  // namespace troupe::monitoring

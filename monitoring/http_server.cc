@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// The endpoint's two threads. The socket thread polls all sockets, reads heads, writes answers and
+// keeps deadlines; the handler thread turns heads into answers. They exchange bytes by connection
+// number, so a connection may vanish at any time.
+#include "monitoring/http_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "monitoring/http_listener.h"
+
+namespace troupe::monitoring {
+namespace {
+
+constexpr std::size_t kHeadBytesMax = 8'192;
+constexpr std::int64_t kPollMostMs = 1'000;
+constexpr std::int64_t kAcceptPauseMs = 100;
+
+constexpr std::string_view kHealthyPage =
+    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+    "Content-Length: 3\r\n\r\nok\n";
+constexpr std::string_view kSlowPage =
+    "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+constexpr std::string_view kLargePage =
+    "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+    "Content-Length: 0\r\n\r\n";
+constexpr std::string_view kBusyPage =
+    "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+enum class Stage : std::uint8_t { reading, answering, writing, closing };
+
+/// One peer. Owned by the socket thread.
+struct Connection {
+  int descriptor = -1;
+  Stage stage = Stage::reading;
+  std::string bytes;  ///< the head so far; when writing the answer
+  std::size_t sent = 0;
+  std::int64_t deadline_ms = 0;
+  std::uint64_t scrape = 0;  ///< number of the /metrics answer in `bytes`; 0: another answer
+};
+
+/// Bytes on their way between the two threads.
+struct Parcel {
+  std::uint64_t connection = 0;
+  std::string bytes;
+  std::uint64_t scrape = 0;
+};
+
+/// Counts answers; each thread has its own.
+class RequestMetrics {
+ public:
+  explicit RequestMetrics(Metrics& metrics) : metrics_(metrics) {}
+  void count(const std::string& route, int status) {
+    const std::string code = std::to_string(status);
+    const auto [it, fresh] = counters_.try_emplace({route, code}, nullptr);
+    if (fresh) {
+      it->second = &metrics_.counter(family("troupe_http_requests_total"), {route, code});
+    }
+    it->second->add();
+  }
+  void time(const std::string& route, double seconds) {
+    const auto [it, fresh] = histograms_.try_emplace(route, nullptr);
+    if (fresh) {
+      it->second = &metrics_.histogram(family("troupe_http_request_seconds"), {route});
+    }
+    it->second->observe(seconds);
+  }
+
+ private:
+  Metrics& metrics_;
+  std::map<std::pair<std::string, std::string>, Counter*> counters_;
+  std::map<std::string, Histogram*> histograms_;
+};
+
+/// True when the head asks for /healthz.
+bool asks_health(const std::string& head) {
+  return head.rfind("GET /healthz ", 0) == 0 || head.rfind("GET /healthz?", 0) == 0;
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(HttpListener listener, const base::Limits& limits, Metrics& metrics, HttpRoutes routes)
+      : listener_(std::move(listener)),
+        limits_(limits),
+        metrics_(metrics),
+        router_(with_metrics(std::move(routes))),
+        socket_counts_(metrics),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    TROUPE_CHECK(wake_ >= 0, "no eventfd for the HTTP endpoint");
+    sockets_ = std::thread([this] { serve(); });
+    handlers_ = std::thread([this] { handle(); });
+  }
+
+  ~Impl() {
+    {
+      base::MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    wake();
+    sockets_.join();
+    {
+      base::MutexLock lock(mutex_);
+      handlers_may_end_ = true;
+    }
+    changed_.notify_all();
+    handlers_.join();
+    close(wake_);
+  }
+
+  const base::Address& address() const { return listener_.address(); }
+
+  bool wait_scraped(std::uint64_t deadline_ms) {
+    base::MutexLock lock(mutex_);
+    const std::uint64_t wanted = scrapes_begun_ + 1;
+    return changed_.wait_for(mutex_, std::chrono::milliseconds(deadline_ms),
+                             [&]() REQUIRES(mutex_) { return scrapes_sent_ >= wanted; });
+  }
+
+ private:
+  // ---- handler thread ----
+
+  HttpRoutes with_metrics(HttpRoutes routes) {
+    routes["/metrics"] = [this](const HttpRequest&) {
+      return HttpReply{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.exposition()};
+    };
+    return routes;
+  }
+
+  void handle() {
+    RequestMetrics counts(metrics_);
+    for (Parcel parcel; take_request(parcel);) {
+      const std::string route = router_.route(parcel.bytes);
+      if (route == "/metrics") parcel.scrape = next_scrape();
+      const auto begin = clock_.now_ns();
+      parcel.bytes = router_.answer(std::move(parcel.bytes));
+      counts.time(route, static_cast<double>(clock_.now_ns() - begin) * 1e-9);
+      counts.count(route, http_status(parcel.bytes));
+      {
+        base::MutexLock lock(mutex_);
+        answers_.push_back(std::move(parcel));
+      }
+      wake();
+    }
+  }
+
+  bool take_request(Parcel& parcel) {
+    base::MutexLock lock(mutex_);
+    changed_.wait(mutex_,
+                  [&]() REQUIRES(mutex_) { return handlers_may_end_ || !requests_.empty(); });
+    if (requests_.empty()) return false;
+    parcel = std::move(requests_.front());
+    requests_.pop_front();
+    return true;
+  }
+
+  std::uint64_t next_scrape() {
+    base::MutexLock lock(mutex_);
+    return ++scrapes_begun_;
+  }
+
+  // ---- socket thread ----
+
+  void serve() {
+    std::int64_t stop_deadline_ms = 0;
+    for (;;) {
+      wait_for_sockets();
+      take_answers();
+      expire();
+      if (!stopping()) {
+        accept_peers();
+        continue;
+      }
+      listener_.close();
+      if (stop_deadline_ms == 0) stop_deadline_ms = now_ms() + request_ms();
+      drop_if([](const Connection& c) { return c.stage == Stage::reading; });
+      if (connections_.empty() || now_ms() >= stop_deadline_ms) break;
+    }
+    drop_if([](const Connection&) { return true; });
+  }
+
+  /// Polls, and lets every ready connection make one step.
+  void wait_for_sockets() {
+    std::vector<pollfd> polled = {{wake_, POLLIN, 0}};
+    std::vector<std::uint64_t> numbers = {0};
+    const bool accepting = listener_.descriptor() >= 0 && now_ms() >= accept_after_ms_;
+    std::int64_t deadline = now_ms() + (accepting ? kPollMostMs : kAcceptPauseMs);
+    for (const auto& [number, c] : connections_) {
+      if (c.stage != Stage::answering) deadline = std::min(deadline, c.deadline_ms);
+      const short events = c.stage == Stage::answering ? short{0}
+                           : c.stage == Stage::writing ? POLLOUT
+                                                       : POLLIN;
+      polled.push_back({c.descriptor, events, 0});
+      numbers.push_back(number);
+    }
+    if (accepting) polled.push_back({listener_.descriptor(), POLLIN, 0});
+    const auto timeout = std::max<std::int64_t>(0, deadline - now_ms());
+    if (poll(polled.data(), polled.size(), static_cast<int>(timeout)) <= 0) return;
+    std::uint64_t ignored = 0;
+    if (polled[0].revents != 0) (void)!read(wake_, &ignored, sizeof ignored);
+    for (std::size_t i = 1; i < numbers.size(); ++i) {
+      if (polled[i].revents != 0) step(numbers[i]);
+    }
+  }
+
+  void step(std::uint64_t number) {
+    const auto it = connections_.find(number);
+    if (it == connections_.end()) return;
+    bool alive = true;
+    switch (it->second.stage) {
+      case Stage::reading:
+        alive = read_head(number, it->second);
+        break;
+      case Stage::answering:
+        alive = false;  // polled for nothing: only an error or hang-up wakes it
+        break;
+      case Stage::writing:
+        alive = write_answer(it->second);
+        break;
+      case Stage::closing:
+        alive = discard_input(it->second);
+        break;
+    }
+    if (!alive) drop(it);
+  }
+
+  /// Reads what is there; false when the peer has gone.
+  bool read_head(std::uint64_t number, Connection& c) {
+    char buffer[4096];
+    const ssize_t count = recv(c.descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return false;
+    c.bytes.append(buffer, static_cast<std::size_t>(count));
+    const std::size_t end = c.bytes.find("\r\n\r\n");
+    if (end == std::string::npos) {
+      if (c.bytes.size() > kHeadBytesMax) answer_here(c, kLargePage, "other");
+      return true;
+    }
+    c.bytes.resize(end + 4);
+    if (asks_health(c.bytes)) {
+      answer_here(c, kHealthyPage, "/healthz");
+    } else if (!hand_over(number, c)) {
+      answer_here(c, kBusyPage, "other");
+    }
+    return true;
+  }
+
+  /// Gives the head to the handler thread; false when too many wait for it.
+  bool hand_over(std::uint64_t number, Connection& c) {
+    {
+      base::MutexLock lock(mutex_);
+      if (requests_.size() >= limits_.http_connections_max) return false;
+      requests_.push_back({number, std::move(c.bytes), 0});
+    }
+    c.stage = Stage::answering;
+    changed_.notify_all();
+    return true;
+  }
+
+  void answer_here(Connection& c, std::string_view page, const std::string& route) {
+    const std::string bytes(page);
+    socket_counts_.count(route, http_status(bytes));
+    begin_writing(c, bytes, 0);
+  }
+
+  void begin_writing(Connection& c, std::string bytes, std::uint64_t scrape) {
+    c.stage = Stage::writing;
+    c.bytes = std::move(bytes);
+    c.scrape = scrape;
+    c.deadline_ms = now_ms() + request_ms();
+  }
+
+  bool write_answer(Connection& c) {
+    const ssize_t count = send(c.descriptor, c.bytes.data() + c.sent, c.bytes.size() - c.sent,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    c.sent += static_cast<std::size_t>(count);
+    c.deadline_ms = now_ms() + request_ms();
+    if (c.sent < c.bytes.size()) return true;
+    if (c.scrape != 0) note_scrape(c.scrape);
+    // Closing at once could reset the connection and cost the peer the answer's tail.
+    shutdown(c.descriptor, SHUT_WR);
+    c.stage = Stage::closing;
+    return true;
+  }
+
+  static bool discard_input(Connection& c) {
+    char buffer[4096];
+    const ssize_t count = recv(c.descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
+    return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+  }
+
+  void note_scrape(std::uint64_t number) {
+    {
+      base::MutexLock lock(mutex_);
+      scrapes_sent_ = std::max(scrapes_sent_, number);
+    }
+    changed_.notify_all();
+  }
+
+  void take_answers() {
+    std::deque<Parcel> answers;
+    {
+      base::MutexLock lock(mutex_);
+      answers.swap(answers_);
+    }
+    for (Parcel& parcel : answers) {
+      const auto it = connections_.find(parcel.connection);
+      if (it != connections_.end()) {
+        begin_writing(it->second, std::move(parcel.bytes), parcel.scrape);
+      }
+    }
+  }
+
+  void expire() {
+    const std::int64_t now = now_ms();
+    for (auto& [number, c] : connections_) {
+      if (c.stage == Stage::reading && now >= c.deadline_ms) answer_here(c, kSlowPage, "other");
+    }
+    drop_if(
+        [&](const Connection& c) { return c.stage != Stage::answering && now >= c.deadline_ms; });
+  }
+
+  void accept_peers() {
+    while (now_ms() >= accept_after_ms_) {
+      const int descriptor =
+          accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (descriptor < 0) {
+        // Out of descriptors the listener stays readable: pause instead of spinning.
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+          accept_after_ms_ = now_ms() + kAcceptPauseMs;
+        }
+        return;
+      }
+      // The oldest peer had its time; a full house must not keep new ones from /healthz.
+      if (connections_.size() >= limits_.http_connections_max) drop(connections_.begin());
+      Connection& c = connections_[++last_number_];
+      c.descriptor = descriptor;
+      c.deadline_ms = now_ms() + request_ms();
+    }
+  }
+
+  using Connections = std::map<std::uint64_t, Connection>;
+
+  Connections::iterator drop(Connections::iterator it) {
+    close(it->second.descriptor);
+    return connections_.erase(it);
+  }
+
+  template <typename Predicate>
+  void drop_if(Predicate predicate) {
+    for (auto it = connections_.begin(); it != connections_.end();) {
+      it = predicate(it->second) ? drop(it) : std::next(it);
+    }
+  }
+
+  // ---- both ----
+
+  bool stopping() {
+    base::MutexLock lock(mutex_);
+    return stopping_;
+  }
+  std::int64_t now_ms() const { return clock_.now_ms(); }
+  std::int64_t request_ms() const { return static_cast<std::int64_t>(limits_.http_request_ms); }
+  void wake() {
+    const std::uint64_t one = 1;
+    (void)!write(wake_, &one, sizeof one);
+  }
+
+  HttpListener listener_;
+  const base::Limits limits_;
+  const base::SteadyClock clock_;
+  Metrics& metrics_;
+  HttpRouter router_;
+  RequestMetrics socket_counts_;
+  const int wake_;
+
+  Connections connections_;  // the socket thread's
+  std::uint64_t last_number_ = 0;
+  std::int64_t accept_after_ms_ = 0;
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::deque<Parcel> requests_ GUARDED_BY(mutex_);
+  std::deque<Parcel> answers_ GUARDED_BY(mutex_);
+  std::uint64_t scrapes_begun_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t scrapes_sent_ GUARDED_BY(mutex_) = 0;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool handlers_may_end_ GUARDED_BY(mutex_) = false;
+
+  std::thread sockets_;
+  std::thread handlers_;
+};
+
+base::Result<std::unique_ptr<HttpServer>> HttpServer::start(const base::Address& address,
+                                                            const base::Limits& limits,
+                                                            Metrics& metrics, HttpRoutes routes) {
+  TROUPE_TRY_ASSIGN(HttpListener listener, HttpListener::open(address));
+  auto impl = std::make_unique<Impl>(std::move(listener), limits, metrics, std::move(routes));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+
+const base::Address& HttpServer::address() const {
+  return impl_->address();
+}
+
+bool HttpServer::wait_scraped(std::uint64_t deadline_ms) {
+  return impl_->wait_scraped(deadline_ms);
+}
+
+}  // namespace troupe::monitoring

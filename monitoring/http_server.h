@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process's HTTP endpoint: /metrics, /healthz and the program's own GET routes. One thread owns
+// all sockets and never waits for one of them; it answers /healthz itself. A second thread runs the
+// handlers. Peers that send slowly, read slowly or send garbage lose their connection, nothing
+// more.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/address.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "monitoring/http_router.h"
+#include "monitoring/metrics.h"
+
+namespace troupe::monitoring {
+
+/// A running endpoint. Any thread.
+class HttpServer {
+ public:
+  /// Listens on `address` (port 0: any free one) and serves until destroyed. Uses
+  /// http_connections_max and http_request_ms of the limits. Routes are called on the endpoint's
+  /// handler thread, one at a time; "/metrics" and "/healthz" are its own. An address in use is
+  /// resource_exhausted, any other failure unavailable; both name the address. `metrics` outlives
+  /// the result.
+  static base::Result<std::unique_ptr<HttpServer>> start(const base::Address& address,
+                                                         const base::Limits& limits,
+                                                         Metrics& metrics, HttpRoutes routes = {});
+  /// Sends what is being answered (at most for http_request_ms), then closes.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// Where it listens, with the port that the system chose.
+  const base::Address& address() const;
+  /// Waits until a /metrics answer that was made after this call has been sent whole; false when
+  /// `deadline_ms` pass first.
+  bool wait_scraped(std::uint64_t deadline_ms);
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe::monitoring

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The endpoint on real loopback sockets: pages, slow and garbage peers, floods, ports in use,
+// waiting for a scrape.
+#include "monitoring/http_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace troupe::monitoring {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+/// A plain client socket whose reads end after 10 s.
+class Peer {
+ public:
+  explicit Peer(const base::Address& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const timeval patience{10, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(address.port);
+    inet_pton(AF_INET, "127.0.0.1", &name.sin_addr);
+    REQUIRE(connect(socket_, reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
+  }
+  Peer(Peer&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+  ~Peer() {
+    if (socket_ >= 0) close(socket_);
+  }
+  void send(std::string_view text) {
+    (void)!::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  /// Everything until the server closes.
+  std::string receive() {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t count; (count = recv(socket_, buffer, sizeof buffer, 0)) > 0;) {
+      text.append(buffer, static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+
+ private:
+  int socket_;
+};
+
+std::string get(const HttpServer& server, const std::string& path) {
+  Peer peer(server.address());
+  peer.send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  return peer.receive();
+}
+
+base::Address loopback() {
+  return {"127.0.0.1", 0};
+}
+
+std::unique_ptr<HttpServer> start(Metrics& metrics, base::Limits limits = {},
+                                  HttpRoutes routes = {}) {
+  return HttpServer::start(loopback(), limits, metrics, std::move(routes)).value();
+}
+
+TEST_CASE("pages answer with their type and are counted", "[http]") {
+  Metrics metrics;
+  const auto server =
+      start(metrics, {}, {{"/sd/targets", [](const HttpRequest& request) {
+                             return HttpReply{200, "application/json", request.query.at("a")};
+                           }}});
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200 OK") && Contains("\r\n\r\nok\n"));
+  CHECK_THAT(get(*server, "/sd/targets?a=[1]"),
+             Contains("Content-Type: application/json") && Contains("\r\n\r\n[1]"));
+  CHECK_THAT(get(*server, "/nothing"), StartsWith("HTTP/1.1 404") && Contains("'/nothing'"));
+  const std::string text = get(*server, "/metrics");
+  CHECK_THAT(text, StartsWith("HTTP/1.1 200 OK") &&
+                       Contains("Content-Type: text/plain; version=0.0.4; charset=utf-8"));
+  CHECK_THAT(text, Contains("troupe_http_requests_total{route=\"/healthz\",code=\"200\"} 1\n"));
+  CHECK_THAT(text, Contains("troupe_http_requests_total{route=\"other\",code=\"404\"} 1\n"));
+}
+
+TEST_CASE("a handler that fails gives 500 and the next request is served", "[http]") {
+  Metrics metrics;
+  const auto server = start(metrics, {}, {{"/bad", [](const HttpRequest& request) {
+                                             return HttpReply{200, "", request.query.at("no")};
+                                           }}});
+  CHECK_THAT(get(*server, "/bad"), StartsWith("HTTP/1.1 500"));
+  CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_CASE("garbage is refused and only its own connection suffers", "[http]") {
+  Metrics metrics;
+  const auto server = start(metrics);
+  const std::vector<std::string> garbage = {
+      std::string("\x16\x03\x01\x02\x00\x01\0\xff\r\n\r\n", 12),
+      "GET\r\n\r\n",
+      "GET / HTTP/9.9\r\n\r\n",
+      "\r\n\r\n",
+      "POST /metrics HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+      "GET /metrics HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+      "GET /metrics HTTP/1.1\r\nRange: bytes=9-1,-,x\r\n\r\n",
+      "GET /%zz%00 HTTP/1.1\r\n\r\n"};
+  for (const std::string& text : garbage) {
+    INFO(text);
+    Peer peer(server->address());
+    peer.send(text);
+    CHECK_THAT(peer.receive(), StartsWith("HTTP/1.1 "));
+    CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  }
+  Peer large(server->address());
+  large.send("GET /metrics HTTP/1.1\r\nX: " + std::string(10'000, 'x'));
+  CHECK_THAT(large.receive(), StartsWith("HTTP/1.1 431"));
+}
+
+TEST_CASE("slow peers are answered 408 and never block /healthz", "[http]") {
+  Metrics metrics;
+  base::Limits limits;
+  limits.http_request_ms = 300;
+  const auto server = start(metrics, limits);
+  std::vector<Peer> slow;
+  for (std::uint64_t i = 0; i < limits.http_connections_max; ++i) {
+    slow.emplace_back(server->address());
+    slow.back().send("GET /metr");
+  }
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
+  slow.back().send("i");  // a byte now and then buys no time
+  CHECK_THAT(slow.back().receive(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_CASE("a stuck handler does not block /healthz", "[http]") {
+  Metrics metrics;
+  std::promise<void> release;
+  auto released = release.get_future().share();
+  const auto server = start(metrics, {}, {{"/stuck", [released](const HttpRequest&) {
+                                             released.wait();
+                                             return HttpReply{200, "text/plain", "at last"};
+                                           }}});
+  Peer waiting(server->address());
+  waiting.send("GET /stuck HTTP/1.1\r\n\r\n");
+  std::vector<Peer> behind;
+  for (int i = 0; i < 10; ++i) {
+    behind.emplace_back(server->address());
+    behind.back().send("GET /metrics HTTP/1.1\r\n\r\n");
+  }
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  release.set_value();
+  CHECK_THAT(waiting.receive(), Contains("at last"));
+  for (Peer& peer : behind) CHECK_THAT(peer.receive(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_CASE("a peer that reads nothing is let go and large answers arrive whole", "[http]") {
+  Metrics metrics;
+  base::Limits limits;
+  limits.http_request_ms = 500;
+  const std::string page(30'000'000, 'x');
+  const auto server = start(metrics, limits, {{"/large", [&](const HttpRequest&) {
+                                                 return HttpReply{200, "x/y", page};
+                                               }}});
+  Peer deaf(server->address());
+  deaf.send("GET /large HTTP/1.1\r\n\r\n");
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  CHECK(get(*server, "/large").size() > page.size());
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  CHECK(deaf.receive().size() < page.size());
+}
+
+TEST_CASE("a port in use is one clear error", "[http]") {
+  Metrics metrics;
+  const auto server = start(metrics);
+  const auto second = HttpServer::start(server->address(), {}, metrics);
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.status().to_string() == "resource_exhausted: cannot serve HTTP on " +
+                                           server->address().to_string() +
+                                           ": Address already in use");
+}
+
+TEST_CASE("a scrape is awaited whole, and one that began before does not count", "[http]") {
+  Metrics metrics;
+  const auto server = start(metrics);
+  CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
+  CHECK_FALSE(server->wait_scraped(50));
+  auto scraped = std::async(std::launch::async, [&] { return server->wait_scraped(10'000); });
+  while (scraped.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
+  }
+  CHECK(scraped.get());
+}
+
+TEST_CASE("stopping ends with peers still connected", "[http]") {
+  Metrics metrics;
+  auto server = start(metrics);
+  Peer idle(server->address());
+  Peer half(server->address());
+  half.send("GET /met");
+  server.reset();
+  CHECK(half.receive().empty());
+}
+
+}  // namespace
+}  // namespace troupe::monitoring
