@@ -134,7 +134,8 @@ std::string allowed_text(const ParamDef& definition) {
 
 Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& attributes) {
   const auto it = attributes.find(definition.name);
-  if (it == attributes.end()) {
+  const bool given = it != attributes.end() && !(it->second == "None" && definition.initial);
+  if (!given) {
     if (definition.initial) return *definition.initial;
     return error(Errc::invalid_argument, "parameter '{}' is required ({})", definition.name,
                  type_text(definition.type));

@@ -40,8 +40,9 @@ struct ParamDef {
 /// The parameters of one call, complete and checked.
 class Params {
  public:
-  /// Parses attributes against definitions. Unknown names, missing required ones and values out of
-  /// range are invalid_argument naming parameter, value and what is allowed.
+  /// Parses attributes against definitions; Python's None stands for the default. Unknown names,
+  /// missing required ones and values out of range are invalid_argument naming parameter, value and
+  /// what is allowed.
   static base::Result<Params> parse(const std::vector<ParamDef>& definitions,
                                     const Attributes& attributes);
 

@@ -2,22 +2,20 @@
 // exp: y = e^x.
 #include <cmath>
 
-#include "ops/support/pointwise.h"
+#include "ops/support/arithmetic.h"
 
 namespace troupe::ops {
 namespace {
 
-base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
-  return {{b.add1("multiply", {*b.output_gradient(0), b.output(0)})}};
-}
-
 OpDef exp_definition() {
   OpDef op;
   op.name = "exp";
-  op.doc = "`out = e^data`, element by element.";
+  op.doc = "`out = e^data`.";
   op.inputs = names({"data"});
   op.outputs = names({"out"});
-  op.gradient = gradient;
+  op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
+    return b.add1("multiply", {dy, b.output(0)});
+  });
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// add: lhs + rhs with broadcasting, and the form with a number.
+#include "ops/support/arithmetic.h"
+
+namespace troupe::ops {
+namespace {
+
+OpDef add_definition() {
+  OpDef op = broadcast_definition();
+  op.name = "add";
+  op.aliases = {"elemwise_add", "_add", "_plus", "_Plus", "broadcast_add", "broadcast_plus"};
+  op.doc = "`out = lhs + rhs`, broadcast as in NumPy.";
+  op.gradient = broadcast_gradient([](GradientBuilder&, Value dy) { return dy; },
+                                   [](GradientBuilder&, Value dy) { return dy; });
+  op.maps_zero_to_zero = true;
+  op.kernels = {broadcast_kernel([](auto a, auto b) { return a + b; })};
+  op.samples = broadcast_samples();
+  return op;
+}
+
+OpDef add_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "add_scalar";
+  op.aliases = {"_plus_scalar", "_PlusScalar"};
+  op.doc = "`out = data + scalar`.";
+  op.gradient = unary_gradient([](GradientBuilder&, Value dy) { return dy; });
+  op.kernels = {scalar_kernel([](auto x, auto s) { return x + s; })};
+  op.samples = scalar_samples("0.75");
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_add() {
+  static const std::vector<OpDef> operators = {add_definition(), add_scalar_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// copy: the same values in other memory, and stop_gradient, a copy that cuts the gradient.
+#include "ops/support/arithmetic.h"
+
+namespace troupe::ops {
+namespace {
+
+OpDef copy_like(std::string name) {
+  OpDef op;
+  op.name = std::move(name);
+  op.inputs = names({"data"});
+  op.outputs = names({"out"});
+  op.in_place = {{0, 0}};
+  op.accumulates = {0};
+  op.elementwise = true;
+  op.maps_zero_to_zero = true;
+  op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x; })};
+  op.samples = {{.title = "matrix", .inputs = {{3, 5}}}};
+  return op;
+}
+
+OpDef copy_definition() {
+  OpDef op = copy_like("copy");
+  op.aliases = {"_copy", "identity"};
+  op.doc = "`out = data`.";
+  op.gradient = unary_gradient([](GradientBuilder&, Value dy) { return dy; });
+  return op;
+}
+
+OpDef stop_gradient_definition() {
+  OpDef op = copy_like("stop_gradient");
+  op.aliases = {"BlockGrad"};
+  op.doc = "`out = data`; no gradient passes.";
+  op.gradient = [](GradientBuilder&) -> base::Result<std::vector<std::optional<Value>>> {
+    return std::vector<std::optional<Value>>{std::nullopt};
+  };
+  op.samples.front().gradient = false;
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_copy() {
+  static const std::vector<OpDef> operators = {copy_definition(), stop_gradient_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// divide: lhs / rhs with broadcasting, and the forms with a number on either side.
+#include "ops/support/arithmetic.h"
+
+namespace troupe::ops {
+namespace {
+
+OpDef divide_definition() {
+  OpDef op = broadcast_definition();
+  op.name = "divide";
+  op.aliases = {"elemwise_div", "_div", "_Div", "broadcast_div"};
+  op.doc = "`out = lhs / rhs`, broadcast as in NumPy; IEEE 754 division by zero.";
+  op.gradient = broadcast_gradient(
+      [](GradientBuilder& b, Value dy) {
+        return b.add1("divide", {dy, b.input(1)});
+      },
+      [](GradientBuilder& b, Value dy) {
+        const Value scaled = b.add1("multiply", {dy, b.output(0)});
+        return b.add1("negate", {b.add1("divide", {scaled, b.input(1)})});
+      });
+  op.kernels = {broadcast_kernel([](auto a, auto b) { return a / b; })};
+  op.samples = broadcast_samples(0.5, 2.0);
+  return op;
+}
+
+OpDef divide_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "divide_scalar";
+  op.aliases = {"_div_scalar", "_DivScalar"};
+  op.doc = "`out = data / scalar`.";
+  op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
+    return b.add1("divide_scalar", {dy}, {{"scalar", scalar_text(b)}});
+  });
+  op.kernels = {scalar_kernel([](auto x, auto s) { return x / s; })};
+  op.samples = scalar_samples("0.75");
+  return op;
+}
+
+OpDef reverse_divide_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "reverse_divide_scalar";
+  op.aliases = {"_rdiv_scalar", "_RDivScalar"};
+  op.doc = "`out = scalar / data`.";
+  op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
+    const Value scaled = b.add1("multiply", {dy, b.output(0)});
+    return b.add1("negate", {b.add1("divide", {scaled, b.input(0)})});
+  });
+  op.kernels = {scalar_kernel([](auto x, auto s) { return s / x; })};
+  op.samples = scalar_samples("0.75", 0.5, 2.0);
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_divide() {
+  static const std::vector<OpDef> operators = {divide_definition(), divide_scalar_definition(),
+                                               reverse_divide_scalar_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// multiply: lhs * rhs with broadcasting, and the form with a number.
+#include "ops/support/arithmetic.h"
+
+namespace troupe::ops {
+namespace {
+
+OpDef multiply_definition() {
+  OpDef op = broadcast_definition();
+  op.name = "multiply";
+  op.aliases = {"elemwise_mul", "_mul", "_Mul", "broadcast_mul"};
+  op.doc = "`out = lhs * rhs`, broadcast as in NumPy.";
+  op.gradient = broadcast_gradient(
+      [](GradientBuilder& b, Value dy) {
+        return b.add1("multiply", {dy, b.input(1)});
+      },
+      [](GradientBuilder& b, Value dy) {
+        return b.add1("multiply", {dy, b.input(0)});
+      });
+  op.maps_zero_to_zero = true;
+  op.kernels = {broadcast_kernel([](auto a, auto b) { return a * b; })};
+  op.samples = broadcast_samples();
+  return op;
+}
+
+OpDef multiply_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "multiply_scalar";
+  op.aliases = {"_mul_scalar", "_MulScalar"};
+  op.doc = "`out = data * scalar`.";
+  op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
+    return b.add1("multiply_scalar", {dy}, {{"scalar", scalar_text(b)}});
+  });
+  op.maps_zero_to_zero = true;
+  op.kernels = {scalar_kernel([](auto x, auto s) { return x * s; })};
+  op.samples = scalar_samples("0.75");
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_multiply() {
+  static const std::vector<OpDef> operators = {multiply_definition(), multiply_scalar_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

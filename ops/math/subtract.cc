@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// subtract: lhs - rhs with broadcasting, and the forms with a number on either side.
+#include "ops/support/arithmetic.h"
+
+namespace troupe::ops {
+namespace {
+
+Value negated(GradientBuilder& b, Value dy) {
+  return b.add1("negate", {dy});
+}
+
+OpDef subtract_definition() {
+  OpDef op = broadcast_definition();
+  op.name = "subtract";
+  op.aliases = {"elemwise_sub", "_sub", "_minus", "_Minus", "broadcast_sub", "broadcast_minus"};
+  op.doc = "`out = lhs - rhs`, broadcast as in NumPy.";
+  op.gradient = broadcast_gradient([](GradientBuilder&, Value dy) { return dy; }, negated);
+  op.maps_zero_to_zero = true;
+  op.kernels = {broadcast_kernel([](auto a, auto b) { return a - b; })};
+  op.samples = broadcast_samples();
+  return op;
+}
+
+OpDef subtract_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "subtract_scalar";
+  op.aliases = {"_minus_scalar", "_MinusScalar"};
+  op.doc = "`out = data - scalar`.";
+  op.gradient = unary_gradient([](GradientBuilder&, Value dy) { return dy; });
+  op.kernels = {scalar_kernel([](auto x, auto s) { return x - s; })};
+  op.samples = scalar_samples("0.75");
+  return op;
+}
+
+OpDef reverse_subtract_scalar_definition() {
+  OpDef op = scalar_definition();
+  op.name = "reverse_subtract_scalar";
+  op.aliases = {"_rminus_scalar", "_RMinusScalar"};
+  op.doc = "`out = scalar - data`.";
+  op.gradient = unary_gradient(negated);
+  op.kernels = {scalar_kernel([](auto x, auto s) { return s - x; })};
+  op.samples = scalar_samples("0.75");
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_subtract() {
+  static const std::vector<OpDef> operators = {subtract_definition(), subtract_scalar_definition(),
+                                               reverse_subtract_scalar_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops
