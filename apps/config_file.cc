@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// ConfigFile over toml++, the only file that includes it.
+#include "apps/config_file.h"
+
+#include <fmt/core.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <deque>
+#include <optional>
+#include <sstream>
+#include <tuple>
+
+#include "base/suggest.h"
+
+namespace troupe::apps {
+namespace {
+
+constexpr std::string_view kSetOption = "--set ";
+constexpr std::size_t kShownValueMax = 60;
+
+/// An error with its place, for sorting; line 0: of the whole file.
+struct ConfigError {
+  bool of_override = false;
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+  std::string text;
+};
+
+/// A "--set" value, parsed.
+struct OverrideValue {
+  std::string path;
+  toml::table holder;  ///< {v = value}
+  bool used = false;
+  const toml::node& node() const { return *holder.get("v"); }
+};
+
+/// One printable line.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  if (text.size() > kShownValueMax) text = text.substr(0, kShownValueMax) + "...";
+  return text;
+}
+
+std::string shown(const toml::node& node) {
+  if (const auto* text = node.as_string()) return '"' + printable(text->get()) + '"';
+  std::ostringstream out;
+  node.visit([&](const auto& value) { out << value; });
+  return printable(out.str());
+}
+
+/// Large upper bounds are mentioned only to those who exceed them.
+std::string expected_integer(const toml::node& node, const IntegerRange& range) {
+  constexpr std::uint64_t kMentioned = 1'000'000;
+  const auto* integer = node.as_integer();
+  const bool above = integer != nullptr && integer->get() > 0 &&
+                     static_cast<std::uint64_t>(integer->get()) > range.most;
+  return above || range.most <= kMentioned
+             ? fmt::format("integer from {} to {}", range.least, range.most)
+             : fmt::format("integer >= {}", range.least);
+}
+
+std::string expected_real(const RealRange& range) {
+  if (std::isinf(range.least)) return "number";
+  const std::string above =
+      fmt::format("number {} {}", range.above_least ? ">" : ">=", range.least);
+  return std::isinf(range.most) ? above : fmt::format("{} and <= {}", above, range.most);
+}
+
+std::optional<std::uint64_t> integer_of(const toml::node& node, const IntegerRange& range) {
+  const auto* integer = node.as_integer();
+  if (integer == nullptr || integer->get() < 0) return std::nullopt;
+  const auto value = static_cast<std::uint64_t>(integer->get());
+  if (value < range.least || value > range.most) return std::nullopt;
+  return value;
+}
+
+std::optional<double> real_of(const toml::node& node) {
+  const auto value = node.is_number() ? node.value<double>() : std::nullopt;
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+bool in_range(double value, const RealRange& range) {
+  return value <= range.most && (range.above_least ? value > range.least : value >= range.least);
+}
+
+}  // namespace
+
+struct Section::Place {
+  const toml::table* table;
+  std::string path;
+
+  /// Marks the key as known and finds its value.
+  static const toml::node* look(Section& section, std::string_view key);
+};
+
+struct ConfigFile::Content {
+  std::string name;
+  toml::table root;
+  bool parsed = false;
+  std::deque<OverrideValue> overrides;
+  std::vector<ConfigError> errors;
+
+  void add(const toml::source_region& where, std::string_view text) {
+    const std::string path = where.path ? *where.path : name;
+    ConfigError& error = errors.emplace_back();
+    error.of_override = path.starts_with(kSetOption);
+    error.line = where.begin.line;
+    error.column = where.begin.column;
+    error.text =
+        error.of_override || where.begin.line == 0
+            ? fmt::format("{}: error: {}", path, text)
+            : fmt::format("{}:{}:{}: error: {}", path, where.begin.line, where.begin.column, text);
+  }
+
+  /// The strongest override of exactly this path.
+  const toml::node* override_of(std::string_view path) {
+    const toml::node* node = nullptr;
+    for (OverrideValue& value : overrides) {
+      if (value.path != path) continue;
+      value.used = true;
+      node = &value.node();
+    }
+    return node;
+  }
+
+  const toml::node* find(const void* table, std::string_view key, const std::string& path) {
+    if (const toml::node* node = override_of(path)) return node;
+    return table == nullptr ? nullptr : static_cast<const toml::table*>(table)->get(key);
+  }
+};
+
+// ---- ConfigFile ----
+
+ConfigFile::ConfigFile(std::string name, const std::string& text)
+    : content_(std::make_unique<Content>()) {
+  content_->name = std::move(name);
+  try {
+    content_->root = toml::parse(text, std::string_view(content_->name));
+    content_->parsed = true;
+  } catch (const toml::parse_error& fault) {
+    content_->add(fault.source(), printable(std::string(fault.description())));
+  }
+}
+
+ConfigFile::~ConfigFile() = default;
+
+void ConfigFile::override_value(const std::string& assignment) {
+  const std::string name = std::string(kSetOption) + printable(assignment);
+  const toml::source_region where{{1, 1}, {1, 1}, std::make_shared<const std::string>(name)};
+  const std::size_t equals = assignment.find('=');
+  const std::string path = assignment.substr(0, equals);
+  const bool named = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '-' || c == '.';
+  });
+  if (equals == std::string::npos || !named) {
+    content_->add(where, "expected section.key=value");
+    return;
+  }
+  const std::string value = assignment.substr(equals + 1);
+  OverrideValue& entry = content_->overrides.emplace_back();
+  entry.path = path;
+  try {
+    entry.holder = toml::parse("v = " + value, std::string_view(name));
+  } catch (const toml::parse_error&) {
+    entry.holder.clear();
+  }
+  // Not TOML, or more than one value: then it is text, as people write it in a shell.
+  if (entry.holder.size() != 1 || !entry.holder.contains("v")) {
+    entry.holder = toml::parse("v = ''", std::string_view(name));
+    *entry.holder.get("v")->as_string() = value;
+  }
+}
+
+bool ConfigFile::parsed() const {
+  return content_->parsed;
+}
+
+Section ConfigFile::root() {
+  return Section(*this, {&content_->root, ""});
+}
+
+std::vector<std::string> ConfigFile::errors() const {
+  std::vector<ConfigError> sorted = content_->errors;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const ConfigError& a, const ConfigError& b) {
+    return std::tie(a.of_override, a.line, a.column) < std::tie(b.of_override, b.line, b.column);
+  });
+  std::vector<std::string> lines;
+  for (const ConfigError& error : sorted) lines.push_back(error.text);
+  for (const OverrideValue& value : content_->overrides) {
+    if (!value.used && content_->parsed) {
+      lines.push_back(
+          fmt::format("{}: error: {}: unknown key", *value.node().source().path, value.path));
+    }
+  }
+  return lines;
+}
+
+// ---- Section ----
+
+Section::Section(ConfigFile& file, const Place& place)
+    : file_(&file), table_(place.table), path_(place.path) {}
+
+const toml::node* Section::Place::look(Section& section, std::string_view key) {
+  section.known_.emplace(key);
+  return section.file_->content_->find(section.table_, key, section.full(key));
+}
+
+std::string Section::full(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+ValueKind Section::kind(std::string_view key) {
+  const std::string path = full(key);
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) {
+    const auto& overrides = file_->content_->overrides;
+    const bool inside = std::any_of(overrides.begin(), overrides.end(), [&](const auto& value) {
+      return value.path.starts_with(path + ".");
+    });
+    return inside ? ValueKind::table : ValueKind::absent;
+  }
+  if (node->is_string()) return ValueKind::text;
+  if (node->is_integer()) return ValueKind::integer;
+  return node->is_table() ? ValueKind::table : ValueKind::other;
+}
+
+bool Section::read(std::string_view key, std::string& out) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  if (!node->is_string() || node->as_string()->get().empty()) {
+    fail_value(key, "text");
+    return false;
+  }
+  out = node->as_string()->get();
+  return true;
+}
+
+bool Section::read(std::string_view key, bool& out) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  if (!node->is_boolean()) {
+    fail_value(key, "true or false");
+    return false;
+  }
+  out = node->as_boolean()->get();
+  return true;
+}
+
+bool Section::read(std::string_view key, double& out, RealRange range) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  const auto value = real_of(*node);
+  if (!value || !in_range(*value, range)) {
+    fail_value(key, expected_real(range));
+    return false;
+  }
+  out = *value;
+  return true;
+}
+
+bool Section::read(std::string_view key, std::uint64_t& out, IntegerRange range) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  const auto value = integer_of(*node, range);
+  if (!value) {
+    fail_value(key, expected_integer(*node, range));
+    return false;
+  }
+  out = *value;
+  return true;
+}
+
+bool Section::read(std::string_view key, std::uint32_t& out, IntegerRange range) {
+  range.most = std::min<std::uint64_t>(range.most, std::numeric_limits<std::int32_t>::max());
+  std::uint64_t value = 0;
+  if (!read(key, value, range)) return false;
+  out = static_cast<std::uint32_t>(value);
+  return true;
+}
+
+bool Section::read(std::string_view key, std::vector<double>& out) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  std::vector<double> values;
+  bool right = node->is_array();
+  for (std::size_t i = 0; right && i < node->as_array()->size(); ++i) {
+    const auto value = real_of(*node->as_array()->get(i));
+    right = value.has_value();
+    values.push_back(value.value_or(0));
+  }
+  if (!right) {
+    fail_value(key, "an array of numbers");
+    return false;
+  }
+  out = std::move(values);
+  return true;
+}
+
+bool Section::read(std::string_view key, std::vector<std::uint64_t>& out) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  std::vector<std::uint64_t> values;
+  bool right = node->is_array();
+  for (std::size_t i = 0; right && i < node->as_array()->size(); ++i) {
+    const auto value = integer_of(*node->as_array()->get(i), {1});
+    right = value.has_value();
+    values.push_back(value.value_or(0));
+  }
+  if (!right) {
+    fail_value(key, "an array of integers >= 1");
+    return false;
+  }
+  out = std::move(values);
+  return true;
+}
+
+bool Section::choose(std::string_view key, std::span<const std::string_view> names,
+                     std::size_t& out) {
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return false;
+  const std::string text = node->is_string() ? node->as_string()->get() : std::string();
+  const auto it = std::find(names.begin(), names.end(), text);
+  if (it != names.end()) {
+    out = static_cast<std::size_t>(it - names.begin());
+    return true;
+  }
+  std::string expected;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    expected += i == 0 ? "" : i + 1 == names.size() ? " or " : ", ";
+    expected += fmt::format("\"{}\"", names[i]);
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  fail(key, fmt::format("expected {}, got {}{}", expected, shown(*node),
+                        base::did_you_mean(text, known)));
+  return false;
+}
+
+Section Section::section(std::string_view key) {
+  const std::string path = full(key);
+  const toml::node* node = Place::look(*this, key);
+  const toml::table* table = node == nullptr ? nullptr : node->as_table();
+  return Section(*file_, {table, path});
+}
+
+void Section::fail(std::string_view key, std::string_view text) {
+  ConfigFile::Content& content = *file_->content_;
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) node = static_cast<const toml::table*>(table_);
+  const toml::source_region here =
+      node != nullptr ? node->source() : toml::source_region{{}, {}, {}};
+  content.add(here, fmt::format("{}: {}", full(key), text));
+}
+
+void Section::fail_value(std::string_view key, std::string_view expected) {
+  const toml::node* node = Place::look(*this, key);
+  fail(key, node == nullptr ? fmt::format("missing; expected {}", expected)
+                            : fmt::format("expected {}, got {}", expected, shown(*node)));
+}
+
+void Section::finish() {
+  ConfigFile::Content& content = *file_->content_;
+  const std::vector<std::string> known(known_.begin(), known_.end());
+  const auto refuse = [&](const toml::source_region& where, std::string_view key) {
+    content.add(where, fmt::format("{}: unknown key{}", full(key), base::did_you_mean(key, known)));
+  };
+  if (table_ != nullptr) {
+    for (const auto& [key, node] : *static_cast<const toml::table*>(table_)) {
+      if (known_.count(key.str()) == 0) refuse(key.source(), key.str());
+    }
+  }
+  const std::string prefix = path_.empty() ? "" : path_ + ".";
+  for (OverrideValue& value : content.overrides) {
+    if (value.used || !value.path.starts_with(prefix)) continue;
+    const std::string key = value.path.substr(prefix.size());
+    if (key.find('.') != std::string::npos && known_.count(key.substr(0, key.find('.'))) != 0) {
+      continue;  // a table inside answers for it
+    }
+    value.used = true;
+    refuse(value.node().source(), key);
+  }
+}
+
+}  // namespace troupe::apps

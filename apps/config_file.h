@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TOML file read key by key, with --set overrides on top, that gathers every error with line and
+// column. Knows nothing of jobs. The only reader of TOML; one thread.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::apps {
+
+class ConfigFile;
+
+/// Inclusive bounds of an integer.
+struct IntegerRange {
+  std::uint64_t least = 0;
+  std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Bounds of a real number; `least` itself may be excluded.
+struct RealRange {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool above_least = false;
+};
+
+enum class ValueKind : std::uint8_t { absent, text, integer, table, other };
+
+/// One table of a ConfigFile. A read of a key makes it known; `out` keeps its value when the key is
+/// absent or wrong, and wrong values become errors of the file. Every read returns whether `out`
+/// was set.
+class Section {
+ public:
+  ValueKind kind(std::string_view key);
+  bool read(std::string_view key, std::string& out);
+  bool read(std::string_view key, bool& out);
+  bool read(std::string_view key, double& out, RealRange range = {});
+  bool read(std::string_view key, std::uint64_t& out, IntegerRange range = {});
+  bool read(std::string_view key, std::uint32_t& out, IntegerRange range = {});
+  bool read(std::string_view key, std::vector<double>& out);
+  bool read(std::string_view key, std::vector<std::uint64_t>& out);
+  /// The position of the text among `names`.
+  bool choose(std::string_view key, std::span<const std::string_view> names, std::size_t& out);
+  /// The same for an enumeration whose values stand in the order of `names`.
+  template <typename Enum>
+  bool choose(std::string_view key, std::initializer_list<std::string_view> names, Enum& out) {
+    std::size_t index = 0;
+    if (!choose(key, std::span(names.begin(), names.size()), index)) return false;
+    out = static_cast<Enum>(index);
+    return true;
+  }
+  /// A table inside; empty when absent. Text in its place is allowed for those who asked kind().
+  Section section(std::string_view key);
+  /// An error at the key, or at this table when the key is absent.
+  void fail(std::string_view key, std::string_view text);
+  /// An error at the key: "expected EXPECTED, got VALUE".
+  void fail_value(std::string_view key, std::string_view expected);
+  /// Refuses the keys that nobody has read. Call last, once.
+  void finish();
+
+ private:
+  friend class ConfigFile;
+  struct Place;  // toml++'s node types stay in config_file.cc
+  Section(ConfigFile& file, const Place& place);
+  std::string full(std::string_view key) const;
+
+  ConfigFile* file_;
+  const void* table_;  ///< toml::table, or null
+  std::string path_;   ///< "train.optimizer"; empty: root
+  std::set<std::string, std::less<>> known_;
+};
+
+/// A parsed file and its errors. Sections refer to it.
+class ConfigFile {
+ public:
+  /// `name` is what errors call the file. A syntax error is kept as the only error.
+  ConfigFile(std::string name, const std::string& text);
+  ~ConfigFile();
+  ConfigFile(const ConfigFile&) = delete;
+  ConfigFile& operator=(const ConfigFile&) = delete;
+
+  /// Adds "section.key=value", stronger than the file and than earlier ones. The value is TOML, or
+  /// text where it is none.
+  void override_value(const std::string& assignment);
+  /// Whether the text was TOML.
+  bool parsed() const;
+  Section root();
+  /// All errors, one line each ("job.toml:3:15: error: ..."), in order of place.
+  std::vector<std::string> errors() const;
+
+ private:
+  friend class Section;
+  struct Content;
+  std::unique_ptr<Content> content_;
+};
+
+}  // namespace troupe::apps

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of a job file, section by section, and the checks across them.
+#include "apps/job_file.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "apps/config_file.h"
+#include "base/file.h"
+#include "base/units.h"
+
+namespace troupe::apps {
+namespace {
+
+using schemas::JobSpec;
+using schemas::Period;
+
+constexpr std::uint32_t kRanksMax = 65'536;
+constexpr std::uint32_t kThreadsMax = 1'024;
+
+/// Reads an optional member.
+template <typename T, typename... Range>
+void read_optional(Section& section, std::string_view key, std::optional<T>& out, Range... range) {
+  T value{};
+  if (section.read(key, value, range...)) out = value;
+}
+
+void read_period(Section& section, std::string_view key, Period& out) {
+  if (section.kind(key) == ValueKind::absent) return;
+  constexpr std::string_view kExpected = "a period like \"500 steps\" or \"2 epochs\"";
+  std::string text;
+  if (section.kind(key) != ValueKind::text || !section.read(key, text)) {
+    section.fail_value(key, kExpected);
+    return;
+  }
+  const auto quantity = base::parse_quantity(text);
+  const std::string unit = quantity.ok() ? quantity.value().unit : "";
+  const bool steps = unit == "steps" || unit == "step";
+  const auto count = quantity.ok() ? static_cast<std::uint64_t>(quantity.value().number) : 0;
+  if ((!steps && unit != "epochs" && unit != "epoch") || quantity.value().number > 1e15 ||
+      static_cast<double>(count) != quantity.value().number) {
+    section.fail_value(key, kExpected);
+    return;
+  }
+  out = {count, steps ? Period::Unit::steps : Period::Unit::epochs};
+}
+
+/// One limit: a plain integer, or text with a unit where the name ends in one.
+void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limits) {
+  const bool duration = row.name.ends_with("_ms");
+  const bool bytes = row.name.find("_bytes") != std::string_view::npos;
+  std::uint64_t& out = limits.*row.member;
+  if (section.kind(row.name) != ValueKind::text || (!duration && !bytes)) {
+    section.read(row.name, out, IntegerRange{1});
+    return;
+  }
+  std::string text;
+  section.read(row.name, text);
+  const auto value = duration ? base::parse_duration_ms(text) : base::parse_bytes(text);
+  if (!value.ok()) {
+    section.fail(row.name, value.status().text());
+  } else if (value.value() == 0) {
+    section.fail_value(row.name, "more than 0");
+  } else {
+    out = value.value();
+  }
+}
+
+void read_limits(Section section, base::Limits& limits) {
+  for (const base::LimitInfo& row : base::limit_table()) read_limit(section, row, limits);
+  section.finish();
+}
+
+/// `limits` is a table, or the path of a limits file; its errors go to `errors`.
+void read_job_limits(Section& root, JobSpec& spec, std::vector<std::string>& errors) {
+  if (root.kind("limits") == ValueKind::text) {
+    std::string path;
+    root.read("limits", path);
+    LimitsFile file = read_limits_file(path);
+    spec.limits = file.limits;
+    errors.insert(errors.end(), file.errors.begin(), file.errors.end());
+  } else if (root.kind("limits") != ValueKind::absent && root.kind("limits") != ValueKind::table) {
+    root.fail_value("limits", "a table or the path of a limits file");
+  }
+  read_limits(root.section("limits"), spec.limits);
+}
+
+/// A table; anything else in its place is an error.
+Section table_of(Section& parent, std::string_view key) {
+  const ValueKind kind = parent.kind(key);
+  if (kind != ValueKind::absent && kind != ValueKind::table) parent.fail_value(key, "a table");
+  return parent.section(key);
+}
+
+void read_model(Section section, schemas::ModelSpec& model) {
+  section.read("network", model.network);
+  section.read("symbol", model.symbol);
+  section.read("classes", model.classes, IntegerRange{1});
+  std::vector<std::uint64_t> input;
+  if (section.read("input", input)) model.input.assign(input.begin(), input.end());
+  read_optional(section, "dropout", model.dropout, RealRange{0.0, 0.999});
+  read_optional(section, "bias", model.bias);
+  if (model.network.empty() == model.symbol.empty()) {
+    section.fail(model.network.empty() ? "network" : "symbol",
+                 "exactly one of network = \"NAME\" and symbol = \"FILE.json\" is needed");
+  }
+  section.finish();
+}
+
+void read_channels(Section& section, std::string_view key, std::vector<float>& out) {
+  std::vector<double> values;
+  if (section.read(key, values)) out.assign(values.begin(), values.end());
+}
+
+void read_data(Section section, schemas::DataSpec& data) {
+  if (!section.read("train", data.train) && section.kind("train") == ValueKind::absent) {
+    section.fail_value("train", "the path of a .rec file");
+  }
+  section.read("test", data.test);
+  read_channels(section, "mean", data.mean);
+  read_channels(section, "std", data.std);
+  section.read("batch", data.batch, IntegerRange{1});
+  section.read("test_batch", data.test_batch, IntegerRange{1});
+  section.read("prefetch_threads", data.prefetch_threads, IntegerRange{1, kThreadsMax});
+  section.read("prefetch_batches", data.prefetch_batches, IntegerRange{1, 1'024});
+  section.choose("on_bad_record", {"fail", "skip"}, data.on_bad_record);
+  if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
+    section.fail("std", fmt::format("{} channels here but {} in data.mean", data.std.size(),
+                                    data.mean.size()));
+  }
+  for (const float deviation : data.std) {
+    if (!(deviation > 0)) section.fail_value("std", "numbers > 0");
+  }
+  section.finish();
+}
+
+void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
+  std::size_t index = 0;
+  constexpr std::array<std::string_view, 1> kNames = {"sgd"};
+  const bool named = section.kind("name") != ValueKind::absent;
+  if (section.choose("name", kNames, index)) optimizer.name = kNames[index];
+  if (section.read("symbol", optimizer.symbol)) {
+    optimizer.name.clear();
+    if (named) section.fail("symbol", "give either name or symbol");
+  }
+  section.read("lr", optimizer.lr, RealRange{.least = 0.0, .above_least = true});
+  section.read("momentum", optimizer.momentum, RealRange{0.0, 0.999999});
+  section.read("wd", optimizer.wd, RealRange{.least = 0.0});
+  section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
+  section.finish();
+}
+
+void read_schedule(Section section, const schemas::TrainSpec& train,
+                   schemas::ScheduleSpec& schedule) {
+  section.choose("name", {"constant", "cosine"}, schedule.kind);
+  read_period(section, "warmup", schedule.warmup);
+  section.read("warmup_lr", schedule.warmup_lr, RealRange{.least = 0.0});
+  section.read("final_lr", schedule.final_lr, RealRange{.least = 0.0});
+  if (schedule.warmup.unit == Period::Unit::epochs && schedule.warmup.count >= train.epochs) {
+    section.fail("warmup",
+                 fmt::format("no epoch is left behind it; train.epochs is {}", train.epochs));
+  }
+  section.finish();
+}
+
+void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
+  constexpr std::array<std::string_view, 4> kNames = {"uniform", "normal", "xavier", "msra"};
+  std::size_t index = static_cast<std::size_t>(initializer.kind);
+  if (train.kind("initializer") == ValueKind::text) {
+    if (train.choose("initializer", kNames, index)) {
+      initializer.kind = static_cast<schemas::InitializerKind>(index);
+    }
+    return;
+  }
+  Section section = table_of(train, "initializer");
+  if (section.choose("name", kNames, index)) {
+    initializer.kind = static_cast<schemas::InitializerKind>(index);
+  }
+  read_optional(section, "scale", initializer.scale, RealRange{.least = 0.0});
+  section.choose("fan", {"average", "in", "out"}, initializer.fan);
+  section.choose("distribution", {"uniform", "normal"}, initializer.distribution);
+  section.finish();
+}
+
+void read_train(Section section, schemas::TrainSpec& train) {
+  section.read("epochs", train.epochs, IntegerRange{1});
+  read_optional(section, "max_steps", train.max_steps, IntegerRange{1});
+  read_optimizer(table_of(section, "optimizer"), train.optimizer);
+  read_schedule(table_of(section, "schedule"), train, train.schedule);
+  read_initializer(section, train.initializer);
+  section.read("weights", train.weights);
+  read_period(section, "log_every", train.log_every);
+  read_period(section, "score_every", train.score_every);
+  section.choose("hold", {"none", "until-scraped"}, train.hold);
+  if (train.score_every.unit != Period::Unit::epochs) {
+    section.fail_value("score_every", "a period of whole epochs");
+  }
+  section.finish();
+}
+
+void read_workers(Section section, schemas::WorkersSpec& workers) {
+  section.read("machines", workers.machines, IntegerRange{1, kRanksMax});
+  section.read("devices", workers.devices, IntegerRange{1, kRanksMax});
+  section.read("threads", workers.threads, IntegerRange{1, kThreadsMax});
+  const std::uint64_t ranks = std::uint64_t{workers.machines} * workers.devices;
+  if (ranks > kRanksMax) {
+    section.fail("devices",
+                 fmt::format("machines x devices = {} is more than {}", ranks, kRanksMax));
+  }
+  section.finish();
+}
+
+void read_servers(Section section, schemas::ServersSpec& servers) {
+  section.read("shards", servers.shards, IntegerRange{1, kRanksMax});
+  section.read("threads", servers.threads, IntegerRange{1, kThreadsMax});
+  section.finish();
+}
+
+void read_tier(Section& parent, std::string_view key, schemas::TierSpec& tier) {
+  const ValueKind kind = parent.kind(key);
+  if (kind == ValueKind::text) {
+    parent.choose(key, {"sequential", "eventual"}, tier.mode);
+  } else if (kind != ValueKind::table && kind != ValueKind::absent) {
+    parent.fail_value(key, "\"sequential\", \"eventual\" or a table");
+  }
+  Section section = parent.section(key);
+  section.choose("mode", {"sequential", "eventual"}, tier.mode);
+  read_optional(section, "max_staleness", tier.max_staleness, IntegerRange{0});
+  if (tier.max_staleness && tier.mode == schemas::ConsistencyMode::sequential) {
+    section.fail("max_staleness", "means something only with mode = \"eventual\"");
+  }
+  section.finish();
+}
+
+void read_consistency(Section section, schemas::ConsistencySpec& consistency) {
+  read_tier(section, "device", consistency.device);
+  read_tier(section, "cluster", consistency.cluster);
+  section.finish();
+}
+
+void read_checkpoint(Section section, schemas::CheckpointSpec& checkpoint) {
+  section.read("dir", checkpoint.dir);
+  read_period(section, "every", checkpoint.every);
+  section.read("keep", checkpoint.keep);
+  section.read("resume", checkpoint.resume);
+  section.read("change_numerics", checkpoint.change_numerics);
+  if (checkpoint.dir.empty() && checkpoint.every.count != 0) {
+    section.fail("every", "needs checkpoint.dir");
+  }
+  section.finish();
+}
+
+void read_numerics(Section section, schemas::NumericsSpec& numerics) {
+  section.choose("isa", {"native", "avx2", "avx512"}, numerics.isa);
+  section.choose("layout", {"auto", "dense", "blocked"}, numerics.layout);
+  section.read("reference_only", numerics.reference_only);
+  std::size_t wide = 0;
+  constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};
+  if (section.choose("dtype", kTypes, wide)) {
+    numerics.dtype = wide == 1 ? base::DType::f64 : base::DType::f32;
+  }
+  section.finish();
+}
+
+/// Names become labels, file names and terminal text.
+bool plain_name(const std::string& name) {
+  return name.size() <= 64 && name.find_first_not_of(
+                                  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789-_.") == std::string::npos;
+}
+
+void read_job(Section root, JobFile& job) {
+  JobSpec& spec = job.spec;
+  if (!root.read("name", spec.name)) {
+    if (root.kind("name") == ValueKind::absent) root.fail_value("name", "a name for the job");
+  } else if (!plain_name(spec.name)) {
+    root.fail_value("name", "at most 64 letters, digits, '-', '_' and '.'");
+  }
+  root.read("seed", spec.seed);
+  root.read("reproducible", spec.reproducible);
+  read_model(table_of(root, "model"), spec.model);
+  read_data(table_of(root, "data"), spec.data);
+  read_train(table_of(root, "train"), spec.train);
+  read_workers(table_of(root, "workers"), spec.workers);
+  read_servers(table_of(root, "servers"), spec.servers);
+  read_consistency(table_of(root, "consistency"), spec.consistency);
+  read_checkpoint(table_of(root, "checkpoint"), spec.checkpoint);
+  read_numerics(table_of(root, "numerics"), spec.numerics);
+  read_job_limits(root, spec, job.errors);
+  root.finish();
+}
+
+std::string read_standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+base::Status make_absolute(std::string& path) {
+  if (path.empty()) return {};
+  std::error_code failed;
+  const auto absolute = std::filesystem::absolute(path, failed);
+  if (failed) {
+    return base::error(base::Errc::unavailable, "'{}' has no absolute path: {}", path,
+                       failed.message());
+  }
+  path = absolute.lexically_normal().string();
+  return {};
+}
+
+base::Status take_in(const std::string& path, std::uint64_t bytes_max, std::string& text) {
+  if (path.empty()) return {};
+  TROUPE_TRY_ASSIGN(text, base::read_text_file(path, bytes_max));
+  return {};
+}
+
+}  // namespace
+
+JobFile parse_job(const std::string& name, const std::string& text,
+                  const std::vector<std::string>& overrides) {
+  JobFile job;
+  ConfigFile file(name, text);
+  for (const std::string& assignment : overrides) file.override_value(assignment);
+  if (file.parsed()) read_job(file.root(), job);
+  const std::vector<std::string> errors = file.errors();
+  job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
+  return job;
+}
+
+JobFile read_job_file(const std::string& path, const std::vector<std::string>& overrides) {
+  if (path == "-") return parse_job("<stdin>", read_standard_input(), overrides);
+  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max);
+  if (text.ok()) return parse_job(path, text.value(), overrides);
+  JobFile job;
+  job.errors.push_back(fmt::format("error: {}", text.status().text()));
+  return job;
+}
+
+LimitsFile read_limits_file(const std::string& path) {
+  LimitsFile result;
+  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max);
+  if (!text.ok()) {
+    result.errors.push_back(fmt::format("error: {}", text.status().text()));
+    return result;
+  }
+  ConfigFile file(path, text.value());
+  if (file.parsed()) read_limits(file.root(), result.limits);
+  result.errors = file.errors();
+  return result;
+}
+
+base::Status prepare_submission(schemas::JobSpec& spec) {
+  for (std::string* path :
+       {&spec.model.symbol, &spec.data.train, &spec.data.test, &spec.train.optimizer.symbol,
+        &spec.train.weights, &spec.checkpoint.dir}) {
+    TROUPE_TRY(make_absolute(*path));
+  }
+  const std::uint64_t bytes_max = spec.limits.job_file_bytes_max;
+  TROUPE_TRY(take_in(spec.model.symbol, bytes_max, spec.model.symbol_json));
+  return take_in(spec.train.optimizer.symbol, bytes_max, spec.train.optimizer.symbol_json);
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// From job files and limits files (TOML) and --set overrides to JobSpec and Limits, with every
+// error at once. Blocking file reads; one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "schemas/job_spec.h"
+
+namespace troupe::apps {
+
+/// A job, or why it is none: lines like "job.toml:3:15: error: ...".
+struct JobFile {
+  schemas::JobSpec spec;
+  std::vector<std::string> errors;
+};
+
+/// Limits, or why not.
+struct LimitsFile {
+  base::Limits limits;
+  std::vector<std::string> errors;
+};
+
+/// Reads a job file ("-": standard input) with overrides "section.key=value" on top.
+JobFile read_job_file(const std::string& path, const std::vector<std::string>& overrides);
+/// The same from text; `name` is what errors call it.
+JobFile parse_job(const std::string& name, const std::string& text,
+                  const std::vector<std::string>& overrides);
+
+/// Reads a limits file: any of the keys of base/limits.h, durations and sizes also with units.
+LimitsFile read_limits_file(const std::string& path);
+
+/// Makes all paths absolute and takes symbol files in, so that the job means the same everywhere.
+base::Status prepare_submission(schemas::JobSpec& spec);
+
+}  // namespace troupe::apps

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job files: the examples, every kind of error at its place, overrides, limits files, paths.
+#include "apps/job_file.h"
+
+#include <rapidcheck.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+using Lines = std::vector<std::string>;
+
+const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
+
+constexpr std::string_view kSmall =
+    "name = \"x\"\n"
+    "[model]\nnetwork = \"lenet\"\n"
+    "[data]\ntrain = \"a.rec\"\n";
+
+JobFile parse(std::string_view more, const Lines& overrides = {}) {
+  return parse_job("job.toml", std::string(kSmall) + std::string(more), overrides);
+}
+
+TEST_CASE("the example says what it says", "[job_file]") {
+  const JobFile job = read_job_file(kExample, {});
+  REQUIRE(job.errors == Lines{});
+  const schemas::JobSpec& spec = job.spec;
+  CHECK(spec.name == "fashion-lenet");
+  CHECK(spec.seed == 7);
+  CHECK(spec.model.network == "lenet");
+  CHECK(spec.data.mean == std::vector<float>{0.286F});
+  CHECK(spec.data.batch == 32);
+  CHECK(spec.train.epochs == 5);
+  CHECK(spec.train.optimizer.lr == 0.05);
+  CHECK(spec.train.optimizer.wd == 1e-4);
+  CHECK(spec.train.schedule.kind == schemas::ScheduleKind::cosine);
+  CHECK(spec.ranks() == 2);
+  CHECK(spec.shards() == 2);
+  CHECK(spec.checkpoint.every == schemas::Period{500, schemas::Period::Unit::steps});
+  CHECK(spec.checkpoint.resume);
+  CHECK(spec.limits == base::Limits());
+}
+
+TEST_CASE("every example is a valid job", "[job_file]") {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TROUPE_SOURCE_DIR) + "/examples")) {
+    if (entry.path().extension() != ".toml") continue;
+    INFO(entry.path());
+    CHECK(read_job_file(entry.path().string(), {}).errors == Lines{});
+  }
+}
+
+TEST_CASE("all errors come at once, in order, with their places", "[job_file]") {
+  const JobFile job = parse_job("job.toml",
+                                "name = \"x\"\n"
+                                "workers    = { cuont = 2 }\n"
+                                "nmae = 3\n"
+                                "[model]\n"
+                                "network = \"lenet\"\n"
+                                "[data]\n"
+                                "batch = \"12B\"\n"
+                                "[consistency]\n"
+                                "device = \"sequental\"\n",
+                                {"train.lr=1", "data.batch"});
+  CHECK(job.errors ==
+        Lines{"job.toml:2:16: error: workers.cuont: unknown key",
+              "job.toml:3:1: error: nmae: unknown key; did you mean 'name'?",
+              "job.toml:6:1: error: data.train: missing; expected the path of a .rec file",
+              "job.toml:7:9: error: data.batch: expected integer >= 1, got \"12B\"",
+              "job.toml:9:10: error: consistency.device: expected \"sequential\" or \"eventual\", "
+              "got \"sequental\"; did you mean 'sequential'?",
+              "--set data.batch: error: expected section.key=value",
+              "--set train.lr=1: error: train.lr: unknown key"});
+}
+
+TEST_CASE("bad values are refused one by one", "[job_file]") {
+  const auto [toml, error] = GENERATE(table<std::string, std::string>({
+      {"batch = 0", ":6:9: error: data.batch: expected integer >= 1, got 0"},
+      {"batch = -3", "data.batch: expected integer >= 1, got -3"},
+      {"batch = 99999999999", "data.batch: expected integer from 1 to 2147483647"},
+      {"std = [0.0]", "data.std: expected numbers > 0"},
+      {"mean = [1, 2]\nstd = [1]", "data.std: 1 channels here but 2 in data.mean"},
+      {"mean = [\"x\"]", "data.mean: expected an array of numbers"},
+      {"on_bad_record = \"ignore\"", "expected \"fail\" or \"skip\", got \"ignore\""},
+      {"[train]\nepochs = 1.5", "train.epochs: expected integer >= 1, got 1.5"},
+      {"[train]\noptimizer = \"sgd\"", "train.optimizer: expected a table, got \"sgd\""},
+      {"[train]\noptimizer = {name = \"adma\"}", "expected \"sgd\", got \"adma\""},
+      {"[train]\noptimizer = {lr = 0}", "train.optimizer.lr: expected number > 0, got 0"},
+      {"[train]\noptimizer = {lr = nan}", "train.optimizer.lr: expected number > 0"},
+      {"[train]\noptimizer = {name = \"sgd\", symbol = \"u.json\"}", "either name or symbol"},
+      {"[train]\nschedule = {name = \"cosine\", warmup = \"2 epochs\"}", "no epoch is left"},
+      {"[train]\nlog_every = 50", "a period like \"500 steps\" or \"2 epochs\", got 50"},
+      {"[train]\nlog_every = \"1.5 steps\"", "train.log_every: expected a period"},
+      {"[train]\nlog_every = \"5 minutes\"", "train.log_every: expected a period"},
+      {"[train]\nscore_every = \"5 steps\"", "train.score_every: expected a period of whole"},
+      {"[train]\nhold = \"scraped\"", "expected \"none\" or \"until-scraped\""},
+      {"[workers]\nmachines = 60000\ndevices = 2", "machines x devices = 120000"},
+      {"[checkpoint]\nevery = \"5 steps\"", "checkpoint.every: needs checkpoint.dir"},
+      {"[consistency]\ncluster = {mode = \"eventual\", max_stale = 1}",
+       "consistency.cluster.max_stale: unknown key; did you mean 'max_staleness'?"},
+      {"[consistency]\ncluster = {max_staleness = 1}", "only with mode = \"eventual\""},
+      {"[consistency]\ncluster = 3", "\"sequential\", \"eventual\" or a table, got 3"},
+      {"[numerics]\nisa = \"sse\"", "expected \"native\", \"avx2\" or \"avx512\""},
+      {"[limits]\nping_ms = 0", "limits.ping_ms: expected integer >= 1, got 0"},
+      {"[limits]\nping_ms = \"0s\"", "limits.ping_ms: expected more than 0, got \"0s\""},
+      {"[limits]\nping_ms = \"5 parsec\"", "'5 parsec' is no duration"},
+      {"[limits]\njobs_max = \"5\"", "limits.jobs_max: expected integer >= 1, got \"5\""},
+      {"[model2]", "error: model2: unknown key; did you mean 'model'?"},
+  }));
+  const JobFile job = parse(toml);
+  INFO(toml);
+  REQUIRE(job.errors.size() == 1);
+  CHECK_THAT(job.errors[0], Contains(error));
+}
+
+TEST_CASE("a job needs exactly one model, a name and data", "[job_file]") {
+  const JobFile empty = parse_job("job.toml", "", {});
+  CHECK(empty.errors.size() == 3);
+  const JobFile both = parse("", {"model.symbol=a.json"});
+  REQUIRE(both.errors.size() == 1);
+  CHECK_THAT(both.errors[0], Contains("exactly one of"));
+  CHECK_THAT(parse("", {"name=../../etc"}).errors.at(0), Contains("at most 64 letters"));
+}
+
+TEST_CASE("malformed TOML is one error with its place", "[job_file]") {
+  const JobFile job = parse_job("job.toml", "name = \"x\"\nseed = = 3\n", {"seed=1"});
+  REQUIRE(job.errors.size() == 1);
+  CHECK_THAT(job.errors[0], Catch::Matchers::StartsWith("job.toml:2:8: error: "));
+}
+
+TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {
+  const JobFile job =
+      read_job_file(kExample, {"data.batch=64", "data.batch=128", "train.optimizer.lr=1e-3",
+                               "model.input=[1,28,28]", "consistency.cluster.mode=eventual",
+                               "consistency.cluster.max_staleness=4", "name=renamed",
+                               "checkpoint.every=2 epochs", "limits.ping_ms=100ms",
+                               "train.schedule={name = \"constant\", warmup = \"9 steps\"}"});
+  REQUIRE(job.errors == Lines{});
+  CHECK(job.spec.data.batch == 128);
+  CHECK(job.spec.train.optimizer.lr == 1e-3);
+  CHECK(job.spec.train.optimizer.momentum == 0.9);
+  CHECK(job.spec.model.input == std::vector<std::int64_t>{1, 28, 28});
+  CHECK(job.spec.consistency.cluster.mode == schemas::ConsistencyMode::eventual);
+  CHECK(job.spec.consistency.cluster.max_staleness == 4);
+  CHECK(job.spec.name == "renamed");
+  CHECK(job.spec.checkpoint.every == schemas::Period{2, schemas::Period::Unit::epochs});
+  CHECK(job.spec.limits.ping_ms == 100);
+  CHECK(job.spec.train.schedule.warmup.count == 9);
+}
+
+TEST_CASE("wrong overrides name themselves", "[job_file]") {
+  CHECK(parse("", {"data.batch=12B"}).errors ==
+        Lines{"--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\""});
+  CHECK(parse("", {"workers.thraeds=2"}).errors ==
+        Lines{"--set workers.thraeds=2: error: workers.thraeds: unknown key; did you mean "
+              "'threads'?"});
+  CHECK(parse("", {"data.batch.x=2"}).errors ==
+        Lines{"--set data.batch.x=2: error: data.batch.x: unknown key"});
+  CHECK(parse("", {"=2"}).errors == Lines{"--set =2: error: expected section.key=value"});
+  CHECK_THAT(parse("", {"name=a\nb"}).errors.at(0), Contains("--set name=a b"));
+}
+
+TEST_CASE("limits come from a file with units", "[job_file]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-limits-test.toml";
+  std::ofstream(path) << "ping_ms = 50\nsilence_dead_ms = \"2s\"\nsend_queue_bytes_max = \"8m\"\n";
+  const LimitsFile file = read_limits_file(path.string());
+  CHECK(file.errors == Lines{});
+  CHECK(file.limits.ping_ms == 50);
+  CHECK(file.limits.silence_dead_ms == 2'000);
+  CHECK(file.limits.send_queue_bytes_max == 8u << 20);
+  CHECK(file.limits.stall_ms == base::Limits().stall_ms);
+  const JobFile job = parse("", {"limits=" + path.string()});
+  CHECK(job.errors == Lines{});
+  CHECK(job.spec.limits.ping_ms == 50);
+  std::ofstream(path) << "pingms = 50\n";
+  CHECK_THAT(parse("", {"limits=" + path.string()}).errors.at(0),
+             Contains("troupe-limits-test.toml:1:1: error: pingms: unknown key"));
+  std::filesystem::remove(path);
+  CHECK_THAT(read_limits_file(path.string()).errors.at(0), Contains(path.string()));
+}
+
+TEST_CASE("a submission has absolute paths and its symbols inside", "[job_file]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-symbol-test.json";
+  std::ofstream(path) << "{}";
+  JobFile job =
+      parse("[checkpoint]\ndir = \"out/../out\"", {"model={symbol = '" + path.string() + "'}"});
+  REQUIRE(job.errors == Lines{});
+  REQUIRE(prepare_submission(job.spec).ok());
+  CHECK(job.spec.model.symbol_json == "{}");
+  CHECK(job.spec.data.train == (std::filesystem::current_path() / "a.rec").string());
+  CHECK(job.spec.checkpoint.dir == (std::filesystem::current_path() / "out").string());
+  CHECK(job.spec.data.test.empty());
+  std::filesystem::remove(path);
+  CHECK(prepare_submission(job.spec).code() == base::Errc::not_found);
+}
+
+TEST_CASE("no text makes the reader fail in another way than by errors", "[job_file]") {
+  std::ifstream in(kExample);
+  const std::string example((std::istreambuf_iterator<char>(in)), {});
+  rc::check("mutated job files", [&] {
+    std::string text = example;
+    const int changes = *rc::gen::inRange(1, 8);
+    for (int i = 0; i < changes; ++i) {
+      const auto place = *rc::gen::inRange<std::size_t>(0, text.size());
+      text[place] = *rc::gen::arbitrary<char>();
+    }
+    const JobFile job = parse_job("job.toml", text, {*rc::gen::arbitrary<std::string>()});
+    for (const std::string& line : job.errors) RC_ASSERT(line.find('\n') == std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace troupe::apps
