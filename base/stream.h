@@ -3,8 +3,10 @@
 // A stream belongs to one engine lane; only that lane's thread issues on it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/device.h"
 #include "base/status.h"
@@ -31,6 +33,10 @@ class Stream {
   virtual void* native() const { return nullptr; }
   /// Queues a host closure behind the work issued so far. CHECKs for streams that have a native().
   virtual void enqueue_host(std::function<Status()> work) = 0;
+  /// Debugging streams of host closures fill `output` with NaN patterns in stream order, ahead of
+  /// the next closure: who reads it too early sees NaN. For outputs that the closure overwrites
+  /// whole; other streams ignore it.
+  virtual void poison(std::span<std::byte> output) { static_cast<void>(output); }
   virtual std::shared_ptr<Event> record() = 0;
   /// Later work of this stream waits for `event` on the device, not on the host.
   virtual void wait_for(const std::shared_ptr<Event>& event) = 0;

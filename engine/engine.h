@@ -60,15 +60,19 @@ struct Operation {
   std::span<const Variable> writes;
   Lane lane;
   int priority = 0;  ///< higher runs first among operations that are ready
+  /// The function overwrites the whole of every written variable, which clears their errors: like
+  /// overwrite() on each, without the cost. A written variable that is also read keeps its error.
+  bool overwrites = false;
 };
 
 /// Counters since start; sums over lanes.
 struct EngineCounters {
   std::uint64_t pushed = 0;
-  std::uint64_t completed = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t pending = 0;
-  std::uint64_t asynchronous_in_flight = 0;
+  std::uint64_t completed = 0;               ///< ended, with or without an error
+  std::uint64_t failed = 0;                  ///< of these, ended with an error of their own
+  std::uint64_t skipped = 0;                 ///< of these, not run because of an older error
+  std::uint64_t pending = 0;                 ///< pushed, not completed
+  std::uint64_t asynchronous_in_flight = 0;  ///< begun, waiting for their completion
 };
 
 /// Limits and shape of an engine.
@@ -79,13 +83,18 @@ struct EngineOptions {
   std::uint64_t engine_pending_operations_max = 65'536;  ///< push() waits above this
   std::string thread_name = "engine";
   /// Streams of devices other than the CPU, one lane each; owned by the caller, outlive the engine.
+  /// A device's first stream is its compute lane, the second its copy lane, the third its priority
+  /// lane; kinds without a stream of their own use the first.
   std::vector<base::Stream*> streams;
+  /// Operations issued on one stream and not done; its lane waits above this.
+  std::uint64_t stream_operations_max = 1024;
   std::string trace_path;  ///< Chrome trace written at the end; empty: none
   std::uint64_t trace_events_max = 1'000'000;
 };
 
 /// Threaded and serial engines share this interface and give the same results.
-/// The destructor waits for everything pushed, then joins its threads.
+/// The destructor waits for everything pushed, then joins its threads; call cancel() first where
+/// completions may never come.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -104,8 +113,8 @@ class Engine {
   /// one. An error stays until an operation overwrites the whole variable: call clear_error for
   /// that.
   virtual base::Status wait(const Variable& variable) = 0;
-  /// Waits until every operation pushed so far is done; the first error of a variable not yet
-  /// reported.
+  /// Waits until every operation pushed so far is done, on streams too; the first error that no
+  /// wait() has reported (the later ones then count as reported; variables keep theirs).
   virtual base::Status wait_all() = 0;
   /// Declares that the next operation written to `variable` overwrites all of it, which clears its
   /// error.
@@ -123,6 +132,10 @@ class Engine {
   /// True on a thread of this or any engine.
   static bool on_engine_thread();
 };
+
+/// Marks the calling thread as one that runs actors, for its life: wait() there is a CHECK failure
+/// and push() never waits for room.
+void mark_actor_thread();
 
 /// Lanes with threads: one compute thread per device (leading its team), copy and priority pools.
 std::unique_ptr<Engine> make_threaded_engine(const EngineOptions& options, base::Clock& clock);

@@ -8,9 +8,10 @@
 
 namespace troupe::engine {
 
-class VariableState;
+struct VariableState;
 
-/// A counted handle on a variable of one engine. It must not outlive that engine.
+/// A counted handle on a variable of one engine. A handle that outlives its engine is inert: it may
+/// only be copied and dropped.
 class Variable {
  public:
   Variable() = default;

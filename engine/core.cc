@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of an operation: enter, submit, advance, begin, run, finish. Waiting and cancelling.
+#include "engine/core.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "engine/thread_role.h"
+
+namespace troupe::engine {
+
+namespace {
+
+constexpr std::string_view kKindNames[] = {"compute", "copy", "priority"};
+
+std::vector<LaneInfo> make_lanes(const EngineOptions& options) {
+  const std::string& name = options.thread_name;
+  std::vector<LaneInfo> lanes = {
+      {{base::Device{}, LaneKind::compute}, nullptr, options.threads, 1, name + "/cpu"},
+      {{base::Device{}, LaneKind::copy}, nullptr, 1, options.copy_threads, name + "/copy"},
+      {{base::Device{}, LaneKind::priority}, nullptr, 1, options.priority_threads, name + "/prio"}};
+  for (base::Stream* stream : options.streams) {
+    int kind = 0;  // the how-manieth stream of its device this is
+    for (const LaneInfo& lane : lanes) kind += lane.stream && lane.lane.device == stream->device();
+    TROUPE_CHECK(kind < 3, "a device has at most three streams: compute, copy, priority");
+    lanes.push_back({{stream->device(), static_cast<LaneKind>(kind)},
+                     stream,
+                     1,
+                     1,
+                     fmt::format("{}/{}", name, stream->device().to_string())});
+  }
+  return lanes;
+}
+
+}  // namespace
+
+void Ticket::complete(base::Status status) {
+  if (claim()) core_->complete(operation_, std::move(status));
+}
+
+Core::Core(const EngineOptions& options, base::Clock& clock)
+    : options_(options), clock_(clock), lanes_(make_lanes(options)) {
+  TROUPE_CHECK(options.threads >= 1 && options.copy_threads >= 1 && options.priority_threads >= 1,
+               "an engine needs at least one thread per lane");
+  TROUPE_CHECK(options.engine_pending_operations_max >= 1, "an engine needs room to push");
+  if (!options.trace_path.empty()) {
+    trace_ = std::make_unique<Trace>(options.trace_path, options.trace_events_max);
+  }
+  lane_events_.resize(lanes_.size());
+}
+
+int Core::find_lane(const Lane& lane, OperationKind kind) const {
+  if (lane.device.kind == base::DeviceKind::cpu) {
+    TROUPE_CHECK(kind != OperationKind::stream, "a stream operation on a CPU lane");
+    return static_cast<int>(lane.kind);
+  }
+  int found = -1;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& candidate = lanes_[i].lane;
+    if (candidate.device != lane.device || lanes_[i].stream == nullptr) continue;
+    if (candidate.kind == lane.kind) return static_cast<int>(i);
+    if (found < 0) found = static_cast<int>(i);
+  }
+  TROUPE_CHECK(found >= 0,
+               fmt::format("this engine has no stream of device {}, wanted by a {} lane",
+                           lane.device.to_string(), kKindNames[static_cast<int>(lane.kind)]));
+  return found;
+}
+
+int Core::team(const Lane& lane) const {
+  return lanes_[static_cast<std::size_t>(find_lane(lane, OperationKind::sync))].team;
+}
+
+Variable Core::new_variable(std::string_view label) {
+  mutex_.lock();
+  VariableState* const state = graph_.take_variable();
+  state->label = label;
+  state->core = shared_from_this();
+  state->handles.store(1, std::memory_order_relaxed);
+  mutex_.unlock();
+  return Variable(state);
+}
+
+void Core::drop_variable(VariableState* variable) {
+  mutex_.lock();
+  const std::shared_ptr<Core> self = graph_.orphan(variable);
+  mutex_.unlock();
+}
+
+void Core::check_request(const Operation& request) const {
+  for (const std::span<const Variable> variables : {request.writes, request.reads}) {
+    for (const Variable& variable : variables) {
+      TROUPE_CHECK(variable && variable.state()->core.get() == this,
+                   fmt::format("[{}] a variable is empty or of another engine", request.name));
+    }
+  }
+}
+
+OperationState* Core::enter(const Operation& request, OperationKind kind) {
+  const int lane = find_lane(request.lane, kind);
+  check_request(request);
+  mutex_.lock();
+  if (counters_.pending >= options_.engine_pending_operations_max) wait_for_room();
+  OperationState* const operation = graph_.take_operation();
+  operation->name = request.name;
+  operation->priority = request.priority;
+  operation->lane = lane;
+  operation->kind = kind;
+  ++counters_.pushed;
+  ++counters_.pending;
+  link_pending(operation);
+  return operation;
+}
+
+void Core::pause() {
+  if (changed_.wait_for(mutex_, kPauseWarn) == std::cv_status::no_timeout) return;
+  mutex_.unlock();
+  base::log_warn("a thread waits long for an engine; {}", dump());
+  mutex_.lock();
+}
+
+void Core::wait_for_room() {
+  if (thread_role() != ThreadRole::outside) return;
+  // Some distance between the marks, or every finished operation would wake a pusher.
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  const std::uint64_t low_mark = limit - limit / 8;
+  ++pushers_waiting_;
+  while (counters_.pending >= low_mark) pause();
+  --pushers_waiting_;
+}
+
+void Core::submit(OperationState* operation, const Operation& request) {
+  operation->phase = OperationPhase::blocked;
+  if (graph_.append(operation, request)) {
+    OperationList unblocked;
+    unblocked.append(operation);
+    advance(unblocked);
+  }
+  leave();
+}
+
+void Core::push(const Operation& request, OperationKind kind, SyncFunction function) {
+  OperationState* const operation = enter(request, kind);
+  operation->function.emplace<SyncFunction>(std::move(function));
+  submit(operation, request);
+}
+
+void Core::push_async(const Operation& request, AsyncFunction function) {
+  OperationState* const operation = enter(request, OperationKind::async);
+  operation->function.emplace<AsyncFunction>(std::move(function));
+  operation->ticket = std::make_shared<Ticket>(shared_from_this(), operation);
+  submit(operation, request);
+}
+
+void Core::advance(OperationList& unblocked) {
+  while (OperationState* operation = unblocked.take()) {
+    if (operation->kind != OperationKind::stream) {
+      operation->event = graph_.host_event(operation);
+      remember_stream_failures();
+      if (operation->event.event) {
+        operation->phase = OperationPhase::awaiting_event;
+        await_event(operation);
+        continue;
+      }
+    }
+    if (operation->kind == OperationKind::wait) {
+      answer(operation, unblocked);
+      continue;
+    }
+    operation->phase = OperationPhase::ready;
+    make_ready(operation);
+  }
+}
+
+void Core::resume(OperationState* operation) {
+  operation->event = {};
+  OperationList unblocked;
+  unblocked.append(operation);
+  advance(unblocked);
+}
+
+void Core::begin(OperationState* operation) {
+  operation->phase = OperationPhase::running;
+  operation->inherited = cancelled_ ? cancelled_ : graph_.inherited(operation);
+  if (operation->kind == OperationKind::async && !operation->inherited) {
+    ++counters_.asynchronous_in_flight;
+    operation->parties.store(2, std::memory_order_relaxed);
+  }
+}
+
+bool Core::run(OperationState* operation, RunContext& context, int row) {
+  if (!operation->inherited) {
+    const bool asynchronous = operation->kind == OperationKind::async;
+    const std::string_view name = operation->name;
+    if (trace_) operation->begin_ns = clock_.now_ns();
+    if (asynchronous) {
+      std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
+    } else {
+      operation->outcome = std::get<SyncFunction>(operation->function)(context);
+    }
+    if (trace_) trace_->add_run(name, row, operation->begin_ns, clock_.now_ns());
+    if (asynchronous && operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) {
+      return false;
+    }
+  }
+  // What the function captured goes before its variables are released.
+  operation->function.emplace<std::monostate>();
+  return true;
+}
+
+void Core::complete(OperationState* operation, base::Status status) {
+  operation->outcome = status.code() == base::Errc::abandoned
+                           ? status.with_context(fmt::format("[{}]", operation->name))
+                           : std::move(status);
+  if (operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) return;
+  operation->function.emplace<std::monostate>();
+  mutex_.lock();
+  finish(operation);
+  leave();
+}
+
+void Core::finish(OperationState* operation) {
+  std::shared_ptr<Failure> failure = operation->inherited;
+  if (failure) {
+    ++counters_.skipped;
+  } else {
+    if (operation->kind == OperationKind::async) {
+      --counters_.asynchronous_in_flight;
+      if (trace_) {
+        trace_->add_flight(operation->name, operation->serial, operation->begin_ns,
+                           clock_.now_ns());
+      }
+    }
+    if (!operation->outcome.ok()) {
+      ++counters_.failed;
+      failure = std::make_shared<Failure>(Failure{operation->outcome});
+      remember(failure);
+    }
+  }
+  graph_.settle_errors(operation, failure);
+  if (operation->kind == OperationKind::stream && operation->event.event) {
+    graph_.record_event(operation);
+    lane_events_[static_cast<std::size_t>(operation->lane)] = operation->event.event;
+  }
+  OperationList unblocked;
+  graph_.release(operation, unblocked);
+  ++counters_.completed;
+  --counters_.pending;
+  unlink_pending(operation);
+  graph_.recycle(operation);
+  advance(unblocked);
+}
+
+void Core::answer(OperationState* operation, OperationList& unblocked) {
+  const std::shared_ptr<Failure> failure = graph_.inherited(operation);
+  WaitNode& waiter = *operation->waiter;
+  if (failure) {
+    waiter.status = failure->status;
+    failure->reported = true;
+  }
+  waiter.done = true;
+  changed_.notify_all();
+  graph_.release(operation, unblocked);
+  unlink_pending(operation);
+  graph_.recycle(operation);
+}
+
+void Core::link_pending(OperationState* operation) {
+  operation->serial = ++serial_;
+  operation->next = nullptr;
+  operation->previous = last_;
+  (last_ == nullptr ? first_ : last_->next) = operation;
+  last_ = operation;
+}
+
+void Core::unlink_pending(OperationState* operation) {
+  (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
+  (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  if (pushers_waiting_ > 0 && counters_.pending < limit - limit / 8) changed_.notify_all();
+  for (AllWait* wait = all_waits_; wait != nullptr; wait = wait->next) {
+    if (wait->done || (first_ != nullptr && first_->serial <= wait->target)) continue;
+    wait->done = true;
+    changed_.notify_all();
+  }
+}
+
+void Core::remember(const std::shared_ptr<Failure>& failure) {
+  // The first errors tell most; a flood of them must not take memory.
+  if (unreported_.size() < kUnreportedMax) unreported_.push_back(failure);
+}
+
+void Core::remember_stream_failures() {
+  for (const std::shared_ptr<Failure>& failure : graph_.take_stream_failures()) remember(failure);
+}
+
+base::Status Core::take_unreported() {
+  base::Status first;
+  for (const std::shared_ptr<Failure>& failure : unreported_) {
+    if (first.ok() && !failure->reported) first = failure->status;
+    failure->reported = true;
+  }
+  unreported_.clear();
+  return first;
+}
+
+base::Status Core::wait(const Variable& variable) {
+  TROUPE_CHECK(thread_role() == ThreadRole::outside, "wait() on an engine or actor thread");
+  const Operation request{.name = "wait", .reads = {&variable, 1}};
+  check_request(request);
+  WaitNode node;
+  mutex_.lock();
+  OperationState* const operation = graph_.take_operation();
+  operation->name = request.name;
+  operation->kind = OperationKind::wait;
+  operation->lane = -1;
+  operation->waiter = &node;
+  link_pending(operation);
+  submit(operation, request);
+  mutex_.lock();
+  while (!node.done) pause();
+  mutex_.unlock();
+  return node.status;
+}
+
+void Core::wait_until_done(std::uint64_t target) {
+  if (first_ == nullptr || first_->serial > target) return;
+  AllWait wait{.target = target, .next = all_waits_};
+  all_waits_ = &wait;
+  while (!wait.done) pause();
+  AllWait** link = &all_waits_;
+  while (*link != &wait) link = &(*link)->next;
+  *link = wait.next;
+}
+
+void Core::wait_for_streams() {
+  const std::vector<std::shared_ptr<base::Event>> events = lane_events_;
+  bool any = false;
+  mutex_.unlock();
+  for (const std::shared_ptr<base::Event>& event : events) {
+    // The status is read again below, per variable that carries the event.
+    any |= event != nullptr && (static_cast<void>(event->wait_on_host()), true);
+  }
+  mutex_.lock();
+  if (!any) return;
+  graph_.absorb_passed_events();
+  remember_stream_failures();
+}
+
+base::Status Core::wait_all() {
+  TROUPE_CHECK(thread_role() == ThreadRole::outside, "wait_all() on an engine or actor thread");
+  mutex_.lock();
+  wait_until_done(serial_);
+  wait_for_streams();
+  const base::Status status = take_unreported();
+  leave();
+  return status;
+}
+
+void Core::overwrite(const Variable& variable) {
+  TROUPE_CHECK(variable && variable.state()->core.get() == this,
+               "overwrite() of a variable that is empty or of another engine");
+  mutex_.lock();
+  variable.state()->overwrite_next = true;
+  mutex_.unlock();
+}
+
+void Core::cancel(std::string_view reason) {
+  OperationList ended;
+  mutex_.lock();
+  if (!cancelled_) {
+    cancelled_ = std::make_shared<Failure>(
+        Failure{base::Status(base::Errc::cancelled, std::string(reason))});
+    remember(cancelled_);
+  }
+  for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
+    const bool outstanding = operation->kind == OperationKind::async &&
+                             operation->phase == OperationPhase::running && !operation->inherited;
+    if (!outstanding || !operation->ticket->claim()) continue;
+    operation->outcome = cancelled_->status;
+    // When the function has not returned yet, its thread finishes the operation.
+    if (operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 1) ended.append(operation);
+  }
+  leave();
+  while (OperationState* operation = ended.take()) {
+    operation->function.emplace<std::monostate>();
+    mutex_.lock();
+    finish(operation);
+    leave();
+  }
+}
+
+EngineCounters Core::counters() const {
+  mutex_.lock();
+  const EngineCounters counters = counters_;
+  mutex_.unlock();
+  return counters;
+}
+
+void Core::shut_down() {
+  TROUPE_CHECK(thread_role() != ThreadRole::engine, "an engine destroyed on an engine thread");
+  mutex_.lock();
+  while (first_ != nullptr) wait_until_done(serial_);
+  wait_for_streams();
+  leave();
+  stop_threads();
+  if (!trace_) return;
+  const base::Status written = trace_->write();
+  if (!written.ok()) base::log_warn("the engine's trace is lost: {}", written.to_string());
+}
+
+}  // namespace troupe::engine

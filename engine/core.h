@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Core: what the threaded and the serial engine share: one dependency graph under one mutex,
+// pending operations, errors, waiting, cancelling. A kind of engine adds where ready operations go.
+// The Engine, every variable and every ticket hold the core, so late completions and handles find
+// it alive. Sections under the mutex are short and run no user code.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "engine/engine.h"
+#include "engine/graph.h"
+#include "engine/spin_mutex.h"
+#include "engine/state.h"
+#include "engine/trace.h"
+
+namespace troupe::engine {
+
+/// What a completion reports to. Claimed once, by the completion or by cancel; the loser does
+/// nothing, so a completion may come after its engine is gone.
+class Ticket final : public CompletionTarget {
+ public:
+  Ticket(std::shared_ptr<Core> core, OperationState* operation)
+      : core_(std::move(core)), operation_(operation) {}
+  void complete(base::Status status) override;
+  /// True for the one caller that ends the operation.
+  bool claim() { return !claimed_.exchange(true, std::memory_order_acq_rel); }
+
+ private:
+  std::shared_ptr<Core> core_;
+  OperationState* operation_;
+  std::atomic<bool> claimed_{false};
+};
+
+/// A lane as every kind of engine sees it.
+struct LaneInfo {
+  Lane lane;
+  base::Stream* stream = nullptr;
+  int team = 1;
+  int threads = 1;
+  std::string name;
+};
+
+/// See the top of the file. The public functions are those of Engine.
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(const EngineOptions& options, base::Clock& clock);
+  virtual ~Core() = default;
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  Variable new_variable(std::string_view label);
+  void push(const Operation& request, OperationKind kind, SyncFunction function);
+  void push_async(const Operation& request, AsyncFunction function);
+  base::Status wait(const Variable& variable);
+  base::Status wait_all();
+  void overwrite(const Variable& variable);
+  void cancel(std::string_view reason);
+  std::string dump() const;
+  EngineCounters counters() const;
+  int team(const Lane& lane) const;
+  /// Waits for everything, ends the threads, writes the trace. The last call.
+  void shut_down();
+
+  /// The last handle of `variable` is gone. Called by Variable.
+  void drop_variable(VariableState* variable);
+  /// An asynchronous operation has its result. Called by the claimer of its ticket.
+  void complete(OperationState* operation, base::Status status);
+
+ protected:
+  /// `operation` may run: the engine queues it on its lane.
+  virtual void make_ready(OperationState* operation) REQUIRES(mutex_) = 0;
+  /// A host function must wait for operation->event; resume() follows when it has passed.
+  virtual void await_event(OperationState* operation) REQUIRES(mutex_) = 0;
+  /// Ends a section and lets ready operations run.
+  virtual void leave() RELEASE(mutex_) = 0;
+  /// Ends and joins the threads; nothing is pending.
+  virtual void stop_threads() = 0;
+
+  /// Decides whether the function runs or is skipped; before run().
+  void begin(OperationState* operation) REQUIRES(mutex_);
+  /// Runs the function or skips it, without the mutex. True: the caller calls finish(). False: its
+  /// completion does, and the operation must not be touched.
+  bool run(OperationState* operation, RunContext& context, int row);
+  /// Spreads the result and releases the variables.
+  void finish(OperationState* operation) REQUIRES(mutex_);
+  /// The event of operation->event has passed.
+  void resume(OperationState* operation) REQUIRES(mutex_);
+
+  const std::vector<LaneInfo>& lanes() const { return lanes_; }
+  const EngineOptions& options() const { return options_; }
+  Trace* trace() const { return trace_.get(); }
+
+  mutable SpinMutex mutex_;
+  DependencyGraph graph_ GUARDED_BY(mutex_);
+
+ private:
+  static constexpr std::size_t kUnreportedMax = 64;
+  static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
+  static constexpr std::uint64_t kDumpOperationsMax = 1000;
+
+  /// A thread in wait_all: done when every operation up to `target` is.
+  struct AllWait {
+    std::uint64_t target = 0;
+    bool done = false;
+    AllWait* next = nullptr;
+  };
+
+  int find_lane(const Lane& lane, OperationKind kind) const;
+  void check_request(const Operation& request) const;
+  OperationState* enter(const Operation& request, OperationKind kind) ACQUIRE(mutex_);
+  void submit(OperationState* operation, const Operation& request) RELEASE(mutex_);
+  void pause() REQUIRES(mutex_);
+  void wait_for_room() REQUIRES(mutex_);
+  void advance(OperationList& unblocked) REQUIRES(mutex_);
+  void answer(OperationState* operation, OperationList& unblocked) REQUIRES(mutex_);
+  void link_pending(OperationState* operation) REQUIRES(mutex_);
+  void unlink_pending(OperationState* operation) REQUIRES(mutex_);
+  void remember(const std::shared_ptr<Failure>& failure) REQUIRES(mutex_);
+  void remember_stream_failures() REQUIRES(mutex_);
+  base::Status take_unreported() REQUIRES(mutex_);
+  void wait_until_done(std::uint64_t target) REQUIRES(mutex_);
+  void wait_for_streams() REQUIRES(mutex_);
+  std::string dump_line(OperationState& operation) const REQUIRES(mutex_);
+
+  const EngineOptions options_;
+  base::Clock& clock_;
+  std::vector<LaneInfo> lanes_;
+  std::unique_ptr<Trace> trace_;
+
+  base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
+  OperationState* first_ GUARDED_BY(mutex_) = nullptr;  // pending, in push order
+  OperationState* last_ GUARDED_BY(mutex_) = nullptr;
+  AllWait* all_waits_ GUARDED_BY(mutex_) = nullptr;
+  int pushers_waiting_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t serial_ GUARDED_BY(mutex_) = 0;
+  EngineCounters counters_ GUARDED_BY(mutex_);
+  std::shared_ptr<Failure> cancelled_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Failure>> unreported_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<base::Event>> lane_events_ GUARDED_BY(mutex_);  // newest per lane
+};
+
+/// The kinds of core, for engine.cc.
+std::shared_ptr<Core> make_threaded_core(const EngineOptions& options, base::Clock& clock);
+std::shared_ptr<Core> make_serial_core(const EngineOptions& options, base::Clock& clock);
+
+}  // namespace troupe::engine

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Core::dump: what waits on what, one line per pending operation, oldest first.
+#include <iterator>
+#include <string>
+
+#include "engine/core.h"
+
+namespace troupe::engine {
+
+namespace {
+
+std::string_view kind_text(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::compute:
+      return "compute";
+    case LaneKind::copy:
+      return "copy";
+    case LaneKind::priority:
+      return "priority";
+  }
+  return "?";
+}
+
+std::string_view phase_text(OperationState& operation) {
+  switch (operation.phase) {
+    case OperationPhase::blocked:
+      return "waits for";
+    case OperationPhase::awaiting_event:
+      return "waits for its stream's event";
+    case OperationPhase::ready:
+      return "ready";
+    case OperationPhase::running:
+      return operation.kind == OperationKind::async && !operation.inherited &&
+                     operation.parties.load(std::memory_order_relaxed) < 2
+                 ? "waits for its completion"
+                 : "running";
+  }
+  return "?";
+}
+
+// "w1 (to write), held by #3 add (reads), #4 mul (reads)"
+void append_use(std::string& out, const Use& use) {
+  constexpr int kHoldersMax = 3;
+  fmt::format_to(std::back_inserter(out), " '{}' (to {}), held by", use.variable->label,
+                 use.write ? "write" : "read");
+  int holders = 0;
+  for (const Use* held = use.variable->first; held != nullptr && held->granted; held = held->next) {
+    if (++holders > kHoldersMax) {
+      out += " and others";
+      break;
+    }
+    fmt::format_to(std::back_inserter(out), "{} #{} {} ({})", holders > 1 ? "," : "",
+                   held->operation->serial, held->operation->name,
+                   held->write ? "writes" : "reads");
+  }
+  out += ';';
+}
+
+}  // namespace
+
+std::string Core::dump_line(OperationState& operation) const {
+  std::string out = fmt::format("#{} {}", operation.serial, operation.name);
+  if (operation.lane >= 0) {
+    const Lane& lane = lanes_[static_cast<std::size_t>(operation.lane)].lane;
+    fmt::format_to(std::back_inserter(out), " [{} {}]", lane.device.to_string(),
+                   kind_text(lane.kind));
+  }
+  fmt::format_to(std::back_inserter(out), ": {}", phase_text(operation));
+  if (operation.phase == OperationPhase::blocked) {
+    for (const Use& use : operation.uses()) {
+      if (!use.granted) append_use(out, use);
+    }
+  }
+  return out;
+}
+
+std::string Core::dump() const {
+  mutex_.lock();
+  std::string out = fmt::format("{}: {} pending, {} asynchronous in flight{}\n",
+                                options_.thread_name, counters_.pending,
+                                counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
+  std::uint64_t lines = 0;
+  for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
+    if (++lines > kDumpOperationsMax) {
+      out += "and younger ones\n";
+      break;
+    }
+    out += dump_line(*operation);
+    out += '\n';
+  }
+  mutex_.unlock();
+  return out;
+}
+
+}  // namespace troupe::engine

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The serial engine: whoever ends a section runs what is ready, one operation at a time, in the
+// order in which operations became ready (push order, as far as completions come inline). Streams
+// are waited for at once. For debugging and as the reference of tests.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/parallel.h"
+#include "engine/core.h"
+#include "engine/thread_role.h"
+
+namespace troupe::engine {
+
+namespace {
+
+class SerialCore final : public Core {
+ public:
+  SerialCore(const EngineOptions& options, base::Clock& clock)
+      : Core(options, clock), slots_(lanes().size()) {}
+
+ private:
+  void make_ready(OperationState* operation) override REQUIRES(mutex_) { ready_.append(operation); }
+  void await_event(OperationState*) override REQUIRES(mutex_) {
+    TROUPE_CHECK(false, "the serial engine has waited for every event");
+  }
+  void leave() override RELEASE(mutex_) {
+    if (draining_ || ready_.empty()) {
+      mutex_.unlock();
+      return;
+    }
+    drain();
+  }
+  void stop_threads() override {}
+
+  void drain() RELEASE(mutex_);
+  bool run_one(OperationState* operation);
+
+  std::vector<base::SlotStore> slots_;  // used by the draining thread only
+  OperationList ready_ GUARDED_BY(mutex_);
+  bool draining_ GUARDED_BY(mutex_) = false;
+};
+
+void SerialCore::drain() {
+  const ThreadRoleScope role(ThreadRole::engine);
+  draining_ = true;
+  while (OperationState* operation = ready_.take()) {
+    begin(operation);
+    mutex_.unlock();
+    const bool finished = run_one(operation);
+    mutex_.lock();
+    if (finished) finish(operation);
+  }
+  draining_ = false;
+  mutex_.unlock();
+}
+
+bool SerialCore::run_one(OperationState* operation) {
+  const LaneInfo& lane = lanes()[static_cast<std::size_t>(operation->lane)];
+  base::set_thread_team(lane.team);
+  RunContext context{.team = lane.team,
+                     .slots = &slots_[static_cast<std::size_t>(operation->lane)]};
+  const bool on_stream = operation->kind == OperationKind::stream && !operation->inherited;
+  if (on_stream) context.stream = lane.stream;
+  const bool finished = run(operation, context, operation->lane + 1);
+  if (on_stream) {
+    base::Status done = lane.stream->record()->wait_on_host();
+    if (operation->outcome.ok()) operation->outcome = std::move(done);
+  }
+  return finished;
+}
+
+}  // namespace
+
+std::shared_ptr<Core> make_serial_core(const EngineOptions& options, base::Clock& clock) {
+  return std::make_shared<SerialCore>(options, clock);
+}
+
+}  // namespace troupe::engine

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contended path of SpinMutex.
+#include "engine/spin_mutex.h"
+
+namespace troupe::engine {
+
+void SpinMutex::lock_slowly() {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    spin_pause();
+    std::uint32_t expected = kFree;
+    if (state_.load(std::memory_order_relaxed) == kFree &&
+        state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire)) {
+      return;
+    }
+  }
+  while (state_.exchange(kContended, std::memory_order_acquire) != kFree) state_.wait(kContended);
+}
+
+}  // namespace troupe::engine

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pooled objects of the dependency graph: variables, operations, and the uses that join them.
+// All fields are guarded by the core's mutex unless a comment says otherwise. No other folder
+// includes this file.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "base/stream.h"
+#include "engine/engine.h"
+
+namespace troupe::engine {
+
+class Core;
+class Ticket;
+struct OperationState;
+
+/// An error and everything it spread to; one object per origin, so that it is reported once.
+struct Failure {
+  base::Status status;
+  bool reported = false;
+};
+
+/// Work that a stream was given and may not have done yet.
+struct PendingEvent {
+  int lane = -1;
+  std::shared_ptr<base::Event> event;
+};
+
+/// One operation's place in the queue of one variable.
+struct Use {
+  OperationState* operation = nullptr;
+  VariableState* variable = nullptr;
+  Use* previous = nullptr;  ///< towards older uses of the variable
+  Use* next = nullptr;
+  bool write = false;
+  bool reads = false;       ///< the old value matters: its error is inherited
+  bool overwrites = false;  ///< a write of the whole value: success clears the error
+  bool granted = false;
+};
+
+/// The queue behind a Variable. Freed to its pool when no handle and no use is left.
+struct VariableState {
+  std::atomic<std::uint32_t> handles{0};  ///< any thread
+  std::shared_ptr<Core> core;             ///< constant while a handle exists
+  std::string label;
+  Use* first = nullptr;  ///< oldest use that is not released
+  Use* last = nullptr;
+  bool overwrite_next = false;
+  bool orphaned = false;  ///< no handle is left
+  std::shared_ptr<Failure> failure;
+  PendingEvent written;            ///< the newest write, if a stream did it
+  std::vector<PendingEvent> read;  ///< reads since then, the newest per stream lane
+  VariableState* link = nullptr;   ///< free list
+};
+
+enum class OperationKind : std::uint8_t { sync, async, stream, wait };
+
+/// Where an operation is on its way.
+enum class OperationPhase : std::uint8_t {
+  blocked,         ///< an older operation holds one of its variables
+  awaiting_event,  ///< a host function waits for a stream
+  ready,           ///< in its lane's queue
+  running,         ///< its function runs
+};
+
+/// A thread in Engine::wait, on its stack.
+struct WaitNode {
+  bool done = false;
+  base::Status status;
+};
+
+/// One pushed operation, from push to release.
+struct OperationState {
+  static constexpr std::size_t kInlineUses = 6;
+
+  OperationState* previous = nullptr;  ///< pending operations, in push order
+  OperationState* next = nullptr;
+  OperationState* link = nullptr;  ///< ready queue, list of unblocked ones, or free list
+  std::uint64_t serial = 0;        ///< number of the push
+  int priority = 0;
+  int lane = -1;
+  std::uint32_t blocked = 0;  ///< uses that are not granted
+  std::uint32_t use_count = 0;
+  OperationKind kind = OperationKind::sync;
+  OperationPhase phase = OperationPhase::blocked;
+  std::string_view name;
+  std::array<Use, kInlineUses> inline_uses;
+  std::vector<Use> more_uses;  ///< instead of inline_uses when there are more
+
+  std::shared_ptr<Failure> inherited;  ///< why the function is skipped
+  PendingEvent event;                  ///< what a host function waits for; what a stream recorded
+  WaitNode* waiter = nullptr;          ///< of kind wait
+  std::int64_t begin_ns = 0;           ///< when the function began; only while tracing
+  std::shared_ptr<Ticket> ticket;      ///< of kind async
+
+  // Owned by the thread that runs the operation; for async, by whoever arrives second of the
+  // function's return and its completion.
+  std::variant<std::monostate, SyncFunction, AsyncFunction> function;
+  base::Status outcome;
+  std::atomic<int> parties{0};
+
+  std::span<Use> uses() {
+    return {more_uses.empty() ? inline_uses.data() : more_uses.data(), use_count};
+  }
+};
+
+/// Operations linked through `link`, first in, first out.
+class OperationList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void append(OperationState* operation) {
+    operation->link = nullptr;
+    (first_ == nullptr ? first_ : last_->link) = operation;
+    last_ = operation;
+  }
+  /// Null when empty.
+  OperationState* take() {
+    OperationState* operation = first_;
+    if (operation != nullptr) first_ = operation->link;
+    return operation;
+  }
+
+ private:
+  OperationState* first_ = nullptr;
+  OperationState* last_ = nullptr;
+};
+
+}  // namespace troupe::engine

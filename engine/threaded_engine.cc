@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threaded engine: one queue and its threads per lane; a stream lane has one more thread, which
+// waits on the host for the events that host functions need, so that no other work waits with them.
+// Threads start in make_threaded_core and end in stop_threads.
+#include <pthread.h>
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/parallel.h"
+#include "engine/core.h"
+#include "engine/ready_queue.h"
+#include "engine/thread_role.h"
+
+namespace troupe::engine {
+
+namespace {
+
+/// Ready operations and the threads that sleep when there are none. Plain fields are guarded by the
+/// core's mutex.
+struct WorkQueue {
+  ReadyQueue ready;
+  int threads = 0;
+  int parked = 0;  ///< threads that need a signal; may be too high, never too low
+  alignas(64) std::atomic<std::size_t> size{0};  ///< for spinning threads
+  std::atomic<std::uint32_t> signal{0};
+};
+
+/// What one thread of a lane owns.
+struct Worker {
+  int row = 0;
+  base::SlotStore slots;
+  RunContext context;
+  std::vector<std::shared_ptr<base::Event>> awaited;  // events of other lanes
+  std::deque<std::shared_ptr<base::Event>> issued;    // of this stream, not known to have passed
+};
+
+class ThreadedCore final : public Core {
+ public:
+  ThreadedCore(const EngineOptions& options, base::Clock& clock)
+      : Core(options, clock),
+        queues_(lanes().size() * 2),
+        spins_(std::thread::hardware_concurrency() > 1 ? kIdleSpins : 0) {
+    TROUPE_CHECK(queues_.size() <= 64, "too many streams for one engine");
+  }
+
+  void start();
+
+ private:
+  static constexpr int kIdleSpins = 256;  // some microseconds: the gap between two pushes
+
+  void make_ready(OperationState* operation) override REQUIRES(mutex_) {
+    enqueue(static_cast<std::size_t>(operation->lane), operation);
+  }
+  void await_event(OperationState* operation) override REQUIRES(mutex_) {
+    enqueue(event_queue(operation->event.lane), operation);
+  }
+  void leave() override RELEASE(mutex_);
+  void stop_threads() override;
+
+  std::size_t event_queue(int lane) const {
+    return lanes().size() + static_cast<std::size_t>(lane);
+  }
+  void enqueue(std::size_t queue, OperationState* operation) REQUIRES(mutex_);
+  void wake_one(std::size_t queue) REQUIRES(mutex_);
+  OperationState* next(std::size_t queue) REQUIRES(mutex_);
+  void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
+  void run_lane(int lane);
+  void run_events(int lane);
+  void run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker);
+
+  std::vector<WorkQueue> queues_;  // one per lane, then one per lane for events
+  const int spins_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> rows_{0};
+  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;  // queues to signal when the section ends
+  bool stopping_ GUARDED_BY(mutex_) = false;
+};
+
+void ThreadedCore::start() {
+  for (std::size_t i = 0; i < lanes().size(); ++i) {
+    const LaneInfo& lane = lanes()[i];
+    for (int t = 0; t < lane.threads; ++t) start_thread(i, lane.name, &ThreadedCore::run_lane);
+    if (lane.stream == nullptr) continue;
+    start_thread(event_queue(static_cast<int>(i)), lane.name + "/wait", &ThreadedCore::run_events);
+  }
+}
+
+void ThreadedCore::start_thread(std::size_t queue, const std::string& name,
+                                void (ThreadedCore::*body)(int)) {
+  ++queues_[queue].threads;
+  threads_.emplace_back(body, this, static_cast<int>(queue % lanes().size()));
+  constexpr std::size_t kNameMax = 15;  // of pthread_setname_np
+  pthread_setname_np(threads_.back().native_handle(), name.substr(0, kNameMax).c_str());
+}
+
+void ThreadedCore::stop_threads() {
+  mutex_.lock();
+  stopping_ = true;
+  mutex_.unlock();
+  for (WorkQueue& queue : queues_) {
+    queue.signal.fetch_add(1, std::memory_order_release);
+    queue.signal.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadedCore::leave() {
+  std::uint64_t wakes = std::exchange(wakes_, 0);
+  mutex_.unlock();
+  for (; wakes != 0; wakes &= wakes - 1) {
+    std::atomic<std::uint32_t>& signal =
+        queues_[static_cast<std::size_t>(std::countr_zero(wakes))].signal;
+    signal.fetch_add(1, std::memory_order_release);
+    signal.notify_one();
+  }
+}
+
+void ThreadedCore::enqueue(std::size_t queue, OperationState* operation) {
+  WorkQueue& target = queues_[queue];
+  target.ready.push(operation);
+  target.size.store(target.ready.size(), std::memory_order_relaxed);
+  wake_one(queue);
+}
+
+// At most one thread per queue and section is woken; it wakes the next one if work is left.
+void ThreadedCore::wake_one(std::size_t queue) {
+  const std::uint64_t bit = std::uint64_t{1} << queue;
+  if (queues_[queue].parked == 0 || (wakes_ & bit) != 0) return;
+  --queues_[queue].parked;
+  wakes_ |= bit;
+}
+
+// Null when the engine ends.
+OperationState* ThreadedCore::next(std::size_t queue) {
+  WorkQueue& own = queues_[queue];
+  bool spun = spins_ == 0;
+  for (;;) {
+    if (OperationState* const operation = own.ready.pop()) {
+      own.size.store(own.ready.size(), std::memory_order_relaxed);
+      if (own.ready.size() > 0) wake_one(queue);
+      return operation;
+    }
+    if (stopping_) return nullptr;
+    if (!spun) {
+      leave();
+      for (int i = 0; i < spins_ && own.size.load(std::memory_order_relaxed) == 0; ++i)
+        spin_pause();
+      spun = true;
+    } else {
+      own.parked = std::min(own.parked + 1, own.threads);
+      const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
+      leave();
+      own.signal.wait(seen, std::memory_order_acquire);
+      spun = spins_ == 0;
+    }
+    mutex_.lock();
+  }
+}
+
+void ThreadedCore::run_lane(int lane) {
+  const ThreadRoleScope role(ThreadRole::engine);
+  const LaneInfo& info = lanes()[static_cast<std::size_t>(lane)];
+  base::set_thread_team(info.team);
+  Worker worker;
+  worker.row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
+  worker.context = {.team = info.team, .slots = &worker.slots};
+  if (trace() != nullptr) trace()->name_row(worker.row, info.name);
+  mutex_.lock();
+  while (OperationState* operation = next(static_cast<std::size_t>(lane))) {
+    begin(operation);
+    bool finished = true;
+    if (operation->kind == OperationKind::stream) {
+      graph_.stream_events(operation, worker.awaited);
+      leave();
+      run_on_stream(operation, *info.stream, worker);
+    } else {
+      leave();
+      finished = run(operation, worker.context, worker.row);
+    }
+    mutex_.lock();
+    if (finished) finish(operation);
+  }
+  mutex_.unlock();
+}
+
+void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker) {
+  if (operation->inherited) {
+    run(operation, worker.context, worker.row);
+    return;
+  }
+  for (const std::shared_ptr<base::Event>& event : worker.awaited) stream.wait_for(event);
+  worker.context.stream = &stream;
+  run(operation, worker.context, worker.row);
+  worker.context.stream = nullptr;
+  operation->event = {operation->lane, stream.record()};
+  worker.issued.push_back(operation->event.event);
+  while (!worker.issued.empty() && worker.issued.front()->passed()) worker.issued.pop_front();
+  if (worker.issued.size() > options().stream_operations_max) {
+    // An error surfaces where the results are read.
+    static_cast<void>(worker.issued.front()->wait_on_host());
+    worker.issued.pop_front();
+  }
+}
+
+void ThreadedCore::run_events(int lane) {
+  const ThreadRoleScope role(ThreadRole::engine);
+  const std::size_t queue = event_queue(lane);
+  mutex_.lock();
+  while (OperationState* operation = next(queue)) {
+    const std::shared_ptr<base::Event> event = operation->event.event;
+    leave();
+    // Its error is read again when the event is absorbed by the variable that carries it.
+    static_cast<void>(event->wait_on_host());
+    mutex_.lock();
+    resume(operation);
+  }
+  mutex_.unlock();
+}
+
+}  // namespace
+
+std::shared_ptr<Core> make_threaded_core(const EngineOptions& options, base::Clock& clock) {
+  auto core = std::make_shared<ThreadedCore>(options, clock);
+  core->start();
+  return core;
+}
+
+}  // namespace troupe::engine

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace: when each operation ran, as Chrome-trace JSON (about:tracing, Perfetto). Bounded: events
+// beyond the limit are counted, not kept. Any thread may add; write() is called once, at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace troupe::engine {
+
+/// Times are nanoseconds of the engine's clock.
+class Trace {
+ public:
+  Trace(std::string path, std::uint64_t events_max);
+
+  /// A function ran on row `row` in [begin, end].
+  void add_run(std::string_view name, int row, std::int64_t begin_ns, std::int64_t end_ns);
+  /// An asynchronous operation was outstanding in [begin, end].
+  void add_flight(std::string_view name, std::uint64_t serial, std::int64_t begin_ns,
+                  std::int64_t end_ns);
+  /// Rows are lanes' threads.
+  void name_row(int row, std::string name);
+  /// Writes the file; an error names the path.
+  base::Status write();
+
+ private:
+  struct Event {
+    const std::string* name;
+    std::uint64_t row_or_serial;
+    std::int64_t begin_ns;
+    std::int64_t end_ns;
+    bool flight;
+  };
+
+  void add(std::string_view name, Event event);
+
+  const std::string path_;
+  const std::uint64_t events_max_;
+  base::Mutex mutex_;
+  std::unordered_map<std::string, int> names_ GUARDED_BY(mutex_);  // keys do not move
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<std::pair<int, std::string>> rows_ GUARDED_BY(mutex_);
+  std::uint64_t dropped_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace troupe::engine

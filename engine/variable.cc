@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counting of variable handles; the last one hands the state back to its core.
+#include "engine/variable.h"
+
+#include "engine/core.h"
+#include "engine/state.h"
+
+namespace troupe::engine {
+
+Variable::Variable(VariableState* state) : state_(state) {}
+
+Variable::Variable(const Variable& other) : state_(other.state_) {
+  if (state_ != nullptr) state_->handles.fetch_add(1, std::memory_order_relaxed);
+}
+
+Variable::~Variable() {
+  if (state_ == nullptr) return;
+  if (state_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    state_->core->drop_variable(state_);
+  }
+}
+
+}  // namespace troupe::engine

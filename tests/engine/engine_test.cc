@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's contracts one by one, on both kinds of engine where they apply to both.
+#include "engine/engine.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/parallel.h"
+#include "tests/engine/support.h"
+
+namespace troupe::engine {
+namespace {
+
+using base::Errc;
+using base::Status;
+
+TEST_CASE("writers of a variable run in push order, readers see the write before them") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  int value = 0;
+  std::vector<int> seen(100, -1);
+  for (int i = 0; i < 100; ++i) {
+    f.push("write", {}, {x}, [&value, i](RunContext&) {
+      value = i;
+      return Status();
+    });
+    f.push(
+        "read", {x}, {},
+        [&value, &seen, i](RunContext&) {
+          seen[static_cast<std::size_t>(i)] = value;
+          return Status();
+        },
+        i % 2 == 0 ? kCopy : kPriority);
+  }
+  REQUIRE(f.engine->wait_all().ok());
+  for (int i = 0; i < 100; ++i) CHECK(seen[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("readers of a variable run together") {
+  Fixture f(true);
+  const Variable x = f.variable("x");
+  Gate both;
+  std::atomic<int> inside{0};
+  auto meet = [&](RunContext&) {
+    if (++inside == 2) both.open();
+    both.pass();  // returns only when the other reader is inside as well
+    return Status();
+  };
+  f.push("first", {x}, {}, meet, kCompute);
+  f.push("second", {x}, {}, meet, kCopy);
+  CHECK(f.engine->wait_all().ok());
+}
+
+TEST_CASE("a variable named twice is one use, and a write of it counts") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  int runs = 0;
+  for (int i = 0; i < 10; ++i) {
+    f.push("twice", {x, x, x}, {x, x}, [&](RunContext&) {
+      ++runs;
+      return Status();
+    });
+  }
+  CHECK(f.engine->wait(x).ok());
+  CHECK(runs == 10);
+}
+
+TEST_CASE("more variables than fit inline") {
+  Fixture f(GENERATE(true, false));
+  std::vector<Variable> many;
+  for (int i = 0; i < 40; ++i) many.push_back(f.variable("v" + std::to_string(i)));
+  const Variable sum = f.variable("sum");
+  int total = 0;
+  int values[40] = {};
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < many.size(); ++i) {
+      f.push("set", {}, {many[i]}, [&values, i](RunContext&) {
+        ++values[i];
+        return Status();
+      });
+    }
+    f.push("add", many, {sum}, [&](RunContext&) {
+      for (const int v : values) total += v;
+      return Status();
+    });
+  }
+  CHECK(f.engine->wait(sum).ok());
+  CHECK(total == 40 * (1 + 2 + 3));
+}
+
+TEST_CASE("ready operations of one lane run by priority, then by age") {
+  Fixture f(true);
+  Gate gate;
+  const Variable held = f.variable("held");
+  f.push("gate", {}, {held}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  std::vector<int> order;  // the compute lane has one thread
+  int number = 0;
+  for (const int priority : {0, -1, 5, 0, 7, 5, -1}) {
+    const Variable own = f.variable("own");
+    f.engine->push({.name = "op", .writes = {&own, 1}, .lane = kCompute, .priority = priority},
+                   [&order, number](RunContext&) {
+                     order.push_back(number);
+                     return Status();
+                   });
+    ++number;
+  }
+  gate.open();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(order == std::vector<int>{4, 2, 5, 0, 3, 1, 6});
+}
+
+TEST_CASE("the priority lane does not wait behind compute") {
+  Fixture f(true);
+  Gate gate;
+  const Variable a = f.variable("a");
+  const Variable b = f.variable("b");
+  f.push("long", {}, {a}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  bool urgent = false;
+  f.push(
+      "urgent", {}, {b},
+      [&](RunContext&) {
+        urgent = true;
+        return Status();
+      },
+      kPriority);
+  CHECK(f.engine->wait(b).ok());
+  CHECK(urgent);
+  gate.open();
+}
+
+TEST_CASE("the compute lane leads a team of the asked size and keeps its slots") {
+  Fixture f(GENERATE(true, false), EngineOptions{.threads = 2});
+  CHECK(f.engine->team(kCompute) == 2);
+  CHECK(f.engine->team(kCopy) == 1);
+  const Variable x = f.variable("x");
+  std::vector<int> teams;
+  std::vector<int> counts;
+  bool inside = true;
+  for (int i = 0; i < 3; ++i) {
+    f.push("look", {}, {x}, [&](RunContext& context) {
+      teams.push_back(context.team);
+      teams.push_back(base::thread_team());
+      counts.push_back(++context.slots->get<int>(0));
+      inside = inside && Engine::on_engine_thread() && context.stream == nullptr;
+      return Status();
+    });
+  }
+  CHECK(f.engine->wait(x).ok());
+  CHECK(inside);
+  CHECK(teams == std::vector<int>{2, 2, 2, 2, 2, 2});
+  CHECK(counts == std::vector<int>{1, 2, 3});
+  CHECK_FALSE(Engine::on_engine_thread());
+}
+
+TEST_CASE("functions may push") {
+  Fixture f(GENERATE(true, false), EngineOptions{.engine_pending_operations_max = 4});
+  const Variable x = f.variable("x");
+  std::vector<int> order;
+  f.push("outer", {}, {x}, [&](RunContext&) {
+    order.push_back(0);
+    // More than the limit: a pusher on an engine thread never waits.
+    for (int i = 1; i <= 20; ++i) {
+      f.push("inner", {}, {x}, [&order, i](RunContext&) {
+        order.push_back(i);
+        return Status();
+      });
+    }
+    return Status();
+  });
+  CHECK(f.engine->wait_all().ok());
+  while (f.engine->counters().pending > 0) CHECK(f.engine->wait_all().ok());
+  REQUIRE(order.size() == 21);
+  for (int i = 0; i <= 20; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("a pusher outside waits while the pending limit is exceeded") {
+  Fixture f(true, EngineOptions{.engine_pending_operations_max = 16});
+  Gate gate;
+  const Variable x = f.variable("x");
+  f.push("gate", {}, {x}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  std::atomic<int> pushed{0};
+  std::thread pusher([&] {
+    for (int i = 0; i < 100; ++i) {
+      f.push("op", {}, {x}, [](RunContext&) { return Status(); });
+      ++pushed;
+    }
+  });
+  while (f.engine->counters().pending < 16) std::this_thread::yield();
+  CHECK(pushed < 100);
+  CHECK(f.engine->counters().pending == 16);
+  gate.open();
+  pusher.join();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(f.engine->counters().completed == 101);
+}
+
+TEST_CASE("many threads may push operations on crossing variables") {
+  Fixture f(true, EngineOptions{.copy_threads = 2, .priority_threads = 2});
+  const Variable a = f.variable("a");
+  const Variable b = f.variable("b");
+  int x = 0;
+  int y = 0;
+  auto both = [&](RunContext&) {
+    ++x;
+    ++y;
+    return Status();
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        if (t % 2 == 0) {
+          f.push("ab", {}, {a, b}, both, kCopy);
+        } else {
+          f.push("ba", {}, {b, a}, both, kPriority);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(x == 800);
+  CHECK(y == 800);
+}
+
+TEST_CASE("a thousand outstanding asynchronous operations hold no thread") {
+  Fixture f(GENERATE(true, false));
+  std::vector<Variable> variables;
+  std::vector<Completion> completions(1000);
+  std::atomic<int> begun{0};
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    variables.push_back(f.variable("v"));
+    f.push_async("send", {}, {variables[i]}, [&, i](RunContext&, Completion completion) {
+      completions[i] = std::move(completion);
+      ++begun;
+    });
+  }
+  const Variable x = f.variable("x");
+  bool ran = false;
+  f.push(
+      "other", {}, {x},
+      [&](RunContext&) {
+        ran = true;
+        return Status();
+      },
+      kPriority);
+  REQUIRE(f.engine->wait(x).ok());  // the one priority thread is free
+  CHECK(ran);
+  while (begun < 1000) std::this_thread::yield();
+  CHECK(f.engine->counters().asynchronous_in_flight == 1000);
+  std::atomic<int> after{0};
+  for (const Variable& v : variables) {
+    f.push("after", {v}, {}, [&](RunContext&) {
+      ++after;
+      return Status();
+    });
+  }
+  CHECK(after == 0);
+  std::thread other([&] {
+    for (Completion& completion : completions) completion.complete();
+  });
+  CHECK(f.engine->wait_all().ok());
+  other.join();
+  CHECK(after == 1000);
+  CHECK(f.engine->counters().asynchronous_in_flight == 0);
+}
+
+TEST_CASE("an asynchronous function may complete before it returns, and keeps its captures") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  auto alive = std::make_shared<int>(7);
+  const std::weak_ptr<int> watch = alive;
+  int seen = 0;
+  f.push_async("inline", {}, {x}, [&seen, kept = std::move(alive)](RunContext&, Completion done) {
+    done.complete();
+    seen = *kept;
+  });
+  CHECK(f.engine->wait(x).ok());
+  CHECK(seen == 7);
+  CHECK(watch.expired());
+}
+
+TEST_CASE("handles may be dropped before their operations ran, or outlive the engine") {
+  std::vector<Variable> outlives;
+  int runs = 0;
+  {
+    Fixture f(GENERATE(true, false));
+    for (int i = 0; i < 50; ++i) {
+      const Variable x = f.variable("short-lived");
+      for (int k = 0; k < 3; ++k) {
+        f.push("op", {}, {x}, [&](RunContext&) {
+          ++runs;
+          return Status();
+        });
+      }
+      if (i % 10 == 0) outlives.push_back(x);
+    }
+  }
+  CHECK(runs == 150);
+  CHECK(outlives.size() == 5);
+}
+
+TEST_CASE("counters add up") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  const Variable y = f.variable("y");
+  f.push("good", {}, {y}, [](RunContext&) { return Status(); });
+  f.push("bad", {}, {x}, [](RunContext&) { return Status(Errc::not_finite, "[bad] NaN"); });
+  f.push("heir", {x}, {y}, [](RunContext&) { return Status(); });
+  CHECK_FALSE(f.engine->wait_all().ok());
+  const EngineCounters counters = f.engine->counters();
+  CHECK(counters.pushed == 3);
+  CHECK(counters.completed == 3);
+  CHECK(counters.failed == 1);
+  CHECK(counters.skipped == 1);
+  CHECK(counters.pending == 0);
+}
+
+TEST_CASE("dump says what waits on what") {
+  Fixture f(true);
+  Gate gate;
+  const Variable w = f.variable("w1");
+  const Variable g = f.variable("g1");
+  Completion sent;
+  std::atomic<bool> begun{false};
+  f.push_async("send", {g}, {}, [&](RunContext&, Completion completion) {
+    sent = std::move(completion);
+    begun = true;
+  });
+  f.push("forward", {}, {w}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  f.push("update", {w}, {g}, [](RunContext&) { return Status(); });
+  while (!begun) std::this_thread::yield();
+  std::string dump = f.engine->dump();
+  while (dump.find("running") == std::string::npos ||
+         dump.find("completion") == std::string::npos) {
+    std::this_thread::yield();  // between the function's start and return
+    dump = f.engine->dump();
+  }
+  CAPTURE(dump);
+  CHECK(dump.find("engine: 3 pending, 1 asynchronous in flight\n") == 0);
+  CHECK(dump.find("#1 send [cpu:0 priority]: waits for its completion\n") != std::string::npos);
+  CHECK(dump.find("#2 forward [cpu:0 compute]: running\n") != std::string::npos);
+  CHECK(dump.find("#3 update [cpu:0 compute]: waits for 'g1' (to write), held by #1 send (reads); "
+                  "'w1' (to read), held by #2 forward (writes);\n") != std::string::npos);
+  gate.open();
+  sent.complete();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(f.engine->dump() == "engine: 0 pending, 0 asynchronous in flight\n");
+}
+
+}  // namespace
+}  // namespace troupe::engine

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// One queue of steps (closures, poisonings, events, waits) and the thread that takes them in order.
+#include "tests/support/delayed_stream.h"
+
+#include <cstring>
+#include <utility>
+
+namespace troupe::tests {
+
+/// Passed when the stream's thread has reached it.
+class DelayedStream::Point final : public base::Event {
+ public:
+  bool passed() const override {
+    const base::MutexLock lock(mutex_);
+    return passed_;
+  }
+  base::Status wait_on_host() const override {
+    const base::MutexLock lock(mutex_);
+    while (!passed_) changed_.wait(mutex_);
+    return status_;
+  }
+  void pass(base::Status status) {
+    const base::MutexLock lock(mutex_);
+    passed_ = true;
+    status_ = std::move(status);
+    changed_.notify_all();
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  mutable base::CondVar changed_;
+  bool passed_ GUARDED_BY(mutex_) = false;
+  base::Status status_ GUARDED_BY(mutex_);
+};
+
+DelayedStream::DelayedStream(const DelayedStreamOptions& options)
+    : options_(options), held_(options.held), thread_([this] { run(); }) {}
+
+DelayedStream::~DelayedStream() {
+  {
+    const base::MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void DelayedStream::issue(std::function<void()> step) {
+  const base::MutexLock lock(mutex_);
+  steps_.push_back(std::move(step));
+  changed_.notify_all();
+}
+
+void DelayedStream::enqueue_host(std::function<base::Status()> work) {
+  issue([this, f = std::move(work)] {
+    if (!broken_.ok()) return;
+    std::this_thread::sleep_for(options_.delay);
+    broken_ = f();
+    const base::MutexLock lock(mutex_);
+    ++ran_;
+  });
+}
+
+void DelayedStream::poison(std::span<std::byte> output) {
+  // All bits set is a NaN in every floating-point type, and an unlikely integer.
+  issue([output] { std::memset(output.data(), 0xff, output.size()); });
+}
+
+std::shared_ptr<base::Event> DelayedStream::record() {
+  auto point = std::make_shared<Point>();
+  issue([this, point] { point->pass(broken_); });
+  return point;
+}
+
+void DelayedStream::wait_for(const std::shared_ptr<base::Event>& event) {
+  issue([this, event] {
+    base::Status status = event->wait_on_host();
+    if (broken_.ok()) broken_ = std::move(status);
+  });
+}
+
+void DelayedStream::hold() {
+  const base::MutexLock lock(mutex_);
+  held_ = true;
+}
+
+void DelayedStream::release() {
+  const base::MutexLock lock(mutex_);
+  held_ = false;
+  changed_.notify_all();
+}
+
+std::uint64_t DelayedStream::ran() const {
+  const base::MutexLock lock(mutex_);
+  return ran_;
+}
+
+void DelayedStream::run() {
+  for (;;) {
+    std::function<void()> step;
+    {
+      const base::MutexLock lock(mutex_);
+      while (!stopping_ && (held_ || steps_.empty())) changed_.wait(mutex_);
+      if (steps_.empty()) return;
+      step = std::move(steps_.front());
+      steps_.pop_front();
+    }
+    step();
+  }
+}
+
+}  // namespace troupe::tests

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// DelayedStream: the test device `delayed`. Host closures run on the stream's own thread, after
+// issue has returned, in stream order, with events: everything that will run on a GPU can run here
+// and must give the same bits. It knows nothing of the engine. enqueue_host, poison, record and
+// wait_for belong to the issuing thread; hold and release to any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "base/mutex.h"
+#include "base/stream.h"
+
+namespace troupe::tests {
+
+/// How late the stream is.
+struct DelayedStreamOptions {
+  base::Device device{base::DeviceKind::delayed, 0};
+  /// Slept before each closure, behind the poisoning of its outputs.
+  std::chrono::microseconds delay{20};
+  /// Starts held: nothing runs before release().
+  bool held = false;
+};
+
+/// An error of a closure is carried by every later event, as on a GPU: the stream is broken then,
+/// its later closures do not run.
+class DelayedStream final : public base::Stream {
+ public:
+  explicit DelayedStream(const DelayedStreamOptions& options = {});
+  /// Runs what was issued (held or not), then joins the thread.
+  ~DelayedStream() override;
+  DelayedStream(const DelayedStream&) = delete;
+  DelayedStream& operator=(const DelayedStream&) = delete;
+
+  base::Device device() const override { return options_.device; }
+  void enqueue_host(std::function<base::Status()> work) override;
+  void poison(std::span<std::byte> output) override;
+  std::shared_ptr<base::Event> record() override;
+  void wait_for(const std::shared_ptr<base::Event>& event) override;
+
+  /// Work waits from the next closure on.
+  void hold();
+  void release();
+  /// Closures that ran, for tests.
+  std::uint64_t ran() const;
+
+ private:
+  class Point;
+
+  void issue(std::function<void()> step);
+  void run();
+
+  const DelayedStreamOptions options_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::deque<std::function<void()>> steps_ GUARDED_BY(mutex_);
+  bool held_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::uint64_t ran_ GUARDED_BY(mutex_) = 0;
+  base::Status broken_;  // the stream's thread only
+  std::thread thread_;
+};
+
+}  // namespace troupe::tests
