@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// slice_axis: a range of one axis, and its gradient, which is zero outside the range.
+#include "ops/op.h"
+#include "ops/support/axis_copy.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Result;
+using base::Shape;
+using base::Status;
+
+constexpr std::int64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
+
+std::vector<ParamDef> slice_params() {
+  return {{"axis", ParamType::integer, 0, "The axis; negative ones count from the end."},
+          {"begin", ParamType::integer, 0, "First index; negative ones count from the end."},
+          {"end", ParamType::integer, kToTheEnd,
+           "Index behind the last; negative ones count from the end; None: to the end."}};
+}
+
+/// The axis and the range of a shape whose extent there is known.
+struct Range {
+  int axis = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+Result<Range> checked_range(const Params& params, const Shape& data) {
+  TROUPE_TRY_ASSIGN(const int axis, checked_axis(params.integer("axis"), data));
+  const std::int64_t extent = data[axis];
+  const auto from_front = [extent](std::int64_t index) {
+    return index < 0 ? index + extent : index;
+  };
+  const std::int64_t begin = from_front(params.integer("begin"));
+  const std::int64_t given = params.integer("end");
+  const std::int64_t end = given == kToTheEnd ? extent : from_front(given);
+  if (begin < 0 || begin > end || end > extent) {
+    return base::error(Errc::invalid_argument, "range [{}, {}) does not fit axis {} of shape {}",
+                       begin, end, axis, data.to_string());
+  }
+  return Range{axis, begin, end};
+}
+
+/// Shape of the slice, as far as `data` is known.
+Result<Shape> slice_shape(const Params& params, const Shape& data) {
+  if (!data.rank_known()) return Shape::unknown();
+  TROUPE_TRY_ASSIGN(const int axis, checked_axis(params.integer("axis"), data));
+  Shape out = data;
+  if (data[axis] < 0) return out;
+  TROUPE_TRY_ASSIGN(const Range range, checked_range(params, data));
+  out.set(axis, range.end - range.begin);
+  return out;
+}
+
+Status run(const OpCall& call, const KernelContext& context) {
+  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Shape& data = call.inputs[0].shape;
+    const Range range = checked_range(call.params, data).value();
+    copy_axis(context, context.inputs[0].as<T>(), axis_view(data, range.axis),
+              context.outputs[0].as<T>(), axis_view(call.outputs[0].shape, range.axis),
+              {range.begin, 0, range.end - range.begin});
+    return Status();
+  });
+}
+
+Status run_backward(const OpCall& call, const KernelContext& context) {
+  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Shape& data = call.outputs[0].shape;
+    const Range range = checked_range(call.params, data).value();
+    T* out = context.outputs[0].as<T>();
+    parallel_ranges(context, data.elements(),
+                    [=](auto begin, auto end) { std::fill(out + begin, out + end, T{0}); });
+    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0].shape, range.axis), out,
+              axis_view(data, range.axis), {0, range.begin, range.end - range.begin});
+    return Status();
+  });
+}
+
+std::vector<Sample> slice_samples() {
+  return {{.title = "rows", .attributes = {{"begin", "1"}, {"end", "3"}}, .inputs = {{4, 3}}},
+          {.title = "from the end",
+           .attributes = {{"axis", "-1"}, {"begin", "-3"}, {"end", "-1"}},
+           .inputs = {{2, 5}}},
+          {.title = "to the end",
+           .attributes = {{"axis", "1"}, {"begin", "1"}, {"end", "None"}},
+           .inputs = {{2, 3, 2}}}};
+}
+
+OpDef slice_axis_definition() {
+  OpDef op;
+  op.name = "slice_axis";
+  op.doc = "The elements of `data` whose index along `axis` is in `[begin, end)`.";
+  op.params = slice_params();
+  op.inputs = names({"data"});
+  op.outputs = names({"out"});
+  op.infer_shape = [](const Params& params, std::vector<Shape>& inputs,
+                      std::vector<Shape>& outputs) {
+    TROUPE_TRY_ASSIGN(const Shape out, slice_shape(params, inputs[0]));
+    TROUPE_TRY_ASSIGN(outputs[0], base::merge_shapes(outputs[0], out));
+    return Status();
+  };
+  op.gradient = [](GradientBuilder& b) -> Result<std::vector<std::optional<Value>>> {
+    return {{b.add1("slice_axis_backward", {*b.output_gradient(0), b.input(0)},
+                    b.params().to_attributes())}};
+  };
+  op.accumulates = {0};
+  op.kernels = {reference_kernel(run)};
+  op.samples = slice_samples();
+  return op;
+}
+
+OpDef slice_axis_backward_definition() {
+  OpDef op;
+  op.name = "slice_axis_backward";
+  op.doc = "Gradient of slice_axis: the output's gradient in its place, zero elsewhere.";
+  op.params = slice_params();
+  op.inputs = names({"out_gradient", "data"});
+  op.outputs = names({"data_gradient"});
+  op.infer_shape = [](const Params& params, std::vector<Shape>& inputs,
+                      std::vector<Shape>& outputs) {
+    TROUPE_TRY_ASSIGN(outputs[0], base::merge_shapes(outputs[0], inputs[1]));
+    inputs[1] = outputs[0];
+    TROUPE_TRY_ASSIGN(const Shape out, slice_shape(params, inputs[1]));
+    TROUPE_TRY_ASSIGN(inputs[0], base::merge_shapes(inputs[0], out));
+    return Status();
+  };
+  op.shape_only_inputs = {1};
+  op.accumulates = {0};
+  op.kernels = {reference_kernel(run_backward)};
+  op.samples = slice_samples();
+  const std::vector<Shape> slices = {{2, 3}, {2, 2}, {2, 2, 2}};
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    op.samples[i].inputs.insert(op.samples[i].inputs.begin(), slices[i]);
+  }
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_slice_axis() {
+  static const std::vector<OpDef> operators = {slice_axis_definition(),
+                                               slice_axis_backward_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

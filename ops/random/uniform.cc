@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// uniform: random numbers, equally likely in an interval; each a function of (key, step, element).
+#include <cmath>
+
+#include "ops/support/random.h"
+
+namespace troupe::ops {
+namespace {
+
+/// Uniform in [0, 1) with as many bits as the type holds of a word.
+float unit(std::uint32_t word, float) {
+  return base::uniform_f32(word);
+}
+double unit(std::uint32_t word, double) {
+  return base::uniform_f64(word);
+}
+
+base::Status run(const OpCall& call, const KernelContext& context) {
+  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T low = static_cast<T>(call.params.real("low"));
+    const T high = static_cast<T>(call.params.real("high"));
+    // Rounding can reach `high`, which is not in the interval.
+    const T last = high > low ? std::nextafter(high, low) : low;
+    T* out = context.outputs[0].as<T>();
+    for_each_block(context, context.outputs[0].elements(), [=](auto begin, auto count, auto words) {
+      for (std::size_t k = 0; k < count; ++k) {
+        out[begin + k] = std::min(low + (high - low) * unit(words[k], zero), last);
+      }
+    });
+    return base::Status();
+  });
+}
+
+OpDef uniform_definition() {
+  OpDef op = random_definition();
+  op.name = "uniform";
+  op.aliases = {"_random_uniform", "random_uniform"};
+  op.doc =
+      "Random numbers, uniform in `[low, high)`: element e from word e % 4 of Philox block e / 4.";
+  op.params.push_back({"low", ParamType::real, 0.0, "Lowest value."});
+  op.params.push_back({"high", ParamType::real, 1.0, "Values stay below."});
+  op.kernels = {reference_kernel(run)};
+  op.samples = random_samples({{"low", "-2"}, {"high", "3"}});
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_uniform() {
+  static const std::vector<OpDef> operators = {uniform_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// mean over axes, and its gradient.
+#include "ops/support/reduce.h"
+#include "ops/support/reduce_backward.h"
+
+namespace troupe::ops {
+namespace {
+
+OpDef mean_definition() {
+  OpDef op = reduce_definition("mean_backward");
+  op.name = "mean";
+  op.doc = "Mean over `axis`: the sum, taken in f64, divided by the count; NaN of nothing.";
+  op.kernels = {
+      reduce_kernel<SumReducer>([](double total, double count) { return total / count; })};
+  return op;
+}
+
+OpDef mean_backward_definition() {
+  OpDef op = reduce_backward_definition();
+  op.name = "mean_backward";
+  op.doc = "Gradient of mean: the output's gradient over the count, repeated along reduced axes.";
+  op.kernels = {repeat_kernel([](double count) { return count; })};
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_mean() {
+  static const std::vector<OpDef> operators = {mean_definition(), mean_backward_definition()};
+  return operators;
+}
+
+}  // namespace troupe::ops
