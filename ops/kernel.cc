@@ -8,6 +8,7 @@
 
 #include "ops/op.h"
 #include "ops/support/chunks.h"
+#include "ops/support/flat_kernel.h"
 
 namespace troupe::ops {
 namespace {
@@ -126,36 +127,6 @@ class ReferenceKernel final : public Kernel {
   bool adds_ = false;
 };
 
-/// The blocked layout that all tensors of an element-wise call share or are free to take; dense
-/// when all are dense or free; unimplemented otherwise.
-Result<Layout> common_layout(const OpCall& call) {
-  Layout common;
-  for (const auto* group : {&call.inputs, &call.outputs}) {
-    for (const TensorDesc& desc : *group) {
-      if (!desc.any_layout && !desc.layout.is_dense()) common = desc.layout;
-    }
-  }
-  if (common.is_dense()) return common;
-  const Shape& shape = call.outputs.front().shape;
-  for (const auto* group : {&call.inputs, &call.outputs}) {
-    for (const TensorDesc& desc : *group) {
-      if (!desc.any_layout && desc.layout != common) {
-        return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
-                           desc.layout.to_string(), common.to_string());
-      }
-      if (desc.shape != shape) {
-        return base::error(Errc::unimplemented, "broadcasting needs dense tensors");
-      }
-    }
-  }
-  const bool fits = common.kind == Layout::Kind::blocked && call.op->elementwise &&
-                    call.op->maps_zero_to_zero && call.inputs.size() <= kRewrittenViewsMax;
-  if (!fits) {
-    return base::error(Errc::unimplemented, "needs dense tensors, got {}", common.to_string());
-  }
-  return common;
-}
-
 Status check_modes(const OpCall& call) {
   for (std::size_t i = 0; i < call.modes.size(); ++i) {
     const auto& allowed = call.op->accumulates;
@@ -175,8 +146,9 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
   const auto make = [run = std::move(run), scratch = std::move(scratch)](
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
-    if (call.modes.size() > kRewrittenViewsMax) {
-      return base::error(Errc::unimplemented, "more than {} outputs in add mode",
+    const bool rewritten = !call.modes.empty() || !layout.is_dense();
+    if (rewritten && std::max(call.inputs.size(), call.outputs.size()) > kRewrittenViewsMax) {
+      return base::error(Errc::unimplemented, "more than {} tensors that are blocked or added to",
                          kRewrittenViewsMax);
     }
     const std::size_t bytes = scratch ? scratch(call) : 0;

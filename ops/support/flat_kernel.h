@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout that an element-wise call can run flat over, and the frame of SIMD kernels that do.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// The layout that all tensors of a call share or are free to take. Dense always fits; a blocked
+/// one fits element-wise operators that map zero to zero, with equal shapes. Else unimplemented.
+base::Result<base::Layout> common_layout(const OpCall& call);
+
+/// A kernel for f32 and f64 that runs over the memory of the outputs from start to end, in
+/// common_layout(). `accepts` may decline more; `run` honours the call's write modes itself.
+KernelDef flat_kernel(std::string name, std::function<base::Status(const OpCall&)> accepts,
+                      std::function<base::Status(const OpCall&, const KernelContext&)> run);
+
+}  // namespace troupe::ops
