@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation (relu, sigmoid, tanh, softrelu, softsign) and its gradient, which needs the output
+// only, so the input's memory is free for the output. Pure functions of views; any thread.
+#include <cmath>
+
+#include "ops/nn/support.h"
+#include "ops/support/chunks.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Status;
+
+std::vector<ParamDef> params() {
+  return {{.name = "act_type",
+           .type = ParamType::text,
+           .doc = "The function.",
+           .choices = {"relu", "sigmoid", "tanh", "softrelu", "softsign"}}};
+}
+
+/// Calls use(f, d): the function f(x) and its derivative d(y) from its own value.
+template <typename T, typename Use>
+void with_function(const std::string& type, Use&& use) {
+  const T one{1};
+  if (type == "relu") {
+    use([](T x) { return x > T{0} ? x : T{0}; }, [=](T y) { return y > T{0} ? one : T{0}; });
+  } else if (type == "sigmoid") {
+    use([=](T x) { return one / (one + std::exp(-x)); }, [=](T y) { return y * (one - y); });
+  } else if (type == "tanh") {
+    use([](T x) { return std::tanh(x); }, [=](T y) { return one - y * y; });
+  } else if (type == "softrelu") {
+    // log(1 + exp(x)) without overflow for large x.
+    use([](T x) { return std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x))); },
+        [](T y) { return -std::expm1(-y); });
+  } else {
+    use([=](T x) { return x / (one + std::abs(x)); },
+        [=](T y) { return (one - std::abs(y)) * (one - std::abs(y)); });
+  }
+}
+
+template <typename T>
+Status run_forward(const OpCall& call, const KernelContext& c, T) {
+  const T* in = c.inputs[0].as<T>();
+  T* out = c.outputs[0].as<T>();
+  with_function<T>(call.params.text("act_type"), [&](auto f, auto) {
+    parallel_ranges(c, c.outputs[0].elements(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = f(in[i]);
+    });
+  });
+  return {};
+}
+
+template <typename T>
+Status run_backward(const OpCall& call, const KernelContext& c, T) {
+  const T* gradient = c.inputs[0].as<T>();
+  const T* output = c.inputs[1].as<T>();
+  T* result = c.outputs[0].as<T>();
+  with_function<T>(call.params.text("act_type"), [&](auto, auto d) {
+    parallel_ranges(c, c.outputs[0].elements(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) result[i] = gradient[i] * d(output[i]);
+    });
+  });
+  return {};
+}
+
+base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
+  return std::vector<std::optional<Value>>{b.add1("activation_backward",
+                                                  {*b.output_gradient(0), b.output(0)},
+                                                  b.params().to_attributes())};
+}
+
+std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
+  std::vector<Sample> result;
+  for (const std::string& type : params()[0].choices) {
+    result.push_back({.title = type,
+                      .attributes = {{"act_type", type}},
+                      .inputs = std::vector<base::Shape>(inputs, base::Shape{2, 17, 3, 5}),
+                      .gradient = differentiable});
+  }
+  result.push_back({.title = "relu of lenet conv1, batch 32",
+                    .attributes = {{"act_type", "relu"}},
+                    .inputs = std::vector<base::Shape>(inputs, base::Shape{32, 20, 24, 24}),
+                    .gradient = false,
+                    .benchmark = true});
+  return result;
+}
+
+OpDef define_forward() {
+  OpDef op;
+  op.name = "activation";
+  op.aliases = {"Activation"};
+  op.doc =
+      "Element-wise: relu max(x, 0); sigmoid 1 / (1 + exp(-x)); tanh; softrelu log(1 + exp(x)); "
+      "softsign x / (1 + |x|).";
+  op.params = params();
+  op.inputs = names({"data"});
+  op.outputs = names({"output"});
+  op.gradient = gradient;
+  op.in_place = {{0, 0}};
+  op.accumulates = {0};
+  op.elementwise = true;
+  op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
+  op.samples = samples(1, true);
+  return op;
+}
+
+OpDef define_backward() {
+  OpDef op;
+  op.name = "activation_backward";
+  op.doc = "Gradient of activation from its output: `output_gradient * f'(x)`.";
+  op.params = params();
+  op.inputs = names({"output_gradient", "output"});
+  op.outputs = names({"data_gradient"});
+  op.in_place = {{0, 0}, {1, 0}};
+  op.accumulates = {0};
+  op.elementwise = true;
+  op.maps_zero_to_zero = true;
+  op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
+  op.samples = samples(2, false);
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_activation() {
+  static const std::vector<OpDef> ops = {define_forward(), define_backward()};
+  return ops;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm, its prediction form and its gradient: definition, reference kernels, samples.
+// The statistics of the batch are hidden outputs: the gradient reads them, and the owner of the
+// running statistics moves those towards them. Pure functions of views; any thread.
+#include "ops/nn/batch_norm.h"
+
+#include <cmath>
+
+#include "ops/nn/support.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Shape;
+using base::Status;
+
+std::vector<ParamDef> inference_params() {
+  return {
+      {.name = "eps",
+       .type = ParamType::real,
+       .initial = 1e-3,
+       .doc = "Added to the variance.",
+       .low = 0.0},
+      {.name = "fix_gamma",
+       .type = ParamType::boolean,
+       .initial = true,
+       .doc = "True: gamma counts as one and its gradient is zero."},
+      {.name = "axis", .type = ParamType::integer, .initial = std::int64_t{1}, .doc = "Channel axis."},
+  };
+}
+
+std::vector<ParamDef> params() {
+  std::vector<ParamDef> result = inference_params();
+  result.insert(result.end(),
+                {{.name = "momentum",
+                  .type = ParamType::real,
+                  .initial = 0.9,
+                  .doc = "m in running statistic = m * running statistic + (1 - m) * batch's.",
+                  .low = 0.0,
+                  .high = 1.0},
+                 {.name = "use_global_stats",
+                  .type = ParamType::boolean,
+                  .initial = false,
+                  .doc = "True: normalise with the running statistics in training too."},
+                 {.name = "output_mean_var",
+                  .type = ParamType::text,
+                  .initial = std::string("False"),
+                  .doc = "Mean and variance are always hidden outputs.",
+                  .choices = {"False"}},
+                 ignored("cudnn_off", ParamType::boolean, false)});
+  return result;
+}
+
+/// Shapes of data and of the vectors over its channels.
+Status infer(const Params& p, Shape& data, std::vector<Shape*> vectors) {
+  Shape vector{base::kUnknownDim};
+  if (data.rank_known()) {
+    TROUPE_TRY_ASSIGN(const int axis, resolve_axis(p.integer("axis"), data));
+    vector.set(0, data[axis]);
+  }
+  for (Shape* each : vectors) {
+    TROUPE_TRY(refine("a vector over channels", *each, vector));
+    vector = *each;
+  }
+  if (data.rank_known()) data.set(resolve_axis(p.integer("axis"), data).value(), vector[0]);
+  for (Shape* each : vectors) *each = vector;
+  return {};
+}
+
+Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
+  TROUPE_TRY(refine("data", in[0], out[0]));
+  std::vector<Shape*> vectors;
+  for (std::size_t i = 1; i < in.size(); ++i) vectors.push_back(&in[i]);
+  for (std::size_t i = 1; i < out.size(); ++i) vectors.push_back(&out[i]);
+  TROUPE_TRY(infer(p, in[0], vectors));
+  out[0] = in[0];
+  return {};
+}
+
+Status infer_backward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
+  TROUPE_TRY(refine("output_gradient", in[0], in[1]));
+  TROUPE_TRY(refine("data_gradient", out[0], in[0]));
+  TROUPE_TRY(infer(p, out[0], {&in[2], &in[3], &in[4], &out[1], &out[2]}));
+  in[0] = in[1] = out[0];
+  return {};
+}
+
+/// Calls f(offset) for each element of a channel, in order.
+template <typename F>
+void for_channel(const BatchNorm& v, std::int64_t channel, F&& f) {
+  for (std::int64_t o = 0; o < v.outer; ++o) {
+    const std::int64_t base = (o * v.channels + channel) * v.inner;
+    for (std::int64_t i = 0; i < v.inner; ++i) f(base + i);
+  }
+}
+
+struct Statistics {
+  double mean = 0.0, variance = 0.0;
+};
+
+/// Mean and biased variance of one channel, in two passes.
+template <typename T>
+Statistics measure(const BatchNorm& v, const T* data, std::int64_t channel) {
+  if (v.count() == 0) return {};
+  const auto count = static_cast<double>(v.count());
+  double sum = 0.0;
+  for_channel(v, channel, [&](std::int64_t at) { sum += static_cast<double>(data[at]); });
+  const double mean = sum / count;
+  double squares = 0.0;
+  for_channel(v, channel, [&](std::int64_t at) {
+    const double distance = static_cast<double>(data[at]) - mean;
+    squares += distance * distance;
+  });
+  return {mean, squares / count};
+}
+
+template <typename T>
+Status run_forward(const OpCall& call, const KernelContext& c, T) {
+  const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
+  const T* data = c.inputs[0].as<T>();
+  T* output = c.outputs[0].as<T>();
+  c.parallel(v.channels, [&](std::int64_t channel) {
+    Statistics s;
+    if (v.global) {
+      s.mean = static_cast<double>(c.inputs[3].as<T>()[channel]);
+      s.variance = static_cast<double>(c.inputs[4].as<T>()[channel]);
+    } else {
+      s = measure(v, data, channel);
+    }
+    const double gamma = v.fix_gamma ? 1.0 : static_cast<double>(c.inputs[1].as<T>()[channel]);
+    const double beta = static_cast<double>(c.inputs[2].as<T>()[channel]);
+    const double scale = gamma / std::sqrt(s.variance + v.eps);
+    for_channel(v, channel, [&](std::int64_t at) {
+      output[at] = static_cast<T>((static_cast<double>(data[at]) - s.mean) * scale + beta);
+    });
+    if (c.outputs.size() < 3) return;
+    c.outputs[1].as<T>()[channel] = static_cast<T>(s.mean);
+    c.outputs[2].as<T>()[channel] = static_cast<T>(s.variance);
+  });
+  return {};
+}
+
+template <typename T>
+Status run_backward(const OpCall& call, const KernelContext& c, T) {
+  const BatchNorm v = read_batch_norm(call, call.inputs[1].shape);
+  const T* gradient = c.inputs[0].as<T>();
+  const T* data = c.inputs[1].as<T>();
+  T* result = c.outputs[0].as<T>();
+  c.parallel(v.channels, [&](std::int64_t channel) {
+    const double gamma = v.fix_gamma ? 1.0 : static_cast<double>(c.inputs[2].as<T>()[channel]);
+    const double mean = static_cast<double>(c.inputs[3].as<T>()[channel]);
+    const double deviation =
+        std::sqrt(static_cast<double>(c.inputs[4].as<T>()[channel]) + v.eps);
+    auto normal = [&](std::int64_t at) {
+      return (static_cast<double>(data[at]) - mean) / deviation;
+    };
+    double sum = 0.0;
+    double weighted = 0.0;
+    for_channel(v, channel, [&](std::int64_t at) {
+      sum += static_cast<double>(gradient[at]);
+      weighted += static_cast<double>(gradient[at]) * normal(at);
+    });
+    // Given statistics do not depend on data; the batch's do.
+    const double share = v.global ? 0.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
+    for_channel(v, channel, [&](std::int64_t at) {
+      const double g = static_cast<double>(gradient[at]);
+      const double centred = g - share * (sum + normal(at) * weighted);
+      result[at] = static_cast<T>(gamma / deviation * centred);
+    });
+    c.outputs[1].as<T>()[channel] = v.fix_gamma ? T{0} : static_cast<T>(weighted);
+    c.outputs[2].as<T>()[channel] = static_cast<T>(sum);
+  });
+  return {};
+}
+
+base::Result<std::vector<std::optional<Value>>> gradient_through(GradientBuilder& b, Value mean,
+                                                                 Value variance,
+                                                                 const Attributes& attributes) {
+  const auto values = b.add("batch_norm_backward",
+                            {*b.output_gradient(0), b.input(0), b.input(1), mean, variance},
+                            attributes);
+  std::vector<std::optional<Value>> result(5);
+  std::copy(values.begin(), values.end(), result.begin());
+  return result;
+}
+
+base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
+  return gradient_through(b, b.output(1), b.output(2), b.params().to_attributes());
+}
+
+base::Result<std::vector<std::optional<Value>>> gradient_of_inference(GradientBuilder& b) {
+  Attributes attributes = b.params().to_attributes();
+  attributes["use_global_stats"] = "True";
+  return gradient_through(b, b.input(3), b.input(4), attributes);
+}
+
+base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
+  const Attributes all = b.params().to_attributes();
+  const Attributes attributes = {
+      {"eps", all.at("eps")}, {"fix_gamma", all.at("fix_gamma")}, {"axis", all.at("axis")}};
+  return b.add("batch_norm_inference",
+               {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)}, attributes);
+}
+
+struct Case {
+  std::string title;
+  Attributes attributes;
+  Shape data;
+  std::int64_t channels = 0;
+  bool benchmark = false;
+};
+
+std::vector<Case> cases() {
+  return {
+      {"17 channels", {{"fix_gamma", "False"}}, {3, 17, 4, 5}, 17},
+      {"fixed gamma", {{"eps", "0.01"}}, {2, 3, 3, 3}, 3},
+      {"two axes", {{"fix_gamma", "False"}}, {9, 5}, 5},
+      {"last axis", {{"fix_gamma", "False"}, {"axis", "-1"}}, {2, 3, 4, 6}, 6},
+      {"batch 32, 64 channels", {{"fix_gamma", "False"}}, {32, 64, 14, 14}, 64, true},
+  };
+}
+
+/// Samples of an operator whose inputs are `tensors` times data and `vectors` times a vector.
+std::vector<Sample> samples(const std::vector<Case>& list, std::size_t tensors,
+                            std::size_t vectors, bool differentiable) {
+  std::vector<Sample> result;
+  for (const Case& each : list) {
+    Sample sample{.title = each.title,
+                  .attributes = each.attributes,
+                  .inputs = std::vector<Shape>(tensors, each.data),
+                  .low = 0.5,
+                  .high = 1.5,
+                  .gradient = differentiable && !each.benchmark,
+                  .benchmark = each.benchmark};
+    sample.inputs.insert(sample.inputs.end(), vectors, Shape{each.channels});
+    result.push_back(std::move(sample));
+  }
+  return result;
+}
+
+std::vector<Case> cases_with_global() {
+  std::vector<Case> list = cases();
+  list.push_back({"global statistics",
+                  {{"fix_gamma", "False"}, {"use_global_stats", "True"}},
+                  {2, 18, 3, 3},
+                  18});
+  return list;
+}
+
+OpDef define_forward() {
+  OpDef op;
+  op.name = "batch_norm";
+  op.aliases = {"BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm"};
+  op.doc =
+      "`output = (data - mean) / sqrt(var + eps) * gamma + beta` with mean and biased variance of "
+      "the batch per channel (Ioffe and Szegedy, 2015). moving_mean and moving_var are auxiliary "
+      "states: training does not read them (but with `use_global_stats` it normalises with them), "
+      "prediction uses them.";
+  op.params = params();
+  op.inputs = names({"data", "gamma", "beta", "moving_mean", "moving_var"});
+  op.outputs = names({"output", "mean", "var"});
+  op.visible_outputs = 1;
+  op.infer_shape = infer_forward;
+  op.gradient = gradient;
+  op.auxiliary = {{.input = 3, .output = 1, .initial = 0.0, .momentum = "momentum"},
+                  {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
+  op.in_place = {{0, 0}};
+  op.predict_form = predict_form;
+  op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
+  op.samples = samples(cases_with_global(), 1, 4, true);
+  return op;
+}
+
+OpDef define_inference() {
+  OpDef op;
+  op.name = "batch_norm_inference";
+  op.doc = "batch_norm with given statistics: `output = (data - mean) / sqrt(var + eps) * gamma + "
+           "beta`.";
+  op.params = inference_params();
+  op.inputs = names({"data", "gamma", "beta", "mean", "var"});
+  op.outputs = names({"output"});
+  op.infer_shape = infer_forward;
+  op.gradient = gradient_of_inference;
+  op.in_place = {{0, 0}};
+  op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
+  // Mean and variance are statistics here, not arguments: their gradient is not defined.
+  op.samples = samples(cases(), 1, 4, true);
+  return op;
+}
+
+OpDef define_backward() {
+  OpDef op;
+  op.name = "batch_norm_backward";
+  op.doc = "Gradients of batch_norm with respect to data, gamma (zero with `fix_gamma`) and beta.";
+  op.params = params();
+  op.inputs = names({"output_gradient", "data", "gamma", "mean", "var"});
+  op.outputs = names({"data_gradient", "gamma_gradient", "beta_gradient"});
+  op.infer_shape = infer_backward;
+  op.in_place = {{0, 0}};
+  op.accumulates = {0, 1, 2};
+  op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
+  op.samples = samples(cases_with_global(), 2, 3, false);
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_batch_norm() {
+  static const std::vector<OpDef> ops = {define_forward(), define_inference(), define_backward()};
+  return ops;
+}
+
+}  // namespace troupe::ops

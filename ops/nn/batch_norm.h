@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the parameters of the batch_norm operators read, for all their kernels.
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/op.h"
+
+namespace troupe::ops {
+
+/// data seen as (outer, channels, inner) around the channel axis.
+struct BatchNorm {
+  std::int64_t outer = 1, channels = 0, inner = 1;
+  double eps = 1e-3;
+  bool fix_gamma = true;
+  bool global = false;  ///< normalise with given statistics, not with the batch's
+
+  /// Elements per channel.
+  std::int64_t count() const { return outer * inner; }
+};
+
+/// CHECKs that the parameters were accepted by shape inference. `global` for batch_norm_inference.
+inline BatchNorm read_batch_norm(const OpCall& call, const base::Shape& data) {
+  const Params& p = call.params;
+  const std::int64_t axis = p.integer("axis");
+  const int channel = static_cast<int>(axis < 0 ? axis + data.rank() : axis);
+  BatchNorm v;
+  v.outer = data.elements(0, channel);
+  v.channels = data[channel];
+  v.inner = data.elements(channel + 1, data.rank());
+  v.eps = p.real("eps");
+  v.fix_gamma = p.boolean("fix_gamma");
+  v.global = call.op->name == "batch_norm_inference" || p.boolean("use_global_stats");
+  return v;
+}
+
+}  // namespace troupe::ops
