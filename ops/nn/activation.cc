@@ -64,9 +64,8 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
 }
 
 base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
-  return std::vector<std::optional<Value>>{b.add1("activation_backward",
-                                                  {*b.output_gradient(0), b.output(0)},
-                                                  b.params().to_attributes())};
+  return std::vector<std::optional<Value>>{b.add1(
+      "activation_backward", {*b.output_gradient(0), b.output(0)}, b.params().to_attributes())};
 }
 
 std::vector<Sample> samples(std::size_t inputs, bool differentiable) {

@@ -25,7 +25,10 @@ std::vector<ParamDef> inference_params() {
        .type = ParamType::boolean,
        .initial = true,
        .doc = "True: gamma counts as one and its gradient is zero."},
-      {.name = "axis", .type = ParamType::integer, .initial = std::int64_t{1}, .doc = "Channel axis."},
+      {.name = "axis",
+       .type = ParamType::integer,
+       .initial = std::int64_t{1},
+       .doc = "Channel axis."},
   };
 }
 
@@ -149,8 +152,7 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
   c.parallel(v.channels, [&](std::int64_t channel) {
     const double gamma = v.fix_gamma ? 1.0 : static_cast<double>(c.inputs[2].as<T>()[channel]);
     const double mean = static_cast<double>(c.inputs[3].as<T>()[channel]);
-    const double deviation =
-        std::sqrt(static_cast<double>(c.inputs[4].as<T>()[channel]) + v.eps);
+    const double deviation = std::sqrt(static_cast<double>(c.inputs[4].as<T>()[channel]) + v.eps);
     auto normal = [&](std::int64_t at) {
       return (static_cast<double>(data[at]) - mean) / deviation;
     };
@@ -161,7 +163,8 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
       weighted += static_cast<double>(gradient[at]) * normal(at);
     });
     // Given statistics do not depend on data; the batch's do.
-    const double share = v.global ? 0.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
+    const double share =
+        v.global ? 0.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
     for_channel(v, channel, [&](std::int64_t at) {
       const double g = static_cast<double>(gradient[at]);
       const double centred = g - share * (sum + normal(at) * weighted);
@@ -176,9 +179,9 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
 base::Result<std::vector<std::optional<Value>>> gradient_through(GradientBuilder& b, Value mean,
                                                                  Value variance,
                                                                  const Attributes& attributes) {
-  const auto values = b.add("batch_norm_backward",
-                            {*b.output_gradient(0), b.input(0), b.input(1), mean, variance},
-                            attributes);
+  const auto values =
+      b.add("batch_norm_backward", {*b.output_gradient(0), b.input(0), b.input(1), mean, variance},
+            attributes);
   std::vector<std::optional<Value>> result(5);
   std::copy(values.begin(), values.end(), result.begin());
   return result;
@@ -198,8 +201,8 @@ base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
   const Attributes all = b.params().to_attributes();
   const Attributes attributes = {
       {"eps", all.at("eps")}, {"fix_gamma", all.at("fix_gamma")}, {"axis", all.at("axis")}};
-  return b.add("batch_norm_inference",
-               {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)}, attributes);
+  return b.add("batch_norm_inference", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
+               attributes);
 }
 
 struct Case {
@@ -221,8 +224,8 @@ std::vector<Case> cases() {
 }
 
 /// Samples of an operator whose inputs are `tensors` times data and `vectors` times a vector.
-std::vector<Sample> samples(const std::vector<Case>& list, std::size_t tensors,
-                            std::size_t vectors, bool differentiable) {
+std::vector<Sample> samples(const std::vector<Case>& list, std::size_t tensors, std::size_t vectors,
+                            bool differentiable) {
   std::vector<Sample> result;
   for (const Case& each : list) {
     Sample sample{.title = each.title,
@@ -274,8 +277,9 @@ OpDef define_forward() {
 OpDef define_inference() {
   OpDef op;
   op.name = "batch_norm_inference";
-  op.doc = "batch_norm with given statistics: `output = (data - mean) / sqrt(var + eps) * gamma + "
-           "beta`.";
+  op.doc =
+      "batch_norm with given statistics: `output = (data - mean) / sqrt(var + eps) * gamma + "
+      "beta`.";
   op.params = inference_params();
   op.inputs = names({"data", "gamma", "beta", "mean", "var"});
   op.outputs = names({"output"});

@@ -13,7 +13,10 @@ using base::Status;
 
 std::vector<ParamDef> params() {
   return {
-      {.name = "kernel", .type = ParamType::shape, .doc = "(height, width) of the window.", .low = 1},
+      {.name = "kernel",
+       .type = ParamType::shape,
+       .doc = "(height, width) of the window.",
+       .low = 1},
       spatial("stride", "Steps between windows; () = (1, 1).", 1),
       spatial("dilate", "Steps between taps of a window; () = (1, 1).", 1),
       spatial("pad", "Zeros on both sides of each axis; () = (0, 0).", 0),
@@ -49,8 +52,8 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   const std::int64_t filters = p.integer("num_filter");
   const std::int64_t groups = p.integer("num_group");
   if (filters % groups != 0) {
-    return base::error(base::Errc::invalid_argument, "num_filter {} is not a multiple of num_group {}",
-                       filters, groups);
+    return base::error(base::Errc::invalid_argument,
+                       "num_filter {} is not a multiple of num_group {}", filters, groups);
   }
   TROUPE_TRY(refine("data", in[0], Shape{kAny, kAny, kAny, kAny}));
   TROUPE_TRY(refine("weight", in[1], Shape{filters, kAny, window[0].kernel, window[1].kernel}));
@@ -60,10 +63,11 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
     TROUPE_TRY(refine("data", in[0], Shape{kAny, in[1][1] * groups, kAny, kAny}));
   }
   if (in[0][1] >= 0 && in[0][1] % groups != 0) {
-    return base::error(base::Errc::invalid_argument, "{} channels are not a multiple of num_group {}",
-                       in[0][1], groups);
+    return base::error(base::Errc::invalid_argument,
+                       "{} channels are not a multiple of num_group {}", in[0][1], groups);
   }
-  if (in[0][1] >= 0) TROUPE_TRY(refine("weight", in[1], Shape{kAny, in[0][1] / groups, kAny, kAny}));
+  if (in[0][1] >= 0)
+    TROUPE_TRY(refine("weight", in[1], Shape{kAny, in[0][1] / groups, kAny, kAny}));
   in[0].set(0, out[0][0]);
   TROUPE_TRY(check_window(window[0], in[0][2]));
   TROUPE_TRY(check_window(window[1], in[0][3]));
@@ -117,8 +121,7 @@ void for_taps(const Convolution& v, std::int64_t channels, F&& f) {
 
 template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
-  const Convolution v =
-      read_convolution(call.params, call.inputs[0].shape, call.outputs[0].shape);
+  const Convolution v = read_convolution(call.params, call.inputs[0].shape, call.outputs[0].shape);
   const T* data = c.inputs[0].as<T>();
   const T* weight = c.inputs[1].as<T>();
   const T* bias = has_bias(call.params) ? c.inputs[2].as<T>() : nullptr;
@@ -238,8 +241,7 @@ double flops(const OpCall& call) {
   const bool is_forward = call.op->name == "convolution";
   const Shape& output = is_forward ? call.outputs[0].shape : call.inputs[0].shape;
   const std::size_t weight_gradient = call.op->name == "convolution_backward_weights" ? 1 : 0;
-  const Shape& weight =
-      weight_gradient == 1 ? call.outputs[0].shape : call.inputs[1].shape;
+  const Shape& weight = weight_gradient == 1 ? call.outputs[0].shape : call.inputs[1].shape;
   return 2.0 * static_cast<double>(output.elements()) *
          static_cast<double>(weight.elements(1, weight.rank()));
 }
@@ -373,9 +375,7 @@ OpDef define_backward_weights() {
   op.accumulates = {0, 1};
   op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward_weights(x...); })};
-  op.samples = samples([](const Case& c) {
-    return std::vector<Shape>{c.output, c.data};
-  });
+  op.samples = samples([](const Case& c) { return std::vector<Shape>{c.output, c.data}; });
   return op;
 }
 

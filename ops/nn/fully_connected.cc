@@ -145,13 +145,11 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
   const Value head = *b.output_gradient(0);
   const Attributes attributes = b.params().to_attributes();
   if (b.wanted(0)) {
-    result[0] =
-        b.add1("fully_connected_backward_data", {head, b.input(1), b.input(0)}, attributes);
+    result[0] = b.add1("fully_connected_backward_data", {head, b.input(1), b.input(0)}, attributes);
   }
   const bool biased = has_bias(b.params());
   if (b.wanted(1) || (biased && b.wanted(2))) {
-    const auto values =
-        b.add("fully_connected_backward_weights", {head, b.input(0)}, attributes);
+    const auto values = b.add("fully_connected_backward_weights", {head, b.input(0)}, attributes);
     std::copy(values.begin(), values.end(), result.begin() + 1);
   }
   return result;
@@ -193,7 +191,9 @@ OpDef define_forward() {
       {.title = "last axis only",
        .attributes = {{"num_hidden", "4"}, {"flatten", "False"}},
        .inputs = {{2, 3, 6}, {4, 6}, {4}}},
-      {.title = "one row", .attributes = {{"num_hidden", "33"}}, .inputs = {{1, 17}, {33, 17}, {33}}},
+      {.title = "one row",
+       .attributes = {{"num_hidden", "33"}},
+       .inputs = {{1, 17}, {33, 17}, {33}}},
       {.title = "lenet fc1, batch 32",
        .attributes = {{"num_hidden", "500"}},
        .inputs = {{32, 50, 4, 4}, {500, 800}, {500}},
@@ -206,8 +206,9 @@ OpDef define_forward() {
 OpDef define_backward_data() {
   OpDef op;
   op.name = "fully_connected_backward_data";
-  op.doc = "Gradient of fully_connected with respect to data: `output_gradient * weight`, in "
-           "data's shape.";
+  op.doc =
+      "Gradient of fully_connected with respect to data: `output_gradient * weight`, in "
+      "data's shape.";
   op.params = params();
   op.inputs = names({"output_gradient", "weight", "data"});
   op.outputs = names({"data_gradient"});
@@ -234,8 +235,9 @@ OpDef define_backward_data() {
 OpDef define_backward_weights() {
   OpDef op;
   op.name = "fully_connected_backward_weights";
-  op.doc = "Gradients of fully_connected with respect to weight (`output_gradient^T * data`) and "
-           "bias (sum of output_gradient over rows).";
+  op.doc =
+      "Gradients of fully_connected with respect to weight (`output_gradient^T * data`) and "
+      "bias (sum of output_gradient over rows).";
   op.params = params();
   op.inputs = names({"output_gradient", "data"});
   op.outputs = [](const Params& p) {

@@ -75,8 +75,8 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   for (int axis = 0; axis < 2 && !p.boolean("global_pool"); ++axis) {
     const Window& window = windows[static_cast<std::size_t>(axis)];
     if (window.pad >= window.kernel) {
-      return base::error(base::Errc::invalid_argument, "pad {} must be smaller than the kernel's {}",
-                         window.pad, window.kernel);
+      return base::error(base::Errc::invalid_argument,
+                         "pad {} must be smaller than the kernel's {}", window.pad, window.kernel);
     }
     TROUPE_TRY(check_window(window, in[0][axis + 2]));
     result.set(axis + 2, window.outputs(in[0][axis + 2], full));
@@ -124,8 +124,9 @@ Patch patch(const Pooling& v, std::int64_t y, std::int64_t x) {
     const std::int64_t stop = std::min(result.start[axis] + w.kernel, v.input[axis] + w.pad);
     result.begin[axis] = std::max<std::int64_t>(result.start[axis], 0);
     result.end[axis] = std::min(stop, v.input[axis]);
-    result.divisor *= v.count_pad ? stop - result.start[axis]
-                                  : std::max<std::int64_t>(result.end[axis] - result.begin[axis], 0);
+    result.divisor *= v.count_pad
+                          ? stop - result.start[axis]
+                          : std::max<std::int64_t>(result.end[axis] - result.begin[axis], 0);
   }
   result.divisor = std::max<std::int64_t>(result.divisor, 1);
   return result;
@@ -288,9 +289,7 @@ OpDef define_forward() {
       "kernel width + column of each maximum in its window, the first of equals.";
   op.params = params();
   op.inputs = names({"data"});
-  op.outputs = [](const Params& p) {
-    return with_optional({"output"}, "indices", has_indices(p));
-  };
+  op.outputs = [](const Params& p) { return with_optional({"output"}, "indices", has_indices(p)); };
   op.visible_outputs = 1;
   op.infer_shape = infer;
   op.infer_dtype = infer_types;
@@ -322,8 +321,9 @@ OpDef define_forward() {
 OpDef define_backward() {
   OpDef op;
   op.name = "pooling_backward";
-  op.doc = "Gradient of pooling with respect to data: to the maximum's position (max) or in equal "
-           "shares to the window (avg).";
+  op.doc =
+      "Gradient of pooling with respect to data: to the maximum's position (max) or in equal "
+      "shares to the window (avg).";
   op.params = params();
   op.inputs = [](const Params& p) {
     return with_optional({"output_gradient", "data"}, "indices", is_max(p));

@@ -74,9 +74,8 @@ void add_scaled(T* y, T factor, const T* x, std::int64_t n) {
 template <typename F>
 KernelDef floating_kernel(F f) {
   return reference_kernel([f](const OpCall& call, const KernelContext& context) {
-    return with_floating(call.inputs[0].dtype, [&](auto zero) -> base::Status {
-      return f(call, context, zero);
-    });
+    return with_floating(call.inputs[0].dtype,
+                         [&](auto zero) -> base::Status { return f(call, context, zero); });
   });
 }
 

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the logical elements of a dense or blocked tensor lie in its buffer. The place is a sum of
+// one term per axis, so one small table per axis is enough. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/layout.h"
+
+namespace troupe::ops {
+
+/// Offsets, in elements, of a tensor's logical elements.
+class LayoutMap {
+ public:
+  /// CHECKs that the layout is dense or blocked.
+  LayoutMap(const base::Layout& layout, const base::Shape& shape) : shape_(shape) {
+    TROUPE_CHECK(layout.kind != base::Layout::Kind::opaque, "opaque layouts have no offsets");
+    std::vector<std::int32_t> order = layout.order;
+    if (layout.is_dense()) {
+      for (int axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
+    }
+    const base::Shape& extents = layout.is_dense() ? shape : layout.padded;
+    // Extent and stride of each digit of a coordinate, innermost first.
+    struct Digit {
+      std::int32_t axis;
+      std::int64_t extent, stride;
+    };
+    std::vector<Digit> digits;
+    std::vector<std::int64_t> outer(extents.dims().begin(), extents.dims().end());
+    std::int64_t stride = 1;
+    for (auto block = layout.blocks.rbegin(); block != layout.blocks.rend(); ++block) {
+      digits.push_back({block->axis, block->size, stride});
+      outer[static_cast<std::size_t>(block->axis)] /= block->size;
+      stride *= block->size;
+    }
+    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+      const std::int64_t extent = outer[static_cast<std::size_t>(*axis)];
+      digits.push_back({*axis, extent, stride});
+      stride *= extent;
+    }
+    tables_.resize(static_cast<std::size_t>(shape.rank()));
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      std::vector<std::int64_t>& table = tables_[static_cast<std::size_t>(axis)];
+      table.assign(static_cast<std::size_t>(shape[axis]), 0);
+      for (std::size_t at = 0; at < table.size(); ++at) {
+        auto rest = static_cast<std::int64_t>(at);
+        for (const Digit& digit : digits) {
+          if (digit.axis != axis) continue;
+          table[at] += rest % digit.extent * digit.stride;
+          rest /= digit.extent;
+        }
+      }
+    }
+  }
+
+  /// Extent of the last axis, 1 for a scalar.
+  std::int64_t row_elements() const { return shape_.rank() == 0 ? 1 : shape_[shape_.rank() - 1]; }
+  /// Rows along the last axis.
+  std::int64_t rows() const { return shape_.elements(0, std::max(shape_.rank() - 1, 0)); }
+  /// Offset of the first element of row `row` in row-major order.
+  std::int64_t row_offset(std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (int axis = shape_.rank() - 2; axis >= 0; --axis) {
+      offset +=
+          tables_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(row % shape_[axis])];
+      row /= shape_[axis];
+    }
+    return offset;
+  }
+  /// What element `at` of a row adds to the row's offset.
+  std::int64_t in_row(std::int64_t at) const {
+    return tables_.empty() ? 0 : tables_.back()[static_cast<std::size_t>(at)];
+  }
+  /// Offset of the logical element of this row-major number.
+  std::int64_t offset(std::int64_t element) const {
+    return row_offset(element / row_elements()) + in_row(element % row_elements());
+  }
+
+ private:
+  base::Shape shape_;
+  std::vector<std::vector<std::int64_t>> tables_;
+};
+
+/// `layout` for another shape of the same rank: padding follows the blocks.
+inline base::Layout layout_for(base::Layout layout, const base::Shape& shape) {
+  if (layout.kind != base::Layout::Kind::blocked) return layout;
+  base::Shape padded = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    std::int64_t block = 1;
+    for (const base::InnerBlock& each : layout.blocks) {
+      if (each.axis == axis) block *= each.size;
+    }
+    padded.set(axis, (shape[axis] + block - 1) / block * block);
+  }
+  layout.padded = padded;
+  return layout;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// softmax_output: class probabilities whose gradient is that of the cross-entropy with a label,
+// summed (never averaged) over samples. Pure functions of views; any thread.
+#include "ops/nn/class_axis.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::DType;
+using base::Shape;
+using base::Status;
+
+std::vector<ParamDef> params() {
+  std::vector<ParamDef> result = {
+      {.name = "grad_scale",
+       .type = ParamType::real,
+       .initial = 1.0,
+       .doc = "Factor of the gradient."},
+      {.name = "multi_output",
+       .type = ParamType::boolean,
+       .initial = false,
+       .doc = "True: classes along axis 1, one label per further position."},
+      {.name = "preserve_shape",
+       .type = ParamType::boolean,
+       .initial = false,
+       .doc = "True: classes along the last axis; False: all axes behind the first are classes."},
+      {.name = "normalization",
+       .type = ParamType::text,
+       .initial = std::string("null"),
+       .doc = "Only null: losses are sums over samples; the updater divides by their count.",
+       .choices = {"null"}},
+      {.name = "out_grad",
+       .type = ParamType::text,
+       .initial = std::string("False"),
+       .doc = "Only False: the gradient of the output is taken as ones.",
+       .choices = {"False"}},
+      {.name = "smooth_alpha",
+       .type = ParamType::real,
+       .initial = 0.0,
+       .doc = "Label smoothing: this much of the label is dealt evenly to the other classes.",
+       .low = 0.0,
+       .high = 1.0},
+  };
+  const auto ignore = ignore_params();
+  result.insert(result.end(), ignore.begin(), ignore.end());
+  return result;
+}
+
+/// The class axis, or 0 when all axes behind the first are classes.
+int axis_number(const Params& p, int rank) {
+  if (p.boolean("multi_output")) return 1;
+  return p.boolean("preserve_shape") ? rank - 1 : 0;
+}
+
+ClassAxis axis_of(const Params& p, const Shape& data) {
+  const int axis = axis_number(p, data.rank());
+  if (axis > 0) return class_axis(data, axis);
+  return {data[0], data.elements(1, data.rank()), 1};
+}
+
+Status infer(const Params& p, Shape& data, Shape& label) {
+  if (!data.rank_known()) return {};
+  if (data.rank() < 2) {
+    return base::error(base::Errc::invalid_argument, "data of shape {} has no axis of classes",
+                       data.to_string());
+  }
+  const int axis = axis_number(p, data.rank());
+  TROUPE_TRY(refine("label", label, axis > 0 ? without_axis(data, axis) : Shape{data[0]}));
+  data.set(0, label[0]);
+  return {};
+}
+
+Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
+  TROUPE_TRY(refine("data", in[0], out[0]));
+  TROUPE_TRY(infer(p, in[0], in[1]));
+  out[0] = in[0];
+  return {};
+}
+
+Status infer_types(const Params&, std::vector<std::optional<DType>>& in,
+                   std::vector<std::optional<DType>>& out) {
+  TROUPE_TRY(check_label_dtype(in[1]));
+  return unify_floating({&in[0], &out[0]});
+}
+
+template <typename T>
+Status run_forward(const OpCall& call, const KernelContext& c, T) {
+  softmax_rows(c, axis_of(call.params, call.inputs[0].shape), c.inputs[0].as<T>(),
+               c.outputs[0].as<T>());
+  return {};
+}
+
+template <typename T>
+Status run_backward(const OpCall& call, const KernelContext& c, T) {
+  const ClassAxis v = axis_of(call.params, call.inputs[0].shape);
+  const Labels labels(c.inputs[1], call.params);
+  TROUPE_TRY(labels.check(v.classes));
+  const T* output = c.inputs[0].as<T>();
+  T* result = c.outputs[0].as<T>();
+  const auto scale = static_cast<T>(call.params.real("grad_scale"));
+  const double alpha = call.params.real("smooth_alpha");
+  const auto own = static_cast<T>(1.0 - alpha);
+  const auto other =
+      static_cast<T>(v.classes > 1 ? alpha / static_cast<double>(v.classes - 1) : 0.0);
+  c.parallel(v.rows(), [&](std::int64_t row) {
+    const std::int64_t base = v.row_offset(row);
+    const std::optional<std::int64_t> label = labels.at(row);
+    for (std::int64_t k = 0; k < v.classes; ++k) {
+      const std::int64_t at = base + k * v.inner;
+      const T target = label == k ? own : other;
+      result[at] = label ? scale * (output[at] - target) : T{0};
+    }
+  });
+  return {};
+}
+
+base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
+  return std::vector<std::optional<Value>>{
+      b.add1("softmax_output_backward", {b.output(0), b.input(1)}, b.params().to_attributes()),
+      std::nullopt};
+}
+
+/// softmax without a label.
+base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
+  const Params& p = b.params();
+  if (p.boolean("multi_output") || p.boolean("preserve_shape")) {
+    return b.add("softmax", {b.input(0)}, {{"axis", p.boolean("multi_output") ? "1" : "-1"}});
+  }
+  const Value flat = b.add1("flatten", {b.input(0)});
+  return b.add("reshape_like", {b.add1("softmax", {flat}), b.input(0)}, {});
+}
+
+std::vector<Sample> samples() {
+  std::vector<Sample> result = {
+      {.title = "ten classes", .inputs = {{6, 10}, {6}}},
+      {.title = "ignored label and scale",
+       .attributes = {{"use_ignore", "True"}, {"ignore_label", "2"}, {"grad_scale", "0.5"}},
+       .inputs = {{7, 4}, {7}}},
+      {.title = "smoothed, last axis",
+       .attributes = {{"preserve_shape", "True"}, {"smooth_alpha", "0.1"}},
+       .inputs = {{2, 3, 5}, {2, 3}}},
+      {.title = "one label per position",
+       .attributes = {{"multi_output", "True"}},
+       .inputs = {{2, 4, 3, 2}, {2, 3, 2}}},
+      {.title = "flattened classes", .inputs = {{3, 2, 2}, {3}}},
+      {.title = "batch 32, 1000 classes", .inputs = {{32, 1000}, {32}}, .benchmark = true},
+  };
+  for (Sample& sample : result) {
+    sample.integers[1] = {0, 4};
+    // Its gradient is by definition not that of its output.
+    sample.gradient = false;
+  }
+  return result;
+}
+
+OpDef define_forward() {
+  OpDef op;
+  op.name = "softmax_output";
+  op.aliases = {"SoftmaxOutput", "Softmax"};
+  op.doc =
+      "Forward: softmax of data. Backward: `grad_scale * (output - onehot(label))`, the gradient "
+      "of the cross-entropy summed over samples, whatever the output's gradient. Labels are class "
+      "numbers in f32, f64, i64, i32 or u8.";
+  op.params = params();
+  op.inputs = names({"data", "label"});
+  op.outputs = names({"output"});
+  op.infer_shape = infer_forward;
+  op.infer_dtype = infer_types;
+  op.gradient = gradient;
+  op.shape_only_inputs = {1};
+  op.in_place = {{0, 0}};
+  op.is_loss = true;
+  op.predict_form = predict_form;
+  op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
+  op.samples = samples();
+  return op;
+}
+
+OpDef define_backward() {
+  OpDef op;
+  op.name = "softmax_output_backward";
+  op.doc =
+      "Gradient of softmax_output with respect to data, from output and label. A label that "
+      "is no class is an error that names it.";
+  op.params = params();
+  op.inputs = names({"output", "label"});
+  op.outputs = names({"data_gradient"});
+  op.infer_shape = infer_forward;
+  op.infer_dtype = infer_types;
+  op.in_place = {{0, 0}};
+  op.accumulates = {0};
+  op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
+  op.samples = samples();
+  return op;
+}
+
+}  // namespace
+
+std::span<const OpDef> ops_softmax_output() {
+  static const std::vector<OpDef> ops = {define_forward(), define_backward()};
+  return ops;
+}
+
+}  // namespace troupe::ops
