@@ -70,7 +70,8 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 
 std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
   std::vector<Sample> result;
-  for (const std::string& type : params()[0].choices) {
+  const std::vector<ParamDef> definitions = params();
+  for (const std::string& type : definitions[0].choices) {
     result.push_back({.title = type,
                       .attributes = {{"act_type", type}},
                       .inputs = std::vector<base::Shape>(inputs, base::Shape{2, 17, 3, 5}),
