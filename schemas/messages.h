@@ -8,7 +8,9 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -363,6 +365,9 @@ struct Hello {
   std::string name;  ///< the machine's or user's name, for errors
   Channel channel = Channel::control;
   std::uint64_t token = 0;  ///< the same for all connections of one link
+  std::uint32_t lane = 0;   ///< 0: the control connection; then the data connections
+  std::uint32_t lanes = 1;  ///< connections of the link, the control connection included
+  bool resume = false;      ///< the link was up before; refused when the peer does not know it
 };
 
 /// The answer; `code` other than ok refuses and the connection closes.
@@ -393,8 +398,20 @@ using Message =
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
                  JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye>;
 
-/// "GradientPush", "PushAck", ... by position in Message.
+/// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);
+/// The slice that a message is about: messages of one slice are never reordered on a link.
+std::optional<SliceId> slice_of(const Message& message);
+
+/// The position of T in Message: its number on the wire.
+template <typename T, std::size_t I = 0>
+constexpr std::size_t type_of() {
+  if constexpr (std::is_same_v<T, std::variant_alternative_t<I, Message>>) {
+    return I;
+  } else {
+    return type_of<T, I + 1>();
+  }
+}
 
 /// A message on its way, with its tensor bytes. In one process it is handed over as it is.
 struct Envelope {

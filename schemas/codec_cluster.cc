@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codecs of the messages of agents, people and links.
+#include "schemas/codec_internal.h"
+
+namespace troupe::schemas {
+namespace {
+
+/// Inner messages and job specs: bounded by the message's own limit.
+constexpr std::size_t kInnerBytesMax = 4'194'304;
+
+}  // namespace
+
+void put(wire::AgentHello::Builder out, const AgentHello& m) {
+  const auto& [name, version, slots, http_address, numeric_class] = m;
+  out.setName(text_of(name));
+  out.setVersion(text_of(version));
+  out.setSlots(slots);
+  out.setHttpAddress(text_of(http_address));
+  put(out.initNumericClass(), numeric_class);
+}
+
+void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
+  intake.name(in.getName(), "name", out.name);
+  intake.name(in.getVersion(), "version", out.version);
+  out.slots = in.getSlots();
+  intake.name(in.getHttpAddress(), "http_address", out.http_address);
+  get(in.getNumericClass(), out.numeric_class, intake);
+}
+
+void put(wire::AgentWelcome::Builder out, const AgentWelcome& m) {
+  const auto& [agent, coordinator_version] = m;
+  out.setAgent(agent);
+  out.setCoordinatorVersion(text_of(coordinator_version));
+}
+
+void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
+  out.agent = in.getAgent();
+  intake.name(in.getCoordinatorVersion(), "coordinator_version", out.coordinator_version);
+}
+
+void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
+  const auto& [job, generation, actor, machine, ranks, job_text] = m;
+  out.setJob(text_of(job));
+  out.setGeneration(generation);
+  put(out.initActor(), actor);
+  out.setMachine(machine);
+  put_numbers(out.initRanks(size_of(ranks)), ranks);
+  out.setJobText(data_of(job_text));
+}
+
+void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
+  get(in.getActor(), out.actor, intake);
+  out.machine = in.getMachine();
+  intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
+  intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
+}
+
+void put(wire::StopProcesses::Builder out, const StopProcesses& m) {
+  const auto& [job, grace_ms] = m;
+  out.setJob(text_of(job));
+  out.setGraceMs(grace_ms);
+}
+
+void get(wire::StopProcesses::Reader in, StopProcesses& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  out.grace_ms = in.getGraceMs();
+}
+
+void put(wire::ProcessExited::Builder out, const ProcessExited& m) {
+  const auto& [job, actor, how, clean] = m;
+  out.setJob(text_of(job));
+  put(out.initActor(), actor);
+  out.setHow(text_of(how));
+  out.setClean(clean);
+}
+
+void get(wire::ProcessExited::Reader in, ProcessExited& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  get(in.getActor(), out.actor, intake);
+  intake.name(in.getHow(), "how", out.how);
+  out.clean = in.getClean();
+}
+
+void put(wire::ProcessMessage::Builder out, const ProcessMessage& m) {
+  const auto& [job, actor, message] = m;
+  out.setJob(text_of(job));
+  put(out.initActor(), actor);
+  out.setMessage(data_of(message));
+}
+
+void get(wire::ProcessMessage::Reader in, ProcessMessage& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  get(in.getActor(), out.actor, intake);
+  intake.text(in.getMessage(), kInnerBytesMax, "message", out.message);
+}
+
+void put(wire::FolderProbe::Builder out, const FolderProbe& m) {
+  const auto& [job, path, file, nonce, write] = m;
+  out.setJob(text_of(job));
+  out.setPath(text_of(path));
+  out.setFile(text_of(file));
+  out.setNonce(text_of(nonce));
+  out.setWrite(write);
+}
+
+void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  intake.name(in.getPath(), "path", out.path);
+  intake.name(in.getFile(), "file", out.file);
+  intake.name(in.getNonce(), "nonce", out.nonce);
+  out.write = in.getWrite();
+}
+
+void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m) {
+  const auto& [job, code, text] = m;
+  out.setJob(text_of(job));
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::JobSubmit::Builder out, const JobSubmit& m) {
+  const auto& [id, job_text] = m;
+  out.setId(text_of(id));
+  out.setJobText(data_of(job_text));
+}
+
+void get(wire::JobSubmit::Reader in, JobSubmit& out, Intake& intake) {
+  intake.name(in.getId(), "id", out.id);
+  intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
+}
+
+void put(wire::JobSubmitted::Builder out, const JobSubmitted& m) {
+  const auto& [id, code, text] = m;
+  out.setId(text_of(id));
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::JobSubmitted::Reader in, JobSubmitted& out, Intake& intake) {
+  intake.name(in.getId(), "id", out.id);
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::JobQuery::Builder out, const JobQuery& m) {
+  const auto& [id, wait] = m;
+  out.setId(text_of(id));
+  out.setWait(wait);
+}
+
+void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
+  intake.name(in.getId(), "id", out.id);
+  out.wait = in.getWait();
+}
+
+void put(wire::JobInfo::Builder out, const JobInfo& m) {
+  const auto& [id, name, state, step, steps_total, samples, loss, accuracy, samples_per_second,
+               checkpoint, text, age_ms] = m;
+  out.setId(text_of(id));
+  out.setName(text_of(name));
+  out.setState(choice_of<wire::JobState>(state));
+  out.setStep(step);
+  out.setStepsTotal(steps_total);
+  out.setSamples(samples);
+  out.setLoss(loss);
+  out.setAccuracy(accuracy);
+  out.setSamplesPerSecond(samples_per_second);
+  out.setCheckpoint(text_of(checkpoint));
+  out.setText(text_of(text));
+  out.setAgeMs(age_ms);
+}
+
+void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
+  intake.name(in.getId(), "id", out.id);
+  intake.name(in.getName(), "name", out.name);
+  intake.choice(in.getState(), JobState::stopped, "state", out.state);
+  out.step = in.getStep();
+  out.steps_total = in.getStepsTotal();
+  out.samples = in.getSamples();
+  out.loss = in.getLoss();
+  out.accuracy = in.getAccuracy();
+  out.samples_per_second = in.getSamplesPerSecond();
+  intake.name(in.getCheckpoint(), "checkpoint", out.checkpoint);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+  out.age_ms = in.getAgeMs();
+}
+
+void put(wire::JobList::Builder out, const JobList& m) {
+  const auto& [code, text, jobs] = m;
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+  put_structs(out.initJobs(size_of(jobs)), jobs);
+}
+
+void get(wire::JobList::Reader in, JobList& out, Intake& intake) {
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+  intake.structs(in.getJobs(), kJobsMax, "jobs", out.jobs);
+}
+
+void put(wire::JobStop::Builder out, const JobStop& m) {
+  const auto& [id] = m;
+  out.setId(text_of(id));
+}
+
+void get(wire::JobStop::Reader in, JobStop& out, Intake& intake) {
+  intake.name(in.getId(), "id", out.id);
+}
+
+void put(wire::Hello::Builder out, const Hello& m) {
+  const auto& [protocol, job, generation, actor, name, channel, token, lane, lanes, resume] = m;
+  out.setProtocol(protocol);
+  out.setJob(text_of(job));
+  out.setGeneration(generation);
+  put(out.initActor(), actor);
+  out.setName(text_of(name));
+  out.setChannel(choice_of<wire::Channel>(channel));
+  out.setToken(token);
+  out.setLane(lane);
+  out.setLanes(lanes);
+  out.setResume(resume);
+}
+
+void get(wire::Hello::Reader in, Hello& out, Intake& intake) {
+  out.protocol = in.getProtocol();
+  intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
+  get(in.getActor(), out.actor, intake);
+  intake.name(in.getName(), "name", out.name);
+  intake.choice(in.getChannel(), Channel::data, "channel", out.channel);
+  out.token = in.getToken();
+  out.lane = in.getLane();
+  out.lanes = in.getLanes();
+  out.resume = in.getResume();
+  if (out.lane >= out.lanes || (out.lane == 0) != (out.channel == Channel::control)) {
+    intake.fail("lane", fmt::format("is {} of {}", out.lane, out.lanes));
+  }
+}
+
+void put(wire::HelloReply::Builder out, const HelloReply& m) {
+  const auto& [protocol, code, text] = m;
+  out.setProtocol(protocol);
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::HelloReply::Reader in, HelloReply& out, Intake& intake) {
+  out.protocol = in.getProtocol();
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::Ping::Builder out, const Ping& m) {
+  const auto& [number] = m;
+  out.setNumber(number);
+}
+
+void get(wire::Ping::Reader in, Ping& out, Intake&) {
+  out.number = in.getNumber();
+}
+
+void put(wire::Pong::Builder out, const Pong& m) {
+  const auto& [number] = m;
+  out.setNumber(number);
+}
+
+void get(wire::Pong::Reader in, Pong& out, Intake&) {
+  out.number = in.getNumber();
+}
+
+void put(wire::Goodbye::Builder out, const Goodbye& m) {
+  const auto& [text] = m;
+  out.setText(text_of(text));
+}
+
+void get(wire::Goodbye::Reader in, Goodbye& out, Intake& intake) {
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+}  // namespace troupe::schemas

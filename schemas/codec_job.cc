@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codecs of the messages between a job's processes and the coordinator.
+#include "schemas/codec_internal.h"
+
+namespace troupe::schemas {
+
+void put(wire::DatasetReport::Builder out, const DatasetReport& m) {
+  const auto& [rank, file, records, bytes, checksum] = m;
+  out.setRank(rank);
+  out.setFile(text_of(file));
+  out.setRecords(records);
+  out.setBytes(bytes);
+  out.setChecksum(checksum);
+}
+
+void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
+  out.rank = in.getRank();
+  intake.name(in.getFile(), "file", out.file);
+  out.records = in.getRecords();
+  out.bytes = in.getBytes();
+  out.checksum = in.getChecksum();
+}
+
+void put(wire::TrainingStart::Builder out, const TrainingStart& m) {
+  const auto& [step] = m;
+  out.setStep(step);
+}
+
+void get(wire::TrainingStart::Reader in, TrainingStart& out, Intake&) {
+  out.step = in.getStep();
+}
+
+void put(wire::ProgressReport::Builder out, const ProgressReport& m) {
+  const auto& [rank, step, samples, metrics] = m;
+  out.setRank(rank);
+  out.setStep(step);
+  out.setSamples(samples);
+  auto list = out.initMetrics(size_of(metrics));
+  unsigned i = 0;
+  for (const auto& [name, sums] : metrics) {
+    list[i].setName(text_of(name));
+    list[i].setSum(sums.first);
+    list[i].setWeight(sums.second);
+    ++i;
+  }
+}
+
+void get(wire::ProgressReport::Reader in, ProgressReport& out, Intake& intake) {
+  out.rank = in.getRank();
+  out.step = in.getStep();
+  out.samples = in.getSamples();
+  const auto list = in.getMetrics();
+  if (!intake.fits(list.size(), kMetricsMax, "metrics")) return;
+  for (const auto each : list) {
+    std::string name;
+    intake.name(each.getName(), "metric", name);
+    if (!out.metrics.empty() && name <= out.metrics.rbegin()->first) {
+      return intake.fail("metrics", "are not in strictly ascending order of name");
+    }
+    out.metrics.emplace_hint(out.metrics.end(), std::move(name),
+                             std::pair(each.getSum(), each.getWeight()));
+  }
+}
+
+void put(wire::EvaluationReport::Builder out, const EvaluationReport& m) {
+  const auto& [rank, epoch, step, samples, correct, loss_sum] = m;
+  out.setRank(rank);
+  out.setEpoch(epoch);
+  out.setStep(step);
+  out.setSamples(samples);
+  out.setCorrect(correct);
+  out.setLossSum(loss_sum);
+}
+
+void get(wire::EvaluationReport::Reader in, EvaluationReport& out, Intake& intake) {
+  out.rank = in.getRank();
+  out.epoch = in.getEpoch();
+  out.step = in.getStep();
+  out.samples = in.getSamples();
+  out.correct = in.getCorrect();
+  out.loss_sum = in.getLossSum();
+  if (out.correct > out.samples) {
+    intake.fail("correct", fmt::format("is {} of {} samples", out.correct, out.samples));
+  }
+}
+
+void put(wire::CheckpointReport::Builder out, const CheckpointReport& m) {
+  const auto& [step, path] = m;
+  out.setStep(step);
+  out.setPath(text_of(path));
+}
+
+void get(wire::CheckpointReport::Reader in, CheckpointReport& out, Intake& intake) {
+  out.step = in.getStep();
+  intake.name(in.getPath(), "path", out.path);
+}
+
+void put(wire::ActorDone::Builder out, const ActorDone& m) {
+  const auto& [actor, steps] = m;
+  put(out.initActor(), actor);
+  out.setSteps(steps);
+}
+
+void get(wire::ActorDone::Reader in, ActorDone& out, Intake& intake) {
+  get(in.getActor(), out.actor, intake);
+  out.steps = in.getSteps();
+}
+
+void put(wire::ActorFailed::Builder out, const ActorFailed& m) {
+  const auto& [actor, code, text] = m;
+  put(out.initActor(), actor);
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::ActorFailed::Reader in, ActorFailed& out, Intake& intake) {
+  get(in.getActor(), out.actor, intake);
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::JobEnd::Builder out, const JobEnd& m) {
+  const auto& [code, text] = m;
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::JobEnd::Reader in, JobEnd& out, Intake& intake) {
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::Placement::Builder out, const Placement& m) {
+  const auto& [view, generation, start_step, machine_of_rank, machine_of_shard, machines,
+               shard_addresses] = m;
+  out.setView(view);
+  out.setGeneration(generation);
+  out.setStartStep(start_step);
+  put_numbers(out.initMachineOfRank(size_of(machine_of_rank)), machine_of_rank);
+  put_numbers(out.initMachineOfShard(size_of(machine_of_shard)), machine_of_shard);
+  put_names(out.initMachines(size_of(machines)), machines);
+  put_names(out.initShardAddresses(size_of(shard_addresses)), shard_addresses);
+}
+
+void get(wire::Placement::Reader in, Placement& out, Intake& intake) {
+  out.view = in.getView();
+  out.generation = in.getGeneration();
+  out.start_step = in.getStartStep();
+  intake.numbers(in.getMachineOfRank(), kRanksMax, "machine_of_rank", out.machine_of_rank);
+  intake.numbers(in.getMachineOfShard(), kRanksMax, "machine_of_shard", out.machine_of_shard);
+  intake.names(in.getMachines(), kRanksMax, "machines", out.machines);
+  intake.names(in.getShardAddresses(), kRanksMax, "shard_addresses", out.shard_addresses);
+  for (const auto* places : {&out.machine_of_rank, &out.machine_of_shard}) {
+    for (const std::uint32_t machine : *places) {
+      if (machine >= out.machines.size()) {
+        return intake.fail("placement",
+                           fmt::format("names machine {} of {}", machine, out.machines.size()));
+      }
+    }
+  }
+  const std::size_t addresses = out.shard_addresses.size();
+  if (addresses != 0 && addresses != out.machine_of_shard.size()) {
+    intake.fail("shard_addresses", fmt::format("has {} entries for {} shards", addresses,
+                                               out.machine_of_shard.size()));
+  }
+}
+
+void put(wire::ProcessReady::Builder out, const ProcessReady& m) {
+  const auto& [actor, pid, address, http_address, numeric_class] = m;
+  put(out.initActor(), actor);
+  out.setPid(pid);
+  out.setAddress(text_of(address));
+  out.setHttpAddress(text_of(http_address));
+  put(out.initNumericClass(), numeric_class);
+}
+
+void get(wire::ProcessReady::Reader in, ProcessReady& out, Intake& intake) {
+  get(in.getActor(), out.actor, intake);
+  out.pid = in.getPid();
+  intake.name(in.getAddress(), "address", out.address);
+  intake.name(in.getHttpAddress(), "http_address", out.http_address);
+  get(in.getNumericClass(), out.numeric_class, intake);
+}
+
+}  // namespace troupe::schemas

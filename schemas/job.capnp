@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+# A job as data, as job_spec.h describes it. An absent optional value is a null pointer.
+@0xd0a1c5f4b7e21a03;
+using Cxx = import "/capnp/c++.capnp";
+using Common = import "common.capnp";
+$Cxx.namespace("troupe::schemas::wire");
+
+struct OptionalFloat64 {
+  value @0 :Float64;
+}
+
+struct OptionalUInt64 {
+  value @0 :UInt64;
+}
+
+struct Period {
+  enum Unit {
+    steps @0;
+    epochs @1;
+  }
+  count @0 :UInt64;
+  unit @1 :Unit;
+}
+
+struct ModelSpec {
+  network @0 :Text;
+  symbol @1 :Text;
+  symbolJson @2 :Text;
+  classes @3 :UInt32;
+  input @4 :List(Int64);
+  dropout @5 :OptionalFloat64;
+  bias @6 :OptionalUInt64;  # 0 or 1
+}
+
+enum BadRecord {
+  fail @0;
+  skip @1;
+}
+
+struct DataSpec {
+  train @0 :Text;
+  test @1 :Text;
+  mean @2 :List(Float32);
+  std @3 :List(Float32);
+  batch @4 :UInt32;
+  testBatch @5 :UInt32;
+  prefetchThreads @6 :UInt32;
+  prefetchBatches @7 :UInt32;
+  onBadRecord @8 :BadRecord;
+}
+
+struct OptimizerSpec {
+  name @0 :Text;
+  lr @1 :Float64;
+  momentum @2 :Float64;
+  wd @3 :Float64;
+  clipGradient @4 :Float64;
+  symbol @5 :Text;
+  symbolJson @6 :Text;
+}
+
+enum ScheduleKind {
+  constant @0;
+  cosine @1;
+}
+
+struct ScheduleSpec {
+  kind @0 :ScheduleKind;
+  warmup @1 :Period;
+  warmupLr @2 :Float64;
+  finalLr @3 :Float64;
+}
+
+enum InitializerKind {
+  uniform @0;
+  normal @1;
+  xavier @2;
+  msra @3;
+}
+
+enum FanKind {
+  average @0;
+  in @1;
+  out @2;
+}
+
+enum Distribution {
+  uniform @0;
+  normal @1;
+}
+
+struct InitializerSpec {
+  kind @0 :InitializerKind;
+  scale @1 :OptionalFloat64;
+  fan @2 :FanKind;
+  distribution @3 :Distribution;
+}
+
+enum Hold {
+  none @0;
+  untilScraped @1;
+}
+
+struct TrainSpec {
+  epochs @0 :UInt32;
+  maxSteps @1 :OptionalUInt64;
+  optimizer @2 :OptimizerSpec;
+  schedule @3 :ScheduleSpec;
+  initializer @4 :InitializerSpec;
+  weights @5 :Text;
+  logEvery @6 :Period;
+  scoreEvery @7 :Period;
+  hold @8 :Hold;
+}
+
+struct WorkersSpec {
+  machines @0 :UInt32;
+  devices @1 :UInt32;
+  threads @2 :UInt32;
+}
+
+struct ServersSpec {
+  shards @0 :UInt32;
+  threads @1 :UInt32;
+}
+
+enum ConsistencyMode {
+  sequential @0;
+  eventual @1;
+}
+
+struct TierSpec {
+  mode @0 :ConsistencyMode;
+  maxStaleness @1 :OptionalUInt64;
+}
+
+struct ConsistencySpec {
+  device @0 :TierSpec;
+  cluster @1 :TierSpec;
+}
+
+struct CheckpointSpec {
+  dir @0 :Text;
+  every @1 :Period;
+  keep @2 :UInt32;
+  resume @3 :Bool;
+  changeNumerics @4 :Bool;
+}
+
+enum Isa {
+  native @0;
+  avx2 @1;
+  avx512 @2;
+}
+
+enum LayoutChoice {
+  automatic @0;
+  dense @1;
+  blocked @2;
+}
+
+struct NumericsSpec {
+  isa @0 :Isa;
+  layout @1 :LayoutChoice;
+  referenceOnly @2 :Bool;
+  dtype @3 :Common.DType;
+}
+
+struct LimitValue {
+  name @0 :Text;
+  value @1 :UInt64;
+}
+
+struct JobSpec {
+  name @0 :Text;
+  seed @1 :UInt64;
+  reproducible @2 :Bool;
+  model @3 :ModelSpec;
+  data @4 :DataSpec;
+  train @5 :TrainSpec;
+  workers @6 :WorkersSpec;
+  servers @7 :ServersSpec;
+  consistency @8 :ConsistencySpec;
+  checkpoint @9 :CheckpointSpec;
+  numerics @10 :NumericsSpec;
+  limits @11 :List(LimitValue);  # every limit by name
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages, job specs and manifests survive the wire field by field; what breaks a rule is refused
+// with a text that names it; damaged bytes never crash, hang or take much memory.
+#include "schemas/codec.h"
+
+#include <rapidcheck.h>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "tests/schemas/reflect.h"
+
+namespace troupe::schemas {
+namespace {
+
+using base::Errc;
+using reflect::Filler;
+using reflect::same;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+Envelope random_envelope(Filler& filler, std::size_t type) {
+  Envelope envelope;
+  filler.fill(envelope.job);
+  filler.fill(envelope.generation);
+  filler.fill(envelope.view);
+  filler.fill(envelope.from);
+  filler.fill(envelope.to);
+  envelope.message = filler.message(type);
+  return envelope;
+}
+
+TEST_CASE("every message survives the wire with all its fields", "[codec]") {
+  for (std::size_t type = 0; type < std::variant_size_v<Message>; ++type) {
+    INFO(message_name(type));
+    const bool passed = rc::check([type](std::uint64_t seed) {
+      Filler filler(seed);
+      const Envelope sent = random_envelope(filler, type);
+      const auto bytes = encode_envelope(sent);
+      RC_ASSERT(bytes.ok());
+      const auto got = decode_envelope(bytes_of(*bytes));
+      if (!got.ok()) RC_FAIL(got.status().to_string());
+      RC_ASSERT(got->job == sent.job);
+      RC_ASSERT(got->generation == sent.generation);
+      RC_ASSERT(got->view == sent.view);
+      RC_ASSERT(got->from == sent.from);
+      RC_ASSERT(got->to == sent.to);
+      RC_ASSERT(same(got->message, sent.message));
+      RC_ASSERT(got->payload.empty());
+      const auto inner = decode_message(encode_message(sent.message).value());
+      RC_ASSERT(inner.ok());
+      RC_ASSERT(same(*inner, sent.message));
+    });
+    CHECK(passed);
+  }
+}
+
+TEST_CASE("every bit of special numbers survives", "[codec]") {
+  JobList list;
+  list.jobs.resize(1);
+  for (const double value : {-0.0, std::numeric_limits<double>::denorm_min(),
+                             std::numeric_limits<double>::infinity(), std::nan("5")}) {
+    list.jobs[0].loss = value;
+    const auto got = decode_message(encode_message(list).value());
+    REQUIRE(got.ok());
+    CHECK(same(std::get<JobList>(*got).jobs[0].loss, value));
+  }
+}
+
+TEST_CASE("job specs survive with all fields and limits", "[codec]") {
+  CHECK(rc::check([](std::uint64_t seed) {
+    JobSpec spec;
+    Filler(seed).fill(spec);
+    const auto got = decode_job_spec(encode_job_spec(spec).value());
+    if (!got.ok()) RC_FAIL(got.status().to_string());
+    RC_ASSERT(same(*got, spec));
+  }));
+}
+
+TEST_CASE("manifests survive with all fields", "[codec]") {
+  CHECK(rc::check([](std::uint64_t seed) {
+    Manifest manifest;
+    Filler(seed).fill(manifest);
+    manifest.format_version = kManifestVersion;
+    const auto got = decode_manifest(encode_manifest(manifest).value());
+    if (!got.ok()) RC_FAIL(got.status().to_string());
+    RC_ASSERT(same(*got, manifest));
+  }));
+}
+
+/// Encodes `message` and expects the decoder to refuse it with a text that holds `part`.
+void refused(const Message& message, const std::string& part) {
+  const auto bytes = encode_message(message);
+  REQUIRE(bytes.ok());
+  const auto got = decode_message(*bytes);
+  REQUIRE_FALSE(got.ok());
+  CHECK(got.status().code() == Errc::data_loss);
+  CHECK_THAT(got.status().text(), Catch::Contains(part));
+}
+
+TEST_CASE("values that break a rule are refused by name", "[codec]") {
+  refused(GradientPush{.count = std::nan("")}, "count");
+  refused(GradientPush{.count = -1.0}, "count");
+  refused(GradientPush{.node = {2, 0, 0, 1}}, "level 2");
+  refused(PushAck{.node = {0, 0, 3, 1}}, "[3, 1)");
+  refused(PushAck{.result = static_cast<PushResult>(9)}, "result has the unknown value 9");
+  refused(ActorDone{.actor = {static_cast<Role>(5), 0}}, "role");
+  refused(EvaluationReport{.samples = 1, .correct = 2}, "2 of 1");
+  refused(Placement{.machine_of_rank = {1}, .machines = {"a"}}, "machine 1 of 1");
+  refused(Placement{.machine_of_shard = {0, 0}, .machines = {"a"}, .shard_addresses = {"x"}},
+          "1 entries for 2");
+  refused(Hello{.lane = 3, .lanes = 2}, "lane is 3 of 2");
+  refused(Hello{.lane = 1, .lanes = 2}, "lane is 1 of 2");
+  refused(JobStop{.id = std::string(kNameBytesMax + 1, 'x')}, "id has length 4097");
+  ProgressReport many;
+  for (std::size_t i = 0; i <= kMetricsMax; ++i) many.metrics[std::to_string(i)] = {1, 1};
+  refused(many, "metrics has length 257");
+}
+
+TEST_CASE("an unknown error code is still an error", "[codec]") {
+  const auto bytes = encode_message(JobEnd{.code = static_cast<Errc>(999), .text = "new"});
+  CHECK(std::get<JobEnd>(*decode_message(*bytes)).code == Errc::internal);
+}
+
+TEST_CASE("a header beyond its type's limit is refused by sender and receiver", "[codec]") {
+  WeightReply reply;
+  reply.next.resize(3'000);
+  Envelope envelope{.message = reply};
+  const auto bytes = encode_envelope(envelope);
+  REQUIRE_FALSE(bytes.ok());
+  CHECK_THAT(bytes.status().text(), Catch::Contains("WeightReply"));
+  for (std::size_t type = 0; type < std::variant_size_v<Message>; ++type) {
+    CHECK(header_bytes_max(type) <= 4'194'304);
+  }
+  CHECK(header_bytes_max(type_of<GradientPush>()) == 16'384);
+}
+
+TEST_CASE("a job spec with a limit of 0 or too many ranks is refused", "[codec]") {
+  JobSpec spec;
+  spec.limits.ping_ms = 0;
+  CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+             Catch::Contains("ping_ms is 0"));
+  spec = {};
+  spec.workers.machines = spec.workers.devices = 100'000;
+  CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+             Catch::Contains("workers"));
+}
+
+TEST_CASE("a manifest's first bytes, version, length and checksum are checked", "[codec]") {
+  Manifest manifest;
+  manifest.job_name = "m";
+  const std::string good = encode_manifest(manifest).value();
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    CHECK_FALSE(decode_manifest(good.substr(0, length)).ok());
+  }
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    REQUIRE_FALSE(decode_manifest(bad).ok());
+  }
+  manifest.format_version = kManifestVersion + 1;
+  const auto newer = decode_manifest(encode_manifest(manifest).value());
+  CHECK(newer.status().code() == Errc::version_mismatch);
+  manifest.format_version = kManifestVersion;
+  manifest.files.push_back({.shard = 0, .name = "../x"});
+  CHECK_THAT(decode_manifest(encode_manifest(manifest).value()).status().text(),
+             Catch::Contains("'../x' is no file name"));
+}
+
+TEST_CASE("truncated, flipped and random bytes are harmless", "[codec]") {
+  CHECK(rc::check([](std::uint64_t seed) {
+    Filler filler(seed);
+    const auto type = filler.below(std::variant_size_v<Message>);
+    std::string bytes = encode_envelope(random_envelope(filler, type)).value();
+    switch (filler.below(3)) {
+      case 0:
+        bytes.resize(filler.below(bytes.size()));
+        break;
+      case 1:
+        for (auto flips = 1 + filler.below(6); flips > 0; --flips) {
+          const auto bit = filler.below(bytes.size() * 8);
+          bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+        }
+        break;
+      default:
+        for (char& c : bytes) c = static_cast<char>(filler.below(256));
+    }
+    const auto got = decode_envelope(bytes_of(bytes));
+    // What is accepted is a message that can be sent on.
+    if (got.ok()) RC_ASSERT(encode_message(got->message).ok());
+    (void)decode_job_spec(bytes).ok();
+    (void)decode_message(bytes).ok();
+  }));
+}
+
+TEST_CASE("misaligned bytes decode alike", "[codec]") {
+  const std::string bytes = encode_message(JobStop{.id = "j"}).value();
+  const std::string shifted = "x" + bytes;
+  const auto got = decode_message(std::string_view(shifted).substr(1));
+  REQUIRE(got.ok());
+  CHECK(std::get<JobStop>(*got).id == "j");
+  CHECK_FALSE(decode_message(bytes + std::string(8, '\0')).ok());
+}
+
+TEST_CASE("names of messages, roles and states", "[messages]") {
+  CHECK(message_name(type_of<GradientPush>()) == "GradientPush");
+  CHECK(message_name(type_of<FolderProbeResult>()) == "FolderProbeResult");
+  CHECK(message_name(type_of<Goodbye>()) == "Goodbye");
+  CHECK(message_name(99) == "unknown");
+  CHECK(ActorId{Role::device_server, 2}.to_string() == "device server 2");
+  CHECK(job_state_name(JobState::stopped) == "stopped");
+  CHECK(slice_of(WeightPull{.slice = {3, 4}}) == SliceId{3, 4});
+  CHECK_FALSE(slice_of(Ping{}).has_value());
+}
+
+}  // namespace
+}  // namespace troupe::schemas
