@@ -84,6 +84,12 @@ struct ImageDecoder::Png {
     return check(spng_get_ihdr(context, &header), "read the header");
   }
 
+  Status decode(std::span<std::uint8_t> out, spng_format format) {
+    TROUPE_TRY(check(spng_decode_image(context, out.data(), out.size(), format, 0), "decode"));
+    // The library stops behind the last pixel; the checksums stand further on.
+    return check(spng_decode_chunks(context), "read to its end");
+  }
+
   bool gray() const {
     return header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
            header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
@@ -180,14 +186,9 @@ Status ImageDecoder::decode_png(std::span<const std::byte> image, const ImageSha
   TROUPE_TRY(png.open(image));
   const bool plain_gray =
       png.header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && png.header.bit_depth <= 8;
-  if (plain_gray) {
-    return png.check(spng_decode_image(png.context, out.data(), out.size(), SPNG_FMT_G8, 0),
-                     "decode");
-  }
+  if (plain_gray) return png.decode(out, SPNG_FMT_G8);
   interleaved_.resize(3 * shape.pixels());
-  TROUPE_TRY(png.check(
-      spng_decode_image(png.context, interleaved_.data(), interleaved_.size(), SPNG_FMT_RGB8, 0),
-      "decode"));
+  TROUPE_TRY(png.decode(interleaved_, SPNG_FMT_RGB8));
   if (shape.channels == 3) {
     split_channels(interleaved_, shape.pixels(), out);
     return {};

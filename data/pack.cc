@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packers over one writer of record file and index.
+#include "data/pack.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <system_error>
+
+#include "base/file.h"
+#include "data/idx_file.h"
+#include "data/image_decode.h"
+#include "data/index.h"
+#include "data/record_file.h"
+
+namespace troupe::data {
+
+using base::Errc;
+using base::error;
+using base::Result;
+using base::Status;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A file of the folder packer, which is held in memory whole.
+constexpr std::uint64_t kImageFileBytesMax = std::uint64_t{1} << 28;
+constexpr std::uint64_t kFolderEntriesMax = std::uint64_t{1} << 26;
+
+/// One record file with its index, visible after commit().
+class Packer {
+ public:
+  explicit Packer(fs::path path) : writer_(path) { report_.path = std::move(path); }
+
+  Status open() { return writer_.open(); }
+
+  Status add_raw(std::uint32_t label, const ImageShape& shape,
+                 std::span<const std::uint8_t> pixels) {
+    const auto value = static_cast<float>(label);
+    encode_raw_record({&value, 1}, writer_.records(), shape, pixels, record_);
+    return add(label, shape);
+  }
+
+  Status add_encoded(std::uint32_t label, const ImageShape& shape,
+                     std::span<const std::byte> image) {
+    const auto value = static_cast<float>(label);
+    encode_image_record({&value, 1}, writer_.records(), image, record_);
+    return add(label, shape);
+  }
+
+  Status commit() {
+    const fs::path index = index_path(report_.path);
+    // Never an old index beside a new file: without one the file is still read correctly.
+    std::error_code problem;
+    fs::remove(index, problem);
+    if (problem) {
+      return error(Errc::unavailable, "{}: cannot remove: {}", index.string(), problem.message());
+    }
+    TROUPE_TRY(writer_.commit());
+    report_.bytes = writer_.bytes();
+    report_.records = writer_.records();
+    return write_index(index, entries_);
+  }
+
+  const PackedFile& report() const { return report_; }
+
+ private:
+  Status add(std::uint32_t label, const ImageShape& shape) {
+    const std::uint64_t key = writer_.records();
+    TROUPE_TRY_ASSIGN(const std::uint64_t offset, writer_.append(record_));
+    entries_.push_back({key, offset});
+    report_.image = shape;
+    report_.classes = std::max(report_.classes, label + 1);
+    return {};
+  }
+
+  RecordWriter writer_;
+  std::vector<IndexEntry> entries_;
+  std::vector<std::byte> record_;
+  PackedFile report_;
+};
+
+Status make_folder(const fs::path& folder) {
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (!problem) return {};
+  return error(Errc::unavailable, "{}: cannot make the folder: {}", folder.string(),
+               problem.message());
+}
+
+Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::path& out) {
+  TROUPE_TRY_ASSIGN(IdxFile images, IdxFile::open(pair.images));
+  TROUPE_TRY_ASSIGN(IdxFile labels, IdxFile::open(pair.labels));
+  const auto& extents = images.extents();
+  if (extents.size() != 3 || labels.extents().size() != 1) {
+    return error(Errc::invalid_argument,
+                 "{} has {} axes and {} has {}: images need 3 (count, height, width), labels 1",
+                 images.path().string(), extents.size(), labels.path().string(),
+                 labels.extents().size());
+  }
+  if (images.items() != labels.items()) {
+    return error(Errc::invalid_argument, "{} holds {} images but {} holds {} labels",
+                 images.path().string(), images.items(), labels.path().string(), labels.items());
+  }
+  const ImageShape shape{1, extents[1], extents[2]};
+  if (shape.bytes() == 0 || shape.height > kImageSideMax || shape.width > kImageSideMax) {
+    return error(Errc::invalid_argument, "{}: images of {} cannot be packed",
+                 images.path().string(), shape.to_string());
+  }
+  auto packer = std::make_unique<Packer>(out);
+  TROUPE_TRY(packer->open());
+  std::vector<std::uint8_t> pixels(shape.bytes());
+  std::uint8_t label = 0;
+  for (std::uint64_t i = 0; i < images.items(); ++i) {
+    TROUPE_TRY(images.read_item(pixels));
+    TROUPE_TRY(labels.read_item({&label, 1}));
+    TROUPE_TRY(packer->add_raw(label, shape, pixels));
+  }
+  TROUPE_TRY(images.expect_end());
+  TROUPE_TRY(labels.expect_end());
+  return packer;
+}
+
+Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers) {
+  PackReport report;
+  for (const auto& packer : packers) {
+    TROUPE_TRY(packer->commit());
+    report.files.push_back(packer->report());
+  }
+  return report;
+}
+
+/// Names in byte order, without hidden ones; `folders` or plain files.
+Result<std::vector<std::string>> list_folder(const fs::path& folder, bool folders) {
+  std::error_code problem;
+  std::vector<std::string> names;
+  fs::directory_iterator at(folder, problem);
+  for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    std::error_code unknown;
+    if (name.starts_with('.') || at->is_directory(unknown) != folders) continue;
+    names.push_back(name);
+    if (names.size() > kFolderEntriesMax) {
+      return error(Errc::resource_exhausted, "{}: holds more than {} entries", folder.string(),
+                   kFolderEntriesMax);
+    }
+  }
+  if (problem) {
+    const bool missing = problem == std::errc::no_such_file_or_directory;
+    return error(missing ? Errc::not_found : Errc::unavailable, "{}: cannot list the folder: {}",
+                 folder.string(), problem.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Class names in byte order with their labels.
+using Classes = std::map<std::string, std::uint32_t>;
+
+Result<Classes> list_classes(const fs::path& folder) {
+  TROUPE_TRY_ASSIGN(const auto names, list_folder(folder, true));
+  Classes classes;
+  for (const std::string& name : names) {
+    if (name.find('\n') != std::string::npos) {
+      return error(Errc::invalid_argument, "{}: a class name holds a line break", folder.string());
+    }
+    classes.emplace(name, static_cast<std::uint32_t>(classes.size()));
+  }
+  if (classes.empty()) {
+    return error(Errc::invalid_argument, "{}: has no sub-folders, one per class is needed",
+                 folder.string());
+  }
+  return classes;
+}
+
+/// Packs the folders of one call; the first image's size holds for all of them.
+class FolderPacker {
+ public:
+  FolderPacker(const FolderPackOptions& options, Classes classes)
+      : options_(options), classes_(std::move(classes)) {}
+
+  Result<std::unique_ptr<Packer>> pack(const fs::path& folder, const std::string& name) {
+    auto packer = std::make_unique<Packer>(options_.out / name);
+    TROUPE_TRY(packer->open());
+    TROUPE_TRY_ASSIGN(const auto names, list_folder(folder, true));
+    for (const std::string& class_name : names) {
+      const auto found = classes_.find(class_name);
+      if (found == classes_.end()) {
+        return error(Errc::invalid_argument, "{}: {} has no such class",
+                     (folder / class_name).string(), options_.train.string());
+      }
+      TROUPE_TRY_ASSIGN(const auto files, list_folder(folder / class_name, false));
+      for (const std::string& file : files) {
+        TROUPE_TRY(add(folder / class_name / file, found->second, *packer));
+      }
+    }
+    return packer;
+  }
+
+  const Classes& classes() const { return classes_; }
+
+ private:
+  Status add(const fs::path& file, std::uint32_t label, Packer& packer) {
+    TROUPE_TRY_ASSIGN(const auto bytes, base::read_file(file, kImageFileBytesMax));
+    if (shape_.bytes() == 0) TROUPE_TRY(take_shape(file, bytes));
+    const Status status = decoder_.decode(bytes, shape_, pixels_);
+    if (!status.ok()) return status.with_context(file.string());
+    if (options_.keep_encoded) return packer.add_encoded(label, shape_, bytes);
+    return packer.add_raw(label, shape_, pixels_);
+  }
+
+  Status take_shape(const fs::path& file, std::span<const std::byte> bytes) {
+    const Result<ImageShape> shape = decoder_.shape(bytes);
+    if (!shape.ok()) return shape.status().with_context(file.string());
+    if (shape->bytes() == 0 || shape->pixels() > kImagePixelsMax) {
+      return error(Errc::invalid_argument, "{}: an image of {} cannot be packed", file.string(),
+                   shape->to_string());
+    }
+    shape_ = *shape;
+    pixels_.resize(shape_.bytes());
+    return {};
+  }
+
+  const FolderPackOptions& options_;
+  Classes classes_;
+  ImageDecoder decoder_;
+  ImageShape shape_;
+  std::vector<std::uint8_t> pixels_;
+};
+
+}  // namespace
+
+std::string PackReport::to_string() const {
+  std::string text;
+  for (const PackedFile& file : files) {
+    text += fmt::format("{}: {} records of {}, {} classes, {} bytes\n", file.path.string(),
+                        file.records, file.image.to_string(), file.classes, file.bytes);
+  }
+  return text;
+}
+
+Result<PackReport> pack_fashion_mnist(const fs::path& source, const fs::path& out) {
+  IdxPackOptions options;
+  options.train = {source / "train-images-idx3-ubyte.gz", source / "train-labels-idx1-ubyte.gz"};
+  options.test =
+      IdxPair{source / "t10k-images-idx3-ubyte.gz", source / "t10k-labels-idx1-ubyte.gz"};
+  options.out = out;
+  Result<PackReport> report = pack_idx(options);
+  if (report.ok() || report.status().code() != Errc::not_found) return report;
+  return error(Errc::not_found, "{}; Debian's package dataset-fashion-mnist has these files",
+               report.status().text());
+}
+
+Result<PackReport> pack_idx(const IdxPackOptions& options) {
+  TROUPE_TRY(make_folder(options.out));
+  std::vector<std::unique_ptr<Packer>> packers(1);
+  TROUPE_TRY_ASSIGN(packers[0], pack_idx_pair(options.train, options.out / "train.rec"));
+  if (options.test) {
+    TROUPE_TRY_ASSIGN(auto test, pack_idx_pair(*options.test, options.out / "test.rec"));
+    packers.push_back(std::move(test));
+  }
+  return commit_all(std::move(packers));
+}
+
+Result<PackReport> pack_images(const FolderPackOptions& options) {
+  TROUPE_TRY_ASSIGN(Classes classes, list_classes(options.train));
+  TROUPE_TRY(make_folder(options.out));
+  FolderPacker folder(options, std::move(classes));
+  std::vector<std::unique_ptr<Packer>> packers(1);
+  TROUPE_TRY_ASSIGN(packers[0], folder.pack(options.train, "train.rec"));
+  if (options.test) {
+    TROUPE_TRY_ASSIGN(auto test, folder.pack(*options.test, "test.rec"));
+    packers.push_back(std::move(test));
+  }
+  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers)));
+  std::string names;
+  for (const auto& [name, label] : folder.classes()) names += name + "\n";
+  TROUPE_TRY(base::write_file_atomically(options.out / "classes.txt",
+                                         std::as_bytes(std::span<const char>(names))));
+  return report;
+}
+
+}  // namespace troupe::data

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packers: image collections into train.rec/.idx and test.rec/.idx. Pixels are stored raw (u8 CHW
+// with a checksum) and the same input gives the same bytes. All files of a call are made under
+// temporary names and appear at its end; before that an earlier set stays as it was. Blocking;
+// any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "data/image_record.h"
+
+namespace troupe::data {
+
+/// Where Debian's package dataset-fashion-mnist puts its files.
+inline constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
+
+/// One record file that a packer wrote.
+struct PackedFile {
+  std::filesystem::path path;
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  ImageShape image;
+  std::uint32_t classes = 0;  ///< highest label + 1
+};
+
+/// What a packer wrote.
+struct PackReport {
+  std::vector<PackedFile> files;
+  /// A line per file.
+  std::string to_string() const;
+};
+
+/// An IDX file of images (count, height, width) and one of their labels (count), plain or gzip.
+struct IdxPair {
+  std::filesystem::path images;
+  std::filesystem::path labels;
+};
+
+/// `troupe data pack idx`.
+struct IdxPackOptions {
+  IdxPair train;
+  std::optional<IdxPair> test;
+  std::filesystem::path out;  ///< folder, made when it does not exist
+};
+
+/// `troupe data pack images`: a sub-folder per class; labels count classes in byte order of name.
+struct FolderPackOptions {
+  std::filesystem::path train;
+  std::optional<std::filesystem::path> test;  ///< its classes must be among train's
+  std::filesystem::path out;
+  /// Store the files' JPEG or PNG bytes as they are: smaller, slower to read.
+  bool keep_encoded = false;
+};
+
+/// `troupe data pack fashion-mnist`: 60,000 + 10,000 images of 1 x 28 x 28.
+base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
+                                            const std::filesystem::path& out);
+base::Result<PackReport> pack_idx(const IdxPackOptions& options);
+/// All images must have one size. Also writes classes.txt: the class names, line by line.
+base::Result<PackReport> pack_images(const FolderPackOptions& options);
+
+}  // namespace troupe::data
