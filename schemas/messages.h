@@ -110,14 +110,20 @@ struct PushAck {
 /// Any version will do as long as it is recent enough (eventual tiers).
 inline constexpr std::uint64_t kNewestVersion = ~std::uint64_t{0};
 
-/// Asks for exactly `version` of a slice, or with kNewestVersion for the newest that contains, of
-/// every rank of the job, all contributions of steps < `applied_below`. Answered when that exists.
+/// The version that contains every contribution of steps < `applied_below`, a barrier, and none
+/// later.
+inline constexpr std::uint64_t kBarrierVersion = kNewestVersion - 1;
+
+/// Asks for exactly `version` of a slice, for the barrier's (kBarrierVersion), or with
+/// kNewestVersion for the newest that contains, of every rank of the job, all contributions of
+/// steps < `applied_below`. Answered when that exists.
 struct WeightPull {
   SliceId slice;
   std::uint64_t version = 0;
   std::uint64_t applied_below = 0;
-  std::uint64_t step =
-      0;  ///< the asker's step; repeated pulls of one (asker, step) are one request
+  /// The asker's step; from a device server under cluster eventual with kNewestVersion: its pushes
+  /// numbered below this are in the answer. Repeated equal pulls are one request.
+  std::uint64_t step = 0;
 };
 
 /// A version of a slice; payload: the slice's elements in weight_wire dtype. `code` other than ok:
@@ -143,10 +149,13 @@ struct StaleView {
   std::uint64_t current = 0;
 };
 
-/// A shard tells the server of slice 0 of its finished, synced checkpoint file.
+/// A shard tells the server of slice (0, 0) of its finished, synced checkpoint file, or with a
+/// `code` other than ok that it could not write it.
 struct ShardCheckpoint {
   std::uint64_t step = 0;
   std::uint32_t shard = 0;
+  base::Errc code = base::Errc::ok;
+  std::string text;
   std::string file;
   std::uint64_t bytes = 0;
   std::uint64_t chunk_bytes = 0;
@@ -164,9 +173,11 @@ struct DatasetReport {
   std::uint32_t checksum = 0;
 };
 
-/// All ranks agree and all servers hold their slices; training begins at `step`.
+/// All ranks agree on their data: training begins at `step`. To every actor of the job; `records`
+/// (training records) fixes the number of steps.
 struct TrainingStart {
   std::uint64_t step = 0;
+  std::uint64_t records = 0;
 };
 
 /// Sums that a rank reports at a log point: (sum, weight) pairs by metric name.
@@ -187,10 +198,13 @@ struct EvaluationReport {
   double loss_sum = 0.0;
 };
 
-/// The manifest of a checkpoint is durable.
+/// The manifest of a checkpoint is durable, or (`code`) this checkpoint was given up. To the
+/// coordinator and to every shard, whose credit for another checkpoint returns with it.
 struct CheckpointReport {
   std::uint64_t step = 0;
   std::string path;
+  base::Errc code = base::Errc::ok;
+  std::string text;
 };
 
 /// A rank has done all its steps and scoring, or a server has nothing more to do.

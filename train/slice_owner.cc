@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// The owner's bookkeeping: taking pushes once, forming rounds, publishing versions.
+#include "train/slice_owner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace troupe::train {
+namespace {
+
+using base::Errc;
+using schemas::PushResult;
+
+}  // namespace
+
+SliceOwner::SliceOwner(const SliceRules& rules, schemas::SliceId id)
+    : rules_(&rules),
+      id_(id),
+      machine_tree_(std::max(1U, rules.machines()), 1),
+      sum_(rules.device_sequential() ? rules.tree : machine_tree_),
+      taken_(rules.tree.ranks(), rules.steps.start),
+      next_(taken_),
+      end_(rules.tree.ranks(), kNoStep) {
+  // A machine's running number is the step where it sends one push per step.
+  const std::uint64_t first = rules.device_sequential() ? rules.steps.start : 0;
+  numbers_.assign(machine_tree_.ranks(), first);
+  numbers_applied_ = numbers_;
+}
+
+void SliceOwner::start(SliceState first) {
+  TROUPE_CHECK(!started_, "a slice is started twice");
+  started_ = true;
+  current_ = std::move(first);
+  current_.version = rules_->steps.start;
+  applied_below_ = barrier_step_ = rules_->steps.start;
+  if (!rules_->sequential()) barrier_ = present();
+  open_round();
+}
+
+SliceOwner::Taking SliceOwner::push(SlicePush push) {
+  if (!started_) return std::optional(PushResult::not_ready);
+  if (push.machine >= machine_tree_.ranks()) {
+    return base::error(Errc::invalid_argument, "[{}] push of machine {}, which holds no rank",
+                       name(), push.machine);
+  }
+  if (!rules_->cluster_sequential()) return push_arrival(push);
+  if (!rules_->device_sequential()) {
+    return push_to_round(push, machine_tree_, machine_tree_.leaf(push.machine));
+  }
+  return push_to_round(push, rules_->tree, push.node);
+}
+
+SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push, const AdditionTree& tree,
+                                             const TreeNode& node) {
+  if (!tree.contains(node)) {
+    return base::error(Errc::invalid_argument, "[{}] push of a node ({}, {}, {}-{}) of no tree",
+                       name(), node.level, node.group, node.begin, node.end);
+  }
+  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  // While the round's update runs, everything of this round has been taken.
+  if (push.step < current_.version || updating_) return std::optional(PushResult::duplicate);
+  if (!sum_.offer(node, std::move(push.data), push.count)) {
+    return std::optional(PushResult::duplicate);
+  }
+  TROUPE_TRY(take_contributions(push));
+  return std::optional(PushResult::taken);
+}
+
+SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
+  const PushName name{push.machine, push.node, push.step};
+  std::uint64_t& number = numbers_[push.machine];
+  if (push.step > number) return std::optional(PushResult::not_ready);
+  if (push.step < number) {
+    const bool waits = std::any_of(queue_.begin(), queue_.end(),
+                                   [&](const Round& round) { return round.name == name; });
+    return waits ? std::nullopt : std::optional(PushResult::duplicate);
+  }
+  TROUPE_TRY(take_contributions(push));
+  ++number;
+  std::uint64_t lowest = kNoStep;
+  for (const auto& contribution : push.contributions) lowest = std::min(lowest, contribution.step);
+  queue_.push_back({std::move(push.data), push.count, lowest, std::move(push.contributions), name});
+  return std::optional<PushResult>();
+}
+
+/// Each rank's steps must come in order, each once, and none beyond the next barrier: senders see
+/// to that, so anything else is a defect that must not reach the weights.
+base::Status SliceOwner::take_contributions(const SlicePush& push) {
+  if (rules_->sequential()) return {};
+  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
+  for (const auto& [rank, step] : push.contributions) {
+    if (rank >= taken_.size()) {
+      return base::error(Errc::invalid_argument, "[{}] contribution of rank {} of {}", name(), rank,
+                         taken_.size());
+    }
+    if (step != taken_[rank] || step >= limit) {
+      return base::error(Errc::internal,
+                         "[{}] contribution of rank {} step {}, expected step {} below barrier {}",
+                         name(), rank, step, taken_[rank], limit);
+    }
+    ++taken_[rank];
+  }
+  if (rules_->cluster_sequential()) {
+    round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
+                                push.contributions.end());
+  }
+  return {};
+}
+
+/// Takes the part of everybody who will not contribute to this round as nothing.
+void SliceOwner::open_round() {
+  if (!rules_->cluster_sequential() || updating_) return;
+  const AdditionTree& tree = rules_->device_sequential() ? rules_->tree : machine_tree_;
+  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t member = 0; member < tree.ranks(); ++member) {
+    const bool skip =
+        rules_->device_sequential() ? end_[member] <= current_.version : excused(member, limit);
+    if (skip) absent.push_back(member);
+  }
+  if (absent.size() == tree.ranks()) return;  // nobody is left: no further rounds
+  for (const std::uint32_t member : absent) sum_.offer(tree.leaf(member), {}, 0.0);
+}
+
+bool SliceOwner::excused(std::uint32_t machine, std::uint64_t limit) const {
+  for (std::uint32_t rank = 0; rank < taken_.size(); ++rank) {
+    if (rules_->machine_of_rank[rank] == machine && taken_[rank] < std::min(limit, end_[rank])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<SliceOwner::Round> SliceOwner::next_round() {
+  if (!rules_->cluster_sequential()) {
+    if (queue_.empty()) return std::nullopt;
+    Round round = std::move(queue_.front());
+    queue_.pop_front();
+    acks_.push_back(*round.name);
+    return round;
+  }
+  const SumPart* total = sum_.total();
+  if (total == nullptr) return std::nullopt;
+  Round round{total->data, total->count, current_.version, std::move(round_contributions_), {}};
+  round_contributions_.clear();
+  if (!rules_->device_sequential()) {
+    round.step = kNoStep;
+    for (const auto& [rank, step] : round.contributions) round.step = std::min(round.step, step);
+  }
+  return round;
+}
+
+std::optional<SliceWork> SliceOwner::next_work() {
+  while (true) {
+    if (auto addition = sum_.next_addition()) return SliceWork(std::move(*addition));
+    if (!started_ || updating_ || cut_due_) return std::nullopt;
+    std::optional<Round> round = next_round();
+    if (!round) return std::nullopt;
+    if (!round->sum) {
+      // Nobody had a sample: a new version with the same bits, so that counting goes on.
+      publish(current_.values, false, *round);
+      continue;
+    }
+    previous_.reset();
+    updating_ = std::move(round);
+    SliceUpdate update;
+    update.from = current_;
+    update.gradient = updating_->sum;
+    update.count = updating_->count;
+    update.share = rules_->sequential() ? 1.0 : updating_->count / rules_->nominal_count;
+    update.step = updating_->step;
+    update.contributions = updating_->contributions;
+    return SliceWork(std::move(update));
+  }
+}
+
+void SliceOwner::updated(SliceValues values) {
+  TROUPE_CHECK(updating_.has_value(), "an update ends that never began");
+  const Round round = std::move(*updating_);
+  updating_.reset();
+  publish(std::move(values), true, round);
+}
+
+void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
+  previous_ = present();
+  current_ = {std::move(values), current_.version + 1, current_.updates + (counts ? 1 : 0)};
+  if (rules_->cluster_sequential()) sum_.clear();
+  advance(round);
+  open_round();
+}
+
+/// What the new version contains; whether it is a barrier's.
+void SliceOwner::advance(const Round& round) {
+  if (rules_->sequential()) std::fill(next_.begin(), next_.end(), current_.version);
+  for (const auto& [rank, step] : round.contributions) next_[rank] = step + 1;
+  if (round.name) numbers_applied_[round.name->machine] = round.name->step + 1;
+
+  applied_below_ = rules_->steps.total;
+  for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+    if (next_[rank] < end_[rank]) applied_below_ = std::min(applied_below_, next_[rank]);
+  }
+  if (applied_below_ <= barrier_step_) return;
+  barrier_ = {};
+  if (!rules_->steps.is_barrier(applied_below_)) return;
+  barrier_step_ = applied_below_;
+  if (!rules_->sequential()) barrier_ = present();
+  if (rules_->steps.is_cut(barrier_step_)) cut_due_ = barrier_step_;
+}
+
+std::vector<PushName> SliceOwner::take_acks() {
+  return std::exchange(acks_, {});
+}
+
+std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
+                                              std::uint32_t machine) const {
+  if (!started_) return std::nullopt;
+  const auto with = [this](const Published& version) {
+    SliceAnswer answer;
+    answer.version = version.version;
+    answer.weight = version.weight;
+    if (!rules_->sequential()) answer.next = version.next;
+    return answer;
+  };
+  const auto gone = [&] {
+    SliceAnswer answer;
+    answer.code = Errc::not_found;
+    answer.text = fmt::format("[{}] version {} (barrier {}) is gone, the newest is {}", name(),
+                              pull.version, pull.applied_below, current_.version);
+    return answer;
+  };
+  if (pull.version == schemas::kBarrierVersion) {
+    if (pull.applied_below > barrier_step_) return std::nullopt;
+    const bool kept = pull.applied_below == barrier_step_ && barrier_.weight;
+    return kept ? with(barrier_) : gone();
+  }
+  if (pull.version == schemas::kNewestVersion) {
+    const bool own = rules_->cluster_sequential() || machine >= numbers_applied_.size() ||
+                     numbers_applied_[machine] >= pull.step;
+    if (!own || applied_below_ < pull.applied_below) return std::nullopt;
+    return with(present());
+  }
+  if (pull.version > current_.version) return std::nullopt;
+  if (pull.version == current_.version) return with(present());
+  if (previous_ && previous_->version == pull.version) return with(*previous_);
+  return gone();
+}
+
+void SliceOwner::finish(std::uint32_t rank, std::uint64_t steps) {
+  if (rank >= end_.size()) return;
+  end_[rank] = std::min(end_[rank], steps);
+  if (started_) open_round();
+}
+
+std::optional<std::uint64_t> SliceOwner::cut_due() const {
+  return cut_due_;
+}
+
+SliceState SliceOwner::take_cut() {
+  TROUPE_CHECK(cut_due_.has_value(), "no checkpoint is due");
+  cut_due_.reset();
+  return current_;
+}
+
+std::string SliceOwner::name() const {
+  return fmt::format("slice ({}, {})", id_.key, id_.slice);
+}
+
+std::string SliceOwner::waits_for() const {
+  if (!started_) return fmt::format("{} waits for its first values", name());
+  if (cut_due_) return fmt::format("{} waits for a checkpoint to end", name());
+  if (updating_) return fmt::format("{} waits for its updater", name());
+  if (!rules_->cluster_sequential()) {
+    return fmt::format("{} at version {} waits for any contribution", name(), current_.version);
+  }
+  return fmt::format("{} of {} {} waits for {} {}", name(),
+                     rules_->device_sequential() ? "step" : "round", current_.version,
+                     rules_->device_sequential() ? "ranks" : "machines",
+                     fmt::join(sum_.missing(), ", "));
+}
+
+}  // namespace troupe::train
