@@ -46,6 +46,8 @@ class ThreadedCore final : public Core {
         queues_(lanes().size() * 2),
         spins_(std::thread::hardware_concurrency() > 1 ? kIdleSpins : 0) {
     TROUPE_CHECK(queues_.size() <= 64, "too many streams for one engine");
+    for (std::size_t i = 0; i < lanes().size(); ++i) queues_[i].threads = lanes()[i].threads;
+    for (std::size_t i = lanes().size(); i < queues_.size(); ++i) queues_[i].threads = 1;
   }
 
   void start();
@@ -92,7 +94,6 @@ void ThreadedCore::start() {
 
 void ThreadedCore::start_thread(std::size_t queue, const std::string& name,
                                 void (ThreadedCore::*body)(int)) {
-  ++queues_[queue].threads;
   threads_.emplace_back(body, this, static_cast<int>(queue % lanes().size()));
   constexpr std::size_t kNameMax = 15;  // of pthread_setname_np
   pthread_setname_np(threads_.back().native_handle(), name.substr(0, kNameMax).c_str());

@@ -72,7 +72,7 @@ TEST_CASE("a variable named twice is one use, and a write of it counts") {
 TEST_CASE("more variables than fit inline") {
   Fixture f(GENERATE(true, false));
   std::vector<Variable> many;
-  for (int i = 0; i < 40; ++i) many.push_back(f.variable("v" + std::to_string(i)));
+  for (int i = 0; i < 40; ++i) many.push_back(f.variable(fmt::format("v{}", i)));
   const Variable sum = f.variable("sum");
   int total = 0;
   int values[40] = {};
