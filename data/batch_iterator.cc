@@ -210,7 +210,9 @@ std::uint64_t BatchIterator::position() const {
 
 BatchStats BatchIterator::stats() const {
   const MutexLock lock(mutex_);
-  return stats_;
+  BatchStats stats = stats_;
+  stats.queue_limit = slots_.size();
+  return stats;
 }
 
 }  // namespace troupe::data

@@ -48,6 +48,7 @@ struct BatchStats {
   std::uint64_t skipped = 0;      ///< damaged records left out
   double starved_seconds = 0;     ///< the consumer waited for a batch
   std::uint64_t queue_depth = 0;  ///< batches ready now
+  std::uint64_t queue_limit = 0;  ///< ready or being made, at most
 };
 
 class BatchIterator {

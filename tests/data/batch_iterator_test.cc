@@ -2,11 +2,14 @@
 // Batches are functions of the plan: whatever the threads, the queue and the place of resuming.
 #include "data/batch_iterator.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <thread>
 
+#include "data/metrics.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
 
@@ -340,6 +343,25 @@ TEST_CASE("JPEG and PNG records feed batches of colour images") {
       CHECK(std::abs(found - sample) < (i == 0 ? 0.01F : 1e-7F));
     }
   }
+}
+
+TEST_CASE("metrics of two iterators of one source are added up") {
+  World world;
+  const auto first = world.iterator(0, {1, 2});
+  const auto second = world.iterator(1, {1, 2});
+  monitoring::Metrics metrics;
+  const auto shown = show_batches(metrics, *first, "train");
+  {
+    const auto also_shown = show_batches(metrics, *second, "train");
+    REQUIRE(first->next(kPatience).ok());
+    REQUIRE(second->next(kPatience).ok());
+    const std::string text = metrics.exposition();
+    CHECK_THAT(text, Catch::Contains("troupe_data_records_total{source=\"train\"} 8\n"));
+    CHECK_THAT(text, Catch::Contains("troupe_data_bad_records_total{source=\"train\","
+                                     "reason=\"damaged\"} 0\n"));
+  }
+  CHECK_THAT(metrics.exposition(),
+             Catch::Contains("troupe_data_batches_total{source=\"train\"} 1\n"));
 }
 
 TEST_CASE("options that no batch can have are refused") {

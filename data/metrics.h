@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a batch iterator as metrics, read at each scrape.
+#pragma once
+
+#include <string>
+
+#include "data/batch_iterator.h"
+#include "monitoring/metrics.h"
+
+namespace troupe::data {
+
+/// Shows `iterator` under troupe_data_*{source} ("train", "test") while the result lives; iterators
+/// of one source are added up. Drop the result before the iterator.
+[[nodiscard]] monitoring::Collection show_batches(monitoring::Metrics& metrics,
+                                                  const BatchIterator& iterator,
+                                                  std::string source);
+
+}  // namespace troupe::data
