@@ -287,6 +287,7 @@ TEST_CASE("empty tensors are taken or refused, never a crash", "[conformance]") 
 
 TEST_CASE("random draws depend on key and step alone", "[conformance]") {
   const OpTable table = OpTable::build();
+  std::map<std::string, int> varying;
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
     if (!op.random) return;
     const auto made = make_case(op, sample, DType::f32);
@@ -297,9 +298,14 @@ TEST_CASE("random draws depend on key and step alone", "[conformance]") {
     };
     const Tensor first = draw(7, 1);
     CHECK(draw(7, 1).same_bits(first));
-    CHECK_FALSE(draw(8, 1).same_bits(first));
-    CHECK_FALSE(draw(7, 2).same_bits(first));
+    // A sample may draw nothing (dropout of 0), but not all of an operator's samples.
+    varying[op.name] += !draw(8, 1).same_bits(first) && !draw(7, 2).same_bits(first);
   });
+  CHECK(varying.size() >= 3);
+  for (const auto& [name, samples] : varying) {
+    INFO(name);
+    CHECK(samples > 0);
+  }
 }
 
 /// The projection of the visible outputs on `weights`.
