@@ -135,9 +135,11 @@ void get(wire::StaleView::Reader in, StaleView& out, Intake&) {
 }
 
 void put(wire::ShardCheckpoint::Builder out, const ShardCheckpoint& m) {
-  const auto& [step, shard, file, bytes, chunk_bytes, checksums] = m;
+  const auto& [step, shard, code, text, file, bytes, chunk_bytes, checksums] = m;
   out.setStep(step);
   out.setShard(shard);
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
   out.setFile(text_of(file));
   out.setBytes(bytes);
   out.setChunkBytes(chunk_bytes);
@@ -147,6 +149,8 @@ void put(wire::ShardCheckpoint::Builder out, const ShardCheckpoint& m) {
 void get(wire::ShardCheckpoint::Reader in, ShardCheckpoint& out, Intake& intake) {
   out.step = in.getStep();
   out.shard = in.getShard();
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
   intake.name(in.getFile(), "file", out.file);
   out.bytes = in.getBytes();
   out.chunk_bytes = in.getChunkBytes();

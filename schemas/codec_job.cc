@@ -22,12 +22,14 @@ void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
 }
 
 void put(wire::TrainingStart::Builder out, const TrainingStart& m) {
-  const auto& [step] = m;
+  const auto& [step, records] = m;
   out.setStep(step);
+  out.setRecords(records);
 }
 
 void get(wire::TrainingStart::Reader in, TrainingStart& out, Intake&) {
   out.step = in.getStep();
+  out.records = in.getRecords();
 }
 
 void put(wire::ProgressReport::Builder out, const ProgressReport& m) {
@@ -85,14 +87,18 @@ void get(wire::EvaluationReport::Reader in, EvaluationReport& out, Intake& intak
 }
 
 void put(wire::CheckpointReport::Builder out, const CheckpointReport& m) {
-  const auto& [step, path] = m;
+  const auto& [step, path, code, text] = m;
   out.setStep(step);
   out.setPath(text_of(path));
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
 }
 
 void get(wire::CheckpointReport::Reader in, CheckpointReport& out, Intake& intake) {
   out.step = in.getStep();
   intake.name(in.getPath(), "path", out.path);
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
 }
 
 void put(wire::ActorDone::Builder out, const ActorDone& m) {

@@ -130,6 +130,8 @@ struct ShardCheckpoint {
   bytes @3 :UInt64;
   chunkBytes @4 :UInt64;
   checksums @5 :List(UInt32);
+  code @6 :Common.Errc;
+  text @7 :Text;
 }
 
 # ---- a job's processes and the coordinator ----
@@ -144,6 +146,7 @@ struct DatasetReport {
 
 struct TrainingStart {
   step @0 :UInt64;
+  records @1 :UInt64;
 }
 
 struct MetricSum {
@@ -171,6 +174,8 @@ struct EvaluationReport {
 struct CheckpointReport {
   step @0 :UInt64;
   path @1 :Text;
+  code @2 :Common.Errc;
+  text @3 :Text;
 }
 
 struct ActorDone {
