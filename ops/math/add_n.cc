@@ -38,7 +38,7 @@ OpDef add_n_definition() {
   op.inputs = numbered_names("data");
   op.outputs = names({"out"});
   op.gradient = gradient;
-  op.in_place = {{0, 0},{1,0}};
+  op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = true;

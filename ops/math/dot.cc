@@ -209,7 +209,7 @@ Product product_of(const OpCall& call) {
   const bool to_lhs = call.op->name == "dot_backward_lhs";
   // d lhs = dy * rhs^T and d rhs = lhs^T * dy; transposed operands take the transposed product.
   if (to_lhs && !ta) return {e.m, e.k, e.n, 0, 2, e.n, 1, b.column, b.row};
-  if (to_lhs) return {e.k, e.m, e.n, 2, 0, b.row, b.column, 1, e.m};
+  if (to_lhs) return {e.k, e.m, e.n, 2, 0, b.row, b.column, 1, e.n};
   if (!tb) return {e.k, e.n, e.m, 1, 0, a.column, a.row, e.n, 1};
   return {e.n, e.k, e.m, 0, 1, 1, e.n, a.row, a.column};
 }

@@ -12,7 +12,7 @@ OpDef square_definition() {
   op.inputs = names({"data"});
   op.outputs = names({"out"});
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
-    return b.add1("multiply_scalar", {b.add1("multiply", {dy, b.input(0)})}, {{"scalar", "2.001"}});
+    return b.add1("multiply_scalar", {b.add1("multiply", {dy, b.input(0)})}, {{"scalar", "2"}});
   });
   op.in_place = {{0, 0}};
   op.accumulates = {0};

@@ -49,7 +49,7 @@ std::int64_t sgd_vectors(D d, const SgdStep<T>& s, std::int64_t i, std::int64_t 
       g = hn::IfThenElse(hn::Gt(g, high), high, g);
       g = hn::IfThenElse(hn::Lt(g, low), low, g);
     }
-    g = hn::MulAdd(weight, decay, g);
+    g = hn::Add(g, hn::Mul(weight, decay));
     const auto v = hn::Add(hn::Mul(hn::LoadU(d, s.velocity + i), momentum), g);
     hn::StoreU(hn::Sub(weight, hn::Mul(v, rate)), d, s.new_weight + i);
     hn::StoreU(v, d, s.new_velocity + i);
