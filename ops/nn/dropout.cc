@@ -246,7 +246,7 @@ std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
       {.title = "p = 0.1, one axis shared",
        .attributes = {{"p", "0.1"}, {"axes", "(1,)"}},
        .inputs = {{4, 6, 3}}},
-      {.title = "p = 0", .attributes = {{"p", "0"}}, .inputs = {{3, 5}}},
+      {.title = "p = 0.9", .attributes = {{"p", "0.9"}}, .inputs = {{13, 15}}},
       {.title = "batch 32, 4096 units",
        .attributes = {},
        .inputs = {{32, 4096}},
