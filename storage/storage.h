@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of hosts and devices: one recycling pool per device, arenas for planned memory,
-// statistics. A Storage is built by the program and outlives every buffer it made. Any thread.
+// statistics. A Storage is built by the program; buffers that outlive it stay valid. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct PoolOptions {
   bool fill_with_nan = false;  ///< debug: fresh and recycled memory holds NaN patterns
 };
 
-/// A pool's state, for metrics and out-of-memory errors.
+/// A pool's state, for metrics and out-of-memory errors. Blocks count in full: up to an eighth more
+/// than was asked for.
 struct PoolStatistics {
   std::uint64_t used_bytes = 0;      ///< in buffers that are alive
   std::uint64_t reserved_bytes = 0;  ///< held from the system, free ones included

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory: small blocks from malloc, large ones mapped on borders of huge pages.
+#include "storage/memory_source.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "base/file.h"
+#include "storage/size_class.h"
+
+namespace troupe::storage {
+
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr std::size_t kPageBytes = 4096;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+class HostMemory final : public MemorySource {
+ public:
+  std::byte* take(std::size_t bytes, bool huge) override {
+    if (!huge) {
+      return static_cast<std::byte*>(
+          std::aligned_alloc(kBlockAlignment, round_up(bytes, kBlockAlignment)));
+    }
+    // Map one huge page more than wanted, and unmap what lies outside the aligned window.
+    const std::size_t wanted = round_up(bytes, kPageBytes);
+    const std::size_t mapped = wanted + kHugePageBytes;
+    void* const map =
+        mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) return nullptr;
+    auto* const begin = static_cast<std::byte*>(map);
+    const std::size_t address = reinterpret_cast<std::uintptr_t>(map);
+    const std::size_t before = round_up(address, kHugePageBytes) - address;
+    if (before > 0) munmap(begin, before);
+    const std::size_t behind = mapped - before - wanted;
+    if (behind > 0) munmap(begin + before + wanted, behind);
+    // Advice only: without huge pages the memory is as good, if slower.
+    static_cast<void>(madvise(begin + before, wanted, MADV_HUGEPAGE));
+    return begin + before;
+  }
+
+  void give(std::byte* data, std::size_t bytes, bool huge) override {
+    if (huge) {
+      munmap(data, round_up(bytes, kPageBytes));
+    } else {
+      std::free(data);
+    }
+  }
+
+  std::uint64_t total_bytes() const override {
+    const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+    const std::uint64_t machine = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+    // A container may have less than the machine; "max" and a missing file mean no limit.
+    const auto group = base::read_text_file("/sys/fs/cgroup/memory.max", 64);
+    const std::uint64_t limit = group.ok() ? std::strtoull(group->c_str(), nullptr, 10) : 0;
+    return limit > 0 ? std::min(limit, machine) : machine;
+  }
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<MemorySource>> make_memory_source(base::Device device) {
+  if (!device.host_memory()) {
+    return base::error(base::Errc::unimplemented, "[storage] this build has no memory of device {}",
+                       device.to_string());
+  }
+  return std::unique_ptr<MemorySource>(std::make_unique<HostMemory>());
+}
+
+}  // namespace troupe::storage
