@@ -28,6 +28,11 @@ struct Limits {
   std::uint64_t data_header_bytes_max = 16'384;        ///< header on a data connection
   std::uint64_t control_header_bytes_max = 4'194'304;  ///< header on a control connection
   std::uint64_t payload_bytes_max = 1'048'576;         ///< one slice
+  std::uint64_t push_window_bytes = 8'388'608;         ///< pushes and pulls sent, unacknowledged
+  std::uint64_t reply_window_bytes = 8'388'608;        ///< the same of their answers
+  std::uint64_t control_window_bytes = 8'388'608;      ///< the same of all other messages
+  std::uint64_t reconnect_ms = 3'000;                  ///< a cut link that stays cut is dead
+  std::uint64_t goodbye_ms = 2'000;                    ///< a closing link's wait for its last acks
   std::uint64_t send_queue_bytes_max = 268'435'456;    ///< waiting in one link's queue
   std::uint64_t send_queue_messages_max = 65'536;      ///< the same, counted
 
