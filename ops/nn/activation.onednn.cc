@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation and its gradient by oneDNN, in the layout that data already has.
+#include "ops/support/onednn.h"
+
+namespace troupe::ops {
+namespace {
+
+using onednn::Plan;
+
+/// The algorithm whose gradient reads the output; only these three.
+base::Result<dnnl::algorithm> algorithm(const Params& p) {
+  const std::string& type = p.text("act_type");
+  if (type == "relu") return dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
+  if (type == "sigmoid") return dnnl::algorithm::eltwise_logistic_use_dst_for_bwd;
+  if (type == "tanh") return dnnl::algorithm::eltwise_tanh_use_dst_for_bwd;
+  return base::error(base::Errc::unimplemented, "no {} whose gradient reads the output", type);
+}
+
+dnnl::eltwise_forward::primitive_desc forward_primitive(dnnl::algorithm kind,
+                                                        const dnnl::memory::desc& data) {
+  const dnnl::eltwise_forward::desc desc(dnnl::prop_kind::forward_training, kind, data);
+  return {desc, onednn::attributes(), onednn::cpu(), true};
+}
+
+base::Result<Plan> forward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const dnnl::algorithm kind, algorithm(call.params));
+  const TensorDesc& data = call.inputs[0];
+  const auto descriptor =
+      onednn::describe(data.dtype, data.shape, onednn::followed_layout({&data}));
+  return Plan{forward_primitive(kind, descriptor),
+              {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+}
+
+base::Result<Plan> backward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const dnnl::algorithm kind, algorithm(call.params));
+  const TensorDesc& output = call.inputs[1];
+  const auto descriptor = onednn::describe(output.dtype, output.shape,
+                                           onednn::followed_layout({&output, &call.inputs[0]}));
+  const auto hint = forward_primitive(kind, descriptor);
+  if (!hint) return Plan{};
+  const dnnl::eltwise_backward::desc desc(kind, descriptor, descriptor);
+  return Plan{
+      dnnl::eltwise_backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+      {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
+       onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_activation_onednn() {
+  static const std::vector<BackendKernel> kernels = {
+      onednn::backend_kernel("activation", forward),
+      onednn::backend_kernel("activation_backward", backward),
+  };
+  return kernels;
+}
+
+}  // namespace troupe::ops

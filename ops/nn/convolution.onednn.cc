@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution and its gradient by oneDNN's direct convolutions, on the layouts they like best.
+#include "ops/nn/convolution.h"
+#include "ops/support/onednn.h"
+
+namespace troupe::ops {
+namespace {
+
+using dnnl::memory;
+using onednn::Plan;
+
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+/// A call of any of the three operators in the library's terms.
+struct Problem {
+  Convolution v;
+  memory::desc data, weight, bias, result;
+  memory::dims strides, dilates, left, right;
+  bool biased = false;
+
+  dnnl::convolution_forward::primitive_desc forward() const {
+    using Forward = dnnl::convolution_forward;
+    constexpr auto kKind = dnnl::prop_kind::forward_training;
+    const Forward::desc desc =
+        biased ? Forward::desc(kKind, kDirect, data, weight, bias, result, strides, dilates, left,
+                               right)
+               : Forward::desc(kKind, kDirect, data, weight, result, strides, dilates, left, right);
+    return {desc, onednn::attributes(), onednn::cpu(), true};
+  }
+};
+
+Problem describe_call(const Params& p, const TensorDesc& data, const TensorDesc& weight,
+                      const TensorDesc& result) {
+  Problem problem;
+  const Convolution v = problem.v = read_convolution(p, data.shape, result.shape);
+  problem.data = onednn::describe(data);
+  problem.weight = onednn::describe(weight, v.groups);
+  problem.result = onednn::describe(result);
+  problem.biased = !p.boolean("no_bias");
+  problem.bias =
+      onednn::describe(weight.dtype, base::Shape{result.shape[1]}, base::Layout::dense());
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const Window& w = v.window[axis];
+    problem.strides.push_back(w.stride);
+    problem.dilates.push_back(w.dilate - 1);
+    problem.left.push_back(w.pad);
+    problem.right.push_back((v.output[axis] - 1) * w.stride + w.span() - v.input[axis] - w.pad);
+  }
+  return problem;
+}
+
+/// Plans with the weights' layout free; where the library's choice cannot be written as one of
+/// four axes (blocks padded inside a group), again with dense weights.
+template <typename Build>
+Plan with_weights(TensorDesc weight, int arg, std::int64_t groups, Build&& build) {
+  Plan plan = build(weight);
+  if (!plan.primitive || !weight.any_layout || groups == 1) return plan;
+  const memory::desc chosen = plan.primitive.query_md(dnnl::query::exec_arg_md, arg);
+  if (onednn::layout_of(chosen, groups)) return plan;
+  weight.any_layout = false;
+  weight.layout = base::Layout::dense();
+  return build(weight);
+}
+
+base::Result<Plan> forward(const OpCall& call) {
+  const std::int64_t groups = call.params.integer("num_group");
+  return with_weights(call.inputs[1], DNNL_ARG_WEIGHTS, groups, [&](const TensorDesc& weight) {
+    const Problem p = describe_call(call.params, call.inputs[0], weight, call.outputs[0]);
+    Plan plan{p.forward(),
+              {onednn::input(DNNL_ARG_SRC, 0), onednn::input(DNNL_ARG_WEIGHTS, 1, groups),
+               onednn::output(DNNL_ARG_DST, 0)}};
+    if (p.biased) plan.arguments.push_back(onednn::input(DNNL_ARG_BIAS, 2));
+    return plan;
+  });
+}
+
+base::Result<Plan> backward_data(const OpCall& call) {
+  const std::int64_t groups = call.params.integer("num_group");
+  return with_weights(call.inputs[1], DNNL_ARG_WEIGHTS, groups, [&](const TensorDesc& weight) {
+    Problem p = describe_call(call.params, call.outputs[0], weight, call.inputs[0]);
+    p.biased = false;
+    const dnnl::convolution_backward_data::desc desc(kDirect, p.data, p.weight, p.result, p.strides,
+                                                     p.dilates, p.left, p.right);
+    using Primitive = dnnl::convolution_backward_data::primitive_desc;
+    const auto hint = p.forward();
+    if (!hint) return Plan{};
+    return Plan{Primitive(desc, onednn::attributes(), onednn::cpu(), hint, true),
+                {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_WEIGHTS, 1, groups),
+                 onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  });
+}
+
+base::Result<Plan> backward_weights(const OpCall& call) {
+  const std::int64_t groups = call.params.integer("num_group");
+  return with_weights(
+      call.outputs[0], DNNL_ARG_DIFF_WEIGHTS, groups, [&](const TensorDesc& weight) {
+        const Problem p = describe_call(call.params, call.inputs[1], weight, call.inputs[0]);
+        using Backward = dnnl::convolution_backward_weights;
+        const Backward::desc desc =
+            p.biased ? Backward::desc(kDirect, p.data, p.weight, p.bias, p.result, p.strides,
+                                      p.dilates, p.left, p.right)
+                     : Backward::desc(kDirect, p.data, p.weight, p.result, p.strides, p.dilates,
+                                      p.left, p.right);
+        const auto hint = p.forward();
+        if (!hint) return Plan{};
+        Plan plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+                  {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_SRC, 1),
+                   onednn::output(DNNL_ARG_DIFF_WEIGHTS, 0, groups)}};
+        if (p.biased) plan.arguments.push_back(onednn::output(DNNL_ARG_DIFF_BIAS, 1));
+        return plan;
+      });
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_convolution_onednn() {
+  static const std::vector<BackendKernel> kernels = {
+      onednn::backend_kernel("convolution", forward),
+      onednn::backend_kernel("convolution_backward_data", backward_data),
+      onednn::backend_kernel("convolution_backward_weights", backward_weights),
+  };
+  return kernels;
+}
+
+}  // namespace troupe::ops

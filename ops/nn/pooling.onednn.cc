@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// pooling and its gradient by oneDNN, in the layout that data already has. The library's workspace
+// of max pooling is our output `indices`: the tap of each maximum, in the output's layout.
+#include "ops/nn/pooling.h"
+
+#include "ops/nn/layout_map.h"
+#include "ops/support/onednn.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Layout;
+using onednn::Plan;
+
+struct Problem {
+  Pooling v;
+  dnnl::algorithm algorithm{};
+  dnnl::memory::desc data, output;
+  dnnl::memory::dims strides, kernel, left, right;
+
+  dnnl::pooling_forward::primitive_desc forward(bool training) const {
+    const auto kind =
+        training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const dnnl::pooling_forward::desc desc(kind, algorithm, data, output, strides, kernel, left,
+                                           right);
+    return {desc, onednn::attributes(), onednn::cpu(), true};
+  }
+};
+
+/// An error where the library's pooling means something else.
+base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
+                                    const TensorDesc& output, const Layout& layout) {
+  Problem problem;
+  const Pooling v = problem.v = read_pooling(p, data.shape, output.shape);
+  if (v.empty_window()) return base::error(Errc::unimplemented, "a window outside the input");
+  if (!v.max && v.count_pad && v.overhangs()) {
+    return base::error(Errc::unimplemented, "a mean's window hangs over the padding");
+  }
+  problem.algorithm = v.max         ? dnnl::algorithm::pooling_max
+                      : v.count_pad ? dnnl::algorithm::pooling_avg_include_padding
+                                    : dnnl::algorithm::pooling_avg_exclude_padding;
+  problem.data = onednn::describe(data.dtype, data.shape, layout_for(layout, data.shape));
+  problem.output = onednn::describe(output.dtype, output.shape, layout_for(layout, output.shape));
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const Window& w = v.window[axis];
+    problem.strides.push_back(w.stride);
+    problem.kernel.push_back(w.kernel);
+    problem.left.push_back(w.pad);
+    problem.right.push_back(
+        std::max(w.pad, w.position(v.output[axis] - 1, w.kernel) - v.input[axis]));
+  }
+  return problem;
+}
+
+base::Result<Plan> forward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[0], call.outputs[0],
+                                                   onednn::followed_layout({&call.inputs[0]})));
+  const bool indices = call.outputs.size() > 1;
+  Plan plan{p.forward(indices), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  if (indices) plan.arguments.push_back(onednn::output(DNNL_ARG_WORKSPACE, 1));
+  return plan;
+}
+
+base::Result<Plan> backward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[1], call.inputs[0],
+                                                   onednn::followed_layout({&call.inputs[0]})));
+  const auto hint = p.forward(true);
+  if (!hint) return Plan{};
+  const dnnl::pooling_backward::desc desc(p.algorithm, p.data, p.output, p.strides, p.kernel,
+                                          p.left, p.right);
+  Plan plan{
+      dnnl::pooling_backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+      {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  if (p.v.max) plan.arguments.push_back(onednn::input(DNNL_ARG_WORKSPACE, 2));
+  return plan;
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_pooling_onednn() {
+  static const std::vector<BackendKernel> kernels = {
+      onednn::backend_kernel("pooling", forward),
+      onednn::backend_kernel("pooling_backward", backward),
+  };
+  return kernels;
+}
+
+}  // namespace troupe::ops

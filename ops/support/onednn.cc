@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running one oneDNN primitive as a kernel, and preparing it for a team of threads.
+#include "ops/support/onednn.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "ops/support/chunks.h"
+
+namespace troupe::ops::onednn {
+namespace {
+
+using base::Errc;
+using base::Layout;
+using base::Result;
+using base::Status;
+
+/// Most arguments of a primitive, scratch included.
+constexpr std::size_t kArgumentsMax = 12;
+
+/// Lives in a lane's slot: a stream belongs to one thread.
+struct LaneStream {
+  dnnl::stream stream{cpu()};
+};
+
+/// Memory objects for one run, kept for the next: while addresses stay, nothing is allocated.
+class ArgumentSet {
+ public:
+  ArgumentSet() = default;
+  ArgumentSet(const ArgumentSet&) = delete;
+  ArgumentSet& operator=(const ArgumentSet&) = delete;
+  ~ArgumentSet() {
+    for (Entry& entry : entries_) reset(entry);
+  }
+
+  /// The memory object `at` for this address. It is made anew for another address, because giving
+  /// one a new address makes the library clear the padding behind it.
+  Result<dnnl_memory_t> at(std::size_t at, const dnnl::memory::desc& descriptor, void* address) {
+    Entry& entry = entries_[at];
+    if (entry.memory != nullptr && entry.address == address) return entry.memory;
+    reset(entry);
+    const dnnl_status_t status =
+        dnnl_memory_create(&entry.memory, &descriptor.data, cpu().get(), address);
+    if (status != dnnl_success) {
+      return base::error(Errc::resource_exhausted, "oneDNN makes no memory object (status {})",
+                         static_cast<int>(status));
+    }
+    entry.address = address;
+    return entry.memory;
+  }
+
+ private:
+  struct Entry {
+    dnnl_memory_t memory = nullptr;
+    void* address = nullptr;
+  };
+  static void reset(Entry& entry) {
+    if (entry.memory != nullptr) dnnl_memory_destroy(entry.memory);
+    entry.memory = nullptr;
+  }
+  std::array<Entry, kArgumentsMax> entries_;
+};
+
+/// An argument with everything known.
+struct Bound {
+  Argument argument;
+  dnnl::memory::desc descriptor;
+  /// Offset in scratch of a temporary for an output in add mode; -1: none.
+  std::int64_t temporary = -1;
+};
+
+/// What a kernel is made of.
+struct Parts {
+  std::string name;
+  dnnl::primitive primitive;
+  std::vector<Bound> bound;
+  std::vector<int> zero_outputs;
+  std::vector<Layout> inputs, outputs;
+  dnnl::memory::desc scratchpad;
+  std::size_t scratch_bytes = 0;
+};
+
+class PrimitiveKernel final : public Kernel {
+ public:
+  explicit PrimitiveKernel(Parts parts) : parts_(std::move(parts)) {}
+  ~PrimitiveKernel() override { delete spare_.load(); }
+
+  std::string name() const override { return "onednn:" + parts_.name; }
+  std::size_t scratch_bytes() const override { return parts_.scratch_bytes; }
+  std::vector<Layout> input_layouts() const override { return parts_.inputs; }
+  std::vector<Layout> output_layouts() const override { return parts_.outputs; }
+
+  Status run(const KernelContext& context) const override {
+    std::unique_ptr<ArgumentSet> set(spare_.exchange(nullptr));
+    if (!set) set = std::make_unique<ArgumentSet>();
+    const Status status = execute(context, *set);
+    delete spare_.exchange(set.release());
+    if (!status.ok()) return status;
+    for (const Bound& bound : parts_.bound) {
+      if (bound.temporary >= 0) accumulate(context, bound);
+    }
+    for (const int index : parts_.zero_outputs) {
+      const base::TensorView& view = context.outputs[static_cast<std::size_t>(index)];
+      std::memset(view.data, 0, static_cast<std::size_t>(view.bytes()));
+    }
+    return {};
+  }
+
+ private:
+  static void* address(const KernelContext& context, const Bound& bound) {
+    if (bound.temporary >= 0) return context.scratch.data() + bound.temporary;
+    const auto& views = bound.argument.output ? context.outputs : context.inputs;
+    return views[static_cast<std::size_t>(bound.argument.index)].data;
+  }
+
+  Status execute(const KernelContext& context, ArgumentSet& set) const {
+    std::array<dnnl_exec_arg_t, kArgumentsMax> arguments;
+    std::size_t count = 0;
+    for (const Bound& bound : parts_.bound) {
+      TROUPE_TRY_ASSIGN(arguments[count].memory,
+                        set.at(count, bound.descriptor, address(context, bound)));
+      arguments[count++].arg = bound.argument.arg;
+    }
+    if (parts_.scratchpad.get_size() > 0) {
+      TROUPE_TRY_ASSIGN(arguments[count].memory,
+                        set.at(count, parts_.scratchpad, context.scratch.data()));
+      arguments[count++].arg = DNNL_ARG_SCRATCHPAD;
+    }
+    const dnnl_status_t status =
+        dnnl_primitive_execute(parts_.primitive.get(), context.slot<LaneStream>().stream.get(),
+                               static_cast<int>(count), arguments.data());
+    if (status == dnnl_success) return {};
+    return base::error(Errc::internal, "oneDNN primitive {} failed with status {}", parts_.name,
+                       static_cast<int>(status));
+  }
+
+  /// Flat over the whole buffer: padding is zero on both sides.
+  static void accumulate(const KernelContext& context, const Bound& bound) {
+    const auto* from = reinterpret_cast<const float*>(context.scratch.data() + bound.temporary);
+    auto* to =
+        static_cast<float*>(context.outputs[static_cast<std::size_t>(bound.argument.index)].data);
+    const auto elements = static_cast<std::int64_t>(bound.descriptor.get_size() / sizeof(float));
+    parallel_ranges(context, elements, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
+    });
+  }
+
+  Parts parts_;
+  /// Arguments of an earlier run, taken by one run at a time.
+  mutable std::atomic<ArgumentSet*> spare_{nullptr};
+};
+
+/// Gives the calling thread the team that a primitive is made for, and its own one back.
+class TeamScope {
+ public:
+  explicit TeamScope(int team) : before_(base::thread_team()) {
+    if (before_ != team) base::set_thread_team(team);
+    usable_ = base::thread_team() == team;
+  }
+  TeamScope(const TeamScope&) = delete;
+  TeamScope& operator=(const TeamScope&) = delete;
+  ~TeamScope() {
+    if (before_ > 0) base::set_thread_team(before_);
+  }
+  bool usable() const { return usable_; }
+
+ private:
+  int before_;
+  bool usable_ = false;
+};
+
+Status check_call(const OpCall& call) {
+  if (call.device.kind != base::DeviceKind::cpu) {
+    return base::error(Errc::unimplemented, "not a CPU");
+  }
+  if (call.inputs.empty() || call.inputs[0].dtype != base::DType::f32) {
+    return base::error(Errc::unimplemented, "only f32");
+  }
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& tensor : *group) {
+      if (tensor.shape.elements() == 0) return base::error(Errc::unimplemented, "empty tensor");
+    }
+  }
+  return {};
+}
+
+dnnl::memory::data_type library_type(base::DType dtype) {
+  switch (dtype) {
+    case base::DType::f32:
+      return dnnl::memory::data_type::f32;
+    case base::DType::u8:
+      return dnnl::memory::data_type::u8;
+    case base::DType::i8:
+      return dnnl::memory::data_type::s8;
+    case base::DType::i32:
+      return dnnl::memory::data_type::s32;
+    default:
+      throw dnnl::error(dnnl_unimplemented, "dtype unknown to the library");
+  }
+}
+
+/// The layout of a bound argument, which must be the call's where that is fixed.
+Result<Layout> checked_layout(const Bound& bound, const TensorDesc& tensor) {
+  const std::optional<Layout> layout = layout_of(bound.descriptor, bound.argument.groups);
+  if (!layout) return base::error(Errc::unimplemented, "a private layout");
+  if (bound.descriptor.data_type() != library_type(tensor.dtype)) {
+    return base::error(Errc::unimplemented, "another dtype than {}",
+                       base::dtype_name(tensor.dtype));
+  }
+  if (!tensor.any_layout && tensor.layout != *layout) {
+    return base::error(Errc::unimplemented, "layout {} where {} is given", layout->to_string(),
+                       tensor.layout.to_string());
+  }
+  return *layout;
+}
+
+std::vector<Layout> present_layouts(const std::vector<TensorDesc>& tensors) {
+  std::vector<Layout> layouts;
+  for (const TensorDesc& tensor : tensors) layouts.push_back(tensor.layout);
+  return layouts;
+}
+
+std::int64_t aligned(std::size_t bytes) {
+  return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
+}
+
+Result<Parts> assemble(const OpCall& call, const Plan& plan) {
+  if (!plan.primitive) return base::error(Errc::unimplemented, "no implementation");
+  Parts parts;
+  parts.name = plan.primitive.impl_info_str();
+  if (parts.name.starts_with("ref")) {
+    return base::error(Errc::unimplemented, "only the library's reference");
+  }
+  TROUPE_CHECK(plan.arguments.size() < kArgumentsMax, "too many arguments of a primitive");
+  parts.scratchpad = plan.primitive.query_md(dnnl::query::scratchpad_md);
+  std::int64_t scratch = aligned(parts.scratchpad.get_size());
+  parts.inputs = present_layouts(call.inputs);
+  parts.outputs = present_layouts(call.outputs);
+  for (const Argument& argument : plan.arguments) {
+    Bound bound{argument, plan.primitive.query_md(dnnl::query::exec_arg_md, argument.arg)};
+    const auto at = static_cast<std::size_t>(argument.index);
+    const TensorDesc& tensor = (argument.output ? call.outputs : call.inputs)[at];
+    TROUPE_TRY_ASSIGN((argument.output ? parts.outputs : parts.inputs)[at],
+                      checked_layout(bound, tensor));
+    if (argument.output && at < call.modes.size() && call.modes[at] == WriteMode::add) {
+      bound.temporary = scratch;
+      scratch += aligned(bound.descriptor.get_size());
+    }
+    parts.bound.push_back(std::move(bound));
+  }
+  for (const int index : plan.zero_outputs) {
+    const auto at = static_cast<std::size_t>(index);
+    const bool add = at < call.modes.size() && call.modes[at] == WriteMode::add;
+    parts.outputs[at] = call.outputs[at].any_layout ? Layout::dense() : call.outputs[at].layout;
+    if (!add) parts.zero_outputs.push_back(index);
+  }
+  parts.scratch_bytes = static_cast<std::size_t>(scratch);
+  parts.primitive = dnnl::primitive(plan.primitive.get());
+  return parts;
+}
+
+}  // namespace
+
+const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+dnnl::memory::dims dims(std::initializer_list<std::int64_t> values) {
+  return {values.begin(), values.end()};
+}
+
+dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
+  if (!tensor.any_layout) return describe(tensor.dtype, tensor.shape, tensor.layout, groups);
+  dnnl::memory::desc dense = describe(tensor.dtype, tensor.shape, Layout::dense(), groups);
+  return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
+}
+
+base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors) {
+  for (const TensorDesc* tensor : tensors) {
+    if (!tensor->any_layout) return tensor->layout;
+  }
+  for (const TensorDesc* tensor : tensors) {
+    if (!tensor->layout.is_dense()) return tensor->layout;
+  }
+  return Layout::dense();
+}
+
+Result<std::unique_ptr<Kernel>> make_kernel(
+    const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
+  TROUPE_TRY(check_call(call));
+  const TeamScope team(call.team);
+  if (!team.usable()) {
+    return base::error(Errc::failed_precondition,
+                       "this thread cannot lead a team of {}: OMP_* settings or a parallel region",
+                       call.team);
+  }
+  try {
+    TROUPE_TRY_ASSIGN(const Plan plan, build(call));
+    TROUPE_TRY_ASSIGN(Parts parts, assemble(call, plan));
+    return std::unique_ptr<Kernel>(std::make_unique<PrimitiveKernel>(std::move(parts)));
+  } catch (const dnnl::error& e) {
+    return base::error(Errc::unimplemented, "{}", e.what());
+  }
+}
+
+BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {
+  const auto prepare = [build](const OpCall& call) { return make_kernel(call, build); };
+  return {std::move(op), {"onednn", prepare}};
+}
+
+}  // namespace troupe::ops::onednn

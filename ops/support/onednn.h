@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every oneDNN kernel shares: layouts as memory descriptors and back, preparation for a team,
+// the kernel that runs one primitive. The library's exceptions end here and in the build functions
+// called from here. An implementation that is only the library's own reference is declined.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/kernel.h"
+#include "ops/table.h"
+
+namespace troupe::ops::onednn {
+
+/// The processor as oneDNN sees it. The handle never changes, so any thread may use it.
+const dnnl::engine& cpu();
+
+/// Binds an argument of a primitive (DNNL_ARG_*) to an input or output of the call.
+struct Argument {
+  int arg = 0;
+  bool output = false;
+  int index = 0;
+  /// Groups of a convolution's weights: the library sees axis 0 as (groups, channels).
+  std::int64_t groups = 1;
+};
+inline Argument input(int arg, int index, std::int64_t groups = 1) {
+  return {arg, false, index, groups};
+}
+inline Argument output(int arg, int index, std::int64_t groups = 1) {
+  return {arg, true, index, groups};
+}
+
+/// A primitive and what it reads and writes.
+struct Plan {
+  dnnl::primitive_desc_base primitive;  ///< empty: the library has no implementation
+  std::vector<Argument> arguments;
+  std::vector<int> zero_outputs = {};  ///< outputs that the primitive leaves out and that are zero
+};
+
+/// Makes the kernel for `call` from what `build` plans, for call.team threads. Declines when the
+/// library has nothing better than a reference, when a fixed layout of the call is not the plan's,
+/// and when a tensor is empty or not f32. Outputs in add mode get a temporary in scratch.
+/// `build` may throw the library's errors; it may run on any thread outside parallel regions.
+base::Result<std::unique_ptr<Kernel>> make_kernel(
+    const OpCall& call, const std::function<base::Result<Plan>(const OpCall&)>& build);
+
+/// KernelDef "onednn" from a build function.
+BackendKernel backend_kernel(std::string op, base::Result<Plan> (*build)(const OpCall&));
+
+/// Attributes of every primitive: scratch memory comes from the caller.
+dnnl::primitive_attr attributes();
+
+/// The descriptor of a tensor in this very layout; throws dnnl::error when the library cannot
+/// express it (opaque, or blocks that cross groups).
+dnnl::memory::desc describe(base::DType dtype, const base::Shape& shape, const base::Layout& layout,
+                            std::int64_t groups = 1);
+/// The same for a tensor of a call; one whose layout is free leaves the choice to the library.
+dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups = 1);
+/// The layout of a descriptor; nullopt for the library's private formats.
+std::optional<base::Layout> layout_of(const dnnl::memory::desc& descriptor,
+                                      std::int64_t groups = 1);
+
+/// The layout that a kernel which only follows its inputs gives to all of `tensors`: of the first
+/// with a fixed layout, else the first present one that is not dense, else dense.
+base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors);
+
+/// Extents as the library takes them.
+dnnl::memory::dims dims(std::initializer_list<std::int64_t> values);
+
+}  // namespace troupe::ops::onednn

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts as oneDNN's blocked memory descriptors and back. Both say the same thing: outer axes in
+// some order and inner blocks; the library writes the order as strides. Pure functions.
+#include <algorithm>
+
+#include "ops/support/onednn.h"
+
+namespace troupe::ops::onednn {
+namespace {
+
+using base::Layout;
+using base::Shape;
+
+/// One outer axis in memory.
+struct OuterAxis {
+  std::int32_t axis = 0;
+  std::int64_t extent = 1;  ///< in whole blocks
+  std::int64_t stride = 1;
+};
+
+/// A descriptor's blocked form over `ndims` axes.
+struct Blocked {
+  std::vector<OuterAxis> outer;
+  std::vector<base::InnerBlock> blocks;
+  std::vector<std::int64_t> extents;  ///< logical
+  std::vector<std::int64_t> padded;
+};
+
+std::int64_t block_of(const std::vector<base::InnerBlock>& blocks, std::int32_t axis) {
+  std::int64_t product = 1;
+  for (const base::InnerBlock& block : blocks) {
+    if (block.axis == axis) product *= block.size;
+  }
+  return product;
+}
+
+Blocked read(const dnnl_memory_desc_t& d) {
+  Blocked form;
+  const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
+  for (int i = 0; i < blocking.inner_nblks; ++i) {
+    form.blocks.push_back(
+        {static_cast<std::int32_t>(blocking.inner_idxs[i]), blocking.inner_blks[i]});
+  }
+  for (std::int32_t axis = 0; axis < d.ndims; ++axis) {
+    form.extents.push_back(d.dims[axis]);
+    form.padded.push_back(d.padded_dims[axis]);
+    form.outer.push_back(
+        {axis, d.padded_dims[axis] / block_of(form.blocks, axis), blocking.strides[axis]});
+  }
+  return form;
+}
+
+/// Joins axes 0 (groups) and 1 (channels of a group) into one; false when they do not lie in one
+/// run.
+bool join_groups(Blocked& form) {
+  const OuterAxis groups = form.outer[0];
+  const OuterAxis channels = form.outer[1];
+  const bool channels_inside = block_of(form.blocks, 0) == 1 && form.padded[1] == form.extents[1] &&
+                               groups.stride == channels.stride * channels.extent;
+  const bool one_channel = form.padded[1] == 1;
+  if (!channels_inside && !one_channel) return false;
+  OuterAxis joined = groups;
+  if (!one_channel) joined = {0, groups.extent * channels.extent, channels.stride};
+  form.outer.erase(form.outer.begin());
+  form.outer[0] = joined;
+  for (OuterAxis& each : form.outer) each.axis = std::max(each.axis - 1, 0);
+  for (base::InnerBlock& block : form.blocks) block.axis = std::max(block.axis - 1, 0);
+  for (auto* list : {&form.extents, &form.padded}) {
+    (*list)[1] *= (*list)[0];
+    list->erase(list->begin());
+  }
+  return true;
+}
+
+void write(const Blocked& form, dnnl_memory_desc_t& d) {
+  d.format_kind = dnnl_blocked;
+  dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
+  for (const OuterAxis& each : form.outer) blocking.strides[each.axis] = each.stride;
+  for (std::size_t axis = 0; axis < form.padded.size(); ++axis) {
+    d.padded_dims[axis] = form.padded[axis];
+  }
+  blocking.inner_nblks = static_cast<int>(form.blocks.size());
+  for (std::size_t i = 0; i < form.blocks.size(); ++i) {
+    blocking.inner_idxs[i] = form.blocks[i].axis;
+    blocking.inner_blks[i] = form.blocks[i].size;
+  }
+}
+
+/// The inverse of join_groups: `groups` becomes an own axis in front.
+void split_groups(Blocked& form, std::int64_t groups) {
+  const std::int64_t channels = form.extents[0] / groups;
+  const std::int64_t block = block_of(form.blocks, 0);
+  if (channels > 1 && channels % block != 0) {
+    throw dnnl::error(dnnl_unimplemented, "blocks cross groups");
+  }
+  for (OuterAxis& each : form.outer) ++each.axis;
+  for (base::InnerBlock& each : form.blocks) {
+    if (each.axis > 0 || channels > 1) ++each.axis;
+  }
+  OuterAxis& joined = *std::find_if(form.outer.begin(), form.outer.end(),
+                                    [](const OuterAxis& each) { return each.axis == 1; });
+  OuterAxis front{0, joined.extent, joined.stride};
+  if (channels > 1) {
+    joined.extent = channels / block;
+    front = {0, groups, joined.stride * joined.extent};
+  } else {
+    joined.extent = 1;
+  }
+  form.outer.push_back(front);
+  form.extents.insert(form.extents.begin(), groups);
+  form.extents[1] = channels;
+  form.padded.insert(form.padded.begin(), channels > 1 ? groups : form.padded[0]);
+  form.padded[1] = channels;
+}
+
+Blocked form_of(const Shape& shape, const Layout& layout) {
+  Blocked form;
+  const Shape& padded = layout.is_dense() ? shape : layout.padded;
+  form.extents.assign(shape.dims().begin(), shape.dims().end());
+  form.padded.assign(padded.dims().begin(), padded.dims().end());
+  form.blocks = layout.blocks;
+  std::vector<std::int32_t> order = layout.order;
+  if (layout.is_dense()) {
+    for (std::int32_t axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
+  }
+  std::int64_t stride = 1;
+  for (const base::InnerBlock& block : form.blocks) stride *= block.size;
+  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+    const std::int64_t extent = padded[*axis] / block_of(form.blocks, *axis);
+    form.outer.push_back({*axis, extent, stride});
+    stride *= extent;
+  }
+  return form;
+}
+
+}  // namespace
+
+dnnl::memory::desc describe(base::DType dtype, const Shape& shape, const Layout& layout,
+                            std::int64_t groups) {
+  if (layout.kind == Layout::Kind::opaque) {
+    throw dnnl::error(dnnl_unimplemented, "a private layout");
+  }
+  Blocked form = form_of(shape, layout);
+  if (groups > 1) split_groups(form, groups);
+  using Type = dnnl::memory::data_type;
+  const Type type = dtype == base::DType::f32   ? Type::f32
+                    : dtype == base::DType::i32 ? Type::s32
+                    : dtype == base::DType::i8  ? Type::s8
+                                                : Type::u8;
+  dnnl::memory::desc descriptor(form.extents, type, dnnl::memory::dims{});
+  write(form, descriptor.data);
+  return descriptor;
+}
+
+std::optional<Layout> layout_of(const dnnl::memory::desc& descriptor, std::int64_t groups) {
+  const dnnl_memory_desc_t& d = descriptor.data;
+  if (d.format_kind != dnnl_blocked || d.offset0 != 0) return std::nullopt;
+  Blocked form = read(d);
+  if (groups > 1 && !join_groups(form)) return std::nullopt;
+  // Axes of extent 1 share a stride with the axis outside them.
+  std::stable_sort(form.outer.begin(), form.outer.end(),
+                   [](const OuterAxis& a, const OuterAxis& b) {
+                     if (a.stride != b.stride) return a.stride > b.stride;
+                     return a.extent > 1 && b.extent == 1;
+                   });
+  std::int64_t stride = 1;
+  for (const base::InnerBlock& block : form.blocks) stride *= block.size;
+  bool ascending = true;
+  std::int32_t last = -1;
+  for (auto each = form.outer.rbegin(); each != form.outer.rend(); ++each) {
+    if (each->extent > 1 && each->stride != stride) return std::nullopt;  // gaps between rows
+    stride *= each->extent;
+  }
+  Layout layout;
+  layout.kind = Layout::Kind::blocked;
+  for (const OuterAxis& each : form.outer) {
+    layout.order.push_back(each.axis);
+    if (each.extent == 1) continue;
+    ascending = ascending && each.axis > last;
+    last = each.axis;
+  }
+  if (form.blocks.empty() && ascending && form.padded == form.extents) return Layout::dense();
+  layout.blocks = form.blocks;
+  layout.padded = Shape(std::span<const std::int64_t>(form.padded));
+  return layout;
+}
+
+}  // namespace troupe::ops::onednn
