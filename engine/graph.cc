@@ -22,7 +22,6 @@ OperationState* DependencyGraph::take_operation() {
 void DependencyGraph::recycle(OperationState* operation) {
   operation->use_count = 0;
   operation->blocked = 0;
-  operation->more_uses.clear();
   if (operation->inherited) operation->inherited.reset();
   if (operation->event.event) operation->event.event.reset();
   if (operation->ticket) operation->ticket.reset();
@@ -61,9 +60,9 @@ void DependencyGraph::free_variable(VariableState* variable) {
 
 bool DependencyGraph::append(OperationState* operation, const Operation& request) {
   const std::size_t uses_max = request.writes.size() + request.reads.size();
-  if (uses_max > OperationState::kInlineUses) operation->more_uses.resize(uses_max);
-  Use* const begin =
-      operation->more_uses.empty() ? operation->inline_uses.data() : operation->more_uses.data();
+  const bool more = uses_max > OperationState::kInlineUses;
+  if (more && operation->more_uses.size() < uses_max) operation->more_uses.resize(uses_max);
+  Use* const begin = more ? operation->more_uses.data() : operation->inline_uses.data();
   Use* place = begin;
   // Writes first: a later mention of the same variable then finds its own write at the tail.
   for (const Variable& variable : request.writes) {
@@ -73,6 +72,7 @@ bool DependencyGraph::append(OperationState* operation, const Operation& request
     place = add_use(operation, variable.state(), false, place);
   }
   operation->use_count = static_cast<std::uint32_t>(place - begin);
+  operation->uses_outside = more;
   if (request.overwrites) {
     for (Use& use : operation->uses()) use.overwrites = use.write;
   }

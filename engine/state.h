@@ -79,8 +79,9 @@ struct WaitNode {
   base::Status status;
 };
 
-/// One pushed operation, from push to release.
-struct OperationState {
+/// One pushed operation, from push to release. Ordered by use: thousands may be pending, and each
+/// cache line of them counts.
+struct alignas(64) OperationState {
   static constexpr std::size_t kInlineUses = 6;
 
   OperationState* previous = nullptr;  ///< pending operations, in push order
@@ -93,24 +94,26 @@ struct OperationState {
   std::uint32_t use_count = 0;
   OperationKind kind = OperationKind::sync;
   OperationPhase phase = OperationPhase::blocked;
-  std::string_view name;
-  std::array<Use, kInlineUses> inline_uses;
-  std::vector<Use> more_uses;  ///< instead of inline_uses when there are more
-
-  std::shared_ptr<Failure> inherited;  ///< why the function is skipped
-  PendingEvent event;                  ///< what a host function waits for; what a stream recorded
-  WaitNode* waiter = nullptr;          ///< of kind wait
-  std::int64_t begin_ns = 0;           ///< when the function began; only while tracing
-  std::shared_ptr<Ticket> ticket;      ///< of kind async
+  bool uses_outside = false;            ///< in more_uses
+  std::atomic<std::int8_t> parties{0};  ///< async: who has not arrived, see `function`
+  WaitNode* waiter = nullptr;           ///< of kind wait
 
   // Owned by the thread that runs the operation; for async, by whoever arrives second of the
   // function's return and its completion.
   std::variant<std::monostate, SyncFunction, AsyncFunction> function;
   base::Status outcome;
-  std::atomic<int> parties{0};
+
+  std::string_view name;
+  std::shared_ptr<Failure> inherited;  ///< why the function is skipped
+  PendingEvent event;                  ///< what a host function waits for; what a stream recorded
+  std::shared_ptr<Ticket> ticket;      ///< of kind async
+  std::int64_t begin_ns = 0;           ///< when the function began; only while tracing
+
+  std::array<Use, kInlineUses> inline_uses;
+  std::vector<Use> more_uses;  ///< grows and stays
 
   std::span<Use> uses() {
-    return {more_uses.empty() ? inline_uses.data() : more_uses.data(), use_count};
+    return {uses_outside ? more_uses.data() : inline_uses.data(), use_count};
   }
 };
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cost of one pushed no-op: independent, in a chain, fanned out and in, in a random graph, as
+// asynchronous operation; threaded and serial engine. Counter per_op; aim: 200 ns.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace troupe::engine {
+namespace {
+
+constexpr int kOperations = 20'000;
+
+base::Status nothing(RunContext&) {
+  return {};
+}
+
+/// Fills variables and pushes kOperations no-ops per iteration.
+class Bench {
+ public:
+  Bench(benchmark::State& state, int variables, int operations = kOperations)
+      : state_(state),
+        operations_(operations),
+        engine_(state.range(0) != 0 ? make_threaded_engine({}, clock_)
+                                    : make_serial_engine({}, clock_)) {
+    state.SetLabel(state.range(0) != 0 ? "threaded" : "serial");
+    for (int i = 0; i < variables; ++i) variables_.push_back(engine_->new_variable("v"));
+  }
+  ~Bench() {
+    state_.counters["per_op"] =
+        benchmark::Counter(static_cast<double>(operations_ * state_.iterations()),
+                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  Engine& engine() { return *engine_; }
+  const Variable& variable(std::size_t i) const { return variables_[i]; }
+  void push(std::span<const Variable> reads, std::span<const Variable> writes) {
+    engine_->push({.name = "nothing", .reads = reads, .writes = writes}, nothing);
+  }
+  void wait() { benchmark::DoNotOptimize(engine_->wait_all()); }
+
+ private:
+  benchmark::State& state_;
+  const std::int64_t operations_;
+  base::SteadyClock clock_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Variable> variables_;
+};
+
+void independent(benchmark::State& state) {
+  Bench bench(state, 64);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (std::size_t i = 0; i < kOperations; ++i) bench.push({}, {&bench.variable(i % 64), 1});
+    bench.wait();
+  }
+}
+
+void chain(benchmark::State& state) {
+  Bench bench(state, 1);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (int i = 0; i < kOperations; ++i) bench.push({}, {&bench.variable(0), 1});
+    bench.wait();
+  }
+}
+
+/// One writer, eight readers that each write their own, one that reads all eight, and so on.
+void fan_out_in(benchmark::State& state) {
+  Bench bench(state, 9);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      if (i % 9 == 8) {
+        bench.push({&bench.variable(1), 8}, {&bench.variable(0), 1});
+      } else {
+        bench.push({&bench.variable(0), 1}, {&bench.variable(1 + i % 9), 1});
+      }
+    }
+    bench.wait();
+  }
+}
+
+/// Two reads and one write out of 100 variables, the shape of a layer's operations.
+void random_graph(benchmark::State& state) {
+  constexpr std::size_t kVariables = 100;
+  Bench bench(state, kVariables);
+  std::mt19937 random(7);
+  std::vector<Variable> picks;
+  for (int i = 0; i < 3 * kOperations; ++i) picks.push_back(bench.variable(random() % kVariables));
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      bench.push({&picks[3 * i], 2}, {&picks[3 * i + 2], 1});
+    }
+    bench.wait();
+  }
+}
+
+void asynchronous(benchmark::State& state) {
+  Bench bench(state, 64);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      bench.engine().push_async({.name = "nothing", .writes = {&bench.variable(i % 64), 1}},
+                                [](RunContext&, Completion done) { done.complete(); });
+    }
+    bench.wait();
+  }
+}
+
+/// Push one, wait for it: the latency that a reader of a loss sees.
+void round_trip(benchmark::State& state) {
+  constexpr int kTrips = 200;
+  Bench bench(state, 1, kTrips);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (int i = 0; i < kTrips; ++i) {
+      bench.push({}, {&bench.variable(0), 1});
+      benchmark::DoNotOptimize(bench.engine().wait(bench.variable(0)));
+    }
+  }
+}
+
+BENCHMARK(independent)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(chain)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(fan_out_in)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(random_graph)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(asynchronous)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(round_trip)->Arg(1)->Arg(0)->UseRealTime();
+
+}  // namespace
+}  // namespace troupe::engine
