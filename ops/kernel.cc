@@ -127,6 +127,19 @@ class ReferenceKernel final : public Kernel {
   bool adds_ = false;
 };
 
+/// Reference kernels know no 16-bit types: those are for back-ends.
+Status check_dtypes(const OpCall& call) {
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& desc : *group) {
+      if (desc.dtype == base::DType::f16 || desc.dtype == base::DType::bf16) {
+        return base::error(Errc::unimplemented, "no kernel for dtype {}",
+                           base::dtype_name(desc.dtype));
+      }
+    }
+  }
+  return {};
+}
+
 Status check_modes(const OpCall& call) {
   for (std::size_t i = 0; i < call.modes.size(); ++i) {
     const auto& allowed = call.op->accumulates;
@@ -145,6 +158,7 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
                            std::function<std::size_t(const OpCall&)> scratch) {
   const auto make = [run = std::move(run), scratch = std::move(scratch)](
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    TROUPE_TRY(check_dtypes(call));
     TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
     const bool rewritten = !call.modes.empty() || !layout.is_dense();
     if (rewritten && std::max(call.inputs.size(), call.outputs.size()) > kRewrittenViewsMax) {
