@@ -66,7 +66,7 @@ class NDArray {
 
   explicit operator bool() const { return chunk_ != nullptr; }
   /// Error of a failed call, or success. Errors of running operations come from wait().
-  const base::Status& status() const { return status_; }
+  const base::Status& status() const { return error_; }
   const base::Shape& shape() const { return shape_; }
   base::DType dtype() const { return dtype_; }
   base::Device device() const { return device_; }
@@ -75,6 +75,10 @@ class NDArray {
   Runtime& runtime() const { return *runtime_; }
   /// The tag that operations on this array name; shared by all its views.
   const engine::Variable& variable() const { return chunk_->variable; }
+  /// True when both handles are exactly the same bytes.
+  bool same_memory(const NDArray& other) const {
+    return chunk_ == other.chunk_ && offset_ == other.offset_ && bytes() == other.bytes();
+  }
   /// True when this handle spans all bytes that its chunk was made with.
   bool whole() const { return whole_; }
 
@@ -116,6 +120,8 @@ class NDArray {
 
   /// Address, shape and dtype, as of now.
   base::TensorView view() const;
+  /// Address of the first element, as of now.
+  std::byte* data() const { return chunk_->buffer.data() + offset_; }
   /// The bytes of this slice, as of now; keeps them alive.
   base::Buffer buffer() const;
   /// Gives the chunk other bytes of the same size. Write tag.
@@ -138,7 +144,7 @@ class NDArray {
   std::size_t offset_ = 0;
   bool whole_ = true;
   std::shared_ptr<TapeEntry> tape_;
-  base::Status status_;
+  base::Status error_;
 };
 
 template <typename T>

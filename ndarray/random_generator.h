@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RandomGenerator: an engine variable that holds (key, position). Each imperative call that draws
 // writes it and advances the position by one, so a program draws the same numbers whatever runs in
-// parallel. The object outlives the operations that use it (its destructor pushes the release).
+// parallel. A handle: copies share the stream, and operations keep it alive.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class RandomGenerator {
   RandomGenerator(Runtime& runtime, std::uint64_t seed, std::string_view name = "imperative");
 
   const engine::Variable& variable() const { return holder_->variable; }
-  /// The state, for operations that hold the write tag. Stays valid until they are done.
+  /// The state, for operations that hold the write tag and a copy of the generator.
   RandomState* state() const { return &holder_->state; }
 
  private:

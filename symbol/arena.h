@@ -16,7 +16,7 @@ class Arena {
  public:
   /// Makes an empty arena. `runtime` outlives it.
   Arena(ndarray::Runtime& runtime, base::Device device);
-  /// Hands the memory back by an operation that writes the variable.
+  /// Lets go of the memory in an operation that writes the variable.
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -30,18 +30,19 @@ class Arena {
 
   std::size_t bytes() const { return bytes_; }
   base::Device device() const { return device_; }
-  const engine::Variable& variable() const { return memory_->variable; }
-  /// Start of the memory, for operations that hold a tag of variable().
-  std::byte* data() const { return memory_->buffer.data(); }
 
- private:
+  /// The bytes and their tag. Operations read the variable while they use the bytes; a holder lets
+  /// go in an operation that writes it.
   struct Memory {
     base::Buffer buffer;
     engine::Variable variable;
   };
+  const std::shared_ptr<Memory>& memory() const { return memory_; }
+
+ private:
   ndarray::Runtime& runtime_;
   base::Device device_;
-  std::unique_ptr<Memory> memory_;
+  std::shared_ptr<Memory> memory_;
   std::size_t bytes_ = 0;
   const void* user_ = nullptr;
 };

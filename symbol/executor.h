@@ -39,7 +39,8 @@ struct ExecutorOptions {
   LayoutPolicy layouts = LayoutPolicy::chosen;
   bool reference_only = false;
   bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
-  bool predict = true;     ///< also prepare the graph of forward(false)
+  bool train = true;       ///< prepare the graph of forward(true) and backward
+  bool predict = true;     ///< prepare the graph of forward(false)
   std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
   std::int64_t rank = 0;
   int priority = 0;
@@ -57,18 +58,21 @@ struct NodeReport {
   bool backward = false;
 };
 
-/// What bind decided, for `model inspect`, tests and metrics.
+/// What bind decided (about the training graph, where there is one), for `model inspect`, tests and
+/// metrics.
 struct ExecutorReport {
   std::vector<NodeReport> nodes;
   std::vector<std::string> reorders;
   std::size_t arena_bytes = 0;     ///< of this executor's larger graph
-  std::size_t unshared_bytes = 0;  ///< the same without sharing
+  std::size_t predict_bytes = 0;   ///< of the graph for prediction alone
+  std::size_t unshared_bytes = 0;  ///< of the training graph, without sharing
   std::size_t external_bytes = 0;  ///< outputs and gradients
   std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
   int in_place = 0;
   double flops = 0;  ///< forward, of the training graph
 };
 
+class Binder;
 class Program;
 
 /// A bound symbol.
@@ -105,7 +109,10 @@ class Executor {
   std::string dump() const;
 
  private:
+  friend class Binder;
   Executor(ndarray::Runtime& runtime, Bindings bindings, const ExecutorOptions& options);
+
+  void make_report();
 
   ndarray::Runtime& runtime_;
   ExecutorOptions options_;

@@ -69,7 +69,11 @@ class NodeGradient final : public ops::GradientBuilder {
     TROUPE_CHECK(index >= 0 && index < node_.outputs, "gradient asks for an output that is not");
     return {index_, index};
   }
-  std::optional<Value> output_gradient(int index) override { return all_.sum(output(index)); }
+  std::optional<Value> output_gradient(int index) override {
+    const std::optional<Value> total = all_.sum(output(index));
+    all_.builder_.set_prefix(node_.name + "_backward");  // sums are named after their value
+    return total;
+  }
   bool wanted(int index) const override {
     const Value from = node_.inputs.at(static_cast<std::size_t>(index));
     return all_.depends_[static_cast<std::size_t>(from.node)];
@@ -164,12 +168,7 @@ base::Status Differentiator::visit(std::int64_t index) {
                        node_label(node));
   }
   NodeGradient view(*this, index);
-  const std::string prefix = node.name + "_backward";
-  // Sums are named after the value: build them before the operator's own nodes take the prefix.
-  for (int output = 0; output < node.outputs; ++output) {
-    if (!ones_[number({index, output})]) sum({index, output});
-  }
-  builder_.set_prefix(prefix);
+  builder_.set_prefix(node.name + "_backward");
   base::Result<std::vector<std::optional<Value>>> result = node.op->gradient(view);
   if (!result.ok()) return result.status().with_context(node_label(node));
   TROUPE_CHECK(result->size() == node.inputs.size(),
@@ -189,7 +188,7 @@ base::Result<Differentiated> Differentiator::run(std::span<const std::string> wr
   TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt, dtypes));
   mark_dependents(arguments);
   Differentiated result;
-  result.first_backward = static_cast<std::int64_t>(forward_nodes_);
+  builder_.set_backward(true);
   seed_heads(result.head_gradients);
   for (auto node = static_cast<std::int64_t>(forward_nodes_) - 1; node >= 0; --node) {
     const bool skip = graph_.node({node, 0}).is_variable() ||

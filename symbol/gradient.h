@@ -12,10 +12,9 @@
 namespace troupe::symbol {
 
 /// Result of differentiating a flat graph: forward nodes keep their indices, then come the nodes of
-/// the backward pass in the order in which they should run.
+/// the backward pass (GraphNode::backward) in the order in which they should run.
 struct Differentiated {
   Graph graph;                              ///< heads: those of the given graph, then one per `wrt`
-  std::int64_t first_backward = 0;          ///< nodes from here on are the backward pass
   std::vector<std::string> head_gradients;  ///< variables made for heads that are no losses
 };
 

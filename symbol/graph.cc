@@ -93,6 +93,7 @@ std::vector<Value> Builder::add(std::string_view op, std::vector<Value> inputs,
   node.inputs = std::move(inputs);
   node.outputs = static_cast<int>(node.op->outputs(node.params).size());
   node.name = free_name(node.op->name);
+  node.backward = backward_;
   return add_node(std::move(node));
 }
 

@@ -27,7 +27,8 @@ struct GraphNode {
   ops::Params params;
   ops::Attributes extra;  ///< attributes like __shape__ that no operator reads
   std::vector<Value> inputs;
-  int outputs = 1;  ///< hidden ones included
+  int outputs = 1;        ///< hidden ones included
+  bool backward = false;  ///< made by differentiation: runs in the backward pass
 
   bool is_variable() const { return op == nullptr; }
   /// Name of the node's random stream: its own, or what "__random_name__" says (a recomputed node
@@ -67,6 +68,8 @@ class Builder : public ops::GraphBuilder {
   /// A node as it is.
   std::vector<Value> add_node(GraphNode node);
   void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
+  /// Marks later nodes of operators as GraphNode::backward.
+  void set_backward(bool backward) { backward_ = backward; }
 
  private:
   std::string free_name(std::string_view op);
@@ -75,6 +78,7 @@ class Builder : public ops::GraphBuilder {
   Graph& graph_;
   std::string prefix_;
   std::unordered_set<std::string> names_;
+  bool backward_ = false;
 };
 
 /// Text that errors begin with: "[fully_connected fc1]".

@@ -22,7 +22,6 @@ struct PreparedGraph {
   ValueDTypes dtypes;
   std::vector<base::Layout> layouts;                        ///< per value
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
-  std::int64_t first_backward = 0;  ///< nodes from here on belong to the backward pass
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
 };
@@ -32,15 +31,12 @@ struct PrepareOptions {
   base::Device device;
   LayoutPolicy layouts = LayoutPolicy::chosen;
   bool reference_only = false;
-  /// Per head: the kernel adds to what the head's memory holds (only where
-  /// OpDef::accumulates allows). Empty: all write.
-  std::vector<bool> accumulate = {};
 };
 
-/// Variables and heads are dense; everything between may be laid out as kernels like.
+/// Prepares `graph`, whose shapes and dtypes are complete. Variables and heads are dense;
+/// everything between may be laid out as kernels like. Heads are values that operators write.
 base::Result<PreparedGraph> choose_layouts(ndarray::Runtime& runtime, const Graph& graph,
-                                           std::int64_t first_backward, const ValueShapes& shapes,
-                                           const ValueDTypes& dtypes,
+                                           const ValueShapes& shapes, const ValueDTypes& dtypes,
                                            const PrepareOptions& options);
 
 }  // namespace troupe::symbol

@@ -133,4 +133,41 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
   return prune(result);
 }
 
+Graph separate_heads(const ops::OpTable& table, const Graph& graph,
+                     const std::map<std::size_t, std::string>& accumulators) {
+  Graph result;
+  Builder builder(table, result);
+  std::vector<std::int64_t> index(graph.nodes.size(), -1);
+  std::vector<std::vector<std::size_t>> heads_of(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.heads.size(); ++i) {
+    heads_of[static_cast<std::size_t>(graph.heads[i].node)].push_back(i);
+  }
+  result.heads.resize(graph.heads.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode node = graph.nodes[i];
+    for (Value& input : node.inputs) input.node = index[static_cast<std::size_t>(input.node)];
+    index[i] = builder.add_node(std::move(node)).front().node;
+    std::vector<bool> taken(static_cast<std::size_t>(graph.nodes[i].outputs), false);
+    for (std::size_t head : heads_of[i]) {
+      const Value value{index[i], graph.heads[head].output};
+      const auto accumulator = accumulators.find(head);
+      const bool own =
+          !graph.nodes[i].is_variable() && !taken[static_cast<std::size_t>(value.output)];
+      builder.set_backward(graph.nodes[i].backward);
+      if (accumulator != accumulators.end()) {
+        builder.set_prefix(graph.value_name(graph.heads[head]) + "_add");
+        const Value sum = builder.add_variable(accumulator->second);
+        result.heads[head] = builder.add1("add_n", {sum, value}, {{"num_args", "2"}});
+      } else if (own) {
+        taken[static_cast<std::size_t>(value.output)] = true;
+        result.heads[head] = value;
+      } else {
+        builder.set_prefix(graph.value_name(graph.heads[head]) + "_copy");
+        result.heads[head] = builder.add1("copy", {value});
+      }
+    }
+  }
+  return result;
+}
+
 }  // namespace troupe::symbol

@@ -20,6 +20,8 @@ inline constexpr std::size_t kBlockAlignment = 64;
 struct PlanRequest {
   const Graph* graph = nullptr;
   std::vector<std::size_t> value_bytes;
+  /// Values with equal numbers have equal shape, dtype and layout; only those go in place.
+  std::vector<int> value_kind;
   std::vector<bool> external;              ///< values whose memory is not the plan's
   std::vector<std::size_t> scratch_bytes;  ///< per node
   bool share = true;  ///< false: every value and scratch gets a block of its own

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Imperative calls: checking, preparing, pushing.
+#include "ndarray/invoke.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "ndarray/launch.h"
+
+namespace troupe::ndarray {
+
+namespace {
+
+using base::Errc;
+
+/// Everything that one pushed call needs while it runs.
+struct Call {
+  std::shared_ptr<const ops::Kernel> kernel;
+  std::vector<NDArray> inputs, outputs;
+  std::vector<bool> content;  // per output: its old values matter
+  NDArray scratch;
+  std::optional<RandomGenerator> generator;
+
+  base::Status run(engine::RunContext& lane) const {
+    std::vector<base::TensorView> input_views, output_views;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      TROUPE_TRY(outputs[i].make_writable(content[i]));
+      output_views.push_back(outputs[i].view());
+    }
+    for (const NDArray& input : inputs) input_views.push_back(input.view());
+    ops::KernelContext arguments;
+    arguments.inputs = input_views;
+    arguments.outputs = output_views;
+    if (scratch) arguments.scratch = {scratch.data(), scratch.bytes()};
+    if (generator) {
+      RandomState& state = *generator->state();
+      arguments.random_key = state.key;
+      arguments.random_step = state.position++;
+    }
+    return launch(kernel, arguments, lane);
+  }
+};
+
+base::Result<base::Device> common_device(const std::string& op, std::span<const NDArray> inputs,
+                                         base::Device otherwise) {
+  if (inputs.empty()) return otherwise;
+  for (const NDArray& input : inputs) {
+    TROUPE_TRY(input.status());
+    if (!input) return base::error(Errc::invalid_argument, "[{}] got an empty handle", op);
+    if (input.device() == inputs.front().device()) continue;
+    return base::error(Errc::invalid_argument, "[{}] inputs are on {} and {}", op,
+                       inputs.front().device().to_string(), input.device().to_string());
+  }
+  return inputs.front().device();
+}
+
+/// Arrays for all outputs: those that were given, new ones for the others.
+base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpCall& call,
+                                                const InvokeOptions& options) {
+  const auto visible = static_cast<std::size_t>(call.op->visible_output_count(call.params));
+  std::vector<NDArray> outputs = options.outputs;
+  if (!outputs.empty() && outputs.size() != visible && outputs.size() != call.outputs.size()) {
+    return base::error(Errc::invalid_argument, "[{}] has {} outputs, {} are given", call.op->name,
+                       visible, outputs.size());
+  }
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const ops::TensorDesc& wanted = call.outputs[i];
+    if (i >= outputs.size()) {
+      TROUPE_TRY_ASSIGN(NDArray made,
+                        NDArray::empty(runtime, wanted.shape, wanted.dtype, call.device));
+      outputs.push_back(std::move(made));
+      continue;
+    }
+    const NDArray& given = outputs[i];
+    TROUPE_TRY(given.status());
+    if (!given || given.shape() != wanted.shape || given.dtype() != wanted.dtype ||
+        given.device() != call.device) {
+      return base::error(Errc::invalid_argument, "[{}] output {} is {} {}, the given array {} {}",
+                         call.op->name, i, base::dtype_name(wanted.dtype), wanted.shape.to_string(),
+                         given ? base::dtype_name(given.dtype()) : "empty",
+                         given ? given.shape().to_string() : "");
+    }
+  }
+  return outputs;
+}
+
+/// True when kernels may write `output` while it shares memory with `input`.
+bool may_alias(const ops::OpCall& call, const Call& work, std::size_t input, std::size_t output) {
+  if (call.op->assign && input == 0 && output == 0) return true;
+  const std::pair<int, int> wanted{static_cast<int>(input), static_cast<int>(output)};
+  const auto& pairs = call.op->in_place;
+  const bool declared = std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
+  return declared && work.inputs[input].same_memory(work.outputs[output]) &&
+         call.inputs[input].shape == call.outputs[output].shape;
+}
+
+/// Outputs that overlap an input in a way the operator does not allow get memory of their own; the
+/// pairs (own, wanted) are copied afterwards.
+base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime,
+                                                                const ops::OpCall& call,
+                                                                Call& work) {
+  std::vector<std::pair<NDArray, NDArray>> later;
+  for (std::size_t o = 0; o < work.outputs.size(); ++o) {
+    NDArray& output = work.outputs[o];
+    std::size_t overlaps = 0, allowed = 0;
+    for (std::size_t i = 0; i < work.inputs.size(); ++i) {
+      if (!(work.inputs[i].variable() == output.variable())) continue;
+      ++overlaps;
+      if (may_alias(call, work, i, o)) ++allowed;
+    }
+    const bool fine = overlaps == 0 || (overlaps == 1 && allowed == 1);
+    if (fine || (!call.modes.empty() && call.modes[o] == ops::WriteMode::add)) continue;
+    TROUPE_TRY_ASSIGN(NDArray own, NDArray::empty(runtime, output.shape(), output.dtype(),
+                                                  output.device(), "temporary"));
+    later.emplace_back(own, output);
+    output = own;
+  }
+  return later;
+}
+
+void push(Runtime& runtime, const std::string& name, Call work, const ops::OpCall& call,
+          int priority) {
+  std::vector<engine::Variable> reads, writes;
+  for (const NDArray& input : work.inputs) reads.push_back(input.variable());
+  for (std::size_t i = 0; i < work.outputs.size(); ++i) {
+    const NDArray& output = work.outputs[i];
+    const bool adds = !call.modes.empty() && call.modes[i] == ops::WriteMode::add;
+    const bool read = std::find(reads.begin(), reads.end(), output.variable()) != reads.end();
+    work.content.push_back(adds || read || !output.whole());
+    if (!work.content.back()) runtime.engine.overwrite(output.variable());
+    writes.push_back(output.variable());
+  }
+  if (work.scratch) writes.push_back(work.scratch.variable());
+  if (work.generator) writes.push_back(work.generator->variable());
+  const engine::Lane lane{call.device, engine::LaneKind::compute};
+  const engine::Operation operation{name, reads, writes, lane, priority};
+  auto run = [held = std::make_unique<Call>(std::move(work))](engine::RunContext& context) {
+    return held->run(context);
+  };
+  if (uses_stream(call.device)) {
+    runtime.engine.push_stream(operation, std::move(run));
+  } else {
+    runtime.engine.push(operation, std::move(run));
+  }
+}
+
+}  // namespace
+
+base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
+                                          std::span<const NDArray> inputs,
+                                          const ops::Attributes& attributes,
+                                          const InvokeOptions& options) {
+  TROUPE_TRY_ASSIGN(const ops::OpDef* definition, runtime.ops.find(op));
+  TROUPE_TRY_ASSIGN(ops::Params params, ops::parse_params(*definition, attributes));
+  TROUPE_TRY_ASSIGN(const base::Device device,
+                    common_device(definition->name, inputs, options.device));
+  std::vector<ops::TensorDesc> tensors;
+  for (const NDArray& input : inputs) tensors.push_back({input.dtype(), input.shape(), {}, false});
+  TROUPE_TRY_ASSIGN(ops::OpCall call,
+                    ops::make_call(*definition, std::move(params), std::move(tensors)));
+  call.device = device;
+  call.team = runtime.engine.team({device, engine::LaneKind::compute});
+  call.reference_only = options.reference_only;
+  if (options.mode == ops::WriteMode::add) call.modes.assign(call.outputs.size(), options.mode);
+
+  Call work;
+  if (definition->random) {
+    if (options.generator == nullptr) {
+      return base::error(Errc::invalid_argument, "[{}] draws numbers and needs a generator",
+                         definition->name);
+    }
+    work.generator = *options.generator;
+  }
+  work.inputs.assign(inputs.begin(), inputs.end());
+  TROUPE_TRY_ASSIGN(work.outputs, make_outputs(runtime, call, options));
+  std::vector<NDArray> results = work.outputs;
+  TROUPE_TRY_ASSIGN(const auto later, separate(runtime, call, work));
+  TROUPE_TRY_ASSIGN(work.kernel, runtime.kernels.get(call));
+  if (const std::size_t bytes = work.kernel->scratch_bytes(); bytes > 0) {
+    const base::Shape shape{static_cast<std::int64_t>(bytes)};
+    TROUPE_TRY_ASSIGN(work.scratch,
+                      NDArray::empty(runtime, shape, base::DType::u8, device, "scratch"));
+  }
+  push(runtime, definition->name, std::move(work), call, options.priority);
+  for (const auto& [own, wanted] : later) TROUPE_TRY(wanted.copy_from(own));
+  results.resize(static_cast<std::size_t>(definition->visible_output_count(call.params)));
+  return results;
+}
+
+NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& inputs,
+             const ops::Attributes& attributes, const InvokeOptions& options) {
+  base::Result<std::vector<NDArray>> outputs = invoke(runtime, op, inputs, attributes, options);
+  return outputs.ok() ? outputs->front() : NDArray::failed(outputs.status());
+}
+
+}  // namespace troupe::ndarray

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays: chunks and their release, views, copies through the engine.
+#include "ndarray/ndarray.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <utility>
+
+namespace troupe::ndarray {
+
+using base::Errc;
+
+namespace {
+
+constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
+constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::priority};
+
+std::size_t bytes_of(const base::Shape& shape, base::DType dtype) {
+  return static_cast<std::size_t>(shape.elements()) * base::dtype_size(dtype);
+}
+
+/// A chunk whose last handle pushes its end behind all work on it.
+std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool shared) {
+  auto* chunk = new Chunk{std::move(buffer), runtime.engine.new_variable("array"), shared};
+  return {chunk, [&engine = runtime.engine](Chunk* last) {
+            const engine::Variable variable = last->variable;
+            engine.push({"release array", {}, {&variable, 1}, kReleaseLane, 0},
+                        [held = std::unique_ptr<Chunk>(last)](engine::RunContext&) mutable {
+                          held.reset();
+                          return base::Status();
+                        });
+          }};
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+}  // namespace
+
+NDArray NDArray::failed(base::Status error) {
+  TROUPE_CHECK(!error.ok(), "a failed array needs an error");
+  NDArray array;
+  array.error_ = std::move(error);
+  return array;
+}
+
+base::Result<NDArray> NDArray::empty(Runtime& runtime, const base::Shape& shape, base::DType dtype,
+                                     base::Device device, std::string_view holder) {
+  if (!shape.complete()) {
+    return base::error(Errc::invalid_argument, "an array needs a complete shape, got {}",
+                       shape.to_string());
+  }
+  const std::size_t bytes = bytes_of(shape, dtype);
+  TROUPE_TRY_ASSIGN(base::Buffer buffer,
+                    runtime.storage.pool(device).allocate(std::max<std::size_t>(bytes, 1), holder));
+  return from_buffer(runtime, buffer.slice(0, bytes), shape, dtype);
+}
+
+base::Result<NDArray> NDArray::zeros(Runtime& runtime, const base::Shape& shape, base::DType dtype,
+                                     base::Device device) {
+  TROUPE_TRY_ASSIGN(NDArray array, empty(runtime, shape, dtype, device));
+  // Nobody else knows the array yet, so no operation is needed.
+  if (array.bytes() > 0) std::memset(array.data(), 0, array.bytes());
+  return array;
+}
+
+NDArray NDArray::from_buffer(Runtime& runtime, base::Buffer buffer, const base::Shape& shape,
+                             base::DType dtype, bool shared) {
+  const std::size_t bytes = bytes_of(shape, dtype);
+  TROUPE_CHECK(buffer.size() >= bytes, "a buffer smaller than its array");
+  TROUPE_CHECK(!buffer || buffer.device().host_memory(), "arrays of this build are host memory");
+  NDArray array;
+  array.runtime_ = &runtime;
+  array.device_ = buffer.device();
+  array.whole_ = buffer.size() == bytes;
+  array.chunk_ = make_chunk(runtime, std::move(buffer), shared);
+  array.shape_ = shape;
+  array.dtype_ = dtype;
+  return array;
+}
+
+base::Result<NDArray> NDArray::from_bytes(Runtime& runtime, const base::Shape& shape,
+                                          base::DType dtype, std::span<const std::byte> bytes,
+                                          base::Device device) {
+  TROUPE_TRY_ASSIGN(NDArray array, empty(runtime, shape, dtype, device));
+  if (bytes.size() != array.bytes()) {
+    return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", bytes.size(),
+                       shape.to_string(), base::dtype_name(dtype));
+  }
+  copy_bytes(array.data(), bytes.data(), bytes.size());
+  return array;
+}
+
+std::size_t NDArray::bytes() const {
+  return bytes_of(shape_, dtype_);
+}
+
+NDArray NDArray::window(std::size_t offset, const base::Shape& shape) const {
+  NDArray view = *this;
+  view.whole_ = whole_ && shape.elements() == shape_.elements();
+  view.offset_ = offset_ + offset;
+  view.shape_ = shape;
+  return view;
+}
+
+NDArray NDArray::slice(std::int64_t begin, std::int64_t end) const {
+  if (!error_.ok()) return *this;
+  if (shape_.rank() == 0 || begin < 0 || begin > end || end > shape_[0]) {
+    return failed(base::error(Errc::invalid_argument, "rows [{}, {}) are out of range for shape {}",
+                              begin, end, shape_.to_string()));
+  }
+  base::Shape rows = shape_;
+  rows.set(0, end - begin);
+  const auto row = static_cast<std::size_t>(shape_.elements(1, shape_.rank()));
+  return window(static_cast<std::size_t>(begin) * row * base::dtype_size(dtype_), rows);
+}
+
+NDArray NDArray::at(std::int64_t index) const {
+  NDArray row = slice(index, index + 1);
+  if (!row.error_.ok()) return row;
+  return row.window(0, base::Shape(row.shape_.dims().subspan(1)));
+}
+
+NDArray NDArray::reshape(const base::Shape& shape) const {
+  if (!error_.ok()) return *this;
+  if (!shape.complete() || shape.elements() != shape_.elements()) {
+    return failed(base::error(Errc::invalid_argument, "shape {} cannot become {}",
+                              shape_.to_string(), shape.to_string()));
+  }
+  return window(0, shape);
+}
+
+NDArray NDArray::copy(base::Device device) const {
+  if (!error_.ok()) return *this;
+  base::Result<NDArray> made = empty(*runtime_, shape_, dtype_, device);
+  if (!made.ok()) return failed(made.status());
+  const base::Status status = made->copy_from(*this);
+  return status.ok() ? *made : failed(status);
+}
+
+base::Status NDArray::copy_from(const NDArray& source) const {
+  TROUPE_TRY(error_);
+  TROUPE_TRY(source.error_);
+  if (source.dtype_ != dtype_ || source.elements() != elements()) {
+    return base::error(Errc::invalid_argument, "cannot copy {} {} into {} {}",
+                       base::dtype_name(source.dtype_), source.shape_.to_string(),
+                       base::dtype_name(dtype_), shape_.to_string());
+  }
+  const bool same = source.chunk_ == chunk_;
+  if (whole_ && !same) runtime_->engine.overwrite(variable());
+  const engine::Variable reads[] = {source.variable()};
+  const engine::Variable writes[] = {variable()};
+  runtime_->engine.push({"copy array", reads, writes, kCopyLane, 0},
+                        [from = source, to = *this](engine::RunContext&) {
+                          TROUPE_TRY(to.make_writable(!to.whole_));
+                          copy_bytes(to.data(), from.data(), to.bytes());
+                          return base::Status();
+                        });
+  return {};
+}
+
+base::Status NDArray::copy_from(base::Buffer host_bytes) const {
+  TROUPE_TRY(error_);
+  if (host_bytes.size() != bytes() || !host_bytes.device().host_memory()) {
+    return base::error(Errc::invalid_argument, "{} host bytes do not fill {} of {}",
+                       host_bytes.size(), shape_.to_string(), base::dtype_name(dtype_));
+  }
+  if (whole_) runtime_->engine.overwrite(variable());
+  const engine::Variable writes[] = {variable()};
+  runtime_->engine.push({"copy from host", {}, writes, kCopyLane, 0},
+                        [from = std::move(host_bytes), to = *this](engine::RunContext&) {
+                          TROUPE_TRY(to.make_writable(!to.whole_));
+                          copy_bytes(to.data(), from.data(), from.size());
+                          return base::Status();
+                        });
+  return {};
+}
+
+base::Status NDArray::clear() const {
+  TROUPE_TRY(error_);
+  if (whole_) runtime_->engine.overwrite(variable());
+  const engine::Variable writes[] = {variable()};
+  runtime_->engine.push({"clear array", {}, writes, kCopyLane, 0},
+                        [to = *this](engine::RunContext&) {
+                          TROUPE_TRY(to.make_writable(!to.whole_));
+                          if (to.bytes() > 0) std::memset(to.data(), 0, to.bytes());
+                          return base::Status();
+                        });
+  return {};
+}
+
+base::Status NDArray::wait() const {
+  TROUPE_TRY(error_);
+  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  return runtime_->engine.wait(variable());
+}
+
+base::Status NDArray::read(std::span<std::byte> destination) const {
+  TROUPE_TRY(error_);
+  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  if (destination.size() != bytes()) {
+    return base::error(Errc::invalid_argument, "{} bytes cannot take {} of {}", destination.size(),
+                       shape_.to_string(), base::dtype_name(dtype_));
+  }
+  // A reader among the engine's operations: later writers wait until the copy is done.
+  const engine::Variable done = runtime_->engine.new_variable("read array");
+  const engine::Variable reads[] = {variable()};
+  runtime_->engine.push({"read array", reads, {&done, 1}, kCopyLane, 0},
+                        [from = *this, to = destination.data()](engine::RunContext&) {
+                          copy_bytes(to, from.data(), from.bytes());
+                          return base::Status();
+                        });
+  return runtime_->engine.wait(done);
+}
+
+base::Status NDArray::write(std::span<const std::byte> source) const {
+  TROUPE_TRY(error_);
+  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  if (source.size() != bytes()) {
+    return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", source.size(),
+                       shape_.to_string(), base::dtype_name(dtype_));
+  }
+  if (whole_) runtime_->engine.overwrite(variable());
+  const engine::Variable writes[] = {variable()};
+  runtime_->engine.push({"write array", {}, writes, kCopyLane, 0},
+                        [from = source.data(), to = *this](engine::RunContext&) {
+                          TROUPE_TRY(to.make_writable(!to.whole_));
+                          copy_bytes(to.data(), from, to.bytes());
+                          return base::Status();
+                        });
+  return wait();
+}
+
+base::Status NDArray::check_read(base::DType dtype) const {
+  TROUPE_TRY(error_);
+  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  if (dtype == dtype_) return {};
+  return base::error(Errc::invalid_argument, "an array of {} cannot be read as {}",
+                     base::dtype_name(dtype_), base::dtype_name(dtype));
+}
+
+void NDArray::rebind(base::Buffer buffer, bool shared) const {
+  TROUPE_CHECK(error_.ok() && chunk_ != nullptr, "only an array can be rebound");
+  runtime_->engine.overwrite(variable());
+  const engine::Variable writes[] = {variable()};
+  runtime_->engine.push(
+      {"rebind array", {}, writes, kReleaseLane, 0},
+      [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
+        to.set_buffer(std::move(made), shared);
+        return base::Status();
+      });
+}
+
+base::TensorView NDArray::view() const {
+  return {data(), dtype_, shape_, base::Layout::dense(), device_};
+}
+
+base::Buffer NDArray::buffer() const {
+  return chunk_->buffer.slice(offset_, bytes());
+}
+
+void NDArray::set_buffer(base::Buffer buffer, bool shared) const {
+  TROUPE_CHECK(buffer.size() == chunk_->buffer.size() && buffer.device() == device_,
+               "an array's new buffer must have its size and device");
+  chunk_->buffer = std::move(buffer);
+  chunk_->shared = shared;
+}
+
+base::Status NDArray::make_writable(bool content) const {
+  if (!chunk_->shared) return {};
+  const base::Buffer& old = chunk_->buffer;
+  TROUPE_TRY_ASSIGN(base::Buffer own,
+                    runtime_->storage.pool(device_).allocate(old.size(), "copy on write"));
+  if (content || !whole_) copy_bytes(own.data(), old.data(), old.size());
+  set_buffer(std::move(own), false);
+  return {};
+}
+
+}  // namespace troupe::ndarray

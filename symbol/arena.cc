@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared block of memory and the hand-over between its users.
+#include "symbol/arena.h"
+
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+constexpr engine::Lane kLane{{}, engine::LaneKind::priority};
+
+}  // namespace
+
+Arena::Arena(ndarray::Runtime& runtime, base::Device device)
+    : runtime_(runtime), device_(device), memory_(std::make_shared<Memory>()) {
+  memory_->variable = runtime.engine.new_variable("arena");
+}
+
+Arena::~Arena() {
+  const engine::Variable variable = memory_->variable;
+  const engine::Operation release{"release arena", {}, {&variable, 1}, kLane, 0};
+  runtime_.engine.push(release, [memory = std::move(memory_)](engine::RunContext&) mutable {
+    memory.reset();
+    return base::Status();
+  });
+}
+
+base::Status Arena::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) return {};
+  TROUPE_TRY_ASSIGN(base::Buffer buffer, runtime_.storage.allocate_arena(device_, bytes, "arena"));
+  user_ = nullptr;
+  bytes_ = bytes;
+  const engine::Operation grow{"grow arena", {}, {&memory_->variable, 1}, kLane, 0};
+  runtime_.engine.push(
+      grow, [memory = memory_.get(), made = std::move(buffer)](engine::RunContext&) mutable {
+        memory->buffer = std::move(made);
+        return base::Status();
+      });
+  return {};
+}
+
+void Arena::claim(const void* user) {
+  if (user_ == user) return;
+  user_ = user;
+  const engine::Operation claim{"claim arena", {}, {&memory_->variable, 1}, kLane, 0};
+  runtime_.engine.push(claim, [](engine::RunContext&) { return base::Status(); });
+}
+
+}  // namespace troupe::symbol

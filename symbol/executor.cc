@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding: from a symbol and arrays to two programs, one for training and one for prediction.
+#include "symbol/executor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "symbol/gradient.h"
+#include "symbol/passes.h"
+#include "symbol/program.h"
+
+namespace troupe::symbol {
+
+using base::Errc;
+using ndarray::NDArray;
+
+namespace {
+
+using Arrays = std::map<std::string, NDArray>;
+
+/// A graph with the memory of its variables and heads.
+struct BoundGraph {
+  Graph graph;
+  Arrays variables;
+  std::vector<NDArray> heads;  // empty handles: to be made
+};
+
+base::Status check_known(const char* what, const std::vector<std::string>& names,
+                         const std::set<std::string>& given) {
+  for (const std::string& name : given) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return base::error(Errc::not_found, "bind: the symbol has no {} '{}'", what, name);
+    }
+  }
+  return {};
+}
+
+template <typename T>
+std::set<std::string> keys(const std::map<std::string, T>& map) {
+  std::set<std::string> names;
+  for (const auto& [name, unused] : map) names.insert(name);
+  return names;
+}
+
+/// The names of the symbol's variables with arrays; label inputs may be missing for prediction.
+base::Status check_bindings(const Symbol& symbol, const Bindings& bindings) {
+  const std::vector<std::string> arguments = symbol.list_arguments();
+  const std::vector<std::string> states = symbol.list_auxiliary_states();
+  TROUPE_TRY(check_known("argument", arguments, keys(bindings.arguments)));
+  TROUPE_TRY(check_known("argument", arguments, keys(bindings.grad_req)));
+  TROUPE_TRY(check_known("argument", arguments, keys(bindings.gradients)));
+  TROUPE_TRY(check_known("auxiliary state", states, keys(bindings.auxiliary)));
+  for (const Arrays* arrays : {&bindings.arguments, &bindings.gradients, &bindings.auxiliary}) {
+    for (const auto& [name, array] : *arrays) {
+      if (!array.status().ok()) return array.status().with_context("bind: '" + name + "'");
+      if (!array) return base::error(Errc::invalid_argument, "bind: '{}' has no array", name);
+    }
+  }
+  return {};
+}
+
+base::Status check_given(const Graph& graph, const Arrays& variables) {
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable() && !variables.contains(node.name)) {
+      return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", node.name);
+    }
+  }
+  return {};
+}
+
+std::map<std::string, base::Shape> shapes_of(const Graph& graph, const Arrays& variables) {
+  std::map<std::string, base::Shape> shapes;
+  for (const GraphNode& node : graph.nodes) {
+    const auto it = node.is_variable() ? variables.find(node.name) : variables.end();
+    if (it != variables.end()) shapes.emplace(node.name, it->second.shape());
+  }
+  return shapes;
+}
+
+std::map<std::string, base::DType> dtypes_of(const Graph& graph, const Arrays& variables) {
+  std::map<std::string, base::DType> dtypes;
+  for (const GraphNode& node : graph.nodes) {
+    const auto it = node.is_variable() ? variables.find(node.name) : variables.end();
+    if (it != variables.end()) dtypes.emplace(node.name, it->second.dtype());
+  }
+  return dtypes;
+}
+
+/// Arrays for the heads that have none; errors for those that do not fit.
+base::Status complete_heads(ndarray::Runtime& runtime, base::Device device,
+                            const PreparedGraph& prepared, std::vector<NDArray>& heads) {
+  const std::vector<std::size_t> first = prepared.graph.first_values();
+  heads.resize(prepared.graph.heads.size());
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const Value head = prepared.graph.heads[i];
+    const std::size_t v =
+        first[static_cast<std::size_t>(head.node)] + static_cast<std::size_t>(head.output);
+    if (!heads[i]) {
+      TROUPE_TRY_ASSIGN(heads[i], NDArray::empty(runtime, prepared.shapes[v], prepared.dtypes[v],
+                                                 device, "executor output"));
+    }
+    if (heads[i].shape() != prepared.shapes[v] || heads[i].dtype() != prepared.dtypes[v]) {
+      return base::error(Errc::invalid_argument, "bind: {} is {} {}, its array is {} {}",
+                         prepared.graph.value_name(head), base::dtype_name(prepared.dtypes[v]),
+                         prepared.shapes[v].to_string(), base::dtype_name(heads[i].dtype()),
+                         heads[i].shape().to_string());
+    }
+  }
+  return {};
+}
+
+/// Per value: the array that is its memory.
+std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGraph& bound) {
+  const Graph& graph = prepared.graph;
+  const std::vector<std::size_t> first = graph.first_values();
+  std::vector<NDArray> externals(first.back());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].is_variable()) {
+      externals[first[i]] = bound.variables.at(graph.nodes[i].name);
+    }
+  }
+  for (std::size_t i = 0; i < graph.heads.size(); ++i) {
+    const Value head = graph.heads[i];
+    externals[first[static_cast<std::size_t>(head.node)] + static_cast<std::size_t>(head.output)] =
+        bound.heads[i];
+  }
+  return externals;
+}
+
+/// Passes, kernels and memory for one graph. Fills in missing arrays of heads.
+base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, BoundGraph& bound,
+                                                    const ExecutorOptions& options) {
+  TROUPE_TRY(check_given(bound.graph, bound.variables));
+  TROUPE_TRY_ASSIGN(const ValueShapes shapes,
+                    infer_shapes(bound.graph, shapes_of(bound.graph, bound.variables)));
+  TROUPE_TRY(check_complete(bound.graph, shapes));
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
+                    infer_dtypes(bound.graph, dtypes_of(bound.graph, bound.variables)));
+  const PrepareOptions prepare{options.device, options.layouts, options.reference_only};
+  ProgramRequest request;
+  TROUPE_TRY_ASSIGN(request.prepared,
+                    choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
+  TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound.heads));
+  request.externals = externals_of(request.prepared, bound);
+  request.step = options.step;
+  request.device = options.device;
+  request.seed = options.seed;
+  request.rank = options.rank;
+  request.priority = options.priority;
+  request.share = options.planned;
+  return std::make_unique<Program>(runtime, std::move(request), *options.arena);
+}
+
+/// The batch values of auxiliary states: (state's name, value, momentum).
+struct BatchValue {
+  std::string state;
+  Value value;
+  double momentum = 0;
+};
+
+std::vector<BatchValue> batch_values_of(const Graph& graph) {
+  std::vector<BatchValue> found;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (node.is_variable()) continue;
+    for (const ops::AuxiliaryState& state : node.op->auxiliary) {
+      const GraphNode& variable = graph.node(node.inputs[static_cast<std::size_t>(state.input)]);
+      if (!variable.is_variable()) continue;
+      found.push_back({variable.name,
+                       {static_cast<std::int64_t>(i), state.output},
+                       node.params.real(state.momentum)});
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+/// The steps of Executor::bind, which share their findings.
+class Binder {
+ public:
+  Binder(ndarray::Runtime& runtime, Executor& executor, const Symbol& symbol)
+      : runtime_(runtime), executor_(executor), flat_(symbol.graph()) {
+    for (const std::string& name : symbol.list_arguments()) {
+      const auto it = executor.bindings_.grad_req.find(name);
+      if (it != executor.bindings_.grad_req.end() && it->second != GradReq::null) {
+        wanted_.push_back(name);
+      }
+    }
+    variables_ = executor.bindings_.arguments;
+    variables_.insert(executor.bindings_.auxiliary.begin(), executor.bindings_.auxiliary.end());
+  }
+
+  base::Status bind_training();
+  base::Status bind_prediction();
+  base::Status reserve();
+
+ private:
+  base::Result<Differentiated> differentiate_wanted();
+  base::Status add_head_gradients(const std::vector<std::string>& names, BoundGraph& bound);
+  base::Status prepare_gradients(std::map<std::size_t, std::string>& accumulators,
+                                 BoundGraph& bound);
+  void keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_values);
+
+  ndarray::Runtime& runtime_;
+  Executor& executor_;
+  const Graph flat_;
+  std::vector<std::string> wanted_;  // arguments with gradients, in topological order
+  Arrays variables_;
+};
+
+base::Result<Differentiated> Binder::differentiate_wanted() {
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
+  if (wanted_.empty()) return Differentiated{flat_, {}};
+  return differentiate(runtime_.ops, flat_, wanted_, &dtypes);
+}
+
+base::Status Binder::add_head_gradients(const std::vector<std::string>& names, BoundGraph& bound) {
+  if (names.empty()) return {};
+  TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
+  TROUPE_TRY(check_complete(flat_, shapes));
+  const std::vector<std::size_t> first = flat_.first_values();
+  for (const std::string& name : names) {
+    const auto head = std::find_if(flat_.heads.begin(), flat_.heads.end(), [&](Value value) {
+      return flat_.value_name(value) + "_head_gradient" == name;
+    });
+    const std::size_t v =
+        first[static_cast<std::size_t>(head->node)] + static_cast<std::size_t>(head->output);
+    TROUPE_TRY_ASSIGN(NDArray array,
+                      NDArray::zeros(runtime_, shapes[v], dtypes[v], executor_.options_.device));
+    bound.variables.emplace(name, array);
+    executor_.head_gradients_.push_back(std::move(array));
+  }
+  return {};
+}
+
+/// Gradient arrays that bind makes, and accumulators for GradReq::add.
+base::Status Binder::prepare_gradients(std::map<std::size_t, std::string>& accumulators,
+                                       BoundGraph& bound) {
+  Bindings& bindings = executor_.bindings_;
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    const std::string& name = wanted_[i];
+    const NDArray& argument = bindings.arguments.at(name);
+    NDArray& gradient = bindings.gradients[name];
+    if (!gradient) {
+      TROUPE_TRY_ASSIGN(gradient, NDArray::zeros(runtime_, argument.shape(), argument.dtype(),
+                                                 executor_.options_.device));
+    }
+    bound.heads.push_back(gradient);
+    if (bindings.grad_req.at(name) != GradReq::add) continue;
+    const std::string accumulator = name + "_gradient_sum";
+    accumulators.emplace(flat_.heads.size() + i, accumulator);
+    bound.variables.emplace(accumulator, gradient);
+  }
+  return {};
+}
+
+base::Status Binder::bind_training() {
+  for (const std::string& name : wanted_) {
+    if (!executor_.bindings_.arguments.contains(name)) {
+      return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
+    }
+  }
+  TROUPE_TRY_ASSIGN(Differentiated result, differentiate_wanted());
+  const std::vector<BatchValue> batch_values = batch_values_of(flat_);
+  for (const BatchValue& batch : batch_values) result.graph.heads.push_back(batch.value);
+
+  BoundGraph bound;
+  bound.variables = variables_;
+  bound.heads = executor_.bindings_.outputs;
+  bound.heads.resize(flat_.heads.size());
+  std::map<std::size_t, std::string> accumulators;
+  TROUPE_TRY(add_head_gradients(result.head_gradients, bound));
+  TROUPE_TRY(prepare_gradients(accumulators, bound));
+  const Graph merged = eliminate_common_subexpressions(prune(result.graph));
+  bound.graph = separate_heads(runtime_.ops, merged, accumulators);
+  TROUPE_TRY_ASSIGN(executor_.train_, make_program(runtime_, bound, executor_.options_));
+  keep(bound, batch_values);
+  return {};
+}
+
+void Binder::keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_values) {
+  const auto outputs = bound.heads.begin() + static_cast<std::ptrdiff_t>(flat_.heads.size());
+  executor_.bindings_.outputs.assign(bound.heads.begin(), outputs);
+  for (std::size_t i = 0; i < batch_values.size(); ++i) {
+    const std::size_t head = bound.heads.size() - batch_values.size() + i;
+    executor_.batch_values_.emplace(batch_values[i].state, bound.heads[head]);
+    executor_.momenta_.emplace(batch_values[i].state, batch_values[i].momentum);
+  }
+}
+
+base::Status Binder::bind_prediction() {
+  TROUPE_TRY_ASSIGN(const Graph frozen, freeze(runtime_.ops, flat_));
+  BoundGraph bound;
+  bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen), {});
+  bound.variables = variables_;
+  bound.heads = executor_.bindings_.outputs;
+  TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
+  executor_.bindings_.outputs = bound.heads;
+  return {};
+}
+
+base::Status Binder::reserve() {
+  std::size_t bytes = 0;
+  for (const Program* program : {executor_.train_.get(), executor_.predict_.get()}) {
+    if (program != nullptr) bytes = std::max(bytes, program->plan().arena_bytes);
+  }
+  return executor_.options_.arena->reserve(bytes);
+}
+
+Executor::Executor(ndarray::Runtime& runtime, Bindings bindings, const ExecutorOptions& options)
+    : runtime_(runtime), options_(options), bindings_(std::move(bindings)) {}
+
+Executor::~Executor() {
+  for (std::unique_ptr<Program>* program : {&train_, &predict_}) {
+    if (*program) Program::release(std::move(*program));
+  }
+}
+
+base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime,
+                                                       const Symbol& symbol, Bindings bindings,
+                                                       const ExecutorOptions& options) {
+  TROUPE_TRY(symbol.validate());
+  TROUPE_TRY(check_bindings(symbol, bindings));
+  if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
+    return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",
+                       symbol.output_count(), bindings.outputs.size());
+  }
+  std::unique_ptr<Executor> executor(new Executor(runtime, std::move(bindings), options));
+  ExecutorOptions& own = executor->options_;
+  if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.device);
+  if (!own.step) {
+    TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64, own.device));
+  }
+  Binder binder(runtime, *executor, symbol);
+  if (own.train) TROUPE_TRY(binder.bind_training());
+  if (own.predict) TROUPE_TRY(binder.bind_prediction());
+  TROUPE_TRY(binder.reserve());
+  executor->make_report();
+  return executor;
+}
+
+base::Status Executor::forward(bool train) {
+  Program* const program = train ? train_.get() : predict_.get();
+  if (program == nullptr) {
+    return base::error(Errc::failed_precondition, "the executor was bound without the graph for {}",
+                       train ? "training" : "prediction");
+  }
+  options_.arena->claim(program);
+  program->push(false);
+  trained_ = train;
+  return {};
+}
+
+base::Status Executor::backward(std::span<const NDArray> head_gradients) {
+  if (!trained_) {
+    return base::error(Errc::failed_precondition, "backward needs forward(train = true) before it");
+  }
+  if (!options_.arena->claimed_by(train_.get())) {
+    return base::error(Errc::failed_precondition,
+                       "another executor has used the shared arena since forward");
+  }
+  if (head_gradients.size() != head_gradients_.size()) {
+    return base::error(Errc::invalid_argument, "backward takes {} head gradients, {} are given",
+                       head_gradients_.size(), head_gradients.size());
+  }
+  for (std::size_t i = 0; i < head_gradients.size(); ++i) {
+    TROUPE_TRY(head_gradients_[i].copy_from(head_gradients[i]));
+  }
+  train_->push(true);
+  trained_ = false;
+  return {};
+}
+
+base::Status Executor::set_step(std::int64_t step) {
+  const engine::Variable& variable = options_.step.variable();
+  runtime_.engine.overwrite(variable);
+  const engine::Operation operation{
+      "set step", {}, {&variable, 1}, {{}, engine::LaneKind::priority}, options_.priority};
+  runtime_.engine.push(operation, [tensor = options_.step, step](engine::RunContext&) {
+    *reinterpret_cast<std::int64_t*>(tensor.data()) = step;
+    return base::Status();
+  });
+  return {};
+}
+
+}  // namespace troupe::symbol

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_layouts: one walk in topological order, asking each operator's kernels what they like.
+#include "symbol/layouts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+using base::Layout;
+using KernelPointer = std::shared_ptr<const ops::Kernel>;
+
+bool shape_only(const ops::OpDef& op, std::size_t input) {
+  const auto& unread = op.shape_only_inputs;
+  return std::find(unread.begin(), unread.end(), static_cast<int>(input)) != unread.end();
+}
+
+/// What a kernel says, with "empty: all dense" written out.
+std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
+  if (layouts.empty()) layouts.resize(count);
+  TROUPE_CHECK(layouts.size() == count, "a kernel must state one layout per input and output");
+  return layouts;
+}
+
+class Chooser {
+ public:
+  Chooser(ndarray::Runtime& runtime, const Graph& graph, const ValueShapes& shapes,
+          const ValueDTypes& dtypes, const PrepareOptions& options)
+      : runtime_(runtime),
+        graph_(graph),
+        first_(graph.first_values()),
+        shapes_(shapes),
+        dtypes_(dtypes),
+        options_(options),
+        team_(runtime.engine.team({options.device, engine::LaneKind::compute})),
+        builder_(runtime.ops, result_.graph),
+        mapped_(first_.back()) {}
+
+  base::Result<PreparedGraph> run() {
+    std::vector<bool> is_head(first_.back(), false);
+    for (Value head : graph_.heads) is_head[number(head)] = true;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].is_variable()) {
+        place(i, {}, nullptr, {Layout::dense()});
+        continue;
+      }
+      TROUPE_TRY(visit(i));
+      // Heads become dense at once: who waits for a gradient must not wait for the whole pass.
+      for (std::size_t v = first_[i]; v < first_[i + 1]; ++v) {
+        if (is_head[v]) TROUPE_TRY(reordered(mapped_[v], Layout::dense(), "output").status());
+      }
+    }
+    for (Value head : graph_.heads) {
+      TROUPE_TRY_ASSIGN(const Value dense,
+                        reordered(mapped_[number(head)], Layout::dense(), "output"));
+      result_.graph.heads.push_back(dense);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t number(Value v) const {
+    return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
+  }
+  /// Position of a value of the result among result_.layouts and its like.
+  std::size_t new_number(Value v) const {
+    return result_first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
+  }
+
+  /// Appends node `index` with inputs that lie as the kernel wants them.
+  void place(std::size_t index, std::vector<Value> inputs, KernelPointer kernel,
+             const std::vector<Layout>& layouts) {
+    GraphNode node = graph_.nodes[index];
+    node.inputs = std::move(inputs);
+    const std::vector<Value> outputs = builder_.add_node(std::move(node));
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const std::size_t old = first_[index] + k;
+      mapped_[old] = outputs[k];
+      note(shapes_[old], dtypes_[old], layouts[k], k == 0);
+    }
+    result_.kernels.push_back(std::move(kernel));
+  }
+
+  void note(const base::Shape& shape, base::DType dtype, const Layout& layout, bool first) {
+    if (first) result_first_.push_back(result_.layouts.size());
+    result_.shapes.push_back(shape);
+    result_.dtypes.push_back(dtype);
+    result_.layouts.push_back(layout);
+  }
+
+  ops::OpCall call_of(const ops::OpDef& op, const ops::Params& params) const {
+    ops::OpCall call;
+    call.op = &op;
+    call.params = params;
+    call.device = options_.device;
+    call.team = team_;
+    call.reference_only = options_.reference_only;
+    return call;
+  }
+
+  /// The kernel for fixed inputs, or for inputs that it may choose.
+  base::Result<KernelPointer> prepare(std::size_t index, bool free_inputs) {
+    const GraphNode& node = graph_.nodes[index];
+    ops::OpCall call = call_of(*node.op, node.params);
+    const bool choose = options_.layouts == LayoutPolicy::chosen;
+    for (Value input : node.inputs) {
+      const std::size_t v = number(input);
+      call.inputs.push_back(
+          {dtypes_[v], shapes_[v], result_.layouts[new_number(mapped_[v])], choose && free_inputs});
+    }
+    for (std::size_t v = first_[index]; v < first_[index + 1]; ++v) {
+      call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
+    }
+    return runtime_.kernels.get(call);
+  }
+
+  /// Which inputs must be reordered for `kernel`, and does one of them only become dense again?
+  bool falls_back_to_dense(std::size_t index, const ops::Kernel& kernel) const {
+    const GraphNode& node = graph_.nodes[index];
+    const std::vector<Layout> wanted = stated(kernel.input_layouts(), node.inputs.size());
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const Layout& present = result_.layouts[new_number(mapped_[number(node.inputs[k])])];
+      if (!shape_only(*node.op, k) && !present.is_dense() && wanted[k].is_dense()) return true;
+    }
+    return false;
+  }
+
+  /// Kernels choose freely; one that would only undo a layout is asked to take things as they are
+  /// (element-wise operators and pooling do).
+  base::Result<KernelPointer> choose_kernel(std::size_t index) {
+    base::Result<KernelPointer> free_choice = prepare(index, true);
+    if (options_.layouts == LayoutPolicy::dense) return free_choice;
+    if (free_choice.ok() && !falls_back_to_dense(index, **free_choice)) return free_choice;
+    base::Result<KernelPointer> as_it_is = prepare(index, false);
+    if (as_it_is.ok() && !falls_back_to_dense(index, **as_it_is)) return as_it_is;
+    return free_choice;
+  }
+
+  base::Status visit(std::size_t index) {
+    const GraphNode& node = graph_.nodes[index];
+    backward_ = node.backward;
+    base::Result<KernelPointer> kernel = choose_kernel(index);
+    if (!kernel.ok()) return kernel.status().with_context(node_label(node));
+    const std::vector<Layout> wanted = stated((*kernel)->input_layouts(), node.inputs.size());
+    std::vector<Value> inputs;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      Value input = mapped_[number(node.inputs[k])];
+      if (!shape_only(*node.op, k)) {
+        TROUPE_TRY_ASSIGN(input, reordered(input, wanted[k], node.name));
+      }
+      inputs.push_back(input);
+    }
+    const std::vector<Layout> given =
+        stated((*kernel)->output_layouts(), static_cast<std::size_t>(node.outputs));
+    place(index, std::move(inputs), *kernel, given);
+    return {};
+  }
+
+  /// `value` of the result in another layout; made once per value and layout.
+  base::Result<Value> reordered(Value value, const Layout& layout, const std::string& user) {
+    const std::size_t from = new_number(value);
+    if (result_.layouts[from] == layout) return value;
+    for (const auto& [source, target] : reorders_) {
+      if (source == value && result_.layouts[new_number(target)] == layout) return target;
+    }
+    ops::OpCall call = call_of(runtime_.ops.at("reorder"), {});
+    call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
+    call.outputs = {{result_.dtypes[from], result_.shapes[from], layout, false}};
+    base::Result<KernelPointer> kernel = runtime_.kernels.get(call);
+    const std::string name = result_.graph.value_name(value);
+    if (!kernel.ok()) {
+      return kernel.status().with_context(fmt::format("reorder of {} for {}", name, user));
+    }
+    result_.reorders.push_back(fmt::format(
+        "{} {} -> {} for {}", name, result_.layouts[from].to_string(), layout.to_string(), user));
+    builder_.set_prefix(name + "_reorder");
+    builder_.set_backward(backward_);
+    const Value target = builder_.add("reorder", {value}, {}).front();
+    note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout, true);
+    result_.kernels.push_back(*kernel);
+    reorders_.emplace_back(value, target);
+    return target;
+  }
+
+  ndarray::Runtime& runtime_;
+  const Graph& graph_;
+  const std::vector<std::size_t> first_;
+  const ValueShapes& shapes_;
+  const ValueDTypes& dtypes_;
+  const PrepareOptions& options_;
+  const int team_;
+  PreparedGraph result_;
+  std::vector<std::size_t> result_first_;  // Graph::first_values() of the result, as it grows
+  Builder builder_;
+  std::vector<Value> mapped_;  // per old value: the value of the result
+  std::vector<std::pair<Value, Value>> reorders_;
+  bool backward_ = false;  // of the node being visited: its reorders run in the same pass
+};
+
+}  // namespace
+
+base::Result<PreparedGraph> choose_layouts(ndarray::Runtime& runtime, const Graph& graph,
+                                           const ValueShapes& shapes, const ValueDTypes& dtypes,
+                                           const PrepareOptions& options) {
+  return Chooser(runtime, graph, shapes, dtypes, options).run();
+}
+
+}  // namespace troupe::symbol

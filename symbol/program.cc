@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs: memory for every value, tags for every operation, and the running of one step.
+#include "symbol/program.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ndarray/launch.h"
+
+namespace troupe::symbol {
+
+namespace {
+
+bool contains(const std::vector<engine::Variable>& list, const engine::Variable& variable) {
+  return std::find(list.begin(), list.end(), variable) != list.end();
+}
+
+void insert(std::vector<engine::Variable>& list, const engine::Variable& variable) {
+  if (!contains(list, variable)) list.push_back(variable);
+}
+
+bool shape_only(const GraphNode& node, std::size_t input) {
+  const auto& unread = node.op->shape_only_inputs;
+  return std::find(unread.begin(), unread.end(), static_cast<int>(input)) != unread.end();
+}
+
+}  // namespace
+
+Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena& arena)
+    : runtime_(runtime),
+      prepared_(std::move(request.prepared)),
+      externals_(std::move(request.externals)),
+      random_step_(request.step),
+      lane_{request.device, engine::LaneKind::compute},
+      priority_(request.priority),
+      memory_(arena.memory()),
+      first_(prepared_.graph.first_values()) {
+  plan(first_, request.share);
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    block_variables_.push_back(runtime.engine.new_variable("arena block"));
+  }
+  steps_.reserve(prepared_.graph.nodes.size());
+  for (std::size_t node = 0; node < prepared_.graph.nodes.size(); ++node) {
+    if (!prepared_.graph.nodes[node].is_variable()) add_step(node, request);
+  }
+}
+
+void Program::plan(const std::vector<std::size_t>& first, bool share) {
+  PlanRequest request;
+  request.graph = &prepared_.graph;
+  request.share = share;
+  for (std::size_t v = 0; v < first.back(); ++v) {
+    const base::Layout& layout = prepared_.layouts[v];
+    const std::size_t element = base::dtype_size(prepared_.dtypes[v]);
+    request.value_bytes.push_back(
+        static_cast<std::size_t>(layout.buffer_bytes(prepared_.shapes[v], element)));
+    request.external.push_back(static_cast<bool>(externals_[v]));
+    // The first value that looks the same lends its number.
+    std::size_t kind = 0;
+    while (prepared_.shapes[kind] != prepared_.shapes[v] ||
+           prepared_.dtypes[kind] != prepared_.dtypes[v] || prepared_.layouts[kind] != layout) {
+      ++kind;
+    }
+    request.value_kind.push_back(static_cast<int>(kind));
+  }
+  for (const auto& kernel : prepared_.kernels) {
+    request.scratch_bytes.push_back(kernel == nullptr ? 0 : kernel->scratch_bytes());
+  }
+  plan_ = plan_memory(request);
+}
+
+Program::Source Program::source(std::size_t value) const {
+  Source from;
+  if (externals_[value]) {
+    from.array = &externals_[value];
+  } else {
+    const int block = plan_.value_block[value];
+    TROUPE_CHECK(block >= 0, "a value without memory");
+    from.offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
+  }
+  return from;
+}
+
+const engine::Variable& Program::variable(std::size_t value) const {
+  if (externals_[value]) return externals_[value].variable();
+  return block_variables_[static_cast<std::size_t>(plan_.value_block[value])];
+}
+
+void Program::add_step(std::size_t index, const ProgramRequest& request) {
+  const GraphNode& node = prepared_.graph.nodes[index];
+  Step& step = steps_.emplace_back();
+  step.name = node.name;
+  step.kernel = prepared_.kernels[index];
+  step.backward = node.backward;
+  step.random = node.op->random;
+  step.key = base::random_key(
+      request.seed, fmt::format("{}/{}/{}", node.op->name, node.random_name(), request.rank));
+  const auto view = [this](std::size_t value) {
+    return base::TensorView{nullptr, prepared_.dtypes[value], prepared_.shapes[value],
+                            prepared_.layouts[value], lane_.device};
+  };
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+    const Value input = node.inputs[k];
+    const std::size_t value =
+        first_[static_cast<std::size_t>(input.node)] + static_cast<std::size_t>(input.output);
+    step.inputs.push_back(view(value));
+    Source from;
+    if (shape_only(node, k)) {
+      from.unread = true;
+    } else {
+      from = source(value);
+      insert(step.reads, variable(value));
+    }
+    step.input_sources.push_back(from);
+  }
+  for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
+    step.outputs.push_back(view(value));
+    step.output_sources.push_back(source(value));
+    step.output_sources.back().content = contains(step.reads, variable(value));
+  }
+  add_variables(step, index);
+}
+
+void Program::add_variables(Step& step, std::size_t index) {
+  for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
+    insert(step.writes, variable(value));
+    const bool whole = !externals_[value] || externals_[value].whole();
+    if (whole && !contains(step.reads, variable(value))) insert(step.overwrites, variable(value));
+  }
+  if (const int block = plan_.scratch_block[index]; block >= 0) {
+    step.scratch_offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
+    step.scratch_bytes = step.kernel->scratch_bytes();
+    const engine::Variable& scratch = block_variables_[static_cast<std::size_t>(block)];
+    insert(step.writes, scratch);
+    insert(step.overwrites, scratch);
+  }
+  insert(step.reads, memory_->variable);
+  if (step.random) insert(step.reads, random_step_.variable());
+}
+
+void Program::push(bool backward) {
+  const bool stream = ndarray::uses_stream(lane_.device);
+  for (Step& step : steps_) {
+    if (step.backward != backward) continue;
+    for (const engine::Variable& written : step.overwrites) runtime_.engine.overwrite(written);
+    const engine::Operation operation{step.name, step.reads, step.writes, lane_, priority_};
+    const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
+    if (stream) {
+      runtime_.engine.push_stream(operation, work);
+    } else {
+      runtime_.engine.push(operation, work);
+    }
+  }
+}
+
+base::Status Program::run(Step& step, engine::RunContext& context) {
+  std::byte* const arena = memory_->buffer.data();
+  for (std::size_t k = 0; k < step.outputs.size(); ++k) {
+    const Source& from = step.output_sources[k];
+    if (from.array != nullptr) TROUPE_TRY(from.array->make_writable(from.content));
+    step.outputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
+  }
+  for (std::size_t k = 0; k < step.inputs.size(); ++k) {
+    const Source& from = step.input_sources[k];
+    if (from.unread) continue;
+    step.inputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
+  }
+  ops::KernelContext arguments;
+  arguments.inputs = step.inputs;
+  arguments.outputs = step.outputs;
+  if (step.scratch_bytes > 0) arguments.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  if (step.random) {
+    arguments.random_key = step.key;
+    arguments.random_step = *reinterpret_cast<const std::int64_t*>(random_step_.data());
+  }
+  const base::Status status = ndarray::launch(step.kernel, arguments, context);
+  return status.ok() ? status : status.with_context(step.name);
+}
+
+void Program::release(std::unique_ptr<Program> program) {
+  ndarray::Runtime& runtime = program->runtime_;
+  const engine::Variable variable = program->memory_->variable;
+  const engine::Lane lane{{}, engine::LaneKind::priority};
+  const engine::Operation operation{"release program", {}, {&variable, 1}, lane, 0};
+  runtime.engine.push(operation, [held = std::move(program)](engine::RunContext&) mutable {
+    held.reset();
+    return base::Status();
+  });
+}
+
+std::string Program::place(std::size_t value) const {
+  if (externals_[value]) return "array";
+  const int block = plan_.value_block[value];
+  if (block < 0) return "nowhere";
+  return fmt::format("arena+{}", plan_.blocks[static_cast<std::size_t>(block)].offset);
+}
+
+}  // namespace troupe::symbol

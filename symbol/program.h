@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Program: a prepared graph with its memory, as a list of operations to push. Private to the
+// executor. Its steps read and write their views while they run; a program is destroyed by an
+// operation behind all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ndarray/ndarray.h"
+#include "symbol/arena.h"
+#include "symbol/layouts.h"
+#include "symbol/plan_memory.h"
+
+namespace troupe::symbol {
+
+/// What a program is made from.
+struct ProgramRequest {
+  PreparedGraph prepared;
+  /// Per value: the array that is its memory (variables and heads), or an empty handle.
+  std::vector<ndarray::NDArray> externals;
+  ndarray::NDArray step;  ///< 0-d i64, read by random nodes
+  base::Device device;
+  std::uint64_t seed = 0;
+  std::int64_t rank = 0;
+  int priority = 0;
+  bool share = true;
+};
+
+/// Steps in order, ready to be pushed any number of times.
+class Program {
+ public:
+  /// Plans the memory; the caller reserves plan().arena_bytes before the first push.
+  Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena& arena);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  /// Destroys the program behind its last operation.
+  static void release(std::unique_ptr<Program> program);
+
+  /// Pushes the forward nodes, or those of the backward pass, in order.
+  void push(bool backward);
+
+  const PreparedGraph& prepared() const { return prepared_; }
+  const MemoryPlan& plan() const { return plan_; }
+  /// Where the memory of value `value` is: "arena+4096", "fc1_weight", "unread".
+  std::string place(std::size_t value) const;
+
+ private:
+  /// Where a view's address comes from.
+  struct Source {
+    const ndarray::NDArray* array = nullptr;
+    std::size_t offset = 0;  // in the arena, when there is no array
+    bool unread = false;     // an input of which only the shape matters
+    bool content = false;    // an output that is also an input: its old values matter
+  };
+  struct Step {
+    std::string name;
+    std::shared_ptr<const ops::Kernel> kernel;
+    std::vector<base::TensorView> inputs, outputs;
+    std::vector<Source> input_sources, output_sources;
+    std::size_t scratch_offset = 0, scratch_bytes = 0;
+    std::vector<engine::Variable> reads, writes;
+    std::vector<engine::Variable> overwrites;  // written and not read
+    base::RandomKey key;
+    bool random = false;
+    bool backward = false;
+  };
+
+  void plan(const std::vector<std::size_t>& first, bool share);
+  void add_step(std::size_t node, const ProgramRequest& request);
+  void add_variables(Step& step, std::size_t node);
+  Source source(std::size_t value) const;
+  const engine::Variable& variable(std::size_t value) const;
+  base::Status run(Step& step, engine::RunContext& context);
+
+  ndarray::Runtime& runtime_;
+  PreparedGraph prepared_;
+  std::vector<ndarray::NDArray> externals_;
+  ndarray::NDArray random_step_;
+  engine::Lane lane_;
+  int priority_;
+  std::shared_ptr<Arena::Memory> memory_;
+  std::vector<std::size_t> first_;
+  MemoryPlan plan_;
+  std::vector<engine::Variable> block_variables_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace troupe::symbol

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an executor decided, as data and as text.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "symbol/executor.h"
+#include "symbol/program.h"
+
+namespace troupe::symbol {
+
+namespace {
+
+/// "data (32, 1, 28, 28) f32 dense"
+std::string describe(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
+                     Value value) {
+  const std::size_t v =
+      first[static_cast<std::size_t>(value.node)] + static_cast<std::size_t>(value.output);
+  return fmt::format("{} {} {} {}", prepared.graph.value_name(value),
+                     prepared.shapes[v].to_string(), base::dtype_name(prepared.dtypes[v]),
+                     prepared.layouts[v].to_string());
+}
+
+NodeReport report_node(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
+                       std::size_t index) {
+  const GraphNode& node = prepared.graph.nodes[index];
+  NodeReport report;
+  report.name = node.name;
+  report.op = node.op->name;
+  report.kernel = prepared.kernels[index]->name();
+  report.scratch_bytes = prepared.kernels[index]->scratch_bytes();
+  report.backward = node.backward;
+  for (Value input : node.inputs) report.inputs.push_back(describe(prepared, first, input));
+  for (int output = 0; output < node.outputs; ++output) {
+    report.outputs.push_back(describe(prepared, first, {static_cast<std::int64_t>(index), output}));
+  }
+  return report;
+}
+
+double flops_of(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
+                std::size_t index) {
+  const GraphNode& node = prepared.graph.nodes[index];
+  ops::OpCall call;
+  call.op = node.op;
+  call.params = node.params;
+  for (Value input : node.inputs) {
+    const std::size_t v =
+        first[static_cast<std::size_t>(input.node)] + static_cast<std::size_t>(input.output);
+    call.inputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
+  }
+  for (std::size_t v = first[index]; v < first[index + 1]; ++v) {
+    call.outputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
+  }
+  if (node.op->flops) return node.op->flops(call);
+  return static_cast<double>(call.outputs.front().shape.elements());
+}
+
+}  // namespace
+
+void Executor::make_report() {
+  const Program& program = train_ ? *train_ : *predict_;
+  const PreparedGraph& prepared = program.prepared();
+  const std::vector<std::size_t> first = prepared.graph.first_values();
+  for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
+    if (prepared.graph.nodes[i].is_variable()) continue;
+    report_.nodes.push_back(report_node(prepared, first, i));
+    report_.scratch_bytes += report_.nodes.back().scratch_bytes;
+    if (!prepared.graph.nodes[i].backward) report_.flops += flops_of(prepared, first, i);
+  }
+  report_.reorders = prepared.reorders;
+  report_.arena_bytes = program.plan().arena_bytes;
+  if (predict_) {
+    report_.arena_bytes = std::max(report_.arena_bytes, predict_->plan().arena_bytes);
+    report_.predict_bytes = predict_->plan().arena_bytes;
+  }
+  report_.unshared_bytes = program.plan().unshared_bytes;
+  report_.in_place = program.plan().in_place;
+  for (const ndarray::NDArray& output : bindings_.outputs) report_.external_bytes += output.bytes();
+  for (const auto& [name, gradient] : bindings_.gradients) {
+    report_.external_bytes += gradient.bytes();
+  }
+}
+
+std::string Executor::dump() const {
+  std::string text;
+  for (const Program* program : {train_.get(), predict_.get()}) {
+    if (program == nullptr) continue;
+    const PreparedGraph& prepared = program->prepared();
+    const std::vector<std::size_t> first = prepared.graph.first_values();
+    text += fmt::format("{}: arena {} bytes, unshared {} bytes, {} outputs in place\n",
+                        program == train_.get() ? "training" : "prediction",
+                        program->plan().arena_bytes, program->plan().unshared_bytes,
+                        program->plan().in_place);
+    for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
+      const GraphNode& node = prepared.graph.nodes[i];
+      if (node.is_variable()) continue;
+      text += fmt::format("  {}{} = {}({})\n", node.backward ? "< " : "> ", node.name,
+                          node.op->name, prepared.kernels[i]->name());
+      for (Value input : node.inputs) {
+        text += fmt::format("      reads  {}\n", describe(prepared, first, input));
+      }
+      for (std::size_t v = first[i]; v < first[i + 1]; ++v) {
+        const Value output{static_cast<std::int64_t>(i), static_cast<int>(v - first[i])};
+        text += fmt::format("      writes {} at {}\n", describe(prepared, first, output),
+                            program->place(v));
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace troupe::symbol
