@@ -126,15 +126,13 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
 void Program::add_variables(Step& step, std::size_t index) {
   for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
     insert(step.writes, variable(value));
-    const bool whole = !externals_[value] || externals_[value].whole();
-    if (whole && !contains(step.reads, variable(value))) insert(step.overwrites, variable(value));
+    if (externals_[value] && !externals_[value].whole()) step.overwrites = false;
   }
   if (const int block = plan_.scratch_block[index]; block >= 0) {
     step.scratch_offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
     step.scratch_bytes = step.kernel->scratch_bytes();
     const engine::Variable& scratch = block_variables_[static_cast<std::size_t>(block)];
     insert(step.writes, scratch);
-    insert(step.overwrites, scratch);
   }
   insert(step.reads, memory_->variable);
   if (step.random) insert(step.reads, random_step_.variable());
@@ -144,8 +142,8 @@ void Program::push(bool backward) {
   const bool stream = ndarray::uses_stream(lane_.device);
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
-    for (const engine::Variable& written : step.overwrites) runtime_.engine.overwrite(written);
-    const engine::Operation operation{step.name, step.reads, step.writes, lane_, priority_};
+    const engine::Operation operation{step.name, step.reads, step.writes,
+                                      lane_,     priority_,  step.overwrites};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
     if (stream) {
       runtime_.engine.push_stream(operation, work);

@@ -63,7 +63,7 @@ class Program {
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
     std::vector<engine::Variable> reads, writes;
-    std::vector<engine::Variable> overwrites;  // written and not read
+    bool overwrites = true;  // all that is written is written as a whole
     base::RandomKey key;
     bool random = false;
     bool backward = false;

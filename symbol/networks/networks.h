@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in networks, as symbols with inputs "data" and "label". Pure functions, any thread.
+// The built-in networks, as symbols with inputs "data" and "softmax_label". Pure functions, any
+// thread.
 #pragma once
 
 #include <string>

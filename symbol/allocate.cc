@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// allocate_bindings: arrays for everything that a symbol needs.
+#include "symbol/executor.h"
+#include "symbol/infer.h"
+
+namespace troupe::symbol {
+
+namespace {
+
+/// Initial value of an auxiliary state, as its operator says.
+double initial_value(const Graph& graph, std::int64_t variable) {
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable()) continue;
+    for (const ops::AuxiliaryState& state : node.op->auxiliary) {
+      if (node.inputs[static_cast<std::size_t>(state.input)].node == variable) {
+        return state.initial;
+      }
+    }
+  }
+  return 0;
+}
+
+base::Result<ndarray::NDArray> filled(ndarray::Runtime& runtime, const base::Shape& shape,
+                                      base::DType dtype, base::Device device, double value) {
+  TROUPE_TRY_ASSIGN(ndarray::NDArray array, ndarray::NDArray::zeros(runtime, shape, dtype, device));
+  if (value == 0) return array;
+  // Nobody else knows the array yet, so no operation is needed.
+  TROUPE_TRY(ops::with_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* elements = array.view().as<T>();
+    std::fill_n(elements, array.elements(), static_cast<T>(value));
+    return base::Status();
+  }));
+  return array;
+}
+
+}  // namespace
+
+base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol& symbol,
+                                         const std::map<std::string, base::Shape>& known,
+                                         base::DType dtype, base::Device device) {
+  TROUPE_TRY(symbol.validate());
+  const Graph graph = symbol.graph();
+  TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(graph, known));
+  TROUPE_TRY(check_complete(graph, shapes));
+  std::map<std::string, base::DType> known_dtypes;
+  for (const auto& [name, unused] : known) known_dtypes.emplace(name, dtype);
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(graph, known_dtypes));
+  const std::vector<std::size_t> first = graph.first_values();
+  Bindings bindings;
+  for (std::int64_t node : graph.arguments()) {
+    const std::size_t v = first[static_cast<std::size_t>(node)];
+    TROUPE_TRY_ASSIGN(bindings.arguments[graph.node({node, 0}).name],
+                      filled(runtime, shapes[v], dtypes[v], device, 0));
+  }
+  for (std::int64_t node : graph.auxiliary_states()) {
+    const std::size_t v = first[static_cast<std::size_t>(node)];
+    TROUPE_TRY_ASSIGN(bindings.auxiliary[graph.node({node, 0}).name],
+                      filled(runtime, shapes[v], dtypes[v], device, initial_value(graph, node)));
+  }
+  return bindings;
+}
+
+}  // namespace troupe::symbol
