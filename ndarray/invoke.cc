@@ -40,7 +40,8 @@ struct Call {
       arguments.random_key = state.key;
       arguments.random_step = state.position++;
     }
-    return launch(kernel, arguments, lane);
+    const bool fresh = std::find(content.begin(), content.end(), true) == content.end();
+    return launch(kernel, arguments, lane, fresh);
   }
 };
 

@@ -10,11 +10,17 @@
 namespace troupe::ndarray {
 
 base::Status launch(const std::shared_ptr<const ops::Kernel>& kernel, ops::KernelContext arguments,
-                    engine::RunContext& lane) {
+                    engine::RunContext& lane, bool fresh) {
   arguments.team = lane.team;
   arguments.slots = lane.slots;
   arguments.stream = lane.stream;
   if (lane.stream == nullptr || lane.stream->native() != nullptr) return kernel->run(arguments);
+  if (fresh) {
+    for (const base::TensorView& output : arguments.outputs) {
+      lane.stream->poison(
+          {static_cast<std::byte*>(output.data), static_cast<std::size_t>(output.bytes())});
+    }
+  }
   lane.stream->enqueue_host(
       [kernel, arguments,
        inputs = std::vector<base::TensorView>(arguments.inputs.begin(), arguments.inputs.end()),

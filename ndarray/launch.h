@@ -18,7 +18,8 @@ inline bool uses_stream(base::Device device) {
 /// Runs or issues `kernel`. `arguments` names views, scratch and random numbers; team, slots and
 /// stream are filled in from the lane. On a stream the views are copied, since the caller may reuse
 /// them before the work runs; kernel, tensors and scratch must stay alive by their variables.
+/// `fresh`: nothing of what the outputs hold matters, so a test device may garble it meanwhile.
 base::Status launch(const std::shared_ptr<const ops::Kernel>& kernel, ops::KernelContext arguments,
-                    engine::RunContext& lane);
+                    engine::RunContext& lane, bool fresh);
 
 }  // namespace troupe::ndarray

@@ -118,7 +118,10 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
   for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
     step.outputs.push_back(view(value));
     step.output_sources.push_back(source(value));
-    step.output_sources.back().content = contains(step.reads, variable(value));
+    const bool content = contains(step.reads, variable(value));
+    step.output_sources.back().content = content;
+    if (externals_[value] && !externals_[value].whole()) step.whole = false;
+    if (content || !step.whole) step.fresh = false;
   }
   add_variables(step, index);
 }
@@ -126,7 +129,6 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
 void Program::add_variables(Step& step, std::size_t index) {
   for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
     insert(step.writes, variable(value));
-    if (externals_[value] && !externals_[value].whole()) step.overwrites = false;
   }
   if (const int block = plan_.scratch_block[index]; block >= 0) {
     step.scratch_offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
@@ -143,7 +145,7 @@ void Program::push(bool backward) {
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
     const engine::Operation operation{step.name, step.reads, step.writes,
-                                      lane_,     priority_,  step.overwrites};
+                                      lane_,     priority_,  step.whole};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
     if (stream) {
       runtime_.engine.push_stream(operation, work);
@@ -173,7 +175,7 @@ base::Status Program::run(Step& step, engine::RunContext& context) {
     arguments.random_key = step.key;
     arguments.random_step = *reinterpret_cast<const std::int64_t*>(random_step_.data());
   }
-  const base::Status status = ndarray::launch(step.kernel, arguments, context);
+  const base::Status status = ndarray::launch(step.kernel, arguments, context, step.fresh);
   return status.ok() ? status : status.with_context(step.name);
 }
 

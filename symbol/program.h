@@ -63,7 +63,8 @@ class Program {
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
     std::vector<engine::Variable> reads, writes;
-    bool overwrites = true;  // all that is written is written as a whole
+    bool whole = true;  // every output is all that its variable stands for
+    bool fresh = true;  // nothing of what the outputs hold matters
     base::RandomKey key;
     bool random = false;
     bool backward = false;

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Symbols as data: composition, lists, inference, JSON, passes, drawing.
+#include "symbol/symbol.h"
+
+#include <catch2/catch.hpp>
+
+#include "symbol/describe.h"
+#include "symbol/gradient.h"
+#include "symbol/networks/networks.h"
+#include "symbol/passes.h"
+#include "tests/support/test_runtime.h"
+
+namespace troupe::symbol {
+namespace {
+
+using base::Errc;
+using base::Shape;
+using Names = std::vector<std::string>;
+
+const ops::OpTable& table() {
+  return tests::test_operators();
+}
+
+Symbol two_layers() {
+  Composer c(table());
+  Symbol net = c.variable("data");
+  net = c.call("fully_connected", "fc1", {net}, {{"num_hidden", "4"}});
+  net = c.call("activation", "act", {net}, {{"act_type", "tanh"}});
+  net = c.call("fully_connected", "fc2", {net}, {{"num_hidden", "3"}});
+  net = c.call("softmax_output", "softmax", {net});
+  return c.finish(net).value();
+}
+
+bool mentions(const base::Status& status, std::initializer_list<const char*> texts) {
+  INFO(status.to_string());
+  for (const char* text : texts) {
+    if (status.text().find(text) == std::string::npos) {
+      UNSCOPED_INFO("missing: " << text << " in: " << status.to_string());
+      return false;
+    }
+  }
+  return !status.ok();
+}
+
+TEST_CASE("composition makes variables and lists them in topological order") {
+  const Symbol net = two_layers();
+  CHECK(net.list_arguments() ==
+        Names{"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias", "softmax_label"});
+  CHECK(net.list_outputs() == Names{"softmax_output"});
+  CHECK(net.list_auxiliary_states().empty());
+  const Symbol act = net.internals().output("act").value();
+  CHECK(act.list_arguments() == Names{"data", "fc1_weight", "fc1_bias"});
+  CHECK(net.internals().output("nothing").status().code() == Errc::not_found);
+}
+
+TEST_CASE("composition by name, replacement of variables, groups") {
+  Composer c(table());
+  const Symbol shared = c.variable("w");
+  Inputs inputs;
+  inputs.named = {{"weight", shared}, {"data", c.variable("x")}};
+  const Symbol fc = c.call("FullyConnected", "fc", inputs,
+                           {{"num_hidden", "4"}, {"no_bias", "True"}, {"__lr_mult__", "2"}});
+  REQUIRE(c.finish(fc).ok());
+  CHECK(fc.list_arguments() == Names{"x", "w"});
+  const Symbol both = fc.compose({{"x", two_layers()}}).value();
+  CHECK(both.list_arguments().front() == "data");
+  CHECK(both.list_arguments().back() == "w");
+  CHECK(fc.list_arguments() == Names{"x", "w"});
+  CHECK(fc.compose({{"y", shared}}).status().code() == Errc::not_found);
+  const Symbol pair[] = {fc, two_layers()};
+  CHECK(Symbol::group(pair).list_outputs() == Names{"fc_output", "softmax_output"});
+}
+
+TEST_CASE("wrong calls name operator, node and input") {
+  const Symbol x = Symbol::variable("x");
+  const auto create = [](std::string_view op, std::string name, const Inputs& inputs,
+                         const ops::Attributes& attributes = {}) {
+    return Symbol::create(table(), op, std::move(name), inputs, attributes).status();
+  };
+  CHECK(create("convolutoin", "c", {}).code() == Errc::not_found);
+  CHECK(mentions(create("fully_connected", "fc", {{x}, {}}), {"fully_connected fc", "num_hidden"}));
+  CHECK(mentions(create("add", "", {{x}, {}}), {"add", "name", "rhs"}));
+  CHECK(mentions(create("exp", "e", {{x, x}, {}}), {"exp e", "1 inputs", "2 are given"}));
+  CHECK(mentions(create("exp", "e", {{x}, {{"data", x}}}), {"data", "twice"}));
+  CHECK(mentions(create("exp", "e", {{}, {{"date", x}}}), {"no input 'date'"}));
+  CHECK(mentions(create("exp", "e", {{two_layers().internals()}, {}}), {"one value"}));
+  CHECK(mentions(create("exp", "e", {{x}, {}}, {{"colour", "red"}}), {"exp e", "colour"}));
+  Composer c(table());
+  const Symbol bad = c.call("exp", "", {c.call("nonsense", "", {x})});
+  CHECK(bad.output_count() == 0);
+  CHECK(c.finish(bad).status().code() == Errc::not_found);
+  Composer twins(table());
+  const Symbol sum = twins.call("add", "s", {twins.variable("x"), x});
+  CHECK(mentions(twins.finish(sum).status(), {"'x'"}));
+}
+
+TEST_CASE("shapes are inferred in both directions") {
+  const Symbol net = two_layers();
+  const InferredShapes shapes = net.infer_shapes({{"data", Shape{8, 5}}}).value();
+  CHECK(shapes.complete);
+  CHECK(shapes.arguments == std::vector<Shape>{{8, 5}, {4, 5}, {4}, {3, 4}, {3}, {8}});
+  CHECK(shapes.outputs == std::vector<Shape>{{8, 3}});
+  CHECK(!net.infer_shapes({}).value().complete);
+
+  Composer c(table());
+  const Symbol sum = c.call("add_n", "s", {c.variable("a"), c.variable("b")}, {{"num_args", "2"}});
+  const Symbol out = c.call("exp", "e", {sum});
+  CHECK(out.infer_shapes({{"b", Shape{2, 7}}}).value().arguments.front() == Shape{2, 7});
+}
+
+TEST_CASE("inference errors name node, operator and shapes") {
+  const Symbol net = two_layers();
+  CHECK(mentions(net.infer_shapes({{"data", Shape{8, 5}}, {"fc1_weight", Shape{4, 6}}}).status(),
+                 {"fully_connected fc1", "(8, 5)", "(4, 6)"}));
+  CHECK(mentions(net.infer_shapes({{"dato", Shape{8, 5}}}).status(), {"dato"}));
+  const Symbol bad = Symbol::variable("v", {{"__shape__", "(1, x)"}});
+  CHECK(mentions(bad.infer_shapes({}).status(), {"variable v", "__shape__"}));
+  const auto dtypes = net.infer_dtypes({{"data", base::DType::f64}}).value();
+  CHECK(dtypes.arguments[1] == base::DType::f64);
+  CHECK(mentions(
+      net.infer_dtypes({{"data", base::DType::f64}, {"fc1_bias", base::DType::f32}}).status(),
+      {"fully_connected fc1", "f64", "f32"}));
+}
+
+TEST_CASE("JSON round trip keeps the symbol") {
+  for (const std::string& name : network_names()) {
+    const Symbol net = make_network(table(), name).value();
+    const std::string text = net.to_json();
+    const Symbol again = Symbol::from_json(table(), text).value();
+    CHECK(again.to_json() == text);
+    CHECK(again.list_arguments() == net.list_arguments());
+    CHECK(again.list_auxiliary_states() == net.list_auxiliary_states());
+    const Names wrt{net.list_arguments()[1]};
+    const Symbol slope = gradient(table(), net, wrt).value();
+    CHECK(Symbol::from_json(table(), slope.to_json()).value().to_json() == slope.to_json());
+  }
+}
+
+/// In the form of MXNet 0.8: two-element inputs, "param" and "attr", no auxiliary inputs.
+constexpr const char *kOldFile = R"json({
+  "nodes": [
+    {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
+    {"op": "null", "param": {}, "name": "conv_weight", "inputs": [], "backward_source_id": -1,
+     "attr": {"lr_mult": "0.1"}},
+    {"op": "Convolution", "param": {"kernel": "(3,3)",
+                     "num_filter" : "6",
+                     "num_group" : "1",
+                     "no_bias" : "True",
+                     "pad" : "(1,1)",
+                     "stride" : "(1,1)",
+                     "dilate" : "(1,1)",
+                     "workspace" : "512",
+                     "cudnn_tune" : "off"
+}
+, "name" : "conv", "inputs" : [ [ 0, 0 ], [ 1, 0 ] ], "backward_source_id" : -1, "attr" : {
+  "ctx_group" : "stage1"
+}
+},
+    {"op": "null", "param": {}, "name": "bn_gamma", "inputs": [], "backward_source_id": -1},
+    {"op": "null", "param": {}, "name": "bn_beta", "inputs": [], "backward_source_id": -1},
+    {"op": "BatchNorm", "param": {"eps": "0.001", "fix_gamma": "True", "momentum": "0.9",
+     "use_global_stats": "False"}, "name": "bn", "inputs": [[2, 0], [3, 0], [4, 0]]},
+    {"op": "Activation", "param": {"act_type": "relu"}, "name": "relu", "inputs": [[5, 0]]},
+    {"op": "Flatten", "param": {}, "name": "flat", "inputs": [[6, 0]]},
+    {"op": "null", "param": {}, "name": "label", "inputs": []},
+    {"op": "SoftmaxOutput", "param": {"grad_scale": "1", "ignore_label": "-1",
+     "multi_output": "False", "normalization": "null", "preserve_shape": "False",
+     "use_ignore": "False"}, "name": "softmax", "inputs": [[7, 0], [8, 0]]}
+  ],
+  "arg_nodes": [0, 1, 3, 4, 8],
+  "heads": [[9, 0]]
+})json";
+
+TEST_CASE("files of old MXNet versions load") {
+  const Symbol net = Symbol::from_json(table(), kOldFile).value();
+  CHECK(net.list_arguments() == Names{"data", "conv_weight", "bn_gamma", "bn_beta", "label"});
+  CHECK(net.list_auxiliary_states() == Names{"bn_moving_mean", "bn_moving_var"});
+  CHECK(net.list_outputs() == Names{"softmax_output"});
+  const InferredShapes shapes = net.infer_shapes({{"data", Shape{2, 3, 8, 8}}}).value();
+  CHECK(shapes.arguments[1] == Shape{6, 3, 3, 3});
+  CHECK(shapes.auxiliary[0] == Shape{6});
+  CHECK(net.to_json().find("\"__lr_mult__\": \"0.1\"") != std::string::npos);
+}
+
+TEST_CASE("malformed JSON gives one error that says where") {
+  const auto fault = [](std::string text) { return Symbol::from_json(table(), text).status(); };
+  CHECK(mentions(fault("{\"nodes\": [}"), {"byte 12"}));
+  CHECK(mentions(fault(""), {"byte"}));
+  CHECK(mentions(fault("[]"), {"object"}));
+  CHECK(mentions(fault("{}"), {"nodes"}));
+  CHECK(mentions(fault(R"({"nodes": [7]})"), {"node 0"}));
+  CHECK(mentions(fault(R"({"nodes": [{"op": "null", "name": "x", "inputs": []}], "heads": []})"),
+                 {"heads"}));
+  const std::string start = R"({"nodes": [{"op": "null", "name": "x", "inputs": []}, )";
+  const std::string end = R"(], "heads": [[1, 0, 0]]})";
+  const auto node = [&](const std::string& text) { return fault(start + text + end); };
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": [[1, 0, 0]]})"),
+                 {"node 1 'e'", "not before"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": [[0, 3, 0]]})"), {"no output 3"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": [[-1, 0, 0]]})"), {"reference"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": [[0]]})"), {"reference"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": 3})"), {"inputs"}));
+  CHECK(mentions(node(R"({"op": "pex", "name": "e", "inputs": [[0, 0]]})"), {"node 1 'e'", "pex"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "e", "inputs": [[0,0]], "attrs": {"a": 1}})"),
+                 {"node 1 'e'", "'a'"}));
+  CHECK(mentions(node(R"({"op": "exp", "name": "x", "inputs": [[0, 0]]})"), {"'x'"}));
+  CHECK(mentions(node(R"({"op": "exp", "inputs": [[0, 0]]})"), {"name"}));
+  CHECK(Symbol::load(table(), "/nonexistent/net.json").status().code() == Errc::not_found);
+  const std::string good = two_layers().to_json();
+  for (std::size_t cut = 0; cut < good.size(); cut += 7) CHECK(!fault(good.substr(0, cut)).ok());
+  for (std::size_t at = 0; at < good.size(); at += 3) {
+    std::string garbled = good;
+    garbled[at] = static_cast<char>(garbled[at] ^ 0x15);
+    static_cast<void>(Symbol::from_json(table(), garbled));
+  }
+}
+
+TEST_CASE("a very long chain of nodes is built, saved and destroyed without recursion") {
+  Symbol net = Symbol::variable("x");
+  for (int i = 0; i < 200'000; ++i) {
+    net = Symbol::create(table(), "negate", "", {{net}, {}}).value();
+  }
+  CHECK(net.graph().nodes.size() == 200'001);
+}
+
+TEST_CASE("gradients are symbols, with head gradients as inputs") {
+  Composer c(table());
+  const Symbol x = c.variable("x");
+  const Symbol y = c.call("multiply", "y", {c.call("exp", "e", {x}), x});
+  const Symbol slope = gradient(table(), y, Names{"x"}).value();
+  CHECK(slope.output_count() == 1);
+  CHECK(slope.list_arguments() == Names{"y_output_head_gradient", "x"});
+  const Symbol loss = gradient(table(), two_layers(), Names{"fc1_weight", "data"}).value();
+  CHECK(loss.output_count() == 2);
+  CHECK(loss.list_arguments().size() == 6);
+}
+
+TEST_CASE("gradients that do not exist are errors that name the argument") {
+  const Symbol net = two_layers();
+  CHECK(mentions(gradient(table(), net, Names{"softmax_label"}).status(), {"softmax_label"}));
+  CHECK(mentions(gradient(table(), net, Names{"fc3_weight"}).status(), {"fc3_weight"}));
+  Composer c(table());
+  const Symbol cut = c.call("stop_gradient", "stop", {c.call("exp", "e", {c.variable("x")})});
+  const Symbol sum = c.call("add", "s", {cut, c.variable("y")});
+  CHECK(gradient(table(), sum, Names{"y"}).ok());
+  CHECK(mentions(gradient(table(), sum, Names{"x"}).status(), {"'x'"}));
+}
+
+TEST_CASE("prune, common subexpressions and freeze") {
+  Composer c(table());
+  const Symbol x = c.variable("x");
+  const Symbol pair[] = {c.call("exp", "a", {x}), c.call("exp", "b", {x})};
+  const Symbol sum = c.call("add", "s", {pair[0], pair[1]});
+  CHECK(prune(eliminate_common_subexpressions(sum.graph())).nodes.size() == 3);
+
+  const Symbol net = make_network(table(), "tiny-bn").value();
+  const Graph frozen = freeze(table(), net.graph()).value();
+  for (const GraphNode& node : frozen.nodes) {
+    CHECK(node.name != "softmax_label");
+    if (!node.is_variable()) {
+      CHECK(node.op->name != "dropout");
+      CHECK(node.op->name != "batch_norm");
+    }
+  }
+  CHECK(frozen.heads.size() == 1);
+  Graph wider = sum.graph();
+  const std::size_t nodes = wider.nodes.size();
+  wider.heads.front() = {1, 0};
+  CHECK(prune(wider).nodes.size() < nodes);
+}
+
+TEST_CASE("memory estimate and drawing") {
+  const Symbol net = make_network(table(), "lenet").value();
+  const std::map<std::string, Shape> known{{"data", Shape{32, 1, 28, 28}}};
+  const MemoryEstimate predict = estimate_memory(table(), net, known).value();
+  CHECK(predict.planned_bytes < predict.unshared_bytes);
+  const Names wrt{"conv1_weight", "conv1_bias", "conv2_weight", "conv2_bias",
+                  "fc1_weight",   "fc1_bias",   "fc2_weight",   "fc2_bias"};
+  const MemoryEstimate train = estimate_memory(table(), net, known, wrt).value();
+  CHECK(train.parameters == 431'080);
+  CHECK(train.planned_bytes > predict.planned_bytes);
+  CHECK(train.planned_bytes < train.unshared_bytes);
+  CHECK(!estimate_memory(table(), net, {}).ok());
+  const std::string dot = to_dot(net, known);
+  CHECK(dot.find("digraph") == 0);
+  CHECK(dot.find("(32, 20, 24, 24)") != std::string::npos);
+  CHECK(dot.find("num_filter=20") != std::string::npos);
+}
+
+TEST_CASE("unknown networks and impossible options") {
+  CHECK(mentions(make_network(table(), "lenett").status(), {"lenett", "tiny-bn"}));
+  CHECK(!make_network(table(), "lenet", {.classes = 0}).ok());
+  CHECK(!make_network(table(), "tiny-bn", {.dropout = 1.0}).ok());
+}
+
+}  // namespace
+}  // namespace troupe::symbol
