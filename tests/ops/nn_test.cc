@@ -208,5 +208,211 @@ TEST_CASE("dropout with p = 0 keeps all, with p = 1 nothing", "[dropout]") {
                  random_tensor(DType::f64, {50}, "zero", 0, 0)) == 0);
 }
 
+/// The gradients of an operator's inputs when the gradient of its visible outputs is ones.
+std::vector<std::optional<Tensor>> gradients_of(const OpTable& table, std::string_view name,
+                                                const std::vector<Tensor>& inputs,
+                                                const Attributes& attributes = {}) {
+  const OpDef& op = table.at(name);
+  const Params params = parse_params(op, attributes).value();
+  const auto outputs = evaluate(op, params, inputs);
+  std::vector<Tensor> heads;
+  for (int o = 0; o < op.visible_output_count(params); ++o) {
+    heads.push_back(
+        random_tensor(outputs[std::size_t(o)].dtype, outputs[std::size_t(o)].shape, "ones", 1, 1));
+  }
+  Evaluator builder(table, params, inputs, outputs, heads);
+  const auto values = op.gradient(builder);
+  REQUIRE(values.ok());
+  std::vector<std::optional<Tensor>> result;
+  for (const auto& value : values.value()) {
+    result.push_back(value ? std::optional(builder.tensor(*value)) : std::nullopt);
+  }
+  return result;
+}
+
+TEST_CASE("softmax_output's gradient is that of the summed cross-entropy", "[loss]") {
+  const OpTable table = OpTable::build();
+  const Tensor data = random_tensor(DType::f64, {6, 10}, "data", -2, 2);
+  for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    INFO(base::dtype_name(dtype));
+    const Tensor label = random_tensor(dtype, {6}, "label", 0, 10, true);
+    const auto output = gradients_of(table, "softmax_output", {data, label});
+    const auto loss = gradients_of(table, "softmax_cross_entropy", {data, label});
+    CHECK(distance(*output[0], *loss[0]) < 1e-12);
+    CHECK_FALSE(output[1]);
+    CHECK_FALSE(loss[1]);
+  }
+}
+
+TEST_CASE("labels: scaled, ignored, smoothed, out of range", "[loss]") {
+  const OpTable table = OpTable::build();
+  const Tensor data = random_tensor(DType::f64, {3, 4}, "data", -2, 2);
+  Tensor label(DType::i64, {3});
+  label.set(0, 1);
+  label.set(1, 3);
+  label.set(2, 0);
+  const auto plain = gradients_of(table, "softmax_output", {data, label});
+  const auto masked =
+      gradients_of(table, "softmax_output", {data, label},
+                   {{"use_ignore", "True"}, {"ignore_label", "3"}, {"grad_scale", "2"}});
+  for (std::int64_t i = 0; i < 12; ++i) {
+    CHECK(masked[0]->at(i) == (i / 4 == 1 ? 0.0 : 2 * plain[0]->at(i)));
+  }
+  const auto smooth =
+      gradients_of(table, "softmax_output", {data, label}, {{"smooth_alpha", "0.3"}});
+  CHECK(smooth[0]->at(1) - plain[0]->at(1) == Approx(0.3));
+  CHECK(smooth[0]->at(0) - plain[0]->at(0) == Approx(-0.1));
+
+  label.set(1, 4);
+  const OpDef& op = table.at("softmax_output_backward");
+  const auto call = make_call(op, parse_params(op, {}).value(), describe({data, label}));
+  const auto kernel = prepare(call.value());
+  const Tensor result(DType::f64, {3, 4});
+  const std::vector<base::TensorView> in = {data.view(), label.view()};
+  const std::vector<base::TensorView> out = {result.view()};
+  base::SlotStore slots;
+  const base::Status status = kernel.value()->run({.inputs = in, .outputs = out, .slots = &slots});
+  CHECK(status.code() == base::Errc::invalid_argument);
+  CHECK(status.text() == "label 4 at position 1 is out of range for 4 classes");
+}
+
+TEST_CASE("metrics are sums with weights", "[loss]") {
+  const OpTable table = OpTable::build();
+  Tensor probability(DType::f32, {2, 3});
+  for (std::int64_t i = 0; i < 6; ++i)
+    probability.set(i, std::vector{.2, .5, .3, .1, .1, .8}[std::size_t(i)]);
+  Tensor label(DType::f32, {2});
+  label.set(0, 1);
+  label.set(1, 0);
+  const auto accuracy = evaluate(table, "accuracy_count", {probability, label});
+  CHECK(accuracy[0].at(0) == 1.0);
+  CHECK(accuracy[1].at(0) == 2.0);
+  const auto loss = evaluate(table, "cross_entropy_sum", {probability, label});
+  CHECK(loss[0].at(0) == Approx(-std::log(0.5) - std::log(0.1)));
+  CHECK(loss[1].at(0) == 2.0);
+}
+
+TEST_CASE("prediction forms drop what training needs", "[predict]") {
+  const OpTable table = OpTable::build();
+  const auto predict = [&](std::string_view name, const std::vector<Tensor>& inputs,
+                           const Attributes& attributes) {
+    const OpDef& op = table.at(name);
+    const Params params = parse_params(op, attributes).value();
+    Evaluator builder(table, params, inputs, {}, {});
+    const auto values = op.predict_form(builder);
+    REQUIRE(values.ok());
+    REQUIRE(values.value().size() == std::size_t(op.visible_output_count(params)));
+    return builder.tensor(values.value()[0]);
+  };
+  const Tensor data = random_tensor(DType::f64, {2, 3, 4, 4}, "data", -1, 1);
+  CHECK(predict("dropout", {data}, {}).same_bits(data));
+  const Attributes window = {{"kernel", "(2, 2)"}};
+  CHECK(
+      predict("pooling", {data}, window).same_bits(evaluate(table, "pooling", {data}, window)[0]));
+
+  const Tensor label = random_tensor(DType::f64, {2}, "label", 0, 3, true);
+  CHECK(predict("softmax_output", {data, label}, {})
+            .same_bits(evaluate(table, "softmax_output", {data, label})[0]));
+
+  // batch_norm with the batch's own statistics as running ones predicts what training gives.
+  const Tensor gamma = random_tensor(DType::f64, {3}, "gamma", 0.5, 1.5);
+  const Tensor beta = random_tensor(DType::f64, {3}, "beta", -1, 1);
+  const Tensor unread(DType::f64, {3});  // NaN: training must not read the running statistics
+  const Attributes free_gamma = {{"fix_gamma", "False"}};
+  const auto trained =
+      evaluate(table, "batch_norm", {data, gamma, beta, unread, unread}, free_gamma);
+  const Tensor predicted =
+      predict("batch_norm", {data, gamma, beta, trained[1], trained[2]}, free_gamma);
+  CHECK(distance(predicted, trained[0]) < 1e-14);
+}
+
+TEST_CASE("reshape follows MXNet's codes and explains misfits", "[reshape]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("Reshape");
+  const auto target = [&](const Shape& data, const char* codes, const char* reverse = "False") {
+    const auto params = parse_params(op, {{"shape", codes}, {"reverse", reverse}});
+    REQUIRE(params.ok());
+    std::vector<Shape> inputs = {data};
+    std::vector<Shape> outputs = {Shape::unknown()};
+    const base::Status status = infer_shapes(op, params.value(), inputs, outputs);
+    return status.ok() ? outputs[0].to_string() : status.text();
+  };
+  CHECK(target({2, 3, 4}, "(4, 0, 2)") == "(4, 3, 2)");
+  CHECK(target({2, 3, 4}, "(6, 1, -1)") == "(6, 1, 4)");
+  CHECK(target({2, 3, 4}, "(-2, 1, 1)") == "(2, 3, 4, 1, 1)");
+  CHECK(target({2, 3, 4}, "(-3, 4)") == "(6, 4)");
+  CHECK(target({2, 3, 4}, "(-4, 1, 2, -2)") == "(1, 2, 3, 4)");
+  CHECK(target({2, 3, 4}, "(2, -4, -1, 3, -2)") == "(2, 1, 3, 4)");
+  CHECK(target({10, 5, 4}, "(-1, 0)") == "(40, 5)");
+  CHECK(target({10, 5, 4}, "(-1, 0)", "True") == "(50, 4)");
+  CHECK(target({2, 3, 4}, "(5, -1)") ==
+        "[reshape] data of shape (2, 3, 4) cannot become (5, -1): no extent fits for -1");
+  CHECK(target({2, 3}, "(7,)") ==
+        "[reshape] data of shape (2, 3) has 6 elements, shape (7,) has 7");
+  CHECK(target({2, 3}, "(-1, -1)") ==
+        "[reshape] data of shape (2, 3) cannot become (-1, -1): more than one -1");
+}
+
+TEST_CASE("shapes of weights follow from data, and errors name both", "[shapes]") {
+  const OpTable table = OpTable::build();
+  const auto infer = [&](std::string_view name, const Attributes& attributes,
+                         std::vector<Shape> inputs) {
+    const OpDef& op = table.at(name);
+    const auto params = parse_params(op, attributes);
+    INFO(params.status().to_string());
+    REQUIRE(params.ok());
+    inputs.resize(op.inputs(params.value()).size(), Shape::unknown());
+    std::vector<Shape> outputs(op.outputs(params.value()).size(), Shape::unknown());
+    const base::Status status = infer_shapes(op, params.value(), inputs, outputs);
+    if (!status.ok()) return status.text();
+    std::string text;
+    for (const Shape& shape : inputs) text += shape.to_string() + " ";
+    return text + "-> " + outputs[0].to_string();
+  };
+  // Parameters as MXNet's files have them.
+  CHECK(infer("Convolution",
+              {{"kernel", "(5, 5)"},
+               {"num_filter", "20"},
+               {"workspace", "1024"},
+               {"cudnn_tune", "off"},
+               {"layout", "NCHW"}},
+              {Shape{32, 1, 28, 28}}) == "(32, 1, 28, 28) (20, 1, 5, 5) (20,) -> (32, 20, 24, 24)");
+  CHECK(infer("FullyConnected", {{"num_hidden", "500"}}, {Shape{32, 50, 4, 4}}) ==
+        "(32, 50, 4, 4) (500, 800) (500,) -> (32, 500)");
+  CHECK(infer("BatchNorm", {{"eps", "2e-05"}}, {Shape{-1, 8, 4, 4}}) ==
+        "(?, 8, 4, 4) (8,) (8,) (8,) (8,) -> (?, 8, 4, 4)");
+  CHECK(infer("Pooling", {{"kernel", "(2, 2)"}, {"stride", "(2, 2)"}, {"pool_type", "max"}},
+              {Shape{32, 20, 24, 24}}) == "(32, 20, 24, 24) -> (32, 20, 12, 12)");
+  CHECK(infer("SoftmaxOutput", {}, {Shape{32, 10}}) == "(32, 10) (32,) -> (32, 10)");
+  CHECK(infer("Convolution", {{"kernel", "(9, 9)"}, {"num_filter", "2"}}, {Shape{1, 1, 4, 12}}) ==
+        "[convolution] a window of 9 positions does not fit into 4 with padding 0");
+  CHECK(infer("FullyConnected", {{"num_hidden", "5"}}, {Shape{2, 3}, Shape{5, 4}}) ==
+        "[fully_connected] weight has shape (5, 4) where (5, 3) is expected");
+}
+
+TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
+  const OpTable table = OpTable::build();
+  for (const char* name : {"convolution_backward_weights", "fully_connected_backward_weights",
+                           "batch_norm_backward"}) {
+    for (const Sample& sample : table.at(name).samples) {
+      INFO(name << ", sample '" << sample.title << "'");
+      OpCall call = f32_call(table.at(name), sample, false);
+      call.team = 2;
+      base::set_thread_team(2);
+      const auto kernel = prepare(call);
+      REQUIRE(kernel.ok());
+      const auto inputs = sample_inputs(call, sample);
+      const auto first = make_outputs(call);
+      run_kernel(*kernel.value(), inputs, first, {.team = 2});
+      for (int again = 0; again < 3; ++again) {
+        const auto outputs = make_outputs(call);
+        run_kernel(*kernel.value(), inputs, outputs, {.team = 2});
+        for (std::size_t o = 0; o < outputs.size(); ++o) CHECK(outputs[o].same_bits(first[o]));
+      }
+      base::set_thread_team(1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace troupe::ops
