@@ -2,6 +2,7 @@
 // Operators: every kernel of every operator on the samples marked `benchmark`, dense f32 tensors.
 // `--team=N` leads N threads (default 1); the other flags are Google Benchmark's.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <charconv>
 #include <iostream>
@@ -110,9 +111,10 @@ void add_rows(const OpDef& op, const Sample& sample, int team) {
   for (const KernelDef& candidate : op.kernels) {
     const auto row = prepare_row(call.value(), candidate, sample);
     if (!row) continue;
-    std::string name = op.name + "/" + sample.title;
-    for (const base::Shape& shape : sample.inputs) name += "/" + shape.to_string();
-    name += "/" + candidate.name;
+    std::string shapes;
+    for (const base::Shape& shape : sample.inputs) shapes += shape.to_string() + "/";
+    const std::string name =
+        fmt::format("{}/{}/{}{}", op.name, sample.title, shapes, candidate.name);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [row](benchmark::State& state) { run_row(state, *row); });
   }

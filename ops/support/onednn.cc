@@ -205,7 +205,9 @@ dnnl::memory::data_type library_type(base::DType dtype) {
 
 /// The layout of a bound argument, which must be the call's where that is fixed.
 Result<Layout> checked_layout(const Bound& bound, const TensorDesc& tensor) {
-  const std::optional<Layout> layout = layout_of(bound.descriptor, bound.argument.groups);
+  const bool view = bound.argument.dense_view;
+  const std::optional<Layout> layout =
+      view ? Layout::dense() : layout_of(bound.descriptor, bound.argument.groups);
   if (!layout) return base::error(Errc::unimplemented, "a private layout");
   if (bound.descriptor.data_type() != library_type(tensor.dtype)) {
     return base::error(Errc::unimplemented, "another dtype than {}",

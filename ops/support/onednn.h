@@ -28,6 +28,8 @@ struct Argument {
   int index = 0;
   /// Groups of a convolution's weights: the library sees axis 0 as (groups, channels).
   std::int64_t groups = 1;
+  /// The library sees a dense tensor through other axes and strides (a transposed matrix).
+  bool dense_view = false;
 };
 inline Argument input(int arg, int index, std::int64_t groups = 1) {
   return {arg, false, index, groups};
