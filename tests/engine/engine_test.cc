@@ -55,6 +55,44 @@ TEST_CASE("readers of a variable run together") {
   CHECK(f.engine->wait_all().ok());
 }
 
+TEST_CASE("a reader that has one of its variables waits for the other") {
+  Fixture f(true);
+  const Variable x = f.variable("x");
+  const Variable y = f.variable("y");
+  const Variable z = f.variable("z");
+  Gate reading;
+  Gate writing;
+  f.push("write y", {}, {y}, [&](RunContext&) {
+    writing.pass();
+    return Status();
+  });
+  f.push(
+      "read x", {x}, {z},
+      [&](RunContext&) {
+        reading.pass();
+        return Status();
+      },
+      kCopy);
+  std::atomic<bool> ran{false};
+  f.push(
+      "read both", {x, y}, {},
+      [&](RunContext&) {
+        ran = true;
+        return Status();
+      },
+      kPriority);
+  reading.open();
+  CHECK(f.engine->wait(z).ok());
+  // Behind everything that the priority lane was given so far.
+  f.push(
+      "marker", {}, {z}, [](RunContext&) { return Status(); }, kPriority);
+  CHECK(f.engine->wait(z).ok());
+  CHECK_FALSE(ran);
+  writing.open();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(ran);
+}
+
 TEST_CASE("a variable named twice is one use, and a write of it counts") {
   Fixture f(GENERATE(true, false));
   const Variable x = f.variable("x");

@@ -51,6 +51,9 @@ TEST_CASE("the first error stays, and an update in place inherits it") {
   f.push("update", {x}, {w}, nothing);
   CHECK(f.engine->wait(w).text() == "one");
   CHECK(f.engine->wait(x).text() == "two");
+  f.push("both", {}, {w, x}, nothing);
+  CHECK(f.engine->wait(w).text() == "one");
+  CHECK(f.engine->wait(x).text() == "two");
 }
 
 TEST_CASE("wait_all reports each error once, the oldest first") {

@@ -66,7 +66,7 @@ rc::Gen<Step> any_step() {
       rc::gen::set(&Step::lane, rc::gen::inRange(0, 3)),
       rc::gen::set(&Step::priority, rc::gen::inRange(-2, 3)),
       rc::gen::set(&Step::fails,
-                   rc::gen::map(rc::gen::inRange(0, 25), [](int n) { return n == 0; })),
+                   rc::gen::map(rc::gen::inRange(0, 12), [](int n) { return n == 0; })),
       rc::gen::set(&Step::overwrites), rc::gen::set(&Step::reads, indices(4)),
       rc::gen::set(&Step::writes, indices(3)));
 }
