@@ -366,7 +366,8 @@ void Section::finish() {
   ConfigFile::Content& content = *file_->content_;
   const std::vector<std::string> known(known_.begin(), known_.end());
   const auto refuse = [&](const toml::source_region& where, std::string_view key) {
-    content.add(where, fmt::format("{}: unknown key{}", full(key), base::did_you_mean(key, known)));
+    content.add(where, fmt::format("{}: unknown key{}", full(key),
+                                   base::did_you_mean(key.substr(0, key.find('.')), known)));
   };
   if (table_ != nullptr) {
     for (const auto& [key, node] : *static_cast<const toml::table*>(table_)) {

@@ -158,6 +158,8 @@ TEST_CASE("wrong overrides name themselves", "[job_file]") {
   CHECK(parse("", {"workers.thraeds=2"}).errors ==
         Lines{"--set workers.thraeds=2: error: workers.thraeds: unknown key; did you mean "
               "'threads'?"});
+  CHECK(parse("", {"modle.x=2"}).errors ==
+        Lines{"--set modle.x=2: error: modle.x: unknown key; did you mean 'model'?"});
   CHECK(parse("", {"data.batch.x=2"}).errors ==
         Lines{"--set data.batch.x=2: error: data.batch.x: unknown key"});
   CHECK(parse("", {"=2"}).errors == Lines{"--set =2: error: expected section.key=value"});

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe version, troupe metrics: what this program is and what it counts.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/verbs.h"
+#include "monitoring/families.h"
+
+namespace troupe::apps {
+namespace {
+
+ExitCode list_metrics(Context& context) {
+  std::string text;
+  for (const monitoring::Family& family : monitoring::families()) {
+    std::string labels;
+    for (std::size_t i = 0; i < family.label_count(); ++i) {
+      labels.append(i == 0 ? "{" : ",").append(family.labels[i]);
+    }
+    if (!labels.empty()) labels += "}";
+    text += fmt::format("{}{} {} {}\n", family.name, labels,
+                        monitoring::metric_type_name(family.type), family.help);
+  }
+  context.console.data(text);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_about_verbs(CLI::App& app, Context& context) {
+  CLI::App* metrics = app.add_subcommand(
+      "metrics",
+      describe("List the metrics: name, labels, type, meaning", {"troupe metrics --list"}));
+  const auto list = std::make_shared<bool>(false);
+  metrics->add_flag("--list", *list, "One family a line")->required();
+  metrics->callback([&context] { context.action = [&context] { return list_metrics(context); }; });
+
+  CLI::App* version = app.add_subcommand("version", "Print the version");
+  version->callback([&context] {
+    context.action = [&context] {
+      context.console.data("troupe " + program_version() + "\n");
+      return ExitCode::ok;
+    };
+  });
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe config: job files checked without running them.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/job_file.h"
+#include "apps/verbs.h"
+
+namespace troupe::apps {
+namespace {
+
+struct CheckOptions {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+ExitCode check(const CheckOptions& options, Context& context) {
+  const JobFile job = read_job_file(options.path, options.overrides);
+  if (!job.errors.empty()) return context.fail_lines(job.errors, "this is no job that can run");
+  const schemas::JobSpec& spec = job.spec;
+  context.console.data(fmt::format(
+      "{}: valid: job '{}', {} on {} machine(s) x {} worker(s), {} parameter server(s), "
+      "{} epoch(s)\n",
+      options.path, spec.name, spec.model.network.empty() ? spec.model.symbol : spec.model.network,
+      spec.workers.machines, spec.workers.devices, spec.shards(), spec.train.epochs));
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_config_verbs(CLI::App& app, Context& context) {
+  CLI::App* config = app.add_subcommand("config", "Check job files");
+  config->require_subcommand(1);
+  CLI::App* verb = config->add_subcommand(
+      "check", describe("Check a job file; every error at once, with line and column",
+                        {"troupe config check JOB.toml",
+                         "troupe config check JOB.toml --set data.batch=64"}));
+  const auto options = std::make_shared<CheckOptions>();
+  verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
+      ->required()
+      ->type_name("");
+  verb->add_option("--set", options->overrides, "Override a key of the job file")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  verb->callback([&context, options] {
+    context.action = [&context, options] { return check(*options, context); };
+  });
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a command writes: data to standard output, messages to standard error, colour and moving
+// lines only where a person looks. One thread.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace troupe::apps {
+
+/// What is known about standard error.
+struct ConsoleOptions {
+  bool terminal = false;  ///< standard error is a terminal
+  bool color = false;
+  int width = 80;  ///< columns of the terminal
+};
+
+/// The two streams of a command.
+class Console {
+ public:
+  Console(std::ostream& out, std::ostream& err, ConsoleOptions options = {})
+      : out_(out), err_(err), options_(options) {}
+
+  /// Data: what a script reads. Written as it is.
+  void data(std::string_view text);
+  /// One line for people.
+  void note(std::string_view line);
+  /// "error: LINE".
+  void error(std::string_view line);
+  /// Replaces the status line of a terminal; nothing elsewhere.
+  void status_line(std::string_view line);
+  /// Leaves the status line standing.
+  void end_status_line();
+
+  const ConsoleOptions& options() const { return options_; }
+  void set_color(bool color) { options_.color = color; }
+
+ private:
+  void clear_status_line();
+
+  std::ostream& out_;
+  std::ostream& err_;
+  ConsoleOptions options_;
+  bool status_shown_ = false;
+};
+
+/// The options for the process's standard error; `no_color` as in the environment.
+ConsoleOptions standard_error_options(bool no_color);
+
+}  // namespace troupe::apps

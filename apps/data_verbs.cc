@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe data: record files made, indexed and checked.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/verbs.h"
+#include "data/inspect.h"
+#include "data/pack.h"
+
+namespace troupe::apps {
+namespace {
+
+/// Prints a report as data, or its error.
+template <typename Report>
+ExitCode finish(const base::Result<Report>& report, Context& context) {
+  if (!report.ok()) return context.fail(report.status());
+  context.console.data(report.value().to_string());
+  return ExitCode::ok;
+}
+
+ExitCode check(const std::string& path, bool decode, Context& context) {
+  const auto report = data::check_record_file(path, decode);
+  if (!report.ok()) return context.fail(report.status());
+  context.console.data(report.value().to_string());
+  const base::Status status = report.value().status();
+  return status.ok() ? ExitCode::ok : context.fail(status);
+}
+
+CLI::Option* add_out(CLI::App* verb, std::filesystem::path& out) {
+  return verb->add_option("--out", out, "Folder of train.rec and test.rec")
+      ->required()
+      ->type_name("DIR");
+}
+
+void add_pack_fashion(CLI::App& pack, Context& context) {
+  CLI::App* verb = pack.add_subcommand(
+      "fashion-mnist", describe("Pack Fashion-MNIST (Debian package dataset-fashion-mnist)",
+                                {"troupe data pack fashion-mnist --out data/fashion"}));
+  struct Options {
+    std::filesystem::path source = data::kFashionMnistFolder;
+    std::filesystem::path out;
+  };
+  const auto options = std::make_shared<Options>();
+  add_out(verb, options->out);
+  verb->add_option("--source", options->source, "Folder of the four .gz files")
+      ->capture_default_str()
+      ->type_name("DIR");
+  verb->callback([&context, options] {
+    context.action = [&context, options] {
+      return finish(data::pack_fashion_mnist(options->source, options->out), context);
+    };
+  });
+}
+
+void add_pack_idx(CLI::App& pack, Context& context) {
+  CLI::App* verb = pack.add_subcommand(
+      "idx", describe("Pack IDX files of images and labels, plain or .gz",
+                      {"troupe data pack idx --images train-images.gz --labels train-labels.gz "
+                       "--out data/mine"}));
+  struct Options {
+    data::IdxPackOptions pack;
+    data::IdxPair test;
+  };
+  const auto options = std::make_shared<Options>();
+  add_out(verb, options->pack.out);
+  verb->add_option("--images", options->pack.train.images, "Training images")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--labels", options->pack.train.labels, "Training labels")
+      ->required()
+      ->type_name("FILE");
+  CLI::Option* images = verb->add_option("--test-images", options->test.images, "Test images");
+  CLI::Option* labels = verb->add_option("--test-labels", options->test.labels, "Test labels");
+  images->type_name("FILE")->needs(labels);
+  labels->type_name("FILE")->needs(images);
+  verb->callback([&context, options] {
+    if (!options->test.images.empty()) options->pack.test = options->test;
+    context.action = [&context, options] { return finish(data::pack_idx(options->pack), context); };
+  });
+}
+
+void add_pack_images(CLI::App& pack, Context& context) {
+  CLI::App* verb = pack.add_subcommand(
+      "images", describe("Pack JPEG and PNG images of one size, a sub-folder per class",
+                         {"troupe data pack images --train photos/train --test photos/test "
+                          "--out data/photos"}));
+  struct Options {
+    data::FolderPackOptions pack;
+    std::filesystem::path test;
+  };
+  const auto options = std::make_shared<Options>();
+  add_out(verb, options->pack.out);
+  verb->add_option("--train", options->pack.train, "Folder of class folders")
+      ->required()
+      ->type_name("DIR");
+  verb->add_option("--test", options->test, "The same for the test set")->type_name("DIR");
+  verb->add_flag("--keep-encoded", options->pack.keep_encoded,
+                 "Store the files' bytes as they are: smaller, slower to read");
+  verb->callback([&context, options] {
+    if (!options->test.empty()) options->pack.test = options->test;
+    context.action = [&context, options] {
+      return finish(data::pack_images(options->pack), context);
+    };
+  });
+}
+
+}  // namespace
+
+void add_data_verbs(CLI::App& app, Context& context) {
+  CLI::App* family = app.add_subcommand("data", "Make, index and check record files");
+  family->require_subcommand(1);
+  CLI::App* pack = family->add_subcommand("pack", "Turn images into record files");
+  pack->require_subcommand(1);
+  add_pack_fashion(*pack, context);
+  add_pack_idx(*pack, context);
+  add_pack_images(*pack, context);
+
+  struct Options {
+    std::string path;
+    bool decode = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* index = family->add_subcommand(
+      "index", describe("Make a record file's .idx anew", {"troupe data index train.rec"}));
+  index->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
+  index->callback([&context, options] {
+    context.action = [&context, options] {
+      return finish(data::index_record_file(options->path), context);
+    };
+  });
+  CLI::App* verb = family->add_subcommand(
+      "check", describe("Count records; name the first damage and exit 3 where there is any",
+                        {"troupe data check train.rec", "troupe data check train.rec --decode"}));
+  verb->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
+  verb->add_flag("--decode", options->decode, "Decode every image too");
+  verb->callback([&context, options] {
+    context.action = [&context, options] { return check(options->path, options->decode, context); };
+  });
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line over CLI11: verbs, help, suggestions, exit codes.
+#include "apps/program.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/verbs.h"
+#include "base/log.h"
+#include "base/suggest.h"
+
+namespace troupe::apps {
+namespace {
+
+/// Help in which a verb's examples stand first, and lists of verbs show summaries only.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App* verb) const override {
+    std::ostringstream out;
+    const std::string text = verb->get_description();
+    CLI::detail::format_help(out, verb->get_name(), text.substr(0, text.find('\n')),
+                             get_column_width());
+    return out.str();
+  }
+};
+
+/// The verb that parsing had reached.
+const CLI::App& deepest(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen =
+      const_cast<CLI::App&>(app).get_subcommands();  // NOLINT: CLI11 has no const form
+  return chosen.empty() ? app : deepest(*chosen.back());
+}
+
+/// "troupe data pack".
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* level = &app; level != nullptr; level = level->get_parent()) {
+    for (const CLI::Option* option : level->get_options({})) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
+
+/// What was wrong with the command line, with the likely word.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
+  const std::vector<std::string> rest = app.remaining(true);
+  if (rest.empty()) return fault.what();
+  const CLI::App& reached = deepest(app);
+  const std::string word = rest.front().substr(0, rest.front().find('='));
+  if (word.starts_with('-')) {
+    return "unknown option '" + word + "'" + base::did_you_mean(word, option_names(reached));
+  }
+  const std::vector<std::string> verbs = verb_names(reached);
+  if (verbs.empty()) return "unexpected argument '" + word + "'";
+  return "unknown command '" + word + "'" + base::did_you_mean(word, verbs);
+}
+
+void set_log_level(const Context& context) {
+  const std::string& level = context.environment.log_level;
+  if (context.quiet) {
+    base::start_logging(base::LogLevel::warn, "");
+  } else if (level == "debug") {
+    base::start_logging(base::LogLevel::debug, "");
+  } else if (level == "warn" || level == "error") {
+    base::start_logging(level == "warn" ? base::LogLevel::warn : base::LogLevel::error, "");
+  }
+}
+
+void add_global_options(CLI::App& app, Context& context) {
+  context.coordinator = context.environment.coordinator;
+  app.add_option("--coordinator", context.coordinator,
+                 "The coordinator's --listen address (or TROUPE_COORDINATOR)")
+      ->type_name("HOST:PORT");
+  app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
+  app.add_flag_callback(
+      "--no-color", [&context] { context.console.set_color(false); }, "No colours");
+}
+
+/// `help VERB...` is `VERB... --help`; no words at all ask for help too.
+std::vector<std::string> with_help_words(std::vector<std::string> words) {
+  if (words.empty()) return {"--help"};
+  if (words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  return words;
+}
+
+ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& context) {
+  try {
+    std::reverse(words.begin(), words.end());  // CLI11 takes them last first
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& reached = deepest(app);
+    const CLI::App* parent = reached.get_parent();
+    context.console.data(reached.help(parent == nullptr ? "" : full_name(*parent)));
+    return ExitCode::ok;
+  } catch (const CLI::ParseError& fault) {
+    context.console.error(usage_error(app, fault));
+    std::string reached = full_name(deepest(app));
+    context.console.note("Try: troupe help" + reached.substr(app.get_name().size()));
+    return ExitCode::bad_usage;
+  }
+  set_log_level(context);
+  return context.action();
+}
+
+}  // namespace
+
+std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {
+  std::string text(summary);
+  text += "\n\nExamples:";
+  for (const std::string_view example : examples) text.append("\n  ").append(example);
+  return text + "\n";
+}
+
+ExitCode Context::fail(const base::Status& status) {
+  console.error(status.text());
+  return exit_code_of(status.code());
+}
+
+ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_view consequence) {
+  for (const std::string& line : lines) console.note(line);
+  console.note(
+      fmt::format("{} error{}; {}", lines.size(), lines.size() == 1 ? "" : "s", consequence));
+  return ExitCode::bad_input;
+}
+
+ExitCode run_program(const std::vector<std::string>& arguments, Context& context) {
+  CLI::App app(describe("Trains neural networks with a company of actors.",
+                        {"troupe data pack fashion-mnist --out data/fashion",
+                         "troupe config check examples/fashion-lenet.toml"}),
+               "troupe");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("-h,--help", "Show help");
+  app.require_subcommand(1);
+  app.fallthrough();
+  try {
+    add_global_options(app, context);
+    add_config_verbs(app, context);
+    add_data_verbs(app, context);
+    add_about_verbs(app, context);
+    return parse_and_run(app, with_help_words(arguments), context);
+  } catch (const std::exception& fault) {
+    context.console.error(fmt::format("internal: {}", fault.what()));
+    return ExitCode::internal;
+  }
+}
+
+std::string program_version() {
+  return TROUPE_VERSION;
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `troupe` command: its command line, its verbs and how it ends. One thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/console.h"
+#include "apps/exit_code.h"
+#include "base/environment.h"
+
+namespace troupe::apps {
+
+/// What every verb gets, and where the verb chosen leaves its action.
+struct Context {
+  Context(Console& streams, base::Environment variables)
+      : console(streams), environment(std::move(variables)) {}
+
+  Console& console;
+  base::Environment environment;
+  std::string coordinator;           ///< --coordinator, else TROUPE_COORDINATOR; may be empty
+  bool quiet = false;                ///< warnings and errors only
+  std::function<ExitCode()> action;  ///< set while the command line is parsed
+
+  /// Writes an operating error and gives its exit code.
+  ExitCode fail(const base::Status& status);
+  /// Writes error lines that name their places ("job.toml:3:15: error: ..."), then their number.
+  ExitCode fail_lines(const std::vector<std::string>& lines, std::string_view consequence);
+};
+
+/// Runs a command line (without the program's name). Never throws.
+ExitCode run_program(const std::vector<std::string>& arguments, Context& context);
+
+/// The program's version, "0.1.0".
+std::string program_version();
+
+}  // namespace troupe::apps

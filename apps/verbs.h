@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verb families; each adds its subcommands to the command line and leaves the action of the one
+// chosen in the context. A verb's description is its summary, then examples: help leads with them.
+#pragma once
+
+#include <string>
+
+#include "apps/program.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace troupe::apps {
+
+/// config check.
+void add_config_verbs(CLI::App& app, Context& context);
+/// data pack, index, check.
+void add_data_verbs(CLI::App& app, Context& context);
+/// metrics, version.
+void add_about_verbs(CLI::App& app, Context& context);
+
+/// "SUMMARY\n\nExamples:\n  troupe ...\n".
+std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples);
+
+}  // namespace troupe::apps

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading of environment variables.
+#include "base/environment.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+namespace troupe::base {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool steers_openmp(std::string_view entry) {
+  constexpr std::array<std::string_view, 3> prefixes = {"OMP_", "GOMP_", "KMP_"};
+  for (const std::string_view prefix : prefixes) {
+    if (entry.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> variables(bool openmp) {
+  std::vector<std::string> result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (steers_openmp(*entry) == openmp) result.emplace_back(*entry);
+  }
+  return result;
+}
+
+}  // namespace
+
+Environment read_environment() {
+  Environment result;
+  result.coordinator = variable("TROUPE_COORDINATOR");
+  result.log_level = variable("TROUPE_LOG_LEVEL");
+  result.no_color = !variable("NO_COLOR").empty() || variable("TERM") == "dumb";
+  return result;
+}
+
+std::vector<std::string> openmp_variables() {
+  return variables(true);
+}
+
+std::vector<std::string> environment_without_openmp() {
+  return variables(false);
+}
+
+}  // namespace troupe::base

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that reads environment variables. Call before other threads start.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace troupe::base {
+
+/// What people may set for Troupe; the command line is stronger.
+struct Environment {
+  std::string coordinator;  ///< TROUPE_COORDINATOR, HOST:PORT
+  std::string log_level;    ///< TROUPE_LOG_LEVEL: debug, info, warn or error
+  bool no_color = false;    ///< NO_COLOR is set, or TERM is "dumb"
+};
+
+/// Reads the process's environment.
+Environment read_environment();
+
+/// The process's variables "NAME=value" that would steer an OpenMP runtime (OMP_*, GOMP_*, KMP_*).
+/// libgomp reads them before main, and some make prepared kernels hang.
+std::vector<std::string> openmp_variables();
+
+/// The process's environment without those: what a child process gets.
+std::vector<std::string> environment_without_openmp();
+
+}  // namespace troupe::base

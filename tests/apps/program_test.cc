@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: exit codes, help, suggestions, and what goes to which stream.
+#include "apps/program.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "apps/progress.h"
+#include "monitoring/families.h"
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+/// How a command ended.
+struct Run {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Run run(const std::vector<std::string>& words) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  Context context(console, {});
+  const ExitCode code = run_program(words, context);
+  return {static_cast<int>(code), out.str(), err.str()};
+}
+
+const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
+
+TEST_CASE("help goes to standard output and leads with examples", "[program]") {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {}, {"help"}, {"--help"}, {"data", "--help"}, {"help", "data", "pack", "idx"}}) {
+    const Run result = run(words);
+    CHECK(result.code == 0);
+    CHECK(result.err.empty());
+    CHECK_THAT(result.out, Contains("Usage"));
+  }
+  const std::string help = run({"help", "data", "pack", "idx"}).out;
+  CHECK(help.find("Examples:\n  troupe data pack idx") < help.find("Usage: troupe data pack idx"));
+  CHECK_THAT(run({}).out, Contains("Check job files") && !Contains("JOB.toml --set"));
+}
+
+TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
+  const Run verb = run({"dta", "check"});
+  CHECK(verb.code == 2);
+  CHECK(verb.out.empty());
+  CHECK(verb.err == "error: unknown command 'dta'; did you mean 'data'?\nTry: troupe help\n");
+  CHECK(run({"data", "pak"}).err ==
+        "error: unknown command 'pak'; did you mean 'pack'?\nTry: troupe help data\n");
+  CHECK_THAT(run({"data", "check", "f.rec", "--decod"}).err,
+             StartsWith("error: unknown option '--decod'; did you mean '--decode'?\n"));
+  CHECK_THAT(run({"version", "now"}).err, StartsWith("error: unexpected argument 'now'\n"));
+  CHECK_THAT(run({"config", "check"}).err, StartsWith("error: JOB.toml is required"));
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"data"}, {"metrics"}, {"--nonsense"}, {"data", "pack", "idx"}, {"-"}, {""}}) {
+    CHECK(run(words).code == 2);
+  }
+}
+
+TEST_CASE("config check says what a job is, or all that is wrong with it", "[program]") {
+  const Run good =
+      run({"config", "check", kExample, "--set", "workers.devices=2", "--set", "servers.shards=3"});
+  CHECK(good.code == 0);
+  CHECK(good.err.empty());
+  CHECK_THAT(good.out, Contains("valid: job 'fashion-lenet', lenet on 2 machine(s) x 2 worker(s), "
+                                "3 parameter server(s), 5 epoch(s)\n"));
+  const Run bad = run({"config", "check", kExample, "--set", "data.batch=12B", "--set", "a.b=1"});
+  CHECK(bad.code == 3);
+  CHECK(bad.out.empty());
+  CHECK(bad.err ==
+        "--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\"\n"
+        "--set a.b=1: error: a.b: unknown key\n"
+        "2 errors; this is no job that can run\n");
+  const Run missing = run({"config", "check", "/nowhere/job.toml"});
+  CHECK(missing.code == 3);
+  CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
+}
+
+TEST_CASE("data check counts records, or names the first damage and exits 3", "[program]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.rec";
+  std::ofstream(path, std::ios::binary) << "these bytes are no records at all";
+  const Run bad = run({"data", "check", path.string()});
+  CHECK(bad.code == 3);
+  CHECK_THAT(bad.err, StartsWith("error: ") && Contains(path.string()) && Contains("offset 0"));
+  std::filesystem::remove(path);
+  CHECK(run({"data", "check", path.string()}).code == 5);
+  CHECK(run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out",
+             (path.parent_path() / "troupe-program-test").string()})
+            .code == 5);
+}
+
+TEST_CASE("metrics --list names every family", "[program]") {
+  const Run result = run({"metrics", "--list"});
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Contains("troupe_kv_requests_total{level,op,result} counter Pushes"));
+  CHECK(std::count(result.out.begin(), result.out.end(), '\n') ==
+        static_cast<std::ptrdiff_t>(monitoring::families().size()));
+}
+
+TEST_CASE("version is one line", "[program]") {
+  CHECK_THAT(run({"version"}).out, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST_CASE("errors map to the documented exit codes", "[program]") {
+  CHECK(exit_code_of(base::Errc::unavailable) == ExitCode::unreachable);
+  CHECK(exit_code_of(base::Errc::data_loss) == ExitCode::bad_input);
+  CHECK(exit_code_of(base::Errc::not_found) == ExitCode::not_found);
+  CHECK(exit_code_of(base::Errc::resource_exhausted) == ExitCode::no_resources);
+  CHECK(exit_code_of(base::Errc::abandoned) == ExitCode::failed);
+  CHECK(exit_code_of(base::Errc::internal) == ExitCode::internal);
+}
+
+TEST_CASE("progress is one line with what is known", "[progress]") {
+  CHECK(format_progress({1200, 9000, 0.4123, {}, 3210.4, 41}) ==
+        "step 1200/9000 13% | loss 0.412 | 3,210 samples/s | eta 0:41");
+  CHECK(format_progress({0, 0, {}, {}, 0, {}}) == "step 0");
+  CHECK(format_progress({8999, 9000, {}, 0.91234, 0, {}}) ==
+        "step 8999/9000 99% | accuracy 0.9123");
+}
+
+TEST_CASE("a terminal's line moves at most ten times a second and is cut to its width",
+          "[progress]") {
+  std::ostringstream out, err;
+  Console console(out, err, {.terminal = true, .color = false, .width = 9});
+  base::ManualClock clock;
+  ProgressDisplay display(console, clock);
+  display.show({1, 100, {}, {}, 0, {}});
+  display.show({2, 100, {}, {}, 0, {}});
+  clock.advance_ms(100);
+  display.show({3, 100, {}, {}, 0, {}});
+  display.show({100, 100, {}, {}, 0, {}});
+  console.note("done");
+  CHECK(err.str() == "\r\033[Kstep 1/1\r\033[Kstep 3/1\r\033[Kstep 100\r\033[Kdone\n");
+  CHECK(out.str().empty());
+}
+
+}  // namespace
+}  // namespace troupe::apps

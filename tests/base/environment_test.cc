@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Environment variables: Troupe's own, and those of OpenMP that no child may see.
+#include "base/environment.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+namespace troupe::base {
+namespace {
+
+TEST_CASE("OpenMP's variables are found and left out, others stay", "[environment]") {
+  setenv("OMP_NUM_THREADS", "3", 1);
+  setenv("GOMP_SPINCOUNT", "9", 1);
+  setenv("COMP_X", "1", 1);
+  const auto found = openmp_variables();
+  CHECK(std::count(found.begin(), found.end(), "OMP_NUM_THREADS=3") == 1);
+  CHECK(std::count(found.begin(), found.end(), "GOMP_SPINCOUNT=9") == 1);
+  const auto kept = environment_without_openmp();
+  CHECK(std::count(kept.begin(), kept.end(), "COMP_X=1") == 1);
+  CHECK(std::none_of(kept.begin(), kept.end(),
+                     [](const auto& entry) { return entry.starts_with("OMP_"); }));
+  unsetenv("OMP_NUM_THREADS");
+  unsetenv("GOMP_SPINCOUNT");
+  unsetenv("COMP_X");
+}
+
+TEST_CASE("colour is off on dumb terminals and by NO_COLOR", "[environment]") {
+  setenv("NO_COLOR", "1", 1);
+  CHECK(read_environment().no_color);
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  CHECK(read_environment().no_color);
+  setenv("TERM", "xterm", 1);
+  CHECK_FALSE(read_environment().no_color);
+}
+
+}  // namespace
+}  // namespace troupe::base
