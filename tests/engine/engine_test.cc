@@ -55,6 +55,30 @@ TEST_CASE("readers of a variable run together") {
   CHECK(f.engine->wait_all().ok());
 }
 
+TEST_CASE("operations that become ready together wake all threads of their lane") {
+  Fixture f(true, EngineOptions{.copy_threads = 3});
+  const Variable x = f.variable("x");
+  Gate start;
+  f.push("write", {}, {x}, [&](RunContext&) {
+    start.pass();
+    return Status();
+  });
+  Gate all;
+  std::atomic<int> inside{0};
+  for (int i = 0; i < 3; ++i) {
+    f.push(
+        "meet", {x}, {},
+        [&](RunContext&) {
+          if (++inside == 3) all.open();
+          return all.pass_within(20) ? Status() : Status(Errc::deadline_exceeded, "alone");
+        },
+        kCopy);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the copy threads fall asleep
+  start.open();
+  CHECK(f.engine->wait_all().ok());
+}
+
 TEST_CASE("a reader that has one of its variables waits for the other") {
   Fixture f(true);
   const Variable x = f.variable("x");

@@ -3,6 +3,7 @@
 // operations.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <initializer_list>
 #include <memory>
@@ -29,6 +30,11 @@ class Gate {
   void pass() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return open_; });
+  }
+  /// False when nobody opened it for `seconds`.
+  bool pass_within(int seconds) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(seconds), [&] { return open_; });
   }
 
  private:
