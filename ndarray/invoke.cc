@@ -88,12 +88,12 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
   return outputs;
 }
 
-/// True when kernels may write `output` while it shares memory with `input`.
+/// True when kernels may write `output` while it is the memory of `input`.
 bool may_alias(const ops::OpCall& call, const Call& work, std::size_t input, std::size_t output) {
-  if (call.op->assign && input == 0 && output == 0) return true;
   const std::pair<int, int> wanted{static_cast<int>(input), static_cast<int>(output)};
   const auto& pairs = call.op->in_place;
-  const bool declared = std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
+  const bool declared = (call.op->assign && input == 0 && output == 0) ||
+                        std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
   return declared && work.inputs[input].same_memory(work.outputs[output]) &&
          call.inputs[input].shape == call.outputs[output].shape;
 }

@@ -43,9 +43,7 @@ base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol
   const Graph graph = symbol.graph();
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(graph, known));
   TROUPE_TRY(check_complete(graph, shapes));
-  std::map<std::string, base::DType> known_dtypes;
-  for (const auto& [name, unused] : known) known_dtypes.emplace(name, dtype);
-  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(graph, known_dtypes));
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(graph, {}, dtype));
   const std::vector<std::size_t> first = graph.first_values();
   Bindings bindings;
   for (std::int64_t node : graph.arguments()) {

@@ -197,7 +197,8 @@ base::Status check_complete(const Graph& graph, const ValueShapes& shapes) {
 }
 
 base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
-                                       const std::map<std::string, base::DType>& known) {
+                                       const std::map<std::string, base::DType>& known,
+                                       base::DType otherwise) {
   TROUPE_TRY(check_names(graph, known));
   const std::vector<std::size_t> first = graph.first_values();
   std::vector<OptionalDType> dtypes(first.back());
@@ -215,7 +216,7 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
   TROUPE_TRY(sweep_dtypes(graph, dtypes));
   for (std::size_t v = 0; v < dtypes.size(); ++v) {
     if (dtypes[v]) continue;
-    dtypes[v] = base::DType::f32;
+    dtypes[v] = otherwise;
     TROUPE_TRY(sweep_dtypes(graph, dtypes));
   }
   ValueDTypes result;

@@ -24,8 +24,9 @@ base::Result<ValueShapes> infer_shapes(const Graph& graph,
                                        const std::map<std::string, base::Shape>& known);
 /// An error naming the variables whose shapes are not complete.
 base::Status check_complete(const Graph& graph, const ValueShapes& shapes);
-/// Dtypes of all values; what nothing decides is f32.
+/// Dtypes of all values; what nothing decides is `otherwise`.
 base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
-                                       const std::map<std::string, base::DType>& known);
+                                       const std::map<std::string, base::DType>& known,
+                                       base::DType otherwise = base::DType::f32);
 
 }  // namespace troupe::symbol

@@ -174,7 +174,7 @@ class TeamScope {
 };
 
 Status check_call(const OpCall& call) {
-  if (call.device.kind != base::DeviceKind::cpu) {
+  if (!call.device.host_memory()) {
     return base::error(Errc::unimplemented, "not a CPU");
   }
   if (call.inputs.empty() || call.inputs[0].dtype != base::DType::f32) {

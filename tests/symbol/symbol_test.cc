@@ -137,7 +137,7 @@ TEST_CASE("JSON round trip keeps the symbol") {
 }
 
 /// In the form of MXNet 0.8: two-element inputs, "param" and "attr", no auxiliary inputs.
-constexpr const char *kOldFile = R"json({
+constexpr const char* kOldFile = R"json({
   "nodes": [
     {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
     {"op": "null", "param": {}, "name": "conv_weight", "inputs": [], "backward_source_id": -1,

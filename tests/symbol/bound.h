@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bound networks for the executor's tests: arrays with values that follow from their names, one
+// step, and its results as bytes. A test's thread only.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "symbol/executor.h"
+#include "symbol/networks/networks.h"
+#include "tests/support/test_runtime.h"
+
+namespace troupe::symbol {
+
+using Bytes = std::vector<std::byte>;
+using Results = std::map<std::string, Bytes>;
+
+inline const ops::OpTable& table() {
+  return tests::test_operators();
+}
+
+/// Uniform values in [low, high) that depend on `name` and place only.
+inline void fill(const ndarray::NDArray& array, const std::string& name, double low, double high) {
+  const base::RandomKey key = base::random_key(1, name);
+  REQUIRE(ops::with_floating(array.dtype(), [&](auto zero) {
+            using T = decltype(zero);
+            std::vector<T> values(static_cast<std::size_t>(array.elements()));
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              const double u = base::uniform_f64(base::philox(key, i / 4, 0, 0)[i % 4]);
+              values[i] = static_cast<T>(low + (high - low) * u);
+            }
+            return array.write(std::as_bytes(std::span<const T>(values)));
+          }).ok());
+}
+
+/// Class numbers below `classes`.
+inline void fill_labels(const ndarray::NDArray& array, int classes) {
+  std::vector<float> labels(static_cast<std::size_t>(array.elements()));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<float>((i * 7 + 3) % static_cast<std::size_t>(classes));
+  }
+  if (array.dtype() == base::DType::f64) {
+    const std::vector<double> wide(labels.begin(), labels.end());
+    REQUIRE(array.write(std::as_bytes(std::span<const double>(wide))).ok());
+  } else {
+    REQUIRE(array.write(std::as_bytes(std::span<const float>(labels))).ok());
+  }
+}
+
+/// Arrays for `net` with `data` of the given shape; weights are small, gradients wanted for all
+/// arguments but data and label.
+inline Bindings make_bindings(ndarray::Runtime& runtime, const Symbol& net, const base::Shape& data,
+                              base::DType dtype = base::DType::f32, base::Device device = {}) {
+  Bindings bindings = allocate_bindings(runtime, net, {{"data", data}}, dtype, device).value();
+  for (const auto& [name, array] : bindings.arguments) {
+    if (name == "softmax_label") {
+      fill_labels(array, 10);
+      continue;
+    }
+    if (name == "data") {
+      fill(array, name, 0.0, 1.0);
+      continue;
+    }
+    bindings.grad_req[name] = GradReq::write;
+    const bool scale = name.ends_with("gamma");
+    fill(array, name, scale ? 0.5 : -0.1, scale ? 1.5 : 0.1);
+  }
+  return bindings;
+}
+
+inline Bytes bytes_of(const ndarray::NDArray& array) {
+  Bytes bytes(array.bytes());
+  const base::Status status = array.read(bytes);
+  INFO(status.to_string());
+  REQUIRE(status.ok());
+  return bytes;
+}
+
+/// Outputs, gradients and batch values as they are now.
+inline Results results_of(const Executor& executor) {
+  Results results;
+  for (std::size_t i = 0; i < executor.outputs().size(); ++i) {
+    results["output " + std::to_string(i)] = bytes_of(executor.outputs()[i]);
+  }
+  for (const auto& [name, array] : executor.gradients()) results[name] = bytes_of(array);
+  for (const auto& [name, array] : executor.batch_values()) results[name] = bytes_of(array);
+  return results;
+}
+
+/// An engine of a kind with an executor of a built-in network on it.
+struct Bound {
+  Bound(const std::string& network, const base::Shape& data, const ExecutorOptions& options = {},
+        bool threaded = true, const engine::EngineOptions& engine_options = {},
+        base::DType dtype = base::DType::f32)
+      : test(threaded, engine_options), net(make_network(table(), network).value()) {
+    Bindings bindings = make_bindings(test.runtime, net, data, dtype, options.device);
+    auto made = Executor::bind(test.runtime, net, std::move(bindings), options);
+    INFO(made.status().to_string());
+    REQUIRE(made.ok());
+    executor = std::move(made).value();
+  }
+
+  Results step(std::int64_t number = 0) {
+    REQUIRE(executor->set_step(number).ok());
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward().ok());
+    return results_of(*executor);
+  }
+
+  tests::TestRuntime test;
+  Symbol net;
+  std::unique_ptr<Executor> executor;
+};
+
+/// Largest difference relative to the largest value, of two tensors of T.
+template <typename T>
+double distance(const Bytes& a, const Bytes& b) {
+  REQUIRE(a.size() == b.size());
+  double scale = 1e-30, largest = 0;
+  for (std::size_t i = 0; i < a.size() / sizeof(T); ++i) {
+    T x, y;
+    std::memcpy(&x, a.data() + i * sizeof(T), sizeof(T));
+    std::memcpy(&y, b.data() + i * sizeof(T), sizeof(T));
+    scale = std::max(scale, std::abs(static_cast<double>(x)));
+    const double difference = std::abs(static_cast<double>(x) - static_cast<double>(y));
+    largest = std::max(largest, std::isnan(difference) ? 1e30 : difference);
+  }
+  return largest / scale;
+}
+
+}  // namespace troupe::symbol
