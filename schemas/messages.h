@@ -124,6 +124,7 @@ struct WeightPull {
   /// The asker's step; from a device server under cluster eventual with kNewestVersion: its pushes
   /// numbered below this are in the answer. Repeated equal pulls are one request.
   std::uint64_t step = 0;
+  friend auto operator<=>(const WeightPull&, const WeightPull&) = default;
 };
 
 /// A version of a slice; payload: the slice's elements in weight_wire dtype. `code` other than ok:

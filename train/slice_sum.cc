@@ -9,7 +9,7 @@
 namespace troupe::train {
 
 bool SliceSum::offer(const TreeNode& node, base::Buffer data, double count) {
-  for (std::optional<TreeNode> at = node; at; at = tree_->parent(*at)) {
+  for (std::optional<TreeNode> at = node; at; at = tree_.parent(*at)) {
     if (held(*at)) return false;
   }
   drop_below(node);
@@ -44,11 +44,11 @@ std::vector<std::uint32_t> SliceSum::missing() const {
   std::vector<std::uint32_t> ranks;
   const auto covered = [this](const auto& nodes, std::uint32_t rank) {
     return std::any_of(nodes.begin(), nodes.end(), [&](const auto& entry) {
-      const RankRange range = tree_->ranks_of(entry.first);
+      const RankRange range = tree_.ranks_of(entry.first);
       return range.begin <= rank && rank < range.end;
     });
   };
-  for (std::uint32_t rank = 0; rank < tree_->ranks(); ++rank) {
+  for (std::uint32_t rank = 0; rank < tree_.ranks(); ++rank) {
     if (!covered(parts_, rank) && !covered(running_, rank)) ranks.push_back(rank);
   }
   return ranks;
@@ -64,16 +64,16 @@ bool SliceSum::held(const TreeNode& node) const {
 }
 
 void SliceSum::drop_below(const TreeNode& node) {
-  const auto below = [&](const auto& entry) { return tree_->covers(node, entry.first); };
+  const auto below = [&](const auto& entry) { return tree_.covers(node, entry.first); };
   std::erase_if(parts_, below);
   std::erase_if(running_, below);
   std::erase_if(ready_,
-                [&](const Addition& addition) { return tree_->covers(node, addition.node); });
+                [&](const Addition& addition) { return tree_.covers(node, addition.node); });
 }
 
 void SliceSum::settle(TreeNode node) {
-  while (const auto above = tree_->parent(node)) {
-    const auto sides = tree_->children(*above);
+  while (const auto above = tree_.parent(node)) {
+    const auto sides = tree_.children(*above);
     const auto left = parts_.find(sides->first);
     const auto right = parts_.find(sides->second);
     if (left == parts_.end() || right == parts_.end()) return;

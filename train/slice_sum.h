@@ -32,8 +32,7 @@ struct Addition {
 /// are there. A node replaces held nodes below it (a placement may have changed: the same bits).
 class SliceSum {
  public:
-  /// `tree` must outlive the sum.
-  explicit SliceSum(const AdditionTree& tree) : tree_(&tree) {}
+  explicit SliceSum(const AdditionTree& tree) : tree_(tree) {}
 
   /// Takes the sum of a node of the tree. False: it is held already, alone or in a larger node.
   bool offer(const TreeNode& node, base::Buffer data, double count);
@@ -44,7 +43,7 @@ class SliceSum {
 
   /// The complete sum of a node that no larger one has swallowed; null otherwise.
   const SumPart* part(const TreeNode& node) const;
-  const SumPart* total() const { return part(tree_->root()); }
+  const SumPart* total() const { return part(tree_.root()); }
   /// Ranks in no held or running sum, for messages about who is missing.
   std::vector<std::uint32_t> missing() const;
   /// Empty again, for the next step. CHECKs that no addition is running.
@@ -55,7 +54,7 @@ class SliceSum {
   void drop_below(const TreeNode& node);
   void settle(TreeNode node);
 
-  const AdditionTree* tree_;
+  AdditionTree tree_;
   std::map<TreeNode, SumPart> parts_;
   struct Running {
     std::uint64_t id = 0;

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a cut to a durable manifest, with lost and repeated messages on the way.
+#include "actors/checkpoint_desk.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace troupe::actors {
+
+using base::Errc;
+using schemas::CheckpointReport;
+using schemas::Role;
+using schemas::ShardCheckpoint;
+
+CheckpointDesk::CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slices)
+    : mail_(&mail), shard_(shard), slices_(slices), files_(mail.plan().spec.limits) {
+  for (const train::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
+}
+
+bool CheckpointDesk::admits(std::uint64_t step) const {
+  return cuts_.count(step) != 0 || cuts_.size() < kCheckpointsInFlightMax;
+}
+
+void CheckpointDesk::hand_in(std::uint64_t step, CutSlice slice) {
+  std::vector<CutSlice>& cut = cuts_[step];
+  cut.push_back(std::move(slice));
+  if (cut.size() < slices_) return;
+  std::sort(cut.begin(), cut.end(),
+            [](const CutSlice& a, const CutSlice& b) { return a.slice < b.slice; });
+  const EffectId id = mail_->next_id();
+  writing_[id] = {step, false};
+  mail_->emit(WriteShard{id, step, std::exchange(cut, {})});
+}
+
+bool CheckpointDesk::effect_done(const EffectDone& done) {
+  const auto found = writing_.find(done.id);
+  if (found == writing_.end()) return false;
+  const Writing writing = found->second;
+  writing_.erase(found);
+  if (!writing.manifest) {
+    shard_written(writing.step, done);
+    return true;
+  }
+  CheckpointReport report{writing.step, {}, done.status.code(), done.status.text()};
+  if (done.status.ok()) report.path = std::get<std::string>(done.result);
+  settle(report);
+  return true;
+}
+
+void CheckpointDesk::shard_written(std::uint64_t step, const EffectDone& done) {
+  ShardCheckpoint file;
+  if (done.status.ok()) file = std::get<ShardCheckpoint>(done.result);
+  file.step = step;
+  file.shard = shard_;
+  file.code = done.status.code();
+  file.text = done.status.text();
+  Letter letter{{Role::parameter_server, mail_->plan().layout.first_shard()}, std::move(file), {}};
+  mail_->send(letter);
+  files_.keep(step, std::move(letter), mail_->now_ms());
+}
+
+void CheckpointDesk::take(const ShardCheckpoint& file) {
+  if (!first() || owning_.count(file.shard) == 0) return;
+  if (const auto settled = settled_.find(file.step); settled != settled_.end()) {
+    // The shard has missed the report.
+    return mail_->send({Role::parameter_server, file.shard}, settled->second);
+  }
+  auto& in = shards_in_[file.step];
+  in.try_emplace(file.shard, file);
+  if (in.size() < owning_.size()) return;
+  const bool waits = std::any_of(writing_.begin(), writing_.end(), [&](const auto& entry) {
+    return entry.second.manifest && entry.second.step == file.step;
+  });
+  if (waits) return;
+  std::vector<ShardCheckpoint> files;
+  for (const auto& [shard, one] : in) {
+    if (one.code != Errc::ok) return settle({file.step, {}, one.code, one.text});
+    files.push_back(one);
+  }
+  const EffectId id = mail_->next_id();
+  writing_[id] = {file.step, true};
+  mail_->emit(WriteManifest{id, file.step, std::move(files)});
+}
+
+/// First shard: tells the coordinator and every shard what became of a checkpoint.
+void CheckpointDesk::settle(const CheckpointReport& report) {
+  shards_in_.erase(report.step);
+  settled_[report.step] = report;
+  while (settled_.size() > 2 * kCheckpointsInFlightMax) settled_.erase(settled_.begin());
+  mail_->send(kCoordinator, report);
+  for (std::uint32_t shard = 0; shard < mail_->plan().layout.shards(); ++shard) {
+    mail_->send({Role::parameter_server, shard}, report);
+  }
+}
+
+base::Status CheckpointDesk::take(const CheckpointReport& report) {
+  if (!files_.answered(report.step)) return {};
+  cuts_.erase(report.step);
+  failures_ = report.code == Errc::ok ? 0 : failures_ + 1;
+  if (report.code == Errc::ok) return {};
+  mail_->emit(Warn{fmt::format("the checkpoint of step {} was given up, training goes on: {}",
+                               report.step, report.text)});
+  if (failures_ < mail_->plan().spec.limits.checkpoint_failures_max) return {};
+  return base::error(report.code, "{} checkpoints failed in a row, the last one of step {}: {}",
+                     failures_, report.step, report.text);
+}
+
+}  // namespace troupe::actors

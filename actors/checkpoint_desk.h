@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// CheckpointDesk: a shard's checkpoints in flight. Collects the slices' states at a cut, has them
+// written while training goes on, reports the file to the server of slice (0, 0), which, when all
+// shards are in, has the manifest written and tells everybody. Pure; one owner, one thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "actors/mail.h"
+#include "actors/outbox.h"
+
+namespace troupe::actors {
+
+/// Checkpoints of one shard that are begun and not yet reported; a third waits, and with it the
+/// slices that have reached its step.
+inline constexpr std::size_t kCheckpointsInFlightMax = 2;
+
+/// One shard's desk. The desk of the first shard also serves as the job's.
+class CheckpointDesk {
+ public:
+  /// `mail` is the server's and must outlive it. `slices`: how many the shard owns.
+  CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slices);
+
+  /// True when a slice's state at `step` may be handed in now.
+  bool admits(std::uint64_t step) const;
+  /// A slice's state at a cut; the last one starts the writing.
+  void hand_in(std::uint64_t step, CutSlice slice);
+  /// The end of a WriteShard or WriteManifest; false when the effect was another's.
+  bool effect_done(const EffectDone& done);
+
+  /// First shard: a shard's file.
+  void take(const schemas::ShardCheckpoint& file);
+  /// A checkpoint is settled: the credit returns. An error ends the job: too many failed in a row.
+  base::Status take(const schemas::CheckpointReport& report);
+  void repeat() { mail_->repeat(files_); }
+
+  bool idle() const { return cuts_.empty() && writing_.empty(); }
+  std::uint64_t failures() const { return failures_; }
+
+ private:
+  struct Writing {
+    std::uint64_t step = 0;
+    bool manifest = false;
+  };
+
+  bool first() const { return shard_ == mail_->plan().layout.first_shard(); }
+  void shard_written(std::uint64_t step, const EffectDone& done);
+  void settle(const schemas::CheckpointReport& report);
+
+  Mail* mail_;
+  std::uint32_t shard_;
+  std::size_t slices_;
+  std::set<std::uint32_t> owning_;                       // shards that own a slice, so write a file
+  std::map<std::uint64_t, std::vector<CutSlice>> cuts_;  // by step, until reported
+  std::map<EffectId, Writing> writing_;
+  Outbox<std::uint64_t> files_;  // ShardCheckpoints, by step, until reported
+  std::uint64_t failures_ = 0;   // in a row
+  // First shard only.
+  std::map<std::uint64_t, std::map<std::uint32_t, schemas::ShardCheckpoint>> shards_in_;
+  std::map<std::uint64_t, schemas::CheckpointReport> settled_;  // the last few, for echoes
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing between a machine's ranks, its slices and their owners.
+#include "actors/device_server_state.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace troupe::actors {
+
+using base::Errc;
+using schemas::Envelope;
+using schemas::PushResult;
+using schemas::Role;
+
+DeviceServerState::DeviceServerState(const JobPlan& plan, std::uint32_t machine)
+    : mail_(plan, {Role::device_server, machine}),
+      machine_(machine),
+      pushes_(plan.spec.limits),
+      pulls_(plan.spec.limits),
+      finals_(plan.spec.limits) {}
+
+std::vector<Effect> DeviceServerState::handle(Event event) {
+  if (auto* received = std::get_if<Received>(&event)) {
+    receive(std::move(received->envelope));
+  } else if (auto* done = std::get_if<EffectDone>(&event)) {
+    if (!mail_.ended()) effect_done(*done);
+  } else if (const auto* time = std::get_if<Tick>(&event)) {
+    tick(time->now_ms);
+  } else {
+    TROUPE_CHECK(false, "an event of a worker at a device server");
+  }
+  return mail_.take_effects();
+}
+
+void DeviceServerState::receive(Envelope envelope) {
+  switch (mail_.judge(envelope)) {
+    case Mail::Verdict::done:
+      return;
+    case Mail::Verdict::take:
+      return take(envelope);
+    case Mail::Verdict::opened:
+      open();
+      break;
+    case Mail::Verdict::moved:
+      break;
+  }
+  while (auto parked = mail_.parked()) receive(std::move(*parked));
+}
+
+void DeviceServerState::open() {
+  const train::SliceRules& rules = mail_.rules();
+  for (const std::uint32_t rank : rules.ranks_of_machine(machine_)) ranks_.insert(rank);
+  if (ranks_.empty()) {
+    return mail_.fail(base::error(Errc::failed_precondition, "machine {} holds no rank", machine_));
+  }
+  for (const train::SliceInfo& slice : mail_.plan().layout.slices()) {
+    slices_.emplace_back(rules, machine_, slice.id);
+  }
+}
+
+void DeviceServerState::take(Envelope& envelope) {
+  if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
+    take_push(envelope, *push);
+  } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
+    take_pull(envelope, *pull);
+  } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
+    take_ack(*ack);
+  } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
+    take_reply(envelope, *reply);
+  } else if (const auto* finished = std::get_if<schemas::Finished>(&envelope.message)) {
+    take_finished(*finished);
+  }
+}
+
+/// True when the sender is a rank of this machine and the slice exists; else the job ends.
+bool DeviceServerState::knows(const Envelope& envelope, const schemas::SliceId& slice) {
+  const bool own = envelope.from.role == Role::worker && ranks_.count(envelope.from.index) != 0;
+  if (own && mail_.plan().layout.contains(slice)) return true;
+  mail_.fail(
+      base::error(Errc::invalid_argument,
+                  "[device server {}] {} speaks of slice ({}, {}), which is not between them",
+                  machine_, envelope.from.to_string(), slice.key, slice.slice));
+  return false;
+}
+
+void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPush& push) {
+  if (!knows(envelope, push.slice)) return;
+  const train::SliceInfo& info = mail_.plan().layout.info(push.slice);
+  const std::size_t bytes = envelope.payload.size();
+  const bool nothing = bytes == 0 && push.count == 0.0;
+  if (bytes != info.bytes && !nothing) {
+    return mail_.fail(base::error(
+        Errc::data_loss, "gradient of rank {} step {} slice ({}, {}) has {} bytes instead of {}",
+        envelope.from.index, push.step, push.slice.key, push.slice.slice, bytes, info.bytes));
+  }
+  const std::size_t position = mail_.plan().layout.position(push.slice);
+  slices_[position].push({envelope.from.index, push.step, push.count, std::move(envelope.payload)});
+  pump(position);
+}
+
+void DeviceServerState::take_pull(const Envelope& envelope, const schemas::WeightPull& pull) {
+  if (!knows(envelope, pull.slice)) return;
+  if (pull.version == schemas::kBarrierVersion && !mail_.rules().steps.is_barrier(pull.step)) {
+    return mail_.fail(base::error(Errc::invalid_argument,
+                                  "rank {} wants a barrier at step {}, where there is none",
+                                  envelope.from.index, pull.step));
+  }
+  const std::size_t position = mail_.plan().layout.position(pull.slice);
+  slices_[position].want(envelope.from.index, pull.step);
+  pump(position);
+}
+
+void DeviceServerState::take_ack(const schemas::PushAck& ack) {
+  // not_ready and stale_view: the letter stays and is repeated.
+  if (ack.result != PushResult::taken && ack.result != PushResult::duplicate) return;
+  if (!mail_.plan().layout.contains(ack.slice)) return;
+  if (!pushes_.answered({ack.slice, ack.node, ack.step})) return;
+  const std::size_t position = mail_.plan().layout.position(ack.slice);
+  slices_[position].acknowledged(ack.step);
+  pump(position);
+}
+
+void DeviceServerState::take_reply(const Envelope& envelope, const schemas::WeightReply& reply) {
+  if (!mail_.plan().layout.contains(reply.slice)) return;
+  const train::SliceInfo& info = mail_.plan().layout.info(reply.slice);
+  if (reply.code == Errc::ok && envelope.payload.size() != info.bytes) {
+    return mail_.fail(base::error(
+        Errc::data_loss, "weights of slice ({}, {}) version {} have {} bytes instead of {}",
+        reply.slice.key, reply.slice.slice, reply.version, envelope.payload.size(), info.bytes));
+  }
+  const std::size_t position = mail_.plan().layout.position(reply.slice);
+  ++counters_.owner_replies;
+  counters_.owner_reply_bytes += envelope.payload.size();
+  const base::Status status = slices_[position].replied(reply, envelope.payload);
+  if (!status.ok()) return mail_.fail(status);
+  pump(position);
+}
+
+void DeviceServerState::take_finished(const schemas::Finished& finished) {
+  for (const std::uint32_t rank : finished.ranks) {
+    if (ranks_.count(rank) != 0) finished_[rank] = finished.steps;
+  }
+  finish_if_done();
+}
+
+/// Once all ranks have finished, every shard is told, again and again until the job ends.
+void DeviceServerState::finish_if_done() {
+  if (finished_.size() < ranks_.size()) return;
+  if (finals_.empty()) {
+    schemas::Finished message;
+    for (const auto& [rank, steps] : finished_) {
+      message.ranks.push_back(rank);
+      message.steps = std::max(message.steps, steps);
+    }
+    for (std::uint32_t shard = 0; shard < mail_.plan().layout.shards(); ++shard) {
+      const Letter letter{{Role::parameter_server, shard}, message, {}};
+      mail_.send(letter);
+      finals_.keep(shard, letter, mail_.now_ms());
+    }
+  }
+  if (done_ || !pushes_.empty()) return;
+  done_ = true;
+  mail_.send(kCoordinator, schemas::ActorDone{mail_.self(), finished_.begin()->second});
+}
+
+void DeviceServerState::effect_done(EffectDone& done) {
+  const auto found = running_.find(done.id);
+  TROUPE_CHECK(found != running_.end(), "an effect ends that was never given");
+  const Work work = found->second;
+  running_.erase(found);
+  DeviceSlice& slice = slices_[work.slice];
+  if (!done.status.ok()) {
+    return mail_.fail(done.status.with_context(fmt::format("sum of key '{}' slice {} on machine {}",
+                                                           mail_.plan().keys[slice.id().key].name,
+                                                           slice.id().slice, machine_)));
+  }
+  slice.done(work.id, std::get<base::Buffer>(std::move(done.result)));
+  pump(work.slice);
+}
+
+void DeviceServerState::tick(std::uint64_t now_ms) {
+  mail_.tick(now_ms);
+  if (!mail_.open()) return;
+  mail_.repeat(pushes_);
+  mail_.repeat(pulls_);
+  mail_.repeat(finals_);
+}
+
+void DeviceServerState::pump(std::size_t position) {
+  run_work(position);
+  send_pushes(position);
+  send_pulls(position);
+  hand_out(position);
+  if (finished_.size() == ranks_.size()) finish_if_done();
+}
+
+void DeviceServerState::run_work(std::size_t position) {
+  DeviceSlice& slice = slices_[position];
+  const base::DType dtype = mail_.plan().keys[slice.id().key].dtype;
+  while (auto work = slice.next_work()) {
+    const EffectId id = mail_.next_id();
+    running_[id] = {position, work->id};
+    if (work->right) {
+      ++counters_.additions;
+      mail_.emit(Add{id, slice.id(), dtype, std::move(work->left), std::move(work->right)});
+    } else {
+      mail_.emit(Copy{id, slice.id(), dtype, std::move(work->left)});
+    }
+  }
+  for (const RankAnswer& answer : slice.take_answers()) {
+    if (answer.result == PushResult::taken) {
+      ++counters_.worker_pushes;
+      counters_.worker_push_bytes += answer.bytes;
+    } else {
+      ++counters_.worker_duplicates;
+    }
+    mail_.send({Role::worker, answer.rank},
+               schemas::PushAck{slice.id(), mail_.rules().tree.leaf(answer.rank), answer.step,
+                                answer.result});
+  }
+}
+
+void DeviceServerState::send_pushes(std::size_t position) {
+  DeviceSlice& slice = slices_[position];
+  const std::uint32_t shard = mail_.plan().layout.slices()[position].shard;
+  while (auto push = slice.next_push()) {
+    ++counters_.owner_pushes;
+    counters_.owner_push_bytes += push->data.size();
+    schemas::GradientPush message{slice.id(), push->node, push->step, push->count,
+                                  std::move(push->contributions)};
+    const PushKey key{slice.id(), push->node, push->step};
+    Letter letter{{Role::parameter_server, shard}, std::move(message), std::move(push->data)};
+    mail_.send(letter);
+    pushes_.keep(key, std::move(letter), mail_.now_ms());
+  }
+}
+
+/// Asks for what is wanted and not yet asked for; forgets questions that are answered.
+void DeviceServerState::send_pulls(std::size_t position) {
+  const DeviceSlice& slice = slices_[position];
+  const std::uint32_t shard = mail_.plan().layout.slices()[position].shard;
+  const std::vector<schemas::WeightPull> desired = slice.desired();
+  const auto of_slice = [&](const schemas::WeightPull& pull) { return pull.slice == slice.id(); };
+  pulls_.erase_from({slice.id(), 0, 0, 0}, of_slice, [&](const schemas::WeightPull& pull) {
+    return std::find(desired.begin(), desired.end(), pull) == desired.end();
+  });
+  for (const schemas::WeightPull& pull : desired) {
+    if (pulls_.contains(pull)) continue;
+    Letter letter{{Role::parameter_server, shard}, pull, {}};
+    mail_.send(letter);
+    pulls_.keep(pull, std::move(letter), mail_.now_ms());
+  }
+}
+
+void DeviceServerState::hand_out(std::size_t position) {
+  DeviceSlice& slice = slices_[position];
+  while (auto handout = slice.next_handout()) {
+    const auto lag = [&](std::uint64_t lowest) {
+      return handout->step > lowest ? handout->step - lowest : 0;
+    };
+    std::uint64_t own = handout->step;
+    std::uint64_t all = handout->step;
+    for (std::uint32_t rank = 0; rank < handout->next.size(); ++rank) {
+      all = std::min(all, handout->next[rank]);
+      if (ranks_.count(rank) != 0) own = std::min(own, handout->next[rank]);
+    }
+    mail_.emit(Observe{1, lag(own)});
+    mail_.emit(Observe{2, lag(all)});
+    ++counters_.worker_replies;
+    counters_.worker_reply_bytes += handout->weight.size();
+    schemas::WeightReply reply;
+    reply.slice = slice.id();
+    reply.version = handout->version;
+    reply.step = handout->step;
+    reply.next = std::move(handout->next);
+    mail_.send({Role::worker, handout->rank}, std::move(reply), std::move(handout->weight));
+  }
+}
+
+std::string DeviceServerState::waits_for() const {
+  return slices_.empty() ? std::string() : slices_.front().waits_for();
+}
+
+}  // namespace troupe::actors

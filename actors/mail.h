@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mail: what all roles of a job share: the fence of generation and view around their messages, the
+// making of envelopes, and the way into the job (placement, then start) and out of it. One owner,
+// one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/effects.h"
+#include "actors/job_plan.h"
+#include "actors/outbox.h"
+#include "base/status.h"
+
+namespace troupe::actors {
+
+/// Envelopes kept for a later view or for the start; more are dropped, their senders repeat them.
+inline constexpr std::size_t kParkedEnvelopesMax = 4'096;
+
+/// What the fence has seen; counters only.
+struct MailCounters {
+  std::uint64_t other_generation = 0;  ///< dropped: of an earlier or later run of the job
+  std::uint64_t stale_view = 0;        ///< refused: of an earlier view
+  std::uint64_t parked = 0;            ///< kept for a later view or the start
+  std::uint64_t repeated = 0;          ///< letters sent again
+};
+
+/// The fence. A role is open once it has a placement and the start; until then peers' envelopes
+/// wait. An envelope of another generation is dropped, one of a lower view refused with StaleView,
+/// one of a higher view parked until that view's placement comes. The coordinator's messages are
+/// fenced by generation alone.
+class Mail {
+ public:
+  /// What becomes of an envelope.
+  enum class Verdict {
+    take,    ///< process it now
+    opened,  ///< the role has just been opened: rules() exist
+    moved,   ///< a new view of the same ranks holds: parked() may have more
+    done     ///< nothing is left to do with it
+  };
+
+  /// `plan` must outlive it.
+  Mail(const JobPlan& plan, schemas::ActorId self) : plan_(&plan), self_(self) {}
+
+  const JobPlan& plan() const { return *plan_; }
+  schemas::ActorId self() const { return self_; }
+  bool open() const { return rules_.has_value() && !ended_; }
+  bool ended() const { return ended_; }
+  /// CHECKs that the role has been opened.
+  const train::SliceRules& rules() const { return rules_.value(); }
+  /// Training records of the job; CHECKs that the role has been opened.
+  std::uint64_t records() const { return start_.value().records; }
+  std::uint64_t now_ms() const { return now_ms_; }
+  void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
+
+  Verdict judge(schemas::Envelope& envelope);
+  /// The next parked envelope that may be processed now.
+  std::optional<schemas::Envelope> parked();
+
+  /// Sends to a peer or the coordinator.
+  void send(const schemas::ActorId& to, schemas::Message message, base::Buffer payload = {});
+  void send(const Letter& letter) { send(letter.to, letter.message, letter.payload); }
+  /// Repeats the letters of an outbox that are due.
+  template <typename Key>
+  void repeat(Outbox<Key>& outbox) {
+    outbox.resend(now_ms_, [this](const Letter& letter) {
+      ++counters_.repeated;
+      send(letter);
+    });
+  }
+  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  EffectId next_id() { return next_id_++; }
+  /// Tells the coordinator, then the shell, that this role cannot go on; it is deaf from then on.
+  void fail(const base::Status& status);
+  /// The effects since the last call.
+  std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
+  const MailCounters& counters() const { return counters_; }
+
+ private:
+  Verdict take_placement(const schemas::Placement& placement);
+  Verdict open_if_complete();
+  void park(schemas::Envelope& envelope);
+
+  const JobPlan* plan_;
+  schemas::ActorId self_;
+  std::optional<schemas::Placement> placement_;
+  std::optional<schemas::TrainingStart> start_;
+  std::optional<train::SliceRules> rules_;
+  bool ended_ = false;
+  std::uint64_t now_ms_ = 0;
+  EffectId next_id_ = 1;
+  std::deque<schemas::Envelope> parked_;
+  std::vector<Effect> effects_;
+  MailCounters counters_;
+};
+
+/// The coordinator's address.
+inline constexpr schemas::ActorId kCoordinator{schemas::Role::coordinator, 0};
+
+}  // namespace troupe::actors

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// WeightDesk: the weights of one slice as a device server keeps them: which version a rank may
+// have for which step in each mode, and what has to be asked of the slice's owner for that. Pure;
+// one owner, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "actors/device_gather.h"
+#include "base/status.h"
+#include "schemas/messages.h"
+#include "train/slice_rules.h"
+
+namespace troupe::actors {
+
+/// Weights for a rank's step.
+struct Handout {
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  std::uint64_t version = 0;
+  base::Buffer weight;
+  std::vector<std::uint64_t> next;  ///< per rank of the job; empty: everything below `step`
+};
+
+/// Which weights a rank gets for its step t (device tier, cluster tier):
+/// - sequential, sequential: version t.
+/// - sequential, eventual: for all ranks of the machine the same, the reply to the machine's step
+///   t - 1.
+/// - eventual device: the newest held that is within both tiers' bounds.
+/// - a barrier step, in every mode: the barrier's version.
+class WeightDesk {
+ public:
+  /// `rules` must outlive it.
+  WeightDesk(const train::SliceRules& rules, std::uint32_t machine, schemas::SliceId slice);
+
+  /// A rank wants weights for its step. A request for an earlier step than its last is an echo.
+  void want(std::uint32_t rank, std::uint64_t step);
+  /// True when the rank has been given weights for this step.
+  bool handed(std::uint32_t rank, std::uint64_t step) const;
+  /// Contributions of step `barrier` on wait until the barrier's weights have been seen.
+  void require_barrier(std::uint64_t barrier);
+  /// The last barrier that is known to be complete in this slice.
+  std::uint64_t barrier_reached() const { return barrier_reached_; }
+  bool barrier_known() const { return barrier_known_; }
+  /// Every rank has contributed past steps below this one: an older barrier's weights may go.
+  void passed(std::uint64_t step);
+
+  /// What to ask of the owner now; asking again for the same is harmless.
+  std::vector<schemas::WeightPull> desired(const DeviceGather& gather) const;
+  /// An answer of the owner; an error when it refused what is still needed.
+  base::Status replied(const schemas::WeightReply& reply, const base::Buffer& weight,
+                       const DeviceGather& gather);
+  /// The next weights to hand to a rank.
+  std::optional<Handout> next_handout();
+
+  /// The newest version held, if any.
+  std::optional<std::uint64_t> version() const;
+  /// Ranks that wait for weights, with their steps.
+  const std::map<std::uint32_t, std::uint64_t>& waiting() const { return waiting_; }
+
+ private:
+  struct Held {
+    std::uint64_t version = 0;
+    std::uint64_t step = 0;  // the pull's
+    base::Buffer weight;
+    std::vector<std::uint64_t> next;
+  };
+
+  bool lock_step() const { return rules_->device_sequential(); }
+  const Held* held_for(std::uint64_t step) const;
+  std::uint64_t needed_of_all(std::uint64_t step) const;
+  std::uint64_t needed_of_own(std::uint64_t step) const;
+  std::uint64_t lowest(const Held& held) const;
+  std::uint64_t lowest_own(const Held& held) const;
+  void pull_for_step(std::uint64_t step, std::vector<schemas::WeightPull>& pulls) const;
+  void pull_newer(const DeviceGather& gather, std::vector<schemas::WeightPull>& pulls) const;
+  void keep(Held held);
+
+  const train::SliceRules* rules_;
+  std::vector<std::uint32_t> ranks_;
+  schemas::SliceId slice_;
+  std::map<std::uint32_t, std::uint64_t> waiting_;  // rank -> step
+  std::map<std::uint32_t, std::uint64_t> handed_;   // rank -> last step served
+  std::optional<Held> held_;
+  std::optional<Held> previous_;
+  std::optional<Held> barrier_;
+  std::uint64_t barrier_reached_ = 0;
+  bool barrier_known_ = false;
+  std::optional<std::uint64_t> barrier_required_;
+  bool asked_ = false;  // a rank wanted weights since the newest came
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's keys, cut into slices on the way out and put together on the way in.
+#include "actors/worker_state.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace troupe::actors {
+
+using base::Errc;
+using schemas::Envelope;
+using schemas::Role;
+
+WorkerState::WorkerState(const JobPlan& plan, std::uint32_t rank)
+    : mail_(plan, {Role::worker, rank}),
+      rank_(rank),
+      pushes_(plan.spec.limits),
+      pulls_(plan.spec.limits),
+      finals_(plan.spec.limits) {}
+
+schemas::ActorId WorkerState::server() const {
+  return {Role::device_server, mail_.rules().machine_of_rank[rank_]};
+}
+
+std::vector<Effect> WorkerState::handle(Event event) {
+  if (auto* received = std::get_if<Received>(&event)) {
+    receive(std::move(received->envelope));
+  } else if (const auto* time = std::get_if<Tick>(&event)) {
+    tick(time->now_ms);
+  } else if (mail_.ended()) {
+    return {};
+  } else if (const auto* checked = std::get_if<DatasetChecked>(&event)) {
+    mail_.send(kCoordinator, checked->report);
+  } else if (auto* push_key = std::get_if<PushKey>(&event)) {
+    push(std::move(*push_key));
+  } else if (const auto* pull_key = std::get_if<PullKey>(&event)) {
+    pull(*pull_key);
+  } else if (auto* report = std::get_if<Report>(&event)) {
+    mail_.send(kCoordinator, std::move(report->message));
+  } else if (const auto* end = std::get_if<Finish>(&event)) {
+    finish(end->steps);
+  } else {
+    TROUPE_CHECK(false, "a worker's effects have no end to report");
+  }
+  return mail_.take_effects();
+}
+
+void WorkerState::receive(Envelope envelope) {
+  switch (mail_.judge(envelope)) {
+    case Mail::Verdict::done:
+      return;
+    case Mail::Verdict::moved:
+      break;
+    case Mail::Verdict::opened: {
+      const train::SliceRules& rules = mail_.rules();
+      mail_.emit(StartTraining{rules.steps.start, mail_.records()});
+      break;
+    }
+    case Mail::Verdict::take:
+      if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
+        take_ack(*ack);
+      } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
+        take_reply(envelope, *reply);
+      }
+      return;
+  }
+  while (auto parked = mail_.parked()) receive(std::move(*parked));
+}
+
+void WorkerState::push(PushKey push) {
+  TROUPE_CHECK(mail_.open(), "a gradient before the start");
+  const auto slices = mail_.plan().layout.of_key(push.key);
+  const std::uint64_t key_bytes =
+      slices.back().offset * slices.back().bytes / slices.back().elements + slices.back().bytes;
+  const bool nothing = push.gradient.empty() && push.count == 0.0;
+  TROUPE_CHECK(nothing || push.gradient.size() == key_bytes,
+               fmt::format("gradient of key {} has {} bytes instead of {}", push.key,
+                           push.gradient.size(), key_bytes));
+  TROUPE_CHECK(untaken_.emplace(push.key, slices.size()).second,
+               "a gradient is pushed while its last is still read");
+  std::size_t offset = 0;
+  for (const train::SliceInfo& slice : slices) {
+    schemas::GradientPush message;
+    message.slice = slice.id;
+    message.node = mail_.rules().tree.leaf(rank_);
+    message.step = push.step;
+    message.count = push.count;
+    base::Buffer payload = nothing ? base::Buffer() : push.gradient.slice(offset, slice.bytes);
+    offset += slice.bytes;
+    Letter letter{server(), std::move(message), std::move(payload)};
+    mail_.send(letter);
+    pushes_.keep({slice.id, push.step}, std::move(letter), mail_.now_ms());
+  }
+}
+
+void WorkerState::take_ack(const schemas::PushAck& ack) {
+  // not_ready and stale_view: the letter stays and is repeated.
+  const bool settled =
+      ack.result == schemas::PushResult::taken || ack.result == schemas::PushResult::duplicate;
+  if (!settled || !pushes_.answered({ack.slice, ack.step})) return;
+  const auto untaken = untaken_.find(ack.slice.key);
+  if (--untaken->second > 0) return;
+  untaken_.erase(untaken);
+  mail_.emit(GradientTaken{ack.slice.key, ack.step});
+  finish_if_done();
+}
+
+void WorkerState::pull(const PullKey& pull) {
+  TROUPE_CHECK(mail_.open(), "weights are wanted before the start");
+  const auto slices = mail_.plan().layout.of_key(pull.key);
+  Pulling pulling{pull.step, slices.size(), std::vector<base::Buffer>(slices.size())};
+  TROUPE_CHECK(pulling_.emplace(pull.key, std::move(pulling)).second,
+               "a key is pulled while it is being pulled");
+  const bool exact = mail_.rules().sequential();
+  for (const train::SliceInfo& slice : slices) {
+    schemas::WeightPull message{slice.id, exact ? pull.step : schemas::kNewestVersion, 0,
+                                pull.step};
+    if (pull.barrier && !exact) {
+      message.version = schemas::kBarrierVersion;
+      message.applied_below = pull.step;
+    }
+    Letter letter{server(), message, {}};
+    mail_.send(letter);
+    pulls_.keep(slice.id, std::move(letter), mail_.now_ms());
+  }
+}
+
+void WorkerState::take_reply(Envelope& envelope, const schemas::WeightReply& reply) {
+  if (reply.code != Errc::ok) return mail_.fail(base::Status(reply.code, reply.text));
+  const auto found = pulling_.find(reply.slice.key);
+  // An echo of an earlier step's reply, or of one that has been taken.
+  if (found == pulling_.end() || found->second.step != reply.step) return;
+  Pulling& pulling = found->second;
+  if (reply.slice.slice >= pulling.slices.size() || !pulls_.answered(reply.slice)) return;
+  pulling.slices[reply.slice.slice] = std::move(envelope.payload);
+  if (--pulling.missing > 0) return;
+  WeightsReady ready{reply.slice.key, reply.step, std::move(pulling.slices)};
+  pulling_.erase(found);
+  mail_.emit(std::move(ready));
+}
+
+void WorkerState::finish(std::uint64_t steps) {
+  finished_ = steps;
+  const Letter letter{server(), schemas::Finished{{rank_}, steps}, {}};
+  mail_.send(letter);
+  finals_.keep(steps, letter, mail_.now_ms());
+  finish_if_done();
+}
+
+void WorkerState::finish_if_done() {
+  if (done_ || !finished_ || !untaken_.empty()) return;
+  done_ = true;
+  mail_.send(kCoordinator, schemas::ActorDone{mail_.self(), *finished_});
+}
+
+void WorkerState::tick(std::uint64_t now_ms) {
+  mail_.tick(now_ms);
+  if (!mail_.open()) return;
+  mail_.repeat(pushes_);
+  mail_.repeat(pulls_);
+  mail_.repeat(finals_);
+}
+
+std::string WorkerState::waits_for() const {
+  if (!pulling_.empty()) {
+    const auto& [key, pulling] = *pulling_.begin();
+    return fmt::format("rank {} waits for weights of key '{}' for step {}", rank_,
+                       mail_.plan().keys[key].name, pulling.step);
+  }
+  if (untaken_.empty()) return {};
+  return fmt::format("rank {} waits until its gradient of key '{}' is taken", rank_,
+                     mail_.plan().keys[untaken_.begin()->first].name);
+}
+
+}  // namespace troupe::actors

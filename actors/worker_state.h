@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// WorkerState: one rank's messages: its data report and start, its gradients and weights slice by
+// slice, its reports and its end. The training loop itself belongs to the shell, which asks with
+// PushKey and PullKey and is told with GradientTaken and WeightsReady. Pure state machine: events
+// in, effects out. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/mail.h"
+#include "actors/outbox.h"
+
+namespace troupe::actors {
+
+/// A rank, in one generation of a job.
+class WorkerState {
+ public:
+  /// `plan` must outlive it.
+  WorkerState(const JobPlan& plan, std::uint32_t rank);
+  WorkerState(const WorkerState&) = delete;
+  WorkerState& operator=(const WorkerState&) = delete;
+
+  /// One event; what follows from it, in order. A key may be pushed again only after its
+  /// GradientTaken, and pulled for one step at a time; both only after StartTraining.
+  std::vector<Effect> handle(Event event);
+
+  const MailCounters& mail_counters() const { return mail_.counters(); }
+  /// What the rank waits for, for people.
+  std::string waits_for() const;
+
+ private:
+  struct PushKeyName {
+    schemas::SliceId slice;
+    std::uint64_t step = 0;
+    friend auto operator<=>(const PushKeyName&, const PushKeyName&) = default;
+  };
+  struct Pulling {
+    std::uint64_t step = 0;
+    std::size_t missing = 0;
+    std::vector<base::Buffer> slices;
+  };
+
+  void receive(schemas::Envelope envelope);
+  void push(PushKey push);
+  void pull(const PullKey& pull);
+  void take_ack(const schemas::PushAck& ack);
+  void take_reply(schemas::Envelope& envelope, const schemas::WeightReply& reply);
+  void finish(std::uint64_t steps);
+  void finish_if_done();
+  void tick(std::uint64_t now_ms);
+  schemas::ActorId server() const;
+
+  Mail mail_;
+  std::uint32_t rank_;
+  Outbox<PushKeyName> pushes_;
+  Outbox<schemas::SliceId> pulls_;
+  Outbox<std::uint64_t> finals_;                  // Finished; repeated until the job ends
+  std::map<std::uint32_t, std::size_t> untaken_;  // by key: slices of its gradient still read
+  std::map<std::uint32_t, Pulling> pulling_;      // by key
+  std::optional<std::uint64_t> finished_;
+  bool done_ = false;
+};
+
+}  // namespace troupe::actors
