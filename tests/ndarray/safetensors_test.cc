@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// safetensors: round trips, the format's bytes, and what the strict reader refuses.
+#include "ndarray/safetensors.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "base/file.h"
+#include "tests/support/test_runtime.h"
+
+namespace troupe::ndarray {
+namespace {
+
+using base::DType;
+using base::Errc;
+using base::Shape;
+using Bytes = std::vector<std::byte>;
+
+Bytes file_of(const std::string& header, std::size_t data) {
+  const std::uint64_t length = header.size();
+  Bytes bytes(8 + header.size() + data);
+  std::memcpy(bytes.data(), &length, 8);
+  std::memcpy(bytes.data() + 8, header.data(), header.size());
+  return bytes;
+}
+
+Bytes sample() {
+  static const float values[] = {1, 2, 3, 4, 5, 6};
+  static const std::int64_t count[] = {42};
+  const RawTensor tensors[] = {{"w", DType::f32, Shape{2, 3}, std::as_bytes(std::span(values))},
+                               {"none", DType::f16, Shape{0, 7}, {}},
+                               {"step", DType::i64, Shape{}, std::as_bytes(std::span(count))}};
+  return encode_safetensors(tensors, {{"format", "test"}}).value();
+}
+
+TEST_CASE("tensors and metadata come back") {
+  const Bytes file = sample();
+  std::map<std::string, std::string> metadata;
+  const std::vector<RawTensor> tensors = parse_safetensors(file, &metadata).value();
+  CHECK(metadata == std::map<std::string, std::string>{{"format", "test"}});
+  REQUIRE(tensors.size() == 3);
+  CHECK(tensors[0].name == "w");
+  CHECK(tensors[0].shape == Shape{2, 3});
+  CHECK(tensors[0].bytes.size() == 24);
+  CHECK(tensors[2].shape == Shape{});
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  CHECK(length % 8 == 0);
+  const std::string header(reinterpret_cast<const char*>(file.data()) + 8, length);
+  CHECK(header.find(R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})") != header.npos);
+}
+
+TEST_CASE("arrays are saved and loaded by file") {
+  tests::TestRuntime test;
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / "troupe_safetensors_test.safetensors";
+  const std::vector<double> values{1.5, -2};
+  const std::map<std::string, NDArray> arrays{
+      {"a", NDArray::from<double>(test.runtime, {2}, values).value()},
+      {"b", NDArray::zeros(test.runtime, {3, 1}).value()}};
+  REQUIRE(save_arrays(path, arrays).ok());
+  const auto loaded = load_arrays(test.runtime, path).value();
+  CHECK(loaded.at("a").to_vector<double>().value() == values);
+  CHECK(loaded.at("b").shape() == Shape{3, 1});
+  REQUIRE(base::write_file_atomically(path, Bytes(5)).ok());
+  const base::Status fault = load_arrays(test.runtime, path).status();
+  CHECK(fault.code() == Errc::data_loss);
+  CHECK(fault.text().find(path.string()) == 0);
+  std::filesystem::remove(path);
+  CHECK(load_arrays(test.runtime, path).status().code() == Errc::not_found);
+}
+
+TEST_CASE("the reader refuses what is not exactly the format") {
+  const auto refused = [](const std::string& header, std::size_t data) {
+    const base::Status status = parse_safetensors(file_of(header, data)).status();
+    INFO(header);
+    CHECK(status.code() == Errc::data_loss);
+    return status.text();
+  };
+  CHECK(parse_safetensors({}).status().code() == Errc::data_loss);
+  CHECK(parse_safetensors(file_of("{}", 0)).ok());
+  refused("{}", 1);
+  refused("[]", 0);
+  refused("{", 0);
+  refused(" {}", 0);
+  refused(R"({"a":7})", 0);
+  const std::string a = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  CHECK(parse_safetensors(file_of("{" + a + "}", 8)).ok());
+  refused("{" + a + "}", 7);
+  refused("{" + a + "}", 9);
+  CHECK(refused("{" + a + "," + a + "}", 8).find("twice") != std::string::npos);
+  refused("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8);
+  refused("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})", 16);
+  refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8);
+  refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8);
+  refused(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8);
+  refused(R"({"a":{"dtype":"Q32","shape":[2],"data_offsets":[0,8]}})", 8);
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8);
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}})", 8);
+  refused(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4611686018427387904],)"
+          R"("data_offsets":[0,8]}})",
+          8);
+  refused(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8);
+  refused(R"({"__metadata__":{"a":1}})", 0);
+  Bytes long_header = file_of("{}", 0);
+  long_header[6] = std::byte{0xff};
+  CHECK(parse_safetensors(long_header).status().text().find("limit") != std::string::npos);
+}
+
+TEST_CASE("the writer refuses doubled names and wrong sizes") {
+  const Bytes bytes(8);
+  const RawTensor twice[] = {{"a", DType::f32, Shape{2}, bytes},
+                             {"a", DType::f32, Shape{2}, bytes}};
+  CHECK(encode_safetensors(twice).status().code() == Errc::invalid_argument);
+  const RawTensor small[] = {{"a", DType::f32, Shape{3}, bytes}};
+  CHECK(encode_safetensors(small).status().code() == Errc::invalid_argument);
+  const RawTensor garbage[] = {{"\xff\xfe", DType::f32, Shape{2}, bytes}};
+  CHECK(encode_safetensors(garbage).status().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("truncated and garbled files never crash") {
+  const Bytes good = sample();
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    CHECK(!parse_safetensors(std::span(good).first(size)).ok());
+  }
+  std::mt19937 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    Bytes garbled = good;
+    for (int k = 0; k < 3; ++k) garbled[random() % garbled.size()] = std::byte(random() & 0xff);
+    const auto parsed = parse_safetensors(garbled);
+    if (!parsed.ok()) CHECK(parsed.status().code() == Errc::data_loss);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ndarray
