@@ -138,10 +138,11 @@ ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_
 }
 
 ExitCode run_program(const std::vector<std::string>& arguments, Context& context) {
-  CLI::App app(describe("Trains neural networks with a company of actors.",
-                        {"troupe data pack fashion-mnist --out data/fashion",
-                         "troupe config check examples/fashion-lenet.toml"}),
-               "troupe");
+  CLI::App app(
+      describe("Trains neural networks with a company of actors.",
+               {"troupe data pack fashion-mnist --out data/fashion", "troupe model inspect lenet",
+                "troupe config check examples/fashion-lenet.toml"}),
+      "troupe");
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_help_flag("-h,--help", "Show help");
   app.require_subcommand(1);
@@ -150,6 +151,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_global_options(app, context);
     add_config_verbs(app, context);
     add_data_verbs(app, context);
+    add_model_verbs(app, context);
     add_about_verbs(app, context);
     return parse_and_run(app, with_help_words(arguments), context);
   } catch (const std::exception& fault) {

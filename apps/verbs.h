@@ -17,6 +17,8 @@ namespace troupe::apps {
 void add_config_verbs(CLI::App& app, Context& context);
 /// data pack, index, check.
 void add_data_verbs(CLI::App& app, Context& context);
+/// model inspect.
+void add_model_verbs(CLI::App& app, Context& context);
 /// metrics, version.
 void add_about_verbs(CLI::App& app, Context& context);
 

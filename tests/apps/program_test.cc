@@ -104,6 +104,40 @@ TEST_CASE("metrics --list names every family", "[program]") {
         static_cast<std::ptrdiff_t>(monitoring::families().size()));
 }
 
+TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[program]") {
+  const Run lenet = run({"model", "inspect", "lenet", "--classes", "7"});
+  CHECK(lenet.code == 0);
+  CHECK_THAT(lenet.out, Contains("conv2    convolution      (32, 50, 8, 8)    25,050"));
+  CHECK_THAT(lenet.out, Contains("fc2      fully_connected  (32, 7)"));
+  CHECK_THAT(lenet.out, Contains("\nparameters      429,577\n") && Contains("planned memory"));
+  const Run dense = run({"model", "inspect", "tiny-bn", "--dense", "--reference"});
+  CHECK_THAT(dense.out, Contains("reorders        0\n") && !Contains("onednn"));
+  CHECK_THAT(run({"model", "inspect", "lenet", "--dot"}).out, StartsWith("digraph"));
+}
+
+TEST_CASE("models that cannot be are refused with their names", "[program]") {
+  const Run unknown = run({"model", "inspect", "lenett"});
+  CHECK(unknown.code == 5);
+  CHECK_THAT(unknown.err, Contains("lenett") && Contains("lenet"));
+  const Run small = run({"model", "inspect", "lenet", "--input", "1,3,3"});
+  CHECK(small.code == 3);
+  CHECK_THAT(small.err, Contains("convolution") && Contains("3"));
+  for (const char* input : {"1,x", "", "0,28,28", "?,28,28", "99999999999,99999999999"}) {
+    INFO(input);
+    CHECK(run({"model", "inspect", "lenet", "--input", input}).code == 3);
+  }
+  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.json";
+  for (const char* text : {"", "{", "{\"nodes\": 3}", "[1]", "{\"nodes\": [{\"op\": \"x\"}]}"}) {
+    std::ofstream(path) << text;
+    const Run bad = run({"model", "inspect", path.string()});
+    INFO(text);
+    CHECK(bad.code == 3);
+    CHECK(std::count(bad.err.begin(), bad.err.end(), '\n') == 1);
+  }
+  std::filesystem::remove(path);
+  CHECK(run({"model", "inspect", path.string()}).code == 5);
+}
+
 TEST_CASE("version is one line", "[program]") {
   CHECK_THAT(run({"version"}).out, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding a network for inspection, and the tables of what came out.
+#include "apps/model_report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "base/units.h"
+#include "engine/engine.h"
+#include "ndarray/runtime.h"
+#include "storage/storage.h"
+#include "symbol/describe.h"
+#include "symbol/executor.h"
+#include "symbol/networks/networks.h"
+
+namespace troupe::apps {
+namespace {
+
+using symbol::Symbol;
+
+constexpr std::string_view kDataName = "data";
+constexpr int kClockDigits = 3;
+
+/// Arguments that are fed, not learned.
+bool is_input(const std::string& name) {
+  return name == kDataName || name.ends_with("label");
+}
+
+base::Result<Symbol> load(const InspectOptions& options, const ops::OpTable& table) {
+  if (options.model.ends_with(".json")) return Symbol::load(table, options.model);
+  symbol::NetworkOptions network;
+  network.classes = options.classes;
+  return symbol::make_network(table, options.model, network);
+}
+
+/// Shapes by name of every variable and of every operator's outputs.
+base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network,
+                                                           const base::Shape& data) {
+  const Symbol all = network.internals();
+  TROUPE_TRY_ASSIGN(const auto inferred, all.infer_shapes({{std::string(kDataName), data}}));
+  const std::vector<std::string> names = all.list_outputs();
+  std::map<std::string, base::Shape> shapes;
+  for (std::size_t i = 0; i < names.size(); ++i) shapes[names[i]] = inferred.outputs[i];
+  return shapes;
+}
+
+base::Result<base::Shape> sample_shape(const InspectOptions& options) {
+  TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(options.input));
+  double elements = static_cast<double>(options.batch);
+  for (const std::int64_t extent : sample.dims()) elements *= static_cast<double>(extent);
+  constexpr double kElementsMax = 1u << 31;
+  if (!sample.complete() || sample.rank() == base::kRankMax || !(elements >= 1) ||
+      elements > kElementsMax) {
+    return base::error(base::Errc::invalid_argument,
+                       "no batch of {} samples of shape {} can be inspected", options.batch,
+                       sample.to_string());
+  }
+  return sample;
+}
+
+/// Rows of cells, written in columns.
+class TextTable {
+ public:
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string to_string() const {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows_) {
+      widths.resize(std::max(widths.size(), row.size()));
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const auto& row : rows_) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        line += fmt::format("{:<{}}  ", row[i], widths[i]);
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// The layers: what the symbol's own nodes give, hold and run on.
+struct Layers {
+  TextTable table;
+  std::uint64_t parameters = 0;
+};
+
+Layers describe_layers(const Symbol& network, const std::map<std::string, base::Shape>& shapes,
+                       const symbol::ExecutorReport& report) {
+  std::map<std::string, std::string> kernels;
+  for (const symbol::NodeReport& node : report.nodes) kernels.emplace(node.name, node.kernel);
+  const symbol::Graph graph = network.graph();
+  const std::vector<bool> auxiliary = graph.auxiliary_marks();
+  Layers layers;
+  layers.table.add({"layer", "operator", "output", "parameters", "kernel"});
+  std::set<std::int64_t> counted;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const symbol::GraphNode& node = graph.nodes[i];
+    if (node.is_variable()) continue;
+    std::uint64_t parameters = 0;
+    for (const symbol::Value& input : node.inputs) {
+      const auto index = static_cast<std::size_t>(input.node);
+      const symbol::GraphNode& source = graph.nodes[index];
+      if (!source.is_variable() || auxiliary[index] || is_input(source.name)) continue;
+      if (!counted.insert(input.node).second) continue;  // a shared weight counts once
+      parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
+    }
+    layers.parameters += parameters;
+    const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
+    const auto kernel = kernels.find(node.name);
+    layers.table.add({node.name, node.op->name, shapes.at(output).to_string(),
+                      parameters == 0 ? "" : base::format_count(parameters),
+                      kernel == kernels.end() ? "(fused away)" : kernel->second});
+  }
+  return layers;
+}
+
+std::string summarize(const InspectOptions& options, const Layers& layers,
+                      const symbol::ExecutorReport& report) {
+  std::string text = fmt::format(
+      "\nparameters      {}\n"
+      "planned memory  {} for training ({} unshared), {} for prediction\n"
+      "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
+      "forward work    {:.{}f} GFLOP for a batch of {}\n",
+      base::format_count(layers.parameters), base::format_bytes(report.arena_bytes),
+      base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
+      base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
+      report.in_place, report.flops * 1e-9, kClockDigits, options.batch);
+  text += fmt::format("reorders        {}\n", report.reorders.size());
+  for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
+  return text;
+}
+
+/// Binds for training with all gradients, as a worker does.
+base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
+                                                 const ops::OpTable& table, const Symbol& network,
+                                                 const base::Shape& data) {
+  base::SteadyClock clock;
+  storage::Storage storage;
+  ndarray::PreparedKernels kernels;
+  engine::EngineOptions engine_options;
+  engine_options.threads = options.threads;
+  base::set_thread_team(options.threads);
+  const auto engine = engine::make_threaded_engine(engine_options, clock);
+  ndarray::Runtime runtime{*engine, storage, table, kernels, clock};
+  TROUPE_TRY_ASSIGN(symbol::Bindings bindings,
+                    symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}}));
+  for (const std::string& name : network.list_arguments()) {
+    if (!is_input(name)) bindings.grad_req[name] = symbol::GradReq::write;
+  }
+  symbol::ExecutorOptions how;
+  how.layouts = options.dense ? symbol::LayoutPolicy::dense : symbol::LayoutPolicy::chosen;
+  how.reference_only = options.reference_only;
+  TROUPE_TRY_ASSIGN(const auto executor,
+                    symbol::Executor::bind(runtime, network, std::move(bindings), how));
+  return executor->report();
+}
+
+}  // namespace
+
+base::Result<std::string> inspect_model(const InspectOptions& options) {
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
+  TROUPE_TRY_ASSIGN(const base::Shape sample, sample_shape(options));
+  std::vector<std::int64_t> extents = {options.batch};
+  extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
+  const base::Shape data(extents);
+  if (options.dot) return symbol::to_dot(network, {{std::string(kDataName), data}});
+  TROUPE_TRY_ASSIGN(const auto shapes, shapes_of(network, data));
+  TROUPE_TRY_ASSIGN(const auto report, bind_report(options, table, network, data));
+  const Layers layers = describe_layers(network, shapes, report);
+  return layers.table.to_string() + summarize(options, layers, report);
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe model inspect: a network's layers, shapes, parameters, kernels and planned memory, found
+// by binding it as a worker would.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/model_report.h"
+#include "apps/verbs.h"
+
+namespace troupe::apps {
+namespace {
+
+ExitCode inspect(const InspectOptions& options, Context& context) {
+  const auto report = inspect_model(options);
+  if (!report.ok()) return context.fail(report.status());
+  context.console.data(report.value());
+  return ExitCode::ok;
+}
+
+void add_options(CLI::App* verb, InspectOptions& options) {
+  verb->add_option("NAME|FILE.json", options.model, "A built-in network, or a symbol file")
+      ->required()
+      ->type_name("");
+  verb->add_option("--input", options.input, "Shape of one sample")
+      ->capture_default_str()
+      ->type_name("C,H,W");
+  verb->add_option("--batch", options.batch, "Samples per step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  verb->add_option("--classes", options.classes, "Classes of a built-in network")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 30))
+      ->type_name("N");
+  verb->add_option("--threads", options.threads, "Compute threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  verb->add_flag("--dense", options.dense, "No blocked layouts");
+  verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
+  verb->add_flag("--dot", options.dot, "Print the graph as graphviz dot text instead");
+}
+
+}  // namespace
+
+void add_model_verbs(CLI::App& app, Context& context) {
+  CLI::App* family = app.add_subcommand("model", "Look at networks");
+  family->require_subcommand(1);
+  CLI::App* verb = family->add_subcommand(
+      "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
+                          {"troupe model inspect lenet",
+                           "troupe model inspect net.json --input 3,32,32 --batch 64",
+                           "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
+  const auto options = std::make_shared<InspectOptions>();
+  add_options(verb, *options);
+  verb->callback([&context, options] {
+    context.action = [&context, options] { return inspect(*options, context); };
+  });
+}
+
+}  // namespace troupe::apps
