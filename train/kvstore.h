@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// KVStore: where a rank's gradients go and its weights come from. The same interface for the local
+// store and for the company's tiers; calls push asynchronous operations to the rank's engine and
+// return, so communication overlaps with computation. One KVStore belongs to one rank and its
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "ndarray/ndarray.h"
+#include "schemas/job_spec.h"
+#include "schemas/messages.h"
+#include "train/schedule.h"
+
+namespace troupe::train {
+
+/// Which contribution a push is.
+struct PushInfo {
+  std::uint64_t step = 0;
+  double count = 0.0;  ///< sum of the loss's weights behind the gradient: samples by default
+  int priority = 0;    ///< higher first; keys used first in the next forward come first
+};
+
+/// Which weights a pull wants.
+struct PullInfo {
+  std::uint64_t step = 0;  ///< weights for the rank's computation of this step
+  bool barrier = false;    ///< only with all contributions of all ranks to steps < `step`
+  int priority = 0;
+};
+
+/// How weights follow from gradients: an optimizer and its schedule, as data.
+struct UpdateRule {
+  schemas::OptimizerSpec optimizer;
+  schemas::ScheduleSpec schedule;
+  ScheduleSpan span;
+};
+
+/// A rank's door to the store.
+class KVStore {
+ public:
+  virtual ~KVStore() = default;
+  virtual std::uint32_t rank() const = 0;
+  virtual std::uint32_t ranks() const = 0;
+
+  /// Declares all keys, in the order of their ids. `values`: rank 0's arrays become version 0 and
+  /// other ranks' must agree in shape and dtype; empty: the store draws or loads them. Every rank
+  /// calls it once, before anything else; it waits for rank 0, at most the store's deadline.
+  virtual base::Status init(std::span<const schemas::KeyInfo> keys,
+                            std::span<const ndarray::NDArray> values) = 0;
+  /// Every rank calls it with the same rule, after init.
+  virtual base::Status set_updater(const UpdateRule& rule) = 0;
+
+  /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
+  /// batch's value) and contributes it. The array's read tag is held until the store has added it.
+  virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
+  /// Pushes an operation that fills `weight` with the values for info.step once they exist.
+  virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;
+  /// This rank contributes to steps < `steps` only: nobody waits for it any more.
+  virtual base::Status finish(std::uint64_t steps) = 0;
+};
+
+}  // namespace troupe::train

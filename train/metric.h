@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics as pairs (sum, weight): they are added along the tree of ranks and divided only for
+// people. Operators compute them; reading waits. One thread.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/status.h"
+#include "ndarray/ndarray.h"
+
+namespace troupe::train {
+
+/// A sum and the weight it is divided by.
+struct MetricPair {
+  double sum = 0.0;
+  double weight = 0.0;
+  double mean() const { return weight > 0.0 ? sum / weight : 0.0; }
+  MetricPair& operator+=(const MetricPair& other) {
+    sum += other.sum;
+    weight += other.weight;
+    return *this;
+  }
+};
+
+/// Classification metrics of one batch, kept on the device until they are read.
+class BatchMetrics {
+ public:
+  /// Pushes the operators over probabilities (n, classes) and labels (n,) of class numbers.
+  static base::Result<BatchMetrics> compute(const ndarray::NDArray& probabilities,
+                                            const ndarray::NDArray& labels);
+  /// Waits. "cross_entropy": natural logarithm, summed over samples; "accuracy": samples whose
+  /// largest probability is the label's; both weighed by samples.
+  base::Result<std::map<std::string, MetricPair>> read() const;
+
+ private:
+  ndarray::NDArray cross_entropy_;
+  ndarray::NDArray correct_;
+  double samples_ = 0.0;
+};
+
+}  // namespace troupe::train

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys from a symbol, executors by batch size, and the calls of one training step.
+#include "train/module.h"
+
+#include <algorithm>
+
+#include "ndarray/invoke.h"
+#include "train/initializer.h"
+
+namespace troupe::train {
+
+using ndarray::NDArray;
+using schemas::KeyInfo;
+using schemas::KeyKind;
+
+namespace {
+
+base::Shape with_batch(std::int64_t batch, const base::Shape& sample) {
+  base::Shape shape{batch};
+  for (const std::int64_t extent : sample.dims()) shape.push_back(extent);
+  return shape;
+}
+
+// The argument that holds the labels: the option's name, or the only one that ends in "label".
+base::Result<std::string> find_label(const std::vector<std::string>& arguments,
+                                     const std::string& wanted) {
+  if (std::find(arguments.begin(), arguments.end(), wanted) != arguments.end()) return wanted;
+  std::vector<std::string> found;
+  for (const std::string& name : arguments) {
+    if (name.ends_with("label")) found.push_back(name);
+  }
+  if (found.size() == 1) return found.front();
+  return base::error(base::Errc::invalid_argument,
+                     "the network has {} arguments that end in 'label'; name one '{}'",
+                     found.size(), wanted);
+}
+
+}  // namespace
+
+Module::Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol,
+               const ModuleOptions& options)
+    : runtime_(runtime), symbol_(symbol), options_(options) {}
+
+base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
+                                                     const symbol::Symbol& symbol,
+                                                     const ModuleOptions& options) {
+  std::unique_ptr<Module> module(new Module(runtime, symbol, options));
+  TROUPE_TRY(module->declare());
+  return module;
+}
+
+base::Status Module::declare() {
+  const auto arguments = symbol_.list_arguments();
+  TROUPE_TRY_ASSIGN(options_.label_name, find_label(arguments, options_.label_name));
+  const std::map<std::string, base::Shape> known = {
+      {options_.data_name, with_batch(1, options_.sample)}, {options_.label_name, base::Shape{1}}};
+  TROUPE_TRY_ASSIGN(
+      symbol::Bindings example,
+      symbol::allocate_bindings(runtime_, symbol_, known, options_.dtype, options_.device));
+  TROUPE_TRY_ASSIGN(NDArray step, NDArray::zeros(runtime_, base::Shape{}, base::DType::i64));
+  step_ = step;
+  arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
+  auto declare_key = [&](const std::string& name, const NDArray& array, KeyKind kind) {
+    KeyInfo key;
+    key.id = static_cast<std::uint32_t>(keys_.size());
+    key.name = name;
+    key.shape = array.shape();
+    key.kind = kind;
+    key.dtype = key.gradient_wire = key.weight_wire = array.dtype();
+    keys_.push_back(key);
+    parameters_.push_back(array);
+  };
+  for (const std::string& name : arguments) {
+    if (name == options_.data_name || name == options_.label_name) continue;
+    declare_key(name, example.arguments.at(name), KeyKind::dense);
+  }
+  for (const std::string& name : symbol_.list_auxiliary_states()) {
+    declare_key(name, example.auxiliary.at(name), KeyKind::average);
+  }
+  for (const KeyInfo& key : keys_) {
+    TROUPE_TRY_ASSIGN(NDArray gradient,
+                      NDArray::zeros(runtime_, key.shape, key.dtype, options_.device));
+    gradients_.push_back(gradient);
+  }
+  // The smallest executor tells each state's momentum, and that the symbol can be bound at all.
+  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(1));
+  for (KeyInfo& key : keys_) {
+    if (key.kind == KeyKind::average) key.momentum = bound->momenta().at(key.name);
+  }
+  return {};
+}
+
+base::Result<std::unique_ptr<symbol::Executor>> Module::bind(std::int64_t batch) {
+  symbol::Bindings bindings;
+  for (const KeyInfo& key : keys_) {
+    if (key.kind == KeyKind::average) {
+      bindings.auxiliary[key.name] = parameters_[key.id];
+      continue;
+    }
+    bindings.arguments[key.name] = parameters_[key.id];
+    bindings.grad_req[key.name] = symbol::GradReq::write;
+    bindings.gradients[key.name] = gradients_[key.id];
+  }
+  TROUPE_TRY_ASSIGN(bindings.arguments[options_.data_name],
+                    NDArray::empty(runtime_, with_batch(batch, options_.sample), options_.dtype,
+                                   options_.device, "batch"));
+  TROUPE_TRY_ASSIGN(
+      bindings.arguments[options_.label_name],
+      NDArray::empty(runtime_, base::Shape{batch}, options_.dtype, options_.device, "batch"));
+  symbol::ExecutorOptions how;
+  how.device = options_.device;
+  how.layouts = options_.layouts;
+  how.reference_only = options_.reference_only;
+  how.planned = options_.planned;
+  how.seed = options_.seed;
+  how.rank = options_.rank;
+  how.arena = arena_;
+  how.step = step_;
+  return symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how);
+}
+
+base::Result<symbol::Executor*> Module::executor(std::int64_t batch) {
+  const auto known = std::find_if(executors_.begin(), executors_.end(),
+                                  [batch](const Bound& bound) { return bound.batch == batch; });
+  if (known != executors_.end()) {
+    executors_.splice(executors_.begin(), executors_, known);
+    return executors_.front().executor.get();
+  }
+  TROUPE_TRY_ASSIGN(auto made, bind(batch));
+  if (executors_.size() >= options_.executors_max) {
+    if (executors_.back().executor.get() == last_trained_) last_trained_ = nullptr;
+    executors_.pop_back();
+  }
+  executors_.push_front({batch, std::move(made)});
+  return executors_.front().executor.get();
+}
+
+base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
+  for (const KeyInfo& key : keys_) {
+    const base::Buffer values = base::make_host_buffer(parameters_[key.id].bytes());
+    const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
+    TROUPE_TRY(initialize(initializer, options_.seed, key, 0, view));
+    TROUPE_TRY(parameters_[key.id].copy_from(values));
+  }
+  return {};
+}
+
+base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
+  for (const auto& [name, value] : values) {
+    const auto key =
+        std::find_if(keys_.begin(), keys_.end(), [&](const KeyInfo& k) { return k.name == name; });
+    if (key == keys_.end()) {
+      return base::error(base::Errc::not_found, "the network has no parameter '{}'", name);
+    }
+    if (value.shape() != key->shape || value.dtype() != key->dtype) {
+      return base::error(base::Errc::invalid_argument,
+                         "parameter '{}' has shape {} and dtype {}, given are {} and {}", name,
+                         key->shape.to_string(), base::dtype_name(key->dtype),
+                         value.shape().to_string(), base::dtype_name(value.dtype()));
+    }
+    TROUPE_TRY(parameters_[key->id].copy_from(value));
+  }
+  return {};
+}
+
+base::Status Module::init_optimizer(KVStore& store, const UpdateRule& rule, bool publish) {
+  store_ = &store;
+  TROUPE_TRY(store.init(
+      keys_, publish ? std::span<const NDArray>(parameters_) : std::span<const NDArray>()));
+  return store.set_updater(rule);
+}
+
+base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) {
+  executor.arguments().at(options_.data_name).rebind(batch.data, true);
+  executor.arguments().at(options_.label_name).rebind(batch.labels, true);
+  return {};
+}
+
+base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t step) {
+  if (batch.size == 0) {
+    last_trained_ = nullptr;
+    for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.clear());
+    return {};
+  }
+  TROUPE_TRY_ASSIGN(last_trained_, executor(batch.size));
+  TROUPE_TRY(load(*last_trained_, batch));
+  TROUPE_TRY(last_trained_->set_step(static_cast<std::int64_t>(step)));
+  TROUPE_TRY(last_trained_->forward(true));
+  return last_trained_->backward();
+}
+
+// A state's batch value enters the tree weighed by its count, like a gradient.
+base::Status Module::push_average(std::uint32_t key, const PushInfo& info) {
+  if (last_trained_ != nullptr) {
+    ndarray::InvokeOptions into;
+    into.outputs = {gradients_[key]};
+    const NDArray value = last_trained_->batch_values().at(keys_[key].name);
+    TROUPE_TRY(ndarray::invoke(runtime_, "multiply_scalar", std::array{value},
+                               {{"scalar", ops::to_attribute(info.count)}}, into)
+                   .status());
+  }
+  store_->push(key, gradients_[key], info);
+  return {};
+}
+
+base::Status Module::update(std::uint64_t step, double count) {
+  TROUPE_CHECK(store_ != nullptr, "update before init_optimizer");
+  // Backward writes the last layer's gradients first: they are pushed first, while keys that the
+  // next forward uses first go ahead of what waits.
+  for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
+    const PushInfo info{step, count, -static_cast<int>(key->id)};
+    if (key->kind == KeyKind::average) {
+      TROUPE_TRY(push_average(key->id, info));
+    } else {
+      store_->push(key->id, gradients_[key->id], info);
+    }
+  }
+  return pull(step + 1, false);
+}
+
+base::Status Module::pull(std::uint64_t step, bool barrier) {
+  for (const KeyInfo& key : keys_) {
+    store_->pull(key.id, parameters_[key.id], {step, barrier, -static_cast<int>(key.id)});
+  }
+  return {};
+}
+
+base::Result<BatchMetrics> Module::training_metrics() const {
+  if (last_trained_ == nullptr) return BatchMetrics();
+  return BatchMetrics::compute(last_trained_->outputs().front(),
+                               last_trained_->arguments().at(options_.label_name));
+}
+
+base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
+  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(batch.size));
+  TROUPE_TRY(load(*bound, batch));
+  TROUPE_TRY(bound->forward(false));
+  return BatchMetrics::compute(bound->outputs().front(),
+                               bound->arguments().at(options_.label_name));
+}
+
+base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
+  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(data.shape()[0]));
+  TROUPE_TRY(bound->arguments().at(options_.data_name).copy_from(data));
+  TROUPE_TRY(bound->forward(false));
+  return bound->outputs();
+}
+
+}  // namespace troupe::train

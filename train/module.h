@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Module: a symbol with its parameters, gradients and executors, trained against a KVStore. It
+// holds one executor per batch size, made on first use; all share parameters, gradients and one
+// arena. A Module belongs to one thread (a rank's); its operations run on the Runtime's engine.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "schemas/messages.h"
+#include "symbol/executor.h"
+#include "train/kvstore.h"
+#include "train/metric.h"
+
+namespace troupe::train {
+
+/// What a module is made of, beside its symbol.
+struct ModuleOptions {
+  std::string data_name = "data";
+  std::string label_name =
+      "label";         ///< where the symbol has no such argument: the one that ends so
+  base::Shape sample;  ///< shape of one sample, without the batch
+  base::DType dtype = base::DType::f32;
+  base::Device device;
+  symbol::LayoutPolicy layouts = symbol::LayoutPolicy::chosen;
+  bool reference_only = false;
+  bool planned = true;
+  std::uint64_t seed = 0;
+  std::uint32_t rank = 0;
+  std::size_t executors_max = 16;
+};
+
+/// One batch: `size` samples of dense data (size, sample...) and labels (size,) in the module's
+/// dtype.
+struct ModuleBatch {
+  std::int64_t size = 0;
+  base::Buffer data;
+  base::Buffer labels;
+};
+
+/// A symbol in training or in use.
+class Module {
+ public:
+  /// Infers all shapes from the sample's. Errors name node and shapes.
+  static base::Result<std::unique_ptr<Module>> create(ndarray::Runtime& runtime,
+                                                      const symbol::Symbol& symbol,
+                                                      const ModuleOptions& options);
+
+  /// Parameters (kind dense, in the symbol's order), then auxiliary states (kind average).
+  const std::vector<schemas::KeyInfo>& keys() const { return keys_; }
+  /// The array of a key; its engine variable orders every use.
+  const ndarray::NDArray& parameter(std::uint32_t key) const { return parameters_[key]; }
+  /// The gradient array of a dense key: the one that executors write and the store reads.
+  const ndarray::NDArray& gradient(std::uint32_t key) const { return gradients_[key]; }
+  const ModuleOptions& options() const { return options_; }
+
+  /// Fills parameters and states by the initialiser, as functions of (seed, key, element).
+  base::Status init_params(const schemas::InitializerSpec& initializer);
+  /// Sets the named parameters and states; an unknown name, shape or dtype is an error naming it.
+  base::Status init_params(const std::map<std::string, ndarray::NDArray>& values);
+  /// Declares the keys to `store` (which outlives the module's use of it) and gives it the rule.
+  /// `publish`: this module's present values become version 0; else the store has its own.
+  base::Status init_optimizer(KVStore& store, const UpdateRule& rule, bool publish);
+
+  /// Pushes forward and backward of one training batch; a batch of no samples clears the gradients.
+  base::Status forward_backward(const ModuleBatch& batch, std::uint64_t step);
+  /// Pushes every gradient of `step` and pulls the weights for the next. `count`: samples behind
+  /// them.
+  base::Status update(std::uint64_t step, double count);
+  /// Pulls the weights for `step` again; with `barrier` those with everybody's steps below it.
+  base::Status pull(std::uint64_t step, bool barrier);
+
+  /// Probabilities of the last training batch, and that batch's labels.
+  base::Result<BatchMetrics> training_metrics() const;
+  /// Pushes prediction (graph of pass `freeze`) and the metrics of one batch.
+  base::Result<BatchMetrics> score(const ModuleBatch& batch);
+  /// Outputs for `data` (n, sample...) by the graph of pass `freeze`.
+  base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
+  /// The executor of a batch size, made now if need be.
+  base::Result<symbol::Executor*> executor(std::int64_t batch);
+
+ private:
+  struct Bound {
+    std::int64_t batch = 0;
+    std::unique_ptr<symbol::Executor> executor;
+  };
+
+  Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol, const ModuleOptions& options);
+  base::Status declare();
+  base::Result<std::unique_ptr<symbol::Executor>> bind(std::int64_t batch);
+  base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
+  base::Status push_average(std::uint32_t key, const PushInfo& info);
+
+  ndarray::Runtime& runtime_;
+  symbol::Symbol symbol_;
+  ModuleOptions options_;
+  std::vector<schemas::KeyInfo> keys_;
+  std::vector<ndarray::NDArray> parameters_;
+  std::vector<ndarray::NDArray> gradients_;  // dense: gradient; average: weighed batch value
+  std::shared_ptr<symbol::Arena> arena_;
+  ndarray::NDArray step_;
+  std::list<Bound> executors_;                // most recently used first
+  symbol::Executor* last_trained_ = nullptr;  // null when the last batch had no samples
+  KVStore* store_ = nullptr;
+};
+
+}  // namespace troupe::train
