@@ -13,30 +13,6 @@ using ndarray::NDArray;
 using schemas::KeyInfo;
 using schemas::KeyKind;
 
-namespace {
-
-base::Shape with_batch(std::int64_t batch, const base::Shape& sample) {
-  base::Shape shape{batch};
-  for (const std::int64_t extent : sample.dims()) shape.push_back(extent);
-  return shape;
-}
-
-// The argument that holds the labels: the option's name, or the only one that ends in "label".
-base::Result<std::string> find_label(const std::vector<std::string>& arguments,
-                                     const std::string& wanted) {
-  if (std::find(arguments.begin(), arguments.end(), wanted) != arguments.end()) return wanted;
-  std::vector<std::string> found;
-  for (const std::string& name : arguments) {
-    if (name.ends_with("label")) found.push_back(name);
-  }
-  if (found.size() == 1) return found.front();
-  return base::error(base::Errc::invalid_argument,
-                     "the network has {} arguments that end in 'label'; name one '{}'",
-                     found.size(), wanted);
-}
-
-}  // namespace
-
 Module::Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol,
                const ModuleOptions& options)
     : runtime_(runtime), symbol_(symbol), options_(options) {}
@@ -50,43 +26,18 @@ base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
 }
 
 base::Status Module::declare() {
-  const auto arguments = symbol_.list_arguments();
-  TROUPE_TRY_ASSIGN(options_.label_name, find_label(arguments, options_.label_name));
-  const std::map<std::string, base::Shape> known = {
-      {options_.data_name, with_batch(1, options_.sample)}, {options_.label_name, base::Shape{1}}};
-  TROUPE_TRY_ASSIGN(
-      symbol::Bindings example,
-      symbol::allocate_bindings(runtime_, symbol_, known, options_.dtype, options_.device));
-  TROUPE_TRY_ASSIGN(NDArray step, NDArray::zeros(runtime_, base::Shape{}, base::DType::i64));
-  step_ = step;
-  arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
-  auto declare_key = [&](const std::string& name, const NDArray& array, KeyKind kind) {
-    KeyInfo key;
-    key.id = static_cast<std::uint32_t>(keys_.size());
-    key.name = name;
-    key.shape = array.shape();
-    key.kind = kind;
-    key.dtype = key.gradient_wire = key.weight_wire = array.dtype();
-    keys_.push_back(key);
-    parameters_.push_back(array);
+  TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs));
+  options_.inputs = network.inputs;
+  keys_ = std::move(network.keys);
+  auto zeros = [this](const base::Shape& shape, base::DType dtype) {
+    return NDArray::zeros(runtime_, shape, dtype, options_.device);
   };
-  for (const std::string& name : arguments) {
-    if (name == options_.data_name || name == options_.label_name) continue;
-    declare_key(name, example.arguments.at(name), KeyKind::dense);
-  }
-  for (const std::string& name : symbol_.list_auxiliary_states()) {
-    declare_key(name, example.auxiliary.at(name), KeyKind::average);
-  }
   for (const KeyInfo& key : keys_) {
-    TROUPE_TRY_ASSIGN(NDArray gradient,
-                      NDArray::zeros(runtime_, key.shape, key.dtype, options_.device));
-    gradients_.push_back(gradient);
+    TROUPE_TRY_ASSIGN(parameters_.emplace_back(), zeros(key.shape, key.dtype));
+    TROUPE_TRY_ASSIGN(gradients_.emplace_back(), zeros(key.shape, key.dtype));
   }
-  // The smallest executor tells each state's momentum, and that the symbol can be bound at all.
-  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(1));
-  for (KeyInfo& key : keys_) {
-    if (key.kind == KeyKind::average) key.momentum = bound->momenta().at(key.name);
-  }
+  TROUPE_TRY_ASSIGN(step_, zeros(base::Shape{}, base::DType::i64));
+  arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return {};
 }
 
@@ -101,12 +52,12 @@ base::Result<std::unique_ptr<symbol::Executor>> Module::bind(std::int64_t batch)
     bindings.grad_req[key.name] = symbol::GradReq::write;
     bindings.gradients[key.name] = gradients_[key.id];
   }
-  TROUPE_TRY_ASSIGN(bindings.arguments[options_.data_name],
-                    NDArray::empty(runtime_, with_batch(batch, options_.sample), options_.dtype,
+  TROUPE_TRY_ASSIGN(bindings.arguments[options_.inputs.data],
+                    NDArray::empty(runtime_, batch_shape(batch, options_.inputs.sample),
+                                   options_.inputs.dtype, options_.device, "batch"));
+  TROUPE_TRY_ASSIGN(bindings.arguments[options_.inputs.label],
+                    NDArray::empty(runtime_, base::Shape{batch}, options_.inputs.dtype,
                                    options_.device, "batch"));
-  TROUPE_TRY_ASSIGN(
-      bindings.arguments[options_.label_name],
-      NDArray::empty(runtime_, base::Shape{batch}, options_.dtype, options_.device, "batch"));
   symbol::ExecutorOptions how;
   how.device = options_.device;
   how.layouts = options_.layouts;
@@ -171,8 +122,8 @@ base::Status Module::init_optimizer(KVStore& store, const UpdateRule& rule, bool
 }
 
 base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) {
-  executor.arguments().at(options_.data_name).rebind(batch.data, true);
-  executor.arguments().at(options_.label_name).rebind(batch.labels, true);
+  executor.arguments().at(options_.inputs.data).rebind(batch.data, true);
+  executor.arguments().at(options_.inputs.label).rebind(batch.labels, true);
   return {};
 }
 
@@ -228,7 +179,7 @@ base::Status Module::pull(std::uint64_t step, bool barrier) {
 base::Result<BatchMetrics> Module::training_metrics() const {
   if (last_trained_ == nullptr) return BatchMetrics();
   return BatchMetrics::compute(last_trained_->outputs().front(),
-                               last_trained_->arguments().at(options_.label_name));
+                               last_trained_->arguments().at(options_.inputs.label));
 }
 
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
@@ -236,12 +187,12 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
   TROUPE_TRY(load(*bound, batch));
   TROUPE_TRY(bound->forward(false));
   return BatchMetrics::compute(bound->outputs().front(),
-                               bound->arguments().at(options_.label_name));
+                               bound->arguments().at(options_.inputs.label));
 }
 
 base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
   TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(data.shape()[0]));
-  TROUPE_TRY(bound->arguments().at(options_.data_name).copy_from(data));
+  TROUPE_TRY(bound->arguments().at(options_.inputs.data).copy_from(data));
   TROUPE_TRY(bound->forward(false));
   return bound->outputs();
 }

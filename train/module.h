@@ -13,6 +13,7 @@
 
 #include "schemas/messages.h"
 #include "symbol/executor.h"
+#include "train/keys.h"
 #include "train/kvstore.h"
 #include "train/metric.h"
 
@@ -20,11 +21,7 @@ namespace troupe::train {
 
 /// What a module is made of, beside its symbol.
 struct ModuleOptions {
-  std::string data_name = "data";
-  std::string label_name =
-      "label";         ///< where the symbol has no such argument: the one that ends so
-  base::Shape sample;  ///< shape of one sample, without the batch
-  base::DType dtype = base::DType::f32;
+  InputSpec inputs;  ///< the symbol's arguments and one sample's shape
   base::Device device;
   symbol::LayoutPolicy layouts = symbol::LayoutPolicy::chosen;
   bool reference_only = false;

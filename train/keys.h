@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of a network: what workers and servers must agree on before anything is exchanged. A
+// function of the symbol and the shape of one sample, so every process finds the same. Any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schemas/messages.h"
+#include "symbol/symbol.h"
+
+namespace troupe::train {
+
+/// How a symbol's inputs are called and what one sample looks like.
+struct InputSpec {
+  std::string data = "data";
+  std::string label = "label";  ///< no such argument: the only one whose name ends so
+  base::Shape sample;           ///< without the batch
+  base::DType dtype = base::DType::f32;
+};
+
+/// Keys in the order of their ids: parameters (kind dense) as the symbol lists them, then auxiliary
+/// states (kind average, with their momentum).
+struct NetworkKeys {
+  InputSpec inputs;  ///< with the label's real name
+  std::vector<schemas::KeyInfo> keys;
+};
+
+/// invalid_argument naming node, operator and shapes when the network does not fit the sample.
+base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs);
+
+/// (batch, sample...).
+base::Shape batch_shape(std::int64_t batch, const base::Shape& sample);
+
+}  // namespace troupe::train
