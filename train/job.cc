@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a job.
+#include "train/job.h"
+
+#include <algorithm>
+
+#include "symbol/networks/networks.h"
+
+namespace troupe::train {
+namespace {
+
+base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
+                                           const data::Dataset& dataset) {
+  TROUPE_TRY_ASSIGN(const data::ImageShape found, dataset.first_image_shape());
+  if (model.input.empty()) return found;
+  const std::vector<std::int64_t> sides = {found.channels, found.height, found.width};
+  if (model.input == sides) return found;
+  return base::error(base::Errc::invalid_argument, "model.input is {}, images of {} are {}",
+                     base::Shape(std::span<const std::int64_t>(model.input)).to_string(),
+                     dataset.path().string(), found.to_string());
+}
+
+}  // namespace
+
+std::uint64_t Job::steps_end() const {
+  return std::min(steps_total(), spec.train.max_steps.value_or(steps_total()));
+}
+
+UpdateRule Job::rule() const {
+  return {spec.train.optimizer, spec.train.schedule, {steps_per_epoch(), steps_total()}};
+}
+
+std::uint64_t Job::samples_before(std::uint64_t step) const {
+  const data::Cursor cursor = orders->dealer().cursor(step);
+  const std::uint64_t whole_steps = std::uint64_t{spec.ranks()} * spec.data.batch;
+  return cursor.epoch * train_data->records() +
+         std::min(cursor.step * whole_steps, train_data->records());
+}
+
+base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
+                                              const ops::OpTable& table) {
+  if (model.network.empty()) return symbol::Symbol::from_json(table, model.symbol_json);
+  symbol::NetworkOptions options;
+  options.classes = model.classes;
+  if (model.dropout) options.dropout = *model.dropout;
+  if (model.bias) options.bias = *model.bias;
+  return symbol::make_network(table, model.network, options);
+}
+
+base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
+                                                  const ops::OpTable& table) {
+  auto job = std::make_shared<Job>();
+  job->spec = spec;
+  TROUPE_TRY_ASSIGN(job->network, make_job_network(spec.model, table));
+  const data::OnDamage on_damage = spec.data.on_bad_record == schemas::BadRecord::skip
+                                       ? data::OnDamage::skip
+                                       : data::OnDamage::fail;
+  TROUPE_TRY_ASSIGN(job->train_data, data::Dataset::open(spec.data.train, on_damage));
+  if (!spec.data.test.empty()) {
+    TROUPE_TRY_ASSIGN(job->test_data, data::Dataset::open(spec.data.test, on_damage));
+  }
+  TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data));
+  job->samples.mean = spec.data.mean;
+  job->samples.std = spec.data.std;
+  job->samples.on_bad_record = on_damage;
+  TROUPE_TRY(data::check_options(job->samples));
+  InputSpec inputs;
+  inputs.sample =
+      base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};
+  inputs.dtype = spec.numerics.dtype;
+  TROUPE_TRY_ASSIGN(job->keys, network_keys(job->network, inputs));
+  TROUPE_TRY_ASSIGN(
+      data::Dealer dealer,
+      data::Dealer::create({job->train_data->records(), spec.ranks(), spec.data.batch, spec.seed}));
+  job->orders = std::make_shared<data::EpochOrders>(std::move(dealer));
+  return std::shared_ptr<const Job>(std::move(job));
+}
+
+}  // namespace troupe::train

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job opened in a process: its network, keys and data, made from the specification alone, so
+// every process of the job finds the same. Immutable once opened; shared by the process's ranks and
+// servers.
+#pragma once
+
+#include <memory>
+
+#include "data/batch.h"
+#include "data/dealer.h"
+#include "schemas/job_spec.h"
+#include "train/kvstore.h"
+#include "train/module.h"
+
+namespace troupe::train {
+
+/// Everything of a job that does not depend on a rank.
+struct Job {
+  schemas::JobSpec spec;
+  symbol::Symbol network;
+  NetworkKeys keys;
+  std::shared_ptr<const data::Dataset> train_data;
+  std::shared_ptr<const data::Dataset> test_data;  ///< null: nothing is scored
+  data::SampleOptions samples;
+  std::shared_ptr<const data::EpochOrders> orders;
+
+  std::uint64_t steps_per_epoch() const { return orders->dealer().steps_per_epoch(); }
+  /// Steps of all epochs, which the schedule spans.
+  std::uint64_t steps_total() const { return spec.train.epochs * steps_per_epoch(); }
+  /// The step after the last: steps_total(), or max_steps where that is less.
+  std::uint64_t steps_end() const;
+  UpdateRule rule() const;
+  /// Samples that all ranks take in steps [0, step).
+  std::uint64_t samples_before(std::uint64_t step) const;
+};
+
+/// Opens files and infers shapes. Errors name the file, or node and shapes.
+base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
+                                                  const ops::OpTable& table);
+
+/// The network that `model` names or contains.
+base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
+                                              const ops::OpTable& table);
+
+}  // namespace troupe::train

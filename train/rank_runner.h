@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// RankRunner: one virtual rank of a job from its first step to its last: batches, steps, barriers
+// at the ends of epochs, scoring, reports. It owns the rank's engine, memory, module and iterators,
+// and is driven by one thread, which blocks: a rank's own, never an actor's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "data/batch_iterator.h"
+#include "ndarray/runtime.h"
+#include "schemas/messages.h"
+#include "train/job.h"
+
+namespace troupe::train {
+
+/// What a rank tells while it runs; called on the rank's thread.
+class RankObserver {
+ public:
+  virtual ~RankObserver() = default;
+  virtual void progress(const schemas::ProgressReport& report) = 0;
+  virtual void scored(const schemas::EvaluationReport& report) = 0;
+};
+
+/// What a rank runs with, beside the job.
+struct RankOptions {
+  std::uint32_t rank = 0;
+  std::uint64_t start_step = 0;
+  std::string trace_path;                   ///< Chrome trace of the rank's engine; empty: none
+  std::vector<base::Stream*> streams = {};  ///< of `device`, if it is no CPU
+  base::Device device = {};
+};
+
+/// Figures of a running rank for metrics; any thread.
+struct RankFigures {
+  std::atomic<std::uint64_t> steps{0};  ///< committed: their contributions are in the store
+  std::atomic<std::uint64_t> samples{0};
+  std::atomic<std::uint64_t> epoch{0};
+  std::atomic<double> loss{0.0};
+  std::atomic<double> learning_rate{0.0};
+};
+
+/// One rank.
+class RankRunner {
+ public:
+  /// Makes engine, memory and module. Nothing is exchanged yet.
+  static base::Result<std::unique_ptr<RankRunner>> create(std::shared_ptr<const Job> job,
+                                                          const ops::OpTable& table,
+                                                          base::Clock& clock,
+                                                          const RankOptions& options);
+  ~RankRunner();
+
+  ndarray::Runtime& runtime();
+  Module& module();
+  const RankFigures& figures() const;
+  data::BatchStats data_stats() const;
+
+  /// Runs steps [start_step, job.steps_end()) against `store`. The first error ends it: of the
+  /// store, the data, an operation, or `cancelled` after stop().
+  base::Status run(KVStore& store, RankObserver& observer);
+  /// Ends run() soon, from any thread: outstanding operations complete with `cancelled`.
+  void stop(std::string_view reason);
+
+ private:
+  struct Parts;
+  explicit RankRunner(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace troupe::train
