@@ -31,7 +31,7 @@ namespace {
 
 using symbol::Symbol;
 
-constexpr std::array<std::string_view, 3> kScalars = {"lr", "count", "step"};
+constexpr std::array<std::string_view, 4> kScalars = {"lr", "count", "step", "share"};
 
 bool is_scalar(std::string_view name) {
   return std::find(kScalars.begin(), kScalars.end(), name) != kScalars.end();
@@ -68,8 +68,7 @@ base::Result<Symbol> with_mean_gradient(const ops::OpTable& table, const Symbol&
   if (has("count")) return update;
   symbol::Inputs inputs;
   inputs.positional = {Symbol::variable("gradient"), Symbol::variable("count")};
-  TROUPE_TRY_ASSIGN(const Symbol mean,
-                    Symbol::create(table, "broadcast_divide", "mean_gradient", inputs));
+  TROUPE_TRY_ASSIGN(const Symbol mean, Symbol::create(table, "divide", "mean_gradient", inputs));
   return update.compose({{"gradient", mean}});
 }
 
@@ -121,8 +120,8 @@ class Application {
   // Addresses of the graph's variables.
   void bind(const std::vector<std::string>& slots, const SliceValues& current,
             const base::Buffer& gradient, const UpdateNumbers& numbers) {
-    const std::array<double, kScalars.size()> values = {numbers.lr, numbers.count,
-                                                        static_cast<double>(numbers.step)};
+    const std::array<double, kScalars.size()> values = {
+        numbers.lr, numbers.count, static_cast<double>(numbers.step), numbers.share};
     for (const std::int64_t i : graph_.arguments()) {
       const std::string& name = graph_.nodes[static_cast<std::size_t>(i)].name;
       base::TensorView& view = describe(plan_.first[static_cast<std::size_t>(i)]);
@@ -209,6 +208,23 @@ base::Result<std::unique_ptr<Updater>> Updater::create(const ops::OpTable& table
                                                        base::DType dtype) {
   TROUPE_TRY_ASSIGN(const Symbol given, optimizer_symbol(table, spec));
   TROUPE_TRY_ASSIGN(const Symbol update, with_mean_gradient(table, given));
+  return from_symbol(update, dtype);
+}
+
+base::Result<std::unique_ptr<Updater>> Updater::create_average(const ops::OpTable& table,
+                                                               double momentum, base::DType dtype) {
+  symbol::Inputs inputs;
+  for (const char* name : {"weight", "gradient", "count", "share"}) {
+    inputs.positional.push_back(Symbol::variable(name));
+  }
+  TROUPE_TRY_ASSIGN(const Symbol update,
+                    Symbol::create(table, "average_update", "average", inputs,
+                                   {{"momentum", ops::to_attribute(momentum)}}));
+  return from_symbol(update, dtype);
+}
+
+base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const Symbol& update,
+                                                            base::DType dtype) {
   TROUPE_TRY(update.validate());
   symbol::Graph graph = symbol::prune(update.graph());
   TROUPE_TRY(check_elementwise(graph));

@@ -18,19 +18,13 @@
 #include "ndarray/prepared_kernels.h"
 #include "schemas/job_spec.h"
 #include "symbol/symbol.h"
+#include "train/slice_values.h"
 
 namespace troupe::train {
 
-/// One slice at one version: weights and the optimizer's slots (momentum, ...), each as many
-/// elements as the slice has. Published buffers are immutable; a new version lies in new ones.
-struct SliceValues {
-  base::Buffer weight;
-  std::vector<base::Buffer> slots;
-};
-
 /// What changes from step to step.
 struct UpdateNumbers {
-  double lr = 0.0;         ///< scheduled, and scaled by n/N where a tier is eventual
+  double lr = 0.0;         ///< scheduled, and times `share` where a tier is eventual
   double count = 1.0;      ///< sum of the loss's weights over the gradients in the sum
   std::uint64_t step = 0;  ///< updates of the slice so far
 };
@@ -56,6 +50,11 @@ class Updater {
                                                        const schemas::OptimizerSpec& spec,
                                                        base::DType dtype);
 
+  /// For keys of kind average: state' = m^share * state + (1 - m^share) * sum / count, without
+  /// slots.
+  static base::Result<std::unique_ptr<Updater>> create_average(const ops::OpTable& table,
+                                                               double momentum, base::DType dtype);
+
   const std::vector<std::string>& slots() const { return slots_; }
   base::DType dtype() const { return dtype_; }
 
@@ -67,6 +66,8 @@ class Updater {
                                   const UpdateNumbers& numbers, const UpdateContext& context) const;
 
  private:
+  static base::Result<std::unique_ptr<Updater>> from_symbol(const symbol::Symbol& update,
+                                                            base::DType dtype);
   Updater(symbol::Graph graph, std::vector<std::string> slots, base::DType dtype);
   base::Result<std::shared_ptr<const UpdatePlan>> plan(std::int64_t elements,
                                                        const UpdateContext& context) const;
