@@ -19,7 +19,6 @@ using schemas::KeyInfo;
 using schemas::KeyKind;
 
 constexpr std::string_view kManifestSuffix = ".manifest";
-constexpr std::uint64_t kManifestBytesMax = 64u << 20;
 
 std::string tensor_name(const KeyInfo& key, std::uint32_t slice, std::string_view slot) {
   const std::string weights = key.name + "/" + std::to_string(slice);
@@ -116,18 +115,22 @@ std::string CheckpointName::to_string() const {
 
 base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const ShardContent& content) {
   std::vector<ndarray::RawTensor> tensors;
+  std::map<std::string, std::string> updates;
   auto add = [&](std::string name, const KeyInfo& key, const base::Buffer& buffer) {
     const auto elements = static_cast<std::int64_t>(buffer.size() / base::dtype_size(key.dtype));
     tensors.push_back({std::move(name), key.dtype, base::Shape{elements}, buffer.as<std::byte>()});
   };
   for (const SliceRecord& slice : content.slices) {
     const KeyInfo& key = content.keys[slice.id.key];
-    add(tensor_name(key, slice.id.slice, ""), key, slice.values.weight);
-    for (std::size_t i = 0; i < slice.values.slots.size(); ++i) {
-      add(tensor_name(key, slice.id.slice, content.slots[i]), key, slice.values.slots[i]);
+    const SliceValues& values = slice.state.values;
+    updates[tensor_name(key, slice.id.slice, "")] = std::to_string(slice.state.updates);
+    add(tensor_name(key, slice.id.slice, ""), key, values.weight);
+    for (std::size_t i = 0; i < values.slots.size(); ++i) {
+      add(tensor_name(key, slice.id.slice, content.slots[i]), key, values.slots[i]);
     }
   }
-  TROUPE_TRY_ASSIGN(const std::vector<std::byte> bytes, ndarray::encode_safetensors(tensors));
+  TROUPE_TRY_ASSIGN(const std::vector<std::byte> bytes,
+                    ndarray::encode_safetensors(tensors, updates));
   schemas::ShardFile file;
   file.shard = content.shard;
   file.name = fmt::format("{}-shard-{}-of-{}.safetensors", content.name.to_string(), content.shard,
@@ -141,9 +144,9 @@ base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const Shard
 
 base::Status write_manifest(const fs::path& folder, const schemas::Manifest& manifest) {
   const CheckpointName name{manifest.step, manifest.generation};
-  TROUPE_TRY_ASSIGN(const std::vector<std::byte> bytes, schemas::encode_manifest(manifest));
+  TROUPE_TRY_ASSIGN(const std::string bytes, schemas::encode_manifest(manifest));
   const fs::path path = folder / (name.to_string() + std::string(kManifestSuffix));
-  return base::write_file_atomically(path, bytes);
+  return base::write_file_atomically(path, std::as_bytes(std::span(bytes)));
 }
 
 base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
@@ -174,7 +177,8 @@ base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
 }
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path) {
-  TROUPE_TRY_ASSIGN(const auto bytes, base::read_file(manifest_path, kManifestBytesMax));
+  TROUPE_TRY_ASSIGN(const std::string bytes,
+                    base::read_text_file(manifest_path, schemas::kManifestBytesMax));
   auto manifest = schemas::decode_manifest(bytes);
   if (!manifest.ok()) return manifest.status().with_context(manifest_path.string());
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
@@ -216,7 +220,19 @@ const ndarray::RawTensor* Checkpoint::find(const std::string& name) const {
   return it == tensors_.end() ? nullptr : it->second;
 }
 
-base::Result<SliceValues> Checkpoint::slice(schemas::SliceId id, base::BufferPool& pool) const {
+base::Result<std::uint64_t> Checkpoint::updates(const std::string& slice) const {
+  for (const ndarray::Safetensors& file : files_) {
+    const auto text = file.metadata.find(slice);
+    if (text == file.metadata.end()) continue;
+    std::string_view rest = text->second;
+    std::uint64_t number = 0;
+    if (take_number(rest, number) && rest.empty()) return number;
+  }
+  return base::error(base::Errc::data_loss, "{}: no number of updates of '{}'", path_.string(),
+                     slice);
+}
+
+base::Result<SliceState> Checkpoint::slice(schemas::SliceId id, base::BufferPool& pool) const {
   if (id.key >= manifest_.keys.size()) {
     return base::error(base::Errc::data_loss, "{}: no key number {}", path_.string(), id.key);
   }
@@ -231,14 +247,15 @@ base::Result<SliceValues> Checkpoint::slice(schemas::SliceId id, base::BufferPoo
     std::memcpy(buffer.data(), tensor->bytes.data(), tensor->bytes.size());
     return buffer;
   };
-  SliceValues values;
-  TROUPE_TRY_ASSIGN(values.weight, load(""));
-  if (key.kind != KeyKind::dense) return values;
+  SliceState state;
+  TROUPE_TRY_ASSIGN(state.values.weight, load(""));
+  TROUPE_TRY_ASSIGN(state.updates, updates(tensor_name(key, id.slice, "")));
+  if (key.kind != KeyKind::dense) return state;
   for (const std::string& slot : manifest_.optimizer_slots) {
     TROUPE_TRY_ASSIGN(base::Buffer buffer, load(slot));
-    values.slots.push_back(std::move(buffer));
+    state.values.slots.push_back(std::move(buffer));
   }
-  return values;
+  return state;
 }
 
 base::Result<std::vector<std::byte>> Checkpoint::dense(const KeyInfo& key,

@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "ndarray/safetensors.h"
 #include "schemas/manifest.h"
-#include "train/updater.h"
+#include "train/slice_values.h"
 
 namespace troupe::train {
 
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kChecksumChunkBytes = 1u << 20;
 /// One slice at the checkpoint's cut.
 struct SliceRecord {
   schemas::SliceId id;
-  SliceValues values;
+  SliceState state;
 };
 
 /// Which checkpoint: the cut and the run that writes it.
@@ -71,7 +71,7 @@ class Checkpoint {
 
   /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing or has another
   /// size.
-  base::Result<SliceValues> slice(schemas::SliceId id, base::BufferPool& pool) const;
+  base::Result<SliceState> slice(schemas::SliceId id, base::BufferPool& pool) const;
   /// A whole dense tensor by key name, "" or a slot's name.
   base::Result<std::vector<std::byte>> dense(const schemas::KeyInfo& key,
                                              std::string_view slot) const;
@@ -83,6 +83,7 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   static base::Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& manifest_path);
+  base::Result<std::uint64_t> updates(const std::string& slice) const;
   const ndarray::RawTensor* find(const std::string& name) const;
   base::Status hash_key(base::Sha256& sha, const schemas::KeyInfo& key) const;
 

@@ -26,7 +26,8 @@ namespace troupe::train {
 struct UpdateNumbers {
   double lr = 0.0;         ///< scheduled, and times `share` where a tier is eventual
   double count = 1.0;      ///< sum of the loss's weights over the gradients in the sum
-  std::uint64_t step = 0;  ///< updates of the slice so far
+  double share = 1.0;      ///< n / N: the part of a full step that the sum is
+  std::uint64_t step = 0;  ///< this update's number for the slice, from 1
 };
 
 /// Where an update computes: new buffers come from `pool`, kernels from `kernels`.
