@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks, store, checkpoints and reports of a local run.
+#include "train/local_run.h"
+
+#include <thread>
+
+#include "base/mutex.h"
+#include "train/local_store.h"
+#include "train/resume.h"
+
+namespace troupe::train {
+namespace {
+
+// Adds up the ranks' reports and hands the sums on, one at a time.
+class SharedObserver final : public RankObserver {
+ public:
+  SharedObserver(std::uint32_t ranks, JobObserver& observer)
+      : progress_(ranks), observer_(observer) {}
+
+  void progress(const schemas::ProgressReport& report) override {
+    const base::MutexLock lock(mutex_);
+    if (const auto sum = progress_.add(report)) observer_.progress(*sum);
+  }
+  void scored(const schemas::EvaluationReport& report) override {
+    const base::MutexLock lock(mutex_);
+    if (const auto score = progress_.add(report)) observer_.scored(*score);
+  }
+  void checkpointed(std::uint64_t step, const std::string& path) {
+    const base::MutexLock lock(mutex_);
+    observer_.checkpointed(step, path);
+  }
+
+ private:
+  base::Mutex mutex_;
+  JobProgress progress_ GUARDED_BY(mutex_);
+  JobObserver& observer_;
+};
+
+class LocalRun {
+ public:
+  LocalRun(std::shared_ptr<const Job> job, const ops::OpTable& table, base::Clock& clock,
+           JobObserver& observer)
+      : job_(std::move(job)),
+        table_(table),
+        clock_(clock),
+        observer_(job_->spec.ranks(), observer),
+        numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))) {}
+
+  base::Status run(const LocalRunOptions& options) {
+    TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
+    if (start_.step == job_->steps_end()) return {};
+    TROUPE_TRY(make_store());
+    TROUPE_TRY(make_ranks(options));
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < runners_.size(); ++rank) {
+      threads.emplace_back([this, rank] { run_rank(rank); });
+    }
+    std::thread watch([&] { watch_stop(options.stop); });
+    for (std::thread& thread : threads) thread.join();
+    finished_.store(true);
+    watch.join();
+    const base::MutexLock lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  base::Status make_store();
+  base::Status make_ranks(const LocalRunOptions& options);
+  base::Status write_checkpoint(std::uint64_t step,
+                                std::vector<std::pair<SliceInfo, SliceState>> slices);
+  void run_rank(std::uint32_t rank);
+  void fail(const base::Status& status);
+  void watch_stop(const std::atomic<bool>* stop);
+
+  std::shared_ptr<const Job> job_;
+  const ops::OpTable& table_;
+  base::Clock& clock_;
+  SharedObserver observer_;
+  const base::NumericClass numeric_class_;
+  RunStart start_;
+  storage::Storage storage_;
+  ndarray::PreparedKernels kernels_;
+  std::optional<FirstValues> first_;
+  std::vector<std::string> slots_;
+  std::unique_ptr<LocalStore> store_;
+  std::vector<std::unique_ptr<RankRunner>> runners_;
+  std::atomic<bool> finished_{false};
+  base::Mutex mutex_;
+  base::Status failure_ GUARDED_BY(mutex_);
+};
+
+base::Status LocalRun::make_store() {
+  const schemas::JobSpec& spec = job_->spec;
+  LocalStoreOptions options{
+      SliceRules{AdditionTree(spec.workers.machines, spec.workers.devices),
+                 spec.consistency,
+                 make_step_plan(spec, job_->train_data->records(), start_.step),
+                 static_cast<double>(spec.ranks()) * spec.data.batch,
+                 {}},
+      {},
+      {},
+      spec.limits.stall_ms};
+  for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
+    options.rules.machine_of_rank.push_back(rank / spec.workers.devices);
+  }
+  TROUPE_TRY_ASSIGN(first_, FirstValues::create(*job_, start_.checkpoint.get()));
+  TROUPE_TRY_ASSIGN(const auto compute,
+                    SliceCompute::create(table_, job_->keys.keys, job_->rule()));
+  slots_ = compute->slots();
+  options.first = *first_;
+  if (!spec.checkpoint.dir.empty()) {
+    options.cut = [this](std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
+      return write_checkpoint(step, std::move(slices));
+    };
+  }
+  const LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
+  TROUPE_TRY_ASSIGN(store_, LocalStore::create(parts, options));
+  return {};
+}
+
+base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
+  for (std::uint32_t rank = 0; rank < job_->spec.ranks(); ++rank) {
+    RankOptions how;
+    how.rank = rank;
+    how.start_step = start_.step;
+    how.device = options.device;
+    if (!options.streams.empty()) how.streams = {options.streams[rank]};
+    if (rank == 0) how.trace_path = options.trace_path;
+    TROUPE_TRY_ASSIGN(auto runner, RankRunner::create(job_, table_, clock_, how));
+    runners_.push_back(std::move(runner));
+  }
+  return {};
+}
+
+base::Status LocalRun::write_checkpoint(std::uint64_t step,
+                                        std::vector<std::pair<SliceInfo, SliceState>> slices) {
+  const std::filesystem::path folder = job_->spec.checkpoint.dir;
+  std::vector<SliceRecord> records;
+  for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
+  const CheckpointName name{step, start_.generation};
+  TROUPE_TRY_ASSIGN(schemas::ShardFile file,
+                    write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records}));
+  schemas::Manifest manifest = make_manifest(*job_, numeric_class_, name, slots_);
+  manifest.files.push_back(std::move(file));
+  TROUPE_TRY(write_manifest(folder, manifest));
+  TROUPE_TRY(prune_checkpoints(folder, job_->spec.checkpoint.keep));
+  observer_.checkpointed(step, (folder / name.to_string()).string());
+  return {};
+}
+
+void LocalRun::run_rank(std::uint32_t rank) {
+  RankRunner& runner = *runners_[rank];
+  const auto door = store_->door(rank, runner.runtime());
+  const base::Status status = runner.run(*door, observer_);
+  if (!status.ok()) fail(status.with_context(fmt::format("rank {}", rank)));
+}
+
+void LocalRun::fail(const base::Status& status) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = status;
+  }
+  store_->fail(status);
+  for (const auto& runner : runners_) runner->stop(status.text());
+}
+
+void LocalRun::watch_stop(const std::atomic<bool>* stop) {
+  while (!finished_.load()) {
+    if (stop != nullptr && stop->load()) {
+      fail(base::error(base::Errc::cancelled, "the run was stopped"));
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace
+
+base::Status run_local(const std::shared_ptr<const Job>& job, const ops::OpTable& table,
+                       base::Clock& clock, JobObserver& observer, const LocalRunOptions& options) {
+  return LocalRun(job, table, clock, observer).run(options);
+}
+
+}  // namespace troupe::train

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole job in this process over the local store: one thread per rank, no actors. The plainest
+// way to train, and the reference that the company's results must equal to the bit.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "train/job_progress.h"
+#include "train/rank_runner.h"
+
+namespace troupe::train {
+
+/// What a job tells while it runs. Calls come one at a time, from any thread.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+  virtual void progress(const StepProgress& progress) = 0;
+  virtual void scored(const EpochScore& score) = 0;
+  /// A checkpoint is durable.
+  virtual void checkpointed(std::uint64_t step, const std::string& path) = 0;
+};
+
+/// How a local run is made beside its job.
+struct LocalRunOptions {
+  std::string trace_path;                   ///< Chrome trace of rank 0's engine; empty: none
+  const std::atomic<bool>* stop = nullptr;  ///< set from outside to end the run early
+  base::Device device = {};
+  std::vector<base::Stream*> streams = {};  ///< rank r runs on streams[r] where there are any
+};
+
+/// Trains from the newest checkpoint or the start to the job's end, and writes checkpoints. The
+/// first error of any rank is the job's, prefixed with the rank; `cancelled` when stopped.
+base::Status run_local(const std::shared_ptr<const Job>& job, const ops::OpTable& table,
+                       base::Clock& clock, JobObserver& observer,
+                       const LocalRunOptions& options = {});
+
+}  // namespace troupe::train

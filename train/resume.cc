@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing the start of a run and writing manifests.
+#include "train/resume.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "train/fingerprint.h"
+
+namespace troupe::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_class,
+                              const Checkpoint& checkpoint) {
+  const schemas::Manifest& manifest = checkpoint.manifest();
+  const std::string name = checkpoint.path().string();
+  TROUPE_TRY(check_fingerprint(name, manifest.job_fingerprint, job_fingerprint(job.spec)));
+  if (manifest.keys != job.keys.keys) {
+    return base::error(base::Errc::failed_precondition, "{} has other parameters than the network",
+                       name);
+  }
+  if (manifest.data.records != job.train_data->records()) {
+    return base::error(base::Errc::failed_precondition, "{} was trained on {} records, {} has {}",
+                       name, manifest.data.records, job.train_data->path().string(),
+                       job.train_data->records());
+  }
+  if (manifest.step > job.steps_end()) {
+    return base::error(base::Errc::failed_precondition, "{} is at step {}, the job ends at {}",
+                       name, manifest.step, job.steps_end());
+  }
+  if (!(manifest.numeric_class == numeric_class) && job.spec.reproducible &&
+      !job.spec.checkpoint.change_numerics) {
+    return base::error(base::Errc::failed_precondition,
+                       "{} was written by another numeric class ({}; here {}); "
+                       "checkpoint.change_numerics = true goes on with other bits",
+                       name, manifest.numeric_class.to_string(), numeric_class.to_string());
+  }
+  return {};
+}
+
+}  // namespace
+
+base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class) {
+  RunStart start;
+  const fs::path folder = job.spec.checkpoint.dir;
+  if (folder.empty()) return start;
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) {
+    return base::error(base::Errc::permission_denied, "checkpoint.dir {} cannot be made: {}",
+                       folder.string(), code.message());
+  }
+  auto newest = Checkpoint::open_newest(folder);
+  if (!newest.ok()) {
+    if (newest.status().code() != base::Errc::not_found) return newest.status();
+    return start;
+  }
+  if (!job.spec.checkpoint.resume) {
+    return base::error(base::Errc::already_exists,
+                       "checkpoint.dir {} holds checkpoints and checkpoint.resume is false",
+                       folder.string());
+  }
+  start.checkpoint = std::move(newest).value();
+  TROUPE_TRY(check_checkpoint(job, numeric_class, *start.checkpoint));
+  start.step = start.checkpoint->manifest().step;
+  start.generation = start.checkpoint->manifest().generation + 1;
+  return start;
+}
+
+schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
+                                const CheckpointName& name, const std::vector<std::string>& slots) {
+  schemas::Manifest manifest;
+  const data::Cursor cursor = job.orders->dealer().cursor(name.step);
+  manifest.step = name.step;
+  manifest.epoch = cursor.epoch;
+  manifest.samples = job.samples_before(name.step);
+  manifest.generation = name.generation;
+  manifest.job_name = job.spec.name;
+  manifest.job_fingerprint = job_fingerprint(job.spec);
+  manifest.numeric_class = numeric_class;
+  manifest.seed = job.spec.seed;
+  manifest.data.epoch = cursor.epoch;
+  manifest.data.step_in_epoch = cursor.step;
+  manifest.data.records = job.train_data->records();
+  manifest.optimizer = job.spec.train.optimizer;
+  manifest.optimizer_slots = slots;
+  manifest.schedule = job.spec.train.schedule;
+  manifest.steps_per_epoch = job.steps_per_epoch();
+  manifest.steps_total = job.steps_total();
+  manifest.keys = job.keys.keys;
+  return manifest;
+}
+
+base::Result<FirstValues> FirstValues::create(const Job& job, const Checkpoint* checkpoint) {
+  FirstValues values(job, checkpoint);
+  if (checkpoint == nullptr && !job.spec.train.weights.empty()) {
+    TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
+    values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
+  }
+  return values;
+}
+
+base::Result<SliceState> FirstValues::operator()(const schemas::KeyInfo& key,
+                                                 const SliceInfo& slice,
+                                                 const SliceCompute& compute,
+                                                 base::BufferPool& pool) const {
+  if (checkpoint_ != nullptr) return checkpoint_->slice(slice.id, pool);
+  const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
+  if (given == nullptr) {
+    return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);
+  }
+  if (given->shape != key.shape || given->dtype != key.dtype) {
+    return base::error(base::Errc::invalid_argument,
+                       "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
+                       job_->spec.train.weights, key.name, given->shape.to_string(),
+                       base::dtype_name(given->dtype), key.shape.to_string(),
+                       base::dtype_name(key.dtype));
+  }
+  TROUPE_TRY_ASSIGN(base::Buffer weight, pool.allocate(slice.bytes, "weights"));
+  const std::size_t begin = slice.offset * base::dtype_size(key.dtype);
+  std::memcpy(weight.data(), given->bytes.data() + begin, slice.bytes);
+  return compute.first_from(key, std::move(weight), pool);
+}
+
+}  // namespace troupe::train

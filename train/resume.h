@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a job begins: at step 0 or at the newest checkpoint of the same job; and what the manifests
+// that it writes say. Blocking file access; never call from an actor.
+#pragma once
+
+#include <memory>
+
+#include "train/checkpoint.h"
+#include "train/job.h"
+#include "train/slice_compute.h"
+
+namespace troupe::train {
+
+/// The start of a run.
+struct RunStart {
+  std::uint64_t step = 0;
+  std::uint64_t generation = 1;                  ///< one above the checkpoint's
+  std::unique_ptr<const Checkpoint> checkpoint;  ///< null: from the beginning
+};
+
+/// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
+/// another numeric class (unless checkpoint.change_numerics), with other keys or data, or beyond
+/// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
+base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
+
+/// What a manifest says beside its files.
+schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
+                                const CheckpointName& name, const std::vector<std::string>& slots);
+
+/// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
+class FirstValues {
+ public:
+  /// Opens train.weights where the job names it and no checkpoint is given. Both outlive this
+  /// object.
+  static base::Result<FirstValues> create(const Job& job, const Checkpoint* checkpoint);
+
+  base::Result<SliceState> operator()(const schemas::KeyInfo& key, const SliceInfo& slice,
+                                      const SliceCompute& compute, base::BufferPool& pool) const;
+
+ private:
+  FirstValues(const Job& job, const Checkpoint* checkpoint) : job_(&job), checkpoint_(checkpoint) {}
+
+  const Job* job_;
+  const Checkpoint* checkpoint_;
+  std::shared_ptr<const ndarray::Safetensors> weights_;
+};
+
+}  // namespace troupe::train
