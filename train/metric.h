@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "ndarray/ndarray.h"
@@ -34,9 +35,8 @@ class BatchMetrics {
   base::Result<std::map<std::string, MetricPair>> read() const;
 
  private:
-  ndarray::NDArray cross_entropy_;
-  ndarray::NDArray correct_;
-  double samples_ = 0.0;
+  std::vector<ndarray::NDArray> cross_entropy_,
+      accuracy_;  // (sum, weight), 0-d f64; empty: nothing
 };
 
 }  // namespace troupe::train

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole jobs over the local store: they learn, and their bits do not depend on what must not
+// matter.
+#include "train/local_run.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "base/hash.h"
+#include "tests/train/job_files.h"
+#include "train/checkpoint.h"
+
+namespace troupe::train {
+namespace {
+
+class Recorder final : public JobObserver {
+ public:
+  void progress(const StepProgress& progress) override { steps.push_back(progress.step); }
+  void scored(const EpochScore& score) override { scores.push_back(score); }
+  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
+  std::vector<std::uint64_t> steps, cuts;
+  std::vector<EpochScore> scores;
+};
+
+struct Outcome {
+  base::Status status;
+  Recorder seen;
+};
+
+Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec) {
+  Outcome outcome;
+  base::SteadyClock clock;
+  auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  outcome.status = run_local(*job, table, clock, outcome.seen);
+  return outcome;
+}
+
+std::string hash_of(const schemas::JobSpec& spec) {
+  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  REQUIRE(checkpoint.ok());
+  const auto hash = (*checkpoint)->hash();
+  REQUIRE(hash.ok());
+  return base::to_hex(*hash);
+}
+
+std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out) {
+  spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
+  const Outcome outcome = run(table, spec);
+  INFO(outcome.status.to_string());
+  REQUIRE(outcome.status.ok());
+  return hash_of(spec);
+}
+
+TEST_CASE("a local job learns, reports, scores and keeps checkpoints", "[local_run]") {
+  const TestFolder folder("local-run-learns");
+  write_test_records(folder.path() / "train.rec", 203, 12);
+  write_test_records(folder.path() / "test.rec", 50, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.train.epochs = 4;
+  const Outcome outcome = run(table, spec);
+  INFO(outcome.status.to_string());
+  REQUIRE(outcome.status.ok());
+  // 203 records over 4 ranks x 8 samples: 7 steps an epoch.
+  REQUIRE(outcome.seen.scores.size() == 4);
+  CHECK(outcome.seen.scores.back().samples == 50);
+  CHECK(outcome.seen.scores.back().accuracy() > 0.8);
+  CHECK(outcome.seen.cuts == std::vector<std::uint64_t>{4, 8, 12, 16, 20, 24, 28});
+  CHECK(outcome.seen.steps.back() == 28);
+  CHECK(hash_of(spec).size() == 64);
+}
+
+TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[local_run]") {
+  const TestFolder folder("local-run-bits");
+  write_test_records(folder.path() / "train.rec", 203, 12);
+  write_test_records(folder.path() / "test.rec", 20, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  const std::string whole = trained_hash(table, spec, "whole");
+  CHECK(trained_hash(table, spec, "again") == whole);
+
+  schemas::JobSpec wide = spec;
+  wide.data.prefetch_threads = 4;
+  CHECK(trained_hash(table, wide, "wide") == whole);
+
+  schemas::JobSpec part = spec;
+  part.train.max_steps = 9;
+  CHECK(trained_hash(table, part, "parts") != whole);
+  CHECK(trained_hash(table, spec, "parts") == whole);
+
+  schemas::JobSpec other = spec;
+  other.seed = 8;
+  CHECK(trained_hash(table, other, "other") != whole);
+}
+
+TEST_CASE("a checkpoint of another job is refused by the name of what differs", "[local_run]") {
+  const TestFolder folder("local-run-other");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  REQUIRE(run(table, spec).status.ok());
+  spec.train.optimizer.lr = 0.06;
+  const Outcome refused = run(table, spec);
+  CHECK(refused.status.code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.status.text(), Catch::Contains("train.optimizer.lr = 0.05"));
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[local_run]") {
+  const TestFolder folder("local-run-damage");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  REQUIRE(run(table, spec).status.ok());
+  const std::string whole = hash_of(spec);
+  const std::filesystem::path shard =
+      std::filesystem::path(spec.checkpoint.dir) / "step-4-g1-shard-0-of-1.safetensors";
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) - 1);
+  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  CHECK_FALSE(checkpoint.ok());  // 64 records are 2 steps an epoch: step 4 was the only checkpoint
+  CHECK_THAT(checkpoint.status().text(), Catch::Contains("step-4-g1-shard-0-of-1.safetensors"));
+  const Outcome again = run(table, spec);
+  REQUIRE(again.status.ok());
+  CHECK(hash_of(spec) == whole);
+}
+
+}  // namespace
+}  // namespace troupe::train
