@@ -43,7 +43,7 @@ base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
   symbol::NetworkOptions options;
   options.classes = model.classes;
   if (model.dropout) options.dropout = *model.dropout;
-  if (model.bias) options.bias = *model.bias;
+  options.bias = model.bias;
   return symbol::make_network(table, model.network, options);
 }
 

@@ -54,10 +54,10 @@ class Layers {
 /// 1x28x28: C20,5 ReLU MP2/2 C50,5 ReLU MP2/2 FC500 ReLU FC(classes).
 base::Result<Symbol> lenet(const ops::OpTable& table, const NetworkOptions& options) {
   return Layers(table)
-      .convolution("conv1", 20, 5, 0, true)
+      .convolution("conv1", 20, 5, 0, options.bias.value_or(true))
       .relu("relu1")
       .max_pool("pool1")
-      .convolution("conv2", 50, 5, 0, true)
+      .convolution("conv2", 50, 5, 0, options.bias.value_or(true))
       .relu("relu2")
       .max_pool("pool2")
       .flatten()
@@ -81,11 +81,11 @@ base::Result<Symbol> mlp(const ops::OpTable& table, const NetworkOptions& option
 /// Small, with everything that makes reproducibility hard: batch statistics and random masks.
 base::Result<Symbol> tiny_bn(const ops::OpTable& table, const NetworkOptions& options) {
   return Layers(table)
-      .convolution("conv1", 8, 3, 1, false)
+      .convolution("conv1", 8, 3, 1, options.bias.value_or(false))
       .batch_norm("bn1")
       .relu("relu1")
       .max_pool("pool1")
-      .convolution("conv2", 16, 3, 1, false)
+      .convolution("conv2", 16, 3, 1, options.bias.value_or(false))
       .batch_norm("bn2")
       .relu("relu2")
       .max_pool("pool2")

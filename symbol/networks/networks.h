@@ -3,6 +3,7 @@
 // thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,8 @@ namespace troupe::symbol {
 /// What a job file may say about a built-in network.
 struct NetworkOptions {
   std::int64_t classes = 10;
-  double dropout = 0.3;  ///< probability, of networks that have dropout
+  double dropout = 0.3;      ///< probability, of networks that have dropout
+  std::optional<bool> bias;  ///< convolutions with a bias; absent: as the network is defined
 };
 
 /// "lenet", "mlp", "tiny-bn".
