@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "tests/train/job_files.h"
+#include "tests/support/job_files.h"
 #include "train/checkpoint.h"
 
 namespace troupe::train {
