@@ -57,7 +57,7 @@ class LinkSet {
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace troupe::cluster

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listener: accepts connections and reads their Hello, and nothing else, before its owner decides.
+// Strangers cost little: a bounded number of them, a 4 KiB header, a deadline. Private to this
+// folder; the I/O thread only, but for open().
+#pragma once
+
+#include <asio/ip/tcp.hpp>
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "cluster/address.h"
+#include "cluster/link_core.h"
+
+namespace troupe::cluster {
+
+/// See the top of the file.
+class Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  /// Decides about a greeted connection: takes it over, or says why not, which the peer is told.
+  using Admit =
+      std::function<base::Status(const std::shared_ptr<Connection>& connection,
+                                 const schemas::Hello& hello, std::uint64_t acknowledged)>;
+  Listener(std::shared_ptr<LinkContext> context, LinkEnd self, Admit admit);
+
+  /// Binds and listens; returns the address with its real port. Before start(), any thread.
+  base::Result<Address> open(const Address& address);
+  void start() { accept(); }
+  void tick(std::int64_t now_ms);
+  void close();
+
+ private:
+  class Pending;
+
+  void accept();
+  void add(Socket socket);
+  void remove(const Pending* pending);
+
+  std::shared_ptr<LinkContext> context_;
+  LinkEnd self_;
+  Admit admit_;
+  asio::ip::tcp::acceptor acceptor_;
+  bool paused_ = false;                          ///< accepting failed; tick() tries again
+  std::list<std::shared_ptr<Pending>> pending_;  ///< oldest first
+};
+
+}  // namespace troupe::cluster
