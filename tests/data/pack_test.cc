@@ -113,7 +113,9 @@ TEST_CASE("damaged IDX files are named and leave an earlier set alone") {
 TEST_CASE("a cut compressed stream is damage") {
   const TemporaryFolder folder;
   Bytes large = bytes_from_hex("00000803 00000400 00000010 00000010");
-  for (int i = 0; i < 1024 * 256; ++i) large.push_back(static_cast<std::byte>(i * i >> 7));
+  for (std::uint32_t i = 0; i < 1024 * 256; ++i) {
+    large.push_back(static_cast<std::byte>(i * i >> 7));
+  }
   write_gzip(folder / "images", large);
   Bytes cut = test::read_bytes(folder / "images");
   cut.resize(cut.size() / 2);
