@@ -143,5 +143,3 @@ BENCHMARK(data_epoch_order);
 
 }  // namespace
 }  // namespace troupe::data
-
-BENCHMARK_MAIN();
