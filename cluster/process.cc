@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// fork, exec, prctl, reaping. Between fork and exec a child calls only what is safe there.
+#include "cluster/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace troupe::cluster {
+namespace {
+
+using base::Errc;
+using base::MutexLock;
+using base::Result;
+using base::Status;
+
+/// Exit code of a child that could not become the program, as shells use it.
+constexpr int kNoExec = 127;
+/// Where the kernel has no descriptors for processes, they are asked this often.
+constexpr std::int64_t kPollMs = 100;
+/// Longest wait for killed children at the end.
+constexpr std::int64_t kLastReapMs = 5'000;
+
+/// Closes a descriptor at the end of a scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd = -1) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+/// Everything the child needs, made before fork: afterwards it may not allocate.
+struct ChildPlan {
+  std::vector<char*> arguments;
+  std::vector<char*> environment;
+  int socket = -1;
+  int null = -1;
+  int report = -1;  ///< takes errno when exec fails
+  pid_t parent = -1;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  out.reserve(texts.size() + 1);
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> child_environment(const std::vector<std::string>& extra) {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (!is_openmp_variable(*entry)) out.emplace_back(*entry);
+  }
+  for (const std::string& entry : extra) {
+    const std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
+    std::erase_if(out,
+                  [&](const std::string& old) { return old.compare(0, name.size(), name) == 0; });
+    out.push_back(entry);
+  }
+  return out;
+}
+
+/// Only async-signal-safe calls. Does not return.
+[[noreturn]] void become(const ChildPlan& plan) {
+  // The agent may have died between fork and here: then nobody would send the signal.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(kNoExec);
+  ::setpgid(0, 0);
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) ::sigaction(number, &by_default, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(plan.null, STDIN_FILENO);
+  // dup2 onto itself would keep close-on-exec.
+  if (plan.socket == kAgentSocket) {
+    ::fcntl(kAgentSocket, F_SETFD, 0);
+  } else {
+    ::dup2(plan.socket, kAgentSocket);
+  }
+  // The report must outlive this until exec; all else that is open here belongs to the agent.
+  ::syscall(SYS_close_range, kAgentSocket + 1, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  ::execve(plan.arguments[0], plan.arguments.data(), plan.environment.data());
+  const int error = errno;
+  (void)!::write(plan.report, &error, sizeof error);
+  ::_exit(kNoExec);
+}
+
+std::string describe(const siginfo_t& info) {
+  const bool exited = info.si_code == CLD_EXITED;
+  return fmt::format("{} {}", exited ? "exit" : "signal", info.si_status);
+}
+
+}  // namespace
+
+bool is_openmp_variable(std::string_view entry) {
+  return entry.starts_with("OMP_") || entry.starts_with("GOMP_") || entry.starts_with("KMP_");
+}
+
+ProcessSupervisor::ProcessSupervisor() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");
+  TROUPE_CHECK(wake_ >= 0, "the system has no eventfd left");
+}
+
+ProcessSupervisor::~ProcessSupervisor() {
+  for (auto& [id, child] : children_) {
+    ::kill(-child.pid, SIGKILL);
+    child.exited = nullptr;
+  }
+  const std::int64_t until_ms = clock_.now_ms() + kLastReapMs;
+  while (!children_.empty() && clock_.now_ms() < until_ms) {
+    wait_for_events(kPollMs);
+    reap();
+  }
+  ::close(wake_);
+}
+
+// ---- any thread ----
+
+void ProcessSupervisor::do_later(std::function<void()> work) {
+  {
+    MutexLock lock(mutex_);
+    commands_.push_back(std::move(work));
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_, &one, sizeof one);
+}
+
+void ProcessSupervisor::start(ProcessSpec spec, Started started, Exited exited) {
+  do_later([this, spec = std::move(spec), started = std::move(started),
+            exited = std::move(exited)] { do_start(spec, started, exited); });
+}
+
+void ProcessSupervisor::stop(std::uint64_t id, std::uint64_t grace_ms) {
+  do_later([this, id, grace_ms] { do_stop(id, grace_ms); });
+}
+
+void ProcessSupervisor::quit() {
+  do_later([this] {
+    MutexLock lock(mutex_);
+    quit_ = true;
+  });
+}
+
+// ---- the main thread ----
+
+void ProcessSupervisor::run() {
+  for (;;) {
+    run_once(-1);
+    MutexLock lock(mutex_);
+    if (std::exchange(quit_, false)) return;
+  }
+}
+
+void ProcessSupervisor::run_once(std::int64_t wait_ms) {
+  wait_for_events(wait_ms);
+  do_commands();
+  kill_overdue();
+  reap();
+}
+
+void ProcessSupervisor::wait_for_events(std::int64_t wait_ms) {
+  std::vector<pollfd> events{{wake_, POLLIN, 0}};
+  const auto wake_within = [&wait_ms](std::int64_t ms) {
+    wait_ms = wait_ms < 0 ? ms : std::min(wait_ms, ms);
+  };
+  for (const auto& [id, child] : children_) {
+    if (child.pid_descriptor >= 0) {
+      events.push_back({child.pid_descriptor, POLLIN, 0});
+    } else {
+      wake_within(kPollMs);
+    }
+    if (child.kill_at_ms != 0) {
+      wake_within(std::max<std::int64_t>(0, child.kill_at_ms - clock_.now_ms()));
+    }
+  }
+  ::poll(events.data(), events.size(), static_cast<int>(wait_ms));
+  std::uint64_t count = 0;
+  (void)!::read(wake_, &count, sizeof count);
+}
+
+void ProcessSupervisor::do_commands() {
+  std::vector<std::function<void()>> commands;
+  {
+    MutexLock lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (const auto& command : commands) command();
+}
+
+void ProcessSupervisor::do_start(const ProcessSpec& spec, const Started& started, Exited exited) {
+  const auto forked = fork_child(spec);
+  if (!forked.ok()) return started(forked.status());
+  const std::uint64_t id = ++ids_;
+  Child child;
+  child.name = spec.name;
+  child.pid = forked->pid;
+  child.pid_descriptor = static_cast<int>(::syscall(SYS_pidfd_open, forked->pid, 0));
+  child.exited = std::move(exited);
+  children_.emplace(id, std::move(child));
+  started(ChildProcess{id, forked->pid, forked->socket});
+}
+
+Result<ProcessSupervisor::Forked> ProcessSupervisor::fork_child(const ProcessSpec& spec) {
+  const auto failed = [&spec](int error) {
+    const std::string program = spec.command.empty() ? "no program" : spec.command.front();
+    return base::error(error == ENOENT ? Errc::not_found : Errc::unavailable,
+                       "[process] {} ({}) cannot be started: {}", spec.name, program,
+                       std::strerror(error));
+  };
+  if (spec.command.empty()) return failed(ENOENT);
+  std::array<int, 2> sockets{};
+  std::array<int, 2> report{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
+    return failed(errno);
+  Descriptor ours(sockets[0]);
+  Descriptor theirs(sockets[1]);
+  if (::pipe2(report.data(), O_CLOEXEC) != 0) return failed(errno);
+  Descriptor report_read(report[0]);
+  Descriptor report_write(report[1]);
+  const Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (null.get() < 0) return failed(errno);
+
+  const std::vector<std::string> environment = child_environment(spec.environment);
+  const ChildPlan plan{pointers(spec.command), pointers(environment),
+                       theirs.get(),           null.get(),
+                       report_write.get(),     ::getpid()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return failed(errno);
+  if (pid == 0) become(plan);
+
+  // Ends with nothing when exec has closed the other end.
+  report_write.reset();
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(report_read.get(), &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof error) {
+    ::waitpid(pid, nullptr, 0);
+    return failed(error);
+  }
+  return Forked{pid, ours.release()};
+}
+
+void ProcessSupervisor::do_stop(std::uint64_t id, std::uint64_t grace_ms) {
+  const auto it = children_.find(id);
+  if (it == children_.end()) return;
+  Child& child = it->second;
+  const std::int64_t at_ms = clock_.now_ms() + static_cast<std::int64_t>(grace_ms);
+  // A second wish may shorten the first one's grace, not lengthen it.
+  if (child.kill_at_ms == 0 || at_ms < child.kill_at_ms) child.kill_at_ms = at_ms;
+  if (grace_ms > 0) ::kill(-child.pid, SIGTERM);
+}
+
+void ProcessSupervisor::kill_overdue() {
+  const std::int64_t now_ms = clock_.now_ms();
+  for (auto& [id, child] : children_) {
+    if (child.kill_at_ms == 0 || now_ms < child.kill_at_ms) continue;
+    ::kill(-child.pid, SIGKILL);
+    child.kill_at_ms = 0;
+  }
+}
+
+void ProcessSupervisor::reap() {
+  std::vector<std::pair<ProcessExit, Exited>> ended;
+  for (auto it = children_.begin(); it != children_.end();) {
+    auto& [id, child] = *it;
+    siginfo_t info{};
+    const int asked =
+        ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (asked != 0 || info.si_pid == 0) {
+      ++it;
+      continue;
+    }
+    // While the child is a zombie its group's number is not used again: end what it has left.
+    ::kill(-child.pid, SIGKILL);
+    ::waitpid(child.pid, nullptr, 0);
+    if (child.pid_descriptor >= 0) ::close(child.pid_descriptor);
+    const bool clean = info.si_code == CLD_EXITED && info.si_status == 0;
+    ended.emplace_back(ProcessExit{id, describe(info), clean}, std::move(child.exited));
+    it = children_.erase(it);
+  }
+  for (const auto& [exit, exited] : ended) {
+    if (exited) exited(exit);
+  }
+}
+
+}  // namespace troupe::cluster

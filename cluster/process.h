@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child processes of an agent. One supervisor runs on the program's main thread and is the only one
+// that forks there, since a parent-death signal follows the forking thread; any thread may ask it.
+// A child is the leader of its own process group, dies with the agent, and finds a socket to the
+// agent at a fixed descriptor.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace troupe::cluster {
+
+/// Where a child finds its end of the socket pair (stream, for LinkSet::adopt).
+inline constexpr int kAgentSocket = 3;
+
+/// True for "OMP_NUM_THREADS=2" and all others that OpenMP's run-time library reads before main:
+/// they would change or block compute threads, so no process of a job may start with them.
+bool is_openmp_variable(std::string_view entry);
+
+/// What to run.
+struct ProcessSpec {
+  std::string name;                      ///< for errors: "host process of machine 2"
+  std::vector<std::string> command;      ///< path of the program, then its arguments
+  std::vector<std::string> environment;  ///< NAME=VALUE, beside the agent's own, less OpenMP's
+};
+
+/// A running child.
+struct ChildProcess {
+  std::uint64_t id = 0;  ///< the supervisor's number for it; never used again
+  pid_t pid = -1;
+  int socket = -1;  ///< the agent's end; the receiver owns it
+};
+
+/// How a child ended.
+struct ProcessExit {
+  std::uint64_t id = 0;
+  std::string how;     ///< "exit 0", "signal 9"
+  bool clean = false;  ///< exit 0
+};
+
+/// See the top of the file.
+class ProcessSupervisor {
+ public:
+  using Started = std::function<void(base::Result<ChildProcess>)>;
+  using Exited = std::function<void(const ProcessExit&)>;
+
+  /// CHECKs that it is on the program's main thread.
+  ProcessSupervisor();
+  /// Kills and reaps what is left. Main thread.
+  ~ProcessSupervisor();
+  ProcessSupervisor(const ProcessSupervisor&) = delete;
+  ProcessSupervisor& operator=(const ProcessSupervisor&) = delete;
+
+  /// Starts a child. Both functions are called by run() on the main thread: `started` once, with an
+  /// error when the program cannot be run; after success `exited` once. Any thread.
+  void start(ProcessSpec spec, Started started, Exited exited);
+  /// SIGTERM to the child's group now, SIGKILL after `grace_ms` (0: at once). A child that has
+  /// ended is left alone. Any thread.
+  void stop(std::uint64_t id, std::uint64_t grace_ms);
+  /// Makes run() return. Any thread.
+  void quit();
+
+  /// Serves until quit(); main thread.
+  void run();
+  /// The same for at most `wait_ms`, or until something was done; for tests and own loops.
+  void run_once(std::int64_t wait_ms);
+
+ private:
+  struct Child {
+    std::string name;
+    pid_t pid = -1;
+    int pid_descriptor = -1;      ///< readable when it has ended; -1 where the kernel has none
+    std::int64_t kill_at_ms = 0;  ///< 0: never
+    Exited exited;
+  };
+  struct Forked {
+    pid_t pid = -1;
+    int socket = -1;
+  };
+
+  void do_later(std::function<void()> work);
+  void do_commands();
+  void do_start(const ProcessSpec& spec, const Started& started, Exited exited);
+  void do_stop(std::uint64_t id, std::uint64_t grace_ms);
+  void reap();
+  void kill_overdue();
+  void wait_for_events(std::int64_t wait_ms);
+  static base::Result<Forked> fork_child(const ProcessSpec& spec);
+
+  base::SteadyClock clock_;
+  int wake_ = -1;  ///< eventfd
+  std::uint64_t ids_ = 0;
+  std::map<std::uint64_t, Child> children_;
+  base::Mutex mutex_;
+  std::vector<std::function<void()>> commands_ GUARDED_BY(mutex_);
+  bool quit_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace troupe::cluster
