@@ -17,6 +17,10 @@ namespace troupe::apps {
 void add_config_verbs(CLI::App& app, Context& context);
 /// data pack, index, check.
 void add_data_verbs(CLI::App& app, Context& context);
+/// run.
+void add_run_verb(CLI::App& app, Context& context);
+/// checkpoint hash, show.
+void add_checkpoint_verbs(CLI::App& app, Context& context);
 /// model inspect.
 void add_model_verbs(CLI::App& app, Context& context);
 /// metrics, version.

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a job's reports to lines and metrics.
+#include "apps/run_display.h"
+
+#include <ctime>
+
+#include "base/log.h"
+#include "base/units.h"
+
+namespace troupe::apps {
+namespace {
+
+double mean_loss(const train::EpochScore& score) {
+  return score.samples > 0 ? score.loss_sum / static_cast<double>(score.samples) : 0.0;
+}
+
+}  // namespace
+
+RunDisplay::RunDisplay(Console& console, const base::Clock& clock)
+    : console_(console), clock_(clock), display_(console, clock) {}
+
+void RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
+  job_ = &job;
+  metrics_ = &metrics;
+  const std::string& name = job.spec.name;
+  samples_total_ = &metrics.counter(monitoring::family("troupe_job_samples_total"), {name});
+  report_ms_ = clock_.now_ms();
+  console_.note(fmt::format("job {}: {} steps of {} rank(s), {} training samples", name,
+                            job.steps_end(), job.spec.ranks(),
+                            base::format_count(job.train_data->records())));
+}
+
+void RunDisplay::progress(const train::StepProgress& progress) {
+  const std::int64_t now = clock_.now_ms();
+  const double seconds = static_cast<double>(now - report_ms_) * 1e-3;
+  const auto samples = static_cast<double>(progress.samples - samples_done_);
+  const std::uint64_t end = job_->steps_end();
+  shown_.step = progress.step;
+  shown_.steps_total = end;
+  if (seconds > 0 && samples > 0) {
+    shown_.samples_per_second = samples / seconds;
+    const std::uint64_t left = job_->samples_before(end) - job_->samples_before(progress.step);
+    shown_.seconds_left = static_cast<double>(left) / shown_.samples_per_second;
+  }
+  if (const auto it = progress.metrics.find("cross_entropy"); it != progress.metrics.end()) {
+    shown_.loss = it->second.mean();
+    set(monitoring::family("troupe_job_loss"), {job_->spec.name, "train"}, *shown_.loss);
+  }
+  samples_total_->add(samples);
+  set(monitoring::family("troupe_job_step"), {job_->spec.name}, static_cast<double>(progress.step));
+  set(monitoring::family("troupe_job_progress_ratio"), {job_->spec.name},
+      static_cast<double>(progress.step) / static_cast<double>(end));
+  report_ms_ = now;
+  samples_done_ = progress.samples;
+  display_.show(shown_);
+}
+
+void RunDisplay::scored(const train::EpochScore& score) {
+  score_ = score;
+  shown_.accuracy = score.accuracy();
+  set(monitoring::family("troupe_job_accuracy_ratio"), {job_->spec.name, "test"}, score.accuracy());
+  console_.note(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
+                            score.accuracy(), mean_loss(score)));
+}
+
+void RunDisplay::checkpointed(std::uint64_t step, const std::string& path) {
+  checkpoint_ = path;
+  set(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job_->spec.name},
+      static_cast<double>(std::time(nullptr)));
+  base::log_debug("checkpoint of step {}: {}", step, path);
+}
+
+std::string RunDisplay::results() const {
+  std::string text;
+  if (score_) {
+    text += fmt::format("test accuracy {:.4f} on {} images, loss {:.4f}\n", score_->accuracy(),
+                        base::format_count(score_->samples), mean_loss(*score_));
+  }
+  if (!checkpoint_.empty()) text += fmt::format("checkpoint {}\n", checkpoint_);
+  return text.empty() ? "nothing left to do: the job's last step is done\n" : text;
+}
+
+void RunDisplay::set(const monitoring::Family& family, monitoring::LabelValues labels,
+                     double value) {
+  metrics_->gauge(family, labels).set(value);
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running job tells: progress for people, troupe_job_* for Prometheus, results at the end.
+// Calls come one at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "apps/progress.h"
+#include "monitoring/metrics.h"
+#include "train/local_run.h"
+
+namespace troupe::apps {
+
+/// Shows one job.
+class RunDisplay final : public train::JobObserver {
+ public:
+  RunDisplay(Console& console, const base::Clock& clock);
+
+  /// Call before the run; `job` and `metrics` outlive it.
+  void start(const train::Job& job, monitoring::Metrics& metrics);
+  void progress(const train::StepProgress& progress) override;
+  void scored(const train::EpochScore& score) override;
+  void checkpointed(std::uint64_t step, const std::string& path) override;
+  /// Leaves the last line standing.
+  void end() { display_.end(); }
+
+  /// Lines of data: "test accuracy 0.9161 ..." and "checkpoint PATH", as far as there are any.
+  std::string results() const;
+
+ private:
+  void set(const monitoring::Family& family, monitoring::LabelValues labels, double value);
+
+  Console& console_;
+  const base::Clock& clock_;
+  ProgressDisplay display_;
+  const train::Job* job_ = nullptr;
+  monitoring::Metrics* metrics_ = nullptr;
+  monitoring::Counter* samples_total_ = nullptr;
+
+  std::int64_t report_ms_ = 0;      // of the last report
+  std::uint64_t samples_done_ = 0;  // as it said
+  Progress shown_;
+  std::optional<train::EpochScore> score_;
+  std::string checkpoint_;
+};
+
+}  // namespace troupe::apps

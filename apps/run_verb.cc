@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe run: a whole job in this process.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <memory>
+
+#include "apps/job_file.h"
+#include "apps/run_display.h"
+#include "apps/stop_signals.h"
+#include "apps/verbs.h"
+#include "base/log.h"
+#include "monitoring/http_server.h"
+#include "monitoring/process.h"
+#include "ops/table.h"
+#include "train/local_run.h"
+
+namespace troupe::apps {
+namespace {
+
+struct RunOptions {
+  std::string path;
+  std::vector<std::string> overrides;
+  std::string metrics_address = "127.0.0.1:0";
+  std::string trace_path;
+};
+
+std::string_view isa_name(schemas::Isa isa) {
+  return isa == schemas::Isa::avx2 ? "avx2" : isa == schemas::Isa::avx512 ? "avx512" : "";
+}
+
+/// Metrics and their endpoint, for as long as the job runs.
+struct Watching {
+  monitoring::Metrics metrics;
+  monitoring::Collection process;
+  std::unique_ptr<monitoring::HttpServer> server;
+};
+
+base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
+                                              const base::Limits& limits) {
+  TROUPE_TRY_ASSIGN(const base::Address where, base::parse_address(address));
+  auto watching = std::make_unique<Watching>();
+  watching->process = monitoring::collect_process(watching->metrics, program_version(),
+                                                  ops::numeric_class(1).build, "run");
+  TROUPE_TRY_ASSIGN(watching->server,
+                    monitoring::HttpServer::start(where, limits, watching->metrics));
+  base::log_info("metrics on http://{}/metrics", watching->server->address().to_string());
+  return watching;
+}
+
+/// Trains; `display` tells people, and at the end the results.
+base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisplay& display,
+                       const std::atomic<bool>& stop) {
+  TROUPE_TRY(prepare_submission(spec));
+  TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
+  TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
+  base::SteadyClock clock;
+  display.start(*job, watching->metrics);
+  train::LocalRunOptions how;
+  how.trace_path = options.trace_path;
+  how.stop = &stop;
+  const base::Status status = train::run_local(job, table, clock, display, how);
+  display.end();
+  TROUPE_TRY(status);
+  if (spec.train.hold == schemas::Hold::until_scraped) {
+    const bool scraped = watching->server->wait_scraped(spec.limits.hold_ms);
+    if (!scraped) base::log_warn("nobody read /metrics within {} ms", spec.limits.hold_ms);
+  }
+  return {};
+}
+
+ExitCode run(const RunOptions& options, Context& context) {
+  const JobFile job = read_job_file(options.path, options.overrides);
+  if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was run");
+  std::atomic<bool> stop{false};
+  StopSignals signals([&stop](int) {
+    base::log_info("stopping; once more to end at once");
+    stop.store(true);
+  });
+  base::SteadyClock clock;
+  RunDisplay display(context.console, clock);
+  const base::Status status = train_job(job.spec, options, display, stop);
+  if (!status.ok() && signals.received() != 0) {
+    context.console.note("stopped; the same command goes on from the last checkpoint");
+    return signals.received() == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
+  }
+  if (!status.ok()) return context.fail(status);
+  context.console.data(display.results());
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_run_verb(CLI::App& app, Context& context) {
+  CLI::App* verb = app.add_subcommand(
+      "run", describe("Train a job in this process, from its newest checkpoint if there is one",
+                      {"troupe run examples/fashion-lenet.toml",
+                       "troupe run JOB.toml --set train.epochs=1 --set checkpoint.dir=out2"}));
+  const auto options = std::make_shared<RunOptions>();
+  verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
+      ->required()
+      ->type_name("");
+  verb->add_option("--set", options->overrides, "Override a key of the job file")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--metrics", options->metrics_address, "Where /metrics is served")
+      ->capture_default_str()
+      ->type_name("HOST:PORT");
+  verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
+      ->type_name("FILE.json");
+  verb->callback([&context, options] {
+    context.action = [&context, options] { return run(*options, context); };
+  });
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread in sigtimedwait.
+#include "apps/stop_signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <utility>
+
+namespace troupe::apps {
+namespace {
+
+constexpr long kLookNs = 100'000'000;
+constexpr int kSignalExit = 128;
+
+sigset_t stop_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(std::function<void(int)> on_first) : on_first_(std::move(on_first)) {
+  const sigset_t set = stop_set();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] { watch(); });
+}
+
+StopSignals::~StopSignals() {
+  ended_.store(true);
+  thread_.join();
+  const sigset_t set = stop_set();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+void StopSignals::watch() {
+  const sigset_t set = stop_set();
+  const timespec look{0, kLookNs};
+  while (!ended_.load()) {
+    const int signal = sigtimedwait(&set, nullptr, &look);
+    if (signal <= 0) continue;
+    if (received_.load() != 0) _exit(kSignalExit + signal);
+    received_.store(signal);
+    on_first_(signal);
+  }
+}
+
+}  // namespace troupe::apps

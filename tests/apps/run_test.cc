@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe run and troupe checkpoint, whole: results, hashes equal after a resume, and how bad input
+// ends.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "apps/program.h"
+#include "monitoring/http_server.h"
+#include "tests/support/job_files.h"
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using Catch::Matchers::StartsWith;
+using Words = std::vector<std::string>;
+
+struct Run {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Run run(const Words& words) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  Context context(console, {});
+  const ExitCode code = run_program(words, context);
+  return {static_cast<int>(code), out.str(), err.str()};
+}
+
+/// A small job of 2 x 2 ranks, 2 epochs of 5 steps.
+class SmallJob {
+ public:
+  SmallJob() : folder_("run-test") {
+    train::write_test_records(folder_.path() / "train.rec", 160, 8);
+    train::write_test_records(folder_.path() / "test.rec", 40, 8);
+    std::ofstream(file()) << "name = \"small\"\nseed = 3\n"
+                          << "model = { network = \"tiny-bn\", classes = 4 }\n"
+                          << "workers = { machines = 2, devices = 2 }\n"
+                          << "[data]\ntrain = \"" << path("train.rec") << "\"\ntest = \""
+                          << path("test.rec") << "\"\nbatch = 8\n"
+                          << "[train]\nepochs = 2\noptimizer = { lr = 0.05, momentum = 0.9 }\n"
+                          << "[checkpoint]\nevery = \"4 steps\"\ndir = \"" << path("out") << "\"\n";
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  std::string file() const { return path("job.toml"); }
+  Run operator()(const Words& more = {}) const {
+    Words words = {"run", file(), "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  std::string hash(const std::string& folder) const {
+    return run({"checkpoint", "hash", path(folder)}).out;
+  }
+
+ private:
+  train::TestFolder folder_;
+};
+
+TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume repeats", "[run]") {
+  const SmallJob job;
+  const Run whole = job();
+  INFO(whole.err);
+  REQUIRE(whole.code == 0);
+  CHECK_THAT(whole.out, Matches("test accuracy [01]\\.[0-9]{4} on 40 images, loss [0-9.]+\n"
+                                "checkpoint .*/out/step-10-g1.*\n"));
+  CHECK_THAT(job.hash("out"), Matches("[0-9a-f]{64}\n"));
+  CHECK_THAT(run({"checkpoint", "show", job.path("out")}).out,
+             Contains("step        10\n") && Contains("conv1_weight (8, 1, 3, 3) f32"));
+
+  const Words elsewhere = {"--set", "checkpoint.dir=" + job.path("again")};
+  Words part = elsewhere;
+  part.insert(part.end(), {"--set", "train.max_steps=6"});
+  REQUIRE(job(part).code == 0);
+  CHECK(job.hash("again") != job.hash("out"));
+  REQUIRE(job(elsewhere).code == 0);
+  CHECK(job.hash("again") == job.hash("out"));
+  const Run nothing = job(elsewhere);
+  CHECK(nothing.code == 0);
+  CHECK_THAT(nothing.out, StartsWith("nothing left to do"));
+}
+
+TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
+  const SmallJob job;
+  const Run missing = job({"--set", "data.train=" + job.path("none.rec")});
+  CHECK(missing.code == 5);
+  CHECK_THAT(missing.err, StartsWith("error: ") && Contains("none.rec"));
+  const Run unknown = job({"--set", "model.network=lenett"});
+  CHECK(unknown.code == 5);
+  CHECK_THAT(unknown.err, Contains("lenett"));
+  const Run small = job({"--set", "model.network=lenet"});
+  CHECK(small.code == 3);
+  CHECK_THAT(small.err, Contains("convolution"));
+  const Run address = job({"--metrics", "nowhere"});
+  CHECK(address.code == 3);
+  CHECK_THAT(address.err, Contains("'nowhere' is not an address"));
+  const Run keys = job({"--set", "a=1", "--set", "b=2"});
+  CHECK(keys.code == 3);
+  CHECK_THAT(keys.err, Contains("2 errors; nothing was run\n"));
+  std::ofstream(job.path("bad.rec"), std::ios::binary) << "no records in here";
+  const Run garbage = job({"--set", "data.train=" + job.path("bad.rec")});
+  CHECK(garbage.code == 3);
+  CHECK_THAT(garbage.err, Contains("bad.rec"));
+  CHECK(run({"checkpoint", "hash", job.path("out")}).code == 5);
+  CHECK(run({"checkpoint", "show", job.path("nowhere")}).code == 5);
+}
+
+TEST_CASE("a metrics port in use ends the run before it begins", "[run]") {
+  const SmallJob job;
+  monitoring::Metrics metrics;
+  const auto server = monitoring::HttpServer::start({"127.0.0.1", 0}, {}, metrics);
+  REQUIRE(server.ok());
+  const Run taken = job({"--metrics", server.value()->address().to_string()});
+  CHECK(taken.code == 7);
+  CHECK_THAT(taken.err, Contains(server.value()->address().to_string()) && Contains("in use"));
+}
+
+}  // namespace
+}  // namespace troupe::apps
