@@ -154,8 +154,8 @@ base::Status Module::push_average(std::uint32_t key, const PushInfo& info) {
   return {};
 }
 
-base::Status Module::update(std::uint64_t step, double count) {
-  TROUPE_CHECK(store_ != nullptr, "update before init_optimizer");
+base::Status Module::push(std::uint64_t step, double count) {
+  TROUPE_CHECK(store_ != nullptr, "push before init_optimizer");
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
   for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
@@ -166,7 +166,7 @@ base::Status Module::update(std::uint64_t step, double count) {
       store_->push(key->id, gradients_[key->id], info);
     }
   }
-  return pull(step + 1, false);
+  return {};
 }
 
 base::Status Module::pull(std::uint64_t step, bool barrier) {

@@ -65,10 +65,9 @@ class Module {
 
   /// Pushes forward and backward of one training batch; a batch of no samples clears the gradients.
   base::Status forward_backward(const ModuleBatch& batch, std::uint64_t step);
-  /// Pushes every gradient of `step` and pulls the weights for the next. `count`: samples behind
-  /// them.
-  base::Status update(std::uint64_t step, double count);
-  /// Pulls the weights for `step` again; with `barrier` those with everybody's steps below it.
+  /// Pushes every gradient of `step`. `count`: samples behind them.
+  base::Status push(std::uint64_t step, double count);
+  /// Pulls the weights for `step`; with `barrier` exactly those with everybody's steps below it.
   base::Status pull(std::uint64_t step, bool barrier);
 
   /// Probabilities of the last training batch, and that batch's labels.

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "symbol/networks/networks.h"
+#include "train/slice_rules.h"
 
 namespace troupe::train {
 namespace {
@@ -21,6 +21,7 @@ struct RankRunner::Parts {
       : job(std::move(the_job)),
         clock(the_clock),
         options(the_options),
+        plan(make_step_plan(job->spec, job->train_data->records(), options.start_step)),
         kernels(job->spec.limits.prepared_kernels_max),
         engine(engine::make_threaded_engine(engine_options(), clock)),
         runtime{*engine, storage, table, kernels, clock} {}
@@ -52,6 +53,7 @@ struct RankRunner::Parts {
   std::shared_ptr<const Job> job;
   base::Clock& clock;
   RankOptions options;
+  const StepPlan plan;
   storage::Storage storage;
   ndarray::PreparedKernels kernels;
   std::unique_ptr<engine::Engine> engine;
@@ -150,7 +152,6 @@ base::Status RankRunner::Parts::train(RankObserver& observer) {
     if (epoch_ends || done == end || (log_steps != 0 && done % log_steps == 0)) {
       TROUPE_TRY(report(now, observer));
     }
-    if (epoch_ends || done == end) TROUPE_TRY(module->pull(done, true));
     if (score_steps != 0 && done % score_steps == 0 && test_batches != nullptr) {
       TROUPE_TRY(score(done, observer));
     }
@@ -164,7 +165,8 @@ base::Status RankRunner::Parts::step(std::uint64_t number) {
   TROUPE_CHECK(item->has_value(), "the training plan is shorter than the job");
   TROUPE_TRY_ASSIGN(const ModuleBatch batch, module_batch(**item));
   TROUPE_TRY(module->forward_backward(batch, number));
-  TROUPE_TRY(module->update(number, static_cast<double>(batch.size)));
+  TROUPE_TRY(module->push(number, static_cast<double>(batch.size)));
+  TROUPE_TRY(module->pull(number + 1, plan.is_barrier(number + 1)));
   figures.samples.fetch_add(static_cast<std::uint64_t>(batch.size), std::memory_order_relaxed);
   figures.epoch.store(number / job->steps_per_epoch(), std::memory_order_relaxed);
   return mark(number);

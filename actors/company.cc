@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stage, one post office, all roles.
+#include "actors/company.h"
+
+#include <mutex>
+
+#include "actors/job_state.h"
+#include "actors/parameter_server.h"
+#include "base/log.h"
+
+namespace troupe::actors {
+namespace {
+
+// The job as an actor: the coordinator's part that a run in one process needs.
+class JobActor {
+ public:
+  JobActor(const JobParts& parts, JobRoster roster, train::JobObserver& observer)
+      : parts_(parts),
+        observer_(observer),
+        state_(std::move(roster)),
+        actor_(std::make_unique<RoleActor>(parts.stage, parts.clock,
+                                           tick_ms(parts.plan.spec.limits),
+                                           [this](Event event) { handle(std::move(event)); })) {
+    parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
+      actor_->post(Received{std::move(envelope)});
+    });
+  }
+  ~JobActor() {
+    parts_.post_office.close(kCoordinator);
+    actor_->end();
+  }
+
+  // Waits for the job's end; `stop` asks for an early one.
+  base::Status wait(const std::atomic<bool>* stop) {
+    std::unique_lock<base::Mutex> lock(mutex_);
+    while (!ended_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
+      if (stop != nullptr && stop->load()) stop_wanted_.store(true);
+    }
+    return result_;
+  }
+
+ private:
+  void handle(Event event) {
+    if (const auto* received = std::get_if<Received>(&event)) {
+      run(state_.received(received->envelope.from, received->envelope.message));
+    } else if (const auto* tick = std::get_if<Tick>(&event)) {
+      if (!begun_) run(state_.begin(tick->now_ms));
+      begun_ = true;
+      run(state_.tick(tick->now_ms));
+      if (stop_wanted_.load()) {
+        run(state_.fail(base::error(base::Errc::cancelled, "the run was stopped")));
+      }
+    }
+  }
+
+  void run(std::vector<JobEffect> effects) {
+    for (JobEffect& effect : effects) std::visit([this](auto& what) { perform(what); }, effect);
+  }
+
+  void perform(JobSend& send) {
+    schemas::Envelope envelope;
+    envelope.job = parts_.plan.job;
+    envelope.generation = parts_.plan.generation;
+    envelope.from = kCoordinator;
+    envelope.to = send.to;
+    envelope.message = std::move(send.message);
+    parts_.post_office.post(std::move(envelope));
+  }
+  void perform(const JobStepped& stepped) { observer_.progress(stepped.progress); }
+  void perform(const JobScored& scored) { observer_.scored(scored.score); }
+  void perform(const JobCheckpointed& cut) { observer_.checkpointed(cut.step, cut.path); }
+  void perform(const JobWarned& warned) { base::log_warn("{}", warned.text); }
+  void perform(const JobEnded& end) {
+    const base::MutexLock lock(mutex_);
+    ended_ = true;
+    result_ = end.status;
+    changed_.notify_all();
+  }
+
+  const JobParts parts_;
+  train::JobObserver& observer_;
+  JobState state_;  // the actor's alone
+  bool begun_ = false;
+  std::atomic<bool> stop_wanted_{false};
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  base::Status result_ GUARDED_BY(mutex_);
+  std::unique_ptr<RoleActor> actor_;
+};
+
+JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
+  JobRoster roster;
+  roster.job = plan.job;
+  roster.generation = plan.generation;
+  roster.limits = plan.spec.limits;
+  roster.placement.generation = plan.generation;
+  roster.placement.start_step = start_step;
+  for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
+    roster.placement.machine_of_rank.push_back(rank / plan.spec.workers.devices);
+  }
+  for (std::uint32_t shard = 0; shard < plan.layout.shards(); ++shard) {
+    roster.placement.machine_of_shard.push_back(shard % plan.spec.workers.machines);
+  }
+  for (std::uint32_t machine = 0; machine < plan.spec.workers.machines; ++machine) {
+    roster.placement.machines.push_back("local-" + std::to_string(machine));
+  }
+  return roster;
+}
+
+}  // namespace
+
+base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops::OpTable& table,
+                         base::Clock& clock, train::JobObserver& observer,
+                         const CompanyOptions& options) {
+  TROUPE_TRY_ASSIGN(const ServerJob server_job, open_server_job(job, table));
+  const train::RunStart& start = *server_job.start;
+  if (start.step == job->steps_end()) return {};
+  TROUPE_TRY_ASSIGN(const JobPlan plan,
+                    make_job_plan(job->spec.name, start.generation, job->spec, job->keys.keys));
+  Stage stage;
+  PostOffice post_office;
+  const JobParts parts{stage, post_office, plan, job, table, clock};
+  const auto watch = [&](schemas::Role role, std::uint32_t index) {
+    return options.server_observer ? options.server_observer({role, index}) : ServerObserver();
+  };
+  std::vector<std::unique_ptr<ParameterServer>> shards;
+  for (std::uint32_t shard = 0; shard < plan.layout.shards(); ++shard) {
+    shards.push_back(std::make_unique<ParameterServer>(
+        parts, server_job, shard, watch(schemas::Role::parameter_server, shard)));
+  }
+  std::vector<std::unique_ptr<DeviceServer>> machines;
+  for (std::uint32_t machine = 0; machine < plan.spec.workers.machines; ++machine) {
+    machines.push_back(std::make_unique<DeviceServer>(
+        parts, server_job, machine, watch(schemas::Role::device_server, machine)));
+  }
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
+    train::RankOptions how;
+    how.rank = rank;
+    how.device = options.run.device;
+    if (!options.run.streams.empty()) how.streams = {options.run.streams[rank]};
+    if (rank == 0) how.trace_path = options.run.trace_path;
+    workers.push_back(std::make_unique<Worker>(parts, how));
+  }
+  JobActor coordinator(parts, make_roster(plan, start.step), observer);
+  for (const auto& worker : workers) worker->start();
+  return coordinator.wait(options.run.stop);
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Effects as engine operations. They name no variables: the state machines order them.
+#include "actors/server_compute.h"
+
+#include <cstring>
+
+#include "train/checkpoint.h"
+
+namespace troupe::actors {
+
+base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
+                                        const ops::OpTable& table) {
+  ServerJob made;
+  made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
+  TROUPE_TRY_ASSIGN(train::RunStart start, train::find_start(*job, made.numeric_class));
+  made.start = std::make_shared<const train::RunStart>(std::move(start));
+  TROUPE_TRY_ASSIGN(made.compute, train::SliceCompute::create(table, job->keys.keys, job->rule()));
+  TROUPE_TRY_ASSIGN(train::FirstValues first,
+                    train::FirstValues::create(*job, made.start->checkpoint.get()));
+  made.first = std::make_shared<const train::FirstValues>(std::move(first));
+  made.job = std::move(job);
+  return made;
+}
+
+ServerCompute::ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock,
+                             Done done)
+    : job_(std::move(job)), layout_(layout), done_(std::move(done)) {
+  engine::EngineOptions options;
+  options.threads = static_cast<int>(job_.job->spec.servers.threads);
+  options.engine_pending_operations_max = job_.job->spec.limits.engine_pending_operations_max;
+  options.thread_name = "server";
+  engine_ = engine::make_threaded_engine(options, clock);
+}
+
+ServerCompute::~ServerCompute() = default;
+
+const schemas::KeyInfo& ServerCompute::key(const schemas::SliceId& slice) const {
+  return job_.job->keys.keys[slice.key];
+}
+
+void ServerCompute::submit(std::string_view name, EffectId id, engine::LaneKind lane, Work work) {
+  engine_->push({name, {}, {}, {{}, lane}, 0},
+                [this, id, work = std::move(work)](engine::RunContext& context) {
+                  const train::UpdateContext where{pool(), kernels_, context};
+                  base::Result<EffectResult> result = work(where);
+                  EffectDone done{id, result.status(), {}};
+                  if (result.ok()) done.result = std::move(result).value();
+                  done_(std::move(done));
+                  return base::Status();
+                });
+}
+
+void ServerCompute::run(Add add) {
+  submit("add", add.id, engine::LaneKind::compute,
+         [this, add](const train::UpdateContext& where) -> base::Result<EffectResult> {
+           TROUPE_TRY_ASSIGN(base::Buffer sum,
+                             job_.compute->add(key(add.slice), add.left, add.right, where));
+           return EffectResult(std::move(sum));
+         });
+}
+
+void ServerCompute::run(Copy copy) {
+  submit("copy", copy.id, engine::LaneKind::copy,
+         [copy](const train::UpdateContext& where) -> base::Result<EffectResult> {
+           TROUPE_TRY_ASSIGN(base::Buffer made,
+                             where.pool.allocate(copy.from.size(), "gradient sums"));
+           std::memcpy(made.data(), copy.from.data(), copy.from.size());
+           return EffectResult(std::move(made));
+         });
+}
+
+void ServerCompute::run(Update update) {
+  submit("update", update.id, engine::LaneKind::compute,
+         [this, update](const train::UpdateContext& where) -> base::Result<EffectResult> {
+           TROUPE_TRY_ASSIGN(train::SliceValues values,
+                             job_.compute->update(key(update.slice), update.update, where));
+           return EffectResult(std::move(values));
+         });
+}
+
+void ServerCompute::run(InitSlice init) {
+  submit("first values", init.id, engine::LaneKind::compute,
+         [this, init](const train::UpdateContext& where) -> base::Result<EffectResult> {
+           if (init.step != job_.start->step) {
+             return base::error(base::Errc::failed_precondition,
+                                "the job starts at step {}, the newest checkpoint here is of {}",
+                                init.step, job_.start->step);
+           }
+           TROUPE_TRY_ASSIGN(
+               train::SliceState state,
+               (*job_.first)(key(init.slice), layout_.info(init.slice), *job_.compute, where.pool));
+           return EffectResult(std::move(state));
+         });
+}
+
+void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t shards) {
+  const EffectId id = write.id;
+  submit("write shard", id, engine::LaneKind::copy,
+         [this, write = std::move(write), shard, shards](const train::UpdateContext&) {
+           return write_shard(write, shard, shards);
+         });
+}
+
+void ServerCompute::run(WriteManifest write) {
+  const EffectId id = write.id;
+  submit("write manifest", id, engine::LaneKind::copy,
+         [this, write = std::move(write)](const train::UpdateContext&) {
+           return write_manifest(write);
+         });
+}
+
+base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, std::uint32_t shard,
+                                                      std::uint32_t shards) const {
+  std::vector<train::SliceRecord> records;
+  for (const CutSlice& cut : write.slices) records.push_back({cut.slice, cut.state});
+  const train::CheckpointName name{write.step, job_.start->generation};
+  TROUPE_TRY_ASSIGN(
+      schemas::ShardFile file,
+      train::write_shard(job_.job->spec.checkpoint.dir, {name, shard, shards, job_.job->keys.keys,
+                                                         job_.compute->slots(), records}));
+  schemas::ShardCheckpoint report;
+  report.step = write.step;
+  report.shard = shard;
+  report.file = std::move(file.name);
+  report.bytes = file.bytes;
+  report.chunk_bytes = file.chunk_bytes;
+  report.checksums = std::move(file.checksums);
+  return EffectResult(std::move(report));
+}
+
+base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& write) const {
+  const std::filesystem::path folder = job_.job->spec.checkpoint.dir;
+  const train::CheckpointName name{write.step, job_.start->generation};
+  schemas::Manifest manifest =
+      train::make_manifest(*job_.job, job_.numeric_class, name, job_.compute->slots());
+  for (const schemas::ShardCheckpoint& shard : write.shards) {
+    manifest.files.push_back(
+        {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
+  }
+  TROUPE_TRY(train::write_manifest(folder, manifest));
+  TROUPE_TRY(train::prune_checkpoints(folder, job_.job->spec.checkpoint.keep));
+  return EffectResult((folder / name.to_string()).string());
+}
+
+}  // namespace troupe::actors

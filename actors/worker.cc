@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rank's thread and what the worker's effects do to it.
+#include "actors/worker.h"
+
+#include "base/log.h"
+
+#include <mutex>
+
+namespace troupe::actors {
+
+using schemas::Role;
+
+/// Hands the rank's reports to the actor, which sends them to the coordinator.
+class Worker::Observer final : public train::RankObserver {
+ public:
+  explicit Observer(const RoleActor& actor) : actor_(actor) {}
+  void progress(const schemas::ProgressReport& report) override { actor_.post(Report{report}); }
+  void scored(const schemas::EvaluationReport& report) override { actor_.post(Report{report}); }
+
+ private:
+  const RoleActor& actor_;
+};
+
+Worker::Worker(const JobParts& parts, const train::RankOptions& options)
+    : parts_(parts), options_(options), state_(parts.plan, options.rank) {
+  actor_ = std::make_unique<RoleActor>(parts.stage, parts.clock, tick_ms(parts.plan.spec.limits),
+                                       [this](Event event) { handle(std::move(event)); });
+  parts_.post_office.open({Role::worker, options_.rank}, [this](schemas::Envelope envelope) {
+    actor_->post(Received{std::move(envelope)});
+  });
+}
+
+Worker::~Worker() {
+  stop(base::error(base::Errc::cancelled, "the job's process ends"));
+  if (thread_.joinable()) thread_.join();
+  parts_.post_office.close({Role::worker, options_.rank});
+  actor_.reset();
+}
+
+void Worker::start() {
+  thread_ = std::thread([this] { main(); });
+}
+
+const train::RankFigures* Worker::figures() const {
+  const base::MutexLock lock(mutex_);
+  return runner_ ? &runner_->figures() : nullptr;
+}
+
+data::BatchStats Worker::data_stats() const {
+  const base::MutexLock lock(mutex_);
+  return runner_ ? runner_->data_stats() : data::BatchStats();
+}
+
+void Worker::handle(Event event) {
+  for (Effect& effect : state_.handle(std::move(event))) run(std::move(effect));
+}
+
+void Worker::run(Effect effect) {
+  if (auto* send = std::get_if<Send>(&effect)) {
+    parts_.post_office.post(std::move(send->envelope));
+  } else if (auto* warn = std::get_if<Warn>(&effect)) {
+    base::log_warn("worker {}: {}", options_.rank, warn->text);
+  } else if (const auto* fail = std::get_if<Fail>(&effect)) {
+    stop(fail->status);
+  } else if (const auto* end = std::get_if<End>(&effect)) {
+    stop(base::Status(base::Errc::cancelled, "the job has ended: " + end->text));
+  } else if (const auto* begin = std::get_if<StartTraining>(&effect)) {
+    const base::MutexLock lock(mutex_);
+    start_ = *begin;
+    changed_.notify_all();
+  } else {
+    const base::MutexLock lock(mutex_);
+    if (store_ == nullptr) return;
+    if (const auto* taken = std::get_if<GradientTaken>(&effect)) store_->taken(*taken);
+    if (auto* ready = std::get_if<WeightsReady>(&effect)) store_->ready(std::move(*ready));
+  }
+}
+
+void Worker::stop(const base::Status& status) {
+  const base::MutexLock lock(mutex_);
+  if (!stopped_.ok()) return;
+  stopped_ = status;
+  if (store_) store_->fail(status);
+  if (runner_) runner_->stop(status.text());
+  changed_.notify_all();
+}
+
+base::Status Worker::check_data() {
+  TROUPE_TRY_ASSIGN(const data::Fingerprint found, parts_.job->train_data->fingerprint());
+  actor_->post(DatasetChecked{{options_.rank, parts_.job->train_data->path().string(),
+                               found.records, found.bytes, found.checksum}});
+  return {};
+}
+
+base::Status Worker::wait_for_start(StartTraining& start) {
+  std::unique_lock<base::Mutex> lock(mutex_);
+  const auto deadline = std::chrono::milliseconds(parts_.plan.spec.limits.stall_ms);
+  if (!changed_.wait_for(lock, deadline, [this] { return start_ || !stopped_.ok(); })) {
+    return base::error(base::Errc::deadline_exceeded, "the job did not start within {} ms",
+                       deadline.count());
+  }
+  TROUPE_TRY(stopped_);
+  start = *start_;
+  return {};
+}
+
+base::Status Worker::work() {
+  StartTraining start;
+  TROUPE_TRY(check_data());
+  TROUPE_TRY(wait_for_start(start));
+  options_.start_step = start.step;
+  TROUPE_TRY_ASSIGN(auto runner,
+                    train::RankRunner::create(parts_.job, parts_.table, parts_.clock, options_));
+  auto store =
+      std::make_unique<WorkerStore>(options_.rank, parts_.plan.spec, runner->runtime(),
+                                    [this](Event event) { actor_->post(std::move(event)); });
+  train::RankRunner* running = runner.get();
+  WorkerStore* door = store.get();
+  {
+    const base::MutexLock lock(mutex_);
+    TROUPE_TRY(stopped_);
+    runner_ = std::move(runner);
+    store_ = std::move(store);
+  }
+  Observer observer(*actor_);
+  return running->run(*door, observer);
+}
+
+void Worker::main() {
+  const base::Status status = work();
+  if (status.ok()) return;
+  {
+    const base::MutexLock lock(mutex_);
+    if (!stopped_.ok()) return;  // told by somebody else, who knows why
+  }
+  actor_->post(
+      Report{schemas::ActorFailed{{Role::worker, options_.rank}, status.code(), status.text()}});
+}
+
+}  // namespace troupe::actors

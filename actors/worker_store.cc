@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pushes and pulls as engine operations with completions.
+#include "actors/worker_store.h"
+
+#include <cstring>
+
+namespace troupe::actors {
+
+using ndarray::NDArray;
+
+namespace {
+
+constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
+
+}  // namespace
+
+WorkerStore::WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec,
+                         ndarray::Runtime& runtime, Post post)
+    : rank_(rank), spec_(spec), runtime_(runtime), post_(std::move(post)) {}
+
+base::Status WorkerStore::init(std::span<const schemas::KeyInfo>, std::span<const NDArray> values) {
+  if (values.empty()) return {};
+  return base::error(base::Errc::unimplemented,
+                     "a job's first values come from its seed, a checkpoint or train.weights");
+}
+
+base::Status WorkerStore::set_updater(const train::UpdateRule& rule) {
+  if (rule.optimizer == spec_.train.optimizer && rule.schedule == spec_.train.schedule) return {};
+  return base::error(base::Errc::invalid_argument, "the job has another update rule");
+}
+
+void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const train::PushInfo& info) {
+  const engine::Variable reads[] = {gradient.variable()};
+  runtime_.engine.push_async(
+      {"push", reads, {}, kCopyLane, info.priority},
+      [this, key, gradient, info](engine::RunContext&, engine::Completion completion) {
+        base::Status failure;
+        {
+          const base::MutexLock lock(mutex_);
+          failure = failure_;
+          if (failure.ok()) pushes_[key] = std::move(completion);
+        }
+        if (!failure.ok()) return completion.complete(failure);
+        post_(PushKey{key, info.step, info.count, gradient.buffer()});
+      });
+}
+
+void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const train::PullInfo& info) {
+  const engine::Variable writes[] = {weight.variable()};
+  engine::Operation operation{"pull", {}, writes, kCopyLane, info.priority};
+  runtime_.engine.push_async(
+      operation, [this, key, weight, info](engine::RunContext&, engine::Completion completion) {
+        base::Status failure;
+        {
+          const base::MutexLock lock(mutex_);
+          failure = failure_;
+          if (failure.ok()) pulls_[key] = {weight, std::move(completion)};
+        }
+        if (!failure.ok()) return completion.complete(failure);
+        post_(PullKey{key, info.step, info.barrier});
+      });
+}
+
+base::Status WorkerStore::finish(std::uint64_t steps) {
+  post_(Finish{steps});
+  return {};
+}
+
+void WorkerStore::taken(const GradientTaken& taken) {
+  engine::Completion completion;
+  {
+    const base::MutexLock lock(mutex_);
+    const auto waiting = pushes_.extract(taken.key);
+    if (waiting.empty()) return;
+    completion = std::move(waiting.mapped());
+  }
+  completion.complete();
+}
+
+void WorkerStore::ready(WeightsReady ready) {
+  Pull pull;
+  {
+    const base::MutexLock lock(mutex_);
+    auto waiting = pulls_.extract(ready.key);
+    if (waiting.empty()) return;
+    pull = std::move(waiting.mapped());
+  }
+  // The pull holds the weight's write tag until its completion, so the copy names no variable.
+  runtime_.engine.push(
+      {"weights", {}, {}, kCopyLane, 0},
+      [pull = std::move(pull), slices = std::move(ready.slices)](engine::RunContext&) mutable {
+        std::byte* place = pull.weight.buffer().data();
+        for (const base::Buffer& slice : slices) {
+          std::memcpy(place, slice.data(), slice.size());
+          place += slice.size();
+        }
+        pull.completion.complete();
+        return base::Status();
+      });
+}
+
+void WorkerStore::fail(const base::Status& status) {
+  std::map<std::uint32_t, engine::Completion> pushes;
+  std::map<std::uint32_t, Pull> pulls;
+  {
+    const base::MutexLock lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = status;
+    pushes.swap(pushes_);
+    pulls.swap(pulls_);
+  }
+  for (auto& [key, completion] : pushes) completion.complete(status);
+  for (auto& [key, pull] : pulls) pull.completion.complete(status);
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// WorkerStore: the KVStore of a rank whose gradients and weights go through the company. Calls
+// become asynchronous operations of the rank's engine; their completions wait here until the
+// worker's state machine says that a gradient was added or that weights have come. Calls of
+// KVStore: the rank's thread; the others: any.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "actors/effects.h"
+#include "base/mutex.h"
+#include "ndarray/runtime.h"
+#include "train/kvstore.h"
+#include "train/rank_runner.h"
+
+namespace troupe::actors {
+
+/// One rank's door to the tiers.
+class WorkerStore final : public train::KVStore {
+ public:
+  using Post = std::function<void(Event)>;
+
+  /// `post` hands events to the worker; `spec` is the job's.
+  WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec, ndarray::Runtime& runtime,
+              Post post);
+
+  std::uint32_t rank() const override { return rank_; }
+  std::uint32_t ranks() const override { return spec_.ranks(); }
+  /// The servers hold the keys already; values of a caller are refused.
+  base::Status init(std::span<const schemas::KeyInfo> keys,
+                    std::span<const ndarray::NDArray> values) override;
+  /// The job's own rule is the servers'; another one is refused.
+  base::Status set_updater(const train::UpdateRule& rule) override;
+  void push(std::uint32_t key, const ndarray::NDArray& gradient,
+            const train::PushInfo& info) override;
+  void pull(std::uint32_t key, const ndarray::NDArray& weight,
+            const train::PullInfo& info) override;
+  base::Status finish(std::uint64_t steps) override;
+
+  /// The worker's effects. Quick: copies run on the rank's copy lane.
+  void taken(const GradientTaken& taken);
+  void ready(WeightsReady ready);
+  /// Ends every waiting and later operation with `status`.
+  void fail(const base::Status& status);
+
+ private:
+  struct Pull {
+    ndarray::NDArray weight;
+    engine::Completion completion;
+  };
+
+  std::uint32_t rank_;
+  const schemas::JobSpec& spec_;
+  ndarray::Runtime& runtime_;
+  Post post_;
+  base::Mutex mutex_;
+  base::Status failure_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, engine::Completion> pushes_ GUARDED_BY(mutex_);  // by key
+  std::map<std::uint32_t, Pull> pulls_ GUARDED_BY(mutex_);                 // by key
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole jobs by the company in one process: the local store's bits, whatever the number of shards;
+// all modes learn; failures name their cause.
+#include "actors/company.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "base/hash.h"
+#include "tests/support/job_files.h"
+#include "train/checkpoint.h"
+
+namespace troupe::actors {
+namespace {
+
+using train::TestFolder;
+
+class Recorder final : public train::JobObserver {
+ public:
+  void progress(const train::StepProgress& progress) override { last_step = progress.step; }
+  void scored(const train::EpochScore& score) override { accuracy = score.accuracy(); }
+  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
+  std::uint64_t last_step = 0;
+  double accuracy = 0.0;
+  std::vector<std::uint64_t> cuts;
+};
+
+struct Outcome {
+  base::Status status;
+  Recorder seen;
+};
+
+Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool company,
+            const CompanyOptions& options = {}) {
+  Outcome outcome;
+  base::SteadyClock clock;
+  auto job = train::open_job(spec, table);
+  REQUIRE(job.ok());
+  outcome.status = company ? run_company(*job, table, clock, outcome.seen, options)
+                           : train::run_local(*job, table, clock, outcome.seen);
+  return outcome;
+}
+
+std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out,
+                         bool company = true) {
+  spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
+  const Outcome outcome = run(table, spec, company);
+  INFO(outcome.status.to_string());
+  REQUIRE(outcome.status.ok());
+  const auto checkpoint = train::Checkpoint::open_newest(spec.checkpoint.dir);
+  REQUIRE(checkpoint.ok());
+  return base::to_hex((*checkpoint)->hash().value());
+}
+
+void write_data(const TestFolder& folder, std::uint64_t records) {
+  train::write_test_records(folder.path() / "train.rec", records, 12);
+  train::write_test_records(folder.path() / "test.rec", 40, 12);
+}
+
+TEST_CASE("the company ends in the local store's bits with any number of shards", "[company]") {
+  const TestFolder folder("company-bits");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  const std::string local = trained_hash(table, spec, "local", false);
+  for (std::uint32_t shards : {1U, 2U, 3U}) {
+    spec.servers.shards = shards;
+    CHECK(trained_hash(table, spec, "company-" + std::to_string(shards)) == local);
+  }
+  spec.train.max_steps = 9;
+  CHECK(trained_hash(table, spec, "parts") != local);
+  spec.train.max_steps.reset();
+  CHECK(trained_hash(table, spec, "parts") == local);
+}
+
+TEST_CASE("every combination of the tiers' modes learns", "[company]") {
+  const TestFolder folder("company-modes");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  using Mode = schemas::ConsistencyMode;
+  for (const Mode device : {Mode::sequential, Mode::eventual}) {
+    for (const Mode cluster : {Mode::sequential, Mode::eventual}) {
+      schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+      spec.consistency.device.mode = device;
+      spec.consistency.cluster.mode = cluster;
+      spec.train.epochs = 6;
+      spec.checkpoint.dir = folder.path() / ("modes-" + std::to_string(static_cast<int>(device)) +
+                                             std::to_string(static_cast<int>(cluster)));
+      const Outcome outcome = run(table, spec, true);
+      INFO(spec.checkpoint.dir << " " << outcome.status.to_string());
+      REQUIRE(outcome.status.ok());
+      CHECK(outcome.seen.accuracy > 0.7);
+      CHECK(outcome.seen.last_step == 42);
+    }
+  }
+}
+
+TEST_CASE("max_staleness bounds what servers observe", "[company]") {
+  const TestFolder folder("company-staleness");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  spec.consistency.device = {schemas::ConsistencyMode::eventual, 1};
+  spec.consistency.cluster = {schemas::ConsistencyMode::eventual, 2};
+  std::atomic<std::uint64_t> worst[3] = {};
+  CompanyOptions options;
+  options.server_observer = [&](schemas::ActorId) {
+    ServerObserver observer;
+    observer.observe = [&](const Observe& seen) {
+      std::atomic<std::uint64_t>& most = worst[seen.level];
+      std::uint64_t before = most.load();
+      while (before < seen.staleness_steps &&
+             !most.compare_exchange_weak(before, seen.staleness_steps)) {
+      }
+    };
+    return observer;
+  };
+  const Outcome outcome = run(table, spec, true, options);
+  INFO(outcome.status.to_string());
+  REQUIRE(outcome.status.ok());
+  CHECK(worst[1] <= 1);
+  CHECK(worst[2] <= 2);
+}
+
+TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company]") {
+  const TestFolder folder("company-traffic");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  const schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  std::atomic<std::uint64_t> from_workers{0};
+  std::atomic<std::uint64_t> to_owners{0};
+  CompanyOptions options;
+  options.server_observer = [&](schemas::ActorId actor) {
+    ServerObserver observer;
+    if (actor == schemas::ActorId{schemas::Role::device_server, 0}) {
+      observer.device = [&](const DeviceServerCounters& counters) {
+        from_workers = counters.worker_push_bytes;
+        to_owners = counters.owner_push_bytes;
+      };
+    }
+    return observer;
+  };
+  REQUIRE(run(table, spec, true, options).status.ok());
+  CHECK(from_workers > 0);
+  CHECK(from_workers == to_owners * spec.workers.devices);
+}
+
+TEST_CASE("damaged data fails the job by the rank's name, and a stop ends it", "[company]") {
+  const TestFolder folder("company-fails");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  std::atomic<bool> stop{true};
+  CompanyOptions options;
+  options.run.stop = &stop;
+  CHECK(run(table, spec, true, options).status.code() == base::Errc::cancelled);
+
+  std::fstream file(spec.data.train, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(100 * 188 + 60);
+  file.write("garbage", 7);
+  file.close();
+  const Outcome outcome = run(table, spec, true);
+  CHECK(outcome.status.code() == base::Errc::data_loss);
+  CHECK_THAT(outcome.status.text(), Catch::Contains("worker") && Catch::Contains("train.rec"));
+}
+
+}  // namespace
+}  // namespace troupe::actors
