@@ -4,6 +4,7 @@
 #include <csignal>
 #include <memory>
 
+#include "actors/company.h"
 #include "apps/job_file.h"
 #include "apps/run_display.h"
 #include "apps/stop_signals.h"
@@ -12,7 +13,6 @@
 #include "monitoring/http_server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
-#include "train/local_run.h"
 
 namespace troupe::apps {
 namespace {
@@ -22,6 +22,7 @@ struct RunOptions {
   std::vector<std::string> overrides;
   std::string metrics_address = "127.0.0.1:0";
   std::string trace_path;
+  bool local_store = false;
 };
 
 std::string_view isa_name(schemas::Isa isa) {
@@ -57,10 +58,12 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
   base::SteadyClock clock;
   display.start(*job, watching->metrics);
-  train::LocalRunOptions how;
-  how.trace_path = options.trace_path;
-  how.stop = &stop;
-  const base::Status status = train::run_local(job, table, clock, display, how);
+  actors::CompanyOptions how;
+  how.run.trace_path = options.trace_path;
+  how.run.stop = &stop;
+  const base::Status status = options.local_store
+                                  ? train::run_local(job, table, clock, display, how.run)
+                                  : actors::run_company(job, table, clock, display, how);
   display.end();
   TROUPE_TRY(status);
   if (spec.train.hold == schemas::Hold::until_scraped) {
@@ -110,6 +113,8 @@ void add_run_verb(CLI::App& app, Context& context) {
       ->type_name("HOST:PORT");
   verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
       ->type_name("FILE.json");
+  verb->add_flag("--local-store", options->local_store,
+                 "Without the company's servers: the same bits, sequential tiers only");
   verb->callback([&context, options] {
     context.action = [&context, options] { return run(*options, context); };
   });
