@@ -155,7 +155,9 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
                                           const ops::Attributes& attributes,
                                           const InvokeOptions& options) {
   TROUPE_TRY_ASSIGN(const ops::OpDef* definition, runtime.ops.find(op));
-  TROUPE_TRY_ASSIGN(ops::Params params, ops::parse_params(*definition, attributes));
+  TROUPE_TRY_ASSIGN(
+      ops::Params params,
+      ops::parse_params(*definition, ops::with_num_args(*definition, attributes, inputs.size())));
   TROUPE_TRY_ASSIGN(const base::Device device,
                     common_device(definition->name, inputs, options.device));
   std::vector<ops::TensorDesc> tensors;

@@ -93,6 +93,13 @@ Result<Params> parse_params(const OpDef& op, const Attributes& attributes) {
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
 }
 
+Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inputs) {
+  if (op.find_param("num_args") != nullptr && inputs > 0) {
+    attributes.emplace("num_args", std::to_string(inputs));
+  }
+  return attributes;
+}
+
 Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs) {
   const std::size_t expected = op.inputs(params).size();
   if (inputs.size() != expected) {

@@ -148,6 +148,8 @@ base::Status infer_dtypes(const OpDef& op, const Params& params,
                           std::vector<std::optional<base::DType>>& outputs);
 /// Params::parse for the operator; an error text begins with "[operator] ".
 base::Result<Params> parse_params(const OpDef& op, const Attributes& attributes);
+/// `attributes` for a call of `inputs` inputs: a variadic operator's missing `num_args` filled in.
+Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inputs);
 /// The call on complete inputs: outputs inferred and dense, modes all write, device cpu:0, team 1.
 /// An operator without inputs or dtype parameter gives f32.
 base::Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs);

@@ -103,7 +103,9 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
   node->op = definition;
   ops::Attributes given;
   split_attributes(attributes, given, node->extra);
-  base::Result<ops::Params> params = ops::Params::parse(definition->params, given);
+  base::Result<ops::Params> params = ops::Params::parse(
+      definition->params, ops::with_num_args(*definition, std::move(given),
+                                             inputs.positional.size() + inputs.named.size()));
   if (!params.ok()) return params.status().with_context(label);
   node->params = std::move(params).value();
   const std::vector<std::string> names = definition->inputs(node->params);

@@ -158,6 +158,14 @@ TEST_CASE("shapes are inferred backwards where they can be", "[math]") {
   CHECK(outputs[0] == Shape{2, 8});
 }
 
+TEST_CASE("the number of inputs of a variadic operator need not be written", "[math]") {
+  const OpTable table = OpTable::build();
+  const auto filled = with_num_args(table.at("add_n"), {}, 3);
+  CHECK(filled == Attributes{{"num_args", "3"}});
+  CHECK(with_num_args(table.at("add_n"), {{"num_args", "2"}}, 3).at("num_args") == "2");
+  CHECK(with_num_args(table.at("add"), {}, 2).empty());
+}
+
 TEST_CASE("dtypes that do not fit are named", "[math]") {
   const OpTable table = OpTable::build();
   const OpDef& add = table.at("add");
