@@ -52,7 +52,10 @@ Problem describe_call(const Params& p, const TensorDesc& data, const TensorDesc&
 /// Plans with the weights' layout free; where the library's choice cannot be written as one of
 /// four axes (blocks padded inside a group), again with dense weights.
 template <typename Build>
-Plan with_weights(TensorDesc weight, int arg, std::int64_t groups, Build&& build) {
+base::Result<Plan> with_weights(TensorDesc weight, int arg, std::int64_t groups, Build&& build) {
+  if (!weight.any_layout && !onednn::can_split_groups(weight.shape, weight.layout, groups)) {
+    return base::error(base::Errc::unimplemented, "weights' blocks cross groups");
+  }
   Plan plan = build(weight);
   if (!plan.primitive || !weight.any_layout || groups == 1) return plan;
   const memory::desc chosen = plan.primitive.query_md(dnnl::query::exec_arg_md, arg);

@@ -8,8 +8,9 @@ namespace {
 base::Result<onednn::Plan> build(const OpCall& call) {
   const TensorDesc& from = call.inputs[0];
   const TensorDesc& to = call.outputs[0];
-  const auto source = onednn::describe(from.dtype, from.shape, from.layout);
-  const auto target = onednn::describe(to.dtype, to.shape, to.any_layout ? from.layout : to.layout);
+  const base::Layout present = onednn::followed_layout({&from});
+  const auto source = onednn::describe(from.dtype, from.shape, present);
+  const auto target = onednn::describe(to.dtype, to.shape, to.any_layout ? present : to.layout);
   return onednn::Plan{dnnl::reorder::primitive_desc(onednn::cpu(), source, onednn::cpu(), target,
                                                     onednn::attributes(), true),
                       {onednn::input(DNNL_ARG_FROM, 0), onednn::output(DNNL_ARG_TO, 0)}};

@@ -183,24 +183,12 @@ Status check_call(const OpCall& call) {
   for (const auto* group : {&call.inputs, &call.outputs}) {
     for (const TensorDesc& tensor : *group) {
       if (tensor.shape.elements() == 0) return base::error(Errc::unimplemented, "empty tensor");
+      if (!tensor.any_layout && tensor.layout.kind == Layout::Kind::opaque) {
+        return base::error(Errc::unimplemented, "opaque layout {}", tensor.layout.to_string());
+      }
     }
   }
   return {};
-}
-
-dnnl::memory::data_type library_type(base::DType dtype) {
-  switch (dtype) {
-    case base::DType::f32:
-      return dnnl::memory::data_type::f32;
-    case base::DType::u8:
-      return dnnl::memory::data_type::u8;
-    case base::DType::i8:
-      return dnnl::memory::data_type::s8;
-    case base::DType::i32:
-      return dnnl::memory::data_type::s32;
-    default:
-      throw dnnl::error(dnnl_unimplemented, "dtype unknown to the library");
-  }
 }
 
 /// The layout of a bound argument, which must be the call's where that is fixed.
@@ -278,10 +266,6 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
-dnnl::memory::dims dims(std::initializer_list<std::int64_t> values) {
-  return {values.begin(), values.end()};
-}
-
 dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
   if (!tensor.any_layout) return describe(tensor.dtype, tensor.shape, tensor.layout, groups);
   dnnl::memory::desc dense = describe(tensor.dtype, tensor.shape, Layout::dense(), groups);
@@ -293,7 +277,7 @@ base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors) {
     if (!tensor->any_layout) return tensor->layout;
   }
   for (const TensorDesc* tensor : tensors) {
-    if (!tensor->layout.is_dense()) return tensor->layout;
+    if (tensor->layout.kind == Layout::Kind::blocked) return tensor->layout;
   }
   return Layout::dense();
 }

@@ -46,9 +46,9 @@ struct Plan {
 };
 
 /// Makes the kernel for `call` from what `build` plans, for call.team threads. Declines when the
-/// library has nothing better than a reference, when a fixed layout of the call is not the plan's,
-/// and when a tensor is empty or not f32. Outputs in add mode get a temporary in scratch.
-/// `build` may throw the library's errors; it may run on any thread outside parallel regions.
+/// library has nothing better than a reference, when a fixed layout of the call is opaque or not
+/// the plan's, and when a tensor is empty or not f32. Outputs in add mode get a temporary in
+/// scratch. What the library throws inside `build` ends here. Any thread outside parallel regions.
 base::Result<std::unique_ptr<Kernel>> make_kernel(
     const OpCall& call, const std::function<base::Result<Plan>(const OpCall&)>& build);
 
@@ -58,8 +58,10 @@ BackendKernel backend_kernel(std::string op, base::Result<Plan> (*build)(const O
 /// Attributes of every primitive: scratch memory comes from the caller.
 dnnl::primitive_attr attributes();
 
-/// The descriptor of a tensor in this very layout; throws dnnl::error when the library cannot
-/// express it (opaque, or blocks that cross groups).
+/// False when blocks along axis 0 reach over the border between two groups.
+bool can_split_groups(const base::Shape& shape, const base::Layout& layout, std::int64_t groups);
+/// The descriptor of a tensor in this very layout, which must not be opaque; CHECKs
+/// can_split_groups.
 dnnl::memory::desc describe(base::DType dtype, const base::Shape& shape, const base::Layout& layout,
                             std::int64_t groups = 1);
 /// The same for a tensor of a call; one whose layout is free leaves the choice to the library.
@@ -69,10 +71,10 @@ std::optional<base::Layout> layout_of(const dnnl::memory::desc& descriptor,
                                       std::int64_t groups = 1);
 
 /// The layout that a kernel which only follows its inputs gives to all of `tensors`: of the first
-/// with a fixed layout, else the first present one that is not dense, else dense.
+/// with a fixed layout, else the first present one that is blocked, else dense.
 base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors);
 
-/// Extents as the library takes them.
-dnnl::memory::dims dims(std::initializer_list<std::int64_t> values);
+/// The library's name of a dtype; CHECKs that it has one.
+dnnl::memory::data_type library_type(base::DType dtype);
 
 }  // namespace troupe::ops::onednn

@@ -90,9 +90,6 @@ void write(const Blocked& form, dnnl_memory_desc_t& d) {
 void split_groups(Blocked& form, std::int64_t groups) {
   const std::int64_t channels = form.extents[0] / groups;
   const std::int64_t block = block_of(form.blocks, 0);
-  if (channels > 1 && channels % block != 0) {
-    throw dnnl::error(dnnl_unimplemented, "blocks cross groups");
-  }
   for (OuterAxis& each : form.outer) ++each.axis;
   for (base::InnerBlock& each : form.blocks) {
     if (each.axis > 0 || channels > 1) ++each.axis;
@@ -135,19 +132,32 @@ Blocked form_of(const Shape& shape, const Layout& layout) {
 
 }  // namespace
 
+dnnl::memory::data_type library_type(base::DType dtype) {
+  switch (dtype) {
+    case base::DType::f32:
+      return dnnl::memory::data_type::f32;
+    case base::DType::i8:
+      return dnnl::memory::data_type::s8;
+    case base::DType::i32:
+      return dnnl::memory::data_type::s32;
+    default:
+      TROUPE_CHECK(dtype == base::DType::u8, "dtype unknown to oneDNN");
+      return dnnl::memory::data_type::u8;
+  }
+}
+
+bool can_split_groups(const Shape& shape, const Layout& layout, std::int64_t groups) {
+  if (groups == 1 || layout.is_dense()) return true;
+  const std::int64_t channels = shape[0] / groups;
+  return channels == 1 || channels % block_of(layout.blocks, 0) == 0;
+}
+
 dnnl::memory::desc describe(base::DType dtype, const Shape& shape, const Layout& layout,
                             std::int64_t groups) {
-  if (layout.kind == Layout::Kind::opaque) {
-    throw dnnl::error(dnnl_unimplemented, "a private layout");
-  }
+  TROUPE_CHECK(can_split_groups(shape, layout, groups), "blocks cross groups");
   Blocked form = form_of(shape, layout);
   if (groups > 1) split_groups(form, groups);
-  using Type = dnnl::memory::data_type;
-  const Type type = dtype == base::DType::f32   ? Type::f32
-                    : dtype == base::DType::i32 ? Type::s32
-                    : dtype == base::DType::i8  ? Type::s8
-                                                : Type::u8;
-  dnnl::memory::desc descriptor(form.extents, type, dnnl::memory::dims{});
+  dnnl::memory::desc descriptor(form.extents, library_type(dtype), dnnl::memory::dims{});
   write(form, descriptor.data);
   return descriptor;
 }
