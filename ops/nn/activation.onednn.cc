@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // activation and its gradient by oneDNN, in the layout that data already has.
+#include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -25,8 +26,7 @@ dnnl::eltwise_forward::primitive_desc forward_primitive(dnnl::algorithm kind,
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const dnnl::algorithm kind, algorithm(call.params));
   const TensorDesc& data = call.inputs[0];
-  const auto descriptor =
-      onednn::describe(data.dtype, data.shape, onednn::followed_layout({&data}));
+  const auto descriptor = onednn::describe(data.dtype, data.shape, followed_layout({&data}));
   return Plan{forward_primitive(kind, descriptor),
               {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
 }
@@ -34,8 +34,8 @@ base::Result<Plan> forward(const OpCall& call) {
 base::Result<Plan> backward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const dnnl::algorithm kind, algorithm(call.params));
   const TensorDesc& output = call.inputs[1];
-  const auto descriptor = onednn::describe(output.dtype, output.shape,
-                                           onednn::followed_layout({&output, &call.inputs[0]}));
+  const auto descriptor =
+      onednn::describe(output.dtype, output.shape, followed_layout({&output, &call.inputs[0]}));
   const auto hint = forward_primitive(kind, descriptor);
   if (!hint) return Plan{};
   const dnnl::eltwise_backward::desc desc(kind, descriptor, descriptor);

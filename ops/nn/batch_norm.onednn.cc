@@ -2,6 +2,7 @@
 // batch_norm, its prediction form and its gradient by oneDNN, in the layout that data already has.
 #include "ops/nn/batch_norm.h"
 
+#include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -25,15 +26,15 @@ struct Problem {
 
 /// `tensors` all have data's shape and get one layout.
 base::Result<Problem> describe_call(const OpCall& call,
-                                    const std::vector<const TensorDesc*>& tensors) {
-  const TensorDesc& data = *tensors.front();
+                                    std::initializer_list<const TensorDesc*> tensors) {
+  const TensorDesc& data = **tensors.begin();
   const std::int64_t axis = call.params.integer("axis");
   if (axis != 1 && axis + data.shape.rank() != 1) {
     return base::error(base::Errc::unimplemented, "channels along axis {}", axis);
   }
   Problem problem;
   problem.v = read_batch_norm(call, data.shape);
-  problem.data = onednn::describe(data.dtype, data.shape, onednn::followed_layout(tensors));
+  problem.data = onednn::describe(data.dtype, data.shape, followed_layout(tensors));
   if (!problem.v.fix_gamma) problem.flags = problem.flags | Flags::use_scale;
   if (problem.v.global) problem.flags = problem.flags | Flags::use_global_stats;
   return problem;

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "ops/nn/layout_map.h"
 #include "ops/nn/support.h"
 #include "ops/support/chunks.h"
+#include "ops/support/layout_map.h"
 
 namespace troupe::ops {
 namespace {
@@ -214,8 +214,7 @@ class DropoutBackwardKernel final : public Kernel {
 
 base::Result<std::unique_ptr<Kernel>> prepare_backward(const OpCall& call) {
   // The gradient and the mask must lie alike; one that is free follows the other.
-  const bool follow_mask = call.inputs[0].any_layout && !call.inputs[1].any_layout;
-  const Layout& layout = call.inputs[follow_mask ? 1 : 0].layout;
+  const Layout layout = followed_layout({&call.inputs[1], &call.inputs[0]});
   for (const TensorDesc* each : {&call.inputs[0], &call.inputs[1], &call.outputs[0]}) {
     if (each->any_layout || each->layout == layout) continue;
     return base::error(base::Errc::unimplemented, "layouts {} and {} are mixed", layout.to_string(),

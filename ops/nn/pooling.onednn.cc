@@ -3,7 +3,7 @@
 // of max pooling is our output `indices`: the tap of each maximum, in the output's layout.
 #include "ops/nn/pooling.h"
 
-#include "ops/nn/layout_map.h"
+#include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -55,7 +55,7 @@ base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
 
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[0], call.outputs[0],
-                                                   onednn::followed_layout({&call.inputs[0]})));
+                                                   followed_layout({&call.inputs[0]})));
   const bool indices = call.outputs.size() > 1;
   Plan plan{p.forward(indices), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
   if (indices) plan.arguments.push_back(onednn::output(DNNL_ARG_WORKSPACE, 1));
@@ -63,8 +63,11 @@ base::Result<Plan> forward(const OpCall& call) {
 }
 
 base::Result<Plan> backward(const OpCall& call) {
-  TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[1], call.inputs[0],
-                                                   onednn::followed_layout({&call.inputs[0]})));
+  // Rather than where the gradient comes from: the layout that pooling had on its way forward.
+  const Layout layout = call.inputs.size() > 2 ? followed_layout({&call.inputs[2], &call.inputs[0]})
+                                               : followed_layout({&call.inputs[0]});
+  TROUPE_TRY_ASSIGN(const Problem p,
+                    describe_call(call.params, call.inputs[1], call.inputs[0], layout));
   const auto hint = p.forward(true);
   if (!hint) return Plan{};
   const dnnl::pooling_backward::desc desc(p.algorithm, p.data, p.output, p.strides, p.kernel,

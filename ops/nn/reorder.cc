@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "ops/nn/copy_kernel.h"
-#include "ops/nn/layout_map.h"
 #include "ops/nn/support.h"
+#include "ops/support/layout_map.h"
 
 namespace troupe::ops {
 namespace {

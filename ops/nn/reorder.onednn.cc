@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // reorder by oneDNN, between any two layouts of f32 tensors that it can describe.
+#include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -8,7 +9,7 @@ namespace {
 base::Result<onednn::Plan> build(const OpCall& call) {
   const TensorDesc& from = call.inputs[0];
   const TensorDesc& to = call.outputs[0];
-  const base::Layout present = onednn::followed_layout({&from});
+  const base::Layout present = followed_layout({&from});
   const auto source = onednn::describe(from.dtype, from.shape, present);
   const auto target = onednn::describe(to.dtype, to.shape, to.any_layout ? present : to.layout);
   return onednn::Plan{dnnl::reorder::primitive_desc(onednn::cpu(), source, onednn::cpu(), target,

@@ -272,14 +272,8 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
   return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
 }
 
-base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors) {
-  for (const TensorDesc* tensor : tensors) {
-    if (!tensor->any_layout) return tensor->layout;
-  }
-  for (const TensorDesc* tensor : tensors) {
-    if (tensor->layout.kind == Layout::Kind::blocked) return tensor->layout;
-  }
-  return Layout::dense();
+dnnl::memory::dims dims(std::initializer_list<std::int64_t> values) {
+  return {values.begin(), values.end()};
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(

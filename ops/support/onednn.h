@@ -70,9 +70,8 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups = 1);
 std::optional<base::Layout> layout_of(const dnnl::memory::desc& descriptor,
                                       std::int64_t groups = 1);
 
-/// The layout that a kernel which only follows its inputs gives to all of `tensors`: of the first
-/// with a fixed layout, else the first present one that is blocked, else dense.
-base::Layout followed_layout(const std::vector<const TensorDesc*>& tensors);
+/// Extents as the library takes them.
+dnnl::memory::dims dims(std::initializer_list<std::int64_t> values);
 
 /// The library's name of a dtype; CHECKs that it has one.
 dnnl::memory::data_type library_type(base::DType dtype);

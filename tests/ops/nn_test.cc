@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "ops/nn/layout_map.h"
+#include "ops/support/layout_map.h"
 #include "tests/ops/tensors.h"
 
 namespace troupe::ops {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the logical elements of a dense or blocked tensor lie in its buffer. The place is a sum of
-// one term per axis, so one small table per axis is enough. Plain values; any thread.
+// one term per axis, so one small table per axis is enough. And the layout of kernels that take
+// whatever layout there is. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "base/layout.h"
+#include "ops/kernel.h"
 
 namespace troupe::ops {
 
@@ -95,6 +96,18 @@ inline base::Layout layout_for(base::Layout layout, const base::Shape& shape) {
   }
   layout.padded = padded;
   return layout;
+}
+
+/// The layout that a kernel which only follows its inputs gives to all of `tensors`: of the first
+/// with a fixed layout, else the first present one that is blocked, else dense.
+inline base::Layout followed_layout(std::initializer_list<const TensorDesc*> tensors) {
+  for (const TensorDesc* tensor : tensors) {
+    if (!tensor->any_layout) return tensor->layout;
+  }
+  for (const TensorDesc* tensor : tensors) {
+    if (tensor->layout.kind == base::Layout::Kind::blocked) return tensor->layout;
+  }
+  return base::Layout::dense();
 }
 
 }  // namespace troupe::ops
