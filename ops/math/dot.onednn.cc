@@ -11,8 +11,8 @@ using onednn::Argument;
 
 memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
                     std::int64_t column_stride) {
-  return {onednn::dims({rows, columns}), memory::data_type::f32,
-          onednn::dims({row_stride, column_stride})};
+  return {memory::dims{rows, columns}, memory::data_type::f32,
+          memory::dims{row_stride, column_stride}};
 }
 
 base::Result<onednn::Plan> product(const OpCall& call) {
