@@ -3,9 +3,12 @@
 // matter.
 #include "train/local_run.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "tests/support/job_files.h"
 #include "train/checkpoint.h"
@@ -124,6 +127,55 @@ TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[loc
   const Outcome again = run(table, spec);
   REQUIRE(again.status.ok());
   CHECK(hash_of(spec) == whole);
+}
+
+// Start and end of every event called `name` (or beginning so), from a Chrome trace.
+std::vector<std::pair<double, double>> events(const std::string& trace, const std::string& name) {
+  std::vector<std::pair<double, double>> found;
+  const auto json = nlohmann::json::parse(base::read_text_file(trace, 64 << 20).value());
+  for (const auto& event : json.is_array() ? json : json.at("traceEvents")) {
+    if (event.value("ph", "") != "X" || !event.value("name", "").starts_with(name)) continue;
+    const double start = event.at("ts");
+    found.emplace_back(start, start + event.at("dur").get<double>());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST_CASE("the first gradient is pushed while backward goes on", "[local_run]") {
+  const TestFolder folder("local-run-overlap");
+  write_test_records(folder.path() / "train.rec", 400, 28);
+  write_test_records(folder.path() / "test.rec", 4, 28);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "lenet");
+  spec.workers = {1, 1, 1};
+  spec.data.batch = 16;
+  spec.train.epochs = 1;
+  LocalRunOptions options;
+  options.trace_path = folder.path() / "trace.json";
+  base::SteadyClock clock;
+  Recorder seen;
+  const auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  REQUIRE(run_local(*job, table, clock, seen, options).ok());
+
+  // A step's backward ends with the first convolution's weight gradient; the last layer's gradients
+  // are pushed before that. The copy lane may be late on a busy machine, so one step suffices.
+  const auto pushes = events(options.trace_path, "push");
+  const auto losses = events(options.trace_path, "softmax_backward");
+  const auto ends = events(options.trace_path, "conv1_backward");
+  REQUIRE(losses.size() == 25);
+  REQUIRE(ends.size() >= losses.size());
+  const std::size_t per_step = ends.size() / losses.size();
+  int overlapping = 0;
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const double begin = losses[step].first;
+    const double end = ends[step * per_step + per_step - 1].second;
+    overlapping += std::any_of(pushes.begin(), pushes.end(), [&](const auto& push) {
+      return push.first > begin && push.first < end;
+    });
+  }
+  CHECK(overlapping > 0);
 }
 
 }  // namespace
