@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A link beside a raw socket over loopback in the same run: throughput of messages of 4 KiB to
+// 64 MiB (cut into frames of 1 MiB), and the round trip of a small one. Checksums are on.
+#include <arpa/inet.h>
+#include <benchmark/benchmark.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cluster/link_set.h"
+#include "storage/storage.h"
+
+namespace troupe::cluster {
+namespace {
+
+constexpr std::size_t kPiece = 1 << 20;
+
+/// Counts what comes; answers each envelope where `echo` is set.
+class Counter final : public LinkHandler {
+ public:
+  void on_envelope(schemas::Envelope envelope) override {
+    if (echo) static_cast<void>(echo->send(std::move(envelope)).ok());
+    std::lock_guard lock(mutex_);
+    if (++count_ == wanted_) changed_.notify_one();
+  }
+  void on_down(const base::Status&) override {}
+  /// False when `more` envelopes do not come within a minute.
+  bool wait_for(std::uint64_t more) {
+    std::unique_lock lock(mutex_);
+    wanted_ = more;
+    const bool came =
+        changed_.wait_for(lock, std::chrono::minutes(1), [this] { return count_ >= wanted_; });
+    count_ -= came ? wanted_ : 0;
+    wanted_ = ~std::uint64_t{0};
+    return came;
+  }
+  std::shared_ptr<Link> echo;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t count_ = 0;
+  std::uint64_t wanted_ = ~std::uint64_t{0};
+};
+
+/// Two ends of a link in one process, each with its own thread and pool.
+struct Pair {
+  explicit Pair(bool echo) {
+    const LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "", 0};
+    const auto address = server.listen(
+        "127.0.0.1:0", end, [this, echo](const auto&, const std::shared_ptr<Link>& accepted) {
+          if (echo) there->echo = accepted;
+          return base::Result<std::shared_ptr<LinkHandler>>(there);
+        });
+    link = client.dial({*address, end, end, 1, 0}, here).value();
+  }
+  base::Limits limits;
+  storage::Storage server_memory;
+  storage::Storage client_memory;
+  std::shared_ptr<Counter> here = std::make_shared<Counter>();
+  std::shared_ptr<Counter> there = std::make_shared<Counter>();
+  LinkSet server{limits, server_memory.pool({})};
+  LinkSet client{limits, client_memory.pool({})};
+  std::shared_ptr<Link> link;
+};
+
+schemas::Envelope push_of(std::uint32_t slice, base::Buffer payload) {
+  schemas::Envelope envelope;
+  schemas::GradientPush push;
+  push.slice = {0, slice};
+  envelope.message = push;
+  envelope.payload = std::move(payload);
+  return envelope;
+}
+
+void link_throughput(benchmark::State& state) {
+  Pair pair(false);
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const std::size_t piece = std::min(bytes, kPiece);
+  const auto pieces = static_cast<std::uint32_t>(bytes / piece);
+  const base::Buffer payload = base::make_host_buffer(bytes);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    for (std::uint32_t i = 0; i < pieces; ++i) {
+      const auto sent = pair.link->send(push_of(i, payload.slice(i * piece, piece)));
+      if (!sent.ok()) return state.SkipWithError(sent.text().c_str());
+    }
+    if (!pair.there->wait_for(pieces)) return state.SkipWithError("envelopes are missing");
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void link_round_trip(benchmark::State& state) {
+  Pair pair(true);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    const auto sent = pair.link->send(push_of(0, {}));
+    if (!sent.ok()) return state.SkipWithError(sent.text().c_str());
+    if (!pair.here->wait_for(1)) return state.SkipWithError("no answer");
+  }
+}
+
+/// A connected pair of TCP sockets.
+struct RawPair {
+  RawPair() {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    ::bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    ::listen(listener, 1);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size);
+    near = ::socket(AF_INET, SOCK_STREAM, 0);
+    ::connect(near, reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    far = ::accept(listener, nullptr, nullptr);
+    ::close(listener);
+    const int on = 1;
+    ::setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(far, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  ~RawPair() {
+    ::close(near);
+    ::close(far);
+  }
+  int near = -1;
+  int far = -1;
+};
+
+bool send_all(int fd, const char* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const auto sent = ::send(fd, data + done, bytes - done, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    done += static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+bool read_all(int fd, char* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const auto got = ::recv(fd, data + done, bytes - done, 0);
+    if (got <= 0) return false;
+    done += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+/// The other end answers each message of `bytes` with one byte.
+void raw(benchmark::State& state, std::size_t bytes) {
+  RawPair pair;
+  std::thread reader([&pair, bytes] {
+    std::vector<char> place(bytes);
+    while (read_all(pair.far, place.data(), bytes) && send_all(pair.far, place.data(), 1)) {
+    }
+  });
+  const std::vector<char> data(bytes, 'x');
+  char answer = 0;
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    send_all(pair.near, data.data(), bytes);
+    read_all(pair.near, &answer, 1);
+  }
+  ::shutdown(pair.near, SHUT_WR);
+  reader.join();
+}
+
+void raw_throughput(benchmark::State& state) {
+  raw(state, static_cast<std::size_t>(state.range(0)));
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void raw_round_trip(benchmark::State& state) {
+  raw(state, 64);
+}
+
+BENCHMARK(raw_throughput)
+    ->Arg(4 << 10)
+    ->Arg(64 << 10)
+    ->Arg(1 << 20)
+    ->Arg(16 << 20)
+    ->Arg(64 << 20)
+    ->UseRealTime();
+BENCHMARK(link_throughput)
+    ->Arg(4 << 10)
+    ->Arg(64 << 10)
+    ->Arg(1 << 20)
+    ->Arg(16 << 20)
+    ->Arg(64 << 20)
+    ->UseRealTime();
+BENCHMARK(raw_round_trip)->UseRealTime();
+BENCHMARK(link_round_trip)->UseRealTime();
+
+}  // namespace
+}  // namespace troupe::cluster
