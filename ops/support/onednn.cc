@@ -272,10 +272,6 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
   return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
 }
 
-dnnl::memory::dims dims(std::initializer_list<std::int64_t> values) {
-  return {values.begin(), values.end()};
-}
-
 Result<std::unique_ptr<Kernel>> make_kernel(
     const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
   TROUPE_TRY(check_call(call));

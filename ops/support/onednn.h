@@ -70,9 +70,6 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups = 1);
 std::optional<base::Layout> layout_of(const dnnl::memory::desc& descriptor,
                                       std::int64_t groups = 1);
 
-/// Extents as the library takes them.
-dnnl::memory::dims dims(std::initializer_list<std::int64_t> values);
-
 /// The library's name of a dtype; CHECKs that it has one.
 dnnl::memory::data_type library_type(base::DType dtype);
 
