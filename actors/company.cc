@@ -141,12 +141,15 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     how.rank = rank;
     how.device = options.run.device;
     if (!options.run.streams.empty()) how.streams = {options.run.streams[rank]};
+    how.metrics = options.run.metrics;
     if (rank == 0) how.trace_path = options.run.trace_path;
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
   JobActor coordinator(parts, make_roster(plan, start.step), observer);
   for (const auto& worker : workers) worker->start();
-  return coordinator.wait(options.run.stop);
+  const base::Status status = coordinator.wait(options.run.stop);
+  if (status.ok() && options.run.at_end) options.run.at_end();
+  return status;
 }
 
 }  // namespace troupe::actors

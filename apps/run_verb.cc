@@ -48,6 +48,12 @@ base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
   return watching;
 }
 
+/// Keeps the figures of the job's end until Prometheus has them.
+void hold(monitoring::HttpServer& server, std::uint64_t hold_ms) {
+  base::log_info("holding until /metrics has been read, at most {} ms", hold_ms);
+  if (!server.wait_scraped(hold_ms)) base::log_warn("nobody read /metrics within {} ms", hold_ms);
+}
+
 /// Trains; `display` tells people, and at the end the results.
 base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisplay& display,
                        const std::atomic<bool>& stop) {
@@ -61,16 +67,15 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   actors::CompanyOptions how;
   how.run.trace_path = options.trace_path;
   how.run.stop = &stop;
+  how.run.metrics = &watching->metrics;
+  if (spec.train.hold == schemas::Hold::until_scraped) {
+    how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms); };
+  }
   const base::Status status = options.local_store
                                   ? train::run_local(job, table, clock, display, how.run)
                                   : actors::run_company(job, table, clock, display, how);
   display.end();
-  TROUPE_TRY(status);
-  if (spec.train.hold == schemas::Hold::until_scraped) {
-    const bool scraped = watching->server->wait_scraped(spec.limits.hold_ms);
-    if (!scraped) base::log_warn("nobody read /metrics within {} ms", spec.limits.hold_ms);
-  }
-  return {};
+  return status;
 }
 
 ExitCode run(const RunOptions& options, Context& context) {

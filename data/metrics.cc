@@ -8,21 +8,24 @@ namespace troupe::data {
 
 using monitoring::family;
 
+void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::string_view source) {
+  const auto show = [&](const monitoring::Family& row, auto value) {
+    scrape.value(row, {source}, static_cast<double>(value));
+  };
+  show(family("troupe_data_records_total"), stats.records);
+  show(family("troupe_data_read_bytes_total"), stats.bytes);
+  show(family("troupe_data_batches_total"), stats.batches);
+  show(family("troupe_data_queued_batches"), stats.queue_depth);
+  show(family("troupe_data_queue_limit_batches"), stats.queue_limit);
+  show(family("troupe_data_starved_seconds_total"), stats.starved_seconds);
+  scrape.value(family("troupe_data_bad_records_total"), {source, "damaged"},
+               static_cast<double>(stats.skipped));
+}
+
 monitoring::Collection show_batches(monitoring::Metrics& metrics, const BatchIterator& iterator,
                                     std::string source) {
   return metrics.on_scrape([&iterator, source = std::move(source)](monitoring::Scrape& scrape) {
-    const BatchStats stats = iterator.stats();
-    const auto show = [&](const monitoring::Family& row, auto value) {
-      scrape.value(row, {source}, static_cast<double>(value));
-    };
-    show(family("troupe_data_records_total"), stats.records);
-    show(family("troupe_data_read_bytes_total"), stats.bytes);
-    show(family("troupe_data_batches_total"), stats.batches);
-    show(family("troupe_data_queued_batches"), stats.queue_depth);
-    show(family("troupe_data_queue_limit_batches"), stats.queue_limit);
-    show(family("troupe_data_starved_seconds_total"), stats.starved_seconds);
-    scrape.value(family("troupe_data_bad_records_total"), {source, "damaged"},
-                 static_cast<double>(stats.skipped));
+    scrape_batches(scrape, iterator.stats(), source);
   });
 }
 

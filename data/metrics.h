@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "data/batch_iterator.h"
 #include "monitoring/metrics.h"
 
 namespace troupe::data {
+
+/// Gives an iterator's figures under troupe_data_*{source}.
+void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::string_view source);
 
 /// Shows `iterator` under troupe_data_*{source} ("train", "test") while the result lives; iterators
 /// of one source are added up. Drop the result before the iterator.

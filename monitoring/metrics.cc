@@ -85,7 +85,8 @@ prometheus::ClientMetric to_client_metric(const Family& family, const LabelTexts
       for (const Counter* cell : series.counters) metric.counter.value += cell->value();
       break;
     case MetricType::gauge:
-      metric.gauge.value = series.gauge != nullptr ? series.gauge->value() : series.collected;
+      metric.gauge.value = series.collected;
+      if (series.gauge != nullptr) metric.gauge.value += series.gauge->value();
       break;
     case MetricType::histogram:
       fill_histogram(family, series, metric.histogram);
@@ -102,12 +103,7 @@ class ScrapeTable final : public Scrape {
 
   void value(const Family& family, LabelValues labels, double value) override {
     TROUPE_CHECK(family.type != MetricType::histogram, "collectors give counters and gauges");
-    Series& series = series_[index_of(family)][texts_of(family, labels)];
-    if (family.type == MetricType::counter) {
-      series.collected += value;
-    } else {
-      series.collected = value;
-    }
+    series_[index_of(family)][texts_of(family, labels)].collected += value;
   }
 
   std::vector<prometheus::MetricFamily> families() const {

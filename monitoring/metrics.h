@@ -68,7 +68,7 @@ class Histogram {
 class Scrape {
  public:
   virtual ~Scrape() = default;
-  /// Adds to a counter's series, or sets a gauge's.
+  /// Adds to a series of a counter or gauge: what several collectors give is summed.
   virtual void value(const Family& family, LabelValues labels, double value) = 0;
 };
 

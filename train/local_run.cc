@@ -59,8 +59,9 @@ class LocalRun {
     for (std::thread& thread : threads) thread.join();
     finished_.store(true);
     watch.join();
-    const base::MutexLock lock(mutex_);
-    return failure_;
+    const base::Status status = failure();
+    if (status.ok() && options.at_end) options.at_end();
+    return status;
   }
 
  private:
@@ -70,6 +71,10 @@ class LocalRun {
                                 std::vector<std::pair<SliceInfo, SliceState>> slices);
   void run_rank(std::uint32_t rank);
   void fail(const base::Status& status);
+  base::Status failure() {
+    const base::MutexLock lock(mutex_);
+    return failure_;
+  }
   void watch_stop(const std::atomic<bool>* stop);
 
   std::shared_ptr<const Job> job_;
@@ -125,6 +130,7 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
     how.start_step = start_.step;
     how.device = options.device;
     if (!options.streams.empty()) how.streams = {options.streams[rank]};
+    how.metrics = options.metrics;
     if (rank == 0) how.trace_path = options.trace_path;
     TROUPE_TRY_ASSIGN(auto runner, RankRunner::create(job_, table_, clock_, how));
     runners_.push_back(std::move(runner));

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
+#include "monitoring/metrics.h"
 #include "train/job_progress.h"
 #include "train/rank_runner.h"
 
@@ -26,6 +28,8 @@ struct LocalRunOptions {
   std::string trace_path;                   ///< Chrome trace of rank 0's engine; empty: none
   const std::atomic<bool>* stop = nullptr;  ///< set from outside to end the run early
   base::Device device = {};
+  monitoring::Metrics* metrics = nullptr;   ///< shows the ranks; null: nobody looks
+  std::function<void()> at_end = {};        ///< after the last step, while the ranks still show
   std::vector<base::Stream*> streams = {};  ///< rank r runs on streams[r] where there are any
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "train/metrics.h"
 #include "train/slice_rules.h"
 
 namespace troupe::train {
@@ -64,6 +65,7 @@ struct RankRunner::Parts {
   engine::Variable marks[kStepsInFlight];
   std::atomic<bool> stopped{false};
   RankFigures figures;
+  monitoring::Collection shown;  // of all above
 };
 
 RankRunner::RankRunner(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -99,7 +101,11 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   TROUPE_TRY_ASSIGN(parts->module, Module::create(parts->runtime, job->network, how));
   for (engine::Variable& mark : parts->marks) mark = parts->engine->new_variable("step mark");
   TROUPE_TRY(parts->open_data());
-  return std::unique_ptr<RankRunner>(new RankRunner(std::move(parts)));
+  std::unique_ptr<RankRunner> runner(new RankRunner(std::move(parts)));
+  if (options.metrics != nullptr) {
+    runner->parts_->shown = show_rank(*options.metrics, *runner, options.rank);
+  }
+  return runner;
 }
 
 base::Status RankRunner::Parts::open_data() {

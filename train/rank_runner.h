@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "data/batch_iterator.h"
+#include "monitoring/metrics.h"
 #include "ndarray/runtime.h"
 #include "schemas/messages.h"
 #include "train/job.h"
@@ -31,6 +32,7 @@ struct RankOptions {
   std::string trace_path;                   ///< Chrome trace of the rank's engine; empty: none
   std::vector<base::Stream*> streams = {};  ///< of `device`, if it is no CPU
   base::Device device = {};
+  monitoring::Metrics* metrics = nullptr;  ///< shows the rank while it lives; null: nobody looks
 };
 
 /// Figures of a running rank for metrics; any thread.

@@ -2,11 +2,14 @@
 // troupe run and troupe checkpoint, whole: results, hashes equal after a resume, and how bad input
 // ends.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <sstream>
 
 #include "apps/program.h"
 #include "monitoring/http_server.h"
+#include "tests/support/http_client.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::apps {
@@ -106,6 +109,38 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   CHECK_THAT(garbage.err, Contains("bad.rec"));
   CHECK(run({"checkpoint", "hash", job.path("out")}).code == 5);
   CHECK(run({"checkpoint", "show", job.path("nowhere")}).code == 5);
+}
+
+/// The port in a "metrics on http://127.0.0.1:PORT/metrics" line is not known beforehand: takes a
+/// free one and gives it back.
+std::string free_address() {
+  monitoring::Metrics metrics;
+  return monitoring::HttpServer::start({"127.0.0.1", 0}, {}, metrics)
+      .value()
+      ->address()
+      .to_string();
+}
+
+TEST_CASE("a held run ends when its last figures have been read, with either store", "[run]") {
+  const SmallJob job;
+  const std::string address = free_address();
+  const auto more = GENERATE(Words{}, Words{"--local-store"});
+  Words words = {"--metrics", address, "--set", "train.hold=until-scraped"};
+  words.insert(words.end(), more.begin(), more.end());
+  auto running = std::async(std::launch::async, [&] { return job(words); });
+  std::string last, page;
+  while (running.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    page = tests::http_get(address, "/metrics");
+    if (!page.empty()) last = page;
+  }
+  const Run result = running.get();
+  INFO(result.err);
+  CHECK(result.code == 0);
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    CHECK_THAT(last,
+               Contains(std::string("troupe_worker_steps_total{rank=\"") + rank + "\"} 10\n"));
+  }
+  CHECK_THAT(last, Contains("troupe_job_step{train_job=\"small\"} 10\n"));
 }
 
 TEST_CASE("a metrics port in use ends the run before it begins", "[run]") {

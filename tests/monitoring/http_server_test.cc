@@ -3,11 +3,6 @@
 // waiting for a scrape.
 #include "monitoring/http_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
@@ -16,49 +11,18 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/http_client.h"
+
 namespace troupe::monitoring {
 namespace {
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
-/// A plain client socket whose reads end after 10 s.
-class Peer {
- public:
-  explicit Peer(const base::Address& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval patience{10, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(address.port);
-    inet_pton(AF_INET, "127.0.0.1", &name.sin_addr);
-    REQUIRE(connect(socket_, reinterpret_cast<sockaddr*>(&name), sizeof name) == 0);
-  }
-  Peer(Peer&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
-  ~Peer() {
-    if (socket_ >= 0) close(socket_);
-  }
-  void send(std::string_view text) {
-    (void)!::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
-  }
-  /// Everything until the server closes.
-  std::string receive() {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t count; (count = recv(socket_, buffer, sizeof buffer, 0)) > 0;) {
-      text.append(buffer, static_cast<std::size_t>(count));
-    }
-    return text;
-  }
-
- private:
-  int socket_;
-};
+using Peer = tests::HttpPeer;
 
 std::string get(const HttpServer& server, const std::string& path) {
-  Peer peer(server.address());
-  peer.send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
-  return peer.receive();
+  return tests::http_get(server.address(), path);
 }
 
 base::Address loopback() {

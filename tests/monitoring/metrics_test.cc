@@ -69,13 +69,14 @@ TEST_CASE("an observation on a bound falls into that bound's bucket", "[metrics]
   CHECK_THAT(text, Contains("_count{level=\"2\"} 4\n"));
 }
 
-TEST_CASE("collectors add to counters, set gauges and leave when their owner does", "[metrics]") {
+TEST_CASE("what collectors give is summed and leaves when their owner does", "[metrics]") {
   Metrics metrics;
   metrics.counter(family("troupe_data_records_total"), {"train"}).add(2);
   {
     const Collection collection = metrics.on_scrape([](Scrape& scrape) {
       scrape.value(family("troupe_data_records_total"), {"train"}, 5);
-      scrape.value(family("troupe_job_step"), {"job-1"}, 12);
+      scrape.value(family("troupe_job_step"), {"job-1"}, 5);
+      scrape.value(family("troupe_job_step"), {"job-1"}, 7);
     });
     for (int twice = 0; twice < 2; ++twice) {
       const std::string text = metrics.exposition();

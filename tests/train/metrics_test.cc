@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of ranks, seen by Prometheus while a job runs.
+#include "train/metrics.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/clock.h"
+#include "tests/support/job_files.h"
+#include "tests/support/test_runtime.h"
+#include "train/local_run.h"
+
+namespace troupe::train {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// Scrapes at every report.
+class Scraper final : public JobObserver {
+ public:
+  explicit Scraper(const monitoring::Metrics& metrics) : metrics_(metrics) {}
+  void progress(const StepProgress&) override { last_ = metrics_.exposition(); }
+  void scored(const EpochScore&) override { last_ = metrics_.exposition(); }
+  void checkpointed(std::uint64_t, const std::string&) override {}
+  const std::string& last() const { return last_; }
+
+ private:
+  const monitoring::Metrics& metrics_;
+  std::string last_;
+};
+
+TEST_CASE("every rank shows its steps, data, engine and memory while it runs", "[metrics]") {
+  const TestFolder folder("train-metrics-test");
+  write_test_records(folder.path() / "train.rec", 160, 8);
+  write_test_records(folder.path() / "test.rec", 40, 8);
+  const auto job = open_job(test_job(folder.path(), "tiny-bn"), tests::test_operators());
+  REQUIRE(job.ok());
+  monitoring::Metrics metrics;
+  Scraper scraper(metrics);
+  base::SteadyClock clock;
+  LocalRunOptions options;
+  options.metrics = &metrics;
+  const base::Status status =
+      run_local(job.value(), tests::test_operators(), clock, scraper, options);
+  INFO(status.text());
+  REQUIRE(status.ok());
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    const std::string label = std::string("{rank=\"") + rank + "\"} ";
+    CHECK_THAT(scraper.last(), Contains("troupe_worker_steps_total" + label + "10\n"));
+    CHECK_THAT(scraper.last(), Contains("troupe_worker_samples_total" + label + "80\n"));
+    CHECK_THAT(
+        scraper.last(),
+        Contains(std::string("troupe_memory_used_bytes{device=\"cpu:0\",pool=\"rank") + rank));
+    CHECK_THAT(scraper.last(),
+               Contains(std::string("troupe_engine_operations_total{engine=\"rank") + rank));
+  }
+  CHECK_THAT(scraper.last(), Contains("troupe_data_records_total{source=\"train\"} 320\n"));
+  CHECK_THAT(scraper.last(), !Contains("result=\"failed\"} 1"));
+  CHECK_THAT(metrics.exposition(), !Contains("troupe_worker"));
+}
+
+}  // namespace
+}  // namespace troupe::train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's figures by their families.
+#include "train/metrics.h"
+
+#include <string>
+
+#include "data/metrics.h"
+#include "engine/metrics.h"
+#include "storage/metrics.h"
+
+namespace troupe::train {
+
+using monitoring::family;
+
+monitoring::Collection show_rank(monitoring::Metrics& metrics, RankRunner& runner,
+                                 std::uint32_t rank) {
+  return metrics.on_scrape([&runner, name = std::to_string(rank)](monitoring::Scrape& scrape) {
+    const RankFigures& figures = runner.figures();
+    const auto show = [&](const monitoring::Family& row, const auto& figure) {
+      scrape.value(row, {name}, static_cast<double>(figure.load(std::memory_order_relaxed)));
+    };
+    show(family("troupe_worker_steps_total"), figures.steps);
+    show(family("troupe_worker_samples_total"), figures.samples);
+    show(family("troupe_worker_epoch"), figures.epoch);
+    show(family("troupe_worker_loss"), figures.loss);
+    show(family("troupe_worker_learning_rate"), figures.learning_rate);
+    data::scrape_batches(scrape, runner.data_stats(), "train");
+    engine::scrape_engine(scrape, runner.runtime().engine, "rank" + name);
+    storage::scrape_storage(scrape, runner.runtime().storage, "rank" + name);
+  });
+}
+
+}  // namespace troupe::train
