@@ -19,11 +19,14 @@ CheckpointDesk::CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slic
 }
 
 bool CheckpointDesk::admits(std::uint64_t step) const {
-  return cuts_.count(step) != 0 || cuts_.size() < kCheckpointsInFlightMax;
+  if (cuts_.empty() || cuts_.count(step) != 0) return true;
+  return begun_ - cuts_.begin()->second.number < kCheckpointsInFlightMax;
 }
 
 void CheckpointDesk::hand_in(std::uint64_t step, CutSlice slice) {
-  std::vector<CutSlice>& cut = cuts_[step];
+  const auto [entry, is_new] = cuts_.try_emplace(step);
+  if (is_new) entry->second.number = begun_++;
+  std::vector<CutSlice>& cut = entry->second.slices;
   cut.push_back(std::move(slice));
   if (cut.size() < slices_) return;
   std::sort(cut.begin(), cut.end(),

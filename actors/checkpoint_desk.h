@@ -16,8 +16,8 @@
 
 namespace troupe::actors {
 
-/// Checkpoints of one shard that are begun and not yet reported; a third waits, and with it the
-/// slices that have reached its step.
+/// Checkpoints of one shard from the oldest one not yet reported on; the next waits, and with it
+/// the slices that have reached its step.
 inline constexpr std::size_t kCheckpointsInFlightMax = 2;
 
 /// One shard's desk. The desk of the first shard also serves as the job's.
@@ -43,6 +43,10 @@ class CheckpointDesk {
   std::uint64_t failures() const { return failures_; }
 
  private:
+  struct Cut {
+    std::uint64_t number = 0;  // counts this shard's cuts
+    std::vector<CutSlice> slices;
+  };
   struct Writing {
     std::uint64_t step = 0;
     bool manifest = false;
@@ -55,8 +59,9 @@ class CheckpointDesk {
   Mail* mail_;
   std::uint32_t shard_;
   std::size_t slices_;
-  std::set<std::uint32_t> owning_;                       // shards that own a slice, so write a file
-  std::map<std::uint64_t, std::vector<CutSlice>> cuts_;  // by step, until reported
+  std::set<std::uint32_t> owning_;     // shards that own a slice, so write a file
+  std::map<std::uint64_t, Cut> cuts_;  // by step, until reported
+  std::uint64_t begun_ = 0;
   std::map<EffectId, Writing> writing_;
   Outbox<std::uint64_t> files_;  // ShardCheckpoints, by step, until reported
   std::uint64_t failures_ = 0;   // in a row

@@ -154,7 +154,7 @@ void SequentialGather::finish_step() {
   ++step_;
 }
 
-std::optional<SlicePush> SequentialGather::next_push(std::optional<std::uint64_t>) {
+std::optional<SlicePush> SequentialGather::next_push(const OwnerView&) {
   if (outgoing_.empty()) return std::nullopt;
   SlicePush push = std::move(outgoing_.front());
   outgoing_.pop_front();
@@ -224,22 +224,36 @@ void EventualGather::take(const RankPush& push) {
   answer(push.rank, push.step, PushResult::taken, push.data.size());
 }
 
-std::optional<SlicePush> EventualGather::next_push(std::optional<std::uint64_t> version) {
-  if (adding_ || held_.contributions.empty() || !version) return std::nullopt;
+std::optional<SlicePush> EventualGather::next_push(const OwnerView& held) {
+  if (adding_ || !held.version) return std::nullopt;
+  if (held_.contributions.empty()) return excuse(held);
   const bool lock_step = rules_->cluster_sequential();
-  if (lock_step ? pushed_version_ == version : outstanding_.has_value()) return std::nullopt;
+  const bool waits =
+      lock_step ? !held.contained || pushed_version_ == held.version : outstanding_.has_value();
+  if (waits) return std::nullopt;
   SlicePush push = std::exchange(held_, {});
   push.machine = machine_;
   push.node = machine_node(machine_);
-  push.step = lock_step ? *version : number_;
+  push.step = lock_step ? *held.version : number_;
   if (lock_step) {
-    pushed_version_ = version;
+    pushed_version_ = held.version;
   } else {
     outstanding_ = number_;
   }
   ++number_;
   for (const auto& [rank, step] : push.contributions) unsent_[rank] = step + 1;
   return push;
+}
+
+/// Rounds of several slices can wait for each other's machines in a circle when ranks are held back
+/// by a bound; so a machine that has nothing to say says so.
+std::optional<SlicePush> EventualGather::excuse(const OwnerView& held) {
+  const bool bounded = rules_->consistency.device.max_staleness.has_value();
+  if (!rules_->cluster_sequential() || !bounded || !held.blocked) return std::nullopt;
+  if (!held.contained || !arrivals_.empty()) return std::nullopt;
+  if (spoken_version() >= held.version) return std::nullopt;
+  excused_version_ = held.version;
+  return SlicePush{machine_, {1, 0, machine_, machine_}, *held.version, 0.0, {}, {}};
 }
 
 void EventualGather::acknowledged(std::uint64_t number) {

@@ -4,6 +4,7 @@
 // one owner, one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -42,6 +43,13 @@ struct GatherWork {
   base::Buffer right;
 };
 
+/// What a machine knows of a slice's owner when it sends.
+struct OwnerView {
+  std::optional<std::uint64_t> version;  ///< of the newest weights held
+  bool contained = false;                ///< those contain everything the machine has sent
+  bool blocked = false;  ///< all ranks of the machine wait for weights of some slice
+};
+
 /// Sums on their way from ranks to the slice's owner. A gradient is only borrowed: it is answered
 /// `taken` once it has been added or copied, and what goes to the owner is never a rank's buffer.
 class DeviceGather {
@@ -52,16 +60,17 @@ class DeviceGather {
   /// The next thing to compute, each once.
   virtual std::optional<GatherWork> next_work() = 0;
   virtual void done(std::uint64_t id, base::Buffer result) = 0;
-  /// The next push to the owner. `version`: of the newest weights held, if any.
-  virtual std::optional<train::SlicePush> next_push(std::optional<std::uint64_t> version) = 0;
+  /// The next push to the owner. `held`: what is known of the owner's state.
+  virtual std::optional<train::SlicePush> next_push(const OwnerView& held) = 0;
   /// The owner has taken (or had already) the push of that number.
   virtual void acknowledged(std::uint64_t number) = 0;
   /// Per rank of the machine: steps below this have come from it.
   virtual std::uint64_t arrived(std::uint32_t rank) const = 0;
   /// Per rank of the machine: the lowest step not yet sent to the owner.
   virtual std::uint64_t unsent(std::uint32_t rank) const = 0;
-  /// The version for which a push has gone out (eventual device, sequential cluster).
-  virtual std::optional<std::uint64_t> pushed_version() const { return std::nullopt; }
+  /// The newest version for which a push or an excuse has gone out (eventual device, sequential
+  /// cluster).
+  virtual std::optional<std::uint64_t> spoken_version() const { return std::nullopt; }
   /// Pushes sent so far, as the next one's number.
   virtual std::uint64_t number() const = 0;
   /// Ranks whose gradient the sum waits for.
@@ -91,7 +100,7 @@ class SequentialGather final : public DeviceGather {
   void push(RankPush push) override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<train::SlicePush> next_push(std::optional<std::uint64_t> version) override;
+  std::optional<train::SlicePush> next_push(const OwnerView& held) override;
   void acknowledged(std::uint64_t) override {}
   std::uint64_t arrived(std::uint32_t) const override { return step_; }
   std::uint64_t unsent(std::uint32_t) const override { return step_; }
@@ -128,24 +137,28 @@ class SequentialGather final : public DeviceGather {
 };
 
 /// Device tier eventual: gradients are added in order of arrival to what has not been sent. Under
-/// cluster sequential one push goes out per version held, under cluster eventual one whenever the
-/// last has been acknowledged.
+/// cluster sequential one push goes out per version held, or an excuse when nothing is there and
+/// with bounded staleness all ranks wait; under cluster eventual one whenever the last has been
+/// acknowledged.
 class EventualGather final : public DeviceGather {
  public:
   EventualGather(const train::SliceRules& rules, std::uint32_t machine);
   void push(RankPush push) override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<train::SlicePush> next_push(std::optional<std::uint64_t> version) override;
+  std::optional<train::SlicePush> next_push(const OwnerView& held) override;
   void acknowledged(std::uint64_t number) override;
   std::uint64_t arrived(std::uint32_t rank) const override { return arrived_.at(rank); }
   std::uint64_t unsent(std::uint32_t rank) const override { return unsent_.at(rank); }
-  std::optional<std::uint64_t> pushed_version() const override { return pushed_version_; }
+  std::optional<std::uint64_t> spoken_version() const override {
+    return std::max(pushed_version_, excused_version_);
+  }
   std::uint64_t number() const override { return number_; }
   std::vector<std::uint32_t> missing() const override;
 
  private:
   void take(const RankPush& push);
+  std::optional<train::SlicePush> excuse(const OwnerView& held);
 
   const train::SliceRules* rules_;
   std::uint32_t machine_;
@@ -156,6 +169,7 @@ class EventualGather final : public DeviceGather {
   train::SlicePush held_;  // the sum not yet sent
   std::optional<std::uint64_t> outstanding_;
   std::optional<std::uint64_t> pushed_version_;
+  std::optional<std::uint64_t> excused_version_;
   std::uint64_t number_ = 0;
   std::uint64_t next_id_ = 1;
 };

@@ -188,11 +188,38 @@ void DeviceServerState::tick(std::uint64_t now_ms) {
 }
 
 void DeviceServerState::pump(std::size_t position) {
+  const bool was_blocked = blocked();
   run_work(position);
+  hand_out(position);
+  note_waiting(position);
   send_pushes(position);
   send_pulls(position);
-  hand_out(position);
+  if (blocked() && !was_blocked) {
+    // With nothing to compute on, the machine must not hold up other slices' rounds.
+    for (std::size_t other = 0; other < slices_.size(); ++other) {
+      send_pushes(other);
+      send_pulls(other);
+    }
+  }
   if (finished_.size() == ranks_.size()) finish_if_done();
+}
+
+void DeviceServerState::note_waiting(std::size_t position) {
+  for (const std::uint32_t rank : ranks_) {
+    if (slices_[position].waits(rank)) {
+      waiting_[rank].insert(position);
+    } else {
+      waiting_[rank].erase(position);
+    }
+  }
+}
+
+/// True when every rank that has steps left waits for weights.
+bool DeviceServerState::blocked() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [this](std::uint32_t rank) {
+    const auto slices = waiting_.find(rank);
+    return finished_.count(rank) != 0 || (slices != waiting_.end() && !slices->second.empty());
+  });
 }
 
 void DeviceServerState::run_work(std::size_t position) {
@@ -224,7 +251,7 @@ void DeviceServerState::run_work(std::size_t position) {
 void DeviceServerState::send_pushes(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   const std::uint32_t shard = mail_.plan().layout.slices()[position].shard;
-  while (auto push = slice.next_push()) {
+  while (auto push = slice.next_push(blocked())) {
     ++counters_.owner_pushes;
     counters_.owner_push_bytes += push->data.size();
     schemas::GradientPush message{slice.id(), push->node, push->step, push->count,

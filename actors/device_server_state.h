@@ -75,6 +75,8 @@ class DeviceServerState {
   void send_pushes(std::size_t position);
   void send_pulls(std::size_t position);
   void hand_out(std::size_t position);
+  void note_waiting(std::size_t position);
+  bool blocked() const;
   void finish_if_done();
 
   Mail mail_;
@@ -86,6 +88,7 @@ class DeviceServerState {
   Outbox<schemas::WeightPull> pulls_;
   Outbox<std::uint32_t> finals_;  // Finished, by shard; repeated until the job ends
   std::map<std::uint32_t, std::uint64_t> finished_;
+  std::map<std::uint32_t, std::set<std::size_t>> waiting_;  // by rank: slices it waits for
   bool done_ = false;
   DeviceServerCounters counters_;
 };

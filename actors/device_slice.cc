@@ -32,6 +32,12 @@ void DeviceSlice::push(RankPush push) {
   desk_.passed(arrived);
 }
 
+std::optional<train::SlicePush> DeviceSlice::next_push(bool blocked) {
+  OwnerView view = desk_.owner(*gather_);
+  view.blocked = blocked;
+  return gather_->next_push(view);
+}
+
 void DeviceSlice::want(std::uint32_t rank, std::uint64_t step) {
   // A rank that has gone on from weights it was given asks for them no more: this is an echo.
   if (desk_.handed(rank, step) && gather_->arrived(rank) > step) return;

@@ -29,7 +29,8 @@ class DeviceSlice {
   std::vector<RankAnswer> take_answers() { return gather_->take_answers(); }
   std::optional<GatherWork> next_work() { return gather_->next_work(); }
   void done(std::uint64_t work, base::Buffer result) { gather_->done(work, std::move(result)); }
-  std::optional<train::SlicePush> next_push() { return gather_->next_push(desk_.version()); }
+  /// `blocked`: all ranks of the machine wait for weights of some slice.
+  std::optional<train::SlicePush> next_push(bool blocked);
   void acknowledged(std::uint64_t number) { gather_->acknowledged(number); }
 
   /// A rank wants weights for its step.
@@ -37,8 +38,8 @@ class DeviceSlice {
   std::vector<schemas::WeightPull> desired() const { return desk_.desired(*gather_); }
   base::Status replied(const schemas::WeightReply& reply, const base::Buffer& weight);
   std::optional<Handout> next_handout() { return desk_.next_handout(); }
-  /// The newest version held, if any.
-  std::optional<std::uint64_t> version() const { return desk_.version(); }
+  /// True when the rank waits for weights of this slice.
+  bool waits(std::uint32_t rank) const { return desk_.waiting().count(rank) != 0; }
 
   /// Who is waited for, for people: "slice (0, 1) waits for gradients of ranks 2, 3".
   std::string waits_for() const;

@@ -39,8 +39,15 @@ void WeightDesk::passed(std::uint64_t step) {
   if (std::none_of(waiting_.begin(), waiting_.end(), wanted)) barrier_.reset();
 }
 
-std::optional<std::uint64_t> WeightDesk::version() const {
-  return held_ ? std::optional(held_->version) : std::nullopt;
+OwnerView WeightDesk::owner(const DeviceGather& gather) const {
+  if (!held_) return {};
+  return {held_->version, !held_->next.empty() && contained(*held_, gather), false};
+}
+
+/// Everything that the machine has sent is in these weights.
+bool WeightDesk::contained(const Held& held, const DeviceGather& gather) const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [&](std::uint32_t rank) { return held.next[rank] >= gather.unsent(rank); });
 }
 
 std::uint64_t WeightDesk::lowest(const Held& held) const {
@@ -112,15 +119,13 @@ void WeightDesk::pull_newer(const DeviceGather& gather, std::vector<WeightPull>&
   if (!held_) return;
   if (rules_->cluster_sequential()) {
     // Every push names a version, so the next one must be known before the next push.
-    if (gather.pushed_version() == held_->version) {
-      pulls.push_back({slice_, held_->version + 1, 0, held_->version + 1});
+    if (gather.spoken_version() >= held_->version || !contained(*held_, gather)) {
+      pulls.push_back({slice_, kNewestVersion, 0, held_->version + 1});
     }
     return;
   }
-  const bool contained = std::all_of(ranks_.begin(), ranks_.end(), [&](std::uint32_t rank) {
-    return held_->next[rank] >= gather.unsent(rank);
-  });
-  if (asked_ && !contained) pulls.push_back({slice_, kNewestVersion, 0, gather.number()});
+  if (asked_ && !contained(*held_, gather))
+    pulls.push_back({slice_, kNewestVersion, 0, gather.number()});
 }
 
 base::Status WeightDesk::replied(const schemas::WeightReply& reply, const base::Buffer& weight,

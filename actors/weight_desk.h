@@ -56,8 +56,8 @@ class WeightDesk {
   /// The next weights to hand to a rank.
   std::optional<Handout> next_handout();
 
-  /// The newest version held, if any.
-  std::optional<std::uint64_t> version() const;
+  /// The newest version held, if any, and whether all that the machine has sent is in it.
+  OwnerView owner(const DeviceGather& gather) const;
   /// Ranks that wait for weights, with their steps.
   const std::map<std::uint32_t, std::uint64_t>& waiting() const { return waiting_; }
 
@@ -75,6 +75,7 @@ class WeightDesk {
   std::uint64_t needed_of_own(std::uint64_t step) const;
   std::uint64_t lowest(const Held& held) const;
   std::uint64_t lowest_own(const Held& held) const;
+  bool contained(const Held& held, const DeviceGather& gather) const;
   void pull_for_step(std::uint64_t step, std::vector<schemas::WeightPull>& pulls) const;
   void pull_newer(const DeviceGather& gather, std::vector<schemas::WeightPull>& pulls) const;
   void keep(Held held);

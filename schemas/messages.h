@@ -88,7 +88,9 @@ struct Contribution {
 
 /// A sum of gradients of one slice; payload: the slice's elements in the key's gradient_wire dtype.
 /// Sequential: `node` names it. Eventual tiers: `contributions` lists what it sums, `node` is the
-/// sender's frontier or machine and `step` the sender's running number for the slice.
+/// sender's machine and `step` the sender's running number for the slice. Without contributions and
+/// with a `node` of no members it is an excuse: all ranks of the machine wait, so round `step` need
+/// not wait for it.
 struct GradientPush {
   SliceId slice;
   TreeNode node;
@@ -121,8 +123,9 @@ struct WeightPull {
   SliceId slice;
   std::uint64_t version = 0;
   std::uint64_t applied_below = 0;
-  /// The asker's step; from a device server under cluster eventual with kNewestVersion: its pushes
-  /// numbered below this are in the answer. Repeated equal pulls are one request.
+  /// The asker's step. From a device server with kNewestVersion: its pushes numbered below this are
+  /// in the answer (cluster eventual); the version is at least this (cluster sequential). Repeated
+  /// equal pulls are one request.
   std::uint64_t step = 0;
   friend auto operator<=>(const WeightPull&, const WeightPull&) = default;
 };

@@ -35,7 +35,7 @@ void SliceOwner::start(SliceState first) {
   current_.version = rules_->steps.start;
   applied_below_ = barrier_step_ = rules_->steps.start;
   if (!rules_->sequential()) barrier_ = present();
-  open_round();
+  if (rules_->sequential()) open_step();
 }
 
 SliceOwner::Taking SliceOwner::push(SlicePush push) {
@@ -45,33 +45,57 @@ SliceOwner::Taking SliceOwner::push(SlicePush push) {
                        name(), push.machine);
   }
   if (!rules_->cluster_sequential()) return push_arrival(push);
-  if (!rules_->device_sequential()) {
-    return push_to_round(push, machine_tree_, machine_tree_.leaf(push.machine));
-  }
-  return push_to_round(push, rules_->tree, push.node);
+  return rules_->device_sequential() ? push_to_step(push) : push_to_round(push);
 }
 
-SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push, const AdditionTree& tree,
-                                             const TreeNode& node) {
-  if (!tree.contains(node)) {
+SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
+  if (!rules_->tree.contains(push.node)) {
     return base::error(Errc::invalid_argument, "[{}] push of a node ({}, {}, {}-{}) of no tree",
-                       name(), node.level, node.group, node.begin, node.end);
+                       name(), push.node.level, push.node.group, push.node.begin, push.node.end);
   }
   if (push.step > current_.version) return std::optional(PushResult::not_ready);
-  // While the round's update runs, everything of this round has been taken.
-  if (push.step < current_.version || updating_) return std::optional(PushResult::duplicate);
-  if (!sum_.offer(node, std::move(push.data), push.count)) {
-    return std::optional(PushResult::duplicate);
+  // While the step's update runs, everything of this step has been taken.
+  const bool past = push.step < current_.version || updating_;
+  const bool taken = !past && sum_.offer(push.node, std::move(push.data), push.count);
+  return std::optional(taken ? PushResult::taken : PushResult::duplicate);
+}
+
+SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
+  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  if (push.contributions.empty()) {
+    if (push.step == current_.version && !closed_) excused_.insert(push.machine);
+    return std::optional(PushResult::taken);
   }
-  TROUPE_TRY(take_contributions(push));
+  const PushName name{push.machine, push.node, push.step};
+  if (late_.count(name) != 0) return std::optional<PushResult>();
+  if (duplicate(name)) return std::optional(PushResult::duplicate);
+  if (closed_ || pushed_.count(push.machine) != 0) {
+    late_.emplace(name, std::move(push));
+    return std::optional<PushResult>();
+  }
+  TROUPE_TRY(take_into_round(push));
   return std::optional(PushResult::taken);
+}
+
+bool SliceOwner::duplicate(const PushName& name) const {
+  return name.step < numbers_[name.machine];
+}
+
+base::Status SliceOwner::take_into_round(SlicePush& push) {
+  TROUPE_TRY(take_contributions(push));
+  numbers_[push.machine] = push.step + 1;
+  pushed_.insert(push.machine);
+  sum_.offer(machine_tree_.leaf(push.machine), std::move(push.data), push.count);
+  round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
+                              push.contributions.end());
+  return {};
 }
 
 SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
   const PushName name{push.machine, push.node, push.step};
   std::uint64_t& number = numbers_[push.machine];
   if (push.step > number) return std::optional(PushResult::not_ready);
-  if (push.step < number) {
+  if (duplicate(name)) {
     const bool waits = std::any_of(queue_.begin(), queue_.end(),
                                    [&](const Round& round) { return round.name == name; });
     return waits ? std::nullopt : std::optional(PushResult::duplicate);
@@ -87,7 +111,6 @@ SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
 /// Each rank's steps must come in order, each once, and none beyond the next barrier: senders see
 /// to that, so anything else is a defect that must not reach the weights.
 base::Status SliceOwner::take_contributions(const SlicePush& push) {
-  if (rules_->sequential()) return {};
   const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
   for (const auto& [rank, step] : push.contributions) {
     if (rank >= taken_.size()) {
@@ -101,29 +124,48 @@ base::Status SliceOwner::take_contributions(const SlicePush& push) {
     }
     ++taken_[rank];
   }
-  if (rules_->cluster_sequential()) {
-    round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
-                                push.contributions.end());
-  }
   return {};
 }
 
-/// Takes the part of everybody who will not contribute to this round as nothing.
-void SliceOwner::open_round() {
-  if (!rules_->cluster_sequential() || updating_) return;
-  const AdditionTree& tree = rules_->device_sequential() ? rules_->tree : machine_tree_;
-  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
+/// Sequential: takes the part of ranks that have finished as nothing.
+void SliceOwner::open_step() {
+  if (updating_) return;
   std::vector<std::uint32_t> absent;
-  for (std::uint32_t member = 0; member < tree.ranks(); ++member) {
-    const bool skip =
-        rules_->device_sequential() ? end_[member] <= current_.version : excused(member, limit);
-    if (skip) absent.push_back(member);
+  for (std::uint32_t rank = 0; rank < end_.size(); ++rank) {
+    if (end_[rank] <= current_.version) absent.push_back(rank);
   }
-  if (absent.size() == tree.ranks()) return;  // nobody is left: no further rounds
-  for (const std::uint32_t member : absent) sum_.offer(tree.leaf(member), {}, 0.0);
+  if (absent.size() == end_.size()) return;  // nobody is left: no further steps
+  for (const std::uint32_t rank : absent) sum_.offer(rules_->tree.leaf(rank), {}, 0.0);
 }
 
-bool SliceOwner::excused(std::uint32_t machine, std::uint64_t limit) const {
+/// A new round, with the pushes that came too late for the last.
+void SliceOwner::open_round() {
+  closed_ = false;
+  pushed_.clear();
+  excused_.clear();
+  for (auto& [name, push] : std::exchange(late_, {})) {
+    const base::Status status = take_into_round(push);
+    TROUPE_CHECK(status.ok(), status.to_string());
+    acks_.push_back(name);
+  }
+}
+
+/// Nobody is waited for any more: whoever is not in the round takes part with nothing.
+void SliceOwner::close_round() {
+  if (closed_ || pushed_.empty()) return;
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t machine = 0; machine < machine_tree_.ranks(); ++machine) {
+    if (pushed_.count(machine) != 0) continue;
+    if (excused_.count(machine) == 0 && !has_come_to_barrier(machine)) return;
+    absent.push_back(machine);
+  }
+  closed_ = true;
+  for (const std::uint32_t machine : absent) sum_.offer(machine_tree_.leaf(machine), {}, 0.0);
+}
+
+/// True when the machine's ranks have no further steps before the next barrier.
+bool SliceOwner::has_come_to_barrier(std::uint32_t machine) const {
+  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
   for (std::uint32_t rank = 0; rank < taken_.size(); ++rank) {
     if (rules_->machine_of_rank[rank] == machine && taken_[rank] < std::min(limit, end_[rank])) {
       return false;
@@ -152,6 +194,7 @@ std::optional<SliceOwner::Round> SliceOwner::next_round() {
 }
 
 std::optional<SliceWork> SliceOwner::next_work() {
+  if (started_ && !rules_->device_sequential() && rules_->cluster_sequential()) close_round();
   while (true) {
     if (auto addition = sum_.next_addition()) return SliceWork(std::move(*addition));
     if (!started_ || updating_ || cut_due_) return std::nullopt;
@@ -187,7 +230,12 @@ void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
   current_ = {std::move(values), current_.version + 1, current_.updates + (counts ? 1 : 0)};
   if (rules_->cluster_sequential()) sum_.clear();
   advance(round);
-  open_round();
+  if (rules_->sequential()) {
+    open_step();
+  } else if (rules_->cluster_sequential()) {
+    open_round();
+    close_round();
+  }
 }
 
 /// What the new version contains; whether it is a barrier's.
@@ -235,9 +283,11 @@ std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
     return kept ? with(barrier_) : gone();
   }
   if (pull.version == schemas::kNewestVersion) {
-    const bool own = rules_->cluster_sequential() || machine >= numbers_applied_.size() ||
-                     numbers_applied_[machine] >= pull.step;
-    if (!own || applied_below_ < pull.applied_below) return std::nullopt;
+    const bool known = machine < numbers_applied_.size();
+    const bool recent = rules_->cluster_sequential()
+                            ? current_.version >= pull.step
+                            : !known || numbers_applied_[machine] >= pull.step;
+    if (!recent || applied_below_ < pull.applied_below) return std::nullopt;
     return with(present());
   }
   if (pull.version > current_.version) return std::nullopt;
@@ -249,7 +299,7 @@ std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
 void SliceOwner::finish(std::uint32_t rank, std::uint64_t steps) {
   if (rank >= end_.size()) return;
   end_[rank] = std::min(end_[rank], steps);
-  if (started_) open_round();
+  if (started_ && rules_->sequential()) open_step();
 }
 
 std::optional<std::uint64_t> SliceOwner::cut_due() const {

@@ -7,8 +7,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
-#include <span>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -67,9 +68,10 @@ struct SliceAnswer {
 ///
 /// How rounds form (device tier, cluster tier):
 /// - sequential, sequential: version t + 1 = update by the root sum of step t.
-/// - eventual, sequential: version v + 1 = update by the sum, along the tree over machines, of one
-///   push per machine named v. A machine whose ranks have all contributed up to the next barrier
-///   is not waited for.
+/// - eventual, sequential: version v + 1 = update by the sum, along the tree over machines, of at
+///   most one push per machine. A round waits for no machine whose ranks have all contributed up to
+///   the next barrier, nor for one that excused itself (its ranks wait for other slices, where
+///   others may wait for it); but for one push at least.
 /// - eventual cluster: one update per push, in order of arrival.
 class SliceOwner {
  public:
@@ -126,11 +128,16 @@ class SliceOwner {
     std::vector<std::uint64_t> next;
   };
 
-  Taking push_to_round(SlicePush& push, const AdditionTree& tree, const TreeNode& node);
+  Taking push_to_step(SlicePush& push);
+  Taking push_to_round(SlicePush& push);
   Taking push_arrival(SlicePush& push);
   base::Status take_contributions(const SlicePush& push);
+  base::Status take_into_round(SlicePush& push);
+  bool duplicate(const PushName& name) const;
+  void open_step();
   void open_round();
-  bool excused(std::uint32_t machine, std::uint64_t limit) const;
+  void close_round();
+  bool has_come_to_barrier(std::uint32_t machine) const;
   std::optional<Round> next_round();
   void publish(SliceValues values, bool counts, const Round& round);
   void advance(const Round& round);
@@ -140,9 +147,13 @@ class SliceOwner {
   const SliceRules* rules_;
   schemas::SliceId id_;
   AdditionTree machine_tree_;  // eventual device, sequential cluster: one leaf per machine
-  SliceSum sum_;               // sequential cluster: the open round
+  SliceSum sum_;               // sequential cluster: the open step or round
   std::vector<schemas::Contribution> round_contributions_;
-  std::deque<Round> queue_;  // eventual cluster: at most one per machine
+  std::set<std::uint32_t> pushed_;      // machines in the open round
+  std::set<std::uint32_t> excused_;     // machines that need not be
+  bool closed_ = false;                 // the round takes no more
+  std::map<PushName, SlicePush> late_;  // for the next round: at most one per machine
+  std::deque<Round> queue_;             // eventual cluster: at most one per machine
   std::optional<Round> updating_;
 
   bool started_ = false;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checker: the simulator's judge. It sees what was computed from what (origins of buffers), never
+// what a state machine says about it, keeps a ledger of applied updates, and holds the weights of
+// an undisturbed single-threaded run with an addition order of its own making. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/effects.h"
+#include "tests/sim/memory.h"
+#include "tests/sim/sim_job.h"
+#include "train/slice_layout.h"
+
+namespace troupe::sim {
+
+/// Weights and momentum of every key before every step, by the plainest possible loops.
+class Reference {
+ public:
+  explicit Reference(const SimJob& job);
+  /// Bytes of a key's weights (slot 0) or momentum (slot 1) before `step`.
+  const std::vector<std::byte>& at(std::uint64_t step, std::uint32_t key, int slot) const {
+    return values_[step][2 * key + static_cast<std::uint32_t>(slot)];
+  }
+
+ private:
+  template <typename T>
+  void run(const SimJob& job, const schemas::KeyInfo& key);
+  std::vector<std::vector<std::vector<std::byte>>> values_;  // by step, by 2 * key + slot
+};
+
+/// One line of the ledger: a sum that went into a slice.
+struct LedgerEntry {
+  std::uint64_t generation = 0;
+  schemas::SliceId slice;
+  std::uint64_t version = 0;
+  std::vector<schemas::Contribution> parts;
+};
+
+/// Every invariant; the first violation stays.
+class Checker {
+ public:
+  Checker(const SimJob& job, Memory& memory);
+
+  /// A generation begins with the state of `step`.
+  void begin(std::uint64_t generation, std::uint64_t step, const train::SliceLayout& layout);
+  /// An update is about to be computed; gives the new weights' `applied`.
+  std::vector<std::uint64_t> update(schemas::SliceId slice, const train::SliceUpdate& update);
+  /// Two blocks are about to be added, or one copied, into a new one.
+  void read(const base::Buffer& buffer);
+  /// A rank on `machine_of_rank[rank]` got a key's weights for a step.
+  void weights(const actors::WeightsReady& ready, std::uint32_t rank,
+               const std::vector<std::uint32_t>& machine_of_rank);
+  /// The bytes that a checkpoint of `step` is made of; the manifest's slices must be complete.
+  void cut(std::uint64_t step, const std::vector<actors::CutSlice>& slices);
+  void manifest(std::uint64_t step, const std::vector<schemas::SliceId>& slices);
+  void observe(const actors::Observe& observe);
+  /// All ranks must have seen the same weights at a barrier.
+  void evaluation(std::uint64_t step, std::uint32_t rank, std::uint64_t digest);
+  /// The job has succeeded.
+  void end();
+
+  void fail(std::string text);
+  const std::optional<std::string>& fault() const { return fault_; }
+  const std::vector<LedgerEntry>& ledger() const { return ledger_; }
+  std::uint64_t staleness_max(std::uint32_t level) const { return staleness_max_[level]; }
+
+ private:
+  void check_staleness(const std::vector<std::uint64_t>& applied, std::uint64_t step,
+                       std::uint32_t rank, const std::vector<std::uint32_t>& machine_of_rank,
+                       const std::string& what);
+  void check_exact(const std::vector<std::uint64_t>& applied, std::uint64_t step,
+                   const std::string& what);
+  void check_bits(const base::Buffer& bytes, const train::SliceInfo& info, std::uint64_t step,
+                  int slot, const std::string& what);
+
+  const SimJob* job_;
+  const train::SliceLayout* layout_ = nullptr;
+  Memory* memory_;
+  std::optional<Reference> reference_;  // sequential only
+  std::uint64_t generation_ = 0;
+  std::map<schemas::SliceId, std::vector<std::uint64_t>> applied_;
+  std::vector<LedgerEntry> ledger_;
+  std::map<std::uint64_t, std::uint64_t> digests_;
+  std::uint64_t staleness_max_[3] = {};
+  std::optional<std::string> fault_;
+};
+
+}  // namespace troupe::sim

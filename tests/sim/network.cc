@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Envelopes on their way: lost, doubled, late, out of order; and the coordinator's part.
+#include <fmt/format.h>
+
+#include "tests/sim/simulation.h"
+
+namespace troupe::sim {
+
+using schemas::ActorId;
+using schemas::Envelope;
+using schemas::Role;
+
+/// Lets a role handle an event now and performs what follows. Nothing reaches the dead.
+void Simulation::event(const ActorId& to, actors::Event event) {
+  const auto found = actors_.find(to);
+  if (found == actors_.end()) return;
+  trace({2, static_cast<std::uint64_t>(to.role), to.index, event.index()});
+  for (actors::Effect& effect : found->second.handle(std::move(event))) {
+    perform(to, std::move(effect));
+  }
+}
+
+void Simulation::post(Envelope envelope) {
+  if (!bend(envelope)) return;
+  const bool control = envelope.to.role == Role::coordinator;
+  if (!control && faulty() && random_.chance(job_.faults.drop_percent)) return;
+  if (faulty() && random_.chance(job_.faults.double_percent)) travel(envelope);
+  travel(envelope);
+}
+
+void Simulation::travel(const Envelope& envelope) {
+  const bool inside = envelope.from.role == Role::worker || envelope.to.role == Role::worker;
+  std::uint64_t delay_us = inside ? random_.between(1, 300) : random_.between(200, 4'000);
+  if (faulty() && random_.chance(job_.faults.slow_percent)) delay_us *= 100;
+  payloads_in_flight_ += envelope.payload ? 1 : 0;
+  at(delay_us, [this, envelope] {
+    payloads_in_flight_ -= envelope.payload ? 1 : 0;
+    deliver(envelope);
+  });
+}
+
+void Simulation::deliver(const Envelope& envelope) {
+  trace({3, envelope.message.index(), envelope.generation, envelope.view, envelope.from.index});
+  if (envelope.to.role == Role::coordinator) return coordinator(envelope);
+  event(envelope.to, actors::Received{envelope});
+}
+
+void Simulation::announce(const ActorId& to, const schemas::Message& message) {
+  Envelope envelope;
+  envelope.job = job_.spec.name;
+  envelope.generation = generation_;
+  envelope.view = view_;
+  envelope.from = actors::kCoordinator;
+  envelope.to = to;
+  envelope.message = message;
+  travel(envelope);
+}
+
+void Simulation::coordinator(const Envelope& envelope) {
+  if (envelope.generation != generation_) return;
+  if (const auto* report = std::get_if<schemas::DatasetReport>(&envelope.message)) {
+    const bool is_new = reports_.try_emplace(report->rank, *report).second;
+    if (!is_new || reports_.size() < job_.ranks()) return;
+    for (const auto& [id, actor] : actors_) {
+      announce(id, schemas::TrainingStart{start_step_, job_.records});
+    }
+  } else if (const auto* evaluation = std::get_if<schemas::EvaluationReport>(&envelope.message)) {
+    checker_->evaluation(evaluation->step, evaluation->rank, evaluation->correct);
+  } else if (const auto* checkpoint = std::get_if<schemas::CheckpointReport>(&envelope.message)) {
+    if (checkpoint->code == base::Errc::ok && checkpoints_.count(checkpoint->step) == 0) {
+      checker_->fail(fmt::format("checkpoint {} is reported but not there", checkpoint->step));
+    }
+  } else if (const auto* failed = std::get_if<schemas::ActorFailed>(&envelope.message)) {
+    checker_->fail(fmt::format("{} failed: {}", failed->actor.to_string(), failed->text));
+  } else if (const auto* done = std::get_if<schemas::ActorDone>(&envelope.message)) {
+    if (done->steps != job_.total_steps()) {
+      checker_->fail(
+          fmt::format("{} is done after {} steps", done->actor.to_string(), done->steps));
+    }
+    done_.insert(done->actor);
+    if (done_.size() == actors_.size()) succeed();
+  }
+}
+
+/// Planted bugs in messages. False: the envelope is not sent.
+bool Simulation::bend(Envelope& envelope) {
+  auto* push = std::get_if<schemas::GradientPush>(&envelope.message);
+  auto* pull = std::get_if<schemas::WeightPull>(&envelope.message);
+  const bool to_owner = envelope.to.role == Role::parameter_server;
+  const auto forge_ack = [&] {
+    Envelope ack = envelope;
+    std::swap(ack.from, ack.to);
+    ack.payload = {};
+    ack.message = schemas::PushAck{push->slice, push->node, push->step};
+    travel(ack);
+  };
+  if (bug_ == Bug::early_ack && push && !to_owner) forge_ack();
+  if (bug_ == Bug::lost_push && push && to_owner && !lost_ && push->step > 0) {
+    lost_ = true;
+    forge_ack();
+    return false;
+  }
+  if (bug_ == Bug::arrival_order && push && to_owner) {
+    auto& names = renamed_[{push->slice, push->step}];
+    const auto rank = static_cast<std::uint32_t>(names.size());
+    const auto name = names.find(push->node);
+    if (name == names.end()) {
+      names[push->node] = {1, 0, rank, rank + 1};
+      push->node = names[push->node];
+    } else {
+      push->node = name->second;
+    }
+  }
+  if (auto* ack = std::get_if<schemas::PushAck>(&envelope.message);
+      bug_ == Bug::arrival_order && ack && envelope.from.role == Role::parameter_server) {
+    for (const auto& [real, forged] : renamed_[{ack->slice, ack->step}]) {
+      if (forged != ack->node) continue;
+      ack->node = real;
+      break;
+    }
+  }
+  if (auto* reply = std::get_if<schemas::WeightReply>(&envelope.message);
+      bug_ == Bug::torn_version && reply && reply->slice.slice > 0 && !to_owner) {
+    std::swap(older_[reply->slice], envelope.payload);
+    if (!envelope.payload) envelope.payload = older_[reply->slice];
+  }
+  if (bug_ == Bug::stuck_credit && to_owner &&
+      std::holds_alternative<schemas::CheckpointReport>(envelope.message)) {
+    return false;
+  }
+  if (bug_ == Bug::ignored_bound && pull && to_owner && pull->version == schemas::kNewestVersion) {
+    pull->applied_below = 0;
+  }
+  if (bug_ == Bug::open_barrier && pull && to_owner && pull->version == schemas::kBarrierVersion) {
+    pull->version = schemas::kNewestVersion;
+    pull->applied_below = 0;
+  }
+  return true;
+}
+
+}  // namespace troupe::sim

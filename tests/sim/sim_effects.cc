@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// What engines and disks do with effects: real arithmetic, some time later and in any order. Bytes
+// are read when the work ends, the latest moment at which a state machine may rely on them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/sim/simulation.h"
+
+namespace troupe::sim {
+namespace {
+
+template <typename T>
+void add_all(const base::Buffer& left, const base::Buffer& right, const base::Buffer& sum) {
+  const auto a = left.as<T>();
+  const auto b = right.as<T>();
+  const auto c = sum.as<T>();
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = a[i] + b[i];
+}
+
+template <typename T>
+void update_all(const SimJob& job, const actors::Update& effect, const schemas::KeyInfo& key,
+                const train::SliceValues& next) {
+  const train::SliceUpdate& update = effect.update;
+  const auto gradient = update.gradient.as<T>();
+  const auto weight = next.weight.as<T>();
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    T momentum = next.slots.empty() ? T{} : next.slots[0].as<T>()[i];
+    job.update<T>(key, gradient[i], {update.count, update.share, update.step}, weight[i], momentum);
+    if (!next.slots.empty()) next.slots[0].as<T>()[i] = momentum;
+  }
+}
+
+template <typename T>
+void first_all(const SimJob& job, std::uint32_t key, std::uint64_t offset,
+               const base::Buffer& weight) {
+  const auto values = weight.as<T>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = job.initial<T>(key, offset + i);
+  }
+}
+
+std::vector<std::byte> bytes_of(const base::Buffer& buffer) {
+  const auto bytes = buffer.as<std::byte>();
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+void Simulation::perform(const schemas::ActorId& from, actors::Effect effect) {
+  trace({4, static_cast<std::uint64_t>(from.role), from.index, effect.index()});
+  Actor& actor = actors_[from];
+  if (auto* send = std::get_if<actors::Send>(&effect)) {
+    post(std::move(send->envelope));
+  } else if (const auto* observed = std::get_if<actors::Observe>(&effect)) {
+    checker_->observe(*observed);
+  } else if (const auto* start = std::get_if<actors::StartTraining>(&effect)) {
+    at(0, [this, from, generation = generation_, step = start->step] {
+      if (generation == generation_) actors_[from].loop->start(step);
+    });
+  } else if (const auto* ready = std::get_if<actors::WeightsReady>(&effect)) {
+    checker_->weights(*ready, from.index, job_.machine_of_rank);
+    at(0, [this, from, generation = generation_, ready = *ready] {
+      if (generation == generation_) actors_[from].loop->ready(ready);
+    });
+  } else if (const auto* taken = std::get_if<actors::GradientTaken>(&effect)) {
+    actor.loop->taken(*taken);
+  } else if (const auto* sum = std::get_if<actors::Add>(&effect)) {
+    finish_later(from, sum->id, [this, e = *sum] { return add(e); });
+  } else if (const auto* one = std::get_if<actors::Copy>(&effect)) {
+    finish_later(from, one->id, [this, e = *one] { return copy(e); });
+  } else if (const auto* next = std::get_if<actors::Update>(&effect)) {
+    finish_later(from, next->id, [this, e = *next] { return update(e); });
+  } else if (const auto* first = std::get_if<actors::InitSlice>(&effect)) {
+    finish_later(from, first->id, [this, e = *first] { return first_values(e); });
+  } else if (const auto* shard = std::get_if<actors::WriteShard>(&effect)) {
+    write_shard(from, *shard);
+  } else if (const auto* manifest = std::get_if<actors::WriteManifest>(&effect)) {
+    write_manifest(from, *manifest);
+  }
+}
+
+void Simulation::finish_later(const schemas::ActorId& from, actors::EffectId id,
+                              std::function<actors::EffectResult()> compute) {
+  at(random_.between(10, 3'000), [this, from, id, generation = generation_, compute] {
+    if (generation != generation_) return;
+    event(from, actors::EffectDone{id, {}, compute()});
+  });
+}
+
+base::Buffer Simulation::add(const actors::Add& effect) {
+  checker_->read(effect.left);
+  checker_->read(effect.right);
+  const base::Buffer sum = memory_.allocate(effect.left.size());
+  if (effect.dtype == base::DType::f32) {
+    add_all<float>(effect.left, effect.right, sum);
+  } else {
+    add_all<double>(effect.left, effect.right, sum);
+  }
+  std::vector<schemas::Contribution> parts = memory_.origin(effect.left).parts;
+  const auto& more = memory_.origin(effect.right).parts;
+  parts.insert(parts.end(), more.begin(), more.end());
+  std::sort(parts.begin(), parts.end());
+  memory_.origin(sum).parts = std::move(parts);
+  return sum;
+}
+
+base::Buffer Simulation::copy(const actors::Copy& effect) {
+  checker_->read(effect.from);
+  const base::Buffer copied = memory_.allocate(effect.from.size());
+  std::memcpy(copied.data(), effect.from.data(), effect.from.size());
+  memory_.origin(copied).parts = memory_.origin(effect.from).parts;
+  return copied;
+}
+
+train::SliceValues Simulation::update(const actors::Update& given) {
+  actors::Update effect = given;
+  if (bug_ == Bug::unscaled_rate) effect.update.share = 1.0;
+  ++outcome_.updates;
+  const bool twice = bug_ == Bug::double_application && outcome_.updates % 7 == 0;
+  const std::vector<std::uint64_t> applied = checker_->update(effect.slice, effect.update);
+  const train::SliceValues& from = effect.update.from.values;
+  train::SliceValues next;
+  const auto renew = [&](const base::Buffer& old) {
+    const base::Buffer fresh = memory_.allocate(old.size());
+    std::memcpy(fresh.data(), old.data(), old.size());
+    return fresh;
+  };
+  next.weight = bug_ == Bug::overwritten_version ? from.weight : renew(from.weight);
+  for (const base::Buffer& slot : from.slots) next.slots.push_back(renew(slot));
+  const schemas::KeyInfo& key = job_.keys[effect.slice.key];
+  for (int times = twice ? 2 : 1; times > 0; --times) {
+    if (key.dtype == base::DType::f32) {
+      update_all<float>(job_, effect, key, next);
+    } else {
+      update_all<double>(job_, effect, key, next);
+    }
+  }
+  if (twice) checker_->update(effect.slice, effect.update);
+  std::vector<base::Buffer> published = next.slots;
+  if (bug_ != Bug::overwritten_version) published.push_back(next.weight);
+  for (const base::Buffer& buffer : published) {
+    memory_.origin(buffer).applied = applied;
+    memory_.origin(buffer).checksum = Memory::checksum(buffer);
+  }
+  return next;
+}
+
+train::SliceState Simulation::first_values(const actors::InitSlice& effect) {
+  const schemas::KeyInfo& key = job_.keys[effect.slice.key];
+  const train::SliceInfo& info = plan_->layout.info(effect.slice);
+  const std::size_t buffers = key.kind == schemas::KeyKind::dense ? 2 : 1;
+  train::SliceState state;
+  std::vector<base::Buffer> made;
+  for (std::size_t i = 0; i < buffers; ++i) made.push_back(memory_.allocate(info.bytes));
+  if (effect.step > 0) {
+    const SavedSlice& saved = checkpoints_.at(effect.step).at(effect.slice);
+    for (std::size_t i = 0; i < buffers; ++i) {
+      std::memcpy(made[i].data(), saved.buffers[i].data(), info.bytes);
+    }
+    state.updates = saved.updates;
+  } else if (key.dtype == base::DType::f32) {
+    first_all<float>(job_, key.id, info.offset, made[0]);
+  } else {
+    first_all<double>(job_, key.id, info.offset, made[0]);
+  }
+  for (const base::Buffer& buffer : made) {
+    memory_.origin(buffer).applied.assign(job_.ranks(), effect.step);
+    memory_.origin(buffer).checksum = Memory::checksum(buffer);
+  }
+  state.values.weight = made[0];
+  state.values.slots.assign(made.begin() + 1, made.end());
+  return state;
+}
+
+void Simulation::write_shard(const schemas::ActorId& from, const actors::WriteShard& effect) {
+  at(random_.between(1'000, 60'000), [this, from, effect, generation = generation_] {
+    if (generation != generation_) return;
+    schemas::ShardCheckpoint file;
+    file.file = fmt::format("shard-{}", from.index);
+    if (disk_faults_ < 2 && random_.chance(job_.faults.disk_percent)) {
+      ++disk_faults_;
+      const base::Status full(base::Errc::resource_exhausted, "no space left on device");
+      return event(from, actors::EffectDone{effect.id, full, {}});
+    }
+    checker_->cut(effect.step, effect.slices);
+    Checkpoint saved;
+    for (const actors::CutSlice& cut : effect.slices) {
+      SavedSlice& slice = saved[cut.slice];
+      slice.buffers.push_back(bytes_of(cut.state.values.weight));
+      for (const base::Buffer& slot : cut.state.values.slots)
+        slice.buffers.push_back(bytes_of(slot));
+      slice.updates = cut.state.updates;
+    }
+    if (bug_ == Bug::forgotten_slice) saved.erase(saved.begin());
+    shard_files_[effect.step][from.index] = std::move(saved);
+    event(from, actors::EffectDone{effect.id, {}, file});
+  });
+}
+
+void Simulation::write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect) {
+  at(random_.between(500, 20'000), [this, from, effect, generation = generation_] {
+    if (generation != generation_) return;
+    Checkpoint whole;
+    std::vector<schemas::SliceId> slices;
+    for (const schemas::ShardCheckpoint& file : effect.shards) {
+      for (const auto& [slice, saved] : shard_files_[effect.step][file.shard]) {
+        slices.push_back(slice);
+        whole[slice] = saved;
+      }
+    }
+    checker_->manifest(effect.step, slices);
+    checkpoints_[effect.step] = std::move(whole);
+    ++outcome_.checkpoints;
+    const std::string path = fmt::format("step-{}-g{}", effect.step, generation);
+    event(from, actors::EffectDone{effect.id, {}, path});
+  });
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// SimJob: one random job for the simulator, a pure function of a seed: its shape, modes, faults,
+// and the arithmetic that stands for training. Nothing here knows a state machine. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schemas/job_spec.h"
+#include "schemas/messages.h"
+
+namespace troupe::sim {
+
+/// SplitMix64 (Steele, Lea, Flood 2014): the simulator's only source of chance.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next();
+  /// Uniform in [low, high].
+  std::uint64_t between(std::uint64_t low, std::uint64_t high);
+  /// True with probability `percent` / 100.
+  bool chance(double percent);
+
+ private:
+  std::uint64_t state_;
+};
+
+/// A well-mixed hash of numbers; the source of all values.
+std::uint64_t mix(std::initializer_list<std::uint64_t> numbers);
+
+/// What goes wrong, until `faults_end_ms`.
+struct Faults {
+  double drop_percent = 0.0;
+  double double_percent = 0.0;
+  double slow_percent = 0.0;  ///< messages delayed a hundredfold, hence far out of order
+  double disk_percent = 0.0;  ///< checkpoint writes that fail
+  std::uint64_t faults_end_ms = 0;
+  std::optional<std::uint64_t> kill_ms;  ///< one role dies
+  std::uint32_t kill_role = 0;  ///< position in the list of all roles, the coordinator last
+  std::optional<std::uint64_t> view_ms;  ///< a new view of the same ranks is announced
+};
+
+/// What scales an update.
+struct Measure {
+  double count = 0.0;
+  double share = 1.0;
+  std::uint64_t step = 0;
+};
+
+/// A job and its bad luck.
+struct SimJob {
+  std::uint64_t seed = 0;
+  schemas::JobSpec spec;
+  std::vector<schemas::KeyInfo> keys;
+  std::uint64_t slice_bytes = 16;
+  std::uint64_t records = 1;
+  std::vector<std::uint32_t> machine_of_rank;
+  Faults faults;
+
+  std::uint32_t ranks() const { return spec.ranks(); }
+  std::uint32_t machines() const;
+  std::uint64_t epoch_steps() const;
+  std::uint64_t total_steps() const;
+  bool sequential() const;
+  bool is_epoch_end(std::uint64_t step) const { return step % epoch_steps() == 0; }
+  bool is_barrier(std::uint64_t step) const;
+
+  /// Samples of a rank at a step: the last step of an epoch deals what is left, in rank order.
+  std::uint64_t samples(std::uint32_t rank, std::uint64_t step) const;
+  /// First step at or behind `step` to which the rank has a sample; steps beyond the end count.
+  std::uint64_t next_with_samples(std::uint32_t rank, std::uint64_t step) const;
+
+  /// The arithmetic, in T = float or double, one element at a time.
+  template <typename T>
+  T initial(std::uint32_t key, std::uint64_t element) const;
+  /// Sum over the samples; `weight` is what the rank computed with.
+  template <typename T>
+  T gradient(std::uint32_t rank, std::uint64_t step, std::uint32_t key, std::uint64_t element,
+             T weight) const;
+  /// The updater: sgd with momentum for dense keys, the moving average else.
+  template <typename T>
+  void update(const schemas::KeyInfo& key, T sum, const Measure& measure, T& weight,
+              T& momentum) const;
+
+  /// One line: what a failing seed is about.
+  std::string to_string() const;
+};
+
+/// The job of a seed.
+SimJob make_sim_job(std::uint64_t seed);
+
+}  // namespace troupe::sim

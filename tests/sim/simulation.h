@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simulation: a whole company in one thread and virtual time, driven by one seed. It stands for the
+// network, the engines, the disk, the coordinator's part in a job and the person who starts a
+// failed job again. Everything happens in the order of (time, number of the entry).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/device_server_state.h"
+#include "actors/parameter_server_state.h"
+#include "actors/worker_state.h"
+#include "tests/sim/bug.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/sim_worker.h"
+
+namespace troupe::sim {
+
+/// How a simulation ended.
+struct Outcome {
+  std::string fault;        ///< empty: everything held
+  std::string failed_role;  ///< a role was killed: what the job said when it failed
+  std::uint64_t trace = 0;  ///< hash of all events in order
+  std::uint64_t events = 0;
+  std::uint64_t virtual_ms = 0;
+  std::uint64_t updates = 0;
+  std::uint64_t checkpoints = 0;
+  std::uint64_t repeated = 0;  ///< letters sent again
+  std::uint64_t staleness_max[3] = {};
+  std::uint64_t worker_bytes = 0;  ///< pushed by ranks and taken
+  std::uint64_t owner_bytes = 0;   ///< pushed by device servers
+  std::size_t blocks_peak = 0;
+};
+
+/// One run of one job. Use once.
+class Simulation {
+ public:
+  explicit Simulation(const SimJob& job, Bug bug = Bug::none);
+  ~Simulation();
+  Outcome run();
+
+ private:
+  struct Entry {
+    std::uint64_t time_us = 0;
+    std::uint64_t number = 0;
+    std::shared_ptr<std::function<void()>> action;
+    bool operator>(const Entry& other) const {
+      return time_us != other.time_us ? time_us > other.time_us : number > other.number;
+    }
+  };
+  /// A role with its state machine; workers also have a loop.
+  struct Actor {
+    std::function<std::vector<actors::Effect>(actors::Event)> handle;
+    std::function<std::string()> waits_for;
+    std::shared_ptr<void> state;
+    std::unique_ptr<SimWorker> loop;
+  };
+  struct SavedSlice {
+    std::vector<std::vector<std::byte>> buffers;  // weight, then slots
+    std::uint64_t updates = 0;
+  };
+  using Checkpoint = std::map<schemas::SliceId, SavedSlice>;
+
+  // simulation.cc: time and the life of a job.
+  void at(std::uint64_t delay_us, std::function<void()> action);
+  void launch(std::uint64_t generation, std::uint64_t step);
+  template <typename State>
+  Actor& hire(schemas::ActorId id);
+  void hire_worker(std::uint32_t rank);
+  void tick(std::uint64_t generation, const schemas::ActorId& id);
+  void kill();
+  void new_view();
+  void fail_job(std::string text);
+  void succeed();
+  std::string dump();
+  void trace(std::initializer_list<std::uint64_t> numbers);
+
+  // network.cc: envelopes on their way, and the coordinator.
+  void event(const schemas::ActorId& to, actors::Event event);
+  void post(schemas::Envelope envelope);
+  bool bend(schemas::Envelope& envelope);
+  void travel(const schemas::Envelope& envelope);
+  void deliver(const schemas::Envelope& envelope);
+  void coordinator(const schemas::Envelope& envelope);
+  void announce(const schemas::ActorId& to, const schemas::Message& message);
+  bool faulty() const { return now_us_ < job_.faults.faults_end_ms * 1000; }
+
+  // effects.cc: what the engines, the disk and the loops do.
+  void perform(const schemas::ActorId& from, actors::Effect effect);
+  void finish_later(const schemas::ActorId& from, actors::EffectId id,
+                    std::function<actors::EffectResult()> compute);
+  base::Buffer add(const actors::Add& effect);
+  base::Buffer copy(const actors::Copy& effect);
+  train::SliceValues update(const actors::Update& effect);
+  train::SliceState first_values(const actors::InitSlice& effect);
+  void write_shard(const schemas::ActorId& from, const actors::WriteShard& effect);
+  void write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect);
+
+  SimJob job_;
+  Bug bug_;
+  Random random_;
+  Memory memory_;
+  std::unique_ptr<actors::JobPlan> plan_;
+  std::unique_ptr<Checker> checker_;
+  std::uint64_t now_us_ = 0;
+  std::uint64_t entries_ = 0;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::map<schemas::ActorId, Actor> actors_;
+
+  // The coordinator's and the person's memory.
+  std::uint64_t generation_ = 0;
+  std::uint64_t start_step_ = 0;
+  std::uint64_t view_ = 1;
+  std::map<std::uint32_t, schemas::DatasetReport> reports_;
+  std::set<schemas::ActorId> done_;
+  bool succeeded_ = false;
+  bool killed_ = false;
+
+  // The disk.
+  std::map<std::uint64_t, std::map<std::uint32_t, Checkpoint>> shard_files_;
+  std::map<std::uint64_t, Checkpoint> checkpoints_;
+  std::uint32_t disk_faults_ = 0;
+
+  // Traffic and planted bugs.
+  std::uint64_t payloads_in_flight_ = 0;
+  std::map<std::pair<schemas::SliceId, std::uint64_t>, std::map<train::TreeNode, train::TreeNode>>
+      renamed_;
+  std::map<schemas::SliceId, base::Buffer> older_;
+  bool lost_ = false;
+  Outcome outcome_;
+};
+
+}  // namespace troupe::sim
