@@ -17,7 +17,7 @@ namespace {
 thread_local int this_thread_team = 1;
 }
 
-void parallel_chunks(int team, std::int64_t chunks, const std::function<void(std::int64_t)>& f) {
+void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f) {
   std::vector<std::thread> helpers;
   auto share = [&](int member) {
     for (std::int64_t chunk = member; chunk < chunks; chunk += team) f(chunk);
@@ -36,7 +36,7 @@ int thread_team() {
 
 #else
 
-void parallel_chunks(int team, std::int64_t chunks, const std::function<void(std::int64_t)>& f) {
+void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f) {
   if (team <= 1 || chunks <= 1) {
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
     return;

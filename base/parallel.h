@@ -5,13 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+
+#include "base/function_ref.h"
 
 namespace troupe::base {
 
 /// Runs f(chunk) for every chunk in [0, chunks), on `team` threads, and returns when all are done.
 /// `team` = 1 runs on the caller alone. f must not throw. Call from a lane's thread or a test only.
-void parallel_chunks(int team, std::int64_t chunks, const std::function<void(std::int64_t)>& f);
+void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f);
 
 /// Prepares the calling thread to lead teams of `team` threads (OpenMP: dynamic off, team size
 /// set).

@@ -116,6 +116,10 @@ class NDArray {
   /// Pushes: this chunk's bytes become `buffer` (same size), for example a store's next version.
   void rebind(base::Buffer buffer, bool shared) const;
 
+  /// The chunk. Whoever pushes an operation while holding a handle may name the chunk by address in
+  /// it: the chunk's end comes behind the operation in the variable's order.
+  Chunk* chunk() const { return chunk_.get(); }
+
   // For operations that hold the tag of variable():
 
   /// Address, shape and dtype, as of now.

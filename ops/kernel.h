@@ -63,7 +63,7 @@ struct KernelContext {
   base::Stream* stream = nullptr;
 
   /// f(chunk) for chunk in [0, chunks) on this lane's team. Chunks must follow from shapes alone.
-  void parallel(std::int64_t chunks, const std::function<void(std::int64_t)>& f) const {
+  void parallel(std::int64_t chunks, base::FunctionRef<void(std::int64_t)> f) const {
     base::parallel_chunks(team, chunks, f);
   }
   template <typename T>

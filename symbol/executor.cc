@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -336,6 +337,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   if (!own.step) {
     TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64, own.device));
   }
+  if (own.step.dtype() != base::DType::i64 || own.step.shape() != base::Shape() ||
+      !own.step.whole()) {
+    return base::error(Errc::invalid_argument, "bind: the step must be an own 0-d i64 array");
+  }
   Binder binder(runtime, *executor, symbol);
   if (own.train) TROUPE_TRY(binder.bind_training());
   if (own.predict) TROUPE_TRY(binder.bind_prediction());
@@ -381,8 +386,8 @@ base::Status Executor::set_step(std::int64_t step) {
   runtime_.engine.overwrite(variable);
   const engine::Operation operation{
       "set step", {}, {&variable, 1}, {{}, engine::LaneKind::priority}, options_.priority};
-  runtime_.engine.push(operation, [tensor = options_.step, step](engine::RunContext&) {
-    *reinterpret_cast<std::int64_t*>(tensor.data()) = step;
+  runtime_.engine.push(operation, [chunk = options_.step.chunk(), step](engine::RunContext&) {
+    std::memcpy(chunk->buffer.data(), &step, sizeof step);
     return base::Status();
   });
   return {};

@@ -18,14 +18,9 @@ inline constexpr std::int64_t kChunkElements = 16384;
 template <typename F>
 void parallel_ranges(const KernelContext& context, std::int64_t count, F&& f,
                      std::int64_t chunk = kChunkElements) {
-  struct Range {
-    std::int64_t count, chunk;
-  };
-  const Range range{count, chunk};
-  // Two references: small enough for std::function's own storage, so nothing is allocated.
-  context.parallel((count + chunk - 1) / chunk, [&range, &f](std::int64_t index) {
-    const std::int64_t begin = index * range.chunk;
-    f(begin, std::min(begin + range.chunk, range.count));
+  context.parallel((count + chunk - 1) / chunk, [&](std::int64_t index) {
+    const std::int64_t begin = index * chunk;
+    f(begin, std::min(begin + chunk, count));
   });
 }
 
