@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "actors/company.h"
+#include "actors/metrics.h"
 #include "apps/job_file.h"
 #include "apps/run_display.h"
 #include "apps/stop_signals.h"
@@ -68,6 +69,8 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   how.run.trace_path = options.trace_path;
   how.run.stop = &stop;
   how.run.metrics = &watching->metrics;
+  actors::ServerMetrics servers(watching->metrics);
+  how.server_observer = [&](schemas::ActorId server) { return servers.observer(server); };
   if (spec.train.hold == schemas::Hold::until_scraped) {
     how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms); };
   }

@@ -121,6 +121,12 @@ std::string free_address() {
       .to_string();
 }
 
+/// A sample's value in an exposition; -1: it is not there.
+double value_of(const std::string& page, const std::string& sample) {
+  const std::size_t place = page.find(sample + " ");
+  return place == std::string::npos ? -1 : std::stod(page.substr(place + sample.size()));
+}
+
 TEST_CASE("a held run ends when its last figures have been read, with either store", "[run]") {
   const SmallJob job;
   const std::string address = free_address();
@@ -131,7 +137,8 @@ TEST_CASE("a held run ends when its last figures have been read, with either sto
   std::string last, page;
   while (running.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     page = tests::http_get(address, "/metrics");
-    if (!page.empty()) last = page;
+    // Once the hold has ended the ranks go, before the endpoint does.
+    if (page.find("troupe_worker_steps_total{rank=\"3\"}") != std::string::npos) last = page;
   }
   const Run result = running.get();
   INFO(result.err);
@@ -141,6 +148,13 @@ TEST_CASE("a held run ends when its last figures have been read, with either sto
                Contains(std::string("troupe_worker_steps_total{rank=\"") + rank + "\"} 10\n"));
   }
   CHECK_THAT(last, Contains("troupe_job_step{train_job=\"small\"} 10\n"));
+  if (more.empty()) {
+    // Two ranks a machine: the upper tier carries half of what the ranks push.
+    CHECK(value_of(last, "troupe_kv_bytes_total{level=\"1\",op=\"push\"}") ==
+          2 * value_of(last, "troupe_kv_bytes_total{level=\"2\",op=\"push\"}"));
+    CHECK(value_of(last, "troupe_kv_bytes_total{level=\"2\",op=\"push\"}") > 0);
+    CHECK_THAT(last, Contains("troupe_kv_staleness_steps_bucket{level=\"2\",le=\"0\"} "));
+  }
 }
 
 TEST_CASE("a metrics port in use ends the run before it begins", "[run]") {
