@@ -44,12 +44,12 @@ TEST_CASE("a series stands at 0 from the moment it is asked for", "[metrics]") {
 
 TEST_CASE("gauges of one series are one gauge", "[metrics]") {
   Metrics metrics;
-  Gauge& a = metrics.gauge(family("troupe_kv_keys"), {"2"});
-  Gauge& b = metrics.gauge(family("troupe_kv_keys"), {"2"});
+  Gauge& a = metrics.gauge(family("troupe_worker_epoch"), {"2"});
+  Gauge& b = metrics.gauge(family("troupe_worker_epoch"), {"2"});
   CHECK(&a == &b);
   a.set(3);
   b.add(1);
-  CHECK_THAT(metrics.exposition(), Contains("troupe_kv_keys{level=\"2\"} 4\n"));
+  CHECK_THAT(metrics.exposition(), Contains("troupe_worker_epoch{rank=\"2\"} 4\n"));
 }
 
 TEST_CASE("an observation on a bound falls into that bound's bucket", "[metrics]") {
