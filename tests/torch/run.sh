@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Troupe's numbers against PyTorch's: run.sh SOURCE BUILD. Makes a Python environment in the build folder
+# on first use (PyPI), writes PyTorch's trajectories, and lets torch_numbers compare; then accuracies.
+set -euo pipefail
+source=$1 build=$2
+python=${TROUPE_TORCH_PYTHON:-$build/torch-env/bin/python}
+if [ ! -x "$python" ]; then
+  python3 -m venv "$build/torch-env"
+  "$build/torch-env/bin/pip" install -q torch numpy
+fi
+work=$(mktemp -d "$build/torch.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# compare NETWORK DTYPE LR STEPS MODE
+compare() {
+  "$python" "$source/tests/torch/trajectory.py" "$1" "$2" "$3" "$4" "$work/$1-$2"
+  "$build/bin/torch_numbers" "$1" "$2" "$4" "$5" "$work/$1-$2"
+  rm -rf "${work:?}/$1-$2"
+}
+compare lenet f64 0.05 100 given
+compare tiny-bn f64 0.05 100 given
+compare lenet f32 0.05 100 given
+compare lenet f32 0.01 20 free
+
+theirs=$("$python" "$source/tests/torch/accuracy.py")
+"$build/bin/troupe" data pack fashion-mnist --out "$work/fashion"
+ours=$("$build/bin/troupe" run "$source/examples/fashion-lenet.toml" \
+  --set data.train="$work/fashion/train.rec" --set data.test="$work/fashion/test.rec" \
+  --set checkpoint.dir="$work/out" | sed -nE 's/^test accuracy ([0-9.]+).*/\1/p' | tail -1)
+echo "accuracy after 5 epochs: Troupe $ours, PyTorch's mean of 3 seeds $theirs"
+awk -v a="$ours" -v b="$theirs" 'BEGIN { d = a - b; exit !(a > 0 && d < 0.005 && d > -0.005) }'
