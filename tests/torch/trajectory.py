@@ -4,8 +4,8 @@
 
 trajectory.py NETWORK DTYPE LR STEPS OUT
     NETWORK: lenet or tiny-bn; DTYPE: f32 or f64
-OUT/step-K.safetensors holds data, label, loss (sum over samples), and per parameter its value before
-the step and NAME.grad, the gradient of the sum.
+OUT/step-K.safetensors holds data, label, loss (sum over samples), and per parameter its value
+before the step and NAME.grad, the gradient of the sum.
 """
 import gzip
 import json

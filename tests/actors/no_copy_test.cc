@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gradient is not copied on its way: the device server adds from the addresses that the rank
+// pushed.
+#include <catch2/catch.hpp>
+
+#include "actors/device_server_state.h"
+#include "actors/worker_state.h"
+
+namespace troupe::actors {
+namespace {
+
+using schemas::Role;
+
+schemas::Envelope from_coordinator(const schemas::ActorId& to, schemas::Message message) {
+  schemas::Envelope envelope;
+  envelope.job = "job";
+  envelope.generation = 1;
+  envelope.from = kCoordinator;
+  envelope.to = to;
+  envelope.message = std::move(message);
+  return envelope;
+}
+
+template <typename State>
+void open(State& state, const schemas::ActorId& self) {
+  schemas::Placement placement;
+  placement.machine_of_rank = {0, 0};
+  placement.machine_of_shard = {0};
+  placement.machines = {"a"};
+  state.handle(Received{from_coordinator(self, placement)});
+  state.handle(Received{from_coordinator(self, schemas::TrainingStart{0, 100})});
+}
+
+TEST_CASE("the device server adds from the ranks' own gradients", "[no_copy]") {
+  schemas::JobSpec spec;
+  spec.workers.devices = 2;
+  schemas::KeyInfo key;
+  key.name = "weight";
+  key.shape = base::Shape{300'000};  // 1.2 MB: two slices
+  const auto plan = make_job_plan("job", 1, spec, {key});
+  REQUIRE(plan.ok());
+  WorkerState first(*plan, 0);
+  WorkerState second(*plan, 1);
+  DeviceServerState server(*plan, 0);
+  open(first, {Role::worker, 0});
+  open(second, {Role::worker, 1});
+  open(server, {Role::device_server, 0});
+
+  const base::Buffer left = base::make_host_buffer(1'200'000);
+  const base::Buffer right = base::make_host_buffer(1'200'000);
+  std::vector<Add> additions;
+  auto push = [&](WorkerState& worker, const base::Buffer& gradient) {
+    for (Effect& effect : worker.handle(PushKey{0, 0, 8.0, gradient})) {
+      auto* send = std::get_if<Send>(&effect);
+      if (send == nullptr) continue;
+      for (Effect& work : server.handle(Received{std::move(send->envelope)})) {
+        if (const auto* add = std::get_if<Add>(&work)) additions.push_back(*add);
+      }
+    }
+  };
+  push(second, right);
+  push(first, left);
+  REQUIRE(additions.size() == 2);
+  for (const Add& add : additions) {
+    const std::size_t offset = add.slice.slice * std::size_t{1'048'576};
+    CHECK(add.left.data() == left.data() + offset);
+    CHECK(add.right.data() == right.data() + offset);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::actors
