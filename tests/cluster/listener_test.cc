@@ -253,6 +253,77 @@ TEST_CASE("a greeted peer that breaks the rules loses its own link only", "[list
   CHECK(peer.closed_by_peer());
 }
 
+/// A frame that a peer might send, rightly or not.
+std::string any_frame(std::mt19937_64& random) {
+  Envelope envelope = hello_of(random() % 3);
+  auto& hello = std::get<schemas::Hello>(envelope.message);
+  std::uint64_t sequence = random() % 3;
+  switch (random() % 7) {
+    case 0:
+      hello.lanes = 1 + random() % 3;
+      hello.resume = random() % 2 == 0;
+      sequence = 0;
+      break;
+    case 1:
+      hello.protocol = static_cast<std::uint32_t>(random());
+      break;
+    case 2:
+      envelope = push_of(0, 0, random() % 3 * 1'000);
+      break;
+    case 3:
+      envelope.message = schemas::Ping{random()};
+      sequence = 0;
+      break;
+    case 4:
+      envelope.message = schemas::Goodbye{"bye"};
+      sequence = 0;
+      break;
+    case 5:
+      envelope.message = schemas::HelloReply{};
+      break;
+    default:
+      break;
+  }
+  std::string bytes = frame_bytes(envelope, sequence);
+  switch (random() % 8) {
+    case 0:
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+      break;
+    case 1:
+      bytes.resize(random() % bytes.size());
+      break;
+    default:
+      break;
+  }
+  return bytes;
+}
+
+TEST_CASE("no sequence of frames, whole or damaged, harms another link", "[listener]") {
+  base::Limits limits = quick_limits();
+  limits.reconnect_ms = 50;
+  CountingPool pool;
+  LinkSet links(limits, pool);
+  const auto trusted = std::make_shared<Recorder>();
+  const auto address =
+      links.listen("127.0.0.1:0", server_end(), [&](const schemas::Hello& hello, const auto&) {
+        const bool known = hello.name == "alpha";
+        return Result<std::shared_ptr<LinkHandler>>(known ? trusted : std::make_shared<Recorder>());
+      });
+  Client honest;
+  REQUIRE(honest.dial(*address).ok());
+  std::mt19937_64 random(2'026);
+  for (int round = 0; round < 150; ++round) {
+    const Plain peer = Plain::connect(*address);
+    for (auto frames = 1 + random() % 6; frames > 0; --frames) {
+      if (!peer.send(any_frame(random))) break;
+    }
+    if (round % 10 == 0) REQUIRE(honest.link->send(push_of(1, 0, 5'000)).ok());
+  }
+  CHECK(trusted->wait_envelopes(15));
+  CHECK(trusted->downs.empty());
+  CHECK(honest.recorder->cuts.empty());
+}
+
 TEST_CASE("no more links than connections_max allows", "[listener]") {
   base::Limits limits = quick_limits();
   limits.connections_max = 5;
