@@ -40,17 +40,18 @@ class ScopedTeam {
   const int before_;
 };
 
-base::Result<std::unique_ptr<ops::Kernel>> prepare_for_team(const ops::OpCall& call) {
+}  // namespace
+
+base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(const ops::OpCall& call) {
   const ScopedTeam scope(call.team);
   if (const int team = base::thread_team(); team != call.team) {
     return base::error(base::Errc::failed_precondition,
                        "[{}] is prepared for {} threads, but OpenMP gives this thread {}",
                        call.op->name, call.team, team);
   }
-  return ops::prepare(call);
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel, ops::prepare(call));
+  return kernel;
 }
-
-}  // namespace
 
 std::size_t PreparedKernels::Hash::operator()(const ops::OpCall* call) const {
   std::size_t hash = std::hash<const void*>{}(call->op);
@@ -82,7 +83,7 @@ std::shared_ptr<const ops::Kernel> PreparedKernels::find(const ops::OpCall& call
 base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::get(const ops::OpCall& call) {
   if (std::shared_ptr<const ops::Kernel> kernel = find(call)) return kernel;
   // Outside the lock: making a library's object may take long, and a second maker does no harm.
-  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> made, prepare_for_team(call));
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> made, make(call));
   const base::MutexLock lock(mutex_);
   if (const auto it = index_.find(&call); it != index_.end()) return it->second->kernel;
   entries_.push_front({call, made});

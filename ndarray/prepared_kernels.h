@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PreparedKernels: the bounded cache of prepared kernels, keyed by the whole call. Imperative calls
-// and executors share it; a kernel that was dropped from the cache lives on in its users.
-// Any thread.
+// PreparedKernels: the bounded cache of prepared kernels of imperative calls, keyed by the whole
+// call; a kernel that was dropped from the cache lives on in its users. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +28,10 @@ class PreparedKernels {
   /// The kernel for `call`, from the cache or prepared now. failed_precondition when this thread
   /// cannot lead a team of `call.team`; otherwise the errors of ops::prepare.
   base::Result<std::shared_ptr<const ops::Kernel>> get(const ops::OpCall& call);
+
+  /// A kernel that nobody else uses, for a node of an executor: kernels may keep what they made for
+  /// the addresses of their last run, and a planned node's addresses stay the same.
+  static base::Result<std::shared_ptr<const ops::Kernel>> make(const ops::OpCall& call);
 
   std::size_t size() const;
   std::uint64_t hits() const;

@@ -116,7 +116,7 @@ class Chooser {
     for (std::size_t v = first_[index]; v < first_[index + 1]; ++v) {
       call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
     }
-    return runtime_.kernels.get(call);
+    return ndarray::PreparedKernels::make(call);
   }
 
   /// Which inputs must be reordered for `kernel`, and does one of them only become dense again?
@@ -171,7 +171,7 @@ class Chooser {
     ops::OpCall call = call_of(runtime_.ops.at("reorder"), {});
     call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
     call.outputs = {{result_.dtypes[from], result_.shapes[from], layout, false}};
-    base::Result<KernelPointer> kernel = runtime_.kernels.get(call);
+    base::Result<KernelPointer> kernel = ndarray::PreparedKernels::make(call);
     const std::string name = result_.graph.value_name(value);
     if (!kernel.ok()) {
       return kernel.status().with_context(fmt::format("reorder of {} for {}", name, user));
