@@ -13,6 +13,7 @@
 #include "apps/config_file.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "symbol/networks/networks.h"
 
 namespace troupe::apps {
 namespace {
@@ -98,15 +99,20 @@ Section table_of(Section& parent, std::string_view key) {
 }
 
 void read_model(Section section, schemas::ModelSpec& model) {
-  section.read("network", model.network);
+  const std::vector<std::string> names = symbol::network_names();
+  const std::vector<std::string_view> choices(names.begin(), names.end());
+  std::size_t index = 0;
+  if (section.choose("network", choices, index)) model.network = names[index];
   section.read("symbol", model.symbol);
   section.read("classes", model.classes, IntegerRange{1});
   std::vector<std::uint64_t> input;
   if (section.read("input", input)) model.input.assign(input.begin(), input.end());
   read_optional(section, "dropout", model.dropout, RealRange{0.0, 0.999});
   read_optional(section, "bias", model.bias);
-  if (model.network.empty() == model.symbol.empty()) {
-    section.fail(model.network.empty() ? "network" : "symbol",
+  // A name that is none has been refused already.
+  const bool named = section.kind("network") != ValueKind::absent;
+  if (named != model.symbol.empty()) {
+    section.fail(named ? "symbol" : "network",
                  "exactly one of network = \"NAME\" and symbol = \"FILE.json\" is needed");
   }
   section.finish();

@@ -123,6 +123,9 @@ TEST_CASE("a job needs exactly one model, a name and data", "[job_file]") {
   const JobFile both = parse("", {"model.symbol=a.json"});
   REQUIRE(both.errors.size() == 1);
   CHECK_THAT(both.errors[0], Contains("exactly one of"));
+  CHECK(parse("", {"model.network=lenett"}).errors ==
+        Lines{"--set model.network=lenett: error: model.network: expected \"lenet\", \"mlp\" or "
+              "\"tiny-bn\", got \"lenett\"; did you mean 'lenet'?"});
   CHECK_THAT(parse("", {"name=../../etc"}).errors.at(0), Contains("at most 64 letters"));
 }
 

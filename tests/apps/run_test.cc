@@ -92,8 +92,8 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   CHECK(missing.code == 5);
   CHECK_THAT(missing.err, StartsWith("error: ") && Contains("none.rec"));
   const Run unknown = job({"--set", "model.network=lenett"});
-  CHECK(unknown.code == 5);
-  CHECK_THAT(unknown.err, Contains("lenett"));
+  CHECK(unknown.code == 3);
+  CHECK_THAT(unknown.err, Contains("did you mean 'lenet'?"));
   const Run small = job({"--set", "model.network=lenet"});
   CHECK(small.code == 3);
   CHECK_THAT(small.err, Contains("convolution"));
