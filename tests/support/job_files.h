@@ -3,6 +3,8 @@
 // classes.
 #pragma once
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -34,7 +36,8 @@ void write_test_records(const std::filesystem::path& path, std::uint64_t records
 schemas::JobSpec test_job(const std::filesystem::path& folder, const std::string& network);
 
 inline TestFolder::TestFolder(const std::string& name)
-    : path_(std::filesystem::temp_directory_path() / ("troupe-" + name)) {
+    : path_(std::filesystem::temp_directory_path() /
+            ("troupe-" + name + "-" + std::to_string(::getpid()))) {
   std::filesystem::remove_all(path_);
   std::filesystem::create_directories(path_);
 }
