@@ -306,7 +306,11 @@ void DeviceServerState::hand_out(std::size_t position) {
 }
 
 std::string DeviceServerState::waits_for() const {
-  return slices_.empty() ? std::string() : slices_.front().waits_for();
+  if (slices_.empty() || done_) return {};
+  for (const auto& [rank, slices] : waiting_) {
+    if (!slices.empty()) return slices_[*slices.begin()].waits_for();
+  }
+  return slices_.front().waits_for();
 }
 
 }  // namespace troupe::actors

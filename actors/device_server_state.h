@@ -44,7 +44,7 @@ class DeviceServerState {
 
   const DeviceServerCounters& counters() const { return counters_; }
   const MailCounters& mail_counters() const { return mail_.counters(); }
-  /// Whom the first blocked slice waits for; empty before the start.
+  /// Whom a slice waits for, one that a rank waits for if there is any; empty before the start.
   std::string waits_for() const;
 
  private:

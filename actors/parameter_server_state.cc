@@ -269,10 +269,13 @@ void ParameterServerState::finish_if_done() {
 }
 
 std::string ParameterServerState::waits_for() const {
-  const auto blocked = std::find_if(slices_.begin(), slices_.end(), [&](const Owned& owned) {
-    return owned.owner.applied_below() < mail_.rules().steps.total;
-  });
-  return blocked == slices_.end() ? std::string() : blocked->owner.waits_for();
+  const auto last =
+      std::min_element(slices_.begin(), slices_.end(), [](const Owned& a, const Owned& b) {
+        return a.owner.applied_below() < b.owner.applied_below();
+      });
+  const bool behind =
+      last != slices_.end() && last->owner.applied_below() < mail_.rules().steps.total;
+  return behind ? last->owner.waits_for() : std::string();
 }
 
 }  // namespace troupe::actors

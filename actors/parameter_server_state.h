@@ -46,7 +46,7 @@ class ParameterServerState {
 
   const ParameterServerCounters& counters() const { return counters_; }
   const MailCounters& mail_counters() const { return mail_.counters(); }
-  /// Whom the first blocked slice waits for; empty before the start.
+  /// Whom the slice that is furthest behind waits for; empty before the start and when none is.
   std::string waits_for() const;
 
  private:

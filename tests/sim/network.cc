@@ -2,6 +2,8 @@
 // Envelopes on their way: lost, doubled, late, out of order; and the coordinator's part.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/sim/simulation.h"
 
 namespace troupe::sim {
@@ -33,6 +35,7 @@ void Simulation::travel(const Envelope& envelope) {
   std::uint64_t delay_us = inside ? random_.between(1, 300) : random_.between(200, 4'000);
   if (faulty() && random_.chance(job_.faults.slow_percent)) delay_us *= 100;
   payloads_in_flight_ += envelope.payload ? 1 : 0;
+  payloads_peak_ = std::max(payloads_peak_, payloads_in_flight_);
   at(delay_us, [this, envelope] {
     payloads_in_flight_ -= envelope.payload ? 1 : 0;
     deliver(envelope);
@@ -49,7 +52,7 @@ void Simulation::announce(const ActorId& to, const schemas::Message& message) {
   Envelope envelope;
   envelope.job = job_.spec.name;
   envelope.generation = generation_;
-  envelope.view = view_;
+  envelope.view = placement_.view;
   envelope.from = actors::kCoordinator;
   envelope.to = to;
   envelope.message = message;
@@ -57,29 +60,20 @@ void Simulation::announce(const ActorId& to, const schemas::Message& message) {
 }
 
 void Simulation::coordinator(const Envelope& envelope) {
-  if (envelope.generation != generation_) return;
-  if (const auto* report = std::get_if<schemas::DatasetReport>(&envelope.message)) {
-    const bool is_new = reports_.try_emplace(report->rank, *report).second;
-    if (!is_new || reports_.size() < job_.ranks()) return;
-    for (const auto& [id, actor] : actors_) {
-      announce(id, schemas::TrainingStart{start_step_, job_.records});
-    }
-  } else if (const auto* evaluation = std::get_if<schemas::EvaluationReport>(&envelope.message)) {
+  if (envelope.generation != generation_ || !job_state_) return;
+  if (const auto* evaluation = std::get_if<schemas::EvaluationReport>(&envelope.message)) {
     checker_->evaluation(evaluation->step, evaluation->rank, evaluation->correct);
   } else if (const auto* checkpoint = std::get_if<schemas::CheckpointReport>(&envelope.message)) {
     if (checkpoint->code == base::Errc::ok && checkpoints_.count(checkpoint->step) == 0) {
       checker_->fail(fmt::format("checkpoint {} is reported but not there", checkpoint->step));
     }
-  } else if (const auto* failed = std::get_if<schemas::ActorFailed>(&envelope.message)) {
-    checker_->fail(fmt::format("{} failed: {}", failed->actor.to_string(), failed->text));
   } else if (const auto* done = std::get_if<schemas::ActorDone>(&envelope.message)) {
     if (done->steps != job_.total_steps()) {
       checker_->fail(
           fmt::format("{} is done after {} steps", done->actor.to_string(), done->steps));
     }
-    done_.insert(done->actor);
-    if (done_.size() == actors_.size()) succeed();
   }
+  drive(job_state_->received(envelope.from, envelope.message));
 }
 
 /// Planted bugs in messages. False: the envelope is not sent.

@@ -57,12 +57,12 @@ void Simulation::perform(const schemas::ActorId& from, actors::Effect effect) {
     checker_->observe(*observed);
   } else if (const auto* start = std::get_if<actors::StartTraining>(&effect)) {
     at(0, [this, from, generation = generation_, step = start->step] {
-      if (generation == generation_) actors_[from].loop->start(step);
+      if (alive(generation, from)) actors_[from].loop->start(step);
     });
   } else if (const auto* ready = std::get_if<actors::WeightsReady>(&effect)) {
     checker_->weights(*ready, from.index, job_.machine_of_rank);
     at(0, [this, from, generation = generation_, ready = *ready] {
-      if (generation == generation_) actors_[from].loop->ready(ready);
+      if (alive(generation, from)) actors_[from].loop->ready(ready);
     });
   } else if (const auto* taken = std::get_if<actors::GradientTaken>(&effect)) {
     actor.loop->taken(*taken);
@@ -84,7 +84,7 @@ void Simulation::perform(const schemas::ActorId& from, actors::Effect effect) {
 void Simulation::finish_later(const schemas::ActorId& from, actors::EffectId id,
                               std::function<actors::EffectResult()> compute) {
   at(random_.between(10, 3'000), [this, from, id, generation = generation_, compute] {
-    if (generation != generation_) return;
+    if (!alive(generation, from)) return;
     event(from, actors::EffectDone{id, {}, compute()});
   });
 }
@@ -176,7 +176,7 @@ train::SliceState Simulation::first_values(const actors::InitSlice& effect) {
 
 void Simulation::write_shard(const schemas::ActorId& from, const actors::WriteShard& effect) {
   at(random_.between(1'000, 60'000), [this, from, effect, generation = generation_] {
-    if (generation != generation_) return;
+    if (!alive(generation, from)) return;
     schemas::ShardCheckpoint file;
     file.file = fmt::format("shard-{}", from.index);
     if (disk_faults_ < 2 && random_.chance(job_.faults.disk_percent)) {
@@ -201,7 +201,7 @@ void Simulation::write_shard(const schemas::ActorId& from, const actors::WriteSh
 
 void Simulation::write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect) {
   at(random_.between(500, 20'000), [this, from, effect, generation = generation_] {
-    if (generation != generation_) return;
+    if (!alive(generation, from)) return;
     Checkpoint whole;
     std::vector<schemas::SliceId> slices;
     for (const schemas::ShardCheckpoint& file : effect.shards) {

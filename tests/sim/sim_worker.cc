@@ -91,6 +91,7 @@ void SimWorker::score() {
   }
   schemas::EvaluationReport report;
   report.rank = rank_;
+  report.epoch = step_ / job_->epoch_steps();
   report.step = step_;
   report.correct = digest;
   ports_.event(actors::Report{report});

@@ -18,6 +18,7 @@ Simulation::Simulation(const SimJob& job, Bug bug)
     : job_(job), bug_(bug), random_(mix({job.seed, 2})) {}
 
 Simulation::~Simulation() {
+  dead_ = {};
   actors_.clear();
 }
 
@@ -47,13 +48,36 @@ Outcome Simulation::run() {
     (*entry.action)();
   }
   if (!checker_->fault() && !succeeded_) checker_->fail("nothing is left to do:" + dump());
-  if (succeeded_) checker_->end();
   outcome_.virtual_ms = now_us_ / 1000;
-  outcome_.blocks_peak = memory_.peak();
+  check_memory();
   outcome_.staleness_max[1] = checker_->staleness_max(1);
   outcome_.staleness_max[2] = checker_->staleness_max(2);
   if (checker_->fault()) outcome_.fault = job_.to_string() + "\n" + *checker_->fault();
   return outcome_;
+}
+
+/// What all roles together may hold, per slice. At any time: the owner two buffers (weights,
+/// momentum) of three versions and of two checkpoints, under eventual tiers a version more per
+/// machine and tier; each rank a gradient, a sum on each tier. When nothing is under way any more:
+/// three versions, a version per machine, and the ranks' gradients.
+void Simulation::check_memory() {
+  const std::size_t slices = plan_->layout.slices().size();
+  const std::size_t extra = job_.sequential() ? 0 : 2 * job_.machines();
+  outcome_.blocks_peak = memory_.peak();
+  outcome_.blocks_bound = slices * (10 + extra + 3 * job_.ranks()) + payloads_peak_;
+  if (outcome_.blocks_peak > outcome_.blocks_bound) {
+    checker_->fail(fmt::format("{} buffers were alive at once, the bound is {}",
+                               outcome_.blocks_peak, outcome_.blocks_bound));
+  }
+  if (!succeeded_) return;
+  queue_ = {};
+  const std::size_t rest = slices * (6 + extra + job_.ranks());
+  outcome_.blocks_end = memory_.live();
+  outcome_.blocks_end_bound = rest;
+  if (memory_.live() > rest) {
+    checker_->fail(
+        fmt::format("{} buffers are alive at the end, the bound is {}", memory_.live(), rest));
+  }
 }
 
 /// Starts the job anew from the weights of `step`: other processes, perhaps elsewhere.
@@ -66,17 +90,30 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
     }
   }
   generation_ = generation;
-  start_step_ = step;
-  view_ = 1;
-  reports_.clear();
-  done_.clear();
-  actors_.clear();
+  placement_ = {};
+  placement_.generation = generation;
+  placement_.start_step = step;
+  placement_.machine_of_rank = job_.machine_of_rank;
+  for (std::uint32_t machine = 0; machine < job_.machines(); ++machine) {
+    placement_.machines.push_back(fmt::format("m{}", machine));
+  }
+  for (std::uint32_t shard = 0; shard < job_.spec.servers.shards; ++shard) {
+    placement_.machine_of_shard.push_back(shard % job_.machines());
+  }
   auto plan =
       actors::make_job_plan(job_.spec.name, generation, job_.spec, job_.keys, job_.slice_bytes);
   TROUPE_CHECK(plan.ok(), plan.status().to_string());
   plan_ = std::make_unique<actors::JobPlan>(std::move(plan).value());
   if (!checker_) checker_ = std::make_unique<Checker>(job_, memory_);
   checker_->begin(generation, step, plan_->layout);
+  hire_all();
+  job_state_ = std::make_unique<actors::JobState>(
+      actors::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits});
+  drive(job_state_->begin(now_us_ / 1000));
+  at(kTickUs, [this, generation] { coordinator_tick(generation); });
+}
+
+void Simulation::hire_all() {
   for (std::uint32_t rank = 0; rank < job_.ranks(); ++rank) hire_worker(rank);
   for (std::uint32_t machine = 0; machine < job_.machines(); ++machine) {
     hire<actors::DeviceServerState>({schemas::Role::device_server, machine});
@@ -84,13 +121,9 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
   for (std::uint32_t shard = 0; shard < job_.spec.servers.shards; ++shard) {
     hire<actors::ParameterServerState>({schemas::Role::parameter_server, shard});
   }
-  schemas::Placement placement;
-  placement.machine_of_rank = job_.machine_of_rank;
-  placement.start_step = step;
   for (auto& [id, actor] : actors_) {
-    announce(id, placement);
-    const auto phase = random_.between(0, kTickUs);
-    at(phase, [this, generation, id = id] { tick(generation, id); });
+    at(random_.between(0, kTickUs),
+       [this, generation = generation_, id = id] { tick(generation, id); });
   }
 }
 
@@ -114,9 +147,9 @@ void Simulation::hire_worker(std::uint32_t rank) {
       if (generation == generation_) this->event(id, event);
     });
   };
-  ports.after_computing = [this, generation](std::function<void()> done) {
-    at(random_.between(500, 15'000), [this, generation, done = std::move(done)] {
-      if (generation == generation_) done();
+  ports.after_computing = [this, id, generation](std::function<void()> done) {
+    at(random_.between(500, 15'000), [this, id, generation, done = std::move(done)] {
+      if (alive(generation, id)) done();
     });
   };
   ports.chance = [this](std::uint64_t low, std::uint64_t high) {
@@ -130,44 +163,69 @@ void Simulation::hire_worker(std::uint32_t rank) {
 }
 
 void Simulation::tick(std::uint64_t generation, const schemas::ActorId& id) {
-  if (generation != generation_) return;
+  if (!alive(generation, id)) return;
   event(id, actors::Tick{now_us_ / 1000});
   at(kTickUs, [this, generation, id] { tick(generation, id); });
 }
 
-/// A role dies: the job fails and says whose death it was; a person starts it again.
-void Simulation::kill() {
-  const std::size_t victim = job_.faults.kill_role % (actors_.size() + 1);
-  std::string name = "coordinator 0";
-  if (victim < actors_.size()) {
-    name = std::next(actors_.begin(), static_cast<std::ptrdiff_t>(victim))->first.to_string();
-  }
-  killed_ = true;
-  fail_job(fmt::format("{} died", name));
+void Simulation::coordinator_tick(std::uint64_t generation) {
+  if (generation != generation_ || !job_state_) return;
+  drive(job_state_->tick(now_us_ / 1000));
+  at(kTickUs, [this, generation] { coordinator_tick(generation); });
 }
 
-void Simulation::fail_job(std::string text) {
-  trace({1, generation_});
-  outcome_.failed_role = std::move(text);
-  const std::uint64_t generation = generation_ + 1;
-  const std::uint64_t step = checkpoints_.empty() ? 0 : checkpoints_.rbegin()->first;
-  actors_.clear();  // nothing of the failed run acts any more; its messages still arrive
-  generation_ = generation;
-  at(random_.between(1'000, 30'000), [this, generation, step] { launch(generation, step); });
+/// A role dies. Its agent tells the coordinator; when that is the victim the agents, after a grace,
+/// stop everybody.
+void Simulation::kill() {
+  if (actors_.empty()) return;
+  const std::size_t victim = job_.faults.kill_role % (actors_.size() + 1);
+  trace({1, generation_, victim});
+  const std::uint64_t delay_us = random_.between(100, 50'000);
+  if (victim == actors_.size()) {
+    victim_ = "coordinator";
+    job_state_.reset();
+    return at(delay_us,
+              [this] { job_ended(base::Status(base::Errc::unavailable, "the coordinator died")); });
+  }
+  const schemas::ActorId id =
+      std::next(actors_.begin(), static_cast<std::ptrdiff_t>(victim))->first;
+  dead_ = actors_.extract(id);  // its buffers may still be in others' hands
+  victim_ = job_state_->roster().name_of(id);
+  at(delay_us,
+     [this] { drive(job_state_->fail(base::error(base::Errc::unavailable, "{} died", victim_))); });
+}
+
+void Simulation::drive(std::vector<actors::JobEffect> effects) {
+  for (const actors::JobEffect& effect : effects) {
+    if (const auto* send = std::get_if<actors::JobSend>(&effect)) announce(send->to, send->message);
+    if (const auto* ended = std::get_if<actors::JobEnded>(&effect)) job_ended(ended->status);
+  }
+}
+
+/// A success is the end; after a failure everything stops and a person starts the job again.
+void Simulation::job_ended(const base::Status& status) {
+  if (status.ok()) return succeed();
+  outcome_.failure = status.text();
+  if (victim_.empty() || outcome_.failure.find(victim_) == std::string::npos) {
+    return checker_->fail("the job failed: " + status.to_string());
+  }
+  at(random_.between(1'000, 30'000), [this] {
+    const std::uint64_t step = checkpoints_.empty() ? 0 : checkpoints_.rbegin()->first;
+    dead_ = {};
+    actors_.clear();  // nothing of the failed run acts any more; its messages still arrive
+    launch(generation_ + 1, step);
+  });
 }
 
 void Simulation::new_view() {
-  if (actors_.empty()) return;
-  ++view_;
-  schemas::Placement placement;
-  placement.view = view_;
-  placement.machine_of_rank = job_.machine_of_rank;
-  placement.start_step = start_step_;
-  for (auto& [id, actor] : actors_) announce(id, placement);
+  if (!job_state_ || job_state_->ended()) return;
+  ++placement_.view;
+  for (auto& [id, actor] : actors_) announce(id, placement_);
 }
 
 void Simulation::succeed() {
   succeeded_ = true;
+  checker_->end();
   for (auto& [id, actor] : actors_) {
     if (id.role == schemas::Role::device_server) {
       const auto& state = *std::static_pointer_cast<actors::DeviceServerState>(actor.state);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulation: a whole company in one thread and virtual time, driven by one seed. It stands for the
-// network, the engines, the disk, the coordinator's part in a job and the person who starts a
+// network, the engines, the disk, the agents that see a process die and the person who starts a
 // failed job again. Everything happens in the order of (time, number of the entry).
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "actors/device_server_state.h"
+#include "actors/job_state.h"
 #include "actors/parameter_server_state.h"
 #include "actors/worker_state.h"
 #include "tests/sim/bug.h"
@@ -25,7 +26,7 @@ namespace troupe::sim {
 /// How a simulation ended.
 struct Outcome {
   std::string fault;        ///< empty: everything held
-  std::string failed_role;  ///< a role was killed: what the job said when it failed
+  std::string failure;      ///< a role was killed: what the job said when it failed
   std::uint64_t trace = 0;  ///< hash of all events in order
   std::uint64_t events = 0;
   std::uint64_t virtual_ms = 0;
@@ -35,7 +36,10 @@ struct Outcome {
   std::uint64_t staleness_max[3] = {};
   std::uint64_t worker_bytes = 0;  ///< pushed by ranks and taken
   std::uint64_t owner_bytes = 0;   ///< pushed by device servers
-  std::size_t blocks_peak = 0;
+  std::size_t blocks_peak = 0;     ///< slice buffers alive at once
+  std::size_t blocks_bound = 0;    ///< what the roles may hold, with what was under way
+  std::size_t blocks_end = 0;      ///< alive when the job has succeeded and nothing is under way
+  std::size_t blocks_end_bound = 0;
 };
 
 /// One run of one job. Use once.
@@ -73,12 +77,19 @@ class Simulation {
   template <typename State>
   Actor& hire(schemas::ActorId id);
   void hire_worker(std::uint32_t rank);
+  void hire_all();
   void tick(std::uint64_t generation, const schemas::ActorId& id);
   void kill();
   void new_view();
-  void fail_job(std::string text);
+  void drive(std::vector<actors::JobEffect> effects);
+  void job_ended(const base::Status& status);
   void succeed();
+  void coordinator_tick(std::uint64_t generation);
+  bool alive(std::uint64_t generation, const schemas::ActorId& id) const {
+    return generation == generation_ && actors_.count(id) != 0;
+  }
   std::string dump();
+  void check_memory();
   void trace(std::initializer_list<std::uint64_t> numbers);
 
   // network.cc: envelopes on their way, and the coordinator.
@@ -112,15 +123,14 @@ class Simulation {
   std::uint64_t entries_ = 0;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   std::map<schemas::ActorId, Actor> actors_;
+  std::map<schemas::ActorId, Actor>::node_type dead_;
 
   // The coordinator's and the person's memory.
   std::uint64_t generation_ = 0;
-  std::uint64_t start_step_ = 0;
-  std::uint64_t view_ = 1;
-  std::map<std::uint32_t, schemas::DatasetReport> reports_;
-  std::set<schemas::ActorId> done_;
+  schemas::Placement placement_;
+  std::unique_ptr<actors::JobState> job_state_;
   bool succeeded_ = false;
-  bool killed_ = false;
+  std::string victim_;  // who was killed, as the job must name it
 
   // The disk.
   std::map<std::uint64_t, std::map<std::uint32_t, Checkpoint>> shard_files_;
@@ -129,6 +139,7 @@ class Simulation {
 
   // Traffic and planted bugs.
   std::uint64_t payloads_in_flight_ = 0;
+  std::uint64_t payloads_peak_ = 0;
   std::map<std::pair<schemas::SliceId, std::uint64_t>, std::map<train::TreeNode, train::TreeNode>>
       renamed_;
   std::map<schemas::SliceId, base::Buffer> older_;
