@@ -35,6 +35,7 @@ struct LinkStats {
   std::uint64_t duplicates = 0;    ///< received again and dropped
   std::uint64_t resumes = 0;       ///< cuts that were healed
   std::uint64_t queued_bytes = 0;  ///< waiting or unacknowledged now
+  LinkStats& operator+=(const LinkStats& other);
 };
 
 /// What a link tells its owner, on the I/O thread: be quick, never wait. The link holds it until

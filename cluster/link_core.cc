@@ -108,6 +108,18 @@ LinkEnd LinkCore::peer() const {
   return peer_;
 }
 
+LinkStats& LinkStats::operator+=(const LinkStats& other) {
+  bytes_sent += other.bytes_sent;
+  bytes_received += other.bytes_received;
+  frames_sent += other.frames_sent;
+  frames_received += other.frames_received;
+  frames_resent += other.frames_resent;
+  duplicates += other.duplicates;
+  resumes += other.resumes;
+  queued_bytes += other.queued_bytes;
+  return *this;
+}
+
 LinkStats LinkCore::stats() const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   LinkStats stats;

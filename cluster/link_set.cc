@@ -14,6 +14,7 @@
 #include <map>
 #include <thread>
 
+#include "base/mutex.h"
 #include "cluster/link_core.h"
 #include "cluster/listener.h"
 
@@ -60,6 +61,10 @@ class LinkSet::Impl {
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void stop();
+  LinkTotals totals() const {
+    const base::MutexLock lock(totals_mutex_);
+    return totals_;
+  }
 
  private:
   using Origin = LinkCore::Origin;
@@ -67,6 +72,7 @@ class LinkSet::Impl {
   void run();
   void arm_tick();
   void tick();
+  void sum_up();
   /// Registers a new link and runs `begin` on the I/O thread.
   void add(std::shared_ptr<LinkCore> link, std::function<void(LinkCore&)> begin);
   Status admit(const LinkEnd& self, const Acceptor& acceptor,
@@ -86,6 +92,10 @@ class LinkSet::Impl {
   std::vector<std::shared_ptr<LinkCore>> links_;
   std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
   std::vector<std::shared_ptr<Listener>> listeners_;
+  LinkStats ended_;  ///< of links that are no more
+
+  mutable base::Mutex totals_mutex_;
+  LinkTotals totals_ GUARDED_BY(totals_mutex_);
 };
 
 // ---- any thread ----
@@ -205,8 +215,25 @@ void LinkSet::Impl::tick() {
   const std::int64_t now_ms = context_->clock.now_ms();
   for (const auto& listener : listeners_) listener->tick(now_ms);
   for (const auto& link : links_) link->tick(now_ms);
+  sum_up();
   std::erase_if(links_, [](const auto& link) { return link->is_down(); });
   std::erase_if(accepted_, [](const auto& entry) { return entry.second->is_down(); });
+}
+
+void LinkSet::Impl::sum_up() {
+  LinkTotals totals;
+  for (const auto& link : links_) {
+    if (link->is_down()) {
+      ended_ += link->stats();  // tick() forgets it next
+      ended_.queued_bytes = 0;
+    } else {
+      totals.stats += link->stats();
+      ++totals.links;
+    }
+  }
+  totals.stats += ended_;
+  const base::MutexLock lock(totals_mutex_);
+  totals_ = totals;
 }
 
 Status LinkSet::Impl::admit(const LinkEnd& self, const Acceptor& acceptor,
@@ -285,6 +312,10 @@ Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Ac
 Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, LinkEnd self,
                                              std::shared_ptr<LinkHandler> handler) {
   return impl_->adopt(socket, greeting, std::move(self), std::move(handler));
+}
+
+LinkTotals LinkSet::totals() const {
+  return impl_->totals();
 }
 
 void LinkSet::stop() {

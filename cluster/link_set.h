@@ -23,6 +23,12 @@ struct DialOptions {
   std::uint64_t wait_ms = 0;           ///< go on trying for this long; 0: one attempt
 };
 
+/// All links of a process, those that have ended included.
+struct LinkTotals {
+  LinkStats stats;
+  std::uint64_t links = 0;  ///< alive now
+};
+
 /// Decides about a peer that has said Hello, on the I/O thread: gives the handler of the new link,
 /// or an error that the peer receives as its refusal. `link` may be kept; it is up soon.
 using Acceptor = std::function<base::Result<std::shared_ptr<LinkHandler>>(
@@ -54,6 +60,8 @@ class LinkSet {
   /// Closes listeners and takes all links down with `cancelled`; waits until all handlers have
   /// heard it. Nothing can be made afterwards.
   void stop();
+  /// As of the last tick, at most 100 ms ago.
+  LinkTotals totals() const;
 
  private:
   class Impl;

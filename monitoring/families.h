@@ -13,14 +13,11 @@ namespace troupe::monitoring {
 
 enum class MetricType : std::uint8_t { counter, gauge, histogram };
 
-/// Upper bounds of a histogram's buckets: powers of two, 14 of them.
+/// Upper bounds of a histogram's buckets, 14 of them.
 enum class Buckets : std::uint8_t {
   none,
-  requests,     ///< 50 us to 0.4 s
-  steps,        ///< 1 ms to 8 s
-  rounds,       ///< 0.2 ms to 1.6 s
-  checkpoints,  ///< 0.1 s to 13 min
-  staleness     ///< 0 to 8 steps one by one, then to 256
+  requests,  ///< powers of two: 50 us to 0.4 s
+  staleness  ///< 0 to 8 steps one by one, then powers of two to 256
 };
 
 /// A family: all series of one name.
@@ -64,14 +61,14 @@ inline constexpr std::array kFamilies = {
            Buckets::requests},
 
     // Links.
-    Family{"troupe_net_messages_total", kCounter, "Messages over links.", {"direction", "kind"}},
-    Family{"troupe_net_bytes_total",
+    Family{"troupe_net_frames_total", kCounter, "Frames over links.", {"direction"}},
+    Family{"troupe_net_bytes_total", kCounter, "Bytes of those frames.", {"direction"}},
+    Family{"troupe_net_recoveries_total",
            kCounter,
-           "Bytes over links, frame headers included.",
-           {"direction", "kind"}},
-    Family{
-        "troupe_net_errors_total", kCounter, "Connections refused or broken.", {"kind", "reason"}},
-    Family{"troupe_net_peers", kGauge, "Linked peers.", {"role", "state"}},
+           "Cuts healed, frames sent again, received again.",
+           {"kind"}},
+    Family{"troupe_net_peers", kGauge, "Links alive."},
+    Family{"troupe_net_queued_bytes", kGauge, "Bytes waiting or unacknowledged."},
 
     // Workers.
     Family{"troupe_worker_steps_total", kCounter, "Steps committed.", {"rank"}},
@@ -97,13 +94,8 @@ inline constexpr std::array kFamilies = {
 
     // Coordinator.
     Family{"troupe_coordinator_jobs", kGauge, "Jobs by state.", {"state"}},
-    Family{"troupe_coordinator_jobs_finished_total", kCounter, "Jobs ended.", {"result"}},
     Family{"troupe_coordinator_nodes", kGauge, "Agents and processes by state.", {"role", "state"}},
     Family{"troupe_coordinator_devices", kGauge, "Worker slots of all agents.", {"kind", "state"}},
-    Family{"troupe_coordinator_heartbeats_missed_total",
-           kCounter,
-           "Peers declared dead by silence.",
-           {"role"}},
     Family{"troupe_job_step", kGauge, "Lowest step that every rank has reported.", {"train_job"}},
     Family{"troupe_job_progress_ratio", kGauge, "Steps done of all steps.", {"train_job"}},
     Family{
@@ -120,12 +112,6 @@ inline constexpr std::array kFamilies = {
            kGauge,
            "Last complete checkpoint, Unix time.",
            {"train_job"}},
-
-    // Checkpoints.
-    Family{"troupe_checkpoint_failures_total",
-           kCounter,
-           "Checkpoints not written or refused.",
-           {"op", "reason"}},
 
     // Engine.
     Family{"troupe_engine_operations_total",
