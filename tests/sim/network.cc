@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "tests/sim/simulation.h"
 
@@ -11,6 +12,51 @@ namespace troupe::sim {
 using schemas::ActorId;
 using schemas::Envelope;
 using schemas::Role;
+
+namespace {
+
+std::string version_text(std::uint64_t version) {
+  if (version == schemas::kNewestVersion) return "newest";
+  return version == schemas::kBarrierVersion ? "barrier" : std::to_string(version);
+}
+
+std::string text_of(const schemas::GradientPush& m) {
+  std::string listed;
+  for (const auto& [rank, step] : m.contributions) listed += fmt::format(" {}@{}", rank, step);
+  return fmt::format("({}, {}) {} count {}{}", m.slice.key, m.slice.slice, m.step, m.count, listed);
+}
+std::string text_of(const schemas::PushAck& m) {
+  constexpr const char* kResults[] = {"taken", "duplicate", "stale view", "not ready"};
+  return fmt::format("({}, {}) {} {}", m.slice.key, m.slice.slice, m.step,
+                     kResults[static_cast<int>(m.result)]);
+}
+std::string text_of(const schemas::WeightPull& m) {
+  return fmt::format("({}, {}) {} version {}, applied below {}", m.slice.key, m.slice.slice, m.step,
+                     version_text(m.version), m.applied_below);
+}
+std::string text_of(const schemas::WeightReply& m) {
+  return fmt::format("({}, {}) {} version {} next [{}] {}", m.slice.key, m.slice.slice, m.step,
+                     version_text(m.version), fmt::join(m.next, " "), m.text);
+}
+std::string text_of(const schemas::ShardCheckpoint& m) {
+  return fmt::format("step {} shard {} {}", m.step, m.shard, m.text);
+}
+std::string text_of(const schemas::CheckpointReport& m) {
+  return fmt::format("step {} {}{}", m.step, m.path, m.text);
+}
+template <typename Other>
+std::string text_of(const Other&) {
+  return {};
+}
+
+std::string envelope_text(const Envelope& envelope) {
+  return fmt::format("g{} v{}  {} -> {}  {} {}", envelope.generation, envelope.view,
+                     envelope.from.to_string(), envelope.to.to_string(),
+                     schemas::message_name(envelope.message.index()),
+                     std::visit([](const auto& m) { return text_of(m); }, envelope.message));
+}
+
+}  // namespace
 
 /// Lets a role handle an event now and performs what follows. Nothing reaches the dead.
 void Simulation::event(const ActorId& to, actors::Event event) {
@@ -43,6 +89,7 @@ void Simulation::travel(const Envelope& envelope) {
 }
 
 void Simulation::deliver(const Envelope& envelope) {
+  if (listener_) listener_(fmt::format("{:>9} us  {}", now_us_, envelope_text(envelope)));
   trace({3, envelope.message.index(), envelope.generation, envelope.view, envelope.from.index});
   if (envelope.to.role == Role::coordinator) return coordinator(envelope);
   event(envelope.to, actors::Received{envelope});

@@ -46,6 +46,8 @@ struct Outcome {
 class Simulation {
  public:
   explicit Simulation(const SimJob& job, Bug bug = Bug::none);
+  /// Lines about every envelope that arrives, for people who look into a seed.
+  void listen(std::function<void(const std::string&)> listener) { listener_ = std::move(listener); }
   ~Simulation();
   Outcome run();
 
@@ -115,6 +117,7 @@ class Simulation {
 
   SimJob job_;
   Bug bug_;
+  std::function<void(const std::string&)> listener_;
   Random random_;
   Memory memory_;
   std::unique_ptr<actors::JobPlan> plan_;
