@@ -54,6 +54,31 @@ TEST_CASE("every example is a valid job", "[job_file]") {
   }
 }
 
+TEST_CASE("the documentation's job has every key that it shows, at its default", "[job_file]") {
+  std::ifstream in(std::string(TROUPE_SOURCE_DIR) + "/docs/job-file.md");
+  const std::string page((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t begin = page.find("```toml\n") + 8, end = page.find("```\n", begin);
+  REQUIRE(end != std::string::npos);
+  std::string text = page.substr(begin, end - begin);
+  const JobFile shown = parse_job("docs/job-file.md", text, {});
+  REQUIRE(shown.errors == Lines{});
+  // What is commented out is a key too.
+  for (std::size_t place = 0; (place = text.find("\n# ", place)) != std::string::npos;) {
+    text.replace(place, 3, "\n");
+  }
+  CHECK(parse_job("docs/job-file.md", text, {}).errors == Lines{});
+  schemas::JobSpec plain = parse("[checkpoint]\ndir = \"out\"").spec;
+  plain.name = shown.spec.name;
+  plain.seed = shown.spec.seed;
+  plain.data.train = shown.spec.data.train;
+  plain.data.test = shown.spec.data.test;
+  plain.data.mean = shown.spec.data.mean;
+  plain.data.std = shown.spec.data.std;
+  plain.checkpoint.every = shown.spec.checkpoint.every;
+  plain.train.initializer = shown.spec.train.initializer;
+  CHECK(plain == shown.spec);
+}
+
 TEST_CASE("all errors come at once, in order, with their places", "[job_file]") {
   const JobFile job = parse_job("job.toml",
                                 "name = \"x\"\n"
