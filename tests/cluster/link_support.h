@@ -213,11 +213,18 @@ class Plain {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  static Plain connect(const std::string& address) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  /// Invalid when nobody listens there. Any thread; connect() asserts, on the test's own.
+  static Plain try_connect(const std::string& address) {
+    Plain socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in to = place(parse_address(address)->port);
-    REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-    return Plain(fd);
+    const auto* name = reinterpret_cast<const sockaddr*>(&to);
+    if (::connect(socket.fd_, name, sizeof to) != 0) socket.close();
+    return socket;
+  }
+  static Plain connect(const std::string& address) {
+    Plain socket = try_connect(address);
+    REQUIRE(socket.valid());
+    return socket;
   }
   /// A listening socket on a free port.
   static Plain listen(std::string& address) {
@@ -367,7 +374,10 @@ class Proxy {
         }
       }
       if (ready[0].revents != 0) {
-        pairs.push_back({listener_.accept(), Plain::connect(target_), plan_(count++), 0});
+        Plain near = listener_.accept();
+        Plain far = Plain::try_connect(target_);
+        const Blow blow = plan_(count++);
+        if (far.valid()) pairs.push_back({std::move(near), std::move(far), blow, 0});
       }
     }
   }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may come in: greetings, versions, strangers, crowds; and what a failed dial says.
-#include "cluster/listener.h"
-
 #include <random>
 
 #include "tests/cluster/link_support.h"
