@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// A parameter server alone: exact versions, checkpoints with their credit, silence.
+#include "actors/parameter_server_state.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/actors/state_fixture.h"
+
+namespace troupe::actors {
+namespace {
+
+using namespace testing;
+using schemas::CheckpointReport;
+using schemas::GradientPush;
+using schemas::PushAck;
+using schemas::Role;
+using schemas::ShardCheckpoint;
+using schemas::WeightPull;
+using schemas::WeightReply;
+
+constexpr std::size_t kBytes = 16;
+
+/// The server of slice (0, 0), 16 bytes; the other slice is another shard's.
+struct Server {
+  JobPlan plan = small_plan();
+  ParameterServerState state{plan, plan.layout.first_shard()};
+  std::uint32_t shard = plan.layout.first_shard();
+  std::vector<Effect> opened = open_role(state, plan);
+
+  void start() {
+    train::SliceState first;
+    first.values.weight = base::make_host_buffer(kBytes);
+    state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
+  }
+  std::vector<Effect> from(schemas::ActorId id, schemas::Message message, std::size_t bytes = 0) {
+    base::Buffer payload = bytes > 0 ? base::make_host_buffer(bytes) : base::Buffer();
+    return state.handle(Received{letter(plan, id, std::move(message), std::move(payload))});
+  }
+  std::vector<Effect> pull(std::uint64_t version) {
+    return from({Role::device_server, 0}, WeightPull{{0, 0}, version, 0, version});
+  }
+  /// The whole step in one push, and its update.
+  std::vector<Effect> step(std::uint64_t number) {
+    GradientPush push;
+    push.node = {1, 0, 0, 2};
+    push.step = number;
+    push.count = 4.0;
+    const auto updates = of_kind<Update>(from({Role::device_server, 0}, push, kBytes));
+    if (updates.empty()) return {};
+    train::SliceValues next{base::make_host_buffer(kBytes), {}};
+    return state.handle(EffectDone{updates[0].id, {}, next});
+  }
+};
+
+TEST_CASE("a pull gets exactly its version, when it exists, or an error") {
+  Server server;
+  CHECK(sent<WeightReply>(server.pull(0)).empty());
+  train::SliceState first;
+  first.values.weight = base::make_host_buffer(kBytes);
+  const auto started =
+      server.state.handle(EffectDone{of_kind<InitSlice>(server.opened).at(0).id, {}, first});
+  CHECK(sent<WeightReply>(started).size() == 1);
+  CHECK(sent<WeightReply>(server.pull(1)).empty());
+  const auto replies = sent<WeightReply>(server.step(0));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].second.version == 1);
+  server.step(1);
+  const auto gone = sent<WeightReply>(server.pull(0));
+  REQUIRE(gone.size() == 1);
+  CHECK(gone[0].second.code == base::Errc::not_found);
+  CHECK(gone[0].second.text.find("the newest is 2") != std::string::npos);
+}
+
+TEST_CASE("checkpoints: two in flight, the third holds its slices until a report returns credit") {
+  Server server;
+  server.start();
+  std::vector<WriteShard> writes;
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    const auto some = of_kind<WriteShard>(server.step(step));
+    writes.insert(writes.end(), some.begin(), some.end());
+  }
+  REQUIRE(writes.size() == 2);
+  CHECK(writes[0].slices.at(0).state.version == 1);
+  CHECK(of_kind<WriteShard>(server.step(2)).empty());
+  CHECK(server.step(3).empty());  // held at the cut of step 3
+  CHECK(server.state.waits_for().find("waits for a checkpoint") != std::string::npos);
+
+  const auto written = server.state.handle(EffectDone{writes[0].id, {}, ShardCheckpoint{}});
+  REQUIRE(sent<ShardCheckpoint>(written).size() == 1);
+  ShardCheckpoint own = sent<ShardCheckpoint>(written)[0].second;
+  CHECK(of_kind<WriteManifest>(server.from({Role::parameter_server, server.shard}, own)).empty());
+  ShardCheckpoint other = own;
+  other.shard = 1 - server.shard;
+  const auto manifests =
+      of_kind<WriteManifest>(server.from({Role::parameter_server, other.shard}, other));
+  REQUIRE(manifests.size() == 1);
+  CHECK(manifests[0].shards.size() == 2);
+  CHECK(of_kind<WriteManifest>(server.from({Role::parameter_server, other.shard}, other)).empty());
+
+  const auto settled =
+      server.state.handle(EffectDone{manifests[0].id, {}, std::string("step-1-g3")});
+  CHECK(sent<CheckpointReport>(settled).size() == 3);  // the coordinator and both shards
+  // A shard that has missed the report asks with its file again.
+  CHECK(sent<CheckpointReport>(server.from({Role::parameter_server, other.shard}, other)).size() ==
+        1);
+  const auto freed = server.from({Role::parameter_server, server.shard},
+                                 sent<CheckpointReport>(settled)[0].second);
+  CHECK(of_kind<WriteShard>(freed).size() == 1);
+  CHECK(of_kind<Update>(freed).size() == 1);
+}
+
+TEST_CASE("a checkpoint that fails is given up, the third in a row ends the job") {
+  Server server;
+  server.start();
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const auto writes = of_kind<WriteShard>(server.step(step));
+    REQUIRE(writes.size() == 1);
+    const base::Status full(base::Errc::resource_exhausted, "no space left on device");
+    const auto failed =
+        sent<ShardCheckpoint>(server.state.handle(EffectDone{writes[0].id, full, {}}));
+    REQUIRE(failed.size() == 1);
+    server.from({Role::parameter_server, server.shard}, failed[0].second);
+    ShardCheckpoint other;
+    other.step = step + 1;
+    other.shard = 1 - server.shard;
+    const auto settled = sent<CheckpointReport>(server.from({Role::parameter_server, 1}, other));
+    REQUIRE_FALSE(settled.empty());
+    CHECK(settled[0].second.code == base::Errc::resource_exhausted);
+    const auto effects = server.from({Role::parameter_server, server.shard}, settled[0].second);
+    const auto fails = of_kind<Fail>(effects);
+    REQUIRE(fails.size() == (step == 2 ? 1 : 0));
+    if (step == 2) CHECK(fails[0].status.text().find("3 checkpoints failed") != std::string::npos);
+  }
+}
+
+TEST_CASE("silence is named, then ends the job") {
+  Server server;
+  server.start();
+  server.state.handle(Tick{1'000});
+  GradientPush push;
+  push.node = {1, 0, 0, 1};
+  push.count = 2.0;
+  server.from({Role::device_server, 0}, push, kBytes);
+  server.state.handle(Tick{2'000});
+  const auto warns = of_kind<Warn>(server.state.handle(Tick{70'000}));
+  REQUIRE(warns.size() == 1);
+  CHECK(warns[0].text.find("step 0 waits for ranks 2, 3") != std::string::npos);
+  CHECK(of_kind<Warn>(server.state.handle(Tick{80'000})).empty());
+  const auto fails = of_kind<Fail>(server.state.handle(Tick{1'900'000}));
+  REQUIRE(fails.size() == 1);
+  CHECK(fails[0].status.code() == base::Errc::deadline_exceeded);
+}
+
+TEST_CASE("slices of other shards end the job by name") {
+  Server server;
+  server.start();
+  const auto fails =
+      of_kind<Fail>(server.from({Role::device_server, 0}, WeightPull{{0, 1}, 0, 0, 0}));
+  REQUIRE(fails.size() == 1);
+  CHECK(fails[0].status.text().find("slice (0, 1) does not belong to this shard") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace troupe::actors
