@@ -154,6 +154,8 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_config_verbs(app, context);
     add_data_verbs(app, context);
     add_model_verbs(app, context);
+    add_cluster_verbs(app, context);
+    add_job_verbs(app, context);
     add_about_verbs(app, context);
     return parse_and_run(app, with_help_words(arguments), context);
   } catch (const std::exception& fault) {

@@ -23,6 +23,10 @@ void add_run_verb(CLI::App& app, Context& context);
 void add_checkpoint_verbs(CLI::App& app, Context& context);
 /// model inspect.
 void add_model_verbs(CLI::App& app, Context& context);
+/// coordinator, agent, and internal: what agents start.
+void add_cluster_verbs(CLI::App& app, Context& context);
+/// job submit, list, status, wait, stop.
+void add_job_verbs(CLI::App& app, Context& context);
 /// metrics, version.
 void add_about_verbs(CLI::App& app, Context& context);
 

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transitions of an agent.
+#include "actors/agent_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schemas/codec.h"
+
+namespace troupe::actors {
+
+using schemas::Role;
+
+AgentState::AgentState(schemas::AgentHello hello, const base::Limits& limits)
+    : hello_(std::move(hello)), limits_(limits) {}
+
+AgentState::Effects AgentState::begin() {
+  Effects effects;
+  tell(hello_, effects);
+  return effects;
+}
+
+AgentState::Effects AgentState::handle(const AgentEvent& event) {
+  Effects effects;
+  if (exited_) return effects;
+  std::visit([&](const auto& content) { on(content, effects); }, event);
+  exit_if_alone(effects);
+  return effects;
+}
+
+void AgentState::on(const CoordinatorSaid& said, Effects& effects) {
+  std::visit([&](const auto& message) { on_message(message, effects); }, said.message);
+}
+
+void AgentState::on(const CoordinatorLost& lost, Effects& effects) {
+  if (leaving_) return;
+  leaving_ = base::error(base::Errc::unavailable, "{}{}",
+                         welcomed_ ? "lost the coordinator: " : "", lost.reason);
+  stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
+  if (children_.empty()) return;
+  effects.push_back(Note{true, fmt::format("{}; its {} processes stop in {} ms", leaving_->text(),
+                                           children_.size(), limits_.agent_grace_ms)});
+}
+
+void AgentState::on(const StopRequested&, Effects& effects) {
+  if (leaving_ && leaving_->ok()) {
+    // Asked twice: at once.
+    for (const auto& [key, child] : children_) effects.push_back(StopChild{key, true});
+    return;
+  }
+  if (!leaving_) effects.push_back(LeaveCoordinator{"the agent was asked to end"});
+  leaving_ = base::Status();
+  stop_all_at_ms_.reset();
+  stop_all(effects);
+}
+
+void AgentState::on(const ChildSaid& said, Effects& effects) {
+  if (!children_.contains(said.process)) return;
+  auto bytes = schemas::encode_message(said.message);
+  if (!bytes.ok()) {
+    effects.push_back(Note{true, fmt::format("{} of job {}: {}", said.from.to_string(),
+                                             said.process.job, bytes.status().text())});
+    return;
+  }
+  tell(schemas::ProcessMessage{said.process.job, said.from, std::move(bytes).value()}, effects);
+}
+
+void AgentState::on(const ChildEnded& ended, Effects& effects) {
+  if (children_.erase(ended.process) == 0) return;
+  tell(schemas::ProcessExited{ended.process.job, ended.process.actor, ended.how, ended.clean},
+       effects);
+}
+
+void AgentState::on(const FolderProbed& probed, Effects& effects) {
+  tell(probed.result, effects);
+}
+
+void AgentState::on(const TimePassed& time, Effects& effects) {
+  now_ms_ = time.now_ms;
+  if (stop_all_at_ms_ && now_ms_ >= *stop_all_at_ms_) {
+    stop_all_at_ms_.reset();
+    stop_all(effects);
+  }
+  for (auto& [key, child] : children_) {
+    if (!child.kill_at_ms || now_ms_ < *child.kill_at_ms) continue;
+    effects.push_back(StopChild{key, true});
+    child.kill_at_ms = now_ms_ + limits_.stop_grace_ms;  // and again, should that be lost
+  }
+}
+
+void AgentState::on_message(const schemas::AgentWelcome& welcome, Effects& effects) {
+  welcomed_ = true;
+  effects.push_back(Note{false, fmt::format("joined the coordinator (version {}) as '{}'",
+                                            welcome.coordinator_version, hello_.name)});
+}
+
+void AgentState::on_message(const schemas::JobEnd& end, Effects&) {
+  if (!leaving_) leaving_ = base::Status(end.code, end.text);
+}
+
+void AgentState::on_message(const schemas::LaunchProcess& launch, Effects& effects) {
+  const ProcessKey key{launch.job, launch.actor};
+  if (leaving_ || children_.contains(key)) return;
+  children_[key] = Child{launch.ranks, {}};
+  effects.push_back(StartChild{key, launch});
+}
+
+void AgentState::on_message(const schemas::StopProcesses& stop_them, Effects& effects) {
+  for (auto child = children_.begin(); child != children_.end(); ++child) {
+    if (child->first.job == stop_them.job) stop(child, stop_them.grace_ms, effects);
+  }
+}
+
+void AgentState::on_message(const schemas::ProcessMessage& message, Effects& effects) {
+  const auto child = find(message.job, message.actor);
+  if (child == children_.end()) return;
+  auto inner = schemas::decode_message(message.message);
+  if (!inner.ok()) {
+    effects.push_back(
+        Note{true, fmt::format("a message for {} of job {}: {}", message.actor.to_string(),
+                               message.job, inner.status().text())});
+    return;
+  }
+  effects.push_back(ToChild{child->first, message.actor, std::move(inner).value()});
+}
+
+void AgentState::on_message(const schemas::FolderProbe& probe, Effects& effects) {
+  effects.push_back(ProbeFolder{probe});
+}
+
+AgentState::Children::iterator AgentState::find(const std::string& job,
+                                                const schemas::ActorId& actor) {
+  if (actor.role != Role::worker) return children_.find({job, actor});
+  return std::find_if(children_.begin(), children_.end(), [&](const auto& entry) {
+    const std::vector<std::uint32_t>& ranks = entry.second.ranks;
+    return entry.first.job == job &&
+           std::find(ranks.begin(), ranks.end(), actor.index) != ranks.end();
+  });
+}
+
+void AgentState::stop(Children::iterator child, std::uint64_t grace_ms, Effects& effects) {
+  const std::uint64_t kill_at_ms = now_ms_ + grace_ms;
+  std::optional<std::uint64_t>& planned = child->second.kill_at_ms;
+  planned = planned ? std::min(*planned, kill_at_ms) : kill_at_ms;
+  effects.push_back(StopChild{child->first, grace_ms == 0});
+}
+
+void AgentState::stop_all(Effects& effects) {
+  for (auto child = children_.begin(); child != children_.end(); ++child) {
+    stop(child, limits_.stop_grace_ms / 4, effects);
+  }
+}
+
+void AgentState::exit_if_alone(Effects& effects) {
+  // A lost coordinator is waited for during the grace only where children would be lost with it.
+  if (!leaving_ || !children_.empty()) return;
+  exited_ = true;
+  effects.push_back(ExitAgent{*leaving_});
+}
+
+void AgentState::tell(schemas::Message message, Effects& effects) const {
+  if (!leaving_) effects.push_back(ToCoordinator{std::move(message)});
+}
+
+}  // namespace troupe::actors

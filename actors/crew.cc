@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a process's part of a job.
+#include "actors/crew.h"
+
+#include "schemas/codec.h"
+
+namespace troupe::actors {
+namespace {
+
+std::string_view isa_name(schemas::Isa isa) {
+  switch (isa) {
+    case schemas::Isa::avx2:
+      return "avx2";
+    case schemas::Isa::avx512:
+      return "avx512";
+    case schemas::Isa::native:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+Crew::Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,
+           base::Clock& clock)
+    : table_(std::move(table)),
+      server_job_(std::move(job)),
+      plan_(std::move(plan)),
+      parts_{stage_, post_office_, plan_, server_job_.job, *table_, clock} {}
+
+Crew::~Crew() = default;
+
+base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& launch,
+                                               base::Clock& clock, monitoring::Metrics& metrics,
+                                               ServerObserver observer) {
+  TROUPE_TRY_ASSIGN(schemas::JobSpec spec, schemas::decode_job_spec(launch.job_text));
+  TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
+  auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
+  TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table));
+  TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table));
+  if (server_job.start->generation != launch.generation) {
+    return base::error(base::Errc::failed_precondition,
+                       "checkpoint.dir {} gives generation {} here and {} at the coordinator",
+                       spec.checkpoint.dir, server_job.start->generation, launch.generation);
+  }
+  TROUPE_TRY_ASSIGN(JobPlan plan,
+                    make_job_plan(launch.job, launch.generation, std::move(spec), job->keys.keys));
+  std::unique_ptr<Crew> crew(
+      new Crew(std::move(table), std::move(server_job), std::move(plan), clock));
+  const std::uint32_t index = launch.actor.index;
+  if (launch.actor.role == schemas::Role::parameter_server) {
+    crew->parameter_server_ = std::make_unique<ParameterServer>(crew->parts_, crew->server_job_,
+                                                                index, std::move(observer));
+    return crew;
+  }
+  crew->device_server_ =
+      std::make_unique<DeviceServer>(crew->parts_, crew->server_job_, index, std::move(observer));
+  for (const std::uint32_t rank : launch.ranks) {
+    train::RankOptions options;
+    options.rank = rank;
+    options.metrics = &metrics;
+    crew->workers_.emplace_back(rank, std::make_unique<Worker>(crew->parts_, options));
+  }
+  return crew;
+}
+
+void Crew::start() {
+  for (const auto& [rank, worker] : workers_) worker->start();
+}
+
+StartFound find_job_start(const FindStart& find) {
+  StartFound found;
+  found.job = find.job;
+  const auto look = [&]() -> base::Status {
+    const ops::OpTable table = ops::OpTable::build();
+    TROUPE_TRY_ASSIGN(const auto job, train::open_job(find.spec, table));
+    // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
+    train::Job any_class = *job;
+    any_class.spec.checkpoint.change_numerics = true;
+    TROUPE_TRY_ASSIGN(const auto start, train::find_start(any_class, ops::numeric_class(1)));
+    found.step = start.step;
+    found.generation = start.generation;
+    found.steps_total = job->steps_end();
+    if (start.checkpoint) found.checkpoint = start.checkpoint->path().string();
+    return {};
+  };
+  found.status = look();
+  return found;
+}
+
+}  // namespace troupe::actors

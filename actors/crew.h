@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Crew: the actors of one process of a job: a machine's device server and workers (a host process),
+// or one parameter server. Whoever opens it gives the post office doors to the coordinator and to
+// the other processes. Opening blocks (files); made and destroyed by one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/control_events.h"
+#include "actors/parameter_server.h"
+#include "monitoring/metrics.h"
+#include "ops/table.h"
+
+namespace troupe::actors {
+
+/// See the top of the file.
+class Crew {
+ public:
+  /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
+  /// ranks and outlives the crew; `observer`: of the server's figures. Errors: the job's files and
+  /// keys; failed_precondition when the folder of checkpoints does not give the launch's
+  /// generation.
+  static base::Result<std::unique_ptr<Crew>> open(const schemas::LaunchProcess& launch,
+                                                  base::Clock& clock, monitoring::Metrics& metrics,
+                                                  ServerObserver observer = {});
+  ~Crew();
+
+  PostOffice& post_office() { return post_office_; }
+  const schemas::JobSpec& spec() const { return plan_.spec; }
+  const base::NumericClass& numeric_class() const { return server_job_.numeric_class; }
+  /// The ranks begin to check their data files. Call once the Placement has come.
+  void start();
+
+ private:
+  Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan, base::Clock& clock);
+
+  const std::unique_ptr<const ops::OpTable> table_;  // others refer to it: it stays in its place
+  const ServerJob server_job_;
+  const JobPlan plan_;
+  Stage stage_;
+  PostOffice post_office_;
+  const JobParts parts_;
+  std::unique_ptr<ParameterServer> parameter_server_;
+  std::unique_ptr<DeviceServer> device_server_;
+  std::vector<std::pair<std::uint32_t, std::unique_ptr<Worker>>> workers_;  // by rank
+};
+
+/// Does FindStart: opens the job and looks into its folder of checkpoints. Blocks.
+StartFound find_job_start(const FindStart& find);
+
+}  // namespace troupe::actors

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe coordinator, troupe agent, and what agents start: troupe internal.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "actors/crew.h"
+#include "apps/config_file.h"
+#include "apps/job_file.h"
+#include "apps/stop_signals.h"
+#include "apps/verbs.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "cluster/agent_node.h"
+#include "cluster/coordinator_node.h"
+#include "cluster/job_process.h"
+#include "monitoring/http_server.h"
+#include "monitoring/process.h"
+#include "ops/table.h"
+
+namespace troupe::apps {
+namespace {
+
+/// Options of all three.
+struct ProcessVerb {
+  std::string limits_path;
+  std::string listen;
+  std::string http;
+  std::string state;
+  std::string join;
+  std::string join_wait;
+  std::string name;
+  std::string devices = "cpu:1";
+  cluster::JobProcessOptions process;
+  std::string role;
+};
+
+/// The limits file's limits; false after its errors have been shown.
+bool read_limits(const ProcessVerb& options, Context& context, base::Limits& limits) {
+  if (options.limits_path.empty()) return true;
+  const LimitsFile file = read_limits_file(options.limits_path);
+  limits = file.limits;
+  if (!file.errors.empty()) context.fail_lines(file.errors, "nothing was started");
+  return file.errors.empty();
+}
+
+ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
+  cluster::CoordinatorNodeOptions options;
+  if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
+  std::atomic<bool> stop{false};
+  StopSignals signals([&stop](int) { stop.store(true); });
+  options.listen = verb.listen;
+  options.http = verb.http;
+  options.state_folder = verb.state;
+  options.version = program_version();
+  options.stop = [&stop] { return stop.load(); };
+  options.find_start = actors::find_job_start;
+  options.ready = [](const std::string& listen, const std::string& http) {
+    base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
+  };
+  monitoring::Metrics metrics;
+  const auto process = monitoring::collect_process(metrics, program_version(),
+                                                   ops::numeric_class(1).build, "coordinator");
+  const base::Status status = cluster::run_coordinator(options, metrics);
+  return status.ok() ? ExitCode::ok : context.fail(status);
+}
+
+/// "cpu:2": two places for workers.
+base::Result<std::uint32_t> parse_devices(const std::string& text) {
+  constexpr std::string_view kCpu = "cpu:";
+  constexpr int kSlotsMax = 4'096;
+  int slots = 0;
+  if (text.starts_with(kCpu)) {
+    const char* end = text.data() + text.size();
+    const auto [rest, code] = std::from_chars(text.data() + kCpu.size(), end, slots);
+    if (code == std::errc() && rest == end && slots >= 1 && slots <= kSlotsMax) {
+      return static_cast<std::uint32_t>(slots);
+    }
+  }
+  return base::error(base::Errc::invalid_argument,
+                     "--devices {}: expected cpu:N with N from 1 to {}", text, kSlotsMax);
+}
+
+base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& options) {
+  TROUPE_TRY_ASSIGN(options.slots, parse_devices(verb.devices));
+  if (!verb.join_wait.empty()) {
+    TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
+  }
+  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_address(verb.http));
+  if (!http.loopback()) {
+    return base::error(base::Errc::permission_denied, "{} is not a loopback address", verb.http);
+  }
+  std::error_code code;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
+  if (code) return base::error(base::Errc::internal, "cannot find this program's own file");
+  std::atomic<int> stops{0};
+  StopSignals signals([&stops](int) { stops.store(1); });
+  monitoring::Metrics metrics;
+  const auto process =
+      monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
+  TROUPE_TRY_ASSIGN(const auto server,
+                    monitoring::HttpServer::start(http, options.limits, metrics));
+  options.coordinator = verb.join;
+  options.name = verb.name;
+  options.version = program_version();
+  options.http_address = server->address().to_string();
+  options.numeric_class = ops::numeric_class(1);
+  options.command = {program.string(), "internal"};
+  options.stop_signals = [&stops] { return stops.load(); };
+  return cluster::run_agent(options);
+}
+
+ExitCode run_internal_verb(ProcessVerb& verb) {
+  cluster::JobProcessOptions& options = verb.process;
+  const bool server = verb.role == "server";
+  options.actor.role = server ? schemas::Role::parameter_server : schemas::Role::device_server;
+  base::start_logging(base::LogLevel::info,
+                      fmt::format("role={} index={} node={} job={}", verb.role, options.actor.index,
+                                  options.machine, options.job));
+  monitoring::Metrics metrics;
+  const auto process =
+      monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build,
+                                  server ? "parameter_server" : "host");
+  const base::Status status = cluster::run_job_process(options, metrics);
+  if (status.ok()) return ExitCode::ok;
+  base::log_warn("ending: {}", status.text());
+  std::cerr.flush();
+  _exit(static_cast<int>(ExitCode::failed));  // ranks may be in the middle of a step
+}
+
+void add_limits_option(CLI::App* verb, ProcessVerb& options) {
+  verb->add_option("--limits", options.limits_path, "Limits other than the defaults")
+      ->type_name("FILE.toml");
+}
+
+}  // namespace
+
+void add_cluster_verbs(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<ProcessVerb>();
+  CLI::App* coordinator = app.add_subcommand(
+      "coordinator",
+      describe("Serve a cluster: agents join it, people submit jobs to it",
+               {"troupe coordinator --listen 127.0.0.1:7700 --http 127.0.0.1:7701 --state state"}));
+  coordinator->add_option("--listen", options->listen, "For agents and people; loopback")
+      ->required()
+      ->type_name("HOST:PORT");
+  coordinator->add_option("--http", options->http, "For /metrics, /healthz and /sd/targets")
+      ->required()
+      ->type_name("HOST:PORT");
+  coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
+      ->required()
+      ->type_name("DIR");
+  add_limits_option(coordinator, *options);
+  coordinator->callback([&context, options] {
+    context.action = [&context, options] { return run_coordinator_verb(*options, context); };
+  });
+
+  CLI::App* agent = app.add_subcommand(
+      "agent", describe("Offer this machine's devices to a coordinator",
+                        {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2"}));
+  agent->add_option("--join", options->join, "The coordinator's --listen address")
+      ->required()
+      ->type_name("HOST:PORT");
+  agent->add_option("--name", options->name, "The machine's name")->required()->type_name("NAME");
+  agent->add_option("--devices", options->devices, "cpu:N gives N worker places")
+      ->capture_default_str()
+      ->type_name("cpu:N");
+  agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")->type_name("TIME");
+  agent->add_option("--http", options->http, "For /metrics and /healthz (127.0.0.1:0)")
+      ->type_name("HOST:PORT");
+  add_limits_option(agent, *options);
+  agent->callback([&context, options] {
+    context.action = [&context, options] {
+      cluster::AgentOptions how;
+      if (!read_limits(*options, context, how.limits)) return ExitCode::bad_input;
+      if (options->http.empty()) options->http = "127.0.0.1:0";
+      const base::Status status = run_agent_verb(*options, how);
+      return status.ok() ? ExitCode::ok : context.fail(status);
+    };
+  });
+
+  CLI::App* internal = app.add_subcommand("internal", "A job's process, started by an agent");
+  internal->group("");
+  internal->add_option("--job", options->process.job)->required();
+  internal->add_option("--generation", options->process.generation)->required();
+  internal->add_option("--role", options->role)->required();
+  internal->add_option("--index", options->process.actor.index)->required();
+  internal->add_option("--name", options->process.machine)->required();
+  internal->callback(
+      [&context, options] { context.action = [options] { return run_internal_verb(*options); }; });
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe job submit, list, status, wait, stop.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <thread>
+
+#include "apps/job_file.h"
+#include "apps/progress.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "cluster/job_client.h"
+
+namespace troupe::apps {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(300);
+
+struct JobVerb {
+  std::string path;
+  std::string id;
+  std::vector<std::string> overrides;
+  bool wait = false;
+};
+
+base::Result<std::unique_ptr<cluster::JobClient>> connect(const Context& context) {
+  if (context.coordinator.empty()) {
+    return base::error(base::Errc::invalid_argument,
+                       "which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
+  }
+  return cluster::JobClient::connect(context.coordinator, base::Limits{});
+}
+
+std::string step_of(const schemas::JobInfo& job) {
+  return job.steps_total == 0 ? "-" : fmt::format("{}/{}", job.step, job.steps_total);
+}
+
+void show(const schemas::JobInfo& job, ProgressDisplay& display) {
+  Progress progress;
+  progress.step = job.step;
+  progress.steps_total = job.steps_total;
+  progress.loss = job.loss;
+  if (job.accuracy >= 0.0) progress.accuracy = job.accuracy;
+  progress.samples_per_second = job.samples_per_second;
+  display.show(progress);
+}
+
+/// The end of a job for people, scripts and the exit code.
+ExitCode finish(const schemas::JobInfo& job, Context& context) {
+  if (job.state != schemas::JobState::succeeded) {
+    context.console.error(
+        fmt::format("job {} {}: {}", job.id, schemas::job_state_name(job.state), job.text));
+    return ExitCode::failed;
+  }
+  if (job.accuracy >= 0.0) {
+    context.console.data(fmt::format("test accuracy {:.4f}\n", job.accuracy));
+  }
+  if (!job.checkpoint.empty()) {
+    context.console.data(fmt::format("checkpoint {}\n", job.checkpoint));
+  }
+  return ExitCode::ok;
+}
+
+/// Looks at the job until it has ended.
+ExitCode wait(cluster::JobClient& client, const std::string& id, Context& context) {
+  base::SteadyClock clock;
+  ProgressDisplay display(context.console, clock);
+  schemas::JobInfo seen;
+  while (true) {
+    const auto jobs = client.query(id);
+    if (!jobs.ok()) {
+      display.end();
+      const std::string advice =
+          seen.checkpoint.empty()
+              ? "; there is no checkpoint yet"
+              : fmt::format("; submitting it again resumes from {}", seen.checkpoint);
+      return context.fail(base::Status(jobs.status().code(), jobs.status().text() + advice));
+    }
+    const schemas::JobInfo& job = jobs->front();
+    if (job.text != seen.text && job.state == schemas::JobState::pending) {
+      context.console.note(fmt::format("job {} {}", id, job.text));
+    }
+    if (job.step != seen.step) show(job, display);
+    seen = job;
+    if (cluster::is_final(job.state)) break;
+    std::this_thread::sleep_for(kLook);
+  }
+  display.end();
+  return finish(seen, context);
+}
+
+ExitCode submit(const JobVerb& options, Context& context) {
+  JobFile job = read_job_file(options.path, options.overrides);
+  if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
+  const base::Status prepared = prepare_submission(job.spec);
+  if (!prepared.ok()) return context.fail(prepared);
+  const auto client = connect(context);
+  if (!client.ok()) return context.fail(client.status());
+  const auto id = (*client)->submit(options.id, job.spec);
+  if (!id.ok()) return context.fail(id.status());
+  context.console.data(*id + "\n");
+  return options.wait ? wait(**client, *id, context) : ExitCode::ok;
+}
+
+ExitCode list(Context& context) {
+  const auto client = connect(context);
+  if (!client.ok()) return context.fail(client.status());
+  const auto jobs = (*client)->query("");
+  if (!jobs.ok()) return context.fail(jobs.status());
+  std::string text =
+      fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
+  for (const schemas::JobInfo& job : *jobs) {
+    text += fmt::format("{:<32} {:<10} {:>15} {:>9.4f} {}\n", job.id,
+                        schemas::job_state_name(job.state), step_of(job), job.loss, job.text);
+  }
+  context.console.data(text);
+  return ExitCode::ok;
+}
+
+ExitCode status(const std::string& id, Context& context) {
+  const auto client = connect(context);
+  if (!client.ok()) return context.fail(client.status());
+  const auto jobs = (*client)->query(id);
+  if (!jobs.ok()) return context.fail(jobs.status());
+  const schemas::JobInfo& job = jobs->front();
+  std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {:.6f}\n", job.id,
+                                 schemas::job_state_name(job.state), step_of(job), job.loss);
+  if (job.accuracy >= 0.0) text += fmt::format("test accuracy {:.4f}\n", job.accuracy);
+  if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
+  if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
+  context.console.data(text);
+  return ExitCode::ok;
+}
+
+ExitCode stop(const std::string& id, Context& context) {
+  const auto client = connect(context);
+  if (!client.ok()) return context.fail(client.status());
+  const auto job = (*client)->stop(id);
+  if (!job.ok()) return context.fail(job.status());
+  context.console.data(fmt::format("{} {}{}{}\n", job->id, schemas::job_state_name(job->state),
+                                   job->text.empty() ? "" : ": ", job->text));
+  return ExitCode::ok;
+}
+
+ExitCode wait_verb(const std::string& id, Context& context) {
+  const auto client = connect(context);
+  return client.ok() ? wait(**client, id, context) : context.fail(client.status());
+}
+
+}  // namespace
+
+void add_job_verbs(CLI::App& app, Context& context) {
+  CLI::App* job = app.add_subcommand(
+      "job", describe("Submit jobs to a coordinator, list, watch and stop them",
+                      {"troupe --coordinator 127.0.0.1:7700 job submit JOB.toml --wait",
+                       "troupe --coordinator 127.0.0.1:7700 job list"}));
+  job->require_subcommand(1);
+  const auto options = std::make_shared<JobVerb>();
+  CLI::App* submit_verb = job->add_subcommand(
+      "submit", describe("Submit a job; prints its id",
+                         {"troupe job submit examples/fashion-lenet.toml --wait"}));
+  submit_verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
+      ->required()
+      ->type_name("");
+  submit_verb->add_option("--set", options->overrides, "Override a key of the job file")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one");
+  submit_verb->add_flag("--wait", options->wait, "End with the job's result");
+  submit_verb->callback([&context, options] {
+    context.action = [&context, options] { return submit(*options, context); };
+  });
+  job->add_subcommand("list", "List all jobs")->callback([&context] {
+    context.action = [&context] { return list(context); };
+  });
+  const auto add = [&](const char* name, const char* summary,
+                       ExitCode (*action)(const std::string&, Context&)) {
+    CLI::App* verb = job->add_subcommand(name, summary);
+    verb->add_option("ID", options->id, "The job's id")->required()->type_name("");
+    verb->callback([&context, options, action] {
+      context.action = [&context, options, action] { return action(options->id, context); };
+    });
+  };
+  add("status", "Show one job", status);
+  add("wait", "Wait for a job's end; ends with its result", wait_verb);
+  add("stop", "Stop a job; says what it resumes from", stop);
+}
+
+}  // namespace troupe::apps

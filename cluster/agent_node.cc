@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's links and children around its state machine.
+#include "cluster/agent_node.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include "actors/agent_state.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cluster/link_set.h"
+#include "cluster/process.h"
+#include "storage/storage.h"
+
+namespace troupe::cluster {
+namespace {
+
+using actors::AgentEvent;
+using actors::ProcessKey;
+using schemas::Role;
+
+constexpr std::int64_t kTickMs = 50;
+constexpr std::uint64_t kNonceBytesMax = 4'096;
+
+schemas::Envelope envelope_of(schemas::ActorId to, schemas::Message message) {
+  schemas::Envelope envelope;
+  envelope.to = to;
+  envelope.message = std::move(message);
+  return envelope;
+}
+
+/// Writes, removes or reads back the nonce; see schemas::FolderProbe.
+base::Status probe_folder(const schemas::FolderProbe& probe) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::path(probe.path) / probe.file;
+  std::error_code code;
+  if (probe.write && probe.nonce.empty()) {
+    fs::remove(file, code);
+    return {};
+  }
+  if (probe.write) {
+    fs::create_directories(probe.path, code);
+    return base::write_file_atomically(file, std::as_bytes(std::span(probe.nonce)));
+  }
+  TROUPE_TRY_ASSIGN(const std::string found, base::read_text_file(file, kNonceBytesMax));
+  if (found == probe.nonce) return {};
+  return base::error(base::Errc::failed_precondition, "{} holds something else", file.string());
+}
+
+/// See run_agent.
+class AgentNode {
+ public:
+  explicit AgentNode(const AgentOptions& options)
+      : options_(options),
+        state_(hello(options), options.limits),
+        links_(options.limits, storage_.pool(base::Device{})) {
+    files_ = std::thread([this] { probe_folders(); });
+  }
+
+  ~AgentNode() {
+    links_.stop();
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    probe_wanted_.notify_all();
+    files_.join();
+  }
+
+  base::Status run();
+
+ private:
+  class CoordinatorHandler;
+  class ChildHandler;
+  struct Child {
+    std::uint64_t id = 0;  // of the supervisor; 0: not started yet
+    std::shared_ptr<Link> link;
+    std::optional<ProcessExit> exit;
+    bool stop = false;    // asked for before it had started
+    bool silent = false;  // its link is down
+  };
+
+  static schemas::AgentHello hello(const AgentOptions& options);
+  void post(const AgentEvent& event);
+  void run_effects(const std::vector<actors::AgentEffect>& effects);
+  void perform(const actors::ToCoordinator& send);
+  void perform(const actors::StartChild& start);
+  void perform(const actors::ToChild& send);
+  void perform(const actors::StopChild& stop);
+  void perform(const actors::ProbeFolder& probe);
+  void perform(const actors::LeaveCoordinator& leave);
+  void perform(const actors::ExitAgent& exit);
+  void perform(const actors::Note& note);
+  void probe_folders();
+  void started(const actors::StartChild& start, const base::Result<ChildProcess>& process);
+  void exited(const ProcessKey& key, const ProcessExit& exit);
+  void child_silent(const ProcessKey& key);
+  std::optional<actors::ChildEnded> ended(const ProcessKey& key);
+  std::vector<std::string> command_of(const schemas::LaunchProcess& launch) const;
+
+  const AgentOptions options_;
+  base::SteadyClock clock_;
+  storage::Storage storage_;
+  ProcessSupervisor supervisor_;
+  std::recursive_mutex mutex_;  // of all below; effects run under it, in order
+  actors::AgentState state_;
+  std::map<ProcessKey, Child> children_;
+  std::shared_ptr<Link> coordinator_;
+  bool coordinator_down_ = false;
+  bool left_ = false;
+  std::optional<base::Status> result_;
+  std::deque<schemas::FolderProbe> probes_;
+  std::condition_variable_any probe_wanted_;
+  bool ended_ = false;
+  std::thread files_;  // a folder may be slow: nobody else waits for it
+  LinkSet links_;      // its thread calls into all above
+};
+
+class AgentNode::CoordinatorHandler final : public LinkHandler {
+ public:
+  explicit CoordinatorHandler(AgentNode& node) : node_(node) {}
+  void on_up() override {
+    const std::lock_guard lock(node_.mutex_);
+    node_.run_effects(node_.state_.begin());
+  }
+  void on_envelope(schemas::Envelope envelope) override {
+    node_.post(actors::CoordinatorSaid{std::move(envelope.message)});
+  }
+  void on_down(const base::Status& reason) override {
+    const std::lock_guard lock(node_.mutex_);
+    node_.coordinator_down_ = true;
+    node_.post(actors::CoordinatorLost{reason.ok() ? "it said goodbye" : reason.text()});
+  }
+
+ private:
+  AgentNode& node_;
+};
+
+class AgentNode::ChildHandler final : public LinkHandler {
+ public:
+  ChildHandler(AgentNode& node, ProcessKey key) : node_(node), key_(std::move(key)) {}
+  void on_envelope(schemas::Envelope envelope) override {
+    node_.post(actors::ChildSaid{key_, envelope.from, std::move(envelope.message)});
+  }
+  void on_down(const base::Status&) override { node_.child_silent(key_); }
+
+ private:
+  AgentNode& node_;
+  const ProcessKey key_;
+};
+
+schemas::AgentHello AgentNode::hello(const AgentOptions& options) {
+  schemas::AgentHello hello;
+  hello.name = options.name;
+  hello.version = options.version;
+  hello.slots = options.slots;
+  hello.http_address = options.http_address;
+  hello.numeric_class = options.numeric_class;
+  return hello;
+}
+
+base::Status AgentNode::run() {
+  DialOptions dial;
+  dial.address = options_.coordinator;
+  dial.self = {{Role::agent, 0}, options_.name, "", 0};
+  dial.peer = {{Role::coordinator, 0}, "", "", 0};
+  dial.wait_ms = options_.limits.join_wait_ms;
+  {
+    const std::lock_guard lock(mutex_);
+    TROUPE_TRY_ASSIGN(coordinator_,
+                      links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(*this)));
+  }
+  int stops = 0;
+  while (true) {
+    supervisor_.run_once(kTickMs);
+    if (options_.stop_signals) {
+      for (const int asked = options_.stop_signals(); stops < asked; ++stops) {
+        post(actors::StopRequested{});
+      }
+    }
+    post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+    const std::lock_guard lock(mutex_);
+    // The Goodbye goes out first; the link gives it limits.goodbye_ms.
+    if (result_ && (coordinator_down_ || !left_)) return *result_;
+  }
+}
+
+void AgentNode::post(const AgentEvent& event) {
+  const std::lock_guard lock(mutex_);
+  run_effects(state_.handle(event));
+}
+
+void AgentNode::run_effects(const std::vector<actors::AgentEffect>& effects) {
+  for (const actors::AgentEffect& effect : effects) {
+    std::visit([this](const auto& what) { perform(what); }, effect);
+  }
+}
+
+void AgentNode::perform(const actors::ToCoordinator& send) {
+  const base::Status status = coordinator_->send(envelope_of({Role::coordinator, 0}, send.message));
+  if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
+}
+
+std::vector<std::string> AgentNode::command_of(const schemas::LaunchProcess& launch) const {
+  std::vector<std::string> command = options_.command;
+  const auto add = [&](std::string_view option, const std::string& value) {
+    command.emplace_back(option);
+    command.push_back(value);
+  };
+  add("--job", launch.job);
+  add("--generation", std::to_string(launch.generation));
+  add("--role", launch.actor.role == Role::parameter_server ? "server" : "host");
+  add("--index", std::to_string(launch.actor.index));
+  add("--name", options_.name);
+  return command;
+}
+
+void AgentNode::perform(const actors::StartChild& start) {
+  children_[start.process] = Child{};
+  ProcessSpec spec;
+  spec.name =
+      fmt::format("process of {} of job {}", start.process.actor.to_string(), start.process.job);
+  spec.command = command_of(start.launch);
+  supervisor_.start(
+      std::move(spec),
+      [this, start](const base::Result<ChildProcess>& process) { started(start, process); },
+      [this, key = start.process](const ProcessExit& exit) { exited(key, exit); });
+}
+
+void AgentNode::started(const actors::StartChild& start,
+                        const base::Result<ChildProcess>& process) {
+  const std::lock_guard lock(mutex_);
+  Child& child = children_[start.process];
+  if (!process.ok()) {
+    children_.erase(start.process);
+    post(actors::ChildEnded{start.process, "not started: " + process.status().text(), false});
+    return;
+  }
+  child.id = process->id;
+  const LinkEnd self{{Role::agent, 0}, options_.name, start.launch.job, start.launch.generation};
+  auto link = links_.adopt(process->socket, LinkSet::Greeting::wait, self,
+                           std::make_shared<ChildHandler>(*this, start.process));
+  if (!link.ok()) {
+    child.silent = true;
+    supervisor_.stop(child.id, 0);
+    return;
+  }
+  child.link = *link;
+  if (child.stop) supervisor_.stop(child.id, 0);
+  schemas::Envelope envelope = envelope_of(start.process.actor, start.launch);
+  envelope.job = start.launch.job;
+  envelope.generation = start.launch.generation;
+  const base::Status sent = child.link->send(std::move(envelope));
+  if (!sent.ok()) base::log_warn("to a new process: {}", sent.text());
+}
+
+void AgentNode::perform(const actors::ToChild& send) {
+  const auto found = children_.find(send.process);
+  if (found == children_.end() || !found->second.link) return;
+  const base::Status status = found->second.link->send(envelope_of(send.to, send.message));
+  if (!status.ok()) base::log_debug("to {}: {}", send.to.to_string(), status.text());
+}
+
+void AgentNode::perform(const actors::StopChild& stop) {
+  const auto found = children_.find(stop.process);
+  if (found == children_.end()) return;
+  if (found->second.id == 0) {
+    found->second.stop = true;
+  } else {
+    // The state machine keeps the grace; the supervisor's own is the safety net.
+    supervisor_.stop(found->second.id, stop.kill ? 0 : options_.limits.stop_grace_ms);
+  }
+}
+
+void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
+  const std::lock_guard lock(mutex_);
+  const auto found = children_.find(key);
+  if (found == children_.end()) return;
+  found->second.exit = exit;
+  if (const auto event = ended(key)) post(*event);
+}
+
+void AgentNode::child_silent(const ProcessKey& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = children_.find(key);
+  if (found == children_.end()) return;
+  found->second.silent = true;
+  if (const auto event = ended(key)) post(*event);
+}
+
+// A child has ended when it is reaped and everything that it said was read.
+std::optional<actors::ChildEnded> AgentNode::ended(const ProcessKey& key) {
+  const auto found = children_.find(key);
+  if (!found->second.exit || !found->second.silent) return {};
+  actors::ChildEnded event{key, found->second.exit->how, found->second.exit->clean};
+  children_.erase(found);
+  return event;
+}
+
+void AgentNode::perform(const actors::ProbeFolder& probe) {
+  probes_.push_back(probe.probe);
+  probe_wanted_.notify_all();
+}
+
+void AgentNode::probe_folders() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    probe_wanted_.wait(lock, [this] { return ended_ || !probes_.empty(); });
+    if (ended_) return;
+    const schemas::FolderProbe probe = std::move(probes_.front());
+    probes_.pop_front();
+    lock.unlock();
+    const base::Status status = probe_folder(probe);
+    lock.lock();
+    post(actors::FolderProbed{{probe.job, status.code(), status.text()}});
+  }
+}
+
+void AgentNode::perform(const actors::LeaveCoordinator& leave) {
+  left_ = true;
+  coordinator_->close(leave.text);
+}
+
+void AgentNode::perform(const actors::ExitAgent& exit) {
+  result_ = exit.status;
+}
+
+void AgentNode::perform(const actors::Note& note) {
+  if (note.warning) {
+    base::log_warn("{}", note.text);
+  } else {
+    base::log_info("{}", note.text);
+  }
+}
+
+}  // namespace
+
+base::Status run_agent(const AgentOptions& options) {
+  AgentNode node(options);
+  return node.run();
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// AgentNode: an agent as a program: AgentState with its link to the coordinator and its child
+// processes, which are this program started again (job_process.h). Runs on the program's main
+// thread, the only one that forks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "base/numeric_class.h"
+#include "base/status.h"
+
+namespace troupe::cluster {
+
+/// What an agent is given.
+struct AgentOptions {
+  std::string coordinator;  ///< HOST:PORT
+  std::string name;         ///< of the machine
+  std::uint32_t slots = 1;  ///< worker places
+  std::string version;
+  std::string http_address;  ///< of its own /metrics; may be empty
+  base::NumericClass numeric_class;
+  base::Limits limits;
+  std::vector<std::string> command;   ///< starts a job process; its options are added
+  std::function<int()> stop_signals;  ///< how many times the agent was asked to end; any thread
+};
+
+/// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and
+/// no child is left (unavailable); errors also when it was refused. Main thread.
+base::Status run_agent(const AgentOptions& options);
+
+}  // namespace troupe::cluster

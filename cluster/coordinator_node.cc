@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's links, clock and web routes around its state machine.
+#include "cluster/coordinator_node.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "actors/coordinator_state.h"
+#include "base/address.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/link_set.h"
+#include "monitoring/http_server.h"
+#include "storage/storage.h"
+
+namespace troupe::cluster {
+namespace {
+
+using actors::CoordinatorEvent;
+using actors::PeerId;
+using base::Errc;
+using schemas::Role;
+
+constexpr auto kTick = std::chrono::milliseconds(50);
+
+/// The lock on a folder, for as long as it lives.
+class FolderLock {
+ public:
+  ~FolderLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  base::Status take(const std::string& folder) {
+    std::error_code code;
+    std::filesystem::create_directories(folder, code);
+    const std::string file = folder + "/lock";
+    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) {
+      return base::error(Errc::permission_denied, "{} cannot be written: {}", file,
+                         std::strerror(errno));
+    }
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
+    return base::error(Errc::already_exists, "another coordinator runs on --state {}", folder);
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
+base::Result<base::Address> loopback_address(const std::string& text) {
+  TROUPE_TRY_ASSIGN(const base::Address address, base::parse_address(text));
+  if (address.loopback()) return address;
+  return base::error(Errc::permission_denied,
+                     "{} is not a loopback address; others need TLS, which is not built yet", text);
+}
+
+/// See run_coordinator.
+class CoordinatorNode {
+ public:
+  CoordinatorNode(const CoordinatorNodeOptions& options, monitoring::Metrics& metrics)
+      : options_(options),
+        metrics_(metrics),
+        state_({options.version, options.limits}),
+        links_(options.limits, storage_.pool(base::Device{})) {}
+  ~CoordinatorNode() {
+    links_.stop();
+    for (std::thread& thread : finders_) thread.join();
+  }
+
+  base::Status run();
+
+ private:
+  class PeerHandler;
+
+  void post(const CoordinatorEvent& event);
+  void perform(const actors::ToPeer& send);
+  void perform(const actors::DropPeer& drop);
+  void perform(const actors::FindStart& find);
+  void perform(const actors::Note& note);
+  PeerId add_peer(const std::shared_ptr<Link>& link);
+  void peer_down(PeerId peer, const base::Status& reason);
+  std::string targets();
+  void scrape(monitoring::Scrape& scrape);
+
+  const CoordinatorNodeOptions options_;
+  monitoring::Metrics& metrics_;
+  base::SteadyClock clock_;
+  storage::Storage storage_;
+  FolderLock lock_;
+  std::mutex mutex_;  // of all below; effects run under it, in order
+  actors::CoordinatorState state_;
+  std::map<PeerId, std::shared_ptr<Link>> peers_;
+  PeerId next_peer_ = 1;
+  std::vector<std::thread> finders_;
+  LinkSet links_;  // its thread calls into all above
+};
+
+class CoordinatorNode::PeerHandler final : public LinkHandler {
+ public:
+  PeerHandler(CoordinatorNode& node, const std::shared_ptr<Link>& link)
+      : node_(node), peer_(node.add_peer(link)) {}
+  void on_envelope(schemas::Envelope envelope) override {
+    node_.post(actors::PeerSaid{peer_, std::move(envelope.message)});
+  }
+  void on_down(const base::Status& reason) override { node_.peer_down(peer_, reason); }
+
+ private:
+  CoordinatorNode& node_;
+  const PeerId peer_;
+};
+
+base::Status CoordinatorNode::run() {
+  TROUPE_TRY_ASSIGN(const base::Address http, loopback_address(options_.http));
+  TROUPE_TRY(loopback_address(options_.listen).status());
+  TROUPE_TRY(lock_.take(options_.state_folder));
+  monitoring::HttpRoutes routes;
+  routes["/sd/targets"] = [this](const monitoring::HttpRequest&) {
+    return monitoring::HttpReply{200, "application/json", targets()};
+  };
+  const auto collection =
+      metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
+  TROUPE_TRY_ASSIGN(const auto server, monitoring::HttpServer::start(http, options_.limits,
+                                                                     metrics_, std::move(routes)));
+  TROUPE_TRY_ASSIGN(
+      const std::string address,
+      links_.listen(
+          options_.listen, {{Role::coordinator, 0}, "", "", 0},
+          [this](const schemas::Hello&,
+                 const std::shared_ptr<Link>& link) -> base::Result<std::shared_ptr<LinkHandler>> {
+            return std::shared_ptr<LinkHandler>(std::make_shared<PeerHandler>(*this, link));
+          }));
+  options_.ready(address, server->address().to_string());
+  while (!options_.stop()) {
+    post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+    std::this_thread::sleep_for(kTick);
+  }
+  links_.stop();
+  return {};
+}
+
+PeerId CoordinatorNode::add_peer(const std::shared_ptr<Link>& link) {
+  const std::lock_guard lock(mutex_);
+  peers_[next_peer_] = link;
+  return next_peer_++;
+}
+
+void CoordinatorNode::peer_down(PeerId peer, const base::Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    peers_.erase(peer);
+  }
+  post(actors::PeerLost{peer, reason.ok() ? "it left" : reason.text()});
+}
+
+void CoordinatorNode::post(const CoordinatorEvent& event) {
+  const std::lock_guard lock(mutex_);
+  for (const actors::CoordinatorEffect& effect : state_.handle(event)) {
+    std::visit([this](const auto& what) { perform(what); }, effect);
+  }
+}
+
+void CoordinatorNode::perform(const actors::ToPeer& send) {
+  const auto peer = peers_.find(send.peer);
+  if (peer == peers_.end()) return;
+  schemas::Envelope envelope;
+  envelope.message = send.message;
+  const base::Status status = peer->second->send(std::move(envelope));
+  // A reply too large for the wire would leave the peer waiting.
+  if (!status.ok()) peer->second->abort(status);
+}
+
+void CoordinatorNode::perform(const actors::DropPeer& drop) {
+  const auto peer = peers_.find(drop.peer);
+  if (peer == peers_.end()) return;
+  perform(actors::ToPeer{drop.peer, schemas::JobEnd{drop.reason.code(), drop.reason.text()}});
+  peer->second->close(drop.reason.text());
+}
+
+void CoordinatorNode::perform(const actors::FindStart& find) {
+  finders_.emplace_back([this, find] { post(options_.find_start(find)); });
+}
+
+void CoordinatorNode::perform(const actors::Note& note) {
+  if (note.warning) {
+    base::log_warn("{}", note.text);
+  } else {
+    base::log_info("{}", note.text);
+  }
+}
+
+std::string CoordinatorNode::targets() {
+  nlohmann::json list = nlohmann::json::array();
+  const std::lock_guard lock(mutex_);
+  for (const actors::ScrapeTarget& target : state_.targets()) {
+    list.push_back({{"targets", {target.address}},
+                    {"labels",
+                     {{"role", target.role},
+                      {"node", target.node},
+                      {"rank", target.ranks},
+                      {"train_job", target.job}}}});
+  }
+  return list.dump();
+}
+
+void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
+  const std::lock_guard lock(mutex_);
+  const actors::CoordinatorCounts counts = state_.counts();
+  const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
+  for (int state = 0; state <= static_cast<int>(schemas::JobState::stopped); ++state) {
+    const auto key = static_cast<schemas::JobState>(state);
+    const auto found = counts.jobs.find(key);
+    scrape.value(monitoring::family("troupe_coordinator_jobs"), {schemas::job_state_name(key)},
+                 found == counts.jobs.end() ? 0.0 : number(found->second));
+  }
+  scrape.value(monitoring::family("troupe_coordinator_nodes"), {"agent", "up"},
+               number(counts.agents));
+  const auto& devices = monitoring::family("troupe_coordinator_devices");
+  scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
+  scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
+  for (const schemas::JobInfo& job : state_.scraped_jobs()) {
+    scrape.value(monitoring::family("troupe_job_step"), {job.id}, number(job.step));
+    scrape.value(monitoring::family("troupe_job_samples_total"), {job.id}, number(job.samples));
+    if (job.steps_total == 0) continue;
+    scrape.value(monitoring::family("troupe_job_progress_ratio"), {job.id},
+                 number(job.step) / number(job.steps_total));
+    scrape.value(monitoring::family("troupe_job_loss"), {job.id, "train"}, job.loss);
+    if (job.accuracy < 0.0) continue;
+    scrape.value(monitoring::family("troupe_job_accuracy_ratio"), {job.id, "test"}, job.accuracy);
+  }
+}
+
+}  // namespace
+
+base::Status run_coordinator(const CoordinatorNodeOptions& options, monitoring::Metrics& metrics) {
+  CoordinatorNode node(options, metrics);
+  return node.run();
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// CoordinatorNode: the coordinator as a program: CoordinatorState with its listener, its lock on
+// the folder of state, /sd/targets and metrics.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "actors/control_events.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "monitoring/metrics.h"
+
+namespace troupe::cluster {
+
+/// What a coordinator is given.
+struct CoordinatorNodeOptions {
+  std::string listen;        ///< HOST:PORT for agents and people
+  std::string http;          ///< HOST:PORT of /metrics and /sd/targets
+  std::string state_folder;  ///< made if missing; one coordinator at a time
+  std::string version;
+  base::Limits limits;
+  std::function<bool()> stop;  ///< asked often; true ends the coordinator
+  /// Does FindStart, on a thread of its own; blocks.
+  std::function<actors::StartFound(const actors::FindStart&)> find_start;
+  /// Called once with both addresses when it listens.
+  std::function<void(const std::string& listen, const std::string& http)> ready;
+};
+
+/// Serves until `stop`. Errors: an address in use or not loopback; already_exists when another
+/// coordinator holds the folder. `metrics` outlives the call.
+base::Status run_coordinator(const CoordinatorNodeOptions& options, monitoring::Metrics& metrics);
+
+}  // namespace troupe::cluster

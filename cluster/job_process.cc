@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// A crew with its links. The main thread does what its inbox says; links only fill the inbox or
+// post to actors.
+#include "cluster/job_process.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <variant>
+
+#include "actors/crew.h"
+#include "base/address.h"
+#include "base/log.h"
+#include "cluster/link_set.h"
+#include "cluster/process.h"
+#include "monitoring/http_server.h"
+#include "storage/storage.h"
+
+namespace troupe::cluster {
+namespace {
+
+using base::Errc;
+using schemas::ActorId;
+using schemas::Role;
+
+/// What happens to a process; in order.
+struct Ended {
+  base::Status status;  // the agent's link is down
+};
+struct PeerDown {
+  ActorId peer;
+  base::Status reason;
+};
+using Incident = std::variant<schemas::Envelope, PeerDown, Ended>;
+
+class Inbox {
+ public:
+  void put(Incident incident) {
+    {
+      const std::lock_guard lock(mutex_);
+      incidents_.push_back(std::move(incident));
+    }
+    filled_.notify_one();
+  }
+  Incident take() {
+    std::unique_lock lock(mutex_);
+    filled_.wait(lock, [this] { return !incidents_.empty(); });
+    Incident incident = std::move(incidents_.front());
+    incidents_.pop_front();
+    return incident;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::deque<Incident> incidents_;
+};
+
+/// Keys used first in the next forward pass go first.
+std::int32_t priority_of(const schemas::Message& message) {
+  const auto slice = schemas::slice_of(message);
+  return slice ? -static_cast<std::int32_t>(slice->key) : 0;
+}
+
+/// The coordinator, through the agent.
+class AgentHandler final : public LinkHandler {
+ public:
+  explicit AgentHandler(Inbox& inbox) : inbox_(inbox) {}
+  void on_envelope(schemas::Envelope envelope) override { inbox_.put(std::move(envelope)); }
+  void on_down(const base::Status& reason) override { inbox_.put(Ended{reason}); }
+
+ private:
+  Inbox& inbox_;
+};
+
+/// Another process of the job.
+class PeerHandler final : public LinkHandler {
+ public:
+  PeerHandler(ActorId peer, actors::PostOffice& post_office, Inbox& inbox)
+      : peer_(peer), post_office_(post_office), inbox_(inbox) {}
+  void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
+  void on_down(const base::Status& reason) override {
+    post_office_.close(peer_);
+    inbox_.put(PeerDown{peer_, reason});
+  }
+
+ private:
+  const ActorId peer_;
+  actors::PostOffice& post_office_;
+  Inbox& inbox_;
+};
+
+void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<Link> link) {
+  post_office.open(peer, [link = std::move(link)](schemas::Envelope envelope) {
+    const std::int32_t priority = priority_of(envelope.message);
+    const base::Status status = link->send(std::move(envelope), priority);
+    // A link that is down has told its handler.
+    if (!status.ok()) base::log_debug("{}", status.text());
+  });
+}
+
+/// See run_job_process.
+class JobProcess {
+ public:
+  JobProcess(const JobProcessOptions& options, monitoring::Metrics& metrics)
+      : options_(options),
+        metrics_(metrics),
+        agent_links_(base::Limits{}, storage_.pool(base::Device{})) {}
+  ~JobProcess() {
+    // Links call into the crew's post office, its actors into links: doors first, then the crew.
+    if (links_) links_->stop();
+    agent_links_.stop();
+  }
+
+  base::Status run();
+
+ private:
+  base::Status handle(Incident incident);
+  base::Status open(const schemas::LaunchProcess& launch);
+  base::Result<std::string> listen();
+  base::Status connect(const schemas::Placement& placement);
+  base::Status dial(std::uint32_t shard, const schemas::Placement& placement);
+  void tell(schemas::Envelope envelope);
+  void tell(ActorId from, schemas::Message message);
+  LinkEnd self() const {
+    return {options_.actor, options_.machine, options_.job, options_.generation};
+  }
+
+  const JobProcessOptions options_;
+  monitoring::Metrics& metrics_;
+  base::SteadyClock clock_;
+  storage::Storage storage_;
+  Inbox inbox_;
+  std::unique_ptr<actors::Crew> crew_;
+  std::unique_ptr<monitoring::HttpServer> http_;
+  bool connected_ = false;
+  bool done_ = false;
+  std::shared_ptr<Link> agent_;
+  std::unique_ptr<LinkSet> links_;
+  LinkSet agent_links_;
+};
+
+base::Status JobProcess::run() {
+  TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, LinkSet::Greeting::speak, self(),
+                                               std::make_shared<AgentHandler>(inbox_)));
+  while (!done_) TROUPE_TRY(handle(inbox_.take()));
+  if (crew_->spec().train.hold == schemas::Hold::until_scraped && http_) {
+    const std::uint64_t hold_ms = crew_->spec().limits.hold_ms;
+    if (!http_->wait_scraped(hold_ms)) {
+      base::log_warn("nobody read /metrics within {} ms", hold_ms);
+    }
+  }
+  return {};
+}
+
+base::Status JobProcess::handle(Incident incident) {
+  if (const auto* ended = std::get_if<Ended>(&incident)) {
+    return base::error(Errc::unavailable, "the agent is gone: {}", ended->status.text());
+  }
+  if (const auto* down = std::get_if<PeerDown>(&incident)) {
+    // After a Goodbye the peer had nothing more to say.
+    if (!down->reason.ok()) {
+      tell(options_.actor,
+           schemas::ActorFailed{options_.actor, Errc::unavailable,
+                                "lost " + down->peer.to_string() + ": " + down->reason.text()});
+    }
+    return {};
+  }
+  auto& envelope = std::get<schemas::Envelope>(incident);
+  if (const auto* end = std::get_if<schemas::JobEnd>(&envelope.message)) {
+    if (end->code != Errc::ok) return base::Status(end->code, end->text);
+    done_ = crew_ != nullptr;
+    return {};
+  }
+  if (const auto* launch = std::get_if<schemas::LaunchProcess>(&envelope.message)) {
+    const base::Status status = open(*launch);
+    if (!status.ok()) {
+      tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
+    }
+    return {};
+  }
+  if (!crew_) return {};
+  if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
+    const base::Status status = connect(*placement);
+    if (!status.ok()) {
+      tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
+    }
+  }
+  envelope.job = options_.job;
+  envelope.generation = options_.generation;
+  envelope.from = {Role::coordinator, 0};
+  crew_->post_office().post(std::move(envelope));
+  return {};
+}
+
+base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
+  const bool host = options_.actor.role == Role::device_server;
+  actors::ServerObserver observer;
+  monitoring::Histogram& staleness =
+      metrics_.histogram(monitoring::family("troupe_kv_staleness_steps"), {host ? "1" : "2"});
+  observer.observe = [&staleness](const actors::Observe& seen) {
+    staleness.observe(static_cast<double>(seen.staleness_steps));
+  };
+  TROUPE_TRY_ASSIGN(crew_, actors::Crew::open(launch, clock_, metrics_, std::move(observer)));
+  links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
+  crew_->post_office().open({Role::coordinator, 0},
+                            [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
+  schemas::ProcessReady ready;
+  ready.actor = options_.actor;
+  ready.pid = static_cast<std::uint64_t>(::getpid());
+  ready.numeric_class = crew_->numeric_class();
+  if (!host) {
+    TROUPE_TRY_ASSIGN(ready.address, listen());
+  }
+  TROUPE_TRY_ASSIGN(
+      http_, monitoring::HttpServer::start({"127.0.0.1", 0}, crew_->spec().limits, metrics_));
+  ready.http_address = http_->address().to_string();
+  tell(options_.actor, std::move(ready));
+  return {};
+}
+
+base::Result<std::string> JobProcess::listen() {
+  return links_->listen(
+      options_.listen, self(),
+      [this](const schemas::Hello& hello,
+             const std::shared_ptr<Link>& link) -> base::Result<std::shared_ptr<LinkHandler>> {
+        const bool known =
+            hello.actor.role == Role::device_server || hello.actor.role == Role::parameter_server;
+        if (!known) {
+          return base::error(Errc::permission_denied, "a parameter server does not serve {}",
+                             hello.actor.to_string());
+        }
+        open_door(crew_->post_office(), hello.actor, link);
+        return std::shared_ptr<LinkHandler>(
+            std::make_shared<PeerHandler>(hello.actor, crew_->post_office(), inbox_));
+      });
+}
+
+base::Status JobProcess::connect(const schemas::Placement& placement) {
+  if (connected_) return {};
+  connected_ = true;
+  // The lower tier dials the upper; among parameter servers the higher number does.
+  const bool server = options_.actor.role == Role::parameter_server;
+  const auto shards = static_cast<std::uint32_t>(placement.shard_addresses.size());
+  for (std::uint32_t shard = 0; shard < (server ? options_.actor.index : shards); ++shard) {
+    TROUPE_TRY(dial(shard, placement));
+  }
+  // Not before: the coordinator compares data files once all processes are up.
+  crew_->start();
+  return {};
+}
+
+base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& placement) {
+  const ActorId peer{Role::parameter_server, shard};
+  const base::Limits& limits = crew_->spec().limits;
+  DialOptions dial;
+  dial.address = placement.shard_addresses[shard];
+  dial.self = self();
+  dial.peer = {peer, placement.machines.at(placement.machine_of_shard.at(shard)), options_.job,
+               options_.generation};
+  dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
+  dial.wait_ms = limits.dial_ms;
+  TROUPE_TRY_ASSIGN(
+      auto link, links_->dial(std::move(dial),
+                              std::make_shared<PeerHandler>(peer, crew_->post_office(), inbox_)));
+  open_door(crew_->post_office(), peer, std::move(link));
+  return {};
+}
+
+void JobProcess::tell(schemas::Envelope envelope) {
+  const base::Status status = agent_->send(std::move(envelope));
+  if (!status.ok()) base::log_warn("to the agent: {}", status.text());
+}
+
+void JobProcess::tell(ActorId from, schemas::Message message) {
+  schemas::Envelope envelope;
+  envelope.job = options_.job;
+  envelope.generation = options_.generation;
+  envelope.from = from;
+  envelope.to = {Role::coordinator, 0};
+  envelope.message = std::move(message);
+  tell(std::move(envelope));
+}
+
+}  // namespace
+
+base::Status run_job_process(const JobProcessOptions& options, monitoring::Metrics& metrics) {
+  // Never destroyed after an error: ranks may be in the middle of a step, and the caller leaves.
+  auto process = std::make_unique<JobProcess>(options, metrics);
+  const base::Status status = process->run();
+  if (!status.ok()) static_cast<void>(process.release());
+  return status;
+}
+
+}  // namespace troupe::cluster
