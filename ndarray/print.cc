@@ -56,7 +56,7 @@ struct Printer {
     const bool last = axis == shape.rank() - 1;
     text += "[";
     for (std::int64_t i = 0; i < extent; ++i) {
-      if (i > 0) text += last ? ", " : ",\n" + std::string(static_cast<std::size_t>(axis) + 1, ' ');
+      if (i > 0) text += last ? ", " : fmt::format(",\n{:{}}", "", axis + 1);
       if (extent > 2 * kEdge && i == kEdge) {
         text += "...";
         i = extent - kEdge - 1;

@@ -90,7 +90,8 @@ base::Result<ops::Attributes> read_attributes(const json& node, const std::strin
       if (!value.is_string()) {
         return malformed(where, fmt::format("attribute '{}' must be text", name));
       }
-      attributes[kHidden.contains(name) ? "__" + name + "__" : name] = value.get<std::string>();
+      const std::string kept = kHidden.contains(name) ? fmt::format("__{}__", name) : name;
+      attributes[kept] = value.get<std::string>();
     }
   }
   return attributes;
