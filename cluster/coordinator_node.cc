@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/link_set.h"
+#include "cluster/metrics.h"
 #include "monitoring/http_server.h"
 #include "storage/storage.h"
 
@@ -98,6 +99,7 @@ class CoordinatorNode {
   actors::CoordinatorState state_;
   std::map<PeerId, std::shared_ptr<Link>> peers_;
   PeerId next_peer_ = 1;
+  std::string http_address_;  // of this process; empty until it serves
   std::vector<std::thread> finders_;
   LinkSet links_;  // its thread calls into all above
 };
@@ -126,6 +128,7 @@ base::Status CoordinatorNode::run() {
   };
   const auto collection =
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
+  const auto traffic = show_links(metrics_, links_);
   TROUPE_TRY_ASSIGN(const auto server, monitoring::HttpServer::start(http, options_.limits,
                                                                      metrics_, std::move(routes)));
   TROUPE_TRY_ASSIGN(
@@ -136,7 +139,11 @@ base::Status CoordinatorNode::run() {
                  const std::shared_ptr<Link>& link) -> base::Result<std::shared_ptr<LinkHandler>> {
             return std::shared_ptr<LinkHandler>(std::make_shared<PeerHandler>(*this, link));
           }));
-  options_.ready(address, server->address().to_string());
+  {
+    const std::lock_guard lock(mutex_);
+    http_address_ = server->address().to_string();
+  }
+  options_.ready(address, http_address_);
   while (!options_.stop()) {
     post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
     std::this_thread::sleep_for(kTick);
@@ -198,12 +205,14 @@ void CoordinatorNode::perform(const actors::Note& note) {
 std::string CoordinatorNode::targets() {
   nlohmann::json list = nlohmann::json::array();
   const std::lock_guard lock(mutex_);
-  for (const actors::ScrapeTarget& target : state_.targets()) {
+  std::vector<actors::ScrapeTarget> targets = state_.targets();
+  if (!http_address_.empty()) targets.push_back({http_address_, "coordinator", "", "", ""});
+  for (const actors::ScrapeTarget& target : targets) {
     list.push_back({{"targets", {target.address}},
                     {"labels",
                      {{"role", target.role},
                       {"node", target.node},
-                      {"rank", target.ranks},
+                      {"ranks", target.ranks},  // "rank" is a label of the samples
                       {"train_job", target.job}}}});
   }
   return list.dump();

@@ -11,9 +11,11 @@
 #include <variant>
 
 #include "actors/crew.h"
+#include "actors/metrics.h"
 #include "base/address.h"
 #include "base/log.h"
 #include "cluster/link_set.h"
+#include "cluster/metrics.h"
 #include "cluster/process.h"
 #include "monitoring/http_server.h"
 #include "storage/storage.h"
@@ -107,6 +109,7 @@ class JobProcess {
   JobProcess(const JobProcessOptions& options, monitoring::Metrics& metrics)
       : options_(options),
         metrics_(metrics),
+        server_metrics_(metrics),
         agent_links_(base::Limits{}, storage_.pool(base::Device{})) {}
   ~JobProcess() {
     // Links call into the crew's post office, its actors into links: doors first, then the crew.
@@ -133,12 +136,14 @@ class JobProcess {
   base::SteadyClock clock_;
   storage::Storage storage_;
   Inbox inbox_;
+  actors::ServerMetrics server_metrics_;  // outlives the crew
   std::unique_ptr<actors::Crew> crew_;
   std::unique_ptr<monitoring::HttpServer> http_;
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<Link> agent_;
   std::unique_ptr<LinkSet> links_;
+  monitoring::Collection traffic_;  // of the links
   LinkSet agent_links_;
 };
 
@@ -197,14 +202,10 @@ base::Status JobProcess::handle(Incident incident) {
 
 base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
-  actors::ServerObserver observer;
-  monitoring::Histogram& staleness =
-      metrics_.histogram(monitoring::family("troupe_kv_staleness_steps"), {host ? "1" : "2"});
-  observer.observe = [&staleness](const actors::Observe& seen) {
-    staleness.observe(static_cast<double>(seen.staleness_steps));
-  };
-  TROUPE_TRY_ASSIGN(crew_, actors::Crew::open(launch, clock_, metrics_, std::move(observer)));
+  TROUPE_TRY_ASSIGN(crew_, actors::Crew::open(launch, clock_, metrics_,
+                                              server_metrics_.observer(options_.actor)));
   links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
+  traffic_ = show_links(metrics_, *links_);
   crew_->post_office().open({Role::coordinator, 0},
                             [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;

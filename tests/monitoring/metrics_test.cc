@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 #include <vector>
@@ -106,6 +107,31 @@ TEST_CASE("the list holds each name once, with rules kept", "[metrics]") {
     CHECK((row.type == MetricType::counter) == row.name.ends_with("_total"));
     CHECK((row.type == MetricType::histogram) == (row.buckets != Buckets::none));
     CHECK(bucket_bounds(row.buckets).size() <= Histogram::kBucketsMax);
+  }
+}
+
+/// The text of all sources but the list itself.
+std::string all_sources() {
+  std::string text;
+  const std::filesystem::path root = TROUPE_SOURCE_DIR;
+  for (const char* folder :
+       {"monitoring", "storage", "engine", "data", "train", "actors", "cluster", "apps"}) {
+    if (!std::filesystem::exists(root / folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
+      if (entry.path().extension() != ".cc") continue;
+      std::ifstream file(entry.path());
+      text.append(std::istreambuf_iterator<char>(file), {});
+    }
+  }
+  return text;
+}
+
+TEST_CASE("no family is listed that nobody feeds", "[metrics]") {
+  const std::string sources = all_sources();
+  REQUIRE(sources.size() > 100'000);
+  for (const Family& row : families()) {
+    INFO(row.name);
+    CHECK(sources.find("family(\"" + std::string(row.name) + "\")") != std::string::npos);
   }
 }
 

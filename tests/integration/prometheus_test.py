@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A real Prometheus finds all processes through /sd/targets and scrapes them while a job trains.
+
+Usage: prometheus_test.py TROUPE [unittest arguments]. Needs `prometheus` and `promtool`.
+"""
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+import company_test
+from company_test import DEADLINE_S, JOB, Cluster, make_data
+
+CONFIG = """
+global:
+  scrape_interval: 500ms
+  scrape_timeout: 500ms
+scrape_configs:
+  - job_name: troupe
+    http_sd_configs:
+      - url: http://{http}/sd/targets
+        refresh_interval: 500ms
+"""
+STEPS = 20.0  # of the job's one epoch
+RANKS = 4
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Prometheus:
+    """A server of its own, ended by end()."""
+
+    def __init__(self, folder, http):
+        config = folder / "prometheus.yml"
+        config.write_text(CONFIG.format(http=http))
+        self.log = folder / "prometheus.log"
+        self.url = f"http://127.0.0.1:{free_port()}"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+                 f"--web.listen-address={self.url[len('http://'):]}"], stdout=log, stderr=log)
+
+    def query(self, text):
+        """[(labels, value)] of an instant query; nothing before the server is up."""
+        address = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': text})}"
+        try:
+            with urllib.request.urlopen(address, timeout=10) as reply:
+                result = json.load(reply)["data"]["result"]
+        except OSError:
+            return []
+        return [(one["metric"], float(one["value"][1])) for one in result]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+@unittest.skipUnless(shutil.which("prometheus") and shutil.which("promtool"),
+                     "prometheus is not installed")
+class PrometheusTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        make_data(self.folder)
+        self.cluster = Cluster(self.folder, {"a": 2, "b": 2})
+        self.addCleanup(self.cluster.end)
+        self.prometheus = Prometheus(self.folder, self.cluster.http)
+        self.addCleanup(self.prometheus.end)
+
+    def wait_for_value(self, query, wanted):
+        deadline = time.monotonic() + DEADLINE_S
+        found = []
+        while time.monotonic() < deadline:
+            found = self.prometheus.query(query)
+            if found and found[0][1] == wanted:
+                return
+            time.sleep(0.1)
+        self.fail(f"{query} is {found}, not {wanted}: {self.prometheus.log.read_text()}")
+
+    def check_pages(self):
+        """The processes' own pages, and what promtool says of them."""
+        with urllib.request.urlopen(f"http://{self.cluster.http}/sd/targets", timeout=10) as reply:
+            targets = json.load(reply)
+        for target in targets:
+            url = f"http://{target['targets'][0]}/metrics"
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                self.assertEqual(reply.headers["Content-Type"],
+                                 "text/plain; version=0.0.4; charset=utf-8")
+                page = reply.read()
+            done = subprocess.run(["promtool", "check", "metrics"], input=page,
+                                  capture_output=True, timeout=DEADLINE_S)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), target)
+        return targets
+
+    def test_every_process_is_found_and_the_ranks_steps_are_exact(self):
+        self.wait_for_value('count(up{train_job=""} == 1)', 3.0)  # the coordinator and its agents
+        job = self.folder / "job.toml"
+        job.write_text(JOB.format(data=self.folder, out=self.folder / "out", epochs=1))
+        submitted = self.cluster.submit(job, 'train.hold="until-scraped"')
+        out, err = submitted.communicate(timeout=DEADLINE_S)
+        self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
+
+        seen = self.prometheus.query("sum by (role) (max_over_time(up[10m]))")
+        self.assertEqual({labels["role"]: value for labels, value in seen},
+                         {"coordinator": 1.0, "agent": 2.0, "host": 2.0, "parameter_server": 2.0})
+        steps = self.prometheus.query(
+            "max by (rank) (max_over_time(troupe_worker_steps_total[10m]))")
+        self.assertEqual({labels["rank"]: value for labels, value in steps},
+                         {str(rank): STEPS for rank in range(RANKS)})
+        pushed = self.prometheus.query(
+            'sum by (level) (max_over_time(troupe_kv_bytes_total{op="push"}[10m]))')
+        levels = {labels["level"]: value for labels, value in pushed}
+        self.assertGreater(levels["2"], 0)
+        self.assertEqual(levels["1"], 2 * levels["2"])  # two ranks a machine
+        stale = self.prometheus.query(
+            'sum(max_over_time(troupe_kv_staleness_steps_count[10m])) - '
+            'sum(max_over_time(troupe_kv_staleness_steps_bucket{le="0"}[10m]))')
+        self.assertEqual(stale[0][1], 0.0)  # sequential: nobody is ever behind
+        self.assertEqual(len(self.check_pages()), 3, out)
+
+
+if __name__ == "__main__":
+    company_test.TROUPE = sys.argv.pop(1)
+    unittest.main(verbosity=2)
