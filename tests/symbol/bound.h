@@ -85,7 +85,7 @@ inline Bytes bytes_of(const ndarray::NDArray& array) {
 inline Results results_of(const Executor& executor) {
   Results results;
   for (std::size_t i = 0; i < executor.outputs().size(); ++i) {
-    results["output " + std::to_string(i)] = bytes_of(executor.outputs()[i]);
+    results[fmt::format("output {}", i)] = bytes_of(executor.outputs()[i]);
   }
   for (const auto& [name, array] : executor.gradients()) results[name] = bytes_of(array);
   for (const auto& [name, array] : executor.batch_values()) results[name] = bytes_of(array);

@@ -23,7 +23,7 @@ struct RandomPlan {
     Builder builder(table(), graph);
     std::vector<Value> values{builder.add_variable("x"), builder.add_variable("y")};
     for (int i = 0; i < 40; ++i) {
-      builder.set_prefix("n" + std::to_string(i));
+      builder.set_prefix(fmt::format("n{}", i));
       const auto any = [&] {
         const std::size_t back = std::min<std::size_t>(values.size(), 6);
         return values[values.size() - 1 - random() % back];
