@@ -24,5 +24,5 @@ run it again: the same 64 digits
 what to try next:
   $troupe run examples/fashion-lenet.toml --set checkpoint.dir=out-eventual --set consistency.cluster=eventual
   $troupe model inspect lenet
-  docs/ARCHITECTURE.md, "Several machines": the same job over a coordinator and agents
+  README.md, "Use": the same job over a coordinator and agents
 TEXT
