@@ -245,11 +245,9 @@ std::optional<SlicePush> EventualGather::next_push(const OwnerView& held) {
   return push;
 }
 
-/// Rounds of several slices can wait for each other's machines in a circle when ranks are held back
-/// by a bound; so a machine that has nothing to say says so.
+/// A machine that has nothing to say while all its ranks wait says so.
 std::optional<SlicePush> EventualGather::excuse(const OwnerView& held) {
-  const bool bounded = rules_->consistency.device.max_staleness.has_value();
-  if (!rules_->cluster_sequential() || !bounded || !held.blocked) return std::nullopt;
+  if (!rules_->has_excuses() || !held.blocked) return std::nullopt;
   if (!held.contained || !arrivals_.empty()) return std::nullopt;
   if (spoken_version() >= held.version) return std::nullopt;
   excused_version_ = held.version;

@@ -194,7 +194,7 @@ void DeviceServerState::pump(std::size_t position) {
   note_waiting(position);
   send_pushes(position);
   send_pulls(position);
-  if (blocked() && !was_blocked) {
+  if (mail_.rules().has_excuses() && blocked() && !was_blocked) {
     // With nothing to compute on, the machine must not hold up other slices' rounds.
     for (std::size_t other = 0; other < slices_.size(); ++other) {
       send_pushes(other);

@@ -53,6 +53,11 @@ struct SliceRules {
   }
   /// Both tiers: runs are reproducible to the bit and version t belongs to step t.
   bool sequential() const { return device_sequential() && cluster_sequential(); }
+  /// Rounds of several slices may wait for each other's machines in a circle when a bound holds
+  /// ranks back; a machine that has nothing to push then excuses itself.
+  bool has_excuses() const {
+    return !device_sequential() && cluster_sequential() && consistency.device.max_staleness;
+  }
   /// 1 + the highest machine that holds a rank.
   std::uint32_t machines() const;
   std::vector<std::uint32_t> ranks_of_machine(std::uint32_t machine) const;

@@ -234,5 +234,40 @@ TEST_CASE("eventual device, sequential cluster: one push per machine and version
   CHECK(owner.state().version == 4);
 }
 
+TEST_CASE("eventual device, sequential cluster: excuses let a round go on, but not alone") {
+  const SliceRules r = rules(kEventual, kSequential);
+  SliceOwner owner(r, {0, 0});
+  Runner runner{owner, {}};
+  owner.start(first());
+  const auto excuse = [](std::uint32_t machine, std::uint64_t version) {
+    return SlicePush{machine, {1, 0, machine, machine}, version, 0.0, {}, {}};
+  };
+  CHECK(*owner.push(excuse(0, 0)) == PushResult::taken);
+  CHECK(*owner.push(excuse(1, 0)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 0);  // a round of excuses is no round
+  // Who has excused itself may still come while the round is open.
+  CHECK(*owner.push(listed_push(1, 0, {{2, 0}})) == PushResult::taken);
+  auto work = owner.next_work();
+  REQUIRE(work.has_value());
+  CHECK(std::get<SliceUpdate>(*work).contributions.size() == 1);
+  // While its update runs, a push for the same version waits for the next round.
+  CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == std::nullopt);
+  CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == std::nullopt);
+  CHECK(owner.take_acks().empty());
+  CHECK_FALSE(owner.answer({{0, 0}, schemas::kNewestVersion, 0, 1}, 0).has_value());
+  owner.updated({bytes(), {}});
+  CHECK(owner.take_acks() == std::vector<PushName>{{0, {1, 0, 0, 1}, 0}});
+  CHECK(owner.answer({{0, 0}, schemas::kNewestVersion, 0, 1}, 0)->next ==
+        std::vector<std::uint64_t>{0, 0, 1, 0});
+  CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == PushResult::duplicate);
+  CHECK(*owner.push(excuse(1, 0)) == PushResult::taken);  // of the last round: says nothing now
+  runner.run();
+  CHECK(owner.state().version == 1);
+  CHECK(*owner.push(excuse(1, 1)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 2);
+}
+
 }  // namespace
 }  // namespace troupe::train
