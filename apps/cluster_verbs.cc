@@ -147,9 +147,11 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
                {"troupe coordinator --listen 127.0.0.1:7700 --http 127.0.0.1:7701 --state state"}));
   coordinator->add_option("--listen", options->listen, "For agents and people; loopback")
       ->required()
+      ->check(check_address)
       ->type_name("HOST:PORT");
   coordinator->add_option("--http", options->http, "For /metrics, /healthz and /sd/targets")
       ->required()
+      ->check(check_address)
       ->type_name("HOST:PORT");
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
@@ -164,6 +166,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
                         {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2"}));
   agent->add_option("--join", options->join, "The coordinator's --listen address")
       ->required()
+      ->check(check_address)
       ->type_name("HOST:PORT");
   agent->add_option("--name", options->name, "The machine's name")->required()->type_name("NAME");
   agent->add_option("--devices", options->devices, "cpu:N gives N worker places")
@@ -171,6 +174,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->type_name("cpu:N");
   agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")->type_name("TIME");
   agent->add_option("--http", options->http, "For /metrics and /healthz (127.0.0.1:0)")
+      ->check(check_address)
       ->type_name("HOST:PORT");
   add_limits_option(agent, *options);
   agent->callback([&context, options] {

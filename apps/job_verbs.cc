@@ -22,12 +22,15 @@ struct JobVerb {
   bool wait = false;
 };
 
-base::Result<std::unique_ptr<cluster::JobClient>> connect(const Context& context) {
+/// Connects to the coordinator and runs the action with it.
+template <typename Action>
+ExitCode with_client(Context& context, const Action& action) {
   if (context.coordinator.empty()) {
-    return base::error(base::Errc::invalid_argument,
-                       "which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
+    context.console.error("which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
+    return ExitCode::bad_usage;
   }
-  return cluster::JobClient::connect(context.coordinator, base::Limits{});
+  const auto client = cluster::JobClient::connect(context.coordinator, base::Limits{});
+  return client.ok() ? action(**client) : context.fail(client.status());
 }
 
 std::string step_of(const schemas::JobInfo& job) {
@@ -93,18 +96,16 @@ ExitCode submit(const JobVerb& options, Context& context) {
   if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
-  const auto client = connect(context);
-  if (!client.ok()) return context.fail(client.status());
-  const auto id = (*client)->submit(options.id, job.spec);
-  if (!id.ok()) return context.fail(id.status());
-  context.console.data(*id + "\n");
-  return options.wait ? wait(**client, *id, context) : ExitCode::ok;
+  return with_client(context, [&](cluster::JobClient& client) {
+    const auto id = client.submit(options.id, job.spec);
+    if (!id.ok()) return context.fail(id.status());
+    context.console.data(*id + "\n");
+    return options.wait ? wait(client, *id, context) : ExitCode::ok;
+  });
 }
 
-ExitCode list(Context& context) {
-  const auto client = connect(context);
-  if (!client.ok()) return context.fail(client.status());
-  const auto jobs = (*client)->query("");
+ExitCode list(cluster::JobClient& client, Context& context) {
+  const auto jobs = client.query("");
   if (!jobs.ok()) return context.fail(jobs.status());
   std::string text =
       fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
@@ -116,10 +117,8 @@ ExitCode list(Context& context) {
   return ExitCode::ok;
 }
 
-ExitCode status(const std::string& id, Context& context) {
-  const auto client = connect(context);
-  if (!client.ok()) return context.fail(client.status());
-  const auto jobs = (*client)->query(id);
+ExitCode status(cluster::JobClient& client, const std::string& id, Context& context) {
+  const auto jobs = client.query(id);
   if (!jobs.ok()) return context.fail(jobs.status());
   const schemas::JobInfo& job = jobs->front();
   std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {:.6f}\n", job.id,
@@ -131,19 +130,12 @@ ExitCode status(const std::string& id, Context& context) {
   return ExitCode::ok;
 }
 
-ExitCode stop(const std::string& id, Context& context) {
-  const auto client = connect(context);
-  if (!client.ok()) return context.fail(client.status());
-  const auto job = (*client)->stop(id);
+ExitCode stop(cluster::JobClient& client, const std::string& id, Context& context) {
+  const auto job = client.stop(id);
   if (!job.ok()) return context.fail(job.status());
   context.console.data(fmt::format("{} {}{}{}\n", job->id, schemas::job_state_name(job->state),
                                    job->text.empty() ? "" : ": ", job->text));
   return ExitCode::ok;
-}
-
-ExitCode wait_verb(const std::string& id, Context& context) {
-  const auto client = connect(context);
-  return client.ok() ? wait(**client, id, context) : context.fail(client.status());
 }
 
 }  // namespace
@@ -171,18 +163,25 @@ void add_job_verbs(CLI::App& app, Context& context) {
     context.action = [&context, options] { return submit(*options, context); };
   });
   job->add_subcommand("list", "List all jobs")->callback([&context] {
-    context.action = [&context] { return list(context); };
+    context.action = [&context] {
+      return with_client(context,
+                         [&](cluster::JobClient& client) { return list(client, context); });
+    };
   });
   const auto add = [&](const char* name, const char* summary,
-                       ExitCode (*action)(const std::string&, Context&)) {
+                       ExitCode (*action)(cluster::JobClient&, const std::string&, Context&)) {
     CLI::App* verb = job->add_subcommand(name, summary);
     verb->add_option("ID", options->id, "The job's id")->required()->type_name("");
     verb->callback([&context, options, action] {
-      context.action = [&context, options, action] { return action(options->id, context); };
+      context.action = [&context, options, action] {
+        return with_client(context, [&](cluster::JobClient& client) {
+          return action(client, options->id, context);
+        });
+      };
     });
   };
   add("status", "Show one job", status);
-  add("wait", "Wait for a job's end; ends with its result", wait_verb);
+  add("wait", "Wait for a job's end; ends with its result", wait);
   add("stop", "Stop a job; says what it resumes from", stop);
 }
 

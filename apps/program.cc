@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/verbs.h"
+#include "base/address.h"
 #include "base/log.h"
 #include "base/suggest.h"
 
@@ -81,6 +82,7 @@ void add_global_options(CLI::App& app, Context& context) {
   context.coordinator = context.environment.coordinator;
   app.add_option("--coordinator", context.coordinator,
                  "The coordinator's --listen address (or TROUPE_COORDINATOR)")
+      ->check(check_address)
       ->type_name("HOST:PORT");
   app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag_callback(
@@ -118,6 +120,11 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
 
 }  // namespace
 
+std::string check_address(const std::string& text) {
+  const auto address = base::parse_address(text);
+  return address.ok() ? std::string() : address.status().text();
+}
+
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {
   std::string text(summary);
   text += "\n\nExamples:";
@@ -140,8 +147,9 @@ ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_
 ExitCode run_program(const std::vector<std::string>& arguments, Context& context) {
   CLI::App app(
       describe("Trains neural networks with a company of actors.",
-               {"troupe data pack fashion-mnist --out data/fashion", "troupe model inspect lenet",
-                "troupe config check examples/fashion-lenet.toml"}),
+               {"troupe data pack fashion-mnist --out data/fashion",
+                "troupe run examples/fashion-lenet.toml", "troupe checkpoint hash out",
+                "troupe model inspect lenet", "troupe config check examples/fashion-lenet.toml"}),
       "troupe");
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_help_flag("-h,--help", "Show help");

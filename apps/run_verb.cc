@@ -118,6 +118,7 @@ void add_run_verb(CLI::App& app, Context& context) {
       ->take_all();
   verb->add_option("--metrics", options->metrics_address, "Where /metrics is served")
       ->capture_default_str()
+      ->check(check_address)
       ->type_name("HOST:PORT");
   verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
       ->type_name("FILE.json");

@@ -64,6 +64,19 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   }
 }
 
+TEST_CASE("addresses are checked with the command line", "[program]") {
+  const Run none = run({"job", "list"});
+  CHECK(none.code == 2);
+  CHECK_THAT(none.err, Contains("which coordinator?"));
+  const Run bad = run({"--coordinator", "here", "job", "list"});
+  CHECK(bad.code == 2);
+  CHECK_THAT(bad.err, Contains("--coordinator") && Contains("'here' is not an address"));
+  CHECK(run({"coordinator", "--listen", "1:2:3", "--http", ":0", "--state", "x"}).code == 2);
+  const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
+  CHECK(absent.code == 4);
+  CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
+}
+
 TEST_CASE("config check says what a job is, or all that is wrong with it", "[program]") {
   const Run good =
       run({"config", "check", kExample, "--set", "workers.devices=2", "--set", "servers.shards=3"});

@@ -98,7 +98,7 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   CHECK(small.code == 3);
   CHECK_THAT(small.err, Contains("convolution"));
   const Run address = job({"--metrics", "nowhere"});
-  CHECK(address.code == 3);
+  CHECK(address.code == 2);
   CHECK_THAT(address.err, Contains("'nowhere' is not an address"));
   const Run keys = job({"--set", "a=1", "--set", "b=2"});
   CHECK(keys.code == 3);
