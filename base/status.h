@@ -135,9 +135,11 @@ class [[nodiscard]] Result {
 #define TROUPE_CONCAT(a, b) TROUPE_CONCAT_INNER(a, b)
 
 /// Returns the error of a Status expression from the enclosing function.
-#define TROUPE_TRY(expression)                                      \
-  do {                                                              \
-    if (auto status_ = (expression); !status_.ok()) return status_; \
+#define TROUPE_TRY(expression) \
+  TROUPE_TRY_INNER(TROUPE_CONCAT(troupe_status_, __COUNTER__), expression)
+#define TROUPE_TRY_INNER(status, expression)                     \
+  do {                                                           \
+    if (auto status = (expression); !status.ok()) return status; \
   } while (false)
 
 /// Declares or assigns `lhs` from a Result expression, or returns its error.
