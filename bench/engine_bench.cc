@@ -92,7 +92,13 @@ void random_graph(benchmark::State& state) {
   Bench bench(state, kVariables);
   std::mt19937 random(7);
   std::vector<Variable> picks;
-  for (int i = 0; i < 3 * kOperations; ++i) picks.push_back(bench.variable(random() % kVariables));
+  for (int i = 0; i < kOperations; ++i) {
+    const std::size_t first = random() % kVariables;
+    const std::size_t step = 1 + random() % 49;  // three different ones
+    for (std::size_t k = 0; k < 3; ++k) {
+      picks.push_back(bench.variable((first + k * step) % kVariables));
+    }
+  }
   for (auto unused : state) {
     static_cast<void>(unused);
     for (std::size_t i = 0; i < kOperations; ++i) {
