@@ -88,6 +88,25 @@ bool in_range(double value, const RealRange& range) {
   return value <= range.most && (range.above_least ? value > range.least : value >= range.least);
 }
 
+/// Dots in one line. toml++ makes a table in a table for each part of a dotted key and frees them
+/// by recursion: a long enough key would overflow the stack. No honest line comes near.
+constexpr int kLineDotsMax = 64;
+
+/// The place of the first dot too many; {0, 0} where there is none.
+toml::source_position excess_dot(std::string_view text) {
+  toml::source_position at{1, 0};
+  int dots = 0;
+  for (const char c : text) {
+    ++at.column;
+    if (c == '.' && ++dots > kLineDotsMax) return at;
+    if (c != '\n') continue;
+    ++at.line;
+    at.column = 0;
+    dots = 0;
+  }
+  return {0, 0};
+}
+
 }  // namespace
 
 struct Section::Place {
@@ -139,6 +158,11 @@ struct ConfigFile::Content {
 ConfigFile::ConfigFile(std::string name, const std::string& text)
     : content_(std::make_unique<Content>()) {
   content_->name = std::move(name);
+  const toml::source_position excess = excess_dot(text);
+  if (excess.line != 0) {
+    content_->add({excess, excess, {}}, fmt::format("more than {} dots in a line", kLineDotsMax));
+    return;
+  }
   try {
     content_->root = toml::parse(text, std::string_view(content_->name));
     content_->parsed = true;
@@ -165,7 +189,9 @@ void ConfigFile::override_value(const std::string& assignment) {
   OverrideValue& entry = content_->overrides.emplace_back();
   entry.path = path;
   try {
-    entry.holder = toml::parse("v = " + value, std::string_view(name));
+    if (excess_dot(value).line == 0) {
+      entry.holder = toml::parse("v = " + value, std::string_view(name));
+    }
   } catch (const toml::parse_error&) {
     entry.holder.clear();
   }
@@ -229,10 +255,12 @@ ValueKind Section::kind(std::string_view key) {
   return node->is_table() ? ValueKind::table : ValueKind::other;
 }
 
-bool Section::read(std::string_view key, std::string& out) {
+bool Section::read(std::string_view key, std::string& out, EmptyText empty) {
   const toml::node* node = Place::look(*this, key);
   if (node == nullptr) return false;
-  if (!node->is_string() || node->as_string()->get().empty()) {
+  const bool fits =
+      node->is_string() && (empty == EmptyText::allowed || !node->as_string()->get().empty());
+  if (!fits) {
     fail_value(key, "text");
     return false;
   }

@@ -29,6 +29,9 @@ struct RealRange {
   bool above_least = false;
 };
 
+/// Whether "" is a value: that of a path which may be left out.
+enum class EmptyText : std::uint8_t { refused, allowed };
+
 enum class ValueKind : std::uint8_t { absent, text, integer, table, other };
 
 /// One table of a ConfigFile. A read of a key makes it known; `out` keeps its value when the key is
@@ -37,7 +40,7 @@ enum class ValueKind : std::uint8_t { absent, text, integer, table, other };
 class Section {
  public:
   ValueKind kind(std::string_view key);
-  bool read(std::string_view key, std::string& out);
+  bool read(std::string_view key, std::string& out, EmptyText empty = EmptyText::refused);
   bool read(std::string_view key, bool& out);
   bool read(std::string_view key, double& out, RealRange range = {});
   bool read(std::string_view key, std::uint64_t& out, IntegerRange range = {});

@@ -1,8 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// From error codes to exit codes.
+// From error codes to exit codes, and what those mean.
 #include "apps/exit_code.h"
 
+#include <array>
+
 namespace troupe::apps {
+
+std::span<const ExitCodeInfo> exit_code_table() {
+  static constexpr std::array kTable = {
+      ExitCodeInfo{ExitCode::ok, "done"},
+      ExitCodeInfo{ExitCode::failed, "the job failed after training had begun, whatever killed it"},
+      ExitCodeInfo{ExitCode::bad_usage, "the command line is wrong"},
+      ExitCodeInfo{ExitCode::bad_input, "a file is malformed, damaged or asks for the impossible"},
+      ExitCodeInfo{ExitCode::unreachable, "the coordinator cannot be reached, or is lost"},
+      ExitCodeInfo{ExitCode::not_found, "there is no such file, job, checkpoint or network"},
+      ExitCodeInfo{ExitCode::conflict, "it exists already with other content"},
+      ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},
+      ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
+      ExitCodeInfo{ExitCode::internal, "a defect of Troupe"},
+      ExitCodeInfo{ExitCode::interrupted, "stopped by SIGINT"},
+      ExitCodeInfo{ExitCode::terminated, "stopped by SIGTERM"},
+  };
+  return kTable;
+}
 
 ExitCode exit_code_of(base::Errc code) {
   using base::Errc;
@@ -17,6 +37,7 @@ ExitCode exit_code_of(base::Errc code) {
     case Errc::not_found:
       return ExitCode::not_found;
     case Errc::already_exists:
+    case Errc::failed_precondition:  // before a job: what is there belongs to another
       return ExitCode::conflict;
     case Errc::resource_exhausted:
       return ExitCode::no_resources;
@@ -27,7 +48,6 @@ ExitCode exit_code_of(base::Errc code) {
       return ExitCode::not_allowed;
     case Errc::internal:
       return ExitCode::internal;
-    case Errc::failed_precondition:
     case Errc::cancelled:
     case Errc::abandoned:
     case Errc::stale_view:

@@ -2,25 +2,37 @@
 // The exit codes that scripts rely on. Constants; any thread.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "base/status.h"
 
 namespace troupe::apps {
 
-/// How a command ends.
+/// How a command ends; exit_code_table() says what each means.
 enum class ExitCode : int {
   ok = 0,
-  failed = 1,        ///< the job failed, whatever killed it
-  bad_usage = 2,     ///< the command line
-  bad_input = 3,     ///< a job file, a configuration, or data
-  unreachable = 4,   ///< the coordinator
-  not_found = 5,     ///< no such job, checkpoint, network
-  conflict = 6,      ///< exists already with other content
-  no_resources = 7,  ///< memory, slots, a port in use
+  failed = 1,
+  bad_usage = 2,
+  bad_input = 3,
+  unreachable = 4,
+  not_found = 5,
+  conflict = 6,
+  no_resources = 7,
   not_allowed = 8,
-  internal = 125,     ///< a defect of Troupe
-  interrupted = 130,  ///< SIGINT
-  terminated = 143    ///< SIGTERM
+  internal = 125,
+  interrupted = 130,
+  terminated = 143
 };
+
+/// A row of exit_code_table().
+struct ExitCodeInfo {
+  ExitCode code;
+  std::string_view meaning;  ///< as the help and docs/exit-codes.md show it
+};
+
+/// Every exit code, in order.
+std::span<const ExitCodeInfo> exit_code_table();
 
 /// The exit code for an operating error.
 ExitCode exit_code_of(base::Errc code);

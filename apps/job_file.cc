@@ -7,7 +7,6 @@
 #include <array>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <optional>
 
 #include "apps/config_file.h"
@@ -127,7 +126,7 @@ void read_data(Section section, schemas::DataSpec& data) {
   if (!section.read("train", data.train) && section.kind("train") == ValueKind::absent) {
     section.fail_value("train", "the path of a .rec file");
   }
-  section.read("test", data.test);
+  section.read("test", data.test, EmptyText::allowed);
   read_channels(section, "mean", data.mean);
   read_channels(section, "std", data.std);
   section.read("batch", data.batch, IntegerRange{1});
@@ -199,7 +198,7 @@ void read_train(Section section, schemas::TrainSpec& train) {
   read_optimizer(table_of(section, "optimizer"), train.optimizer);
   read_schedule(table_of(section, "schedule"), train, train.schedule);
   read_initializer(section, train.initializer);
-  section.read("weights", train.weights);
+  section.read("weights", train.weights, EmptyText::allowed);
   read_period(section, "log_every", train.log_every);
   read_period(section, "score_every", train.score_every);
   section.choose("hold", {"none", "until-scraped"}, train.hold);
@@ -250,7 +249,7 @@ void read_consistency(Section section, schemas::ConsistencySpec& consistency) {
 }
 
 void read_checkpoint(Section section, schemas::CheckpointSpec& checkpoint) {
-  section.read("dir", checkpoint.dir);
+  section.read("dir", checkpoint.dir, EmptyText::allowed);
   read_period(section, "every", checkpoint.every);
   section.read("keep", checkpoint.keep);
   section.read("resume", checkpoint.resume);
@@ -301,8 +300,13 @@ void read_job(Section root, JobFile& job) {
   root.finish();
 }
 
-std::string read_standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+base::Result<std::string> read_standard_input(std::uint64_t bytes_max) {
+  std::string text(bytes_max + 1, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  if (text.size() <= bytes_max) return text;
+  return base::error(base::Errc::resource_exhausted, "<stdin>: more bytes than the limit of {}",
+                     bytes_max);
 }
 
 base::Status make_absolute(std::string& path) {
@@ -337,9 +341,10 @@ JobFile parse_job(const std::string& name, const std::string& text,
 }
 
 JobFile read_job_file(const std::string& path, const std::vector<std::string>& overrides) {
-  if (path == "-") return parse_job("<stdin>", read_standard_input(), overrides);
-  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max);
-  if (text.ok()) return parse_job(path, text.value(), overrides);
+  const bool piped = path == "-";
+  const std::uint64_t bytes_max = base::Limits().job_file_bytes_max;
+  const auto text = piped ? read_standard_input(bytes_max) : base::read_text_file(path, bytes_max);
+  if (text.ok()) return parse_job(piped ? "<stdin>" : path, text.value(), overrides);
   JobFile job;
   job.errors.push_back(fmt::format("error: {}", text.status().text()));
   return job;

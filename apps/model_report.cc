@@ -164,11 +164,8 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
   return executor->report();
 }
 
-}  // namespace
-
-base::Result<std::string> inspect_model(const InspectOptions& options) {
-  const ops::OpTable table = ops::OpTable::build();
-  TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
+base::Result<std::string> report_on(const InspectOptions& options, const ops::OpTable& table,
+                                    const Symbol& network) {
   TROUPE_TRY_ASSIGN(const base::Shape sample, sample_shape(options));
   std::vector<std::int64_t> extents = {options.batch};
   extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
@@ -178,6 +175,16 @@ base::Result<std::string> inspect_model(const InspectOptions& options) {
   TROUPE_TRY_ASSIGN(const auto report, bind_report(options, table, network, data));
   const Layers layers = describe_layers(network, shapes, report);
   return layers.table.to_string() + summarize(options, layers, report);
+}
+
+}  // namespace
+
+base::Result<std::string> inspect_model(const InspectOptions& options) {
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
+  auto text = report_on(options, table, network);
+  if (!text.ok()) return text.status().with_context(options.model);
+  return text;
 }
 
 }  // namespace troupe::apps

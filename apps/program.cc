@@ -89,6 +89,14 @@ void add_global_options(CLI::App& app, Context& context) {
       "--no-color", [&context] { context.console.set_color(false); }, "No colours");
 }
 
+std::string exit_codes_text() {
+  std::string text = "Exit codes:";
+  for (const ExitCodeInfo& row : exit_code_table()) {
+    text += fmt::format("\n  {:<4} {}", static_cast<int>(row.code), row.meaning);
+  }
+  return text;
+}
+
 /// `help VERB...` is `VERB... --help`; no words at all ask for help too.
 std::vector<std::string> with_help_words(std::vector<std::string> words) {
   if (words.empty()) return {"--help"};
@@ -165,6 +173,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_cluster_verbs(app, context);
     add_job_verbs(app, context);
     add_about_verbs(app, context);
+    app.footer(exit_codes_text());
     return parse_and_run(app, with_help_words(arguments), context);
   } catch (const std::exception& fault) {
     context.console.error(fmt::format("internal: {}", fault.what()));

@@ -19,11 +19,15 @@ class RunDisplay final : public train::JobObserver {
 
   /// Call before the run; `job` and `metrics` outlive it.
   void start(const train::Job& job, monitoring::Metrics& metrics);
+  void began() override { began_ = true; }
   void progress(const train::StepProgress& progress) override;
   void scored(const train::EpochScore& score) override;
   void checkpointed(std::uint64_t step, const std::string& path) override;
   /// Leaves the last line standing.
   void end() { display_.end(); }
+
+  /// True once training has begun.
+  bool has_begun() const { return began_; }
 
   /// Lines of data: "test accuracy 0.9161 ..." and "checkpoint PATH", as far as there are any.
   std::string results() const;
@@ -34,6 +38,7 @@ class RunDisplay final : public train::JobObserver {
   Console& console_;
   const base::Clock& clock_;
   ProgressDisplay display_;
+  bool began_ = false;
   const train::Job* job_ = nullptr;
   monitoring::Metrics* metrics_ = nullptr;
   monitoring::Counter* samples_total_ = nullptr;

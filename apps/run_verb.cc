@@ -96,7 +96,10 @@ ExitCode run(const RunOptions& options, Context& context) {
     context.console.note("stopped; the same command goes on from the last checkpoint");
     return signals.received() == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
   }
-  if (!status.ok()) return context.fail(status);
+  if (!status.ok()) {
+    const ExitCode code = context.fail(status);
+    return display.has_begun() ? ExitCode::failed : code;
+  }
   context.console.data(display.results());
   return ExitCode::ok;
 }

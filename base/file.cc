@@ -12,27 +12,12 @@
 namespace troupe::base {
 namespace {
 
-Errc errc_of(int number) {
-  switch (number) {
-    case ENOENT:
-      return Errc::not_found;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return Errc::permission_denied;
-    case ENOSPC:
-    case EDQUOT:
-    case EMFILE:
-      return Errc::resource_exhausted;
-    case EEXIST:
-      return Errc::already_exists;
-    default:
-      return Errc::unavailable;
-  }
-}
+/// What is read at once from something that does not know its size.
+constexpr std::size_t kPieceBytes = 65'536;
 
 Status errno_status(const std::filesystem::path& path, std::string_view action, int number) {
-  return error(errc_of(number), "{}: cannot {}: {}", path.string(), action, std::strerror(number));
+  return error(errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
+               std::strerror(number));
 }
 
 class Descriptor {
@@ -49,6 +34,11 @@ class Descriptor {
   int fd_;
 };
 
+Status too_large(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t bytes_max) {
+  return error(Errc::resource_exhausted, "{}: {} bytes are more than the limit of {}",
+               path.string(), bytes, bytes_max);
+}
+
 template <typename Container>
 Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -59,12 +49,10 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
     return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (size > bytes_max) {
-    return error(Errc::resource_exhausted, "{}: {} bytes are more than the limit of {}",
-                 path.string(), size, bytes_max);
-  }
+  if (size > bytes_max) return too_large(path, size, bytes_max);
+  const bool sized = S_ISREG(info.st_mode) && size > 0;  // pipes and /proc say 0
   Container content;
-  content.resize(size);
+  content.resize(sized ? size : kPieceBytes);
   std::size_t done = 0;
   while (done < content.size()) {
     const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
@@ -72,12 +60,44 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
     if (n < 0) return errno_status(path, "read", errno);
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
+    if (done > bytes_max) return too_large(path, done, bytes_max);
+    if (!sized && done == content.size()) content.resize(2 * done);
   }
   content.resize(done);
   return content;
 }
 
 }  // namespace
+
+Errc errc_of_errno(int number) {
+  switch (number) {
+    case ENOENT:
+      return Errc::not_found;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return Errc::permission_denied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return Errc::resource_exhausted;
+    case EEXIST:
+      return Errc::already_exists;
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENXIO:
+      return Errc::invalid_argument;
+    case EIO:
+      return Errc::data_loss;
+    default:
+      return Errc::unavailable;
+  }
+}
 
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
                                          std::uint64_t bytes_max) {

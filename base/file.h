@@ -13,8 +13,13 @@
 
 namespace troupe::base {
 
-/// Reads a whole file; not_found, resource_exhausted (larger than `bytes_max`) or unavailable name
-/// the path.
+/// The code of a failed system call on a file: not_found, permission_denied, resource_exhausted (no
+/// space, no descriptors), already_exists, invalid_argument (a path that leads nowhere), data_loss
+/// (the device failed), else unavailable.
+Errc errc_of_errno(int number);
+
+/// Reads a whole file, pipe or device; errors name the path: errc_of_errno's, resource_exhausted
+/// (larger than `bytes_max`), invalid_argument (a folder).
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
                                          std::uint64_t bytes_max);
 /// The same as text.

@@ -67,6 +67,21 @@ void log_line(LogLevel level, std::string_view message) {
   instance.sink->log(Logger::to_spdlog(level), "{}", escaped(message));
 }
 
+void LogBudget::warn(std::int64_t now_ms, std::string_view message) {
+  if (now_ms >= window_ends_ms_) {
+    window_ends_ms_ = now_ms + kWindowMs;
+    lines_ = 0;
+  }
+  if (lines_ == kLinesMax) {
+    ++left_out_;
+    return;
+  }
+  ++lines_;
+  if (left_out_ == 0) return log_line(LogLevel::warn, message);
+  log_warn("{} ({} such lines before were left out)", message, left_out_);
+  left_out_ = 0;
+}
+
 std::array<std::uint64_t, kLogLevelCount> log_line_counts() {
   std::array<std::uint64_t, kLogLevelCount> counts{};
   for (std::size_t i = 0; i < counts.size(); ++i) {

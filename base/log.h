@@ -41,4 +41,20 @@ void log_error(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Bounds the warnings that strangers can make a process write. One owner, one thread.
+class LogBudget {
+ public:
+  static constexpr std::uint64_t kLinesMax = 50;
+  static constexpr std::int64_t kWindowMs = 10'000;
+
+  /// Writes a warning, or counts it when this window has had its lines; the next line written says
+  /// how many were left out.
+  void warn(std::int64_t now_ms, std::string_view message);
+
+ private:
+  std::int64_t window_ends_ms_ = 0;
+  std::uint64_t lines_ = 0;
+  std::uint64_t left_out_ = 0;
+};
+
 }  // namespace troupe::base

@@ -45,7 +45,8 @@ std::int64_t Shape::elements(int begin, int end) const {
   std::int64_t product = 1;
   for (int axis = begin; axis < end; ++axis) {
     TROUPE_CHECK((*this)[axis] >= 0, "elements() of an incomplete shape");
-    product *= (*this)[axis];
+    TROUPE_CHECK(!__builtin_mul_overflow(product, (*this)[axis], &product),
+                 "more elements than can be counted");
   }
   return product;
 }

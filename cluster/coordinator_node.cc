@@ -16,6 +16,7 @@
 #include "actors/coordinator_state.h"
 #include "base/address.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cluster/link_set.h"
 #include "cluster/metrics.h"
@@ -41,11 +42,16 @@ class FolderLock {
   base::Status take(const std::string& folder) {
     std::error_code code;
     std::filesystem::create_directories(folder, code);
+    if (code) {
+      return base::error(base::errc_of_errno(code.value()), "--state {} cannot be made: {}", folder,
+                         code.message());
+    }
     const std::string file = folder + "/lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor_ < 0) {
-      return base::error(Errc::permission_denied, "{} cannot be written: {}", file,
-                         std::strerror(errno));
+      const int number = errno;
+      return base::error(base::errc_of_errno(number), "--state {}: {} cannot be written: {}",
+                         folder, file, std::strerror(number));
     }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
     return base::error(Errc::already_exists, "another coordinator runs on --state {}", folder);

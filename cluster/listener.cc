@@ -3,10 +3,9 @@
 #include "cluster/listener.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 
 #include <algorithm>
-
-#include "base/log.h"
 
 namespace troupe::cluster {
 
@@ -18,11 +17,20 @@ using base::Status;
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
  public:
-  Pending(Listener& listener, std::shared_ptr<Connection> connection, std::int64_t deadline_ms)
-      : listener_(listener), connection_(std::move(connection)), deadline_ms_(deadline_ms) {}
+  Pending(Listener& listener, std::shared_ptr<Connection> connection, std::string peer,
+          std::int64_t deadline_ms)
+      : listener_(listener),
+        connection_(std::move(connection)),
+        peer_(std::move(peer)),
+        deadline_ms_(deadline_ms) {}
 
   void start() { connection_->start(*this); }
   void close() { connection_->close(); }
+  /// Gives up on a peer that has not greeted; one that was refused knows why.
+  void give_up(std::string_view why) {
+    if (!refused_) listener_.note(peer_, fmt::format("{}, {} bytes came", why, received_));
+    close();
+  }
   bool late(std::int64_t now_ms) const { return now_ms >= deadline_ms_; }
 
   Result<base::Buffer> place_payload(Connection&, const FrameHead&,
@@ -48,13 +56,17 @@ class Listener::Pending final : public Connection::Owner,
     return {};
   }
 
-  void on_progress(Connection&, std::size_t) override {}
+  void on_progress(Connection&, std::size_t received) override { received_ += received; }
   void on_written(Connection&) override { connection_->finish(); }
 
   void on_fault(Connection&, const Status& reason) override {
     // A peer of another version learns why; a stranger's bytes get no answer.
     if (reason.code() == Errc::version_mismatch && !refused_) return refuse(reason);
-    if (reason.code() != Errc::unavailable) base::log_debug("{}", reason.text());
+    if (reason.code() != Errc::unavailable) {
+      listener_.note(peer_, reason.text());
+    } else if (!refused_ && received_ > 0) {
+      listener_.note(peer_, fmt::format("it went after {} bytes of its Hello", received_));
+    }
     const auto self = shared_from_this();
     connection_->close();
     listener_.remove(this);
@@ -63,7 +75,7 @@ class Listener::Pending final : public Connection::Owner,
  private:
   void refuse(const Status& reason) {
     refused_ = true;
-    base::log_debug("refused a connection: {}", reason.to_string());
+    listener_.note(peer_, reason.text());
     schemas::HelloReply reply;
     reply.code = reason.code();
     reply.text = reason.text();
@@ -72,7 +84,9 @@ class Listener::Pending final : public Connection::Owner,
 
   Listener& listener_;
   std::shared_ptr<Connection> connection_;
+  const std::string peer_;
   std::int64_t deadline_ms_;
+  std::size_t received_ = 0;
   bool refused_ = false;
 };
 
@@ -94,8 +108,10 @@ Result<Address> Listener::open(const Address& address) {
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    return base::error(Errc::unavailable, "[listener] {} cannot listen on {}: {}",
-                       self_.to_string(), address.to_string(), error.message());
+    const bool in_use = error == asio::error::address_in_use;
+    return base::error(in_use ? Errc::resource_exhausted : Errc::unavailable,
+                       "[listener] {} cannot listen on {}: {}", self_.to_string(),
+                       address.to_string(), error.message());
   }
   return Address{address.host, acceptor_.local_endpoint(error).port()};
 }
@@ -110,15 +126,17 @@ void Listener::accept() {
           base::log_warn("accepting connections failed: {}", error.message());
           return;
         }
-        self->add(std::move(socket));
+        asio::error_code gone;  // then the peer has no address any more
+        const auto peer = socket.remote_endpoint(gone);
+        self->add(std::move(socket), Address{peer.address().to_string(), peer.port()}.to_string());
         self->accept();
       });
 }
 
-void Listener::add(Socket socket) {
+void Listener::add(Socket socket, std::string peer) {
   // Honest peers greet within milliseconds, so whoever has waited longest gives way.
   if (pending_.size() >= context_->limits.pending_connections_max) {
-    pending_.front()->close();
+    pending_.front()->give_up(fmt::format("{} connections wait to greet", pending_.size()));
     pending_.pop_front();
   }
   prepare_socket(socket, 0, context_->limits);
@@ -126,8 +144,14 @@ void Listener::add(Socket socket) {
       std::make_shared<Connection>(std::move(socket), greeting_limits(context_->limits));
   const std::int64_t deadline_ms =
       context_->clock.now_ms() + static_cast<std::int64_t>(context_->limits.handshake_ms);
-  pending_.push_back(std::make_shared<Pending>(*this, std::move(connection), deadline_ms));
+  pending_.push_back(
+      std::make_shared<Pending>(*this, std::move(connection), std::move(peer), deadline_ms));
   pending_.back()->start();
+}
+
+void Listener::note(const std::string& peer, std::string_view why) {
+  log_.warn(context_->clock.now_ms(),
+            fmt::format("{} turned away {}: {}", self_.to_string(), peer, why));
 }
 
 void Listener::remove(const Pending* pending) {
@@ -136,7 +160,8 @@ void Listener::remove(const Pending* pending) {
 
 void Listener::tick(std::int64_t now_ms) {
   while (!pending_.empty() && pending_.front()->late(now_ms)) {
-    pending_.front()->close();
+    pending_.front()->give_up(
+        fmt::format("no greeting within {} ms", context_->limits.handshake_ms));
     pending_.pop_front();
   }
   if (!paused_) return;

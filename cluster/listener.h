@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Listener: accepts connections and reads their Hello, and nothing else, before its owner decides.
-// Strangers cost little: a bounded number of them, a 4 KiB header, a deadline. Private to this
-// folder; the I/O thread only, but for open().
+// Strangers cost little: a bounded number of them, a 4 KiB header, a deadline, a bounded number of
+// log lines. Private to this folder; the I/O thread only, but for open().
 #pragma once
 
 #include <asio/ip/tcp.hpp>
@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 
+#include "base/log.h"
 #include "cluster/address.h"
 #include "cluster/link_core.h"
 
@@ -33,8 +34,10 @@ class Listener : public std::enable_shared_from_this<Listener> {
   class Pending;
 
   void accept();
-  void add(Socket socket);
+  void add(Socket socket, std::string peer);
   void remove(const Pending* pending);
+  /// Says in one line which peer was turned away, and why.
+  void note(const std::string& peer, std::string_view why);
 
   std::shared_ptr<LinkContext> context_;
   LinkEnd self_;
@@ -42,6 +45,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   asio::ip::tcp::acceptor acceptor_;
   bool paused_ = false;                          ///< accepting failed; tick() tries again
   std::list<std::shared_ptr<Pending>> pending_;  ///< oldest first
+  base::LogBudget log_;                          ///< for strangers
 };
 
 }  // namespace troupe::cluster

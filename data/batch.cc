@@ -135,10 +135,7 @@ Status BatchMaker::decode_sample(std::uint64_t number, Batch& batch) {
   const Result<ImageRecord> image = decode_image_record(record.payload);
   if (!image.ok()) return named(image.status());
   TROUPE_TRY(named(verify_raw_checksum(*image)));
-  if (image->label_count() != options_.labels) {
-    return named(error(Errc::invalid_argument, "the record has {} labels, expected {}",
-                       image->label_count(), options_.labels));
-  }
+  TROUPE_TRY(named(check_labels(*image)));
   TROUPE_TRY(named(decoder_.decode(image->image, options_.image, pixels_)));
   const std::size_t plane = options_.image.pixels();
   float* out = batch.images.as<float>().data() + batch.count() * pixels_.size();
@@ -150,6 +147,21 @@ Status BatchMaker::decode_sample(std::uint64_t number, Batch& batch) {
   float* labels = batch.labels.as<float>().data() + batch.count() * options_.labels;
   for (std::size_t i = 0; i < options_.labels; ++i) labels[i] = image->label(i);
   batch.bytes += record.payload.size();
+  return {};
+}
+
+Status BatchMaker::check_labels(const ImageRecord& image) const {
+  if (image.label_count() != options_.labels) {
+    return error(Errc::invalid_argument, "the record has {} labels, expected {}",
+                 image.label_count(), options_.labels);
+  }
+  if (options_.classes == 0) return {};
+  for (std::size_t i = 0; i < options_.labels; ++i) {
+    const float label = image.label(i);
+    if (label >= 0 && label < static_cast<float>(options_.classes)) continue;
+    return error(Errc::invalid_argument, "label {} is none of the {} classes", label,
+                 options_.classes);
+  }
   return {};
 }
 

@@ -28,6 +28,8 @@ struct SampleOptions {
   std::vector<float> mean;   ///< per channel or one for all, of pixels in [0, 1]; empty: 0
   std::vector<float> std;    ///< likewise; empty: 1. sample = (pixel / 255 - mean) / std
   std::uint32_t labels = 1;  ///< labels of every record
+  /// Each label must be in [0, classes), which is invalid_argument like another size; 0: any label.
+  std::uint32_t classes = 0;
   /// skip: a damaged record (not one of another size) is left out, counted and logged.
   OnDamage on_bad_record = OnDamage::fail;
 };
@@ -74,6 +76,7 @@ class BatchMaker {
 
   base::Status add_sample(std::uint64_t record, Batch& batch);
   base::Status decode_sample(std::uint64_t record, Batch& batch);
+  base::Status check_labels(const ImageRecord& image) const;
   void skip_sample(const base::Status& reason, Batch& batch);
 
   std::shared_ptr<const Dataset> dataset_;

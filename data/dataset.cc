@@ -83,7 +83,7 @@ Result<Fingerprint> Dataset::fingerprint() const {
 
 Result<ImageShape> Dataset::first_image_shape() const {
   if (offsets_.empty()) {
-    return error(Errc::failed_precondition, "{}: holds no records", path().string());
+    return error(Errc::invalid_argument, "{}: holds no records", path().string());
   }
   const std::string where = fmt::format("{}: record at offset {}", path().string(), offsets_[0]);
   RecordReader reader(file_);

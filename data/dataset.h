@@ -43,7 +43,7 @@ class Dataset {
 
   /// Reads the whole file once.
   base::Result<Fingerprint> fingerprint() const;
-  /// Size of the first record's image; failed_precondition when there is no record.
+  /// Size of the first record's image; invalid_argument when there is no record.
   base::Result<ImageShape> first_image_shape() const;
 
  private:

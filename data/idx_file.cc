@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "base/file.h"
+
 namespace troupe::data {
 
 using base::Errc;
@@ -34,7 +36,7 @@ Result<IdxFile> IdxFile::open(const std::filesystem::path& path) {
   gzFile stream = ::gzopen(path.c_str(), "rbe");
   if (stream == nullptr) {
     const int number = errno;
-    return error(number == ENOENT ? Errc::not_found : Errc::unavailable, "{}: cannot open: {}",
+    return error(base::errc_of_errno(number == 0 ? ENOMEM : number), "{}: cannot open: {}",
                  path.string(), number == 0 ? "no memory" : std::strerror(number));
   }
   ::gzbuffer(stream, kStreamBufferBytes);
@@ -97,7 +99,9 @@ Status IdxFile::read(std::span<std::uint8_t> out, std::string_view what) {
   int code = Z_OK;
   const char* text = ::gzerror(stream_of(stream_), &code);
   if (code == Z_ERRNO) {
-    return error(Errc::unavailable, "{}: cannot read: {}", path_.string(), std::strerror(errno));
+    const int number = errno;
+    return error(base::errc_of_errno(number), "{}: cannot read: {}", path_.string(),
+                 std::strerror(number));
   }
   return damaged(
       fmt::format("truncated in {}{}{}", what, code == Z_OK ? "" : ": ", code == Z_OK ? "" : text));

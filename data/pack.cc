@@ -56,7 +56,8 @@ class Packer {
     std::error_code problem;
     fs::remove(index, problem);
     if (problem) {
-      return error(Errc::unavailable, "{}: cannot remove: {}", index.string(), problem.message());
+      return error(base::errc_of_errno(problem.value()), "{}: cannot remove: {}", index.string(),
+                   problem.message());
     }
     TROUPE_TRY(writer_.commit());
     report_.bytes = writer_.bytes();
@@ -86,8 +87,8 @@ Status make_folder(const fs::path& folder) {
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (!problem) return {};
-  return error(Errc::unavailable, "{}: cannot make the folder: {}", folder.string(),
-               problem.message());
+  return error(base::errc_of_errno(problem.value()), "{}: cannot make the folder: {}",
+               folder.string(), problem.message());
 }
 
 Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::path& out) {
@@ -148,8 +149,7 @@ Result<std::vector<std::string>> list_folder(const fs::path& folder, bool folder
     }
   }
   if (problem) {
-    const bool missing = problem == std::errc::no_such_file_or_directory;
-    return error(missing ? Errc::not_found : Errc::unavailable, "{}: cannot list the folder: {}",
+    return error(base::errc_of_errno(problem.value()), "{}: cannot list the folder: {}",
                  folder.string(), problem.message());
   }
   std::sort(names.begin(), names.end());

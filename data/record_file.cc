@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "data/bytes.h"
 
@@ -91,13 +92,12 @@ Status RecordWriter::commit() {
 }
 
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(std::filesystem::path path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without waiting: opening a pipe would last until somebody writes to it.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     const int number = errno;
-    const Errc code = number == ENOENT   ? Errc::not_found
-                      : number == EACCES ? Errc::permission_denied
-                                         : Errc::unavailable;
-    return error(code, "{}: cannot open: {}", path.string(), std::strerror(number));
+    return error(base::errc_of_errno(number), "{}: cannot open: {}", path.string(),
+                 std::strerror(number));
   }
   struct stat info {};
   const bool known = ::fstat(descriptor, &info) == 0;
@@ -122,8 +122,9 @@ Status RecordFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     const ssize_t n = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      return error(Errc::unavailable, "{}: cannot read at offset {}: {}", path_.string(), offset,
-                   std::strerror(errno));
+      const int number = errno;
+      return error(base::errc_of_errno(number), "{}: cannot read at offset {}: {}", path_.string(),
+                   offset, std::strerror(number));
     }
     if (n == 0) {
       return error(Errc::data_loss, "{}: ends at offset {}, but had {} bytes when it was opened",

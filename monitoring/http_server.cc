@@ -5,6 +5,8 @@
 #include "monitoring/http_server.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "monitoring/http_listener.h"
 
@@ -47,6 +50,7 @@ enum class Stage : std::uint8_t { reading, answering, writing, closing };
 /// One peer. Owned by the socket thread.
 struct Connection {
   int descriptor = -1;
+  std::string peer;  ///< its address
   Stage stage = Stage::reading;
   std::string bytes;  ///< the head so far; when writing the answer
   std::size_t sent = 0;
@@ -86,6 +90,28 @@ class RequestMetrics {
   std::map<std::pair<std::string, std::string>, Counter*> counters_;
   std::map<std::string, Histogram*> histograms_;
 };
+
+/// "127.0.0.1:4711".
+std::string address_text(const sockaddr_storage& name, socklen_t size) {
+  char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+  (void)getnameinfo(reinterpret_cast<const sockaddr*>(&name), size, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+  return fmt::format("{}:{}", host, port);
+}
+
+/// What to log about a peer that was answered so; empty: nothing.
+std::string_view fault_of(int status) {
+  switch (status) {
+    case 400:
+      return "what it sent is no HTTP request";
+    case 408:
+      return "no whole request head came in time";
+    case 431:
+      return "its request head is too long";
+    default:
+      return "";
+  }
+}
 
 /// True when the head asks for /healthz.
 bool asks_health(const std::string& head) {
@@ -284,6 +310,11 @@ class HttpServer::Impl {
     c.bytes = std::move(bytes);
     c.scrape = scrape;
     c.deadline_ms = now_ms() + request_ms();
+    const int status = http_status(c.bytes);
+    const std::string_view fault = fault_of(status);
+    if (fault.empty()) return;
+    log_.warn(now_ms(), fmt::format("HTTP on {} answered {} with {}: {}",
+                                    listener_.address().to_string(), c.peer, status, fault));
   }
 
   bool write_answer(Connection& c) {
@@ -339,8 +370,10 @@ class HttpServer::Impl {
 
   void accept_peers() {
     while (now_ms() >= accept_after_ms_) {
-      const int descriptor =
-          accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      sockaddr_storage name{};
+      socklen_t size = sizeof name;
+      const int descriptor = accept4(listener_.descriptor(), reinterpret_cast<sockaddr*>(&name),
+                                     &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (descriptor < 0) {
         // Out of descriptors the listener stays readable: pause instead of spinning.
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -352,6 +385,7 @@ class HttpServer::Impl {
       if (connections_.size() >= limits_.http_connections_max) drop(connections_.begin());
       Connection& c = connections_[++last_number_];
       c.descriptor = descriptor;
+      c.peer = address_text(name, size);
       c.deadline_ms = now_ms() + request_ms();
     }
   }
@@ -394,6 +428,7 @@ class HttpServer::Impl {
   Connections connections_;  // the socket thread's
   std::uint64_t last_number_ = 0;
   std::int64_t accept_after_ms_ = 0;
+  base::LogBudget log_;
 
   base::Mutex mutex_;
   base::CondVar changed_;

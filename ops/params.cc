@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 namespace troupe::ops {
 namespace {
@@ -106,8 +109,17 @@ std::optional<ParamValue> parse_value(ParamType type, const std::string& text) {
   return std::nullopt;
 }
 
+/// Bounds of a parameter's numbers. Integers that have a lower bound are sizes: sums and products
+/// of two of them must not overflow.
+std::pair<double, double> bounds_of(const ParamDef& definition) {
+  constexpr double kSizeMax = std::numeric_limits<std::int32_t>::max();
+  const bool size = definition.type != ParamType::real && std::isfinite(definition.low);
+  return {definition.low, size ? std::min(definition.high, kSizeMax) : definition.high};
+}
+
 bool in_range(const ParamDef& definition, const ParamValue& value) {
-  const auto inside = [&](double x) { return x >= definition.low && x <= definition.high; };
+  const auto bounds = bounds_of(definition);
+  const auto inside = [&](double x) { return x >= bounds.first && x <= bounds.second; };
   if (const auto* integer = std::get_if<std::int64_t>(&value)) {
     return inside(static_cast<double>(*integer));
   }
@@ -125,7 +137,8 @@ bool in_range(const ParamDef& definition, const ParamValue& value) {
 
 std::string allowed_text(const ParamDef& definition) {
   if (definition.choices.empty()) {
-    return fmt::format("allowed: {} to {}", definition.low, definition.high);
+    const auto [low, high] = bounds_of(definition);
+    return fmt::format("allowed: {:.10g} to {:.10g}", low, high);
   }
   std::string text = "allowed:";
   for (const std::string& choice : definition.choices) text += " " + choice;

@@ -23,8 +23,23 @@ std::string to_text(const OptionalDType& dtype) {
   return dtype ? std::string(base::dtype_name(*dtype)) : "?";
 }
 
+/// More than any machine holds, and far from what overflows.
+constexpr std::int64_t kElementsMax = std::int64_t{1} << 40;
+
+/// What two values that must agree tell together; an error when they differ, or when the extents
+/// known so far give more than kElementsMax elements.
 base::Result<Shape> merge(const Shape& a, const Shape& b) {
-  return base::merge_shapes(a, b);
+  TROUPE_TRY_ASSIGN(const Shape merged, base::merge_shapes(a, b));
+  std::int64_t elements = 1;
+  for (int axis = 0; merged.rank_known() && axis < merged.rank(); ++axis) {
+    const std::int64_t extent = std::max<std::int64_t>(merged[axis], 1);
+    if (extent > kElementsMax / elements) {
+      return base::error(Errc::invalid_argument, "the shape {} has more than 2^40 elements",
+                         merged.to_string());
+    }
+    elements *= extent;
+  }
+  return merged;
 }
 base::Result<OptionalDType> merge(const OptionalDType& a, const OptionalDType& b) {
   if (!a) return b;
@@ -137,11 +152,12 @@ base::Status apply_known(const Graph& graph, const std::vector<std::size_t>& fir
     if (!node.is_variable()) continue;
     if (const auto it = node.extra.find("__shape__"); it != node.extra.end()) {
       base::Result<Shape> shape = base::parse_shape(it->second);
+      if (shape.ok()) shape = merge(shapes[first[i]], *shape);
       if (!shape.ok()) return shape.status().with_context(node_label(node) + " __shape__");
       shapes[first[i]] = *shape;
     }
     if (const auto it = known.find(node.name); it != known.end()) {
-      base::Result<Shape> merged = base::merge_shapes(shapes[first[i]], it->second);
+      base::Result<Shape> merged = merge(shapes[first[i]], it->second);
       if (!merged.ok()) return merged.status().with_context(node_label(node));
       shapes[first[i]] = *merged;
     }

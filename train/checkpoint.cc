@@ -59,12 +59,7 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
   std::vector<FolderEntry> entries;
   std::error_code code;
   fs::directory_iterator files(folder, code);
-  if (code) {
-    return base::error(base::Errc::not_found, "{}: cannot be listed: {}", folder.string(),
-                       code.message());
-  }
-  for (; files != fs::directory_iterator(); files.increment(code)) {
-    if (code) break;
+  for (; !code && files != fs::directory_iterator(); files.increment(code)) {
     const std::string file = files->path().filename().string();
     std::string_view rest;
     const auto name = parse_name(file, rest);
@@ -73,6 +68,10 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
       continue;
     }
     entries.push_back({*name, files->path(), rest == kManifestSuffix});
+  }
+  if (code) {
+    return base::error(base::errc_of_errno(code.value()), "{}: cannot be listed: {}",
+                       folder.string(), code.message());
   }
   return entries;
 }
@@ -86,9 +85,19 @@ std::vector<std::uint32_t> checksums_of(std::span<const std::byte> bytes) {
   return checksums;
 }
 
+/// Damage that would otherwise look like a lack of memory.
+base::Status check_size(const fs::path& path, std::uint64_t bytes_most) {
+  std::error_code code;
+  const std::uint64_t bytes = fs::file_size(path, code);
+  if (code || bytes <= bytes_most) return {};
+  return base::error(base::Errc::data_loss, "{}: {} bytes, at most {} make sense", path.string(),
+                     bytes, bytes_most);
+}
+
 base::Result<ndarray::Safetensors> read_shard(const fs::path& path,
                                               const schemas::ShardFile& file) {
   ndarray::Safetensors content;
+  TROUPE_TRY(check_size(path, file.bytes));
   TROUPE_TRY_ASSIGN(content.bytes, base::read_file(path, file.bytes));
   if (content.bytes.size() != file.bytes || file.chunk_bytes != kChecksumChunkBytes) {
     return base::error(base::Errc::data_loss, "{}: {} bytes, the manifest says {}", path.string(),
@@ -166,7 +175,7 @@ base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
       std::error_code code;
       fs::remove(entry.path, code);
       if (code) {
-        return base::error(base::Errc::unavailable, "{}: cannot be removed: {}",
+        return base::error(base::errc_of_errno(code.value()), "{}: cannot be removed: {}",
                            entry.path.string(), code.message());
       }
     }
@@ -177,6 +186,7 @@ base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
 }
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path) {
+  TROUPE_TRY(check_size(manifest_path, schemas::kManifestBytesMax));
   TROUPE_TRY_ASSIGN(const std::string bytes,
                     base::read_text_file(manifest_path, schemas::kManifestBytesMax));
   auto manifest = schemas::decode_manifest(bytes);
@@ -208,11 +218,15 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path
       checkpoint.value()->skipped_ = std::move(skipped);
       return checkpoint;
     }
+    // An older one makes up for what is damaged or missing.
+    const base::Errc why = checkpoint.status().code();
+    if (why != base::Errc::data_loss && why != base::Errc::not_found) return checkpoint.status();
     skipped.push_back(checkpoint.status().text());
   }
   std::string text;
   for (const std::string& reason : skipped) text += "; skipped " + reason;
-  return base::error(base::Errc::not_found, "{}: no complete checkpoint{}", folder.string(), text);
+  return base::error(skipped.empty() ? base::Errc::not_found : base::Errc::data_loss,
+                     "{}: no complete checkpoint{}", folder.string(), text);
 }
 
 const ndarray::RawTensor* Checkpoint::find(const std::string& name) const {

@@ -61,7 +61,8 @@ base::Status prune_checkpoints(const std::filesystem::path& folder, std::uint32_
 class Checkpoint {
  public:
   /// The newest complete one of a folder; what is newer but damaged is named in skipped().
-  /// not_found when there is none (the text then lists what was skipped).
+  /// Errors: not_found when there is none, data_loss when all are damaged; what cannot be read, or
+  /// only by a newer program, is an error too, since it may be whole.
   static base::Result<std::unique_ptr<Checkpoint>> open_newest(const std::filesystem::path& folder);
 
   const schemas::Manifest& manifest() const { return manifest_; }

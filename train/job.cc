@@ -20,6 +20,11 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
                      dataset.path().string(), found.to_string());
 }
 
+/// The network for errors.
+std::string network_name(const schemas::ModelSpec& model) {
+  return model.network.empty() ? model.symbol : "network '" + model.network + "'";
+}
+
 }  // namespace
 
 std::uint64_t Job::steps_end() const {
@@ -39,7 +44,11 @@ std::uint64_t Job::samples_before(std::uint64_t step) const {
 
 base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
                                               const ops::OpTable& table) {
-  if (model.network.empty()) return symbol::Symbol::from_json(table, model.symbol_json);
+  if (model.network.empty()) {
+    auto symbol = symbol::Symbol::from_json(table, model.symbol_json);
+    if (!symbol.ok()) return symbol.status().with_context(model.symbol);
+    return symbol;
+  }
   symbol::NetworkOptions options;
   options.classes = model.classes;
   if (model.dropout) options.dropout = *model.dropout;
@@ -63,12 +72,16 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->samples.mean = spec.data.mean;
   job->samples.std = spec.data.std;
   job->samples.on_bad_record = on_damage;
+  // What the labels of another network mean is its own affair.
+  if (!spec.model.network.empty()) job->samples.classes = spec.model.classes;
   TROUPE_TRY(data::check_options(job->samples));
   InputSpec inputs;
   inputs.sample =
       base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};
   inputs.dtype = spec.numerics.dtype;
-  TROUPE_TRY_ASSIGN(job->keys, network_keys(job->network, inputs));
+  auto keys = network_keys(job->network, inputs);
+  if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
+  job->keys = *std::move(keys);
   TROUPE_TRY_ASSIGN(
       data::Dealer dealer,
       data::Dealer::create({job->train_data->records(), spec.ranks(), spec.data.batch, spec.seed}));

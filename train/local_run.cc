@@ -25,6 +25,10 @@ class SharedObserver final : public RankObserver {
     const base::MutexLock lock(mutex_);
     if (const auto score = progress_.add(report)) observer_.scored(*score);
   }
+  void began() {
+    const base::MutexLock lock(mutex_);
+    observer_.began();
+  }
   void checkpointed(std::uint64_t step, const std::string& path) {
     const base::MutexLock lock(mutex_);
     observer_.checkpointed(step, path);
@@ -51,6 +55,7 @@ class LocalRun {
     if (start_.step == job_->steps_end()) return {};
     TROUPE_TRY(make_store());
     TROUPE_TRY(make_ranks(options));
+    observer_.began();
     std::vector<std::thread> threads;
     for (std::uint32_t rank = 0; rank < runners_.size(); ++rank) {
       threads.emplace_back([this, rank] { run_rank(rank); });

@@ -17,6 +17,8 @@ namespace troupe::train {
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
+  /// Everything given was found fit and training begins: what fails from here on is the job.
+  virtual void began() {}
   virtual void progress(const StepProgress& progress) = 0;
   virtual void scored(const EpochScore& score) = 0;
   /// A checkpoint is durable.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/file.h"
+#include "base/log.h"
 #include "train/fingerprint.h"
 
 namespace troupe::train {
@@ -49,13 +51,19 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   std::error_code code;
   fs::create_directories(folder, code);
   if (code) {
-    return base::error(base::Errc::permission_denied, "checkpoint.dir {} cannot be made: {}",
+    return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
                        folder.string(), code.message());
   }
   auto newest = Checkpoint::open_newest(folder);
   if (!newest.ok()) {
-    if (newest.status().code() != base::Errc::not_found) return newest.status();
+    const base::Status& why = newest.status();
+    if (why.code() == base::Errc::not_found) return start;
+    if (why.code() != base::Errc::data_loss) return why;
+    base::log_warn("{}; beginning anew", why.text());
     return start;
+  }
+  for (const std::string& line : newest.value()->skipped()) {
+    base::log_warn("skipped a checkpoint: {}", line);
   }
   if (!job.spec.checkpoint.resume) {
     return base::error(base::Errc::already_exists,
@@ -97,6 +105,15 @@ base::Result<FirstValues> FirstValues::create(const Job& job, const Checkpoint* 
   FirstValues values(job, checkpoint);
   if (checkpoint == nullptr && !job.spec.train.weights.empty()) {
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
+    for (const schemas::KeyInfo& key : job.keys.keys) {
+      const ndarray::RawTensor* given = file.find(key.name);
+      if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
+      return base::error(base::Errc::invalid_argument,
+                         "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
+                         job.spec.train.weights, key.name, given->shape.to_string(),
+                         base::dtype_name(given->dtype), key.shape.to_string(),
+                         base::dtype_name(key.dtype));
+    }
     values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
   }
   return values;
@@ -110,13 +127,6 @@ base::Result<SliceState> FirstValues::operator()(const schemas::KeyInfo& key,
   const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);
-  }
-  if (given->shape != key.shape || given->dtype != key.dtype) {
-    return base::error(base::Errc::invalid_argument,
-                       "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
-                       job_->spec.train.weights, key.name, given->shape.to_string(),
-                       base::dtype_name(given->dtype), key.shape.to_string(),
-                       base::dtype_name(key.dtype));
   }
   TROUPE_TRY_ASSIGN(base::Buffer weight, pool.allocate(slice.bytes, "weights"));
   const std::size_t begin = slice.offset * base::dtype_size(key.dtype);

@@ -39,7 +39,11 @@ bool is_scalar(std::string_view name) {
 
 base::Result<Symbol> optimizer_symbol(const ops::OpTable& table,
                                       const schemas::OptimizerSpec& spec) {
-  if (spec.name.empty()) return Symbol::from_json(table, spec.symbol_json);
+  if (spec.name.empty()) {
+    auto symbol = Symbol::from_json(table, spec.symbol_json);
+    if (!symbol.ok()) return symbol.status().with_context(spec.symbol);
+    return symbol;
+  }
   if (spec.name != "sgd") {
     return base::error(base::Errc::invalid_argument, "unknown optimizer '{}' (known: sgd)",
                        spec.name);

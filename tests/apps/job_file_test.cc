@@ -180,6 +180,16 @@ TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {
   CHECK(job.spec.train.schedule.warmup.count == 9);
 }
 
+TEST_CASE("an empty path leaves out what may be left out", "[job_file]") {
+  const JobFile job = read_job_file(kExample, {"data.test=", "checkpoint.dir=\"\"",
+                                               "checkpoint.every=0 steps", "train.weights="});
+  REQUIRE(job.errors == Lines{});
+  CHECK(job.spec.data.test.empty());
+  CHECK(job.spec.checkpoint.dir.empty());
+  CHECK(parse("", {"data.train="}).errors ==
+        Lines{"--set data.train=: error: data.train: expected text, got \"\""});
+}
+
 TEST_CASE("wrong overrides name themselves", "[job_file]") {
   CHECK(parse("", {"data.batch=12B"}).errors ==
         Lines{"--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\""});

@@ -155,6 +155,19 @@ TEST_CASE("version is one line", "[program]") {
   CHECK_THAT(run({"version"}).out, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
+TEST_CASE("help and documentation list every exit code", "[program]") {
+  std::ifstream file(std::string(TROUPE_SOURCE_DIR) + "/docs/exit-codes.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  const std::string help = run({"help"}).out;
+  for (const ExitCodeInfo& row : exit_code_table()) {
+    const std::string number = std::to_string(static_cast<int>(row.code));
+    const std::string meaning(row.meaning);
+    CHECK_THAT(document, Contains("| " + number + " | " + meaning + " |\n"));
+    CHECK_THAT(help, Contains("\n  " + number) && Contains(" " + meaning + "\n"));
+  }
+  CHECK_THAT(run({"help", "data"}).out, !Contains("Exit codes"));
+}
+
 TEST_CASE("errors map to the documented exit codes", "[program]") {
   CHECK(exit_code_of(base::Errc::unavailable) == ExitCode::unreachable);
   CHECK(exit_code_of(base::Errc::data_loss) == ExitCode::bad_input);

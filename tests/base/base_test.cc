@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known answers of base's hashes and random numbers; shapes, buffers and files.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <set>
@@ -7,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "base/shape.h"
 
@@ -71,6 +74,32 @@ TEST_CASE("slices of a buffer keep the block alive", "[buffer]") {
   }
   CHECK(tail.use_count() == 1);
   CHECK(tail.as<float>().size() == 16);
+}
+
+TEST_CASE("a file is read whole, a pipe up to the limit, a folder not at all", "[file]") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::string text(40'000, 'x');
+  REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  const std::string pipe = "/proc/self/fd/" + std::to_string(ends[0]);
+  CHECK(read_text_file(pipe, text.size()).value() == text);
+  ::close(ends[0]);
+  CHECK(read_text_file("/proc/self/cmdline", 1 << 20)->size() > 0);  // a file that says 0 bytes
+  CHECK(read_text_file("/dev/zero", 1 << 20).status().code() == Errc::resource_exhausted);
+  CHECK(read_text_file("/", 10).status().code() == Errc::invalid_argument);
+  CHECK(read_text_file("/dev/null/x", 10).status().code() == Errc::invalid_argument);
+  CHECK(read_text_file("/nowhere", 10).status().code() == Errc::not_found);
+}
+
+TEST_CASE("warnings about strangers are bounded, and what is left out is counted", "[log]") {
+  LogBudget budget;
+  const auto warned = [] { return log_line_counts()[static_cast<std::size_t>(LogLevel::warn)]; };
+  const std::uint64_t before = warned();
+  for (std::uint64_t i = 0; i < 3 * LogBudget::kLinesMax; ++i) budget.warn(5, "a stranger");
+  CHECK(warned() == before + LogBudget::kLinesMax);
+  budget.warn(5 + LogBudget::kWindowMs, "a stranger");
+  CHECK(warned() == before + LogBudget::kLinesMax + 1);
 }
 
 TEST_CASE("an abandoned atomic file leaves the old content and no litter", "[file]") {

@@ -29,7 +29,7 @@ TEST_CASE("a port in use is refused with its address", "[listener]") {
   CountingPool pool;
   LinkSet links(quick_limits(), pool);
   const auto second = links.listen(first.address, server_end(), nullptr);
-  CHECK(second.status().code() == Errc::unavailable);
+  CHECK(second.status().code() == Errc::resource_exhausted);
   CHECK_THAT(second.status().text(), Catch::Contains("parameter server 1 (beta) cannot listen on " +
                                                      first.address + ": Address already in use"));
 }

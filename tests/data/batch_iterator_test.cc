@@ -210,6 +210,14 @@ TEST_CASE("images of another size or with other labels are errors even when skip
   world.options.labels = 3;
   item = world.iterator(0, {1, 1})->next(kPatience);
   CHECK_THAT(item.status().text(), Catch::Contains("the record has 1 labels, expected 3"));
+  world.options.labels = 1;
+  world.options.classes = 10;
+  CHECK(take_all(*world.iterator(0, {1, 1})).size() == 12);
+  world.options.classes = 1;
+  item = world.iterator(0, {1, 1})->next(kPatience);
+  CHECK(item.status().code() == Errc::invalid_argument);
+  CHECK_THAT(item.status().text(), Catch::Contains("x.rec: record at offset") &&
+                                       Catch::Contains("is none of the 1 classes"));
 }
 
 TEST_CASE("memory that runs out surfaces at the batch") {

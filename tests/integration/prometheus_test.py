@@ -9,15 +9,14 @@ import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 import urllib.parse
 import urllib.request
 
-import company_test
-from company_test import DEADLINE_S, JOB, Cluster, make_data
+import cluster
+from cluster import DEADLINE_S, Cluster, make_data, write_job
 
 CONFIG = """
 global:
@@ -107,8 +106,7 @@ class PrometheusTest(unittest.TestCase):
 
     def test_every_process_is_found_and_the_ranks_steps_are_exact(self):
         self.wait_for_value('count(up{train_job=""} == 1)', 3.0)  # the coordinator and its agents
-        job = self.folder / "job.toml"
-        job.write_text(JOB.format(data=self.folder, out=self.folder / "out", epochs=1))
+        job = write_job(self.folder, "out", 1)
         submitted = self.cluster.submit(job, 'train.hold="until-scraped"')
         out, err = submitted.communicate(timeout=DEADLINE_S)
         self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
@@ -133,5 +131,4 @@ class PrometheusTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    company_test.TROUPE = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    cluster.main()

@@ -122,6 +122,18 @@ TEST_CASE("inference errors name node, operator and shapes") {
       {"fully_connected fc1", "f64", "f32"}));
 }
 
+TEST_CASE("shapes of more elements than can be counted are errors, not overflows") {
+  Composer c(table());
+  const Symbol fc =
+      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "2147483647"}});
+  const auto status = [&](const Shape& data) { return fc.infer_shapes({{"data", data}}).status(); };
+  CHECK(mentions(status({1, 1'024}),
+                 {"fully_connected fc", "(2147483647, 1024)", "more than 2^40 elements"}));
+  constexpr std::int64_t kHalf = std::int64_t{1} << 32;  // whose square is 0 in 64 bits
+  CHECK(mentions(status({kHalf, kHalf}), {"data", "more than 2^40 elements"}));
+  CHECK(mentions(status({base::kUnknownDim, kHalf, kHalf}), {"more than 2^40 elements"}));
+}
+
 TEST_CASE("JSON round trip keeps the symbol") {
   for (const std::string& name : network_names()) {
     const Symbol net = make_network(table(), name).value();

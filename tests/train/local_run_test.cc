@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -140,6 +141,39 @@ std::vector<std::pair<double, double>> events(const std::string& trace, const st
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+TEST_CASE("a folder of checkpoints that cannot be read ends the run", "[local_run]") {
+  const TestFolder folder("local-run-folder");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  const std::filesystem::path out = spec.checkpoint.dir;
+  SECTION("a file in its place") {
+    std::ofstream(out) << "no folder";
+    const Outcome outcome = run(table, spec);
+    CHECK(outcome.status.code() == base::Errc::invalid_argument);
+    CHECK_THAT(outcome.status.text(), Catch::Contains(out.string()));
+  }
+  SECTION("a checkpoint of a newer program") {
+    REQUIRE(run(table, spec).status.ok());
+    std::fstream manifest(out / "step-4-g1.manifest",
+                          std::ios::in | std::ios::out | std::ios::binary);
+    manifest.seekp(8).put('\x63');
+    manifest.close();
+    const Outcome outcome = run(table, spec);
+    CHECK(outcome.status.code() == base::Errc::version_mismatch);
+    CHECK_THAT(outcome.status.text(), Catch::Contains("step-4-g1.manifest"));
+  }
+  SECTION("a manifest of garbage") {
+    std::filesystem::create_directories(out);
+    std::ofstream(out / "step-9-g1.manifest") << std::string(100, 'x');
+    const auto opened = Checkpoint::open_newest(out);
+    CHECK(opened.status().code() == base::Errc::data_loss);
+    CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest"));
+    CHECK(run(table, spec).status.ok());
+  }
 }
 
 TEST_CASE("the first gradient is pushed while backward goes on", "[local_run]") {
