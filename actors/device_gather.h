@@ -138,7 +138,7 @@ class SequentialGather final : public DeviceGather {
 
 /// Device tier eventual: gradients are added in order of arrival to what has not been sent. Under
 /// cluster sequential one push goes out per version held, or an excuse when nothing is there and
-/// with bounded staleness all ranks wait; under cluster eventual one whenever the last has been
+/// all ranks wait; under cluster eventual one whenever the last has been
 /// acknowledged.
 class EventualGather final : public DeviceGather {
  public:

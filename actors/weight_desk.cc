@@ -73,8 +73,8 @@ std::uint64_t WeightDesk::needed_of_own(std::uint64_t step) const {
   return bound && step > *bound ? step - *bound : 0;
 }
 
-/// The weights for a step among those held; null: they have to be asked for or waited for.
-const WeightDesk::Held* WeightDesk::held_for(std::uint64_t step) const {
+/// The weights for a rank's step among those held; null: they have to be asked for or waited for.
+const WeightDesk::Held* WeightDesk::held_for(std::uint32_t rank, std::uint64_t step) const {
   if (lock_step()) {
     for (const auto* held : {&held_, &previous_}) {
       if (*held && (*held)->step == step) return &**held;
@@ -84,14 +84,15 @@ const WeightDesk::Held* WeightDesk::held_for(std::uint64_t step) const {
   if (rules_->steps.is_barrier(step)) {
     return barrier_ && barrier_->step == step ? &*barrier_ : nullptr;
   }
-  if (!held_ || lowest(*held_) < needed_of_all(step)) return nullptr;
+  if (!held_ || held_->next[rank] < step) return nullptr;
+  if (lowest(*held_) < needed_of_all(step)) return nullptr;
   return lowest_own(*held_) < needed_of_own(step) ? nullptr : &*held_;
 }
 
 std::vector<WeightPull> WeightDesk::desired(const DeviceGather& gather) const {
   std::vector<WeightPull> pulls;
   for (const auto& [rank, step] : waiting_) {
-    if (held_for(step) == nullptr) pull_for_step(step, pulls);
+    if (held_for(rank, step) == nullptr) pull_for_step(step, pulls);
   }
   if (barrier_required_ && (!barrier_known_ || *barrier_required_ > barrier_reached_)) {
     pulls.push_back({slice_, kBarrierVersion, *barrier_required_, *barrier_required_});
@@ -173,7 +174,7 @@ void WeightDesk::keep(Held held) {
 std::optional<Handout> WeightDesk::next_handout() {
   for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
     const auto [rank, step] = *at;
-    const Held* held = held_for(step);
+    const Held* held = held_for(rank, step);
     if (held == nullptr) continue;
     Handout handout{rank, step, held->version, held->weight, held->next};
     handed_[rank] = step;

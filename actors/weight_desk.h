@@ -29,7 +29,8 @@ struct Handout {
 /// - sequential, sequential: version t.
 /// - sequential, eventual: for all ranks of the machine the same, the reply to the machine's step
 ///   t - 1.
-/// - eventual device: the newest held that is within both tiers' bounds.
+/// - eventual device: the newest held, once it contains the rank's own steps below t and is within
+///   both tiers' bounds.
 /// - a barrier step, in every mode: the barrier's version.
 class WeightDesk {
  public:
@@ -70,7 +71,7 @@ class WeightDesk {
   };
 
   bool lock_step() const { return rules_->device_sequential(); }
-  const Held* held_for(std::uint64_t step) const;
+  const Held* held_for(std::uint32_t rank, std::uint64_t step) const;
   std::uint64_t needed_of_all(std::uint64_t step) const;
   std::uint64_t needed_of_own(std::uint64_t step) const;
   std::uint64_t lowest(const Held& held) const;

@@ -53,10 +53,10 @@ struct SliceRules {
   }
   /// Both tiers: runs are reproducible to the bit and version t belongs to step t.
   bool sequential() const { return device_sequential() && cluster_sequential(); }
-  /// Rounds of several slices may wait for each other's machines in a circle when a bound holds
-  /// ranks back; a machine that has nothing to push then excuses itself.
+  /// Ranks wait for their own contributions, so rounds of several slices may wait for each other's
+  /// machines in a circle; a machine that has nothing to push then excuses itself.
   bool has_excuses() const {
-    return !device_sequential() && cluster_sequential() && consistency.device.max_staleness;
+    return !device_sequential() && cluster_sequential();
   }
   /// 1 + the highest machine that holds a rank.
   std::uint32_t machines() const;

@@ -160,7 +160,8 @@ void Checker::check_staleness(const std::vector<std::uint64_t>& applied, std::ui
     need(modes.cluster);
     const bool same = machine_of_rank[other] == machine_of_rank[rank];
     if (same) need(modes.device);
-    // Device sequential: the machine's own step t - 1 is always in.
+    // The rank's own step t - 1 is always in; device sequential: the machine's.
+    if (other == rank) needed = step;
     if (same && modes.device.mode == schemas::ConsistencyMode::sequential) needed = step;
     if (next < job_->next_with_samples(other, needed)) {
       fail(fmt::format("{}: rank {} is contained below step {} only, needed is {}", what, other,
