@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dot and its gradients by oneDNN's matrix product; transposed operands are strides.
+#include <string_view>
+
 #include "ops/math/dot.h"
 #include "ops/support/onednn.h"
 
@@ -23,7 +25,12 @@ base::Result<onednn::Plan> product(const OpCall& call) {
   const auto view = [](int arg, bool is_output, std::size_t index) {
     return Argument{arg, is_output, static_cast<int>(index), 1, true};
   };
-  return onednn::Plan{dnnl::matmul::primitive_desc(desc, onednn::attributes(), onednn::cpu(), true),
+  const dnnl::matmul::primitive_desc primitive(desc, onednn::attributes(), onednn::cpu(), true);
+  // The library's gemm allocates its packed copies while it runs.
+  if (primitive && std::string_view(primitive.impl_info_str()).starts_with("gemm")) {
+    return base::error(base::Errc::unimplemented, "only gemm, whose scratch is not planned");
+  }
+  return onednn::Plan{primitive,
                       {view(DNNL_ARG_SRC, false, p.x_input),
                        view(DNNL_ARG_WEIGHTS, false, p.y_input), view(DNNL_ARG_DST, true, 0)}};
 }

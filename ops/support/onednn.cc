@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/call_memory.h"
 #include "base/parallel.h"
 #include "ops/support/chunks.h"
 
@@ -22,12 +23,22 @@ using base::Status;
 /// Most arguments of a primitive, scratch included.
 constexpr std::size_t kArgumentsMax = 12;
 
-/// Lives in a lane's slot: a stream belongs to one thread.
+/// Lives in a lane's slot: a stream belongs to one thread, which leads one team.
 struct LaneStream {
   dnnl::stream stream{cpu()};
+  int team = 1;
+
+  /// Some primitives allocate on every member of the team.
+  void lead(int members) {
+    if (members == team) return;
+    team = members;
+    base::parallel_chunks(members, members, [](std::int64_t member) {
+      if (member > 0) base::CallMemory::keep_on_this_thread();
+    });
+  }
 };
 
-/// Memory objects for one run, kept for the next: while addresses stay, nothing is allocated.
+/// Memory objects for one run, kept for the next: an object is made once and follows its address.
 class ArgumentSet {
  public:
   ArgumentSet() = default;
@@ -37,14 +48,19 @@ class ArgumentSet {
     for (Entry& entry : entries_) reset(entry);
   }
 
-  /// The memory object `at` for this address. It is made anew for another address, because giving
-  /// one a new address makes the library clear the padding behind it.
+  /// The memory object `at` for this address. Giving one another address makes the library clear
+  /// the padding behind it, in inputs too: with padding, the object is made anew.
   Result<dnnl_memory_t> at(std::size_t at, const dnnl::memory::desc& descriptor, void* address) {
     Entry& entry = entries_[at];
     if (entry.memory != nullptr && entry.address == address) return entry.memory;
-    reset(entry);
-    const dnnl_status_t status =
-        dnnl_memory_create(&entry.memory, &descriptor.data, cpu().get(), address);
+    dnnl_status_t status = dnnl_success;
+    if (entry.memory != nullptr && !padded(descriptor.data)) {
+      const base::CallMemory tables;
+      status = dnnl_memory_set_data_handle(entry.memory, address);
+    } else {
+      reset(entry);
+      status = dnnl_memory_create(&entry.memory, &descriptor.data, cpu().get(), address);
+    }
     if (status != dnnl_success) {
       return base::error(Errc::resource_exhausted, "oneDNN makes no memory object (status {})",
                          static_cast<int>(status));
@@ -61,6 +77,9 @@ class ArgumentSet {
   static void reset(Entry& entry) {
     if (entry.memory != nullptr) dnnl_memory_destroy(entry.memory);
     entry.memory = nullptr;
+  }
+  static bool padded(const dnnl_memory_desc_t& descriptor) {
+    return !std::equal(descriptor.dims, descriptor.dims + descriptor.ndims, descriptor.padded_dims);
   }
   std::array<Entry, kArgumentsMax> entries_;
 };
@@ -130,9 +149,11 @@ class PrimitiveKernel final : public Kernel {
                         set.at(count, parts_.scratchpad, context.scratch.data()));
       arguments[count++].arg = DNNL_ARG_SCRATCHPAD;
     }
-    const dnnl_status_t status =
-        dnnl_primitive_execute(parts_.primitive.get(), context.slot<LaneStream>().stream.get(),
-                               static_cast<int>(count), arguments.data());
+    auto& lane = context.slot<LaneStream>();
+    lane.lead(context.team);
+    const base::CallMemory tables;  // the library puts the arguments into tables at every call
+    const dnnl_status_t status = dnnl_primitive_execute(parts_.primitive.get(), lane.stream.get(),
+                                                        static_cast<int>(count), arguments.data());
     if (status == dnnl_success) return {};
     return base::error(Errc::internal, "oneDNN primitive {} failed with status {}", parts_.name,
                        static_cast<int>(status));

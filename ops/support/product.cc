@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products in tiles of registers: elements of x times vectors of neighbours in y's rows.
+// Where y's columns are not neighbours (weights of fully_connected), the smaller operand is copied
+// transposed; if that is x, the product's transpose is computed. Pure functions; any thread.
+#include "ops/support/product.h"
+
+#include <algorithm>
+
+#include "ops/support/chunks.h"
+#include "ops/support/flat_kernel.h"
+
+// A tile is an array of vectors, which scalable ones cannot form.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/support/product.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef TROUPE_OPS_PRODUCT_ONCE
+#define TROUPE_OPS_PRODUCT_ONCE
+namespace troupe::ops {
+/// A block of left (rows, inner) times right (inner, columns), whose columns are neighbours.
+struct ProductBlock {
+  const float* left;
+  const float* right;
+  const float* bias;  ///< of out's columns; null: none
+  float* out;
+  std::int64_t rows, columns, inner;
+  std::int64_t left_row, left_inner, right_inner;
+  std::int64_t out_stride;  ///< from one row of out to the next
+  bool add;                 ///< to what is in out
+  bool transposed;          ///< rows of the block are columns of out
+};
+}  // namespace troupe::ops
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Lanes = hn::ScalableTag<float>;
+using Vector = hn::Vec<Lanes>;
+
+// As many sums as the registers hold beside what is multiplied.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kTileRows = 8;
+#else
+constexpr int kTileRows = 4;
+#endif
+constexpr int kTileVectors = 3;
+
+inline std::int64_t lanes() {
+  return static_cast<std::int64_t>(hn::Lanes(Lanes()));
+}
+
+/// Sums of kRows x kVectors. Loops over them must be unrolled, or they live in memory.
+template <int kRows, int kVectors>
+struct Tile {
+  using Sums = Vector[kRows][kVectors];
+  static constexpr int kLast = kVectors - 1;  // the vector that may be partial
+
+  static HWY_INLINE void compute(const ProductBlock& b, std::int64_t columns) {
+    const Lanes d;
+    const auto tail = hn::FirstN(d, static_cast<std::size_t>(columns - kLast * lanes()));
+    Sums sums;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+    }
+    const float* left = b.left;
+    const float* right = b.right;
+    const std::int64_t inner = b.inner;
+    for (std::int64_t i = 0; i < inner; ++i, left += b.left_inner, right += b.right_inner) {
+      Vector row[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) row[v] = load(v, tail, right);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Vector factor = hn::Set(d, left[r * b.left_row]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(factor, row[v], sums[r][v]);
+      }
+    }
+    if (b.transposed) {
+      store_transposed(b, sums, columns);
+    } else {
+      store(b, sums, tail);
+    }
+  }
+
+ private:
+  template <typename Mask>
+  static HWY_INLINE Vector load(int v, Mask tail, const float* row) {
+    const float* place = row + v * lanes();
+    return v < kLast ? hn::LoadU(Lanes(), place) : hn::MaskedLoad(tail, Lanes(), place);
+  }
+
+  template <typename Mask>
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, Mask tail) {
+    const Lanes d;
+    const bool add = b.add;
+    const std::int64_t stride = b.out_stride;
+    float* out = b.out;
+    Vector bias[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      bias[v] = b.bias == nullptr ? hn::Zero(d) : load(v, tail, b.bias);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r, out += stride) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        Vector sum = hn::Add(sums[r][v], bias[v]);
+        if (add) sum = hn::Add(load(v, tail, out), sum);
+        if (v < kLast) {
+          hn::StoreU(sum, d, out + v * lanes());
+        } else {
+          hn::BlendedStore(sum, tail, d, out + v * lanes());
+        }
+      }
+    }
+  }
+
+  static HWY_INLINE void store_transposed(const ProductBlock& b, const Sums& sums,
+                                          std::int64_t columns) {
+    const Lanes d;
+    HWY_ALIGN float values[kRows][kVectors * hn::MaxLanes(Lanes())];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vector bias = hn::Set(d, b.bias == nullptr ? 0.0F : b.bias[r]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(hn::Add(sums[r][v], bias), d, values[r] + v * lanes());
+      }
+    }
+    for (std::int64_t c = 0; c < columns; ++c) {
+      float* out = b.out + c * b.out_stride;
+      for (int r = 0; r < kRows; ++r) out[r] = b.add ? out[r] + values[r][c] : values[r][c];
+    }
+  }
+};
+
+/// A tile of at most kRows x kVectors.
+template <int kRows, int kVectors>
+void compute_tile(const ProductBlock& b, std::int64_t rows, std::int64_t columns) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return compute_tile<kRows - 1, kVectors>(b, rows, columns);
+  }
+  if constexpr (kVectors > 1) {
+    if (columns <= (kVectors - 1) * lanes()) {
+      return compute_tile<kRows, kVectors - 1>(b, rows, columns);
+    }
+  }
+  Tile<kRows, kVectors>::compute(b, columns);
+}
+
+void multiply_block(const ProductBlock& block) {
+  const std::int64_t width = kTileVectors * lanes();
+  const std::int64_t out_row = block.transposed ? 1 : block.out_stride;
+  const std::int64_t out_column = block.transposed ? block.out_stride : 1;
+  for (std::int64_t c = 0; c < block.columns; c += width) {
+    const std::int64_t columns = std::min(width, block.columns - c);
+    ProductBlock tile = block;
+    tile.right += c;
+    for (std::int64_t r = 0; r < block.rows; r += kTileRows) {
+      tile.left = block.left + r * block.left_row;
+      tile.out = block.out + r * out_row + c * out_column;
+      if (block.bias != nullptr) tile.bias = block.bias + (block.transposed ? r : c);
+      compute_tile<kTileRows, kTileVectors>(tile, std::min<std::int64_t>(kTileRows, block.rows - r),
+                                            columns);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace troupe::ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+namespace {
+
+HWY_EXPORT(multiply_block);
+
+using base::Errc;
+using base::Result;
+using base::Status;
+
+/// What one chunk computes: rows, columns, and the terms that are added in one go, so that the part
+/// of `right` that is read again and again stays in the cache.
+constexpr std::int64_t kBlockRows = 128;
+constexpr std::int64_t kBlockColumns = 96;
+constexpr std::int64_t kBlockInner = 512;
+
+std::int64_t blocks(std::int64_t count, std::int64_t block) {
+  return (count + block - 1) / block;
+}
+
+/// to[i * rows + r] = from[r * stride + i], in squares that fit the cache.
+void transpose(const KernelContext& context, const float* from, std::int64_t stride, float* to,
+               std::int64_t rows, std::int64_t inner) {
+  constexpr std::int64_t kSquare = 16;
+  context.parallel(blocks(inner, kSquare), [=](std::int64_t chunk) {
+    const std::int64_t end = std::min((chunk + 1) * kSquare, inner);
+    for (std::int64_t first = 0; first < rows; first += kSquare) {
+      const std::int64_t last = std::min(first + kSquare, rows);
+      for (std::int64_t i = chunk * kSquare; i < end; ++i) {
+        for (std::int64_t r = first; r < last; ++r) to[i * rows + r] = from[r * stride + i];
+      }
+    }
+  });
+}
+
+class ProductKernel final : public Kernel {
+ public:
+  ProductKernel(Product product, std::vector<WriteMode> modes)
+      : p_(product), modes_(std::move(modes)) {}
+
+  std::string name() const override { return "simd:product"; }
+  std::size_t scratch_bytes() const override {
+    const std::int64_t kept = copies_y() ? p_.columns : copies_x() ? p_.rows : 0;
+    return static_cast<std::size_t>(kept * p_.inner) * sizeof(float);
+  }
+
+  Status run(const KernelContext& context) const override {
+    const ProductBlock whole = prepare_operands(context);
+    const std::int64_t across = blocks(whole.columns, kBlockColumns);
+    const std::int64_t down = blocks(whole.rows, kBlockRows);
+    context.parallel(across * down, [&](std::int64_t chunk) {
+      multiply(whole, chunk / across * kBlockRows, chunk % across * kBlockColumns);
+    });
+    if (p_.row_sums_output >= 0) sum_rows(context);
+    return {};
+  }
+
+ private:
+  bool transposed() const { return p_.y_column != 1 && (p_.x_row == 1 || p_.rows < p_.columns); }
+  bool copies_y() const { return p_.y_column != 1 && !transposed(); }
+  bool copies_x() const { return transposed() && p_.x_row != 1; }
+  bool adds_to(std::size_t output) const {
+    return output < modes_.size() && modes_[output] == WriteMode::add;
+  }
+
+  /// The whole product, with neighbours on the right side.
+  ProductBlock prepare_operands(const KernelContext& context) const {
+    const auto* x = context.inputs[p_.x_input].as<float>();
+    const auto* y = context.inputs[p_.y_input].as<float>();
+    auto* copy = reinterpret_cast<float*>(context.scratch.data());
+    if (copies_x()) transpose(context, x, p_.x_row, copy, p_.rows, p_.inner);
+    if (copies_y()) transpose(context, y, p_.y_column, copy, p_.columns, p_.inner);
+    ProductBlock whole{};
+    whole.inner = p_.inner;
+    whole.out = context.outputs[0].as<float>();
+    whole.out_stride = p_.columns;
+    whole.transposed = transposed();
+    whole.add = adds_to(0);
+    if (p_.bias_input >= 0) {
+      whole.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
+    }
+    if (whole.transposed) {
+      whole.left = y;
+      whole.left_row = p_.y_column;
+      whole.left_inner = p_.y_inner;
+      whole.right = copies_x() ? copy : x;
+      whole.right_inner = copies_x() ? p_.rows : p_.x_inner;
+    } else {
+      whole.left = x;
+      whole.left_row = p_.x_row;
+      whole.left_inner = p_.x_inner;
+      whole.right = copies_y() ? copy : y;
+      whole.right_inner = copies_y() ? p_.columns : p_.y_inner;
+    }
+    whole.rows = whole.transposed ? p_.columns : p_.rows;
+    whole.columns = whole.transposed ? p_.rows : p_.columns;
+    return whole;
+  }
+
+  static void multiply(ProductBlock block, std::int64_t row, std::int64_t column) {
+    const std::int64_t inner = block.inner;
+    block.left += row * block.left_row;
+    block.right += column;
+    const std::int64_t out_row = block.transposed ? column : row;
+    const std::int64_t out_column = block.transposed ? row : column;
+    block.out += out_row * block.out_stride + out_column;
+    if (block.bias != nullptr) block.bias += out_column;
+    block.rows = std::min(kBlockRows, block.rows - row);
+    block.columns = std::min(kBlockColumns, block.columns - column);
+    for (std::int64_t i = 0; i < inner; i += kBlockInner) {
+      block.inner = std::min(kBlockInner, inner - i);
+      HWY_DYNAMIC_DISPATCH(multiply_block)(block);
+      block.left += kBlockInner * block.left_inner;
+      block.right += kBlockInner * block.right_inner;
+      block.bias = nullptr;
+      block.add = true;
+    }
+  }
+
+  void sum_rows(const KernelContext& context) const {
+    const auto index = static_cast<std::size_t>(p_.row_sums_output);
+    const auto* x = context.inputs[p_.x_input].as<float>();
+    float* sums = context.outputs[index].as<float>();
+    const bool add = adds_to(index);
+    const auto sum_block = [&](std::int64_t begin, std::int64_t end) {
+      float totals[kBlockRows] = {};
+      for (std::int64_t i = 0; i < p_.inner; ++i) {
+        const float* place = x + i * p_.x_inner;
+        for (std::int64_t r = begin; r < end; ++r) totals[r - begin] += place[r * p_.x_row];
+      }
+      for (std::int64_t r = begin; r < end; ++r) {
+        sums[r] = add ? sums[r] + totals[r - begin] : totals[r - begin];
+      }
+    };
+    parallel_ranges(context, p_.rows, sum_block, kBlockRows);
+  }
+
+  Product p_;
+  std::vector<WriteMode> modes_;
+};
+
+}  // namespace
+
+KernelDef product_kernel(Product (*read)(const OpCall&)) {
+  const auto make = [read](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    if (call.inputs.front().dtype != base::DType::f32) {
+      return base::error(Errc::unimplemented, "only f32");
+    }
+    TROUPE_TRY(common_layout(call).status());
+    const Product product = read(call);
+    if (product.rows * product.columns * product.inner == 0) {
+      return base::error(Errc::unimplemented, "empty tensor");
+    }
+    return std::unique_ptr<Kernel>(std::make_unique<ProductKernel>(product, call.modes));
+  };
+  return {"simd:product", make};
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE
