@@ -24,6 +24,9 @@ schemas::JobList not_found(const std::string& id) {
   return {Errc::not_found, fmt::format("no job '{}'", id), {}};
 }
 
+/// Parameter servers of one job on one machine, each a process: more only wear the machine down.
+constexpr std::size_t kServersPerMachineMax = 64;
+
 /// Letters, digits and dashes of a job's name; "job" when nothing is left.
 std::string id_stem(const std::string& name) {
   constexpr std::size_t kLongest = 40;
@@ -262,6 +265,13 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   auto placed = place_ranks(offers, job.spec);
   if (!placed) {
     job.info.text = fmt::format("waits for {} worker slots; {} are free", job.spec.ranks(), free);
+    return;
+  }
+  const std::size_t machines = placed->placement.machines.size();
+  if (job.spec.shards() > machines * kServersPerMachineMax) {
+    job.info.state = schemas::JobState::failed;
+    job.info.text = fmt::format("servers.shards {} on {} machine(s): at most {} each",
+                                job.spec.shards(), machines, kServersPerMachineMax);
     return;
   }
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}};

@@ -92,6 +92,15 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
         JobState::stopped);
 }
 
+TEST_CASE("more parameter servers than a machine should hold fail the job before it starts") {
+  ControlWorld world(3);
+  world.add_agent("a", 1);
+  const schemas::JobInfo info = run_job(world, 1, 1, 65);
+  CHECK(info.state == JobState::failed);
+  CHECK(info.text == "servers.shards 65 on 1 machine(s): at most 64 each");
+  CHECK(world.processes() == 0);
+}
+
 TEST_CASE("a failed job names role, ranks, machine and cause") {
   struct Row {
     std::string process;

@@ -91,7 +91,8 @@ class BadInputTest(unittest.TestCase):
         self.assertLess(len(lines[0]), 1000, where)
         for text in [texts] if isinstance(texts, (str, pathlib.Path)) else texts:
             self.assertIn(str(text), lines[0], where)
-        if words[:2] != ("data", "check"):  # which reports what it has counted
+        # These say first what they have counted, and the job's id.
+        if words[:2] != ("data", "check") and "submit" not in words:
             self.assertEqual(done.stdout, b"", where)
         after = sorted(self.folder.rglob("*"))
         if files:
@@ -423,6 +424,31 @@ class BadInputTest(unittest.TestCase):
                 self.expect(UNREACHABLE, address, "agent", "--join", address, "--name", "a",
                             "--join-wait", "1s")
                 listener.shutdown(socket.SHUT_RDWR)
+
+    # ---- a cluster ----
+
+    def test_jobs_of_a_cluster(self):
+        """A job that cannot run fails with its reason; its cluster runs the next one."""
+        company = cluster.Cluster(self.folder, {"a": 2, "b": 2})
+        self.addCleanup(company.end)
+        garbage = self.put("garbage.rec", b"no records in here")
+        none = self.folder / "none"
+        job = write_job(self.folder, "out", epochs=1)
+        job.write_text(job.read_text().replace(f"{self.folder}/t", f"{self.data}/t"))
+        for setting, texts in ((f"data.train={none}", [none]),
+                               (f"data.train={garbage}", [garbage, "offset 0"]),
+                               (f"data.test={garbage}", [garbage, "offset 0"]),
+                               ("model.classes=3", ["train.rec", "offset", "3 classes"]),
+                               (f"train.weights={none}", [none]),
+                               (f"checkpoint.dir={garbage}", [garbage, "machine 'a'"]),
+                               ("model.input=[1,2,3]", ["model.input", "(1, 2, 3)"]),
+                               ("servers.shards=60000", ["servers.shards 60000"])):
+            with self.subTest(setting):
+                self.expect(FAILED, ["job tiny", "failed", *texts], "--coordinator",
+                            company.address, "job", "submit", job, "--wait", "--set", setting,
+                            files=True)
+        out, err = company.submit(job).communicate(timeout=LIMIT_S)
+        self.assertIn("test accuracy", out, err + company.text())
 
     # ---- checkpoints ----
 
