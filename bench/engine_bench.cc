@@ -133,12 +133,12 @@ void round_trip(benchmark::State& state) {
   }
 }
 
-BENCHMARK(independent)->Arg(1)->Arg(0)->UseRealTime();
-BENCHMARK(chain)->Arg(1)->Arg(0)->UseRealTime();
-BENCHMARK(fan_out_in)->Arg(1)->Arg(0)->UseRealTime();
-BENCHMARK(random_graph)->Arg(1)->Arg(0)->UseRealTime();
-BENCHMARK(asynchronous)->Arg(1)->Arg(0)->UseRealTime();
-BENCHMARK(round_trip)->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(independent)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(chain)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(fan_out_in)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(random_graph)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(asynchronous)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(round_trip)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace troupe::engine

@@ -76,6 +76,7 @@ BENCHMARK(push_pull)
     ->Arg(4 << 20)
     ->Arg(64 << 20)
     ->UseRealTime()
+    ->MeasureProcessCPUTime()
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -28,7 +28,7 @@ void small_op_chain(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(kOperations * state.iterations()),
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(small_op_chain)->UseRealTime();
+BENCHMARK(small_op_chain)->UseRealTime()->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace troupe::ndarray

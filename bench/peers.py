@@ -28,7 +28,8 @@ LIMIT_SECONDS = 300  # of one program
 AGREE = 1e-3  # relative difference of checks (losses) that peers may have
 GOOGLE = ["--benchmark_format=json", "--benchmark_min_time=0.1"]
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-STEPS_LOGGED = (100, 400)  # of a job: its rate is taken between these
+LENET_STEPS = 40  # of each of 5 repetitions
+STEPS_LOGGED = (50, 200)  # of a job: its rate is taken between these
 
 
 class Missing(Exception):
@@ -54,16 +55,16 @@ def json_rows(text):
     return {row["what"]: (row["seconds"], row["cpu_seconds"], row["check"]) for row in rows}
 
 
-def google_rows(text, rename, cpu=False):
-    """Rows of Google Benchmark by `rename`, which gives None for those that are left out."""
+def google_rows(text, rename):
+    """Rows of Google Benchmark by `rename`, which gives None for those that are left out. Programs
+    with several threads measure the CPU time of the process."""
     rows = {}
     for row in json.loads(text)["benchmarks"]:
         what = rename(row["name"], row.get("label", ""))
         if what is None or what in rows or "error_occurred" in row:
             continue
-        unit = UNITS[row["time_unit"]]
-        seconds = row.get("per_op", row["real_time"] * unit)
-        rows[what] = (seconds, row["cpu_time"] * unit if cpu else 0.0, 0.0)
+        seconds = row.get("per_op", row["real_time"] * UNITS[row["time_unit"]])
+        rows[what] = (seconds, seconds * row["cpu_time"] / row["real_time"], 0.0)
     return rows
 
 
@@ -75,8 +76,8 @@ class Programs:
         self.data = Path(options.data).resolve()
         self.folder = tempfile.TemporaryDirectory()
 
-    def google(self, name, rename, *arguments, cpu=False):
-        return google_rows(run([self.bin / f"bench_{name}", *GOOGLE, *arguments]), rename, cpu)
+    def google(self, name, rename):
+        return google_rows(run([self.bin / f"bench_{name}", *GOOGLE]), rename)
 
     def torch(self, *arguments):
         if "TORCH_PYTHON" not in os.environ:
@@ -103,10 +104,11 @@ class Programs:
         if not (self.data / "train.rec").exists():
             raise Missing(f"{self.data}/train.rec is not there; demo.sh packs it")
         begin, end = STEPS_LOGGED
-        options = {"data.train": f'"{self.data}/train.rec"', "data.test": '""', "data.batch": 64,
+        options = {"data.train": f'"{self.data}/train.rec"', "data.test": f'"{self.data}/test.rec"',
+                   "data.batch": 64,
                    "workers.machines": machines, "workers.threads": threads, "servers.shards": 1,
                    "train.max_steps": end, "train.log_every": f'"{begin} steps"',
-                   "checkpoint.dir": '""'}
+                   "checkpoint.dir": f'"{tempfile.mkdtemp(dir=self.folder.name)}"'}
         sets = [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
         text = run([self.bin / "troupe", "run", "examples/fashion-lenet.toml", *sets], LOGS="1")
         times = {int(step): float(h) * 3600 + float(m) * 60 + float(s) for h, m, s, step in
@@ -116,35 +118,37 @@ class Programs:
         return (times[end] - times[begin]) / ((end - begin) * 64 * machines), 0.0, 0.0
 
 
+def named(rows, **names):
+    """The rows under other names; those without one are left out."""
+    return {names[what]: row for what, row in rows.items() if what in names}
+
+
 def engine_suite(programs):
-    names = {"independent": "no-op, independent", "chain": "no-op, chain",
-             "fan_out_in": "no-op, fan-out 8 and in", "random_graph": "no-op, random graph"}
+    no_ops = {"independent": "no-op, independent", "chain": "no-op, chain",
+              "fan_out_in": "no-op, fan-out 8 and in", "random_graph": "no-op, random graph"}
+    small = {"small op": "a + b, 4 elements, chain"}
 
     def ours(name, label):
-        return names.get(name.split("/")[0]) if label == "threaded" else None
-
-    def small(text):
-        return {"a + b, 4 elements, chain": json_rows(text)["small op"]}
+        return no_ops.get(name.split("/")[0]) if label == "threaded" else None
 
     return {
-        TROUPE: lambda: {**programs.google("engine", ours),
-                         **programs.google("ndarray", lambda *_: "a + b, 4 elements, chain")},
-        TORCH: lambda: small(programs.torch("small-op")),
-        MXNET: lambda: {**{names[key]: row for key, row in programs.mxnet_engine().items()},
-                        **small(programs.mxnet("small-op"))},
+        TROUPE: [lambda: programs.google("engine", ours),
+                 lambda: programs.google("ndarray", lambda *_: small["small op"])],
+        TORCH: [lambda: named(json_rows(programs.torch("small-op")), **small)],
+        MXNET: [lambda: named(programs.mxnet_engine(), **no_ops),
+                lambda: named(json_rows(programs.mxnet("small-op")), **small)],
     }
 
 
 def allocator_suite(programs):
-    def named(program):
+    def rows_of(program):
         def rename(name, _):
             found = re.fullmatch(rf"{program}(_written)?/(\d+)", name)
             return found and f"{found[2]} B{', written once a page' if found[1] else ''}"
 
-        return rename
+        return lambda: programs.google("storage", rename)
 
-    return {TROUPE: lambda: programs.google("storage", named("cached_pool_at_hand")),
-            MALLOC: lambda: programs.google("storage", named("plain_malloc"))}
+    return {TROUPE: [rows_of("cached_pool_at_hand")], MALLOC: [rows_of("plain_malloc")]}
 
 
 def ops_suite(programs):
@@ -155,10 +159,10 @@ def ops_suite(programs):
         keys[:] = rows
         return rows
 
-    def rename(name, _):
+    def rename(name, _):  # a sample's first kernel is the one that runs
         return next((key for key in keys if name.startswith(key + "/")), None)
 
-    return {TORCH: theirs, TROUPE: lambda: programs.google("ops", rename, cpu=True)}
+    return {TORCH: [theirs], TROUPE: [lambda: programs.google("ops", rename)]}
 
 
 def kvstore_suite(programs):
@@ -170,7 +174,7 @@ def kvstore_suite(programs):
         for what, row in json_rows(text).items():
             found = re.match(r"loopback 2 workers (?:(\d) servers )?(\d+) B", what)
             for servers in [found[1]] if found[1] else ["1", "2"]:
-                rows[f"loopback, 2 workers, {servers} server, {found[2]} B"] = row
+                rows[f"loopback, 2 workers, {servers} server(s), {found[2]} B"] = row
         return rows
 
     def loopback(servers):
@@ -181,43 +185,55 @@ def kvstore_suite(programs):
         return {f"in process, 2 ranks, {what.split()[3]} B": row for what, row in rows.items()}
 
     return {
-        TROUPE: lambda: {**programs.google("kvstore", local), **loopback(1), **loopback(2)},
-        TORCH: lambda: over(programs.torch("allreduce", 2)),
-        MXNET: lambda: {**mxnet_local(), **over(programs.mxnet("servers", 2, 1)),
-                        **over(programs.mxnet("servers", 2, 2))},
+        TROUPE: [lambda: programs.google("kvstore", local), lambda: loopback(1),
+                 lambda: loopback(2)],
+        TORCH: [lambda: over(programs.torch("allreduce", 2))],
+        MXNET: [mxnet_local, lambda: over(programs.mxnet("servers", 2, 1)),
+                lambda: over(programs.mxnet("servers", 2, 2))],
     }
 
 
+LENET_ROWS = {"lenet train": "train", "lenet predict": "predict"}
+
+
 def lenet_suite(programs):
-    def titled(rows, threads):
-        return {f"{what.removeprefix('lenet ')}, {threads} thread(s)": row
-                for what, row in rows.items()}
+    """One compute thread a worker."""
+    company = "train, company of 2 workers"
 
     def ours():
-        rows = {}
-        for threads in (1, 2):
-            rows |= titled(json_rows(run([programs.bin / "bench_lenet", "--batch=64",
-                                          f"--threads={threads}"])), threads)
-        rows["train, company of 2 workers"] = programs.company(2, 1)
-        rows["train, company of 1 worker, 2 threads"] = programs.company(1, 2)
-        return rows
+        return named(json_rows(run([programs.bin / "bench_lenet", f"--steps={LENET_STEPS}"])),
+                     **LENET_ROWS)
+
+    def ranks():
+        rows = json_rows(programs.torch("lenet-ranks", 64, 2, LENET_STEPS))
+        return named(rows, **{"lenet ranks": company})
+
+    return {
+        TROUPE: [ours, lambda: {company: programs.company(machines=2, threads=1)}],
+        TORCH: [lambda: named(json_rows(programs.torch("lenet", 64, 1, LENET_STEPS)),
+                              **LENET_ROWS), ranks],
+        MXNET: [lambda: named(json_rows(programs.mxnet("lenet", 64, LENET_STEPS)), **LENET_ROWS)],
+    }
+
+
+def team_suite(programs):
+    """Two threads in one worker."""
+    company = "train, company of 1 worker"
+
+    def ours():
+        program = [programs.bin / "bench_lenet", f"--steps={LENET_STEPS}", "--threads=2"]
+        return named(json_rows(run(program)), **LENET_ROWS)
 
     def torch():
-        rows = {}
-        for threads in (1, 2):
-            rows |= titled(json_rows(programs.torch("lenet", 64, threads, 100)), threads)
-        rows["train, company of 2 workers"] = json_rows(
-            programs.torch("lenet-ranks", 64, 2, 100))["lenet ranks"]
-        rows["train, company of 1 worker, 2 threads"] = rows["train, 2 thread(s)"]
-        return rows
+        rows = named(json_rows(programs.torch("lenet", 64, 2, LENET_STEPS)), **LENET_ROWS)
+        return {**rows, company: rows["train"]}
 
     def mxnet():
-        rows = {}
-        for threads in (1, 2):
-            rows |= titled(json_rows(programs.mxnet("lenet", 64, 100, threads=threads)), threads)
-        return rows
+        text = programs.mxnet("lenet", 64, LENET_STEPS, threads=2)
+        return named(json_rows(text), **LENET_ROWS)
 
-    return {TROUPE: ours, TORCH: torch, MXNET: mxnet}
+    return {TROUPE: [ours, lambda: {company: programs.company(machines=1, threads=2)}],
+            TORCH: [torch], MXNET: [mxnet]}
 
 
 SUITES = {
@@ -225,24 +241,26 @@ SUITES = {
     "allocator": ("Allocate and release, beside malloc in the same process", allocator_suite),
     "operators": ("Operators, f32, 1 thread, one call", ops_suite),
     "kvstore": ("KVStore: one push and pull of one key with sgd and momentum", kvstore_suite),
-    "lenet": ("LeNet, batch 64 per worker", lenet_suite),
+    "lenet": ("LeNet, batch 64 per worker, 1 thread", lenet_suite),
+    "team": ("LeNet, batch 64, 2 threads", team_suite),
 }
 
 
 def measure(title, suite, rounds, notes):
-    """{what: {contestant: [row of each round]}}."""
+    """{what: {contestant: [row of each round]}}. A part that fails is left out then."""
     results = {}
     for number in range(rounds):
-        for contestant, rows_of in list(suite.items()):
+        for contestant, parts in suite.items():
             print(f"{title}: round {number + 1} of {rounds}, {contestant}", file=sys.stderr)
-            try:
-                rows = rows_of()
-            except Missing as reason:
-                notes.append(f"{title}: {contestant} is left out: {reason}")
-                del suite[contestant]
-                continue
-            for what, row in rows.items():
-                results.setdefault(what, {}).setdefault(contestant, []).append(row)
+            for part in list(parts):
+                try:
+                    rows = part()
+                except Missing as reason:
+                    notes.append(f"{title}: a part of {contestant} is left out: {reason}")
+                    parts.remove(part)
+                    continue
+                for what, row in rows.items():
+                    results.setdefault(what, {}).setdefault(contestant, []).append(row)
     return {what: row for what, row in results.items() if TROUPE in row}
 
 

@@ -89,7 +89,8 @@ def exchange(kind, devices, title):
 
         each = measure(push_pull, repetitions, warmup=3)
         if store.rank == 0:
-            print_row(f"{title} {size} B", (each[0], 0.0))
+            # Of several processes this one's share says nothing.
+            print_row(f"{title} {size} B", each if kind == "local" else (each[0], 0.0))
 
 
 def servers(workers, count):
