@@ -4,10 +4,12 @@ add_library(troupe_options INTERFACE)
 target_compile_features(troupe_options INTERFACE cxx_std_20)
 # Fused multiply-add is explicit where we want it; the compiler must not invent it.
 target_compile_options(troupe_options INTERFACE
-  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno)
-target_include_directories(troupe_options INTERFACE ${CMAKE_SOURCE_DIR})
+  "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers>"
+  -ffp-contract=off -fno-math-errno)
+target_include_directories(troupe_options INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/troupe>)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  target_compile_options(troupe_options INTERFACE -Wthread-safety)
+  target_compile_options(troupe_options INTERFACE $<BUILD_INTERFACE:-Wthread-safety>)
 endif()
 find_package(Threads REQUIRED)
 target_link_libraries(troupe_options INTERFACE Threads::Threads)

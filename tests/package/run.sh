@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs a build into a folder of its own, builds a project against it and runs both programs:
+# run.sh BUILD COMPILER
+set -euo pipefail
+build=$1 compiler=$2
+source=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$work/installed" >"$work/log"
+cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/installed" \
+  -DCMAKE_CXX_COMPILER="$compiler" >"$work/log"
+cmake --build "$work/build" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+"$work/build/consumer"
+"$work/installed/bin/troupe" version
