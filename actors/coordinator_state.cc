@@ -8,6 +8,7 @@
 
 #include "actors/rank_placement.h"
 #include "base/hash.h"
+#include "base/name.h"
 #include "schemas/codec.h"
 
 namespace troupe::actors {
@@ -92,6 +93,9 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello,
   if (hello.version != options_.version) {
     fault = base::error(Errc::version_mismatch, "agent '{}' is version {}, the coordinator {}",
                         hello.name, hello.version, options_.version);
+  } else if (!base::plain_name(hello.name)) {
+    fault = base::error(Errc::invalid_argument, "agent '{}' has no name of {}", hello.name,
+                        base::kPlainNameRule);
   } else if (hello.slots == 0) {
     fault = base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
   } else if (agents_.size() >= options_.limits.agents_max) {
@@ -139,6 +143,11 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
                        schemas::kRanksMax);
   }
   const std::string id = request.id.empty() ? choose_id(spec, request.job_text) : request.id;
+  for (const std::string& name : {spec.name, id}) {
+    if (base::plain_name(name)) continue;
+    return base::error(Errc::invalid_argument, "'{}' is no name for a job: {}", name,
+                       base::kPlainNameRule);
+  }
   if (const Job* same = find(id)) {
     if (same->text == request.job_text) return schemas::JobSubmitted{id, Errc::ok, ""};
     return base::error(Errc::already_exists, "job '{}' exists with other content", id);

@@ -25,6 +25,8 @@
 namespace troupe::apps {
 namespace {
 
+constexpr int kSlotsMax = 4'096;
+
 /// Options of all three.
 struct ProcessVerb {
   std::string limits_path;
@@ -69,10 +71,9 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   return status.ok() ? ExitCode::ok : context.fail(status);
 }
 
-/// "cpu:2": two places for workers.
-base::Result<std::uint32_t> parse_devices(const std::string& text) {
+/// "cpu:2": two places for workers; 0 for what is nothing like it.
+std::uint32_t parse_devices(const std::string& text) {
   constexpr std::string_view kCpu = "cpu:";
-  constexpr int kSlotsMax = 4'096;
   int slots = 0;
   if (text.starts_with(kCpu)) {
     const char* end = text.data() + text.size();
@@ -81,12 +82,21 @@ base::Result<std::uint32_t> parse_devices(const std::string& text) {
       return static_cast<std::uint32_t>(slots);
     }
   }
-  return base::error(base::Errc::invalid_argument,
-                     "--devices {}: expected cpu:N with N from 1 to {}", text, kSlotsMax);
+  return 0;
+}
+
+std::string check_devices(const std::string& text) {
+  if (parse_devices(text) > 0) return "";
+  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", kSlotsMax, text);
+}
+
+std::string check_duration(const std::string& text) {
+  const auto duration = base::parse_duration_ms(text);
+  return duration.ok() ? std::string() : duration.status().text();
 }
 
 base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& options) {
-  TROUPE_TRY_ASSIGN(options.slots, parse_devices(verb.devices));
+  options.slots = parse_devices(verb.devices);
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
@@ -168,11 +178,17 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->required()
       ->check(check_address)
       ->type_name("HOST:PORT");
-  agent->add_option("--name", options->name, "The machine's name")->required()->type_name("NAME");
+  agent->add_option("--name", options->name, "The machine's name")
+      ->required()
+      ->check(check_name)
+      ->type_name("NAME");
   agent->add_option("--devices", options->devices, "cpu:N gives N worker places")
       ->capture_default_str()
+      ->check(check_devices)
       ->type_name("cpu:N");
-  agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")->type_name("TIME");
+  agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")
+      ->check(check_duration)
+      ->type_name("TIME");
   agent->add_option("--http", options->http, "For /metrics and /healthz (127.0.0.1:0)")
       ->check(check_address)
       ->type_name("HOST:PORT");

@@ -8,6 +8,18 @@
 #include <ostream>
 
 namespace troupe::apps {
+namespace {
+
+/// One line, whatever a path or name in it holds.
+std::string printable(std::string_view line) {
+  std::string text(line);
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
+}  // namespace
 
 void Console::data(std::string_view text) {
   clear_status_line();
@@ -16,12 +28,12 @@ void Console::data(std::string_view text) {
 
 void Console::note(std::string_view line) {
   clear_status_line();
-  err_ << line << std::endl;
+  err_ << printable(line) << std::endl;
 }
 
 void Console::error(std::string_view line) {
   clear_status_line();
-  err_ << (options_.color ? "\033[1;31merror:\033[0m " : "error: ") << line << std::endl;
+  err_ << (options_.color ? "\033[1;31merror:\033[0m " : "error: ") << printable(line) << std::endl;
 }
 
 void Console::status_line(std::string_view line) {

@@ -26,7 +26,7 @@ class Console {
 
   /// Data: what a script reads. Written as it is.
   void data(std::string_view text);
-  /// One line for people.
+  /// One line for people; control characters in it become '?'.
   void note(std::string_view line);
   /// "error: LINE".
   void error(std::string_view line);

@@ -11,6 +11,7 @@
 
 #include "apps/config_file.h"
 #include "base/file.h"
+#include "base/name.h"
 #include "base/units.h"
 #include "symbol/networks/networks.h"
 
@@ -272,19 +273,12 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.finish();
 }
 
-/// Names become labels, file names and terminal text.
-bool plain_name(const std::string& name) {
-  return name.size() <= 64 && name.find_first_not_of(
-                                  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789-_.") == std::string::npos;
-}
-
 void read_job(Section root, JobFile& job) {
   JobSpec& spec = job.spec;
   if (!root.read("name", spec.name)) {
     if (root.kind("name") == ValueKind::absent) root.fail_value("name", "a name for the job");
-  } else if (!plain_name(spec.name)) {
-    root.fail_value("name", "at most 64 letters, digits, '-', '_' and '.'");
+  } else if (!base::plain_name(spec.name)) {
+    root.fail_value("name", base::kPlainNameRule);
   }
   root.read("seed", spec.seed);
   root.read("reproducible", spec.reproducible);

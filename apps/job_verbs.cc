@@ -157,7 +157,9 @@ void add_job_verbs(CLI::App& app, Context& context) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one");
+  submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
+      ->check(check_name)
+      ->type_name("ID");
   submit_verb->add_flag("--wait", options->wait, "End with the job's result");
   submit_verb->callback([&context, options] {
     context.action = [&context, options] { return submit(*options, context); };

@@ -7,6 +7,7 @@
 #include "apps/verbs.h"
 #include "base/address.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/suggest.h"
 
 namespace troupe::apps {
@@ -133,6 +134,11 @@ std::string check_address(const std::string& text) {
   return address.ok() ? std::string() : address.status().text();
 }
 
+std::string check_name(const std::string& text) {
+  if (base::plain_name(text)) return "";
+  return fmt::format("'{}' is no name: {}", text, base::kPlainNameRule);
+}
+
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {
   std::string text(summary);
   text += "\n\nExamples:";
@@ -146,9 +152,11 @@ ExitCode Context::fail(const base::Status& status) {
 }
 
 ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_view consequence) {
-  for (const std::string& line : lines) console.note(line);
-  console.note(
-      fmt::format("{} error{}; {}", lines.size(), lines.size() == 1 ? "" : "s", consequence));
+  constexpr std::size_t kShownMax = 100;
+  for (std::size_t i = 0; i < std::min(lines.size(), kShownMax); ++i) console.note(lines[i]);
+  console.note(fmt::format("{} error{}{}; {}", lines.size(), lines.size() == 1 ? "" : "s",
+                           lines.size() > kShownMax ? ", the first 100 are shown" : "",
+                           consequence));
   return ExitCode::bad_input;
 }
 

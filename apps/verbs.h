@@ -33,6 +33,9 @@ void add_about_verbs(CLI::App& app, Context& context);
 /// The check of options that take HOST:PORT: refused as bad usage, with the text.
 std::string check_address(const std::string& text);
 
+/// The check of options that take a name for a machine or job.
+std::string check_name(const std::string& text);
+
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "symbol/gradient.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::train {
@@ -22,7 +23,21 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
 
 /// The network for errors.
 std::string network_name(const schemas::ModelSpec& model) {
-  return model.network.empty() ? model.symbol : "network '" + model.network + "'";
+  return model.network.empty() ? model.symbol : fmt::format("network '{}'", model.network);
+}
+
+/// An error unless every output that reaches a parameter is a loss.
+base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys,
+                          const ops::OpTable& table) {
+  std::vector<std::string> learned;
+  for (const schemas::KeyInfo& key : keys.keys) {
+    if (key.kind == schemas::KeyKind::dense) learned.push_back(key.name);
+  }
+  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, network.graph(), learned));
+  if (backward.head_gradients.empty()) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "an output is no loss, so the network cannot be trained: no value for {}",
+                     backward.head_gradients.front());
 }
 
 }  // namespace
@@ -82,6 +97,8 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   auto keys = network_keys(job->network, inputs);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);
+  const base::Status trains = check_trains(job->network, job->keys, table);
+  if (!trains.ok()) return trains.with_context(network_name(spec.model));
   TROUPE_TRY_ASSIGN(
       data::Dealer dealer,
       data::Dealer::create({job->train_data->records(), spec.ranks(), spec.data.batch, spec.seed}));

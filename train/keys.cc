@@ -74,6 +74,9 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     if (arguments[i] == inputs.data || arguments[i] == network.inputs.label) continue;
     TROUPE_TRY(declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]).status());
   }
+  if (network.keys.empty()) {
+    return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
+  }
   const auto momentum = momenta(symbol.graph());
   for (std::size_t i = 0; i < states.size(); ++i) {
     TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reshape, flatten and reshape_like: the same elements under another shape, free of cost where the
 // executor gives input and output one buffer. Pure functions of views; any thread.
+#include <algorithm>
+
 #include "ops/nn/copy_kernel.h"
 #include "ops/nn/support.h"
 
@@ -33,6 +35,8 @@ class CodeReader {
   }
   Status push(std::int64_t extent) {
     if (result_.rank() == base::kRankMax) return bad("too many axes");
+    const std::int64_t factor = std::max<std::int64_t>(extent, 1);
+    if (__builtin_mul_overflow(known_, factor, &known_)) return bad("too many elements");
     result_.push_back(extent);
     return {};
   }
@@ -88,6 +92,7 @@ class CodeReader {
   const Shape& data_;
   std::span<const std::int64_t> codes_;
   std::size_t at_ = 0;
+  std::int64_t known_ = 1;  ///< product of the extents pushed, zeros left out
   int from_ = 0;
   int rest_ = -1;
   Shape result_;

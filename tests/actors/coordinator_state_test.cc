@@ -83,6 +83,8 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
         Errc::already_exists);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"../y", text})).code ==
+        Errc::invalid_argument);
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage"})).code !=
         Errc::ok);
   CHECK(world.coordinator().jobs().size() == 1);
@@ -193,7 +195,10 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   hello.name = "b";
   hello.version = "2";
   CHECK(refusal(3) == Errc::version_mismatch);
-  const auto effects = state.handle(PeerSaid{4, schemas::ProcessExited{"x", {}, "exit 0", true}});
+  hello.name = "b\nlevel=error";
+  hello.version = "1";
+  CHECK(refusal(4) == Errc::invalid_argument);
+  const auto effects = state.handle(PeerSaid{5, schemas::ProcessExited{"x", {}, "exit 0", true}});
   CHECK(std::holds_alternative<DropPeer>(effects[0]));
 }
 

@@ -2,6 +2,8 @@
 // The command line: exit codes, help, suggestions, and what goes to which stream.
 #include "apps/program.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -75,6 +77,41 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
+}
+
+TEST_CASE("names, devices and times are checked with the command line", "[program]") {
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--name", "../x"},
+                                                        {"--name", ""},
+                                                        {"--name", "two\nlines"},
+                                                        {"--name", std::string(65, 'a')},
+                                                        {"--devices", "cpu:0"},
+                                                        {"--devices", "gpu:1"},
+                                                        {"--devices", "cpu:99999999999999999999"},
+                                                        {"--join-wait", "soon"},
+                                                        {"--join-wait", "1e30h"}}) {
+    INFO(option << " " << value);
+    std::vector<std::string> words = {"agent", "--join", "127.0.0.1:1"};
+    if (option != "--name") words.insert(words.end(), {"--name", "a"});
+    words.insert(words.end(), {option, value});
+    const Run bad = run(words);
+    CHECK(bad.code == 2);
+    CHECK_THAT(bad.err, StartsWith("error: " + option + ": "));
+    CHECK(std::count(bad.err.begin(), bad.err.end(), '\n') == 2);  // the second: "Try: ..."
+  }
+}
+
+TEST_CASE("an error is one line whatever is in a name, and a flood of them is cut", "[program]") {
+  CHECK(run({"data", "check", "no\nsuch\033[2Jfile"}).err ==
+        "error: no?such?[2Jfile: cannot open: No such file or directory\n");
+  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.toml";
+  std::ofstream file(path);
+  for (int i = 0; i < 5'000; ++i) file << "key" << i << " = 1\n";
+  file.close();
+  const std::string said = run({"config", "check", path.string()}).err;
+  std::filesystem::remove(path);
+  CHECK(std::count(said.begin(), said.end(), '\n') == 101);
+  CHECK_THAT(said, Contains("5003 errors, the first 100 are shown; this is no job"));
 }
 
 TEST_CASE("config check says what a job is, or all that is wrong with it", "[program]") {
@@ -161,9 +198,9 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
   const std::string help = run({"help"}).out;
   for (const ExitCodeInfo& row : exit_code_table()) {
     const std::string number = std::to_string(static_cast<int>(row.code));
-    const std::string meaning(row.meaning);
-    CHECK_THAT(document, Contains("| " + number + " | " + meaning + " |\n"));
-    CHECK_THAT(help, Contains("\n  " + number) && Contains(" " + meaning + "\n"));
+    const std::string_view meaning = row.meaning;
+    CHECK_THAT(document, Contains(fmt::format("| {} | {} |\n", number, meaning)));
+    CHECK_THAT(help, Contains(fmt::format("\n  {:<4} {}\n", number, meaning)));
   }
   CHECK_THAT(run({"help", "data"}).out, !Contains("Exit codes"));
 }

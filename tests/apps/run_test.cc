@@ -86,6 +86,15 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   CHECK_THAT(nothing.out, StartsWith("nothing left to do"));
 }
 
+TEST_CASE("a job without test data trains and scores nothing", "[run]") {
+  const SmallJob job;
+  const Run result = job({"--set", "data.test=", "--set", "checkpoint.dir=" + job.path("bare")});
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Matches("checkpoint .*/bare/step-10-g1.*\n"));
+  REQUIRE(job().code == 0);
+  CHECK(job.hash("bare") == job.hash("out"));
+}
+
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   const SmallJob job;
   const Run missing = job({"--set", "data.train=" + job.path("none.rec")});

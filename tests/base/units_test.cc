@@ -5,10 +5,18 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "base/name.h"
 #include "base/suggest.h"
 
 namespace troupe::base {
 namespace {
+
+TEST_CASE("names are plain", "[name]") {
+  for (const char* good : {"a", "fashion-lenet", "v1.2_x", "..a"}) CHECK(plain_name(good));
+  for (const char* bad : {"", ".", "..", "a/b", "a b", "a\n", "\xc3\xa4"}) CHECK(!plain_name(bad));
+  CHECK(plain_name(std::string(64, 'x')));
+  CHECK(!plain_name(std::string(65, 'x')));
+}
 
 TEST_CASE("durations and sizes are read with their units", "[units]") {
   CHECK(parse_duration_ms("250ms").value() == 250);

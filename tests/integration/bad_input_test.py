@@ -336,6 +336,11 @@ class BadInputTest(unittest.TestCase):
 
     # ---- networks ----
 
+    def symbol_job(self, path):
+        """A job of the network in the file, without checkpoints."""
+        text = self.job.read_text().replace('network = "tiny-bn"', f'symbol = "{path}"')
+        return self.put("job.toml", text[:text.index("[checkpoint]")])
+
     def test_networks(self):
         data, label = node("null", "data"), node("null", "softmax_label")
         for name, text, texts in (
@@ -348,8 +353,8 @@ class BadInputTest(unittest.TestCase):
                 ("nohead", '{"nodes": [], "heads": []}', "heads"),
                 ("operator", symbol(data, node("fully_conected", "f", (0,))),
                  ["fully_conected", "fully_connected", "'f'"]),
-                ("cycle", symbol(node("relu", "a", (1,)), node("relu", "b", (0,))), "node 0"),
-                ("self", symbol(node("relu", "a", (0,))), "node 0"),
+                ("cycle", symbol(node("flatten", "a", (1,)), node("relu", "b", (0,))), "node 0"),
+                ("self", symbol(node("flatten", "a", (0,))), "node 0"),
                 ("far", symbol(data, node("flatten", "f", (7,))), "node 7"),
                 ("negative", symbol(data, node("flatten", "f", (-1,))), "node 1"),
                 ("head", symbol(data, heads=[[5, 0, 0]]), "node 5"),
@@ -368,17 +373,30 @@ class BadInputTest(unittest.TestCase):
                  ["num_hidden", "4611686018427387904"]),
                 ("large", network("fully_connected", num_hidden="2147483647"),
                  ["layer_weight", "2147483647", "2^40"]),
+                ("reshape", symbol(data, label, node("reshape", "r", (0,), shape=f"({2**31 - 1}, "
+                                                     f"{2**31 - 1}, {2**31 - 1})"),
+                                   node("softmax_output", "softmax", (2, 1))),
+                 ["reshape r", "too many elements"]),
                 ("kernel", network("convolution", num_filter="4", kernel="(99, 99)"),
                  ["convolution layer", "99"])):
             with self.subTest(name):
                 path = self.put(f"{name}.json", text)
-                self.expect(INPUT, [path, *([texts] if isinstance(texts, str) else texts)],
-                            "model", "inspect", path)
-                job = self.put("job.toml", self.job.read_text().replace(
-                    'network = "tiny-bn"', f'symbol = "{path}"').replace("classes = 10", "")
-                    .replace(str(self.data / "job"), str(self.out)))
-                self.expect(INPUT, [path, *([texts] if isinstance(texts, str) else texts)], "run",
-                            job, "--quiet")
+                texts = [path, *([texts] if isinstance(texts, str) else texts)]
+                self.expect(INPUT, texts, "model", "inspect", path)
+                self.expect(INPUT, texts, "run", self.symbol_job(path), "--quiet")
+        softmax = node("softmax_output", "softmax", (2, 1))
+        for name, text, texts in (
+                ("unlearning", symbol(data, label, node("flatten", "f", (0,)), softmax),
+                 "nothing to learn"),
+                ("lossless", symbol(data, label, node("null", "w"), node("null", "b"),
+                                    node("fully_connected", "fc", (0, 2, 3), num_hidden="10"),
+                                    node("softmax_output", "softmax", (4, 1)),
+                                    heads=[[5, 0, 0], [4, 0, 0]]), ["no loss", "fc"]),
+                ("unlabelled", symbol(data, node("flatten", "f", (0,))), "label")):
+            with self.subTest(name):
+                path = self.put(f"{name}.json", text)
+                self.expect(INPUT, [path, texts] if isinstance(texts, str) else [path, *texts],
+                            "run", self.symbol_job(path), "--quiet")
         large = self.folder / "large.json"
         with open(large, "wb") as file:
             file.truncate(100_000_000)

@@ -368,6 +368,9 @@ TEST_CASE("reshape follows MXNet's codes and explains misfits", "[reshape]") {
         "[reshape] data of shape (2, 3) has 6 elements, shape (7,) has 7");
   CHECK(target({2, 3}, "(-1, -1)") ==
         "[reshape] data of shape (2, 3) cannot become (-1, -1): more than one -1");
+  CHECK(target({2, 3}, "(2147483647, 2147483647, 2147483647)") ==
+        "[reshape] data of shape (2, 3) cannot become (2147483647, 2147483647, 2147483647): too "
+        "many elements");
 }
 
 TEST_CASE("shapes of weights follow from data, and errors name both", "[shapes]") {
