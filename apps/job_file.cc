@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "base/units.h"
+#include "data/batch_iterator.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::apps {
@@ -132,8 +133,10 @@ void read_data(Section section, schemas::DataSpec& data) {
   read_channels(section, "std", data.std);
   section.read("batch", data.batch, IntegerRange{1});
   section.read("test_batch", data.test_batch, IntegerRange{1});
-  section.read("prefetch_threads", data.prefetch_threads, IntegerRange{1, kThreadsMax});
-  section.read("prefetch_batches", data.prefetch_batches, IntegerRange{1, 1'024});
+  section.read("prefetch_threads", data.prefetch_threads,
+               IntegerRange{1, data::kPrefetchThreadsMax});
+  section.read("prefetch_batches", data.prefetch_batches,
+               IntegerRange{1, data::kPrefetchBatchesMax});
   section.choose("on_bad_record", {"fail", "skip"}, data.on_bad_record);
   if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
     section.fail("std", fmt::format("{} channels here but {} in data.mean", data.std.size(),

@@ -29,6 +29,11 @@ ExitCode with_client(Context& context, const Action& action) {
     context.console.error("which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
     return ExitCode::bad_usage;
   }
+  // An option has been checked; this may be the environment's.
+  if (const std::string fault = check_address(context.coordinator); !fault.empty()) {
+    context.console.error("TROUPE_COORDINATOR: " + fault);
+    return ExitCode::bad_usage;
+  }
   const auto client = cluster::JobClient::connect(context.coordinator, base::Limits{});
   return client.ok() ? action(**client) : context.fail(client.status());
 }

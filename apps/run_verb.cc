@@ -40,6 +40,10 @@ struct Watching {
 base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
                                               const base::Limits& limits) {
   TROUPE_TRY_ASSIGN(const base::Address where, base::parse_address(address));
+  if (!where.loopback()) {
+    return base::error(base::Errc::permission_denied,
+                       "--metrics {} is not a loopback address; others need TLS", address);
+  }
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),
                                                   ops::numeric_class(1).build, "run");
@@ -55,9 +59,20 @@ void hold(monitoring::HttpServer& server, std::uint64_t hold_ms) {
   if (!server.wait_scraped(hold_ms)) base::log_warn("nobody read /metrics within {} ms", hold_ms);
 }
 
+/// Every worker and server brings threads of its own: a process that is full of them dies.
+base::Status check_size(const schemas::JobSpec& spec) {
+  constexpr std::uint32_t kRolesMax = 256;
+  if (spec.ranks() <= kRolesMax && spec.shards() <= kRolesMax) return {};
+  return base::error(base::Errc::resource_exhausted,
+                     "{} workers and servers.shards {}: one process holds at most {} of each; "
+                     "a coordinator and agents hold more",
+                     spec.ranks(), spec.shards(), kRolesMax);
+}
+
 /// Trains; `display` tells people, and at the end the results.
 base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisplay& display,
                        const std::atomic<bool>& stop) {
+  TROUPE_TRY(check_size(spec));
   TROUPE_TRY(prepare_submission(spec));
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();

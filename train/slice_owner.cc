@@ -200,8 +200,9 @@ std::optional<SliceWork> SliceOwner::next_work() {
     if (!started_ || updating_ || cut_due_) return std::nullopt;
     std::optional<Round> round = next_round();
     if (!round) return std::nullopt;
-    if (!round->sum) {
-      // Nobody had a sample: a new version with the same bits, so that counting goes on.
+    if (!round->sum || round->count == 0.0) {
+      // Nobody had a sample, though somebody may have sent zeros: a new version with the same bits,
+      // so that counting goes on.
       publish(current_.values, false, *round);
       continue;
     }

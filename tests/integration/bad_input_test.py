@@ -306,11 +306,17 @@ class BadInputTest(unittest.TestCase):
                 ("train.optimizer.symbol=x.json", "train.optimizer"),
                 ("checkpoint.every=often", "often"),
                 ("limits.stall_ms=soon", "soon"),
+                ("data.prefetch_threads=65", ["data.prefetch_threads", "64"]),
                 ("nonsense=1", "nonsense"),
                 ("=", "section.key=value"),
                 ("numerics.isa=mmx", "mmx")):
             with self.subTest(setting):
                 self.run_job(INPUT, texts, setting)
+        self.run_job(RESOURCES, "600 workers", "workers.machines=300")
+        self.run_job(RESOURCES, "servers.shards 5000", "servers.shards=5000")
+        self.expect(FORBIDDEN, "0.0.0.0:0", "run", self.job, "--metrics", "0.0.0.0:0")
+        self.expect(USAGE, ["TROUPE_COORDINATOR", "'here'"], "job", "list",
+                    env={**os.environ, "TROUPE_COORDINATOR": "here"})
         small = self.folder / "small"
         small.mkdir()
         write_idx(small / "i", (64, 3, 3), bytes(576))

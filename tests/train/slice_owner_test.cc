@@ -92,7 +92,8 @@ TEST_CASE("sequential: a step without samples keeps the weights") {
   Runner runner{owner, {}};
   owner.start(first());
   const base::Buffer weight = owner.state().values.weight;
-  CHECK(*owner.push({0, r.tree.root(), 0, 0.0, {}, {}}) == PushResult::taken);
+  const base::Buffer data = GENERATE(base::Buffer{}, base::make_host_buffer(4));
+  CHECK(*owner.push({0, r.tree.root(), 0, 0.0, {}, data}) == PushResult::taken);
   runner.run();
   CHECK(runner.updates.empty());
   CHECK(owner.state().version == 1);
