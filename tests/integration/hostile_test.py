@@ -91,8 +91,10 @@ def resident_kb(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
 
 
-def call(port, sent):
-    stranger = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+def call(port, sent, host="127.0.0.1"):
+    """Connects from `host`, an address of the loopback network, and says it."""
+    stranger = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S,
+                                        source_address=(host, 0))
     with contextlib.suppress(OSError):  # it may be closed before all is sent
         stranger.sendall(sent)
     return stranger
@@ -195,13 +197,14 @@ class HostileTest(unittest.TestCase):
 
     @staticmethod
     def greet_wrongly(ports, table):
-        """{(process, name): (socket, its address, its row)}; everybody has said their line."""
+        """{(process, name): (socket, its address, its row)}; everybody has said their line. A port
+        may serve again for another connection: each has a host of its own, too."""
         strangers = {}
         for pid, port in ports.items():
             for name, row in table.items():
-                stranger = call(port, row[0])
-                address = "127.0.0.1:%d" % stranger.getsockname()[1]
-                strangers[pid, name] = (stranger, address, row)
+                host = f"127.{1 + len(table)}.0.{1 + len(strangers)}"
+                stranger = call(port, row[0], host)
+                strangers[pid, name] = (stranger, f"{host}:{stranger.getsockname()[1]}", row)
         return strangers
 
     def check_answers(self, strangers, heard):
