@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "train/schedule.h"
 
 namespace troupe::train {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 /// The last multiple of `period` at or before `step`; 0 when there is no period.
 std::uint64_t multiple_at(std::uint64_t step, std::uint64_t period) {
   return period == 0 ? 0 : step - step % period;
-}
-
-std::uint64_t in_steps(const schemas::Period& period, std::uint64_t epoch_steps) {
-  return period.unit == schemas::Period::Unit::epochs ? period.count * epoch_steps : period.count;
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ StepPlan make_step_plan(const schemas::JobSpec& job, std::uint64_t records, std:
   plan.total = plan.epoch_steps * job.train.epochs;
   if (job.train.max_steps) plan.total = std::min(plan.total, *job.train.max_steps);
   plan.checkpoints = !job.checkpoint.dir.empty();
-  plan.checkpoint_steps = in_steps(job.checkpoint.every, plan.epoch_steps);
+  plan.checkpoint_steps = period_steps(job.checkpoint.every, plan.epoch_steps);
   return plan;
 }
 
