@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are missing: tools/install.sh build|test
-# "build" is what demo.sh and cmake need; "test" adds what the tests talk to. Needs root or sudo only
-# when something is missing. Safe to run again.
+# "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "test" adds what
+# the tests talk to. Needs root or sudo only when something is missing. Safe to run again.
 set -euo pipefail
 
 build=(
   ccache cmake g++ make ninja-build pkg-config python3
   capnproto libcapnp-dev libcaf-dev libasio-dev libssl-dev
-  libdnnl-dev libhwy-dev librandom123-dev libisal-dev libxxhash-dev
+  libdnnl-dev ocl-icd-opencl-dev libhwy-dev librandom123-dev libisal-dev libxxhash-dev
   libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
   libcpp-httplib-dev prometheus-cpp-dev
   libspng-dev libturbojpeg0-dev zlib1g-dev
