@@ -10,8 +10,8 @@ namespace {
 
 using namespace testing;  // NOLINT: the test's own vocabulary
 
-/// Largest sample, in operations, that is compared with the plain reference. The thread sanitizer is
-/// slow, and its races show in small samples too.
+/// Largest sample, in operations, that is compared with the plain reference. The thread sanitizer
+/// is slow, and its races show in small samples too.
 #if defined(__SANITIZE_THREAD__)
 constexpr double kOperationsMax = 5e5;
 #else

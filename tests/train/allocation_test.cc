@@ -82,8 +82,14 @@ class Training {
   ModuleBatch batch_;
 };
 
+// Sanitizers are slow and count nothing: there a few steps show that the pools serve again.
+#ifdef TROUPE_COUNTS_ALLOCATIONS
 constexpr int kWarmSteps = 40;
 constexpr int kSteps = 20;
+#else
+constexpr int kWarmSteps = 4;
+constexpr int kSteps = 2;
+#endif
 /// The largest piece of bookkeeping (seen: 2,112 bytes; LeNet's largest tensors have 1.6 MB), and
 /// pieces per step (seen: 425).
 constexpr std::size_t kBookkeepingBytesMax = 4096;
