@@ -299,8 +299,9 @@ def table(title, results, notes):
     for what, row in results.items():
         check(title, what, row, notes)
         cells = [ratio(row[TROUPE], row[name]) if name in row else "" for name in columns]
-        print(f"| {what} | {show(statistics.median(r[0] for r in row[TROUPE]), title)} | "
-              + " | ".join(cells) + " |")
+        wall, cpu = (statistics.median(times[i] for times in row[TROUPE]) for i in (0, 1))
+        ours = show(wall, title) + (f", CPU {show(cpu, title)}" if cpu else "")
+        print(f"| {what} | {ours} | " + " | ".join(cells) + " |")
 
 
 def first(pattern, text, otherwise="?"):
