@@ -326,7 +326,8 @@ def machine(programs, build):
             f"{first('^CPU family:(.*)', cpu)}, model {first('^Model:(.*)', cpu)}, {widest}), "
             f"{first('^Hypervisor vendor:(.*)', cpu, 'no hypervisor')}, {kib / 2**20:.0f} GiB, "
             f"{first('PRETTY_NAME=.(.*).$', system)}, Linux {os.uname().release}, "
-            f"{run([compiler, '--version']).splitlines()[0]}; {', '.join(versions)}")
+            f"{run([compiler, '--version']).splitlines()[0]}; "
+            f"{', '.join(versions) or 'no peers'}")
 
 
 def processor_seconds():
