@@ -24,10 +24,14 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
 
 ServerCompute::ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock,
                              Done done)
-    : job_(std::move(job)), layout_(layout), done_(std::move(done)) {
+    : job_(std::move(job)),
+      layout_(layout),
+      done_(std::move(done)),
+      storage_({.cache_bytes_max = job_.job->spec.limits.pool_cache_bytes_max}) {
   engine::EngineOptions options;
   options.threads = static_cast<int>(job_.job->spec.servers.threads);
   options.engine_pending_operations_max = job_.job->spec.limits.engine_pending_operations_max;
+  options.engine_pending_bytes_max = job_.job->spec.limits.engine_pending_bytes_max;
   options.thread_name = "server";
   engine_ = engine::make_threaded_engine(options, clock);
 }

@@ -79,7 +79,7 @@ BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions opt
     : dataset_(std::move(dataset)),
       options_(std::move(options)),
       pool_(pool),
-      reader_(dataset_->file()),
+      reader_(dataset_->file(), {.record_bytes_max = options_.record_bytes_max}),
       pixels_(options_.image.bytes()),
       tables_(options_.image.channels) {
   TROUPE_CHECK(check_options(options_).ok(), check_options(options_).text());

@@ -32,6 +32,7 @@ struct SampleOptions {
   std::uint32_t classes = 0;
   /// skip: a damaged record (not one of another size) is left out, counted and logged.
   OnDamage on_bad_record = OnDamage::fail;
+  std::uint64_t record_bytes_max = kRecordBytesMax;  ///< a longer record is a damaged one
 };
 
 /// invalid_argument for sizes or numbers that no batch can have.

@@ -29,6 +29,9 @@ std::vector<LaneInfo> make_lanes(const EngineOptions& options) {
                      1,
                      fmt::format("{}/{}", name, stream->device().to_string())});
   }
+  for (LaneInfo& lane : lanes) {
+    while (lanes[lane.device].lane.device != lane.lane.device) ++lane.device;
+  }
   return lanes;
 }
 
@@ -47,6 +50,7 @@ Core::Core(const EngineOptions& options, base::Clock& clock)
     trace_ = std::make_unique<Trace>(options.trace_path, options.trace_events_max);
   }
   lane_events_.resize(lanes_.size());
+  pending_bytes_.resize(lanes_.size());
 }
 
 int Core::find_lane(const Lane& lane, OperationKind kind) const {
@@ -100,12 +104,18 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
   const int lane = find_lane(request.lane, kind);
   check_request(request);
   mutex_.lock();
-  if (counters_.pending >= options_.engine_pending_operations_max) wait_for_room();
+  const std::size_t device = lanes_[static_cast<std::size_t>(lane)].device;
+  if (counters_.pending >= options_.engine_pending_operations_max ||
+      crowded(device, request.bytes)) {
+    wait_for_room(device, request.bytes);
+  }
   OperationState* const operation = graph_.take_operation();
   operation->name = request.name;
   operation->priority = request.priority;
   operation->lane = lane;
   operation->kind = kind;
+  operation->bytes = request.bytes;
+  pending_bytes_[device] += request.bytes;
   ++counters_.pushed;
   ++counters_.pending;
   link_pending(operation);
@@ -119,13 +129,18 @@ void Core::pause() {
   mutex_.lock();
 }
 
-void Core::wait_for_room() {
+bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
+  const std::uint64_t held = pending_bytes_[device];
+  return bytes > 0 && held > 0 && held + bytes > options_.engine_pending_bytes_max;
+}
+
+void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
   if (thread_role() != ThreadRole::outside) return;
   // Some distance between the marks, or every finished operation would wake a pusher.
   const std::uint64_t limit = options_.engine_pending_operations_max;
   const std::uint64_t low_mark = limit - limit / 8;
   ++pushers_waiting_;
-  while (counters_.pending >= low_mark) pause();
+  while (counters_.pending >= low_mark || crowded(device, bytes)) pause();
   --pushers_waiting_;
 }
 
@@ -246,6 +261,7 @@ void Core::finish(OperationState* operation) {
   graph_.release(operation, unblocked);
   ++counters_.completed;
   --counters_.pending;
+  pending_bytes_[lanes_[static_cast<std::size_t>(operation->lane)].device] -= operation->bytes;
   unlink_pending(operation);
   graph_.recycle(operation);
   advance(unblocked);
@@ -277,7 +293,8 @@ void Core::unlink_pending(OperationState* operation) {
   (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
   (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
   const std::uint64_t limit = options_.engine_pending_operations_max;
-  if (pushers_waiting_ > 0 && counters_.pending < limit - limit / 8) changed_.notify_all();
+  const bool room = counters_.pending < limit - limit / 8 || operation->bytes > 0;
+  if (pushers_waiting_ > 0 && room) changed_.notify_all();
   for (AllWait* wait = all_waits_; wait != nullptr; wait = wait->next) {
     if (wait->done || (first_ != nullptr && first_->serial <= wait->target)) continue;
     wait->done = true;

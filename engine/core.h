@@ -47,6 +47,7 @@ struct LaneInfo {
   int team = 1;
   int threads = 1;
   std::string name;
+  std::size_t device = 0;  ///< number of the first lane of this lane's device
 };
 
 /// See the top of the file. The public functions are those of Engine.
@@ -119,7 +120,8 @@ class Core : public std::enable_shared_from_this<Core> {
   OperationState* enter(const Operation& request, OperationKind kind) ACQUIRE(mutex_);
   void submit(OperationState* operation, const Operation& request) RELEASE(mutex_);
   void pause() REQUIRES(mutex_);
-  void wait_for_room() REQUIRES(mutex_);
+  bool crowded(std::size_t device, std::uint64_t bytes) const REQUIRES(mutex_);
+  void wait_for_room(std::size_t device, std::uint64_t bytes) REQUIRES(mutex_);
   void advance(OperationList& unblocked) REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) REQUIRES(mutex_);
   void link_pending(OperationState* operation) REQUIRES(mutex_);
@@ -143,6 +145,7 @@ class Core : public std::enable_shared_from_this<Core> {
   int pushers_waiting_ GUARDED_BY(mutex_) = 0;
   std::uint64_t serial_ GUARDED_BY(mutex_) = 0;
   EngineCounters counters_ GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> pending_bytes_ GUARDED_BY(mutex_);  // by LaneInfo::device
   std::shared_ptr<Failure> cancelled_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<base::Event>> lane_events_ GUARDED_BY(mutex_);  // newest per lane

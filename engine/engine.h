@@ -63,6 +63,8 @@ struct Operation {
   /// The function overwrites the whole of every written variable, which clears their errors: like
   /// overwrite() on each, without the cost. A written variable that is also read keeps its error.
   bool overwrites = false;
+  /// Memory that exists because this operation waits: its outputs, what its function owns.
+  std::uint64_t bytes = 0;
 };
 
 /// Counters since start; sums over lanes.
@@ -81,6 +83,8 @@ struct EngineOptions {
   int copy_threads = 1;
   int priority_threads = 1;
   std::uint64_t engine_pending_operations_max = 65'536;  ///< push() waits above this
+  /// The same for Operation::bytes, per device; one operation alone may hold more.
+  std::uint64_t engine_pending_bytes_max = std::uint64_t{4} << 30;
   std::string thread_name = "engine";
   /// Streams of devices other than the CPU, one lane each; owned by the caller, outlive the engine.
   /// A device's first stream is its compute lane, the second its copy lane, the third its priority
@@ -102,7 +106,7 @@ class Engine {
   /// A new variable; `label` appears in dump() and errors.
   virtual Variable new_variable(std::string_view label) = 0;
 
-  /// Pushes work. Does not wait for dependencies; waits only while the pending limit is exceeded,
+  /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded,
   /// and never on an engine thread. When a read variable carries an error, the function is skipped
   /// and that error moves to the written variables; an error the function returns does the same.
   virtual void push(const Operation& operation, SyncFunction function) = 0;

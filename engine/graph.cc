@@ -22,6 +22,7 @@ OperationState* DependencyGraph::take_operation() {
 void DependencyGraph::recycle(OperationState* operation) {
   operation->use_count = 0;
   operation->blocked = 0;
+  operation->bytes = 0;
   if (operation->inherited) operation->inherited.reset();
   if (operation->event.event) operation->event.event.reset();
   if (operation->ticket) operation->ticket.reset();

@@ -88,6 +88,7 @@ struct alignas(64) OperationState {
   OperationState* next = nullptr;
   OperationState* link = nullptr;  ///< ready queue, list of unblocked ones, or free list
   std::uint64_t serial = 0;        ///< number of the push
+  std::uint64_t bytes = 0;         ///< of the request
   int priority = 0;
   int lane = -1;
   std::uint32_t blocked = 0;  ///< uses that are not granted

@@ -137,7 +137,9 @@ void push(Runtime& runtime, const std::string& name, Call work, const ops::OpCal
   if (work.scratch) writes.push_back(work.scratch.variable());
   if (work.generator) writes.push_back(work.generator->variable());
   const engine::Lane lane{call.device, engine::LaneKind::compute};
-  const engine::Operation operation{name, reads, writes, lane, priority};
+  engine::Operation operation{name, reads, writes, lane, priority};
+  for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
+  if (work.scratch) operation.bytes += work.scratch.bytes();
   auto run = [held = std::make_unique<Call>(std::move(work))](engine::RunContext& context) {
     return held->run(context);
   };

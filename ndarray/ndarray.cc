@@ -169,7 +169,8 @@ base::Status NDArray::copy_from(base::Buffer host_bytes) const {
   }
   if (whole_) runtime_->engine.overwrite(variable());
   const engine::Variable writes[] = {variable()};
-  runtime_->engine.push({"copy from host", {}, writes, kCopyLane, 0},
+  const std::uint64_t held = host_bytes.size();
+  runtime_->engine.push({"copy from host", {}, writes, kCopyLane, 0, false, held},
                         [from = std::move(host_bytes), to = *this](engine::RunContext&) {
                           TROUPE_TRY(to.make_writable(!to.whole_));
                           copy_bytes(to.data(), from.data(), from.size());

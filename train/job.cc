@@ -87,6 +87,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->samples.mean = spec.data.mean;
   job->samples.std = spec.data.std;
   job->samples.on_bad_record = on_damage;
+  job->samples.record_bytes_max = spec.limits.record_bytes_max;
   // What the labels of another network mean is its own affair.
   if (!spec.model.network.empty()) job->samples.classes = spec.model.classes;
   TROUPE_TRY(data::check_options(job->samples));

@@ -48,7 +48,8 @@ class LocalRun {
         table_(table),
         clock_(clock),
         observer_(job_->spec.ranks(), observer),
-        numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))) {}
+        numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))),
+        storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}) {}
 
   base::Status run(const LocalRunOptions& options) {
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));

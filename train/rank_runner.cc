@@ -23,6 +23,7 @@ struct RankRunner::Parts {
         clock(the_clock),
         options(the_options),
         plan(make_step_plan(job->spec, job->train_data->records(), options.start_step)),
+        storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max}),
         kernels(job->spec.limits.prepared_kernels_max),
         engine(engine::make_threaded_engine(engine_options(), clock)),
         runtime{*engine, storage, table, kernels, clock} {}
@@ -31,6 +32,7 @@ struct RankRunner::Parts {
     engine::EngineOptions made;
     made.threads = static_cast<int>(job->spec.workers.threads);
     made.engine_pending_operations_max = job->spec.limits.engine_pending_operations_max;
+    made.engine_pending_bytes_max = job->spec.limits.engine_pending_bytes_max;
     made.thread_name = "rank" + std::to_string(options.rank);
     made.trace_path = options.trace_path;
     made.streams = options.streams;

@@ -197,6 +197,14 @@ TEST_CASE("skipping makes the batch of a damaged record one sample shorter") {
   CHECK(iterator->stats().skipped >= 1);
 }
 
+TEST_CASE("a record above the limit of a job is a damaged one") {
+  World world;
+  world.options.record_bytes_max = 10;
+  const auto item = world.iterator(0, {1, 1})->next(kPatience);
+  CHECK(item.status().code() == Errc::data_loss);
+  CHECK_THAT(item.status().text(), Catch::Contains("is above the limit of 10"));
+}
+
 TEST_CASE("images of another size or with other labels are errors even when skipping") {
   World world;
   world.options.on_bad_record = OnDamage::skip;

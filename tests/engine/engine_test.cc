@@ -269,6 +269,35 @@ TEST_CASE("a pusher outside waits while the pending limit is exceeded") {
   CHECK(f.engine->counters().completed == 101);
 }
 
+TEST_CASE("a pusher outside waits while the memory held by pending operations is exceeded") {
+  Fixture f(true, EngineOptions{.engine_pending_bytes_max = 100});
+  Gate gate;
+  const Variable x = f.variable("x");
+  f.push("gate", {}, {x}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  const std::vector<Variable> writes = {x};
+  const auto push = [&](std::uint64_t bytes) {
+    f.engine->push({.name = "op", .writes = writes, .lane = kCompute, .bytes = bytes},
+                   [](RunContext&) { return Status(); });
+  };
+  push(1000);  // alone it may hold more
+  push(0);     // holds nothing, so it need not wait
+  std::atomic<bool> pushed{false};
+  std::thread pusher([&] {
+    push(1);
+    pushed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(pushed);
+  CHECK(f.engine->counters().pending == 3);
+  gate.open();
+  pusher.join();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(f.engine->counters().completed == 4);
+}
+
 TEST_CASE("many threads may push operations on crossing variables") {
   Fixture f(true, EngineOptions{.copy_threads = 2, .priority_threads = 2});
   const Variable a = f.variable("a");
