@@ -7,27 +7,25 @@
 namespace troupe::actors {
 
 void PostOffice::open(const schemas::ActorId& actor, Sink sink) {
+  // What a sink holds is let go outside of the lock, here and in close().
   const std::unique_lock lock(mutex_);
-  sinks_[actor] = std::make_shared<const Sink>(std::move(sink));
+  std::swap(sinks_[actor], sink);
 }
 
 void PostOffice::close(const schemas::ActorId& actor) {
+  std::map<schemas::ActorId, Sink>::node_type closed;
   const std::unique_lock lock(mutex_);
-  sinks_.erase(actor);
+  closed = sinks_.extract(actor);
 }
 
 void PostOffice::post(schemas::Envelope envelope) const {
-  std::shared_ptr<const Sink> sink;
-  {
-    const std::shared_lock lock(mutex_);
-    const auto found = sinks_.find(envelope.to);
-    if (found != sinks_.end()) sink = found->second;
-  }
-  if (sink == nullptr) {
+  const std::shared_lock lock(mutex_);
+  const auto found = sinks_.find(envelope.to);
+  if (found == sinks_.end()) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  (*sink)(std::move(envelope));
+  found->second(std::move(envelope));
 }
 
 }  // namespace troupe::actors

@@ -6,14 +6,14 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <memory>
 #include <shared_mutex>
 
 #include "schemas/messages.h"
 
 namespace troupe::actors {
 
-/// Takes an envelope; quick, any thread.
+/// Takes an envelope; any thread. It only queues: a sink calls no function of the post office,
+/// which is locked meanwhile.
 using Sink = std::function<void(schemas::Envelope)>;
 
 /// Routes by addressee.
@@ -21,8 +21,8 @@ class PostOffice {
  public:
   /// Envelopes for `actor` go to `sink` from now on; replaces an earlier one.
   void open(const schemas::ActorId& actor, Sink sink);
-  /// Envelopes for `actor` are dropped from now on. Calls in progress on other threads may still
-  /// end.
+  /// Envelopes for `actor` are dropped from now on. Afterwards its sink is not running and never
+  /// called again: what it refers to may go.
   void close(const schemas::ActorId& actor);
   /// Hands over, or drops and counts: whoever needs an answer repeats its envelope.
   void post(schemas::Envelope envelope) const;
@@ -30,7 +30,7 @@ class PostOffice {
 
  private:
   mutable std::shared_mutex mutex_;
-  std::map<schemas::ActorId, std::shared_ptr<const Sink>> sinks_;
+  std::map<schemas::ActorId, Sink> sinks_;
   mutable std::atomic<std::uint64_t> dropped_{0};
 };
 

@@ -34,6 +34,15 @@ Worker::~Worker() {
   stop(base::error(base::Errc::cancelled, "the job's process ends"));
   if (thread_.joinable()) thread_.join();
   parts_.post_office.close({Role::worker, options_.rank});
+  // Each of the two may be called by the next until that has ended: operations left in the engine
+  // post to the actor, which takes nothing any more, but must still be there.
+  actor_->end();
+  std::unique_ptr<train::RankRunner> runner;
+  {
+    const base::MutexLock lock(mutex_);
+    runner = std::move(runner_);
+  }
+  runner.reset();
   actor_.reset();
 }
 
