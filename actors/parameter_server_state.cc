@@ -240,6 +240,7 @@ bool ParameterServerState::cut(std::size_t index) {
 
 /// Names who is missing when nothing has moved for long, and ends the job when for too long.
 void ParameterServerState::watch_progress() {
+  if (slices_.empty()) return;  // nothing ever comes here, however well the job goes
   if (progress_ != progress_seen_ || progress_ms_ == 0 || done_) {
     progress_seen_ = progress_;
     progress_ms_ = mail_.now_ms();

@@ -2,6 +2,7 @@
 // A parameter server alone: exact versions, checkpoints with their credit, silence.
 #include "actors/parameter_server_state.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/actors/state_fixture.h"
@@ -149,6 +150,22 @@ TEST_CASE("silence is named, then ends the job") {
   const auto fails = of_kind<Fail>(server.state.handle(Tick{1'900'000}));
   REQUIRE(fails.size() == 1);
   CHECK(fails[0].status.code() == base::Errc::deadline_exceeded);
+}
+
+TEST_CASE("a server without slices has nothing to wait for") {
+  JobPlan plan = small_plan();
+  schemas::JobSpec spec = plan.spec;
+  spec.servers.shards = 3;  // of two slices
+  plan = make_job_plan("small", 3, spec, plan.keys, 16).value();
+  std::vector<bool> owns(3);
+  for (const train::SliceInfo& slice : plan.layout.slices()) owns[slice.shard] = true;
+  const auto idle =
+      static_cast<std::uint32_t>(std::find(owns.begin(), owns.end(), false) - owns.begin());
+  ParameterServerState state(plan, idle);
+  open_role(state, plan);
+  for (const std::uint64_t now_ms : {1'000, 70'000, 1'900'000, 3'900'000}) {
+    CHECK(state.handle(Tick{now_ms}).empty());
+  }
 }
 
 TEST_CASE("slices of other shards end the job by name") {
