@@ -61,7 +61,7 @@ void CoordinatorState::on(const PeerSaid& said, Effects& effects) {
 
 void CoordinatorState::on(const PeerLost& lost, Effects& effects) {
   for (auto& [number, job] : jobs_) {
-    std::erase(job.waiting, lost.peer);
+    job.waiting.erase(lost.peer);
     if (!job.run) continue;
     const std::vector<PeerId>& peers = job.run->plan().peers;
     const auto machine = std::find(peers.begin(), peers.end(), lost.peer);
@@ -190,7 +190,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query, E
   if (job == nullptr) {
     effects.push_back(ToPeer{peer, not_found(query.id)});
   } else if (query.wait) {
-    job->waiting.push_back(peer);
+    job->waiting.insert(peer);
   } else {
     effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
   }
@@ -202,10 +202,10 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop, Eff
     effects.push_back(ToPeer{peer, not_found(stop.id)});
     return;
   }
-  job->waiting.push_back(peer);
+  job->waiting.insert(peer);
   if (job->run) {
     append(effects, job->run->stop());
-  } else {
+  } else if (!is_final(job->info.state)) {
     job->info.state = schemas::JobState::stopped;
     job->info.text = "stopped before it began";
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,8 +60,8 @@ class CoordinatorState {
     schemas::JobInfo info;  // while there is no run
     std::unique_ptr<RunState> run;
     std::uint64_t submitted_ms = 0;
-    std::uint64_t ended_ms = 0;   // 0: not final
-    std::vector<PeerId> waiting;  // for the final state
+    std::uint64_t ended_ms = 0;  // 0: not final
+    std::set<PeerId> waiting;    // for the final state
   };
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 

@@ -62,7 +62,7 @@ std::vector<JobEffect> JobState::fail(const base::Status& status) {
 std::vector<JobEffect> JobState::tick(std::uint64_t now_ms) {
   Effects effects;
   now_ms_ = now_ms;
-  if (ended_) return effects;
+  if (ended_ || servers_watch()) return effects;
   const std::uint64_t silent_ms = now_ms - heard_ms_;
   if (silent_ms >= roster_.limits.stall_ms) {
     end(base::error(base::Errc::deadline_exceeded, "no progress for {} s: {}", silent_ms / 1000,
@@ -74,6 +74,15 @@ std::vector<JobEffect> JobState::tick(std::uint64_t now_ms) {
         JobWarned{fmt::format("no progress for {} s: {}", silent_ms / 1000, missing())});
   }
   return effects;
+}
+
+bool JobState::servers_watch() const {
+  const auto done = [this](Role role) {
+    return std::count_if(done_.begin(), done_.end(),
+                         [role](const ActorId& actor) { return actor.role == role; });
+  };
+  return started_ && done(Role::worker) < std::int64_t{roster_.ranks()} &&
+         done(Role::parameter_server) < std::int64_t{roster_.shards()};
 }
 
 void JobState::on(const ActorId&, const schemas::DatasetReport& report, Effects& effects) {

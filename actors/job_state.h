@@ -100,6 +100,9 @@ class JobState {
   void on(const schemas::ActorId&, const Other&, Effects&) {}
 
   void start_training(Effects& effects);
+  /// Ranks train: the parameter servers see every push and judge silence, and ranks bound their
+  /// waits. Here one would only learn how often ranks log.
+  bool servers_watch() const;
   void end(const base::Status& status, Effects& effects);
   std::string missing() const;
 
