@@ -34,7 +34,7 @@ void AgentState::on(const CoordinatorSaid& said, Effects& effects) {
 }
 
 void AgentState::on(const CoordinatorLost& lost, Effects& effects) {
-  if (leaving_) return;
+  if (leaving_ || join_again_at_ms_) return;
   leaving_ = base::error(base::Errc::unavailable, "{}{}",
                          welcomed_ ? "lost the coordinator: " : "", lost.reason);
   stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
@@ -78,6 +78,12 @@ void AgentState::on(const FolderProbed& probed, Effects& effects) {
 
 void AgentState::on(const TimePassed& time, Effects& effects) {
   now_ms_ = time.now_ms;
+  if (!join_until_ms_) join_until_ms_ = now_ms_ + limits_.join_wait_ms;
+  if (join_again_at_ms_ && now_ms_ >= *join_again_at_ms_) {
+    join_again_at_ms_.reset();
+    const std::uint64_t left_ms = *join_until_ms_ - std::min(now_ms_, *join_until_ms_);
+    if (!leaving_) effects.push_back(JoinAgain{left_ms});
+  }
   if (stop_all_at_ms_ && now_ms_ >= *stop_all_at_ms_) {
     stop_all_at_ms_.reset();
     stop_all(effects);
@@ -95,8 +101,16 @@ void AgentState::on_message(const schemas::AgentWelcome& welcome, Effects& effec
                                             welcome.coordinator_version, hello_.name)});
 }
 
-void AgentState::on_message(const schemas::JobEnd& end, Effects&) {
-  if (!leaving_) leaving_ = base::Status(end.code, end.text);
+void AgentState::on_message(const schemas::JobEnd& end, Effects& effects) {
+  if (leaving_ || join_again_at_ms_) return;
+  const std::uint64_t again_ms = now_ms_ + limits_.retry_most_ms;
+  const bool in_time = join_until_ms_ && again_ms < *join_until_ms_;
+  if (!welcomed_ && end.code == base::Errc::already_exists && in_time) {
+    join_again_at_ms_ = again_ms;
+    effects.push_back(Note{true, end.text + "; trying again"});
+    return;
+  }
+  leaving_ = base::Status(end.code, end.text);
 }
 
 void AgentState::on_message(const schemas::LaunchProcess& launch, Effects& effects) {

@@ -47,7 +47,8 @@ class AgentState {
   void on(const TimePassed& time, Effects& effects);
 
   void on_message(const schemas::AgentWelcome& welcome, Effects& effects);
-  /// Refused.
+  /// Refused. Where the name is in use, that may be this agent's own, before it was started anew,
+  /// whose link is not given up yet: it tries again for a while.
   void on_message(const schemas::JobEnd& end, Effects& effects);
   void on_message(const schemas::LaunchProcess& launch, Effects& effects);
   void on_message(const schemas::StopProcesses& stop, Effects& effects);
@@ -69,6 +70,8 @@ class AgentState {
   std::uint64_t now_ms_ = 0;
   std::optional<base::Status> leaving_;          // why the agent ends
   std::optional<std::uint64_t> stop_all_at_ms_;  // the grace after a lost coordinator
+  std::optional<std::uint64_t> join_until_ms_;   // from the first look at the clock
+  std::optional<std::uint64_t> join_again_at_ms_;
   bool welcomed_ = false;
   bool exited_ = false;
 };

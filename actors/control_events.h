@@ -136,6 +136,10 @@ struct StopChild {
 struct ProbeFolder {
   schemas::FolderProbe probe;
 };
+/// Dial the coordinator anew, for `wait_ms` at most. Of the earlier link nothing more is told.
+struct JoinAgain {
+  std::uint64_t wait_ms = 0;
+};
 /// Say goodbye to the coordinator.
 struct LeaveCoordinator {
   std::string text;
@@ -146,6 +150,6 @@ struct ExitAgent {
 };
 
 using AgentEffect = std::variant<ToCoordinator, StartChild, ToChild, StopChild, ProbeFolder,
-                                 LeaveCoordinator, ExitAgent, Note>;
+                                 JoinAgain, LeaveCoordinator, ExitAgent, Note>;
 
 }  // namespace troupe::actors

@@ -89,6 +89,7 @@ class AgentNode {
   };
 
   static schemas::AgentHello hello(const AgentOptions& options);
+  base::Status join(std::uint64_t wait_ms);
   void post(const AgentEvent& event);
   void run_effects(const std::vector<actors::AgentEffect>& effects);
   void perform(const actors::ToCoordinator& send);
@@ -96,6 +97,7 @@ class AgentNode {
   void perform(const actors::ToChild& send);
   void perform(const actors::StopChild& stop);
   void perform(const actors::ProbeFolder& probe);
+  void perform(const actors::JoinAgain& join);
   void perform(const actors::LeaveCoordinator& leave);
   void perform(const actors::ExitAgent& exit);
   void perform(const actors::Note& note);
@@ -114,6 +116,7 @@ class AgentNode {
   actors::AgentState state_;
   std::map<ProcessKey, Child> children_;
   std::shared_ptr<Link> coordinator_;
+  std::uint64_t joins_ = 0;  // so many links to the coordinator; all but the last are over
   bool coordinator_down_ = false;
   bool left_ = false;
   std::optional<base::Status> result_;
@@ -126,22 +129,29 @@ class AgentNode {
 
 class AgentNode::CoordinatorHandler final : public LinkHandler {
  public:
-  explicit CoordinatorHandler(AgentNode& node) : node_(node) {}
+  CoordinatorHandler(AgentNode& node, std::uint64_t join) : node_(node), join_(join) {}
   void on_up() override {
     const std::lock_guard lock(node_.mutex_);
+    if (over()) return;
     node_.run_effects(node_.state_.begin());
   }
   void on_envelope(schemas::Envelope envelope) override {
+    const std::lock_guard lock(node_.mutex_);
+    if (over()) return;
     node_.post(actors::CoordinatorSaid{std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override {
     const std::lock_guard lock(node_.mutex_);
+    if (over()) return;
     node_.coordinator_down_ = true;
     node_.post(actors::CoordinatorLost{reason.ok() ? "it said goodbye" : reason.text()});
   }
 
  private:
+  bool over() const { return join_ != node_.joins_; }
+
   AgentNode& node_;
+  const std::uint64_t join_;
 };
 
 class AgentNode::ChildHandler final : public LinkHandler {
@@ -167,17 +177,23 @@ schemas::AgentHello AgentNode::hello(const AgentOptions& options) {
   return hello;
 }
 
-base::Status AgentNode::run() {
+/// Dials the coordinator; an earlier link is forgotten.
+base::Status AgentNode::join(std::uint64_t wait_ms) {
   DialOptions dial;
   dial.address = options_.coordinator;
   dial.self = {{Role::agent, 0}, options_.name, "", 0};
   dial.peer = {{Role::coordinator, 0}, "", "", 0};
-  dial.wait_ms = options_.limits.join_wait_ms;
-  {
-    const std::lock_guard lock(mutex_);
-    TROUPE_TRY_ASSIGN(coordinator_,
-                      links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(*this)));
-  }
+  dial.wait_ms = wait_ms;
+  const std::lock_guard lock(mutex_);
+  coordinator_down_ = false;
+  TROUPE_TRY_ASSIGN(coordinator_, links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(
+                                                                   *this, ++joins_)));
+  return {};
+}
+
+base::Status AgentNode::run() {
+  post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+  TROUPE_TRY(join(options_.limits.join_wait_ms));
   int stops = 0;
   while (true) {
     supervisor_.run_once(kTickMs);
@@ -322,6 +338,11 @@ void AgentNode::probe_folders() {
     lock.lock();
     post(actors::FolderProbed{{probe.job, status.code(), status.text()}});
   }
+}
+
+void AgentNode::perform(const actors::JoinAgain& again) {
+  const base::Status status = join(again.wait_ms);
+  if (!status.ok()) post(actors::CoordinatorLost{status.text()});
 }
 
 void AgentNode::perform(const actors::LeaveCoordinator& leave) {

@@ -189,6 +189,10 @@ void ControlWorld::run(const std::string& name, const std::vector<AgentEffect>& 
       after(random(kDelayMs), [this, name, job = probe->probe.job] {
         handle(name, FolderProbed{{job, base::Errc::ok, ""}});
       });
+    } else if (std::holds_alternative<JoinAgain>(effect)) {
+      agent.peer = next_peer_++;
+      agent.linked = true;
+      run(name, agent.state->begin());
     } else if (std::holds_alternative<LeaveCoordinator>(effect)) {
       cut(name);
     } else if (const auto* exit = std::get_if<ExitAgent>(&effect)) {
