@@ -238,6 +238,8 @@ void LinkCore::lane_failed(std::size_t index, const Status& reason, bool hopeles
   Lane& lane = lanes_[index];
   drop_lane(lane);
   if (state_ == State::up) return interrupted(index, reason, hopeless);
+  // The peer dials again; tick() bounds how long that may take.
+  if (plan_.origin == Origin::accepted) return;
   const std::int64_t again_ms = now_ms() + retry_pause_ms(lane.attempts);
   if (plan_.origin != Origin::dialed || again_ms > open_until_ms_) return go_down(lost(reason));
   lane.dial_at_ms = again_ms;

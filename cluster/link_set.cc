@@ -269,6 +269,8 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self,
 
 Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const LinkEnd& self, const Acceptor& acceptor,
                                                       const schemas::Hello& hello) {
+  // A control connection that was cut before its greeting was answered comes again as the first.
+  if (auto known = find(self, hello); known.ok()) return known;
   if (accepted_.count(hello.token) != 0) {
     return base::error(Errc::already_exists, "[link] {} has this link already", self.to_string());
   }

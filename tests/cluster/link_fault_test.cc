@@ -59,6 +59,47 @@ TEST_CASE("cuts at any byte, of any connection, lose nothing", "[link]") {
   }
 }
 
+/// The code of the answer to a Hello.
+Errc answer_to(const Plain& socket, const Envelope& hello) {
+  REQUIRE(socket.send(frame_bytes(hello, 0)));
+  const auto reply = next_frame(socket);
+  REQUIRE(reply.ok());
+  return std::get<schemas::HelloReply>(reply->message).code;
+}
+
+TEST_CASE("a link that is cut while it opens comes up with its next connections", "[link]") {
+  Server server;
+  const Envelope control = hello_of(77, 2);
+  Envelope data = control;
+  std::get<schemas::Hello>(data.message).lane = 1;
+  std::get<schemas::Hello>(data.message).channel = schemas::Channel::data;
+  Plain first = Plain::connect(server.address);
+  REQUIRE(answer_to(first, control) == Errc::ok);
+  SECTION("the accepting end has seen the cut") {
+    first.close();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  SECTION("it has not") {}
+  const Plain again = Plain::connect(server.address);
+  CHECK(answer_to(again, control) == Errc::ok);
+  const Plain other = Plain::connect(server.address);
+  CHECK(answer_to(other, data) == Errc::ok);
+  CHECK(server.recorder->wait_up());
+  // A token is one link's: another shape of it is refused.
+  const Plain stranger = Plain::connect(server.address);
+  CHECK(answer_to(stranger, hello_of(77, 3)) == Errc::already_exists);
+}
+
+TEST_CASE("an accepted link that never opens ends in time", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 100;
+  Server server(limits);
+  Plain first = Plain::connect(server.address);
+  REQUIRE(answer_to(first, hello_of(78, 2)) == Errc::ok);
+  first.close();
+  CHECK(server.recorder->wait_down().code() == Errc::deadline_exceeded);
+}
+
 TEST_CASE("a flipped bit cuts the connection and nothing wrong is delivered", "[link]") {
   Server server;
   Proxy proxy(server.address, [](int connection) {
