@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "cluster/link_set.h"
 #include "cluster/metrics.h"
+#include "cluster/start_finder.h"
 #include "monitoring/http_server.h"
 #include "storage/storage.h"
 
@@ -75,11 +76,11 @@ class CoordinatorNode {
       : options_(options),
         metrics_(metrics),
         state_({options.version, options.limits}),
-        links_(options.limits, storage_.pool(base::Device{})) {}
-  ~CoordinatorNode() {
-    links_.stop();
-    for (std::thread& thread : finders_) thread.join();
-  }
+        links_(options.limits, storage_.pool(base::Device{})),
+        finder_(
+            options.find_start, [this](const actors::StartFound& found) { post(found); },
+            options.limits.jobs_max, options.limits.goodbye_ms) {}
+  ~CoordinatorNode() { links_.stop(); }
 
   base::Status run();
 
@@ -106,8 +107,8 @@ class CoordinatorNode {
   std::map<PeerId, std::shared_ptr<Link>> peers_;
   PeerId next_peer_ = 1;
   std::string http_address_;  // of this process; empty until it serves
-  std::vector<std::thread> finders_;
-  LinkSet links_;  // its thread calls into all above
+  LinkSet links_;       // its thread calls into all above, and, until it stops, into the finder
+  StartFinder finder_;  // its thread calls into all above
 };
 
 class CoordinatorNode::PeerHandler final : public LinkHandler {
@@ -197,7 +198,9 @@ void CoordinatorNode::perform(const actors::DropPeer& drop) {
 }
 
 void CoordinatorNode::perform(const actors::FindStart& find) {
-  finders_.emplace_back([this, find] { post(options_.find_start(find)); });
+  if (finder_.add(find)) return;
+  base::log_warn("job {}: {} jobs wait for their start to be looked up", find.job,
+                 options_.limits.jobs_max);
 }
 
 void CoordinatorNode::perform(const actors::Note& note) {

@@ -21,7 +21,8 @@ struct CoordinatorNodeOptions {
   std::string version;
   base::Limits limits;
   std::function<bool()> stop;  ///< asked often; true ends the coordinator
-  /// Does FindStart, on a thread of its own; blocks.
+  /// Does FindStart, for one job after the other on a thread of its own; blocks. It may still run
+  /// when the coordinator has ended, and refers to nothing of it.
   std::function<actors::StartFound(const actors::FindStart&)> find_start;
   /// Called once with both addresses when it listens.
   std::function<void(const std::string& listen, const std::string& http)> ready;
