@@ -123,7 +123,8 @@ void Listener::accept() {
         if (error) {
           // Out of descriptors or memory: existing links go on, new ones wait for the next tick.
           self->paused_ = true;
-          base::log_warn("accepting connections failed: {}", error.message());
+          self->log_.warn(self->context_->clock.now_ms(),
+                          fmt::format("accepting connections failed: {}", error.message()));
           return;
         }
         asio::error_code gone;  // then the peer has no address any more

@@ -45,7 +45,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   asio::ip::tcp::acceptor acceptor_;
   bool paused_ = false;                          ///< accepting failed; tick() tries again
   std::list<std::shared_ptr<Pending>> pending_;  ///< oldest first
-  base::LogBudget log_;                          ///< for strangers
+  base::LogBudget log_;                          ///< for strangers and failing accepts
 };
 
 }  // namespace troupe::cluster

@@ -31,7 +31,7 @@ struct EpochScore {
   }
 };
 
-/// Sums by step and epoch. At most `open_max` of each stay open: the oldest is dropped.
+/// Sums by step and epoch. At most kOpenMax of each stay open: the oldest is dropped.
 class JobProgress {
  public:
   explicit JobProgress(std::uint32_t ranks) : ranks_(ranks) {}
