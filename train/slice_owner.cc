@@ -66,14 +66,20 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
     if (push.step == current_.version && !closed_) excused_.insert(push.machine);
     return std::optional(PushResult::taken);
   }
-  const PushName name{push.machine, push.node, push.step};
-  if (late_.count(name) != 0) return std::optional<PushResult>();
-  if (duplicate(name)) return std::optional(PushResult::duplicate);
+  const PushName push_name{push.machine, push.node, push.step};
+  if (late_.count(push_name) != 0) return std::optional<PushResult>();
+  if (duplicate(push_name)) return std::optional(PushResult::duplicate);
+  const auto waits = [&](const auto& entry) { return entry.first.machine == push.machine; };
+  if (std::any_of(late_.begin(), late_.end(), waits)) {
+    return base::error(Errc::internal, "[{}] push {} of machine {} while another one waits", name(),
+                       push.step, push.machine);
+  }
+  TROUPE_TRY(take_contributions(push));
   if (closed_ || pushed_.count(push.machine) != 0) {
-    late_.emplace(name, std::move(push));
+    late_.emplace(push_name, std::move(push));
     return std::optional<PushResult>();
   }
-  TROUPE_TRY(take_into_round(push));
+  join_round(push);
   return std::optional(PushResult::taken);
 }
 
@@ -81,14 +87,13 @@ bool SliceOwner::duplicate(const PushName& name) const {
   return name.step < numbers_[name.machine];
 }
 
-base::Status SliceOwner::take_into_round(SlicePush& push) {
-  TROUPE_TRY(take_contributions(push));
+/// The push's contributions have been taken.
+void SliceOwner::join_round(SlicePush& push) {
   numbers_[push.machine] = push.step + 1;
   pushed_.insert(push.machine);
   sum_.offer(machine_tree_.leaf(push.machine), std::move(push.data), push.count);
   round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
                               push.contributions.end());
-  return {};
 }
 
 SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
@@ -144,8 +149,7 @@ void SliceOwner::open_round() {
   pushed_.clear();
   excused_.clear();
   for (auto& [name, push] : std::exchange(late_, {})) {
-    const base::Status status = take_into_round(push);
-    TROUPE_CHECK(status.ok(), status.to_string());
+    join_round(push);
     acks_.push_back(name);
   }
 }

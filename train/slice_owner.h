@@ -132,7 +132,7 @@ class SliceOwner {
   Taking push_to_round(SlicePush& push);
   Taking push_arrival(SlicePush& push);
   base::Status take_contributions(const SlicePush& push);
-  base::Status take_into_round(SlicePush& push);
+  void join_round(SlicePush& push);
   bool duplicate(const PushName& name) const;
   void open_step();
   void open_round();
@@ -149,11 +149,12 @@ class SliceOwner {
   AdditionTree machine_tree_;  // eventual device, sequential cluster: one leaf per machine
   SliceSum sum_;               // sequential cluster: the open step or round
   std::vector<schemas::Contribution> round_contributions_;
-  std::set<std::uint32_t> pushed_;      // machines in the open round
-  std::set<std::uint32_t> excused_;     // machines that need not be
-  bool closed_ = false;                 // the round takes no more
-  std::map<PushName, SlicePush> late_;  // for the next round: at most one per machine
-  std::deque<Round> queue_;             // eventual cluster: at most one per machine
+  std::set<std::uint32_t> pushed_;   // machines in the open round
+  std::set<std::uint32_t> excused_;  // machines that need not be
+  bool closed_ = false;              // the round takes no more
+  // For the next round, at most one per machine; their contributions have been taken.
+  std::map<PushName, SlicePush> late_;
+  std::deque<Round> queue_;  // eventual cluster: at most one per machine
   std::optional<Round> updating_;
 
   bool started_ = false;

@@ -177,6 +177,40 @@ TEST_CASE("eventual cluster: skipped, doubled or early contributions end the job
   CHECK(text({{9, 0}}).find("rank 9 of 4") != std::string::npos);
 }
 
+TEST_CASE("eventual device, sequential cluster: a late push is examined when it comes") {
+  const SliceRules r = rules(kEventual, kSequential);
+  SliceOwner owner(r, {0, 0});
+  owner.start(first());
+  CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == PushResult::taken);
+  CHECK(*owner.push(listed_push(1, 0, {{2, 0}})) == PushResult::taken);
+  Runner runner{owner, {}};
+  runner.run();
+  REQUIRE(owner.state().version == 1);
+  CHECK(*owner.push(listed_push(0, 1, {{0, 1}})) == PushResult::taken);
+  CHECK(*owner.push({1, {1, 0, 1, 1}, 1, 0.0, {}, {}}) == PushResult::taken);  // an excuse
+  auto update = owner.next_work();  // the round is closed
+  REQUIRE(update.has_value());
+  SECTION("a contribution out of order") {
+    const auto result = owner.push(listed_push(1, 1, {{2, 2}}));
+    CHECK_THAT(result.status().text(), Catch::Contains("rank 2 step 2, expected step 1"));
+  }
+  SECTION("a rank of no machine") {
+    CHECK_FALSE(owner.push(listed_push(1, 1, {{9, 0}})).ok());
+  }
+  SECTION("a rank's step in two machines' pushes") {
+    const auto result = owner.push(listed_push(1, 1, {{0, 1}}));
+    CHECK_THAT(result.status().text(), Catch::Contains("rank 0 step 1, expected step 2"));
+  }
+  SECTION("two of one machine") {
+    // A machine has one unacknowledged push per slice.
+    const SlicePush other = {1, {1, 0, 0, 2}, 1, 8.0, {{3, 0}}, bytes()};
+    CHECK(*owner.push(listed_push(1, 1, {{2, 1}})) == std::nullopt);
+    CHECK_THAT(owner.push(other).status().text(), Catch::Contains("while another one waits"));
+  }
+  owner.updated({bytes(), {}});
+  CHECK(owner.state().version == 2);
+}
+
 TEST_CASE("eventual cluster: the barrier's version is kept until everybody has passed it") {
   SliceRules r = rules(kEventual, kEventual);
   r.steps.epoch_steps = 1;
