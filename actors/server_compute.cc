@@ -141,8 +141,7 @@ base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& wr
     manifest.files.push_back(
         {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
   }
-  TROUPE_TRY(train::write_manifest(folder, manifest));
-  TROUPE_TRY(train::prune_checkpoints(folder, job_.job->spec.checkpoint.keep));
+  TROUPE_TRY(train::complete_checkpoint(folder, manifest, job_.job->spec.checkpoint.keep));
   return EffectResult((folder / name.to_string()).string());
 }
 

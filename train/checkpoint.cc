@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "schemas/codec.h"
 
 namespace troupe::train {
@@ -158,19 +159,18 @@ base::Status write_manifest(const fs::path& folder, const schemas::Manifest& man
   return base::write_file_atomically(path, std::as_bytes(std::span(bytes)));
 }
 
-base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
+base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep,
+                               const CheckpointName& written) {
   if (keep == 0) return {};
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   std::set<CheckpointName, std::greater<>> complete;
   for (const FolderEntry& entry : entries) {
-    if (entry.manifest) complete.insert(entry.name);
+    if (entry.manifest && entry.name <= written) complete.insert(entry.name);
   }
-  if (complete.empty()) return {};
-  const CheckpointName newest = *complete.begin();
   while (complete.size() > keep) complete.erase(std::prev(complete.end()));
   auto remove = [&](bool manifests) -> base::Status {
     for (const FolderEntry& entry : entries) {
-      const bool old = entry.name < newest && !complete.contains(entry.name);
+      const bool old = entry.name < written && !complete.contains(entry.name);
       if (!old || entry.manifest != manifests) continue;
       std::error_code code;
       fs::remove(entry.path, code);
@@ -183,6 +183,24 @@ base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep) {
   };
   TROUPE_TRY(remove(true));
   return remove(false);
+}
+
+base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest& manifest,
+                                 std::uint32_t keep) {
+  TROUPE_TRY(write_manifest(folder, manifest));
+  const CheckpointName written{manifest.step, manifest.generation};
+  const base::Status pruned = prune_checkpoints(folder, keep, written);
+  if (!pruned.ok()) base::log_warn("old checkpoints stay: {}", pruned.text());
+  return {};
+}
+
+base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  std::uint64_t highest = 0;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest) highest = std::max(highest, entry.name.generation);
+  }
+  return highest;
 }
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path) {
@@ -246,7 +264,8 @@ base::Result<std::uint64_t> Checkpoint::updates(const std::string& slice) const 
                      slice);
 }
 
-base::Result<SliceState> Checkpoint::slice(schemas::SliceId id, base::BufferPool& pool) const {
+base::Result<SliceState> Checkpoint::slice(const SliceInfo& info, base::BufferPool& pool) const {
+  const schemas::SliceId id = info.id;
   if (id.key >= manifest_.keys.size()) {
     return base::error(base::Errc::data_loss, "{}: no key number {}", path_.string(), id.key);
   }
@@ -256,6 +275,10 @@ base::Result<SliceState> Checkpoint::slice(schemas::SliceId id, base::BufferPool
     const ndarray::RawTensor* tensor = find(name);
     if (tensor == nullptr || tensor->dtype != key.dtype) {
       return base::error(base::Errc::data_loss, "{}: no tensor '{}'", path_.string(), name);
+    }
+    if (tensor->bytes.size() != info.bytes) {
+      return base::error(base::Errc::data_loss, "{}: tensor '{}' has {} bytes, its slice {}",
+                         path_.string(), name, tensor->bytes.size(), info.bytes);
     }
     TROUPE_TRY_ASSIGN(base::Buffer buffer, pool.allocate(tensor->bytes.size(), "weights"));
     std::memcpy(buffer.data(), tensor->bytes.data(), tensor->bytes.size());

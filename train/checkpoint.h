@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "ndarray/safetensors.h"
 #include "schemas/manifest.h"
+#include "train/slice_layout.h"
 #include "train/slice_values.h"
 
 namespace troupe::train {
@@ -53,9 +54,17 @@ base::Result<schemas::ShardFile> write_shard(const std::filesystem::path& folder
                                              const ShardContent& content);
 /// Writes and syncs the manifest: the checkpoint exists from here on.
 base::Status write_manifest(const std::filesystem::path& folder, const schemas::Manifest& manifest);
-/// Removes all but the `keep` newest complete checkpoints (0: none is removed), and leavings of
-/// interrupted ones older than the newest. Manifests go first.
-base::Status prune_checkpoints(const std::filesystem::path& folder, std::uint32_t keep);
+/// Removes all but the `keep` newest complete checkpoints up to `written`, the one just written (0:
+/// none is removed), and leavings of interrupted ones before it. Manifests go first. What is newer
+/// by name was unreadable when the run began: it neither counts nor is removed.
+base::Status prune_checkpoints(const std::filesystem::path& folder, std::uint32_t keep,
+                               const CheckpointName& written);
+/// write_manifest and prune_checkpoints. What cannot be removed is a warning: the checkpoint
+/// exists.
+base::Status complete_checkpoint(const std::filesystem::path& folder,
+                                 const schemas::Manifest& manifest, std::uint32_t keep);
+/// The highest generation of the folder's manifests, readable or not; 0 without any.
+base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
 /// A complete, verified checkpoint in memory.
 class Checkpoint {
@@ -72,7 +81,7 @@ class Checkpoint {
 
   /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing or has another
   /// size.
-  base::Result<SliceState> slice(schemas::SliceId id, base::BufferPool& pool) const;
+  base::Result<SliceState> slice(const SliceInfo& info, base::BufferPool& pool) const;
   /// A whole dense tensor by key name, "" or a slot's name.
   base::Result<std::vector<std::byte>> dense(const schemas::KeyInfo& key,
                                              std::string_view slot) const;

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "train/local_store.h"
 #include "train/resume.h"
@@ -73,8 +74,9 @@ class LocalRun {
  private:
   base::Status make_store();
   base::Status make_ranks(const LocalRunOptions& options);
-  base::Status write_checkpoint(std::uint64_t step,
-                                std::vector<std::pair<SliceInfo, SliceState>> slices);
+  base::Result<std::string> write_checkpoint(std::uint64_t step,
+                                             std::vector<std::pair<SliceInfo, SliceState>> slices);
+  base::Status checkpoint(std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices);
   void run_rank(std::uint32_t rank);
   void fail(const base::Status& status);
   base::Status failure() {
@@ -96,6 +98,7 @@ class LocalRun {
   std::unique_ptr<LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::atomic<bool> finished_{false};
+  std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
   base::Mutex mutex_;
   base::Status failure_ GUARDED_BY(mutex_);
 };
@@ -121,7 +124,7 @@ base::Status LocalRun::make_store() {
   options.first = *first_;
   if (!spec.checkpoint.dir.empty()) {
     options.cut = [this](std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
-      return write_checkpoint(step, std::move(slices));
+      return checkpoint(step, std::move(slices));
     };
   }
   const LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
@@ -144,8 +147,8 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
   return {};
 }
 
-base::Status LocalRun::write_checkpoint(std::uint64_t step,
-                                        std::vector<std::pair<SliceInfo, SliceState>> slices) {
+base::Result<std::string> LocalRun::write_checkpoint(
+    std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
   const std::filesystem::path folder = job_->spec.checkpoint.dir;
   std::vector<SliceRecord> records;
   for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
@@ -154,10 +157,26 @@ base::Status LocalRun::write_checkpoint(std::uint64_t step,
                     write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records}));
   schemas::Manifest manifest = make_manifest(*job_, numeric_class_, name, slots_);
   manifest.files.push_back(std::move(file));
-  TROUPE_TRY(write_manifest(folder, manifest));
-  TROUPE_TRY(prune_checkpoints(folder, job_->spec.checkpoint.keep));
-  observer_.checkpointed(step, (folder / name.to_string()).string());
-  return {};
+  TROUPE_TRY(complete_checkpoint(folder, manifest, job_->spec.checkpoint.keep));
+  return (folder / name.to_string()).string();
+}
+
+// A failed checkpoint is a warning; too many in a row end the run.
+base::Status LocalRun::checkpoint(std::uint64_t step,
+                                  std::vector<std::pair<SliceInfo, SliceState>> slices) {
+  const auto path = write_checkpoint(step, std::move(slices));
+  if (path.ok()) {
+    checkpoint_failures_ = 0;
+    observer_.checkpointed(step, *path);
+    return {};
+  }
+  const std::uint64_t failures = ++checkpoint_failures_;
+  base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
+                 path.status().text());
+  if (failures < job_->spec.limits.checkpoint_failures_max) return {};
+  return base::error(path.status().code(),
+                     "{} checkpoints failed in a row, the last one of step {}: {}", failures, step,
+                     path.status().text());
 }
 
 void LocalRun::run_rank(std::uint32_t rank) {

@@ -54,6 +54,8 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
     return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
                        folder.string(), code.message());
   }
+  TROUPE_TRY_ASSIGN(const std::uint64_t before, highest_generation(folder));
+  start.generation = before + 1;
   auto newest = Checkpoint::open_newest(folder);
   if (!newest.ok()) {
     const base::Status& why = newest.status();
@@ -73,7 +75,6 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   start.checkpoint = std::move(newest).value();
   TROUPE_TRY(check_checkpoint(job, numeric_class, *start.checkpoint));
   start.step = start.checkpoint->manifest().step;
-  start.generation = start.checkpoint->manifest().generation + 1;
   return start;
 }
 
@@ -123,7 +124,7 @@ base::Result<SliceState> FirstValues::operator()(const schemas::KeyInfo& key,
                                                  const SliceInfo& slice,
                                                  const SliceCompute& compute,
                                                  base::BufferPool& pool) const {
-  if (checkpoint_ != nullptr) return checkpoint_->slice(slice.id, pool);
+  if (checkpoint_ != nullptr) return checkpoint_->slice(slice, pool);
   const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);

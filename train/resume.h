@@ -14,7 +14,7 @@ namespace troupe::train {
 /// The start of a run.
 struct RunStart {
   std::uint64_t step = 0;
-  std::uint64_t generation = 1;                  ///< one above the checkpoint's
+  std::uint64_t generation = 1;                  ///< one above the highest in the folder
   std::unique_ptr<const Checkpoint> checkpoint;  ///< null: from the beginning
 };
 
