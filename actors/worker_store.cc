@@ -41,7 +41,8 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const train::
           if (failure.ok()) pushes_[key] = std::move(completion);
         }
         if (!failure.ok()) return completion.complete(failure);
-        post_(PushKey{key, info.step, info.count, gradient.buffer()});
+        base::Buffer bytes = info.count == 0.0 ? base::Buffer() : gradient.buffer();
+        post_(PushKey{key, info.step, info.count, std::move(bytes)});
       });
 }
 

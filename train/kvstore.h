@@ -55,6 +55,7 @@ class KVStore {
 
   /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
   /// batch's value) and contributes it. The array's read tag is held until the store has added it.
+  /// With count 0 the array's values do not matter: the rank takes part with nothing.
   virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
   /// Pushes an operation that fills `weight` with the values for info.step once they exist.
   virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;

@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "base/mutex.h"
 
@@ -45,6 +46,7 @@ class KeyOperation {
 };
 
 using KeyOperationPointer = std::shared_ptr<KeyOperation>;
+using KeyOperations = std::vector<KeyOperationPointer>;
 
 struct WaitingPull {
   schemas::WeightPull pull;
@@ -66,7 +68,7 @@ struct Slot {
   base::Mutex mutex;
   SliceOwner owner GUARDED_BY(mutex);
   // Gradients of the open step: their bytes are read until its update is done.
-  std::vector<KeyOperationPointer> pushes GUARDED_BY(mutex);
+  KeyOperations pushes GUARDED_BY(mutex);
   std::list<WaitingPull> pulls GUARDED_BY(mutex);
 };
 
@@ -97,7 +99,7 @@ class LocalStore::Core {
   base::Status failure() const;
   base::Status work(Slot& slot, engine::RunContext& lane);
   base::Status perform(Slot& slot, SliceWork& work, const UpdateContext& context);
-  base::Status after_update(Slot& slot);
+  base::Status published(Slot& slot, const KeyOperations& contained);
   base::Status take_cut(Slot& slot);
   void answer_pulls(Slot& slot);
   static void reply(Reply& reply);
@@ -231,12 +233,17 @@ base::Status LocalStore::Core::work(Slot& slot, engine::RunContext& lane) {
   const UpdateContext context{parts_.pool, parts_.kernels, lane};
   while (true) {
     std::optional<SliceWork> next;
+    std::optional<KeyOperations> contained;
     {
       const base::MutexLock lock(slot.mutex);
+      const std::uint64_t version = slot.owner.state().version;
       next = slot.owner.next_work();
+      // A step in which nobody has a sample becomes a version without any work.
+      if (slot.owner.state().version != version) contained = std::exchange(slot.pushes, {});
     }
-    if (!next) return {};
-    TROUPE_TRY(perform(slot, *next, context));
+    if (contained) TROUPE_TRY(published(slot, *contained));
+    if (next) TROUPE_TRY(perform(slot, *next, context));
+    if (!next && !contained) return {};
   }
 }
 
@@ -251,20 +258,19 @@ base::Status LocalStore::Core::perform(Slot& slot, SliceWork& work, const Update
   }
   const auto& update = std::get<SliceUpdate>(work);
   TROUPE_TRY_ASSIGN(SliceValues values, compute_->update(key, update, context));
+  KeyOperations contained;
   {
     const base::MutexLock lock(slot.mutex);
     slot.owner.updated(std::move(values));
+    // Taken with the version: a push of the next step may come as soon as the lock is free.
+    contained.swap(slot.pushes);
   }
-  return after_update(slot);
+  return published(slot, contained);
 }
 
-base::Status LocalStore::Core::after_update(Slot& slot) {
-  std::vector<KeyOperationPointer> done;
-  {
-    const base::MutexLock lock(slot.mutex);
-    done.swap(slot.pushes);
-  }
-  for (const KeyOperationPointer& operation : done) operation->slice_done({});
+/// After a new version: ends the pushes that it contains, hands in a cut, answers pulls.
+base::Status LocalStore::Core::published(Slot& slot, const KeyOperations& contained) {
+  for (const KeyOperationPointer& operation : contained) operation->slice_done({});
   TROUPE_TRY(take_cut(slot));
   answer_pulls(slot);
   return {};
@@ -343,7 +349,7 @@ void LocalStore::Core::fail(const base::Status& status) {
     failure_ = status;
   }
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    std::vector<KeyOperationPointer> waiting;
+    KeyOperations waiting;
     {
       const base::MutexLock lock(slot->mutex);
       waiting.swap(slot->pushes);
@@ -381,7 +387,9 @@ class LocalDoor final : public KVStore {
           const base::Buffer bytes = gradient.buffer();
           std::size_t begin = 0;
           for (const SliceInfo& slice : slices) {
-            core_->push(slice, rank_, info, bytes.slice(begin, slice.bytes), operation, lane);
+            base::Buffer part =
+                info.count == 0.0 ? base::Buffer() : bytes.slice(begin, slice.bytes);
+            core_->push(slice, rank_, info, std::move(part), operation, lane);
             begin += slice.bytes;
           }
         });

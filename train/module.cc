@@ -130,6 +130,7 @@ base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) 
 base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t step) {
   if (batch.size == 0) {
     last_trained_ = nullptr;
+    // Nobody reads these zeros; writing them makes this step's pushes wait for the last one's.
     for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.clear());
     return {};
   }

@@ -4,9 +4,13 @@
 #include "train/local_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -98,6 +102,49 @@ TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[lo
   CHECK(trained_hash(table, other, "other") != whole);
 }
 
+// A run that would wait for ever is stopped and so fails its test.
+Outcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
+  Outcome outcome;
+  base::SteadyClock clock;
+  const auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  std::atomic<bool> stop{false};
+  std::promise<void> ended;
+  std::thread guard([&stop, end = ended.get_future()] {
+    stop = end.wait_for(std::chrono::seconds(60)) == std::future_status::timeout;
+  });
+  LocalRunOptions options;
+  options.stop = &stop;
+  outcome.status = run_local(*job, table, clock, outcome.seen, options);
+  ended.set_value();
+  guard.join();
+  return outcome;
+}
+
+TEST_CASE("steps in which nobody has a sample pass and keep the weights", "[local_run]") {
+  const TestFolder folder("local-run-nothing");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.data.on_bad_record = schemas::BadRecord::skip;
+  spec.checkpoint.every = {2, schemas::Period::Unit::steps};
+  // Every record is damaged in its pixels.
+  const std::uint64_t record_bytes = std::filesystem::file_size(spec.data.train) / 64;
+  std::fstream file(spec.data.train, std::ios::in | std::ios::out | std::ios::binary);
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    file.seekp(static_cast<std::streamoff>(i * record_bytes + 60)).write("garbage", 7);
+  }
+  file.close();
+  const Outcome outcome = bounded_run(table, spec);
+  INFO(outcome.status.to_string());
+  REQUIRE(outcome.status.ok());
+  CHECK(outcome.seen.cuts == std::vector<std::uint64_t>{2, 4});
+  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  REQUIRE(checkpoint.ok());
+  CHECK((*checkpoint)->manifest().step == 4);
+}
+
 TEST_CASE("a checkpoint of another job is refused by the name of what differs", "[local_run]") {
   const TestFolder folder("local-run-other");
   write_test_records(folder.path() / "train.rec", 64, 12);
@@ -128,6 +175,62 @@ TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[loc
   const Outcome again = run(table, spec);
   REQUIRE(again.status.ok());
   CHECK(hash_of(spec) == whole);
+}
+
+TEST_CASE("the checkpoints of a run outlive a damaged one of a later step", "[local_run]") {
+  const TestFolder folder("local-run-keep");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.checkpoint.every = {2, schemas::Period::Unit::steps};
+  REQUIRE(run(table, spec).status.ok());
+  const std::filesystem::path out = spec.checkpoint.dir;
+  std::filesystem::resize_file(out / "step-4-g1-shard-0-of-1.safetensors", 1);
+  spec.train.max_steps = 3;
+  spec.checkpoint.keep = 1;
+  REQUIRE(run(table, spec).status.ok());
+  const auto checkpoint = Checkpoint::open_newest(out);
+  REQUIRE(checkpoint.ok());
+  CHECK((*checkpoint)->path().filename() == "step-3-g2.manifest");
+}
+
+// Puts something in the way of a checkpoint's file as soon as the run has begun.
+class Obstacle final : public JobObserver {
+ public:
+  explicit Obstacle(std::filesystem::path path) : path_(std::move(path)) {}
+  void began() override { std::filesystem::create_directories(path_ / "inside"); }
+  void progress(const StepProgress&) override {}
+  void scored(const EpochScore&) override {}
+  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
+  std::vector<std::uint64_t> cuts;
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST_CASE("a checkpoint that cannot be written ends the run only if too many fail", "[local_run]") {
+  const TestFolder folder("local-run-unwritten");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.checkpoint.every = {2, schemas::Period::Unit::steps};
+  spec.limits.checkpoint_failures_max = GENERATE(1U, 2U);
+  const std::filesystem::path out = spec.checkpoint.dir;
+  Obstacle seen(out / "step-2-g1-shard-0-of-1.safetensors");
+  base::SteadyClock clock;
+  const auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  const base::Status status = run_local(*job, table, clock, seen);
+  INFO(status.to_string());
+  if (spec.limits.checkpoint_failures_max == 1) {
+    CHECK_THAT(status.text(),
+               Catch::Contains("1 checkpoints failed in a row, the last one of step 2"));
+  } else {
+    CHECK(status.ok());
+    CHECK(seen.cuts == std::vector<std::uint64_t>{4});
+  }
 }
 
 // Start and end of every event called `name` (or beginning so), from a Chrome trace.
@@ -173,6 +276,7 @@ TEST_CASE("a folder of checkpoints that cannot be read ends the run", "[local_ru
     CHECK(opened.status().code() == base::Errc::data_loss);
     CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest"));
     CHECK(run(table, spec).status.ok());
+    CHECK(std::filesystem::exists(out / "step-4-g2.manifest"));  // no name is used twice
   }
 }
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's door: what it hands to the worker's state machine.
+#include "actors/worker_store.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/test_runtime.h"
+
+namespace troupe::actors {
+namespace {
+
+TEST_CASE("a gradient of no samples is handed over without bytes", "[worker_store]") {
+  tests::TestRuntime test;
+  const schemas::JobSpec spec;
+  std::vector<PushKey> pushed;
+  WorkerStore* door = nullptr;
+  WorkerStore store(0, spec, test.runtime, [&](Event event) {
+    pushed.push_back(std::get<PushKey>(event));
+    door->taken({pushed.back().key});
+  });
+  door = &store;
+  const auto gradient = ndarray::NDArray::zeros(test.runtime, base::Shape{4}, base::DType::f32);
+  REQUIRE(gradient.ok());
+  store.push(0, *gradient, {0, 8.0, 0});
+  REQUIRE(test.engine->wait_all().ok());
+  store.push(0, *gradient, {1, 0.0, 0});
+  REQUIRE(test.engine->wait_all().ok());
+  REQUIRE(pushed.size() == 2);
+  CHECK(pushed[0].gradient.size() == 16);
+  CHECK(pushed[1].gradient.empty());
+}
+
+}  // namespace
+}  // namespace troupe::actors
