@@ -47,6 +47,7 @@ struct RankRunner::Parts {
   base::Status train(RankObserver& observer);
   base::Status step(std::uint64_t number);
   base::Status mark(std::uint64_t number);
+  base::Status wait_computed(std::uint64_t number);
   base::Status wait_for(std::uint64_t number);
   base::Status report(std::uint64_t number, RankObserver& observer);
   base::Status score(std::uint64_t step, RankObserver& observer);
@@ -64,7 +65,8 @@ struct RankRunner::Parts {
   std::unique_ptr<Module> module;
   std::unique_ptr<data::BatchIterator> train_batches;
   std::unique_ptr<data::BatchIterator> test_batches;
-  engine::Variable marks[kStepsInFlight];
+  engine::Variable computed[kStepsInFlight];  // gradients of a step are there, or an error
+  engine::Variable marks[kStepsInFlight];     // its weights have come
   std::atomic<bool> stopped{false};
   RankFigures figures;
   monitoring::Collection shown;  // of all above
@@ -101,6 +103,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.rank = options.rank;
   how.executors_max = spec.limits.executors_max;
   TROUPE_TRY_ASSIGN(parts->module, Module::create(parts->runtime, job->network, how));
+  for (engine::Variable& mark : parts->computed) mark = parts->engine->new_variable("gradients");
   for (engine::Variable& mark : parts->marks) mark = parts->engine->new_variable("step mark");
   TROUPE_TRY(parts->open_data());
   std::unique_ptr<RankRunner> runner(new RankRunner(std::move(parts)));
@@ -158,9 +161,11 @@ base::Status RankRunner::Parts::train(RankObserver& observer) {
     const std::uint64_t done = now + 1;
     const bool epoch_ends = done % epoch_steps == 0;
     if (epoch_ends || done == end || (log_steps != 0 && done % log_steps == 0)) {
+      TROUPE_TRY(wait_computed(now));
       TROUPE_TRY(report(now, observer));
     }
     if (score_steps != 0 && done % score_steps == 0 && test_batches != nullptr) {
+      TROUPE_TRY(wait_computed(now));
       TROUPE_TRY(score(done, observer));
     }
   }
@@ -180,9 +185,20 @@ base::Status RankRunner::Parts::step(std::uint64_t number) {
   return mark(number);
 }
 
-// An operation behind all weights of the next step: when it has run, `number` is committed.
+// An operation behind all gradients of the step, and one behind all weights of the next: when that
+// has run, `number` is committed.
 base::Status RankRunner::Parts::mark(std::uint64_t number) {
   std::vector<engine::Variable> reads;
+  for (const schemas::KeyInfo& key : module->keys()) {
+    reads.push_back(module->gradient(key.id).variable());
+  }
+  engine->push({"gradients mark",
+                reads,
+                {&computed[number % kStepsInFlight], 1},
+                {{}, engine::LaneKind::priority},
+                0},
+               [](engine::RunContext&) { return base::Status(); });
+  reads.clear();
   for (const schemas::KeyInfo& key : module->keys()) {
     reads.push_back(module->parameter(key.id).variable());
   }
@@ -195,7 +211,13 @@ base::Status RankRunner::Parts::mark(std::uint64_t number) {
   return {};
 }
 
+// A gradient that failed is never pushed, so the weights of its step would be awaited for ever.
+base::Status RankRunner::Parts::wait_computed(std::uint64_t number) {
+  return engine->wait(computed[number % kStepsInFlight]);
+}
+
 base::Status RankRunner::Parts::wait_for(std::uint64_t number) {
+  TROUPE_TRY(wait_computed(number));
   return engine->wait(marks[number % kStepsInFlight]);
 }
 
