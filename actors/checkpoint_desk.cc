@@ -2,8 +2,6 @@
 // From a cut to a durable manifest, with lost and repeated messages on the way.
 #include "actors/checkpoint_desk.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 namespace troupe::actors {
@@ -102,10 +100,12 @@ base::Status CheckpointDesk::take(const CheckpointReport& report) {
   cuts_.erase(report.step);
   failures_ = report.code == Errc::ok ? 0 : failures_ + 1;
   if (report.code == Errc::ok) return {};
-  mail_->emit(Warn{fmt::format("the checkpoint of step {} was given up, training goes on: {}",
-                               report.step, report.text)});
+  if (report.step == mail_->rules().steps.total) {
+    return base::error(report.code, "the last checkpoint, of step {}, was not written: {}",
+                       report.step, report.text);
+  }
   if (failures_ < mail_->plan().spec.limits.checkpoint_failures_max) return {};
-  return base::error(report.code, "{} checkpoints failed in a row, the last one of step {}: {}",
+  return base::error(report.code, "{} checkpoints failed in a row, the newest of step {}: {}",
                      failures_, report.step, report.text);
 }
 

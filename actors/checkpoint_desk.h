@@ -35,7 +35,8 @@ class CheckpointDesk {
 
   /// First shard: a shard's file.
   void take(const schemas::ShardCheckpoint& file);
-  /// A checkpoint is settled: the credit returns. An error ends the job: too many failed in a row.
+  /// A checkpoint is settled: the credit returns. An error ends the job: too many failed in a row,
+  /// or the last step's.
   base::Status take(const schemas::CheckpointReport& report);
   void repeat() { mail_->repeat(files_); }
 

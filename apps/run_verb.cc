@@ -10,6 +10,7 @@
 #include "apps/run_display.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "monitoring/http_server.h"
 #include "monitoring/process.h"
@@ -77,6 +78,12 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
+  base::FolderLock lock;
+  if (!spec.checkpoint.dir.empty()) {
+    auto taken = base::FolderLock::take(spec.checkpoint.dir);
+    if (!taken.ok()) return taken.status().with_context("[checkpoint] dir");
+    lock = std::move(taken).value();
+  }
   TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
   base::SteadyClock clock;
   display.start(*job, watching->metrics);

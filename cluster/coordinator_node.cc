@@ -2,12 +2,6 @@
 // The coordinator's links, clock and web routes around its state machine.
 #include "cluster/coordinator_node.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -16,7 +10,7 @@
 #include "actors/coordinator_state.h"
 #include "base/address.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "cluster/link_set.h"
 #include "cluster/metrics.h"
@@ -33,34 +27,6 @@ using base::Errc;
 using schemas::Role;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-
-/// The lock on a folder, for as long as it lives.
-class FolderLock {
- public:
-  ~FolderLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  base::Status take(const std::string& folder) {
-    std::error_code code;
-    std::filesystem::create_directories(folder, code);
-    if (code) {
-      return base::error(base::errc_of_errno(code.value()), "--state {} cannot be made: {}", folder,
-                         code.message());
-    }
-    const std::string file = folder + "/lock";
-    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) {
-      const int number = errno;
-      return base::error(base::errc_of_errno(number), "--state {}: {} cannot be written: {}",
-                         folder, file, std::strerror(number));
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
-    return base::error(Errc::already_exists, "another coordinator runs on --state {}", folder);
-  }
-
- private:
-  int descriptor_ = -1;
-};
 
 base::Result<base::Address> loopback_address(const std::string& text) {
   TROUPE_TRY_ASSIGN(const base::Address address, base::parse_address(text));
@@ -101,7 +67,7 @@ class CoordinatorNode {
   monitoring::Metrics& metrics_;
   base::SteadyClock clock_;
   storage::Storage storage_;
-  FolderLock lock_;
+  base::FolderLock lock_;
   std::mutex mutex_;  // of all below; effects run under it, in order
   actors::CoordinatorState state_;
   std::map<PeerId, std::shared_ptr<Link>> peers_;
@@ -128,7 +94,9 @@ class CoordinatorNode::PeerHandler final : public LinkHandler {
 base::Status CoordinatorNode::run() {
   TROUPE_TRY_ASSIGN(const base::Address http, loopback_address(options_.http));
   TROUPE_TRY(loopback_address(options_.listen).status());
-  TROUPE_TRY(lock_.take(options_.state_folder));
+  auto lock = base::FolderLock::take(options_.state_folder);
+  if (!lock.ok()) return lock.status().with_context("--state");
+  lock_ = std::move(lock).value();
   monitoring::HttpRoutes routes;
   routes["/sd/targets"] = [this](const monitoring::HttpRequest&) {
     return monitoring::HttpReply{200, "application/json", targets()};

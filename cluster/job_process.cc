@@ -13,6 +13,7 @@
 #include "actors/crew.h"
 #include "actors/metrics.h"
 #include "base/address.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "cluster/link_set.h"
 #include "cluster/metrics.h"
@@ -137,6 +138,7 @@ class JobProcess {
   storage::Storage storage_;
   Inbox inbox_;
   actors::ServerMetrics server_metrics_;  // outlives the crew
+  base::FolderLock lock_;                 // first parameter server: on the checkpoints
   std::unique_ptr<actors::Crew> crew_;
   std::unique_ptr<monitoring::HttpServer> http_;
   bool connected_ = false;
@@ -204,6 +206,14 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
   TROUPE_TRY_ASSIGN(crew_, actors::Crew::open(launch, clock_, metrics_,
                                               server_metrics_.observer(options_.actor)));
+  const std::string& checkpoints = crew_->spec().checkpoint.dir;
+  if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
+    // What a job before this one left may still be ending.
+    const std::chrono::milliseconds wait(crew_->spec().limits.stop_grace_ms);
+    auto lock = base::FolderLock::take(checkpoints, wait);
+    if (!lock.ok()) return lock.status().with_context("[checkpoint] dir");
+    lock_ = std::move(lock).value();
+  }
   links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = show_links(metrics_, *links_);
   crew_->post_office().open({Role::coordinator, 0},

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/hash.h"
+#include "symbol/symbol.h"
 #include "tests/support/job_files.h"
 #include "train/checkpoint.h"
 
@@ -143,6 +144,46 @@ TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company
   REQUIRE(run(table, spec, true, options).status.ok());
   CHECK(from_workers > 0);
   CHECK(from_workers == to_owners * spec.workers.devices);
+}
+
+// flatten, fully_connected of fewer outputs than the records have labels, softmax_output.
+std::string narrow_network(const ops::OpTable& table) {
+  symbol::Composer composer(table);
+  const symbol::Symbol flat = composer.call("flatten", "flat", {composer.variable("data")});
+  const symbol::Symbol outputs =
+      composer.call("fully_connected", "fc", {flat}, {{"num_hidden", "2"}});
+  const auto network = composer.finish(composer.call("softmax_output", "softmax", {outputs}));
+  REQUIRE(network.ok());
+  return network->to_json();
+}
+
+TEST_CASE("an operator that fails ends the job by its name", "[company]") {
+  const TestFolder folder("company-operator");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "");
+  spec.model.symbol_json = narrow_network(table);
+  for (const bool company : {false, true}) {
+    const Outcome outcome = run(table, spec, company);
+    CHECK_FALSE(outcome.status.ok());
+    CHECK_THAT(outcome.status.text(), Catch::Contains("softmax"));
+  }
+}
+
+TEST_CASE("a last checkpoint that cannot be written fails the job", "[company]") {
+  const TestFolder folder("company-last");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  spec.checkpoint.every.count = 0;
+  spec.servers.shards = 1;
+  const bool company = GENERATE(true, false);
+  // A folder where the shard's file must go.
+  std::filesystem::create_directories(spec.checkpoint.dir +
+                                      "/step-14-g1-shard-0-of-1.safetensors/in-the-way");
+  const Outcome outcome = run(table, spec, company);
+  CHECK_FALSE(outcome.status.ok());
+  CHECK_THAT(outcome.status.text(), Catch::Contains("step-14"));
 }
 
 TEST_CASE("damaged data fails the job by the rank's name, and a stop ends it", "[company]") {

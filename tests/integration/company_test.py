@@ -161,7 +161,7 @@ class CompanyTest(unittest.TestCase):
         second = troupe("coordinator", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
                         "--state", cluster.folder / "state")
         self.assertEqual(second.returncode, 6, second.stderr)
-        self.assertIn("another coordinator", second.stderr)
+        self.assertIn("is in use by another process", second.stderr)
 
     def test_other_addresses_need_tls(self):
         for words in (["--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"],

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// FolderLock: a folder that one process at a time may call its own. The kernel lets go of it when
+// the process ends, however it ends. One owner, one thread.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+#include "base/status.h"
+
+namespace troupe::base {
+
+/// Holds a lock (flock on the file `lock` in the folder) for as long as it lives.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&& other) noexcept;
+  ~FolderLock();
+
+  /// Makes the folder where it is missing and locks it, waiting for another holder up to `wait`.
+  /// already_exists: another process holds it; else what the file system says.
+  static Result<FolderLock> take(const std::filesystem::path& folder,
+                                 std::chrono::milliseconds wait = {});
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace troupe::base
