@@ -69,8 +69,9 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
 base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUpdate& update,
                                                const UpdateContext& context) const {
   UpdateNumbers numbers;
-  numbers.lr =
-      update.share * learning_rate(rule_.schedule, rule_.optimizer.lr, rule_.span, update.step);
+  numbers.lr = update.share *
+               learning_rate(rule_.schedule, rule_.optimizer.lr, rule_.span, update.step) /
+               (1.0 + update.delay);
   numbers.count = update.count;
   numbers.share = update.share;
   numbers.step = update.from.updates + 1;

@@ -21,7 +21,8 @@ SliceOwner::SliceOwner(const SliceRules& rules, schemas::SliceId id)
       sum_(rules.device_sequential() ? rules.tree : machine_tree_),
       taken_(rules.tree.ranks(), rules.steps.start),
       next_(taken_),
-      end_(rules.tree.ranks(), kNoStep) {
+      end_(rules.tree.ranks(), kNoStep),
+      samples_before_(rules.tree.ranks()) {
   // A machine's running number is the step where it sends one push per step.
   const std::uint64_t first = rules.device_sequential() ? rules.steps.start : 0;
   numbers_.assign(machine_tree_.ranks(), first);
@@ -217,6 +218,7 @@ std::optional<SliceWork> SliceOwner::next_work() {
     update.gradient = updating_->sum;
     update.count = updating_->count;
     update.share = rules_->sequential() ? 1.0 : updating_->count / rules_->nominal_count;
+    update.delay = delay_of(*updating_);
     update.step = updating_->step;
     update.contributions = updating_->contributions;
     return SliceWork(std::move(update));
@@ -243,10 +245,22 @@ void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
   }
 }
 
+double SliceOwner::delay_of(const Round& round) const {
+  double samples = 0.0;
+  for (const auto& contribution : round.contributions) {
+    samples = std::max(samples, samples_applied_ - samples_before_[contribution.rank]);
+  }
+  return samples / rules_->nominal_count;
+}
+
 /// What the new version contains; whether it is a barrier's.
 void SliceOwner::advance(const Round& round) {
   if (rules_->sequential()) std::fill(next_.begin(), next_.end(), current_.version);
   for (const auto& [rank, step] : round.contributions) next_[rank] = step + 1;
+  samples_applied_ += round.count;
+  for (const auto& contribution : round.contributions) {
+    samples_before_[contribution.rank] = samples_applied_;
+  }
   if (round.name) numbers_applied_[round.name->machine] = round.name->step + 1;
 
   applied_below_ = rules_->steps.total;
@@ -257,6 +271,7 @@ void SliceOwner::advance(const Round& round) {
   barrier_ = {};
   if (!rules_->steps.is_barrier(applied_below_)) return;
   barrier_step_ = applied_below_;
+  std::fill(samples_before_.begin(), samples_before_.end(), samples_applied_);
   if (!rules_->sequential()) barrier_ = present();
   if (rules_->steps.is_cut(barrier_step_)) cut_due_ = barrier_step_;
 }

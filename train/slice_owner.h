@@ -42,11 +42,15 @@ struct PushName {
 
 /// Run the updater once: from.values and the gradient in, new buffers out.
 struct SliceUpdate {
-  SliceState from;         ///< the version replaced; its `updates` is Adam's t - 1
-  base::Buffer gradient;   ///< a sum over samples
-  double count = 0.0;      ///< divides it
-  double share = 1.0;      ///< n / N where a tier is eventual: lr x share, and for kind average
-                           ///< m^share
+  SliceState from;        ///< the version replaced; its `updates` is Adam's t - 1
+  base::Buffer gradient;  ///< a sum over samples
+  double count = 0.0;     ///< divides it
+  double share = 1.0;     ///< n / N where a tier is eventual: lr x share, and for kind average
+                          ///< m^share
+  /// A tier is eventual: how late the sum is, in whole steps' samples: what has been applied to the
+  /// slice since the contributor's last step, whose weights it had at least; the largest of those
+  /// contributed. The rate is divided by 1 + delay.
+  double delay = 0.0;
   std::uint64_t step = 0;  ///< the schedule's step: the lowest of those contributed
   std::vector<schemas::Contribution> contributions;  ///< eventual; for ledgers and messages
 };
@@ -141,6 +145,7 @@ class SliceOwner {
   std::optional<Round> next_round();
   void publish(SliceValues values, bool counts, const Round& round);
   void advance(const Round& round);
+  double delay_of(const Round& round) const;
   Published present() const { return {current_.version, current_.values.weight, next_}; }
   std::string name() const;
 
@@ -168,7 +173,9 @@ class SliceOwner {
   std::vector<std::uint64_t> next_;   // per rank: lowest step not contained
   std::vector<std::uint64_t> end_;    // per rank: it has no steps from here on
   std::uint64_t applied_below_ = 0;
-  std::vector<std::uint64_t> numbers_;          // per machine: next push to take
+  double samples_applied_ = 0.0;
+  std::vector<double> samples_before_;  // per rank: samples_applied_ with its last contribution
+  std::vector<std::uint64_t> numbers_;  // per machine: next push to take
   std::vector<std::uint64_t> numbers_applied_;  // per machine: pushes below are contained
   std::vector<PushName> acks_;
 };

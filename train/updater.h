@@ -24,7 +24,7 @@ namespace troupe::train {
 
 /// What changes from step to step.
 struct UpdateNumbers {
-  double lr = 0.0;         ///< scheduled, and times `share` where a tier is eventual
+  double lr = 0.0;         ///< scheduled; where a tier is eventual times share / (1 + delay)
   double count = 1.0;      ///< sum of the loss's weights over the gradients in the sum
   double share = 1.0;      ///< n / N: the part of a full step that the sum is
   std::uint64_t step = 0;  ///< this update's number for the slice, from 1

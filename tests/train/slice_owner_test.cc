@@ -145,6 +145,7 @@ TEST_CASE("eventual cluster: every push is an update of its share, in order of a
   auto work = owner.next_work();
   REQUIRE(work.has_value());
   CHECK(std::get<SliceUpdate>(*work).share == 0.5);
+  CHECK(std::get<SliceUpdate>(*work).delay == 0.0);  // nothing came before
   REQUIRE(owner.take_acks().size() == 1);
   CHECK_FALSE(owner.next_work().has_value());  // one update at a time
   CHECK(*owner.push(listed_push(0, 0, {{0, 0}, {1, 0}})) == PushResult::duplicate);
@@ -159,6 +160,8 @@ TEST_CASE("eventual cluster: every push is an update of its share, in order of a
   Runner runner{owner, {}};
   runner.run();
   CHECK(owner.answer({{0, 0}, schemas::kNewestVersion, 1, 1}, 0)->version == 2);
+  REQUIRE(runner.updates.size() == 1);
+  CHECK(runner.updates[0].delay == 0.5);  // machine 0's half of a step
 }
 
 TEST_CASE("eventual cluster: skipped, doubled or early contributions end the job") {
