@@ -105,7 +105,7 @@ base::Status CheckpointDesk::take(const CheckpointReport& report) {
                        report.step, report.text);
   }
   if (failures_ < mail_->plan().spec.limits.checkpoint_failures_max) return {};
-  return base::error(report.code, "{} checkpoints failed in a row, the newest of step {}: {}",
+  return base::error(report.code, "{} checkpoints failed in a row, the last one of step {}: {}",
                      failures_, report.step, report.text);
 }
 

@@ -161,7 +161,7 @@ base::Result<std::string> LocalRun::write_checkpoint(
   return (folder / name.to_string()).string();
 }
 
-// A failed checkpoint is a warning; too many in a row end the run.
+// A failed checkpoint is a warning, but for the last step; too many in a row end the run.
 base::Status LocalRun::checkpoint(std::uint64_t step,
                                   std::vector<std::pair<SliceInfo, SliceState>> slices) {
   const auto path = write_checkpoint(step, std::move(slices));
@@ -169,6 +169,10 @@ base::Status LocalRun::checkpoint(std::uint64_t step,
     checkpoint_failures_ = 0;
     observer_.checkpointed(step, *path);
     return {};
+  }
+  if (step == job_->steps_end()) {
+    return path.status().with_context(
+        fmt::format("the last checkpoint, of step {}, was not written", step));
   }
   const std::uint64_t failures = ++checkpoint_failures_;
   base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
