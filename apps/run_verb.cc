@@ -81,7 +81,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   base::FolderLock lock;
   if (!spec.checkpoint.dir.empty()) {
     auto taken = base::FolderLock::take(spec.checkpoint.dir);
-    if (!taken.ok()) return taken.status().with_context("[checkpoint] dir");
+    if (!taken.ok()) return taken.status().with_context("checkpoint.dir");
     lock = std::move(taken).value();
   }
   TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));

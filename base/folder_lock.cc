@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// flock on a file that stays behind.
+// flock on a file. Whoever locks a file that its last holder has removed tries again.
 #include "base/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,18 +19,26 @@ namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
 
+bool removed(int descriptor) {
+  struct stat status = {};
+  return ::fstat(descriptor, &status) == 0 && status.st_nlink == 0;
+}
+
 }  // namespace
 
 FolderLock::FolderLock(FolderLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+  std::swap(file_, other.file_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  ::unlink(file_.c_str());
+  ::close(descriptor_);
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
@@ -41,17 +50,20 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
                  code.message());
   }
   const std::filesystem::path file = folder / "lock";
-  FolderLock lock;
-  lock.descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock.descriptor_ < 0) {
-    const int number = errno;
-    return error(errc_of_errno(number), "{} cannot be written: {}", file.string(),
-                 std::strerror(number));
-  }
   const auto deadline = std::chrono::steady_clock::now() + wait;
-  while (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      const int number = errno;
+  while (true) {
+    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const bool held = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+    const int number = errno;
+    if (held && !removed(descriptor)) {
+      FolderLock lock;
+      lock.file_ = file;
+      lock.descriptor_ = descriptor;
+      return lock;
+    }
+    if (descriptor >= 0) ::close(descriptor);
+    if (held || (descriptor >= 0 && number == EINTR)) continue;
+    if (descriptor < 0 || number != EWOULDBLOCK) {
       return error(errc_of_errno(number), "{} cannot be locked: {}", file.string(),
                    std::strerror(number));
     }
@@ -60,7 +72,6 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
     }
     std::this_thread::sleep_for(kRetry);
   }
-  return lock;
 }
 
 }  // namespace troupe::base

@@ -10,7 +10,8 @@
 
 namespace troupe::base {
 
-/// Holds a lock (flock on the file `lock` in the folder) for as long as it lives.
+/// Holds a lock (flock on the file `lock` in the folder, which goes with it) for as long as it
+/// lives.
 class FolderLock {
  public:
   FolderLock() = default;
@@ -24,6 +25,7 @@ class FolderLock {
                                  std::chrono::milliseconds wait = {});
 
  private:
+  std::filesystem::path file_;
   int descriptor_ = -1;
 };
 

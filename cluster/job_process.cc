@@ -211,7 +211,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     // What a job before this one left may still be ending.
     const std::chrono::milliseconds wait(crew_->spec().limits.stop_grace_ms);
     auto lock = base::FolderLock::take(checkpoints, wait);
-    if (!lock.ok()) return lock.status().with_context("[checkpoint] dir");
+    if (!lock.ok()) return lock.status().with_context("checkpoint.dir");
     lock_ = std::move(lock).value();
   }
   links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));

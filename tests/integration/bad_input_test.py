@@ -425,7 +425,6 @@ class BadInputTest(unittest.TestCase):
                           ("run", self.job, "--metrics", used)):
                 with self.subTest(words[:4]):
                     self.out.mkdir(exist_ok=True)
-                    (self.out / "lock").touch()
                     self.expect(RESOURCES, [used, "in use"], *words)
 
     def test_something_else_at_the_coordinators_port(self):
