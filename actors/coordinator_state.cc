@@ -149,8 +149,15 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
                        base::kPlainNameRule);
   }
   if (const Job* same = find(id)) {
-    if (same->text == request.job_text) return schemas::JobSubmitted{id, Errc::ok, ""};
-    return base::error(Errc::already_exists, "job '{}' exists with other content", id);
+    if (same->text != request.job_text) {
+      return base::error(Errc::already_exists, "job '{}' exists with other content", id);
+    }
+    const schemas::JobState state = info_of(*same).state;
+    if (is_final(state) && state != schemas::JobState::succeeded) {
+      return base::error(Errc::already_exists,
+                         "job '{}' has ended; under another id it goes on from its checkpoint", id);
+    }
+    return schemas::JobSubmitted{id, Errc::ok, ""};
   }
   TROUPE_TRY(make_room());
   Job& job = jobs_[next_job_++];

@@ -35,6 +35,8 @@ class Console {
   /// Leaves the status line standing.
   void end_status_line();
 
+  /// False when data could not be written: a full disk, a closed pipe.
+  bool data_written() const { return out_.good(); }
   const ConsoleOptions& options() const { return options_; }
   void set_color(bool color) { options_.color = color; }
 

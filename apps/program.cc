@@ -182,7 +182,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_job_verbs(app, context);
     add_about_verbs(app, context);
     app.footer(exit_codes_text());
-    return parse_and_run(app, with_help_words(arguments), context);
+    const ExitCode code = parse_and_run(app, with_help_words(arguments), context);
+    if (code != ExitCode::ok || context.console.data_written()) return code;
+    context.console.error("standard output cannot be written");
+    return ExitCode::no_resources;
   } catch (const std::exception& fault) {
     context.console.error(fmt::format("internal: {}", fault.what()));
     return ExitCode::internal;

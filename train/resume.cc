@@ -106,14 +106,21 @@ base::Result<FirstValues> FirstValues::create(const Job& job, const Checkpoint* 
   FirstValues values(job, checkpoint);
   if (checkpoint == nullptr && !job.spec.train.weights.empty()) {
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
+    bool any = false;
     for (const schemas::KeyInfo& key : job.keys.keys) {
       const ndarray::RawTensor* given = file.find(key.name);
+      any |= given != nullptr;
       if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
       return base::error(base::Errc::invalid_argument,
                          "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
                          job.spec.train.weights, key.name, given->shape.to_string(),
                          base::dtype_name(given->dtype), key.shape.to_string(),
                          base::dtype_name(key.dtype));
+    }
+    if (!any) {
+      return base::error(base::Errc::invalid_argument,
+                         "{}: holds none of the network's tensors ('{}', ...)",
+                         job.spec.train.weights, job.keys.keys.front().name);
     }
     values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
   }

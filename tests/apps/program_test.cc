@@ -49,6 +49,15 @@ TEST_CASE("help goes to standard output and leads with examples", "[program]") {
   CHECK_THAT(run({}).out, Contains("Check job files") && !Contains("JOB.toml --set"));
 }
 
+TEST_CASE("data that cannot be written is no success", "[program]") {
+  std::ostream nowhere(nullptr);
+  std::ostringstream err;
+  Console console(nowhere, err);
+  Context context(console, {});
+  CHECK(run_program({"version"}, context) == ExitCode::no_resources);
+  CHECK(err.str() == "error: standard output cannot be written\n");
+}
+
 TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   const Run verb = run({"dta", "check"});
   CHECK(verb.code == 2);

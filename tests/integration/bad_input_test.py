@@ -333,6 +333,9 @@ class BadInputTest(unittest.TestCase):
                                     ("json", INPUT, struct.pack("<Q", 4) + b"{\"a:"),
                                     ("other", INPUT, struct.pack("<Q", 77) +
                                      b'{"conv1_weight":{"dtype":"F32","shape":[1],'
+                                     b'"data_offsets":[0,4]}}'.ljust(77) + bytes(4)),
+                                    ("foreign", INPUT, struct.pack("<Q", 77) +
+                                     b'{"another_name":{"dtype":"F32","shape":[1],'
                                      b'"data_offsets":[0,4]}}'.ljust(77) + bytes(4))):
             with self.subTest(name):
                 path = self.folder / name
