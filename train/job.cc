@@ -82,6 +82,9 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   TROUPE_TRY_ASSIGN(job->train_data, data::Dataset::open(spec.data.train, on_damage));
   if (!spec.data.test.empty()) {
     TROUPE_TRY_ASSIGN(job->test_data, data::Dataset::open(spec.data.test, on_damage));
+    if (job->test_data->records() == 0) {
+      return base::error(base::Errc::invalid_argument, "{}: holds no records", spec.data.test);
+    }
   }
   TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data));
   job->samples.mean = spec.data.mean;

@@ -147,6 +147,7 @@ class BadInputTest(unittest.TestCase):
                 self.run_job(code, str(path)[:100], f"data.train={path}")
         empty = self.put("empty.rec", b"")
         self.run_job(INPUT, [empty, "no records"], f"data.train={empty}")
+        self.run_job(INPUT, [empty, "no records"], f"data.test={empty}")
 
     def test_indexes(self):
         path = self.folder / "train.rec"
