@@ -15,7 +15,7 @@ build=(
   catch2 librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
-test=(git prometheus)
+test=(git prometheus python3-venv)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
