@@ -146,8 +146,11 @@ TEST_CASE("a held run ends when its last figures have been read, with either sto
   std::string last, page;
   while (running.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     page = tests::http_get(address, "/metrics");
-    // Once the hold has ended the ranks go, before the endpoint does.
-    if (page.find("troupe_worker_steps_total{rank=\"3\"}") != std::string::npos) last = page;
+    // Once the hold has ended the ranks go, one after the other, before the endpoint does.
+    const auto shown = [&](const std::string& rank) {
+      return page.find("troupe_worker_steps_total{rank=\"" + rank + "\"}") != std::string::npos;
+    };
+    if (shown("0") && shown("1") && shown("2") && shown("3")) last = page;
   }
   const Run result = running.get();
   INFO(result.err);
