@@ -53,7 +53,7 @@ Layout by_16_channels(const Shape& shape) {
   return layout_for(layout, shape);
 }
 
-TEST_CASE("operators between convolutions keep the layout of 16 channels", "[layout]") {
+TEST_CASE("operators between convolutions keep the layout of 16 channels", "[layout][onednn]") {
   const OpTable table = OpTable::build();
   const std::set<std::string> followers = {
       "activation",          "activation_backward",  "pooling", "pooling_backward", "batch_norm",
@@ -100,7 +100,8 @@ TEST_CASE("operators between convolutions keep the layout of 16 channels", "[lay
   CHECK(kept.size() + 2 == followers.size());  // dropout's samples have other ranks, see below
 }
 
-TEST_CASE("batch_norm takes oneDNN's code for blocked tensors, not its plain loops", "[layout]") {
+TEST_CASE("batch_norm takes oneDNN's code for blocked tensors, not its plain loops",
+          "[layout][onednn]") {
   const OpTable table = OpTable::build();
   for (const char* name : {"batch_norm", "batch_norm_backward", "batch_norm_inference"}) {
     const OpDef& op = table.at(name);
@@ -115,7 +116,8 @@ TEST_CASE("batch_norm takes oneDNN's code for blocked tensors, not its plain loo
   }
 }
 
-TEST_CASE("convolutions run in oneDNN, on layouts it likes, products in our kernel", "[layout]") {
+TEST_CASE("convolutions run in oneDNN, on layouts it likes, products in our kernel",
+          "[layout][onednn]") {
   const OpTable table = OpTable::build();
   for (const OpDef& op : table.all()) {
     const bool product = op.name.starts_with("fully_connected");
@@ -131,7 +133,7 @@ TEST_CASE("convolutions run in oneDNN, on layouts it likes, products in our kern
   }
 }
 
-TEST_CASE("a prepared kernel asked again with its own layouts takes them", "[layout]") {
+TEST_CASE("a prepared kernel asked again with its own layouts takes them", "[layout][onednn]") {
   const OpTable table = OpTable::build();
   for (const OpDef& op : table.all()) {
     if (op.kernels[0].name != "onednn") continue;
@@ -156,7 +158,7 @@ TEST_CASE("a prepared kernel asked again with its own layouts takes them", "[lay
   }
 }
 
-TEST_CASE("reorder converts between dense and blocked layouts and back", "[layout]") {
+TEST_CASE("reorder converts between dense and blocked layouts and back", "[layout][onednn]") {
   const OpTable table = OpTable::build();
   const OpDef& op = table.at("reorder");
   Layout weights;  // OIhw16i16o
