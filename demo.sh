@@ -12,12 +12,12 @@ cmake --build --preset release -j "$(nproc)" --target troupe
 
 troupe=build/release/bin/troupe
 if [ ! -e data/fashion/test.rec ]; then
-  "$troupe" data pack fashion-mnist --out data/fashion
+  "$troupe" data pack fashion-mnist --out data/fashion --force
 fi
 
-rm -rf out  # this demo's own checkpoints: it trains from the start each time
-"$troupe" run examples/fashion-lenet.toml
-hash=$("$troupe" checkpoint hash out)
+rm -rf out/demo  # it trains from the start each time
+"$troupe" run examples/fashion-lenet.toml --set checkpoint.dir=out/demo
+hash=$("$troupe" checkpoint hash out/demo)
 cat <<TEXT
 checkpoint hash $hash
 run it again: the same 64 digits

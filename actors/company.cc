@@ -146,7 +146,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
   JobActor coordinator(parts, make_roster(plan, start.step), observer);
-  observer.began();  // no actor of the job calls it yet
+  observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
   const base::Status status = coordinator.wait(options.run.stop);
   if (status.ok() && options.run.at_end) options.run.at_end();

@@ -81,7 +81,7 @@ StartFound find_job_start(const FindStart& find) {
     found.step = start.step;
     found.generation = start.generation;
     found.steps_total = job->steps_end();
-    if (start.checkpoint) found.checkpoint = start.checkpoint->path().string();
+    found.checkpoint = start.checkpoint_path();
     return {};
   };
   found.status = look();

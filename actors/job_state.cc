@@ -112,7 +112,7 @@ void JobState::start_training(Effects& effects) {
   started_ = true;
   const schemas::TrainingStart start{roster_.placement.start_step,
                                      datasets_.begin()->second.records};
-  for (const ActorId& actor : roster_.actors()) effects.push_back(JobSend{actor, start});
+  for (const ActorId& actor : roster_.actors()) effects.emplace_back(JobSend{actor, start});
 }
 
 void JobState::on(const ActorId&, const schemas::ProgressReport& report, Effects& effects) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "schemas/codec.h"
 
@@ -231,6 +232,7 @@ void RunState::stepped(const train::StepProgress& progress) {
   info_.text.clear();
   if (const auto loss = progress.metrics.find("cross_entropy"); loss != progress.metrics.end()) {
     info_.loss = loss->second.mean();
+    if (!std::isfinite(info_.loss)) info_.text = train::divergence_text(progress.step, info_.loss);
   }
   if (now_ms_ > stepped_ms_ && progress.samples > stepped_samples_) {
     info_.samples_per_second = static_cast<double>(progress.samples - stepped_samples_) * 1000.0 /
@@ -297,7 +299,11 @@ RunState::Effects RunState::machine_lost(std::uint32_t machine, const std::strin
 
 RunState::Effects RunState::stop() {
   Effects effects;
-  if (phase_ == Phase::ending || over()) return effects;
+  if (over()) return effects;
+  if (phase_ == Phase::ending) {
+    if (outcome_.ok()) end_processes(effects);  // the job is done: nothing waits to be scraped
+    return effects;
+  }
   stopped_ = true;
   fail(base::error(Errc::cancelled, "stopped by request"), effects);
   return effects;
@@ -318,20 +324,24 @@ void RunState::end(Effects& effects) {
   if (phase_ == Phase::ending || over()) return;
   phase_ = Phase::ending;
   info_.state = schemas::JobState::stopping;
-  const base::Limits& limits = plan_.spec.limits;
-  std::uint64_t grace_ms = limits.stop_grace_ms;
   if (outcome_.ok()) {
     // Processes end by themselves; a held one only after it has been scraped.
-    if (plan_.spec.train.hold == schemas::Hold::until_scraped) grace_ms += limits.hold_ms;
+    const base::Limits& limits = plan_.spec.limits;
+    const bool held = plan_.spec.train.hold == schemas::Hold::until_scraped;
+    deadline_ms_ = now_ms_ + limits.stop_grace_ms + (held ? limits.hold_ms : 0);
   } else {
-    // A failed job has nothing to save: what does not end soon is killed.
-    grace_ms /= 4;
-    for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
-      send(machine, schemas::StopProcesses{plan_.job, grace_ms}, effects);
-    }
+    end_processes(effects);  // a failed job has nothing to save
+  }
+  finish_if_gone(effects);
+}
+
+/// What does not end soon is killed.
+void RunState::end_processes(Effects& effects) {
+  const std::uint64_t grace_ms = plan_.spec.limits.stop_grace_ms / 4;
+  for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
+    send(machine, schemas::StopProcesses{plan_.job, grace_ms}, effects);
   }
   deadline_ms_ = now_ms_ + grace_ms;
-  finish_if_gone(effects);
 }
 
 void RunState::finish_if_gone(Effects& effects) {

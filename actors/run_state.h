@@ -86,6 +86,7 @@ class RunState {
   void stepped(const train::StepProgress& progress);
   void fail(const base::Status& status, Effects& effects);
   void end(Effects& effects);
+  void end_processes(Effects& effects);
   void finish_if_gone(Effects& effects);
   void finish(Effects& effects);
   void remove_probe(Effects& effects);

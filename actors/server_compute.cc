@@ -135,8 +135,8 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
 base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& write) const {
   const std::filesystem::path folder = job_.job->spec.checkpoint.dir;
   const train::CheckpointName name{write.step, job_.start->generation};
-  schemas::Manifest manifest =
-      train::make_manifest(*job_.job, job_.numeric_class, name, job_.compute->slots());
+  TROUPE_TRY_ASSIGN(schemas::Manifest manifest, train::make_manifest(*job_.job, job_.numeric_class,
+                                                                     name, job_.compute->slots()));
   for (const schemas::ShardCheckpoint& shard : write.shards) {
     manifest.files.push_back(
         {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});

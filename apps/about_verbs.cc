@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe version, troupe metrics: what this program is and what it counts.
 #include <CLI/CLI.hpp>
-#include <memory>
 
 #include "apps/verbs.h"
 #include "monitoring/families.h"
@@ -30,8 +29,7 @@ void add_about_verbs(CLI::App& app, Context& context) {
   CLI::App* metrics = app.add_subcommand(
       "metrics",
       describe("List the metrics: name, labels, type, meaning", {"troupe metrics --list"}));
-  const auto list = std::make_shared<bool>(false);
-  metrics->add_flag("--list", *list, "One family a line")->required();
+  metrics->add_flag("--list")->description("One family a line")->required();
   metrics->callback([&context] { context.action = [&context] { return list_metrics(context); }; });
 
   CLI::App* version = app.add_subcommand("version", "Print the version");

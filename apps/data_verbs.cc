@@ -26,10 +26,33 @@ ExitCode check(const std::string& path, bool decode, Context& context) {
   return status.ok() ? ExitCode::ok : context.fail(status);
 }
 
-CLI::Option* add_out(CLI::App* verb, std::filesystem::path& out) {
-  return verb->add_option("--out", out, "Folder of train.rec and test.rec")
+/// Where a packer writes, and whether over what is there.
+struct PackTarget {
+  std::filesystem::path out;
+  bool force = false;
+};
+
+void add_target(CLI::App* verb, PackTarget& target) {
+  verb->add_option("--out", target.out, "Folder of train.rec and test.rec")
       ->required()
       ->type_name("DIR");
+  verb->add_flag("--force", target.force, "Replace record files that are there");
+}
+
+base::Status check_target(const PackTarget& target) {
+  for (const char* name : {"train.rec", "test.rec"}) {
+    std::error_code unknown;
+    if (target.force || !std::filesystem::exists(target.out / name, unknown)) continue;
+    return base::error(base::Errc::already_exists, "{}: exists; --force replaces it",
+                       (target.out / name).string());
+  }
+  return {};
+}
+
+template <typename Packer>
+ExitCode pack_into(const PackTarget& target, Context& context, const Packer& packer) {
+  const base::Status free = check_target(target);
+  return free.ok() ? finish(packer(), context) : context.fail(free);
 }
 
 void add_pack_fashion(CLI::App& pack, Context& context) {
@@ -38,16 +61,18 @@ void add_pack_fashion(CLI::App& pack, Context& context) {
                                 {"troupe data pack fashion-mnist --out data/fashion"}));
   struct Options {
     std::filesystem::path source = data::kFashionMnistFolder;
-    std::filesystem::path out;
+    PackTarget target;
   };
   const auto options = std::make_shared<Options>();
-  add_out(verb, options->out);
+  add_target(verb, options->target);
   verb->add_option("--source", options->source, "Folder of the four .gz files")
       ->capture_default_str()
       ->type_name("DIR");
   verb->callback([&context, options] {
     context.action = [&context, options] {
-      return finish(data::pack_fashion_mnist(options->source, options->out), context);
+      return pack_into(options->target, context, [&options] {
+        return data::pack_fashion_mnist(options->source, options->target.out);
+      });
     };
   });
 }
@@ -60,9 +85,10 @@ void add_pack_idx(CLI::App& pack, Context& context) {
   struct Options {
     data::IdxPackOptions pack;
     data::IdxPair test;
+    PackTarget target;
   };
   const auto options = std::make_shared<Options>();
-  add_out(verb, options->pack.out);
+  add_target(verb, options->target);
   verb->add_option("--images", options->pack.train.images, "Training images")
       ->required()
       ->type_name("FILE");
@@ -75,7 +101,11 @@ void add_pack_idx(CLI::App& pack, Context& context) {
   labels->type_name("FILE")->needs(images);
   verb->callback([&context, options] {
     if (!options->test.images.empty()) options->pack.test = options->test;
-    context.action = [&context, options] { return finish(data::pack_idx(options->pack), context); };
+    options->pack.out = options->target.out;
+    context.action = [&context, options] {
+      return pack_into(options->target, context,
+                       [&options] { return data::pack_idx(options->pack); });
+    };
   });
 }
 
@@ -87,9 +117,10 @@ void add_pack_images(CLI::App& pack, Context& context) {
   struct Options {
     data::FolderPackOptions pack;
     std::filesystem::path test;
+    PackTarget target;
   };
   const auto options = std::make_shared<Options>();
-  add_out(verb, options->pack.out);
+  add_target(verb, options->target);
   verb->add_option("--train", options->pack.train, "Folder of class folders")
       ->required()
       ->type_name("DIR");
@@ -98,8 +129,10 @@ void add_pack_images(CLI::App& pack, Context& context) {
                  "Store the files' bytes as they are: smaller, slower to read");
   verb->callback([&context, options] {
     if (!options->test.empty()) options->pack.test = options->test;
+    options->pack.out = options->target.out;
     context.action = [&context, options] {
-      return finish(data::pack_images(options->pack), context);
+      return pack_into(options->target, context,
+                       [&options] { return data::pack_images(options->pack); });
     };
   });
 }

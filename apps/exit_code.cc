@@ -18,10 +18,16 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
       ExitCodeInfo{ExitCode::internal, "a defect of Troupe"},
+      ExitCodeInfo{ExitCode::hung_up, "stopped by SIGHUP: its terminal was closed"},
       ExitCodeInfo{ExitCode::interrupted, "stopped by SIGINT"},
       ExitCodeInfo{ExitCode::terminated, "stopped by SIGTERM"},
   };
   return kTable;
+}
+
+ExitCode exit_code_of_signal(int signal) {
+  constexpr int kSignalExit = 128;
+  return static_cast<ExitCode>(kSignalExit + signal);
 }
 
 ExitCode exit_code_of(base::Errc code) {

@@ -21,6 +21,7 @@ enum class ExitCode : int {
   no_resources = 7,
   not_allowed = 8,
   internal = 125,
+  hung_up = 129,
   interrupted = 130,
   terminated = 143
 };
@@ -36,5 +37,7 @@ std::span<const ExitCodeInfo> exit_code_table();
 
 /// The exit code for an operating error.
 ExitCode exit_code_of(base::Errc code);
+/// 128 + the number of SIGHUP, SIGINT or SIGTERM.
+ExitCode exit_code_of_signal(int signal);
 
 }  // namespace troupe::apps

@@ -6,6 +6,7 @@
 
 #include "apps/job_file.h"
 #include "apps/progress.h"
+#include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "cluster/job_client.h"
@@ -42,11 +43,16 @@ std::string step_of(const schemas::JobInfo& job) {
   return job.steps_total == 0 ? "-" : fmt::format("{}/{}", job.step, job.steps_total);
 }
 
+/// "-" before the first report.
+std::string loss_of(const schemas::JobInfo& job) {
+  return job.samples == 0 ? "-" : fmt::format("{:.4f}", job.loss);
+}
+
 void show(const schemas::JobInfo& job, ProgressDisplay& display) {
   Progress progress;
   progress.step = job.step;
   progress.steps_total = job.steps_total;
-  progress.loss = job.loss;
+  if (job.samples > 0) progress.loss = job.loss;
   if (job.accuracy >= 0.0) progress.accuracy = job.accuracy;
   progress.samples_per_second = job.samples_per_second;
   display.show(progress);
@@ -68,20 +74,33 @@ ExitCode finish(const schemas::JobInfo& job, Context& context) {
   return ExitCode::ok;
 }
 
+/// A watch that ended before the job: what becomes of it, as far as that is known.
+ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Context& context) {
+  if (seen.id.empty()) return context.fail(why);
+  const std::string advice =
+      seen.checkpoint.empty()
+          ? "; there is no checkpoint yet"
+          : fmt::format("; submitting it again resumes from {}", seen.checkpoint);
+  return context.fail(base::Status(why.code(), why.text() + advice));
+}
+
 /// Looks at the job until it has ended.
-ExitCode wait(cluster::JobClient& client, const std::string& id, Context& context) {
+ExitCode wait(cluster::JobClient& client, const std::string& id, const StopSignals& signals,
+              Context& context) {
   base::SteadyClock clock;
   ProgressDisplay display(context.console, clock);
   schemas::JobInfo seen;
   while (true) {
+    if (const int signal = signals.received(); signal != 0) {
+      display.end();
+      context.console.note(
+          fmt::format("job {} goes on; `troupe job wait {}` watches it again", id, id));
+      return exit_code_of_signal(signal);
+    }
     const auto jobs = client.query(id);
     if (!jobs.ok()) {
       display.end();
-      const std::string advice =
-          seen.checkpoint.empty()
-              ? "; there is no checkpoint yet"
-              : fmt::format("; submitting it again resumes from {}", seen.checkpoint);
-      return context.fail(base::Status(jobs.status().code(), jobs.status().text() + advice));
+      return lost_sight(seen, jobs.status(), context);
     }
     const schemas::JobInfo& job = jobs->front();
     if (job.text != seen.text && job.state == schemas::JobState::pending) {
@@ -101,12 +120,19 @@ ExitCode submit(const JobVerb& options, Context& context) {
   if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
-  return with_client(context, [&](cluster::JobClient& client) {
+  const auto submit_it = [&](cluster::JobClient& client, const StopSignals* signals) {
     const auto id = client.submit(options.id, job.spec);
     if (!id.ok()) return context.fail(id.status());
     context.console.data(*id + "\n");
-    return options.wait ? wait(client, *id, context) : ExitCode::ok;
-  });
+    return signals != nullptr ? wait(client, *id, *signals, context) : ExitCode::ok;
+  };
+  if (!options.wait) {
+    return with_client(context,
+                       [&](cluster::JobClient& client) { return submit_it(client, nullptr); });
+  }
+  const StopSignals signals([](int) {});
+  return with_client(context,
+                     [&](cluster::JobClient& client) { return submit_it(client, &signals); });
 }
 
 ExitCode list(cluster::JobClient& client, Context& context) {
@@ -115,8 +141,8 @@ ExitCode list(cluster::JobClient& client, Context& context) {
   std::string text =
       fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
   for (const schemas::JobInfo& job : *jobs) {
-    text += fmt::format("{:<32} {:<10} {:>15} {:>9.4f} {}\n", job.id,
-                        schemas::job_state_name(job.state), step_of(job), job.loss, job.text);
+    text += fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", job.id,
+                        schemas::job_state_name(job.state), step_of(job), loss_of(job), job.text);
   }
   context.console.data(text);
   return ExitCode::ok;
@@ -126,8 +152,8 @@ ExitCode status(cluster::JobClient& client, const std::string& id, Context& cont
   const auto jobs = client.query(id);
   if (!jobs.ok()) return context.fail(jobs.status());
   const schemas::JobInfo& job = jobs->front();
-  std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {:.6f}\n", job.id,
-                                 schemas::job_state_name(job.state), step_of(job), job.loss);
+  std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id,
+                                 schemas::job_state_name(job.state), step_of(job), loss_of(job));
   if (job.accuracy >= 0.0) text += fmt::format("test accuracy {:.4f}\n", job.accuracy);
   if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
   if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
@@ -187,8 +213,12 @@ void add_job_verbs(CLI::App& app, Context& context) {
       };
     });
   };
+  const auto watch = [](cluster::JobClient& client, const std::string& id, Context& c) {
+    const StopSignals signals([](int) {});
+    return wait(client, id, signals, c);
+  };
   add("status", "Show one job", status);
-  add("wait", "Wait for a job's end; ends with its result", wait);
+  add("wait", "Wait for a job's end; ends with its result", watch);
   add("stop", "Stop a job; says what it resumes from", stop);
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of `troupe`: a clean environment first, then the command.
+// main() of `troupe`: a clean environment first, then the command. What ends the process from a
+// thread of a library still says why.
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <exception>
 #include <iostream>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/program.h"
@@ -31,9 +36,45 @@ void restart_without_openmp_variables(char** arguments) {
   _exit(static_cast<int>(troupe::apps::ExitCode::internal));
 }
 
+/// A file opened later must not take the number of a standard stream that the caller has closed.
+/// Its use still fails: what is read from is open for writing, and the other way round.
+void hold_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1) continue;
+    static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+/// No more threads or memory is the machine's limit; anything else is a defect.
+troupe::apps::ExitCode code_of_current_exception() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const std::bad_alloc&) {
+    troupe::base::log_error("out of memory");
+  } catch (const std::system_error& fault) {
+    troupe::base::log_error("out of threads, memory or files: {}", fault.what());
+  } catch (const std::exception& fault) {
+    troupe::base::log_error("internal: {}", fault.what());
+    return troupe::apps::ExitCode::internal;
+  } catch (...) {
+    return troupe::apps::ExitCode::internal;
+  }
+  return troupe::apps::ExitCode::no_resources;
+}
+
+/// For std::terminate: exceptions that no one catches.
+void end_with_reason() {
+  const bool known = std::current_exception() != nullptr;
+  const auto code = known ? code_of_current_exception() : troupe::apps::ExitCode::internal;
+  if (!known) troupe::base::log_error("internal: ended without an exception");
+  _exit(static_cast<int>(code));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
+  hold_closed_streams();
+  std::set_terminate(end_with_reason);
   restart_without_openmp_variables(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();
   troupe::apps::Console console(std::cout, std::cerr,

@@ -3,6 +3,8 @@
 #include "apps/program.h"
 
 #include <CLI/CLI.hpp>
+#include <new>
+#include <system_error>
 
 #include "apps/verbs.h"
 #include "base/address.h"
@@ -112,8 +114,12 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them last first
     app.parse(std::move(words));
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& fault) {
     const CLI::App& reached = deepest(app);
+    if (!app.remaining(true).empty()) {
+      context.console.error(usage_error(app, fault));
+      return ExitCode::bad_usage;
+    }
     const CLI::App* parent = reached.get_parent();
     context.console.data(reached.help(parent == nullptr ? "" : full_name(*parent)));
     return ExitCode::ok;
@@ -185,6 +191,12 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     const ExitCode code = parse_and_run(app, with_help_words(arguments), context);
     if (code != ExitCode::ok || context.console.data_written()) return code;
     context.console.error("standard output cannot be written");
+    return ExitCode::no_resources;
+  } catch (const std::bad_alloc&) {
+    context.console.error("out of memory");
+    return ExitCode::no_resources;
+  } catch (const std::system_error& fault) {
+    context.console.error(fmt::format("out of threads, memory or files: {}", fault.what()));
     return ExitCode::no_resources;
   } catch (const std::exception& fault) {
     context.console.error(fmt::format("internal: {}", fault.what()));

@@ -2,6 +2,7 @@
 // From a job's reports to lines and metrics.
 #include "apps/run_display.h"
 
+#include <cmath>
 #include <ctime>
 
 #include "base/log.h"
@@ -30,6 +31,13 @@ void RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
                             base::format_count(job.train_data->records())));
 }
 
+void RunDisplay::began(const train::RunStart& start) {
+  began_ = true;
+  if (!start.checkpoint) return;
+  checkpoint_ = start.checkpoint_path();
+  console_.note(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
+}
+
 void RunDisplay::progress(const train::StepProgress& progress) {
   const std::int64_t now = clock_.now_ms();
   const double seconds = static_cast<double>(now - report_ms_) * 1e-3;
@@ -45,6 +53,10 @@ void RunDisplay::progress(const train::StepProgress& progress) {
   if (const auto it = progress.metrics.find("cross_entropy"); it != progress.metrics.end()) {
     shown_.loss = it->second.mean();
     set(monitoring::family("troupe_job_loss"), {job_->spec.name, "train"}, *shown_.loss);
+    if (!std::isfinite(*shown_.loss) && !diverged_) {
+      diverged_ = true;
+      base::log_warn("{}", train::divergence_text(progress.step, *shown_.loss));
+    }
   }
   samples_total_->add(samples);
   set(monitoring::family("troupe_job_step"), {job_->spec.name}, static_cast<double>(progress.step));
@@ -68,6 +80,11 @@ void RunDisplay::checkpointed(std::uint64_t step, const std::string& path) {
   set(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job_->spec.name},
       static_cast<double>(std::time(nullptr)));
   base::log_debug("checkpoint of step {}: {}", step, path);
+}
+
+std::string RunDisplay::way_on() const {
+  return checkpoint_.empty() ? "there is no checkpoint: the same command begins anew"
+                             : "the same command goes on from " + checkpoint_;
 }
 
 std::string RunDisplay::results() const {

@@ -19,7 +19,7 @@ class RunDisplay final : public train::JobObserver {
 
   /// Call before the run; `job` and `metrics` outlive it.
   void start(const train::Job& job, monitoring::Metrics& metrics);
-  void began() override { began_ = true; }
+  void began(const train::RunStart& start) override;
   void progress(const train::StepProgress& progress) override;
   void scored(const train::EpochScore& score) override;
   void checkpointed(std::uint64_t step, const std::string& path) override;
@@ -28,6 +28,9 @@ class RunDisplay final : public train::JobObserver {
 
   /// True once training has begun.
   bool has_begun() const { return began_; }
+
+  /// After a stop: what the same command does next.
+  std::string way_on() const;
 
   /// Lines of data: "test accuracy 0.9161 ..." and "checkpoint PATH", as far as there are any.
   std::string results() const;
@@ -39,6 +42,7 @@ class RunDisplay final : public train::JobObserver {
   const base::Clock& clock_;
   ProgressDisplay display_;
   bool began_ = false;
+  bool diverged_ = false;  // and said so
   const train::Job* job_ = nullptr;
   monitoring::Metrics* metrics_ = nullptr;
   monitoring::Counter* samples_total_ = nullptr;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe run: a whole job in this process.
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <memory>
 
 #include "actors/company.h"
@@ -55,9 +54,12 @@ base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
 }
 
 /// Keeps the figures of the job's end until Prometheus has them.
-void hold(monitoring::HttpServer& server, std::uint64_t hold_ms) {
+void hold(monitoring::HttpServer& server, std::uint64_t hold_ms, const std::atomic<bool>& stop) {
   base::log_info("holding until /metrics has been read, at most {} ms", hold_ms);
-  if (!server.wait_scraped(hold_ms)) base::log_warn("nobody read /metrics within {} ms", hold_ms);
+  const auto scraped = server.wait_scraped(hold_ms, [&stop] { return stop.load(); });
+  if (scraped == monitoring::HttpServer::Scraped::late) {
+    base::log_warn("nobody read /metrics within {} ms", hold_ms);
+  }
 }
 
 /// Every worker and server brings threads of its own: a process that is full of them dies.
@@ -94,7 +96,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   actors::ServerMetrics servers(watching->metrics);
   how.server_observer = [&](schemas::ActorId server) { return servers.observer(server); };
   if (spec.train.hold == schemas::Hold::until_scraped) {
-    how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms); };
+    how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms, stop); };
   }
   const base::Status status = options.local_store
                                   ? train::run_local(job, table, clock, display, how.run)
@@ -115,8 +117,8 @@ ExitCode run(const RunOptions& options, Context& context) {
   RunDisplay display(context.console, clock);
   const base::Status status = train_job(job.spec, options, display, stop);
   if (!status.ok() && signals.received() != 0) {
-    context.console.note("stopped; the same command goes on from the last checkpoint");
-    return signals.received() == SIGINT ? ExitCode::interrupted : ExitCode::terminated;
+    context.console.note("stopped; " + display.way_on());
+    return exit_code_of_signal(signals.received());
   }
   if (!status.ok()) {
     const ExitCode code = context.fail(status);

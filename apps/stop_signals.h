@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGINT and SIGTERM as a call on a thread of their own, without global state. Make it before other
-// threads start: it blocks both signals for the threads made later. A child process inherits the
-// block and must lift it before exec.
+// SIGINT, SIGTERM and SIGHUP as a call on a thread of their own, without global state. Make it
+// before other threads start: it blocks the signals for the threads made later. A child process
+// inherits the block and must lift it before exec.
 #pragma once
 
 #include <atomic>

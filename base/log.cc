@@ -4,6 +4,7 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -20,7 +21,9 @@ struct Logger {
   }
   void configure(LogLevel level, const std::string& fields) {
     const std::string middle = fields.empty() ? "" : " " + fields;
-    sink->set_pattern("ts=%Y-%m-%dT%H:%M:%S.%eZ level=%l" + middle + " msg=\"%v\"",
+    // On a terminal a moving line may stand where this one goes.
+    const std::string begin = isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
+    sink->set_pattern(begin + "ts=%Y-%m-%dT%H:%M:%S.%eZ level=%l" + middle + " msg=\"%v\"",
                       spdlog::pattern_time_type::utc);
     sink->set_level(to_spdlog(level));
     sink->flush_on(spdlog::level::debug);

@@ -3,6 +3,9 @@
 #include "cluster/connection.h"
 
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <asio/buffer.hpp>
 #include <asio/write.hpp>
@@ -17,6 +20,7 @@ using base::Status;
 constexpr std::size_t kStagingBytes = 32'768;
 /// One system call writes at most this much.
 constexpr std::size_t kWriteBytes = 4'194'304;
+constexpr int kUnsentBytes = 262'144;
 
 }  // namespace
 
@@ -26,6 +30,12 @@ Connection::Connection(Socket socket, FrameLimits limits)
 void Connection::start(Owner& owner) {
   owner_ = &owner;
   read();
+}
+
+void Connection::keep_unsent_low() {
+  // Fails harmlessly where the socket is no TCP socket.
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes,
+               sizeof kUnsentBytes);
 }
 
 void Connection::read() {

@@ -43,6 +43,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void start(Owner& owner);
   void set_owner(Owner& owner) { owner_ = &owner; }
   void set_limits(FrameLimits limits) { decoder_.set_limits(limits); }
+  /// Bounds what waits in the kernel, so that priorities count for the rest.
+  void keep_unsent_low();
 
   /// True until on_written; no write() meanwhile.
   bool writing() const { return !batch_.empty(); }

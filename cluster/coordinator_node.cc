@@ -94,9 +94,9 @@ class CoordinatorNode::PeerHandler final : public LinkHandler {
 base::Status CoordinatorNode::run() {
   TROUPE_TRY_ASSIGN(const base::Address http, loopback_address(options_.http));
   TROUPE_TRY(loopback_address(options_.listen).status());
-  auto lock = base::FolderLock::take(options_.state_folder);
-  if (!lock.ok()) return lock.status().with_context("--state");
-  lock_ = std::move(lock).value();
+  auto taken = base::FolderLock::take(options_.state_folder);
+  if (!taken.ok()) return taken.status().with_context("--state");
+  lock_ = std::move(taken).value();
   monitoring::HttpRoutes routes;
   routes["/sd/targets"] = [this](const monitoring::HttpRequest&) {
     return monitoring::HttpReply{200, "application/json", targets()};

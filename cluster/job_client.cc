@@ -27,7 +27,7 @@ class JobClient::Impl {
   base::Status dial(const std::string& address) {
     DialOptions dial;
     dial.address = address;
-    dial.self = {{Role::agent, 0}, "troupe job", "", 0};
+    dial.self = {{Role::agent, 0}, std::string(kCommandName), "", 0};
     dial.peer = {{Role::coordinator, 0}, "", "", 0};
     TROUPE_TRY_ASSIGN(link_, links_.dial(std::move(dial), mailbox_));
     return {};

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -53,6 +54,13 @@ class Inbox {
     Incident incident = std::move(incidents_.front());
     incidents_.pop_front();
     return incident;
+  }
+  /// True when the agent's end is among what has not been taken.
+  bool agent_gone() {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(incidents_.begin(), incidents_.end(), [](const Incident& incident) {
+      return std::holds_alternative<Ended>(incident);
+    });
   }
 
  private:
@@ -155,7 +163,8 @@ base::Status JobProcess::run() {
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (crew_->spec().train.hold == schemas::Hold::until_scraped && http_) {
     const std::uint64_t hold_ms = crew_->spec().limits.hold_ms;
-    if (!http_->wait_scraped(hold_ms)) {
+    const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
+    if (scraped == monitoring::HttpServer::Scraped::late) {
       base::log_warn("nobody read /metrics within {} ms", hold_ms);
     }
   }

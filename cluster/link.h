@@ -16,12 +16,14 @@
 namespace troupe::cluster {
 
 /// One end of a link, as it introduces itself and as errors name it.
+inline constexpr std::string_view kCommandName = "troupe job";  ///< of people; no agent's: a space
+
 struct LinkEnd {
   schemas::ActorId actor;
   std::string name;  ///< of the machine or user; may be empty
   std::string job;   ///< id of the job; empty between agents, people and the coordinator
   std::uint64_t generation = 0;
-  /// "device server 2 (alpha)".
+  /// "device server 2 (alpha)"; agents and people have no number: "agent 'alpha'", "troupe job".
   std::string to_string() const;
 };
 

@@ -37,7 +37,10 @@ std::size_t lane_for(const schemas::SliceId& slice, std::size_t lanes) {
 }  // namespace
 
 std::string LinkEnd::to_string() const {
-  return name.empty() ? actor.to_string() : fmt::format("{} ({})", actor.to_string(), name);
+  if (name.empty()) return actor.to_string();
+  if (name == kCommandName) return name;
+  if (actor.role == schemas::Role::agent) return fmt::format("agent '{}'", name);
+  return fmt::format("{} ({})", actor.to_string(), name);
 }
 
 Result<base::Buffer> LinkHandler::place_payload(const Envelope&, std::size_t bytes,

@@ -34,7 +34,7 @@ struct LinkContext {
 };
 
 /// Marks a new socket close-on-exec and sets TCP's options where it is TCP.
-void prepare_socket(Socket& socket, std::size_t lane, const base::Limits& limits);
+void prepare_socket(Socket& socket, const base::Limits& limits);
 
 /// See the top of the file.
 class LinkCore final : public Link,

@@ -19,8 +19,6 @@ using base::Status;
 
 /// Connections with wrong bytes in a row, without progress between them.
 constexpr unsigned kFaultsMax = 8;
-/// What a data connection keeps unsent in the kernel: beyond it priorities still count.
-constexpr int kUnsentBytes = 262'144;
 
 std::int64_t signed_ms(std::uint64_t ms) {
   return static_cast<std::int64_t>(ms);
@@ -28,7 +26,7 @@ std::int64_t signed_ms(std::uint64_t ms) {
 
 }  // namespace
 
-void prepare_socket(Socket& socket, std::size_t lane, const base::Limits& limits) {
+void prepare_socket(Socket& socket, const base::Limits& limits) {
   const int fd = socket.native_handle();
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   const auto set = [fd](int option, int value) {
@@ -37,7 +35,6 @@ void prepare_socket(Socket& socket, std::size_t lane, const base::Limits& limits
   };
   set(TCP_NODELAY, 1);
   set(TCP_USER_TIMEOUT, static_cast<int>(limits.silence_dead_ms));
-  if (lane > 0) set(TCP_NOTSENT_LOWAT, kUnsentBytes);
 }
 
 /// "[link] device server 2 (beta) lost parameter server 1 at 127.0.0.1:7000: connection closed".
@@ -96,7 +93,7 @@ void LinkCore::dial_lane(std::size_t index) {
   asio::error_code error;
   lane.dialing->open(endpoint_.protocol(), error);
   if (error) return on_dialed(index, error);
-  prepare_socket(*lane.dialing, index, context_->limits);
+  prepare_socket(*lane.dialing, context_->limits);
   lane.dialing->async_connect(endpoint_, [self = shared_from_this(), index, socket = lane.dialing](
                                              const asio::error_code& connect_error) {
     if (self->lanes_[index].dialing == socket) self->on_dialed(index, connect_error);
@@ -203,6 +200,7 @@ void LinkCore::open_lane(std::size_t index) {
   lane.outbox.rewind();
   lane.progress_ms = heard_ms_ = now_ms();
   lane.connection->set_limits(lane_limits(context_->limits, index));
+  if (index > 0) lane.connection->keep_unsent_low();
   const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.open; });
   if (!all) {
     // The control connection makes the link known; now the others may come.

@@ -153,7 +153,7 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, Li
     return base::error(Errc::invalid_argument, "[link] descriptor {} is no socket: {}", fd,
                        error.message());
   }
-  prepare_socket(socket, 0, context_->limits);
+  prepare_socket(socket, context_->limits);
   LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1};
   plan.peer.name = "the other end of a socket pair";
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));

@@ -140,7 +140,7 @@ void Listener::add(Socket socket, std::string peer) {
     pending_.front()->give_up(fmt::format("{} connections wait to greet", pending_.size()));
     pending_.pop_front();
   }
-  prepare_socket(socket, 0, context_->limits);
+  prepare_socket(socket, context_->limits);
   auto connection =
       std::make_shared<Connection>(std::move(socket), greeting_limits(context_->limits));
   const std::int64_t deadline_ms =

@@ -77,8 +77,11 @@ std::uint64_t Dataset::reach(std::uint64_t number) const {
 }
 
 Result<Fingerprint> Dataset::fingerprint() const {
-  TROUPE_TRY_ASSIGN(const std::uint32_t checksum, file_->checksum());
-  return Fingerprint{records(), file_->bytes(), checksum};
+  const base::MutexLock lock(mutex_);
+  if (!checksum_) {
+    TROUPE_TRY_ASSIGN(checksum_, file_->checksum());
+  }
+  return Fingerprint{records(), file_->bytes(), *checksum_};
 }
 
 Result<ImageShape> Dataset::first_image_shape() const {

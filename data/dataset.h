@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "data/image_record.h"
 #include "data/record_file.h"
@@ -41,7 +43,7 @@ class Dataset {
   /// Bytes up to the next record known, a hint for reading in one go.
   std::uint64_t reach(std::uint64_t number) const;
 
-  /// Reads the whole file once.
+  /// Reads the whole file the first time, and keeps what it found.
   base::Result<Fingerprint> fingerprint() const;
   /// Size of the first record's image; invalid_argument when there is no record.
   base::Result<ImageShape> first_image_shape() const;
@@ -52,6 +54,8 @@ class Dataset {
 
   std::shared_ptr<const RecordFile> file_;
   std::vector<std::uint64_t> offsets_;  // ascending
+  mutable base::Mutex mutex_;
+  mutable std::optional<std::uint32_t> checksum_ GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::data

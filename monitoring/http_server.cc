@@ -152,11 +152,20 @@ class HttpServer::Impl {
 
   const base::Address& address() const { return listener_.address(); }
 
-  bool wait_scraped(std::uint64_t deadline_ms) {
+  Scraped wait_scraped(std::uint64_t deadline_ms, const std::function<bool()>& give_up) {
+    constexpr std::uint64_t kLookMs = 100;
     base::MutexLock lock(mutex_);
     const std::uint64_t wanted = scrapes_begun_ + 1;
-    return changed_.wait_for(mutex_, std::chrono::milliseconds(deadline_ms),
-                             [&]() REQUIRES(mutex_) { return scrapes_sent_ >= wanted; });
+    for (std::uint64_t left_ms = deadline_ms; !give_up();) {
+      const std::uint64_t pause_ms = std::min(left_ms, kLookMs);
+      if (changed_.wait_for(mutex_, std::chrono::milliseconds(pause_ms),
+                            [&]() REQUIRES(mutex_) { return scrapes_sent_ >= wanted; })) {
+        return Scraped::yes;
+      }
+      left_ms -= pause_ms;
+      if (left_ms == 0) return Scraped::late;
+    }
+    return Scraped::given_up;
   }
 
  private:
@@ -458,8 +467,9 @@ const base::Address& HttpServer::address() const {
   return impl_->address();
 }
 
-bool HttpServer::wait_scraped(std::uint64_t deadline_ms) {
-  return impl_->wait_scraped(deadline_ms);
+HttpServer::Scraped HttpServer::wait_scraped(std::uint64_t deadline_ms,
+                                             const std::function<bool()>& give_up) {
+  return impl_->wait_scraped(deadline_ms, give_up);
 }
 
 }  // namespace troupe::monitoring

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,9 +36,10 @@ class HttpServer {
 
   /// Where it listens, with the port that the system chose.
   const base::Address& address() const;
-  /// Waits until a /metrics answer that was made after this call has been sent whole; false when
-  /// `deadline_ms` pass first.
-  bool wait_scraped(std::uint64_t deadline_ms);
+  enum class Scraped : std::uint8_t { yes, late, given_up };
+  /// Waits until a /metrics answer that was made after this call has been sent whole; `late` when
+  /// `deadline_ms` pass first. `give_up` is asked several times a second.
+  Scraped wait_scraped(std::uint64_t deadline_ms, const std::function<bool()>& give_up);
 
  private:
   class Impl;

@@ -2,6 +2,8 @@
 // Collecting reports until all ranks are in; sums are taken in rank order.
 #include "train/job_progress.h"
 
+#include <fmt/format.h>
+
 namespace troupe::train {
 namespace {
 
@@ -18,6 +20,12 @@ std::map<std::uint32_t, Report> collect(
 }
 
 }  // namespace
+
+std::string divergence_text(std::uint64_t step, double loss) {
+  return fmt::format(
+      "the loss is {} at step {}: training has diverged; a lower train.optimizer.lr may help", loss,
+      step);
+}
 
 std::optional<StepProgress> JobProgress::add(const schemas::ProgressReport& report) {
   const auto reports = collect(steps_, report.step, report, ranks_);

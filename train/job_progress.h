@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "schemas/messages.h"
 #include "train/metric.h"
@@ -18,6 +19,9 @@ struct StepProgress {
   std::uint64_t samples = 0;  ///< by all ranks since this run began
   std::map<std::string, MetricPair> metrics;
 };
+
+/// What people should know about a training loss that is no number.
+std::string divergence_text(std::uint64_t step, double loss);
 
 /// The test set after an epoch.
 struct EpochScore {

@@ -52,6 +52,10 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
   const auto arguments = symbol.list_arguments();
   const auto states = symbol.list_auxiliary_states();
   TROUPE_TRY_ASSIGN(network.inputs.label, find_label(arguments, inputs.label));
+  if (std::find(arguments.begin(), arguments.end(), inputs.data) == arguments.end()) {
+    return base::error(base::Errc::invalid_argument, "the network has no argument named '{}'",
+                       inputs.data);
+  }
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
                     symbol.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
                                          {network.inputs.label, base::Shape{1}}}));

@@ -26,9 +26,9 @@ class SharedObserver final : public RankObserver {
     const base::MutexLock lock(mutex_);
     if (const auto score = progress_.add(report)) observer_.scored(*score);
   }
-  void began() {
+  void began(const RunStart& start) {
     const base::MutexLock lock(mutex_);
-    observer_.began();
+    observer_.began(start);
   }
   void checkpointed(std::uint64_t step, const std::string& path) {
     const base::MutexLock lock(mutex_);
@@ -57,7 +57,7 @@ class LocalRun {
     if (start_.step == job_->steps_end()) return {};
     TROUPE_TRY(make_store());
     TROUPE_TRY(make_ranks(options));
-    observer_.began();
+    observer_.began(start_);
     std::vector<std::thread> threads;
     for (std::uint32_t rank = 0; rank < runners_.size(); ++rank) {
       threads.emplace_back([this, rank] { run_rank(rank); });
@@ -155,7 +155,7 @@ base::Result<std::string> LocalRun::write_checkpoint(
   const CheckpointName name{step, start_.generation};
   TROUPE_TRY_ASSIGN(schemas::ShardFile file,
                     write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records}));
-  schemas::Manifest manifest = make_manifest(*job_, numeric_class_, name, slots_);
+  TROUPE_TRY_ASSIGN(schemas::Manifest manifest, make_manifest(*job_, numeric_class_, name, slots_));
   manifest.files.push_back(std::move(file));
   TROUPE_TRY(complete_checkpoint(folder, manifest, job_->spec.checkpoint.keep));
   return (folder / name.to_string()).string();

@@ -10,6 +10,7 @@
 #include "monitoring/metrics.h"
 #include "train/job_progress.h"
 #include "train/rank_runner.h"
+#include "train/resume.h"
 
 namespace troupe::train {
 
@@ -18,7 +19,7 @@ class JobObserver {
  public:
   virtual ~JobObserver() = default;
   /// Everything given was found fit and training begins: what fails from here on is the job.
-  virtual void began() {}
+  virtual void began(const RunStart&) {}
   virtual void progress(const StepProgress& progress) = 0;
   virtual void scored(const EpochScore& score) = 0;
   /// A checkpoint is durable.

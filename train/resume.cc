@@ -28,6 +28,12 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
                        name, manifest.data.records, job.train_data->path().string(),
                        job.train_data->records());
   }
+  TROUPE_TRY_ASSIGN(const data::Fingerprint found, job.train_data->fingerprint());
+  if (manifest.data.checksum != found.checksum) {
+    return base::error(base::Errc::failed_precondition,
+                       "{} was trained on records of checksum {:#010x}, {} has {:#010x}", name,
+                       manifest.data.checksum, job.train_data->path().string(), found.checksum);
+  }
   if (manifest.step > job.steps_end()) {
     return base::error(base::Errc::failed_precondition, "{} is at step {}, the job ends at {}",
                        name, manifest.step, job.steps_end());
@@ -43,6 +49,10 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
 }
 
 }  // namespace
+
+std::string RunStart::checkpoint_path() const {
+  return checkpoint ? fs::path(checkpoint->path()).replace_extension().string() : "";
+}
 
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class) {
   RunStart start;
@@ -78,8 +88,11 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   return start;
 }
 
-schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
-                                const CheckpointName& name, const std::vector<std::string>& slots) {
+base::Result<schemas::Manifest> make_manifest(const Job& job,
+                                              const base::NumericClass& numeric_class,
+                                              const CheckpointName& name,
+                                              const std::vector<std::string>& slots) {
+  TROUPE_TRY_ASSIGN(const data::Fingerprint data, job.train_data->fingerprint());
   schemas::Manifest manifest;
   const data::Cursor cursor = job.orders->dealer().cursor(name.step);
   manifest.step = name.step;
@@ -92,7 +105,8 @@ schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeri
   manifest.seed = job.spec.seed;
   manifest.data.epoch = cursor.epoch;
   manifest.data.step_in_epoch = cursor.step;
-  manifest.data.records = job.train_data->records();
+  manifest.data.records = data.records;
+  manifest.data.checksum = data.checksum;
   manifest.optimizer = job.spec.train.optimizer;
   manifest.optimizer_slots = slots;
   manifest.schedule = job.spec.train.schedule;

@@ -16,6 +16,8 @@ struct RunStart {
   std::uint64_t step = 0;
   std::uint64_t generation = 1;                  ///< one above the highest in the folder
   std::unique_ptr<const Checkpoint> checkpoint;  ///< null: from the beginning
+  /// "DIR/step-500-g1", as reports of checkpoints have it; empty: from the beginning.
+  std::string checkpoint_path() const;
 };
 
 /// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
@@ -23,9 +25,11 @@ struct RunStart {
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
 
-/// What a manifest says beside its files.
-schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
-                                const CheckpointName& name, const std::vector<std::string>& slots);
+/// What a manifest says beside its files. Error: the training file cannot be read any more.
+base::Result<schemas::Manifest> make_manifest(const Job& job,
+                                              const base::NumericClass& numeric_class,
+                                              const CheckpointName& name,
+                                              const std::vector<std::string>& slots);
 
 /// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
 class FirstValues {

@@ -3,6 +3,8 @@
 // all modes learn; failures name their cause.
 #include "actors/company.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -66,7 +68,7 @@ TEST_CASE("the company ends in the local store's bits with any number of shards"
   const std::string local = trained_hash(table, spec, "local", false);
   for (std::uint32_t shards : {1U, 2U, 3U}) {
     spec.servers.shards = shards;
-    CHECK(trained_hash(table, spec, "company-" + std::to_string(shards)) == local);
+    CHECK(trained_hash(table, spec, fmt::format("company-{}", shards)) == local);
   }
   spec.train.max_steps = 9;
   CHECK(trained_hash(table, spec, "parts") != local);
@@ -85,8 +87,8 @@ TEST_CASE("every combination of the tiers' modes learns", "[company]") {
       spec.consistency.device.mode = device;
       spec.consistency.cluster.mode = cluster;
       spec.train.epochs = 6;
-      spec.checkpoint.dir = folder.path() / ("modes-" + std::to_string(static_cast<int>(device)) +
-                                             std::to_string(static_cast<int>(cluster)));
+      spec.checkpoint.dir = folder.path() / fmt::format("modes-{}{}", static_cast<int>(device),
+                                                        static_cast<int>(cluster));
       const Outcome outcome = run(table, spec, true);
       INFO(spec.checkpoint.dir << " " << outcome.status.to_string());
       REQUIRE(outcome.status.ok());

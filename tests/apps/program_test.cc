@@ -69,8 +69,15 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
              StartsWith("error: unknown option '--decod'; did you mean '--decode'?\n"));
   CHECK_THAT(run({"version", "now"}).err, StartsWith("error: unexpected argument 'now'\n"));
   CHECK_THAT(run({"config", "check"}).err, StartsWith("error: JOB.toml is required"));
-  for (const auto& words : std::vector<std::vector<std::string>>{
-           {"data"}, {"metrics"}, {"--nonsense"}, {"data", "pack", "idx"}, {"-"}, {""}}) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"data"},
+                                                                 {"metrics"},
+                                                                 {"--nonsense"},
+                                                                 {"data", "pack", "idx"},
+                                                                 {"-"},
+                                                                 {""},
+                                                                 {"help", "nope"},
+                                                                 {"data", "help", "nope"},
+                                                                 {"nope", "--help"}}) {
     CHECK(run(words).code == 2);
   }
 }

@@ -205,6 +205,14 @@ class BadInputTest(unittest.TestCase):
 
     # ---- packing ----
 
+    def test_packing_over_a_set(self):
+        kept = self.put("test.rec", b"made by hand")
+        pack = ("data", "pack", "idx", "--images", self.data / "train-images", "--labels",
+                self.data / "train-labels", "--out", self.folder)
+        self.expect(CONFLICT, [kept, "--force"], *pack)
+        self.assertEqual(kept.read_bytes(), b"made by hand")
+        cluster.troupe(*pack, "--force").check_returncode()
+
     def test_packing(self):
         images, labels = self.data / "train-images", self.data / "train-labels"
         content = images.read_bytes()
@@ -476,6 +484,23 @@ class BadInputTest(unittest.TestCase):
                             files=True)
         out, err = company.submit(job).communicate(timeout=LIMIT_S)
         self.assertIn("test accuracy", out, err + company.text())
+
+    def test_a_job_that_is_not_there(self):
+        company = cluster.Cluster(self.folder, {})
+        self.addCleanup(company.end)
+        for verb in ("status", "wait", "stop"):
+            done = cluster.troupe("--coordinator", company.address, "job", verb, "nope")
+            self.assertEqual((done.returncode, done.stderr), (MISSING, "error: no job 'nope'\n"))
+
+    def test_closed_standard_streams(self):
+        """They stay closed: no file of the program takes their place."""
+        for closed, code in (("<&-", 0), (">&-", RESOURCES), ("2>&-", 0), ("<&- >&- 2>&-",
+                                                                           RESOURCES)):
+            with self.subTest(closed):
+                done = subprocess.run(["sh", "-c", f'"$0" data check "$1" {closed}', cluster.TROUPE,
+                                       self.data / "train.rec"], capture_output=True,
+                                      timeout=LIMIT_S)
+                self.assertEqual(done.returncode, code, done.stderr)
 
     # ---- checkpoints ----
 

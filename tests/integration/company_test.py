@@ -132,6 +132,31 @@ class CompanyTest(unittest.TestCase):
         self.assertEqual(code, 0, log)
         self.assertEqual(checkpoint_hash(self.folder / "stopped"), self.undisturbed_long)
 
+    def test_watching_may_end_before_the_job(self):
+        cluster = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "watched", LONG_EPOCHS)
+        submitted = cluster.troupe("job", "submit", job, "--id", "watched", "--wait")
+        cluster.wait_status("watched", r"checkpoint ")
+        submitted.send_signal(signal.SIGINT)
+        code, _, log = self.finish(cluster, submitted)
+        self.assertEqual(code, 130, log)
+        self.assertIn("`troupe job wait watched` watches it again", log)
+        code, _, log = self.finish(cluster, cluster.troupe("job", "wait", "watched"))
+        self.assertEqual(code, 0, log)
+        self.assertEqual(checkpoint_hash(self.folder / "watched"), self.undisturbed_long)
+
+    def test_a_held_job_ends_when_it_is_stopped(self):
+        cluster = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "held", 1)
+        submitted = cluster.troupe("job", "submit", job, "--id", "held", "--wait", "--set",
+                                   'train.hold="until-scraped"')
+        cluster.wait_status("held", r"state stopping")
+        code, out, log = self.finish(cluster, cluster.troupe("job", "stop", "held"))
+        self.assertEqual((code, out), (0, "held succeeded\n"), log)
+        self.assertEqual(self.finish(cluster, submitted)[0], 0)
+        self.assert_no_children(cluster)
+        self.assertEqual(checkpoint_hash(self.folder / "held"), self.undisturbed)
+
     def test_targets_are_scraped(self):
         cluster = self.cluster({"a": 2, "b": 2})
         job = write_job(self.folder, "scraped", 1)

@@ -151,12 +151,22 @@ TEST_CASE("a scrape is awaited whole, and one that began before does not count",
   Metrics metrics;
   const auto server = start(metrics);
   CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
-  CHECK_FALSE(server->wait_scraped(50));
-  auto scraped = std::async(std::launch::async, [&] { return server->wait_scraped(10'000); });
+  const auto never = [] { return false; };
+  CHECK(server->wait_scraped(50, never) == HttpServer::Scraped::late);
+  auto scraped =
+      std::async(std::launch::async, [&] { return server->wait_scraped(10'000, never); });
   while (scraped.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
   }
-  CHECK(scraped.get());
+  CHECK(scraped.get() == HttpServer::Scraped::yes);
+}
+
+TEST_CASE("a wait for a scrape can be given up", "[http]") {
+  Metrics metrics;
+  const auto server = start(metrics);
+  int asked = 0;
+  const auto scraped = server->wait_scraped(60'000, [&] { return ++asked == 3; });
+  CHECK(scraped == HttpServer::Scraped::given_up);
 }
 
 TEST_CASE("stopping ends with peers still connected", "[http]") {

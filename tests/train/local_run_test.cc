@@ -158,6 +158,20 @@ TEST_CASE("a checkpoint of another job is refused by the name of what differs", 
   CHECK_THAT(refused.status.text(), Catch::Contains("train.optimizer.lr = 0.05"));
 }
 
+TEST_CASE("a checkpoint of other records is refused, though there are as many", "[local_run]") {
+  const TestFolder folder("local-run-data");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  REQUIRE(run(table, spec).status.ok());
+  write_test_records(folder.path() / "other.rec", 64, 12);  // noise comes from the name
+  std::filesystem::rename(folder.path() / "other.rec", folder.path() / "train.rec");
+  const Outcome refused = run(table, spec);
+  CHECK(refused.status.code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.status.text(), Catch::Contains("checksum") && Catch::Contains("train.rec"));
+}
+
 TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[local_run]") {
   const TestFolder folder("local-run-damage");
   write_test_records(folder.path() / "train.rec", 64, 12);
@@ -199,7 +213,7 @@ TEST_CASE("the checkpoints of a run outlive a damaged one of a later step", "[lo
 class Obstacle final : public JobObserver {
  public:
   explicit Obstacle(std::filesystem::path path) : path_(std::move(path)) {}
-  void began() override { std::filesystem::create_directories(path_ / "inside"); }
+  void began(const RunStart&) override { std::filesystem::create_directories(path_ / "inside"); }
   void progress(const StepProgress&) override {}
   void scored(const EpochScore&) override {}
   void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
