@@ -22,12 +22,26 @@ KernelDef broadcast_kernel(F f) {
       const auto inner = static_cast<std::size_t>(walk.rank - 1);
       const std::int64_t step_a = walk.stride_a[inner];
       const std::int64_t step_b = walk.stride_b[inner];
-      const auto run = [&](std::int64_t o, std::int64_t i, std::int64_t j, std::int64_t count) {
-        for (std::int64_t k = 0; k < count; ++k)
-          out[o + k] = f(a[i + k * step_a], b[j + k * step_b]);
+      // Steps that the compiler knows make vector code.
+      const auto run_with = [&](auto known_a, auto known_b) {
+        const auto run = [&](std::int64_t o, std::int64_t i, std::int64_t j, std::int64_t count) {
+          for (std::int64_t k = 0; k < count; ++k)
+            out[o + k] = f(a[i + k * known_a], b[j + k * known_b]);
+        };
+        parallel_ranges(context, context.outputs[0].elements(),
+                        [&](auto begin, auto end) { for_each_run(walk, begin, end, run); });
       };
-      parallel_ranges(context, context.outputs[0].elements(),
-                      [&](auto begin, auto end) { for_each_run(walk, begin, end, run); });
+      constexpr std::integral_constant<std::int64_t, 0> kStay;
+      constexpr std::integral_constant<std::int64_t, 1> kNext;
+      if (step_a == 1 && step_b == 1) {
+        run_with(kNext, kNext);
+      } else if (step_a == 1 && step_b == 0) {
+        run_with(kNext, kStay);
+      } else if (step_a == 0 && step_b == 1) {
+        run_with(kStay, kNext);
+      } else {
+        run_with(step_a, step_b);
+      }
       return base::Status();
     });
   });

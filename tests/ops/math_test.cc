@@ -182,6 +182,35 @@ TEST_CASE("dtypes that do not fit are named", "[math]") {
   CHECK(count.status().text() == "[add] takes 2 inputs, got 1");
 }
 
+/// Distance of two numbers in units of the last place.
+template <typename T>
+double ulps(T a, T b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const T gap = std::nextafter(std::abs(b), std::numeric_limits<T>::infinity()) - std::abs(b);
+  return double(std::abs(a - b)) / double(gap);
+}
+
+template <typename T>
+void check_exp(const OpTable& table, DType dtype, double lowest, double highest) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> values = {0.0, -0.0, kInfinity, -kInfinity, std::nan(""), 1e30, -1e30};
+  for (int i = 0; i <= 20'000; ++i) values.push_back(lowest + (highest - lowest) * i / 20'000);
+  Tensor x(dtype, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i) x.set(std::int64_t(i), values[i]);
+  const Tensor y = evaluate(table, "exp", {x})[0];
+  for (std::int64_t i = 0; i < y.elements(); ++i) {
+    const T given = static_cast<T>(x.at(i));
+    INFO("exp(" << given << ") = " << y.at(i));
+    REQUIRE(ulps(static_cast<T>(y.at(i)), std::exp(given)) <= 2);
+  }
+}
+
+TEST_CASE("exp is the C library's within 2 ulp, to the ends of its range", "[math]") {
+  const OpTable table = OpTable::build();
+  check_exp<float>(table, DType::f32, -104, 90);
+  check_exp<double>(table, DType::f64, -750, 711);
+}
+
 TEST_CASE("elementwise kernels run flat over blocked buffers", "[math]") {
   const OpTable table = OpTable::build();
   Layout blocked;
