@@ -66,7 +66,8 @@ class LocalRun {
     for (std::thread& thread : threads) thread.join();
     finished_.store(true);
     watch.join();
-    const base::Status status = failure();
+    base::Status status = failure();
+    if (status.ok()) status = store_->failure();
     if (status.ok() && options.at_end) options.at_end();
     return status;
   }

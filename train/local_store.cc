@@ -89,6 +89,7 @@ class LocalStore::Core {
             const KeyOperationPointer& operation, engine::RunContext& lane);
   void pull(const SliceInfo& slice, const WaitingPull& waiting);
   void fail(const base::Status& status);
+  base::Status failure() const;
 
  private:
   Slot& slot(const SliceInfo& slice) { return *slots_[layout_->position(slice.id)]; }
@@ -96,7 +97,6 @@ class LocalStore::Core {
   base::Status start_slices();
   base::Status take_push(Slot& slot, std::uint32_t rank, const PushInfo& info,
                          base::Buffer gradient, const KeyOperationPointer& operation);
-  base::Status failure() const;
   base::Status work(Slot& slot, engine::RunContext& lane);
   base::Status perform(Slot& slot, SliceWork& work, const UpdateContext& context);
   base::Status published(Slot& slot, const KeyOperations& contained);
@@ -447,6 +447,10 @@ std::unique_ptr<KVStore> LocalStore::door(std::uint32_t rank, ndarray::Runtime& 
 
 void LocalStore::fail(const base::Status& status) {
   core_->fail(status);
+}
+
+base::Status LocalStore::failure() const {
+  return core_->failure();
 }
 
 }  // namespace troupe::train

@@ -49,6 +49,8 @@ class LocalStore {
   std::unique_ptr<KVStore> door(std::uint32_t rank, ndarray::Runtime& runtime);
   /// Fails every waiting and later operation: one rank's end is everybody's.
   void fail(const base::Status& status);
+  /// The first failure, also of what no rank waits for any more: the last cut.
+  base::Status failure() const;
 
   /// The shared half; defined in the source file.
   class Core;

@@ -22,13 +22,14 @@ NDArray filled(ndarray::Runtime& runtime, float value) {
 /// Two ranks with one key of four weights, all 1; lr 1, no momentum.
 class Pair {
  public:
-  Pair() {
+  explicit Pair(CutFunction cut = {}) {
     const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
     StepPlan steps;
     steps.total = 4;
     steps.epoch_steps = 4;
+    steps.checkpoints = cut != nullptr;
     const LocalStoreOptions options{
-        SliceRules{AdditionTree(1, 2), {}, steps, 16.0, {0, 0}}, {}, {}, 1000};
+        SliceRules{AdditionTree(1, 2), {}, steps, 16.0, {0, 0}}, {}, std::move(cut), 1000};
     base::BufferPool& pool = test_.storage.pool(base::Device{});
     store_ = LocalStore::create({tests::test_operators(), pool, test_.kernels}, options).value();
     UpdateRule rule;
@@ -55,6 +56,12 @@ class Pair {
     return weight.to_vector<float>().value();
   }
 
+  /// Once nothing runs any more.
+  base::Status failure() {
+    REQUIRE(test_.engine->wait_all().ok());
+    return store_->failure();
+  }
+
  private:
   tests::TestRuntime test_;
   std::unique_ptr<LocalStore> store_;
@@ -70,6 +77,17 @@ TEST_CASE("the bytes of a rank without samples reach no sum", "[local_store]") {
   pair.push(0, nan, {1, 0.0, 0});
   pair.push(1, 2.0F, {1, 8.0, 0});
   CHECK(pair.weights(2) == std::vector<float>(4, 0.25F));
+}
+
+TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {
+  Pair pair([](std::uint64_t step, const std::vector<std::pair<SliceInfo, SliceState>>&) {
+    return base::error(base::Errc::resource_exhausted, "no room for step {}", step);
+  });
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    CHECK(pair.failure().ok());
+    for (std::uint32_t rank = 0; rank < 2; ++rank) pair.push(rank, 1.0F, {step, 8.0, 0});
+  }
+  CHECK(pair.failure().text() == "no room for step 4");
 }
 
 }  // namespace
