@@ -206,6 +206,7 @@ void read_train(Section section, schemas::TrainSpec& train) {
   read_period(section, "log_every", train.log_every);
   read_period(section, "score_every", train.score_every);
   section.choose("hold", {"none", "until-scraped"}, train.hold);
+  section.choose("non_finite", {"fail", "ignore"}, train.non_finite);
   if (train.score_every.unit != Period::Unit::epochs) {
     section.fail_value("score_every", "a period of whole epochs");
   }
@@ -266,7 +267,7 @@ void read_checkpoint(Section section, schemas::CheckpointSpec& checkpoint) {
 
 void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.choose("isa", {"native", "avx2", "avx512"}, numerics.isa);
-  section.choose("layout", {"auto", "dense", "blocked"}, numerics.layout);
+  section.choose("layout", {"auto", "dense"}, numerics.layout);
   section.read("reference_only", numerics.reference_only);
   std::size_t wide = 0;
   constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};

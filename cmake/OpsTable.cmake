@@ -4,7 +4,7 @@
 # A stem is ops/<group>/<stem>.cc, a back-end file ops/<group>/<stem>.<backend>.cc. Files of
 # back-ends that are not in TROUPE_OPS_BACKENDS go to EXCLUDED: the build leaves them out.
 set(TROUPE_OPS_BACKENDS onednn simd CACHE STRING "Back-ends of operators, best first")
-set(TROUPE_OPS_GROUPS nn math reduce random optimizer image)
+set(TROUPE_OPS_GROUPS nn math reduce random optimizer)
 
 function(troupe_ops_table)
   cmake_parse_arguments(OUT "" "GENERATED;EXCLUDED" "" ${ARGN})

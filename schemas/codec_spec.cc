@@ -89,7 +89,7 @@ void get(wire::InitializerSpec::Reader in, InitializerSpec& out, Intake& intake)
 
 void put(wire::TrainSpec::Builder out, const TrainSpec& m) {
   const auto& [epochs, max_steps, optimizer, schedule, initializer, weights, log_every, score_every,
-               hold] = m;
+               hold, non_finite] = m;
   out.setEpochs(epochs);
   if (max_steps) out.initMaxSteps().setValue(*max_steps);
   put(out.initOptimizer(), optimizer);
@@ -99,6 +99,7 @@ void put(wire::TrainSpec::Builder out, const TrainSpec& m) {
   put(out.initLogEvery(), log_every);
   put(out.initScoreEvery(), score_every);
   out.setHold(choice_of<wire::Hold>(hold));
+  out.setNonFinite(choice_of<wire::NonFinite>(non_finite));
 }
 
 void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
@@ -111,6 +112,7 @@ void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
   get(in.getLogEvery(), out.log_every, intake);
   get(in.getScoreEvery(), out.score_every, intake);
   intake.choice(in.getHold(), Hold::until_scraped, "hold", out.hold);
+  intake.choice(in.getNonFinite(), NonFinite::ignore, "non_finite", out.non_finite);
 }
 
 void put(wire::TierSpec::Builder out, const TierSpec& m) {
@@ -154,7 +156,7 @@ void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
 
 void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   intake.choice(in.getIsa(), Isa::avx512, "isa", out.isa);
-  intake.choice(in.getLayout(), LayoutChoice::blocked, "layout", out.layout);
+  intake.choice(in.getLayout(), LayoutChoice::dense, "layout", out.layout);
   out.reference_only = in.getReferenceOnly();
   intake.choice(in.getDtype(), base::DType::boolean, "dtype", out.dtype);
 }

@@ -101,6 +101,11 @@ enum Hold {
   untilScraped @1;
 }
 
+enum NonFinite {
+  fail @0;
+  ignore @1;
+}
+
 struct TrainSpec {
   epochs @0 :UInt32;
   maxSteps @1 :OptionalUInt64;
@@ -111,6 +116,7 @@ struct TrainSpec {
   logEvery @6 :Period;
   scoreEvery @7 :Period;
   hold @8 :Hold;
+  nonFinite @9 :NonFinite;
 }
 
 struct WorkersSpec {
@@ -156,7 +162,6 @@ enum Isa {
 enum LayoutChoice {
   automatic @0;
   dense @1;
-  blocked @2;
 }
 
 struct NumericsSpec {

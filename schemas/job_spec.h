@@ -98,6 +98,11 @@ enum class Hold : std::uint8_t {
                  ///< at most limits.hold_ms
 };
 
+enum class NonFinite : std::uint8_t {
+  fail,   ///< a gradient that holds NaN or infinity ends the job, naming rank, step and key
+  ignore  ///< it is applied like any other
+};
+
 /// `[train]`.
 struct TrainSpec {
   std::uint32_t epochs = 1;
@@ -109,6 +114,7 @@ struct TrainSpec {
   Period log_every{50, Period::Unit::steps};    ///< progress reports
   Period score_every{1, Period::Unit::epochs};  ///< scoring of data.test; whole epochs only
   Hold hold = Hold::none;
+  NonFinite non_finite = NonFinite::fail;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
@@ -154,7 +160,7 @@ struct CheckpointSpec {
 };
 
 enum class Isa : std::uint8_t { native, avx2, avx512 };
-enum class LayoutChoice : std::uint8_t { automatic, dense, blocked };
+enum class LayoutChoice : std::uint8_t { automatic, dense };
 
 /// `[numerics]`: part of the numeric class.
 struct NumericsSpec {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ndarray/invoke.h"
+#include "train/finite.h"
 #include "train/initializer.h"
 
 namespace troupe::train {
@@ -151,8 +152,29 @@ base::Status Module::push_average(std::uint32_t key, const PushInfo& info) {
                                {{"scalar", ops::to_attribute(info.count)}}, into)
                    .status());
   }
-  store_->push(key, gradients_[key], info);
+  push_gradient(key, info);
   return {};
+}
+
+// The check writes, as the engine sees it: its error is the gradient's from then on.
+void Module::push_gradient(std::uint32_t key, const PushInfo& info) {
+  const NDArray& gradient = gradients_[key];
+  if (options_.check_gradients && info.count > 0.0) {
+    const engine::Variable writes[] = {gradient.variable()};
+    runtime_.engine.push(
+        {"check", {}, writes, {options_.device, engine::LaneKind::copy}, info.priority},
+        [gradient, name = keys_[key].name, rank = options_.rank,
+         step = info.step](engine::RunContext&) -> base::Status {
+          const std::uint64_t found =
+              count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
+          if (found == 0) return {};
+          return base::error(base::Errc::not_finite,
+                             "the gradient of '{}' of rank {} at step {} holds {} values that are "
+                             "NaN or infinite; a lower train.optimizer.lr may help",
+                             name, rank, step, found);
+        });
+  }
+  store_->push(key, gradient, info);
 }
 
 base::Status Module::push(std::uint64_t step, double count) {
@@ -164,7 +186,7 @@ base::Status Module::push(std::uint64_t step, double count) {
     if (key->kind == KeyKind::average) {
       TROUPE_TRY(push_average(key->id, info));
     } else {
-      store_->push(key->id, gradients_[key->id], info);
+      push_gradient(key->id, info);
     }
   }
   return {};

@@ -26,6 +26,7 @@ struct ModuleOptions {
   symbol::LayoutPolicy layouts = symbol::LayoutPolicy::chosen;
   bool reference_only = false;
   bool planned = true;
+  bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;
   std::size_t executors_max = 16;
@@ -65,7 +66,7 @@ class Module {
 
   /// Pushes forward and backward of one training batch; a batch of no samples clears the gradients.
   base::Status forward_backward(const ModuleBatch& batch, std::uint64_t step);
-  /// Pushes every gradient of `step`. `count`: samples behind them.
+  /// Pushes every gradient of `step`, once it has been checked. `count`: samples behind them.
   base::Status push(std::uint64_t step, double count);
   /// Pulls the weights for `step`; with `barrier` exactly those with everybody's steps below it.
   base::Status pull(std::uint64_t step, bool barrier);
@@ -90,6 +91,7 @@ class Module {
   base::Result<std::unique_ptr<symbol::Executor>> bind(std::int64_t batch);
   base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
   base::Status push_average(std::uint32_t key, const PushInfo& info);
+  void push_gradient(std::uint32_t key, const PushInfo& info);
 
   ndarray::Runtime& runtime_;
   symbol::Symbol symbol_;

@@ -99,6 +99,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? symbol::LayoutPolicy::dense
                                                                      : symbol::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
+  how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;
   how.executors_max = spec.limits.executors_max;

@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <regex>
 
 #include "base/hash.h"
 #include "symbol/symbol.h"
@@ -169,6 +170,25 @@ TEST_CASE("an operator that fails ends the job by its name", "[company]") {
     const Outcome outcome = run(table, spec, company);
     CHECK_FALSE(outcome.status.ok());
     CHECK_THAT(outcome.status.text(), Catch::Contains("softmax"));
+  }
+}
+
+TEST_CASE("a gradient that is not finite ends the job by rank, step and key", "[company]") {
+  const TestFolder folder("company-finite");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "mlp");
+  spec.train.optimizer.lr = 1e30;
+  const std::regex named("the gradient of '[a-z0-9_]+' of rank [0-3] at step [1-3] holds [0-9]+ ");
+  for (const bool company : {false, true}) {
+    spec.train.non_finite = schemas::NonFinite::fail;
+    const Outcome outcome = run(table, spec, company);
+    INFO(outcome.status.to_string());
+    CHECK(outcome.status.code() == base::Errc::not_finite);
+    CHECK(std::regex_search(outcome.status.text(), named));
+    spec.train.non_finite = schemas::NonFinite::ignore;
+    spec.checkpoint.dir.clear();
+    CHECK(run(table, spec, company).status.ok());
   }
 }
 

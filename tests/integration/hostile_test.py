@@ -129,16 +129,6 @@ class HostileTest(unittest.TestCase):
         self.cluster = Cluster(self.folder, {"a": 2, "b": 2})
         self.addCleanup(self.cluster.end)
 
-    def find_ports(self):
-        """{process: ports that speak frames} and {process: ports that speak HTTP}."""
-        links, pages = {}, {}
-        for pid in tree_of(process.pid for process in self.cluster.processes.values()):
-            for port in listening_ports(pid):
-                with call(port, b"GET /healthz HTTP/1.0\r\n\r\n") as stranger:
-                    spoken = read_until_closed([stranger], DEADLINE_S)[stranger]
-                (pages if spoken.startswith(b"HTTP/") else links).setdefault(pid, set()).add(port)
-        return links, pages
-
     def test_strangers_at_every_port_disturb_nobody(self):
         submitted = self.cluster.submit(write_job(self.folder, "job", EPOCHS),
                                         'train.hold="until-scraped"',

@@ -105,6 +105,9 @@ inline Distribution last(Distribution) {
 inline Hold last(Hold) {
   return Hold::until_scraped;
 }
+inline NonFinite last(NonFinite) {
+  return NonFinite::ignore;
+}
 inline ConsistencyMode last(ConsistencyMode) {
   return ConsistencyMode::eventual;
 }
@@ -112,7 +115,7 @@ inline Isa last(Isa) {
   return Isa::avx512;
 }
 inline LayoutChoice last(LayoutChoice) {
-  return LayoutChoice::blocked;
+  return LayoutChoice::dense;
 }
 
 /// Random values that the codec accepts, all from one seed.
