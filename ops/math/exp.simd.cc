@@ -15,42 +15,54 @@
 
 #include "hwy/contrib/math/math-inl.h"
 
+#ifndef TROUPE_OPS_EXP_RUN_ONCE
+#define TROUPE_OPS_EXP_RUN_ONCE
+namespace troupe::ops {
+/// Where a run reads and writes.
+template <typename T>
+struct ExpRun {
+  const T* x;
+  T* y;
+  T most;  ///< the logarithm of the largest number
+  bool accumulate;
+};
+}  // namespace troupe::ops
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace troupe::ops {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements [i, count) in steps of the tag's lanes, as many as fit; the first element left over.
-/// `most` is the logarithm of the largest number.
-template <typename D, typename T = hn::TFromD<D>>
-std::int64_t exp_vectors(D d, const T* x, T* y, std::int64_t i, std::int64_t count, T most,
-                         bool accumulate) {
+/// Elements [i, end) in steps of the tag's lanes, as many as fit; the first element left over.
+template <typename D, typename T>
+std::int64_t exp_vectors(D d, const ExpRun<T>& run, std::int64_t i, std::int64_t end) {
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto upper = hn::Set(d, most);
+  const auto most = hn::Set(d, run.most);
   const auto infinity = hn::Set(d, std::numeric_limits<T>::infinity());
-  for (; i + step <= count; i += step) {
-    const auto v = hn::LoadU(d, x + i);
-    auto e = hn::Exp(d, hn::Min(v, upper));
-    e = hn::IfThenElse(hn::Gt(v, upper), infinity, e);
-    e = hn::IfThenElse(hn::Eq(v, v), e, v);
-    if (accumulate) e = hn::Add(hn::LoadU(d, y + i), e);
-    hn::StoreU(e, d, y + i);
+  for (; i + step <= end; i += step) {
+    const auto x = hn::LoadU(d, run.x + i);
+    auto y = hn::Exp(d, hn::Min(x, most));
+    y = hn::IfThenElse(hn::Gt(x, most), infinity, y);
+    y = hn::IfThenElse(hn::Eq(x, x), y, x);
+    if (run.accumulate) y = hn::Add(hn::LoadU(d, run.y + i), y);
+    hn::StoreU(y, d, run.y + i);
   }
   return i;
 }
 
 template <typename T>
-void exp_range(const T* x, T* y, std::int64_t count, T most, bool accumulate) {
-  const std::int64_t rest = exp_vectors(hn::ScalableTag<T>(), x, y, 0, count, most, accumulate);
-  exp_vectors(hn::CappedTag<T, 1>(), x, y, rest, count, most, accumulate);
+void exp_range(const ExpRun<T>& run, std::int64_t begin, std::int64_t end) {
+  const std::int64_t rest = exp_vectors(hn::ScalableTag<T>(), run, begin, end);
+  exp_vectors(hn::CappedTag<T, 1>(), run, rest, end);
 }
 
-void exp_range_f32(const float* x, float* y, std::int64_t count, float most, bool accumulate) {
-  exp_range(x, y, count, most, accumulate);
+void exp_range_f32(const ExpRun<float>& run, std::int64_t begin, std::int64_t end) {
+  exp_range(run, begin, end);
 }
-void exp_range_f64(const double* x, double* y, std::int64_t count, double most, bool accumulate) {
-  exp_range(x, y, count, most, accumulate);
+void exp_range_f64(const ExpRun<double>& run, std::int64_t begin, std::int64_t end) {
+  exp_range(run, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -65,22 +77,19 @@ HWY_EXPORT(exp_range_f32);
 HWY_EXPORT(exp_range_f64);
 
 template <typename T, typename Range>
-void run_typed(const KernelContext& context, bool accumulate, Range range) {
-  const T* x = context.inputs[0].as<T>();
-  T* y = context.outputs[0].as<T>();
-  const T most = std::log(std::numeric_limits<T>::max());
-  const auto count = static_cast<std::int64_t>(context.outputs[0].bytes() / sizeof(T));
-  parallel_ranges(context, count, [&](auto begin, auto end) {
-    range(x + begin, y + begin, end - begin, most, accumulate);
-  });
+void run_typed(const OpCall& call, const KernelContext& context, Range range) {
+  const bool accumulate = !call.modes.empty() && call.modes[0] == WriteMode::add;
+  const ExpRun<T> run{context.inputs[0].as<T>(), context.outputs[0].as<T>(),
+                      std::log(std::numeric_limits<T>::max()), accumulate};
+  parallel_ranges(context, context.outputs[0].elements(),
+                  [&](auto begin, auto end) { range(run, begin, end); });
 }
 
 base::Status run(const OpCall& call, const KernelContext& context) {
-  const bool accumulate = !call.modes.empty() && call.modes[0] == WriteMode::add;
   if (context.outputs[0].dtype == base::DType::f32) {
-    run_typed<float>(context, accumulate, HWY_DYNAMIC_DISPATCH(exp_range_f32));
+    run_typed<float>(call, context, HWY_DYNAMIC_DISPATCH(exp_range_f32));
   } else {
-    run_typed<double>(context, accumulate, HWY_DYNAMIC_DISPATCH(exp_range_f64));
+    run_typed<double>(call, context, HWY_DYNAMIC_DISPATCH(exp_range_f64));
   }
   return {};
 }
