@@ -2,9 +2,15 @@
 // A gradient is not copied on its way: the device server adds from the addresses that the rank
 // pushed.
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
 
 #include "actors/device_server_state.h"
 #include "actors/worker_state.h"
+#include "actors/worker_store.h"
+#include "symbol/networks/networks.h"
+#include "tests/support/test_runtime.h"
+#include "train/module.h"
 
 namespace troupe::actors {
 namespace {
@@ -65,6 +71,42 @@ TEST_CASE("the device server adds from the ranks' own gradients", "[no_copy]") {
     const std::size_t offset = add.slice.slice * std::size_t{1'048'576};
     CHECK(add.left.data() == left.data() + offset);
     CHECK(add.right.data() == right.data() + offset);
+  }
+}
+
+TEST_CASE("what a rank pushes is the executor's gradient itself", "[no_copy]") {
+  tests::TestRuntime test;
+  const auto network = symbol::make_network(tests::test_operators(), "mlp", {});
+  REQUIRE(network.ok());
+  train::ModuleOptions options;
+  options.inputs = {"data", "softmax_label", base::Shape{1, 4, 4}, base::DType::f32};
+  const auto module = train::Module::create(test.runtime, *network, options);
+  REQUIRE(module.ok());
+  std::map<std::uint32_t, const std::byte*> pushed;
+  WorkerStore* door = nullptr;
+  WorkerStore store(0, schemas::JobSpec{}, test.runtime, [&](Event event) {
+    const auto& push = std::get<PushKey>(event);
+    pushed[push.key] = push.gradient.data();
+    door->taken({push.key});
+  });
+  door = &store;
+  REQUIRE((*module)->init_optimizer(store, {}, false).ok());
+  train::ModuleBatch batch;
+  batch.size = 2;
+  batch.data = base::make_host_buffer(2 * 16 * sizeof(float));
+  batch.labels = base::make_host_buffer(2 * sizeof(float));
+  std::memset(batch.data.data(), 0, batch.data.size());
+  std::memset(batch.labels.data(), 0, batch.labels.size());
+  REQUIRE((*module)->init_params(schemas::InitializerSpec{}).ok());
+  REQUIRE((*module)->forward_backward(batch, 0).ok());
+  REQUIRE((*module)->push(0, 2.0).ok());
+  REQUIRE(test.engine->wait_all().ok());
+  const auto executor = (*module)->executor(2);
+  REQUIRE(executor.ok());
+  REQUIRE(pushed.size() == (*module)->keys().size());
+  for (const schemas::KeyInfo& key : (*module)->keys()) {
+    INFO(key.name);
+    CHECK(pushed.at(key.id) == (*executor)->gradients().at(key.name).buffer().data());
   }
 }
 
