@@ -122,6 +122,10 @@ RunState::Effects RunState::start_found(const StartFound& found) {
   plan_.placement.generation = found.generation;
   info_.steps_total = found.steps_total;
   info_.checkpoint = found.checkpoint;
+  if (!found.checkpoint.empty()) {
+    info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
+    effects.push_back(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
+  }
   if (found.step == found.steps_total) {
     finish(effects);  // the checkpoint is the job's last
   } else {

@@ -20,6 +20,7 @@ from cluster import (DEADLINE_S, Cluster, checkpoint_hash, children_of, make_dat
                      troupe, write_job)
 
 LONG_EPOCHS = 20  # of 20 steps: long enough to be disturbed
+LONGER_EPOCHS = 100  # and watched for a second before
 
 
 class CompanyTest(unittest.TestCase):
@@ -68,19 +69,43 @@ class CompanyTest(unittest.TestCase):
         self.assertEqual(code, 0, log)
         self.assertEqual(checkpoint_hash(self.folder / "uneven"), self.undisturbed)
 
+    def assert_gone(self, pids):
+        """Soon none of the processes is there any more."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            left = [pid for pid in pids if self.command_of(pid)]
+            if not left:
+                return
+            time.sleep(0.05)
+        self.fail(f"still there: {[self.command_of(pid) for pid in left]}")
+
+    @staticmethod
+    def command_of(pid):
+        """Empty when it has ended."""
+        try:
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return b""
+
+    @staticmethod
+    def job_processes(cluster):
+        return [pid for process in cluster.processes.values() for pid in children_of(process.pid)]
+
     def kill_and_resume(self, name, choose, expected):
         """Kills what choose(cluster) names in a running job; the same job then ends as ever."""
         cluster = self.cluster({"a": 2, "b": 2})
         job = write_job(self.folder, name, LONG_EPOCHS)
         submitted = cluster.troupe("job", "submit", job, "--id", name, "--wait")
         cluster.wait_status(name, r"checkpoint ")
+        processes = self.job_processes(cluster)
+        self.assertEqual(len(processes), 4)
         began = time.monotonic()
         os.kill(choose(cluster), signal.SIGKILL)
         code, _, log = self.finish(cluster, submitted)
         self.assertLess(time.monotonic() - began, 10, log)
         self.assertEqual(code, 1, log)
         self.assertRegex(log, expected)
-        self.assert_no_children(cluster)
+        self.assert_gone(processes)
         if cluster.processes["b"].poll() is not None:  # 'a' has two places: it needs two more
             cluster.start("b2", "agent", "--join", cluster.address, "--name", "b2", "--devices",
                           "cpu:2")
@@ -108,17 +133,34 @@ class CompanyTest(unittest.TestCase):
                              r"agent of machine 'b' is lost .*ranks 2, 3")
 
     def test_killed_coordinator(self):
+        undisturbed = run_local(self.folder, "longer", LONGER_EPOCHS)
         cluster = self.cluster({"a": 2, "b": 2})
-        job = write_job(self.folder, "orphan", 200)
+        job = write_job(self.folder, "orphan", LONGER_EPOCHS)
         submitted = cluster.troupe("job", "submit", job, "--id", "orphan", "--wait")
         cluster.wait_status("orphan", r"checkpoint ")
         time.sleep(1)  # the waiting command looks, too
+        processes = self.job_processes(cluster)
+        self.assertEqual(len(processes), 4)
         cluster.coordinator.kill()
         code, _, log = self.finish(cluster, submitted)
         self.assertEqual(code, 4, log)
         self.assertRegex(log, r"resumes from .*step-")
         for name in ("a", "b"):
-            self.assertEqual(cluster.processes[name].wait(timeout=20), 4, cluster.text())
+            self.assertEqual(cluster.processes[name].wait(timeout=DEADLINE_S), 4, cluster.text())
+            self.assertIn("its 2 processes stop in 5000 ms", (cluster.logs / name).read_text())
+        self.assert_gone(processes)
+        code, _, log = self.finish(*self.another_cluster(job))
+        self.assertEqual(code, 0, log)
+        self.assertRegex(log, r"job \S+ goes on at step [1-9]\d* from .*step-")
+        self.assertEqual(checkpoint_hash(self.folder / "orphan"), undisturbed)
+
+    def another_cluster(self, job):
+        """The same job under a new coordinator: the cluster and the submitting command."""
+        folder = self.folder / "another"
+        folder.mkdir()
+        cluster = Cluster(folder, {"a": 2, "b": 2})
+        self.addCleanup(cluster.end)
+        return cluster, cluster.submit(job)
 
     def test_stop_names_the_checkpoint_and_resumes(self):
         cluster = self.cluster({"a": 2, "b": 2})
