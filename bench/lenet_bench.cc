@@ -85,8 +85,7 @@ class Lenet {
 
   void step() {
     must(module_->forward_backward(batch_, step_));
-    must(module_->push(step_, static_cast<double>(batch_.size)));
-    must(module_->pull(step_ + 1, false));
+    must(module_->update(step_, static_cast<double>(batch_.size), false));
     ++step_;
   }
   /// Mean over the last step's batch.

@@ -27,8 +27,8 @@ base::Result<BatchMetrics> BatchMetrics::compute(const ndarray::NDArray& probabi
   return metrics;
 }
 
-base::Result<std::map<std::string, MetricPair>> BatchMetrics::read() const {
-  std::map<std::string, MetricPair> values;
+base::Result<MetricValues> BatchMetrics::read() const {
+  MetricValues values;
   if (cross_entropy_.empty()) return values;
   TROUPE_TRY_ASSIGN(values["cross_entropy"], read_pair(cross_entropy_));
   TROUPE_TRY_ASSIGN(values["accuracy"], read_pair(accuracy_));

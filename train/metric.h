@@ -24,6 +24,9 @@ struct MetricPair {
   }
 };
 
+/// Metrics by name.
+using MetricValues = std::map<std::string, MetricPair>;
+
 /// Classification metrics of one batch, kept on the device until they are read.
 class BatchMetrics {
  public:
@@ -32,7 +35,7 @@ class BatchMetrics {
                                             const ndarray::NDArray& labels);
   /// Waits. "cross_entropy": natural logarithm, summed over samples; "accuracy": samples whose
   /// largest probability is the label's; both weighed by samples.
-  base::Result<std::map<std::string, MetricPair>> read() const;
+  base::Result<MetricValues> read() const;
 
  private:
   std::vector<ndarray::NDArray> cross_entropy_,

@@ -123,9 +123,19 @@ base::Status Module::init_optimizer(KVStore& store, const UpdateRule& rule, bool
 }
 
 base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) {
-  executor.arguments().at(options_.inputs.data).rebind(batch.data, true);
-  executor.arguments().at(options_.inputs.label).rebind(batch.labels, true);
-  return {};
+  const InputSpec& inputs = options_.inputs;
+  const auto fill = [&](const std::string& name, const base::Buffer& values) -> base::Status {
+    const NDArray& argument = executor.arguments().at(name);
+    if (values.size() != argument.bytes()) {
+      return base::error(base::Errc::invalid_argument,
+                         "argument '{}' of shape {} takes {} bytes, the batch has {}", name,
+                         argument.shape().to_string(), argument.bytes(), values.size());
+    }
+    argument.rebind(values, true);
+    return {};
+  };
+  TROUPE_TRY(fill(inputs.data, batch.data));
+  return fill(inputs.label, batch.labels);
 }
 
 base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t step) {
@@ -179,6 +189,10 @@ void Module::push_gradient(std::uint32_t key, const PushInfo& info) {
 
 base::Status Module::push(std::uint64_t step, double count) {
   TROUPE_CHECK(store_ != nullptr, "push before init_optimizer");
+  if (count > 0.0 && last_trained_ == nullptr) {
+    return base::error(base::Errc::failed_precondition,
+                       "push of step {}: its executor went out of use", step);
+  }
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
   for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
@@ -199,6 +213,34 @@ base::Status Module::pull(std::uint64_t step, bool barrier) {
   return {};
 }
 
+base::Status Module::update(std::uint64_t step, double count, bool barrier) {
+  TROUPE_TRY(push(step, count));
+  return pull(step + 1, barrier);
+}
+
+base::Status Module::wait_gradients() const {
+  for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.wait());
+  return {};
+}
+
+base::Result<ModuleBatch> Module::batch(const data::Batch& batch) {
+  ModuleBatch made;
+  made.size = static_cast<std::int64_t>(batch.count());
+  TROUPE_TRY_ASSIGN(made.data, in_dtype(batch.images));
+  TROUPE_TRY_ASSIGN(made.labels, in_dtype(batch.labels));
+  return made;
+}
+
+// Batches are f32; modules in f64 read them as such.
+base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
+  if (options_.inputs.dtype == base::DType::f32 || values.empty()) return values;
+  const auto from = values.as<float>();
+  base::BufferPool& pool = runtime_.storage.pool(base::Device{});
+  TROUPE_TRY_ASSIGN(base::Buffer wide, pool.allocate(from.size() * sizeof(double), "batch"));
+  std::copy(from.begin(), from.end(), wide.as<double>().begin());
+  return wide;
+}
+
 base::Result<BatchMetrics> Module::training_metrics() const {
   if (last_trained_ == nullptr) return BatchMetrics();
   return BatchMetrics::compute(last_trained_->outputs().front(),
@@ -213,11 +255,40 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
                                bound->arguments().at(options_.inputs.label));
 }
 
+base::Result<MetricValues> Module::score(data::BatchIterator& batches,
+                                         std::chrono::milliseconds deadline) {
+  MetricValues sums;
+  batches.seek(0);
+  while (true) {
+    data::BatchIterator::Item item = batches.next(deadline);
+    TROUPE_TRY(item.status());
+    if (!item->has_value()) return sums;
+    if ((*item)->count() == 0) continue;
+    TROUPE_TRY_ASSIGN(const ModuleBatch taken, batch(**item));
+    TROUPE_TRY_ASSIGN(const BatchMetrics metrics, score(taken));
+    TROUPE_TRY_ASSIGN(const MetricValues values, metrics.read());
+    for (const auto& [name, pair] : values) sums[name] += pair;
+  }
+}
+
 base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
-  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(data.shape()[0]));
-  TROUPE_TRY(bound->arguments().at(options_.inputs.data).copy_from(data));
+  const InputSpec& inputs = options_.inputs;
+  const std::int64_t rows = data.shape().rank() == 0 ? 0 : data.shape()[0];
+  if (rows == 0 || data.shape() != batch_shape(rows, inputs.sample) ||
+      data.dtype() != inputs.dtype) {
+    return base::error(base::Errc::invalid_argument,
+                       "predict: '{}' has shape {} and dtype {}, expected are rows of {} in {}",
+                       inputs.data, data.shape().to_string(), base::dtype_name(data.dtype()),
+                       inputs.sample.to_string(), base::dtype_name(inputs.dtype));
+  }
+  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(rows));
+  TROUPE_TRY(bound->arguments().at(inputs.data).copy_from(data));
   TROUPE_TRY(bound->forward(false));
-  return bound->outputs();
+  std::vector<NDArray> outputs;
+  for (const NDArray& output : bound->outputs()) {
+    TROUPE_TRY(outputs.emplace_back(output.copy()).status());
+  }
+  return outputs;
 }
 
 }  // namespace troupe::train

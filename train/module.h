@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Module: a symbol with its parameters, gradients and executors, trained against a KVStore. It
 // holds one executor per batch size, made on first use; all share parameters, gradients and one
-// arena. A Module belongs to one thread (a rank's); its operations run on the Runtime's engine.
+// arena. A Module belongs to one thread (a rank's); its operations run on the Runtime's engine,
+// which outlives it. Start with fit, score and predict; the calls between are their steps.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "schemas/messages.h"
 #include "symbol/executor.h"
+#include "train/fit.h"
 #include "train/keys.h"
 #include "train/kvstore.h"
 #include "train/metric.h"
@@ -55,6 +57,22 @@ class Module {
   /// The gradient array of a dense key: the one that executors write and the store reads.
   const ndarray::NDArray& gradient(std::uint32_t key) const { return gradients_[key]; }
   const ModuleOptions& options() const { return options_; }
+  ndarray::Runtime& runtime() const { return runtime_; }
+
+  /// Trains: step s of options.steps takes the batch of `batches`' position s (in the end of an
+  /// epoch perhaps without samples), and every rank of `store` does the same. Returns when all is
+  /// computed and this rank's part in the store is finished, so a store's door serves one fit. The
+  /// first error of data, operations, store or callbacks ends it and cancels the engine, since
+  /// other ranks may never send what is awaited: after that the Runtime can only be destroyed.
+  /// Blocks.
+  base::Status fit(data::BatchIterator& batches, KVStore& store, const FitOptions& options);
+  /// Metrics over all batches of `batches`, from its first; empty when it has none. Blocks; waits
+  /// at most `deadline` for each batch.
+  base::Result<MetricValues> score(data::BatchIterator& batches,
+                                   std::chrono::milliseconds deadline = kBatchDeadline);
+  /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph of pass
+  /// `freeze`: new arrays with n rows each. invalid_argument for another shape or dtype.
+  base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
 
   /// Fills parameters and states by the initialiser, as functions of (seed, key, element).
   base::Status init_params(const schemas::InitializerSpec& initializer);
@@ -67,16 +85,21 @@ class Module {
   /// Pushes forward and backward of one training batch; a batch of no samples clears the gradients.
   base::Status forward_backward(const ModuleBatch& batch, std::uint64_t step);
   /// Pushes every gradient of `step`, once it has been checked. `count`: samples behind them.
+  /// failed_precondition when the batch's executor went out of use since forward_backward.
   base::Status push(std::uint64_t step, double count);
   /// Pulls the weights for `step`; with `barrier` exactly those with everybody's steps below it.
   base::Status pull(std::uint64_t step, bool barrier);
+  /// push of `step`, then pull for the next; `barrier`: of that pull.
+  base::Status update(std::uint64_t step, double count, bool barrier);
+  /// Waits for the gradients pushed so far; the first one's error.
+  base::Status wait_gradients() const;
+  /// A batch of an iterator as this module takes it: the same buffers, or copies in f64.
+  base::Result<ModuleBatch> batch(const data::Batch& batch);
 
   /// Probabilities of the last training batch, and that batch's labels.
   base::Result<BatchMetrics> training_metrics() const;
   /// Pushes prediction (graph of pass `freeze`) and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);
-  /// Outputs for `data` (n, sample...) by the graph of pass `freeze`.
-  base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
   /// The executor of a batch size, made now if need be.
   base::Result<symbol::Executor*> executor(std::int64_t batch);
 
@@ -90,6 +113,7 @@ class Module {
   base::Status declare();
   base::Result<std::unique_ptr<symbol::Executor>> bind(std::int64_t batch);
   base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
+  base::Result<base::Buffer> in_dtype(const base::Buffer& values);
   base::Status push_average(std::uint32_t key, const PushInfo& info);
   void push_gradient(std::uint32_t key, const PushInfo& info);
 

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of a rank. It pushes a step's work and goes on; it waits only for data, for the step
-// before the last (so that at most two are in the engine), and where somebody wants numbers.
+// A rank's engine, memory, data and module, and what it tells from fit's callbacks.
 #include "train/rank_runner.h"
-
-#include <cstring>
 
 #include "train/metrics.h"
 #include "train/slice_rules.h"
 
 namespace troupe::train {
-namespace {
-
-// Steps pushed to the engine and not finished.
-constexpr std::uint64_t kStepsInFlight = 2;
-
-}  // namespace
 
 struct RankRunner::Parts {
   Parts(std::shared_ptr<const Job> the_job, const ops::OpTable& table, base::Clock& the_clock,
@@ -39,20 +30,12 @@ struct RankRunner::Parts {
     return made;
   }
 
-  std::chrono::milliseconds deadline() const {
-    return std::chrono::milliseconds(job->spec.limits.stall_ms);
-  }
-
   base::Status open_data();
-  base::Status train(RankObserver& observer);
-  base::Status step(std::uint64_t number);
-  base::Status mark(std::uint64_t number);
-  base::Status wait_computed(std::uint64_t number);
-  base::Status wait_for(std::uint64_t number);
+  FitOptions fit_options(RankObserver& observer);
+  base::Status step_ended(const BatchEnd& end, RankObserver& observer);
+  base::Status check_running() const;
   base::Status report(std::uint64_t number, RankObserver& observer);
-  base::Status score(std::uint64_t step, RankObserver& observer);
-  base::Result<ModuleBatch> module_batch(const data::Batch& batch);
-  base::Result<base::Buffer> in_dtype(const base::Buffer& values);
+  void scored(const EpochEnd& end, RankObserver& observer) const;
 
   std::shared_ptr<const Job> job;
   base::Clock& clock;
@@ -65,8 +48,6 @@ struct RankRunner::Parts {
   std::unique_ptr<Module> module;
   std::unique_ptr<data::BatchIterator> train_batches;
   std::unique_ptr<data::BatchIterator> test_batches;
-  engine::Variable computed[kStepsInFlight];  // gradients of a step are there, or an error
-  engine::Variable marks[kStepsInFlight];     // its weights have come
   std::atomic<bool> stopped{false};
   RankFigures figures;
   monitoring::Collection shown;  // of all above
@@ -104,8 +85,6 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.rank = options.rank;
   how.executors_max = spec.limits.executors_max;
   TROUPE_TRY_ASSIGN(parts->module, Module::create(parts->runtime, job->network, how));
-  for (engine::Variable& mark : parts->computed) mark = parts->engine->new_variable("gradients");
-  for (engine::Variable& mark : parts->marks) mark = parts->engine->new_variable("step mark");
   TROUPE_TRY(parts->open_data());
   std::unique_ptr<RankRunner> runner(new RankRunner(std::move(parts)));
   if (options.metrics != nullptr) {
@@ -134,14 +113,10 @@ base::Status RankRunner::Parts::open_data() {
 
 base::Status RankRunner::run(KVStore& store, RankObserver& observer) {
   Parts& parts = *parts_;
-  const base::Status status = [&] {
-    TROUPE_TRY(parts.module->init_optimizer(store, parts.job->rule(), false));
-    TROUPE_TRY(parts.module->pull(parts.options.start_step, true));
-    TROUPE_TRY(parts.train(observer));
-    return store.finish(parts.job->steps_end());
-  }();
-  if (!status.ok()) parts.engine->cancel(status.text());
-  return status;
+  TROUPE_TRY(parts.check_running());
+  TROUPE_TRY(parts.module->fit(*parts.train_batches, store, parts.fit_options(observer)));
+  parts.figures.steps.store(parts.plan.total - parts.plan.start, std::memory_order_relaxed);
+  return {};
 }
 
 void RankRunner::stop(std::string_view reason) {
@@ -149,80 +124,44 @@ void RankRunner::stop(std::string_view reason) {
   parts_->engine->cancel(reason);
 }
 
-base::Status RankRunner::Parts::train(RankObserver& observer) {
-  const std::uint64_t epoch_steps = job->steps_per_epoch();
-  const std::uint64_t log_steps = period_steps(job->spec.train.log_every, epoch_steps);
-  const std::uint64_t score_steps = period_steps(job->spec.train.score_every, epoch_steps);
-  const std::uint64_t end = job->steps_end();
-  for (std::uint64_t now = options.start_step; now < end; ++now) {
-    if (stopped.load())
-      return base::error(base::Errc::cancelled, "rank {} was stopped", options.rank);
-    TROUPE_TRY(step(now));
-    if (now >= options.start_step + 1) TROUPE_TRY(wait_for(now - 1));
-    const std::uint64_t done = now + 1;
-    const bool epoch_ends = done % epoch_steps == 0;
-    if (epoch_ends || done == end || (log_steps != 0 && done % log_steps == 0)) {
-      TROUPE_TRY(wait_computed(now));
-      TROUPE_TRY(report(now, observer));
-    }
-    if (score_steps != 0 && done % score_steps == 0 && test_batches != nullptr) {
-      TROUPE_TRY(wait_computed(now));
-      TROUPE_TRY(score(done, observer));
-    }
+FitOptions RankRunner::Parts::fit_options(RankObserver& observer) {
+  FitOptions fit;
+  fit.rule = job->rule();
+  fit.steps = plan;
+  fit.publish = false;
+  fit.deadline = std::chrono::milliseconds(job->spec.limits.stall_ms);
+  if (job->spec.train.score_every.count != 0) {
+    fit.evaluation = test_batches.get();
+    fit.evaluation_epochs = job->spec.train.score_every.count;
   }
-  return engine->wait_all();
+  fit.batch_end = [this, &observer](const BatchEnd& end) { return step_ended(end, observer); };
+  fit.epoch_end = [this, &observer](const EpochEnd& end) {
+    figures.steps.store(end.steps - plan.start, std::memory_order_relaxed);
+    if (end.evaluation) scored(end, observer);
+    return base::Status();
+  };
+  return fit;
 }
 
-base::Status RankRunner::Parts::step(std::uint64_t number) {
-  data::BatchIterator::Item item = train_batches->next(deadline());
-  TROUPE_TRY(item.status());
-  TROUPE_CHECK(item->has_value(), "the training plan is shorter than the job");
-  TROUPE_TRY_ASSIGN(const ModuleBatch batch, module_batch(**item));
-  TROUPE_TRY(module->forward_backward(batch, number));
-  TROUPE_TRY(module->push(number, static_cast<double>(batch.size)));
-  TROUPE_TRY(module->pull(number + 1, plan.is_barrier(number + 1)));
-  figures.samples.fetch_add(static_cast<std::uint64_t>(batch.size), std::memory_order_relaxed);
-  figures.epoch.store(number / job->steps_per_epoch(), std::memory_order_relaxed);
-  return mark(number);
+base::Status RankRunner::Parts::check_running() const {
+  if (!stopped.load()) return {};
+  return base::error(base::Errc::cancelled, "rank {} was stopped", options.rank);
 }
 
-// An operation behind all gradients of the step, and one behind all weights of the next: when that
-// has run, `number` is committed.
-base::Status RankRunner::Parts::mark(std::uint64_t number) {
-  std::vector<engine::Variable> reads;
-  for (const schemas::KeyInfo& key : module->keys()) {
-    reads.push_back(module->gradient(key.id).variable());
-  }
-  engine->push({"gradients mark",
-                reads,
-                {&computed[number % kStepsInFlight], 1},
-                {{}, engine::LaneKind::priority},
-                0},
-               [](engine::RunContext&) { return base::Status(); });
-  reads.clear();
-  for (const schemas::KeyInfo& key : module->keys()) {
-    reads.push_back(module->parameter(key.id).variable());
-  }
-  const engine::Variable& written = marks[number % kStepsInFlight];
-  engine->push({"step mark", reads, {&written, 1}, {{}, engine::LaneKind::priority}, 0},
-               [this, number](engine::RunContext&) {
-                 figures.steps.store(number + 1 - options.start_step, std::memory_order_relaxed);
-                 return base::Status();
-               });
-  return {};
-}
-
-// A gradient that failed is never pushed, so the weights of its step would be awaited for ever.
-base::Status RankRunner::Parts::wait_computed(std::uint64_t number) {
-  return engine->wait(computed[number % kStepsInFlight]);
-}
-
-base::Status RankRunner::Parts::wait_for(std::uint64_t number) {
-  TROUPE_TRY(wait_computed(number));
-  return engine->wait(marks[number % kStepsInFlight]);
+base::Status RankRunner::Parts::step_ended(const BatchEnd& end, RankObserver& observer) {
+  TROUPE_TRY(check_running());
+  figures.steps.store(end.step - plan.start, std::memory_order_relaxed);
+  figures.samples.fetch_add(static_cast<std::uint64_t>(end.samples), std::memory_order_relaxed);
+  figures.epoch.store(end.step / plan.epoch_steps, std::memory_order_relaxed);
+  const std::uint64_t log_steps = period_steps(job->spec.train.log_every, plan.epoch_steps);
+  const std::uint64_t done = end.step + 1;
+  const bool due = log_steps != 0 && done % log_steps == 0;
+  if (!due && done % plan.epoch_steps != 0 && done != plan.total) return {};
+  return report(end.step, observer);
 }
 
 base::Status RankRunner::Parts::report(std::uint64_t number, RankObserver& observer) {
+  TROUPE_TRY(module->wait_gradients());  // a step that failed is not reported
   TROUPE_TRY_ASSIGN(const BatchMetrics metrics, module->training_metrics());
   TROUPE_TRY_ASSIGN(const auto values, metrics.read());
   schemas::ProgressReport progress;
@@ -239,44 +178,18 @@ base::Status RankRunner::Parts::report(std::uint64_t number, RankObserver& obser
   return {};
 }
 
-base::Status RankRunner::Parts::score(std::uint64_t step, RankObserver& observer) {
+void RankRunner::Parts::scored(const EpochEnd& end, RankObserver& observer) const {
   schemas::EvaluationReport result;
   result.rank = options.rank;
-  result.epoch = step / job->steps_per_epoch();
-  result.step = step;
-  test_batches->seek(0);
-  while (true) {
-    data::BatchIterator::Item item = test_batches->next(deadline());
-    TROUPE_TRY(item.status());
-    if (!item->has_value()) break;
-    TROUPE_TRY_ASSIGN(const ModuleBatch batch, module_batch(**item));
-    if (batch.size == 0) continue;
-    TROUPE_TRY_ASSIGN(const BatchMetrics metrics, module->score(batch));
-    TROUPE_TRY_ASSIGN(const auto values, metrics.read());
-    result.samples += static_cast<std::uint64_t>(batch.size);
-    result.correct += static_cast<std::uint64_t>(values.at("accuracy").sum);
-    result.loss_sum += values.at("cross_entropy").sum;
+  result.epoch = end.epochs;
+  result.step = end.steps;
+  // A rank without test records has no metrics.
+  if (const auto accuracy = end.evaluation->find("accuracy"); accuracy != end.evaluation->end()) {
+    result.samples = static_cast<std::uint64_t>(accuracy->second.weight);
+    result.correct = static_cast<std::uint64_t>(accuracy->second.sum);
+    result.loss_sum = end.evaluation->at("cross_entropy").sum;
   }
   observer.scored(result);
-  return {};
-}
-
-base::Result<ModuleBatch> RankRunner::Parts::module_batch(const data::Batch& batch) {
-  ModuleBatch made;
-  made.size = static_cast<std::int64_t>(batch.count());
-  TROUPE_TRY_ASSIGN(made.data, in_dtype(batch.images));
-  TROUPE_TRY_ASSIGN(made.labels, in_dtype(batch.labels));
-  return made;
-}
-
-// Batches are f32; jobs in f64 read them as such.
-base::Result<base::Buffer> RankRunner::Parts::in_dtype(const base::Buffer& values) {
-  if (job->keys.inputs.dtype == base::DType::f32 || values.empty()) return values;
-  const auto from = values.as<float>();
-  TROUPE_TRY_ASSIGN(base::Buffer wide,
-                    storage.pool(base::Device{}).allocate(from.size() * sizeof(double), "batch"));
-  std::copy(from.begin(), from.end(), wide.as<double>().begin());
-  return wide;
 }
 
 }  // namespace troupe::train

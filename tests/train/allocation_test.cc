@@ -54,8 +54,7 @@ class Training {
   tests::Allocations step(std::uint64_t number) {
     const tests::CountAllocations count;
     const bool pushed = module_->forward_backward(batch_, number).ok() &&
-                        module_->push(number, static_cast<double>(batch_.size)).ok() &&
-                        module_->pull(number + 1, true).ok();
+                        module_->update(number, static_cast<double>(batch_.size), true).ok();
     const bool done = test_.engine->wait_all().ok();
     const tests::Allocations asked = count.so_far();
     REQUIRE(pushed);
