@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module as a C++ program uses it: fit, score and predict against numbers worked out by hand,
+// the cache of executors, and what is said about wrong arguments.
+#include "train/module.h"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "tests/support/job_files.h"
+#include "tests/support/test_runtime.h"
+#include "train/checkpoint.h"
+#include "train/job.h"
+#include "train/local_run.h"
+#include "train/local_store.h"
+
+namespace troupe::train {
+namespace {
+
+using ndarray::NDArray;
+
+constexpr std::size_t kClasses = 4;
+using Row = std::array<double, kClasses>;  // four pixels, or four probabilities
+
+/// softmax(W x + b), computed plainly.
+struct LinearModel {
+  std::array<Row, kClasses> weight{};
+  Row bias{};
+
+  Row operator()(const Row& x) const {
+    Row p{};
+    double sum = 0.0;
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      double score = bias[k];
+      for (std::size_t j = 0; j < x.size(); ++j) score += weight[k][j] * x[j];
+      p[k] = std::exp(score);
+      sum += p[k];
+    }
+    for (double& value : p) value /= sum;
+    return p;
+  }
+};
+
+symbol::Symbol linear_network() {
+  symbol::Composer c(tests::test_operators());
+  const symbol::Symbol fc =
+      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
+  return c.finish(c.call("softmax_output", "softmax", {fc})).value();
+}
+
+/// A job of one rank over images of `side` x `side`, without a network.
+schemas::JobSpec single_job(const TestFolder& folder, int side) {
+  write_test_records(folder.path() / "train.rec", 50, side);
+  write_test_records(folder.path() / "test.rec", 11, side);
+  schemas::JobSpec spec = test_job(folder.path(), "");
+  spec.workers = {1, 1, 1};
+  return spec;
+}
+
+/// The same in f64 over images of four pixels for the linear network.
+schemas::JobSpec linear_job(const TestFolder& folder) {
+  schemas::JobSpec spec = single_job(folder, 2);
+  spec.model.symbol_json = linear_network().to_json();
+  spec.numerics.dtype = base::DType::f64;
+  return spec;
+}
+
+/// Everything that fit needs, as a C++ program would put it together.
+class Trainer {
+ public:
+  explicit Trainer(const schemas::JobSpec& spec, std::size_t executors_max = 16) {
+    auto opened = open_job(spec, tests::test_operators());
+    INFO(opened.status().to_string());
+    REQUIRE(opened.ok());
+    job = *opened;
+    ModuleOptions options;
+    options.inputs = job->keys.inputs;
+    options.seed = spec.seed;
+    options.executors_max = executors_max;
+    module = Module::create(test.runtime, job->network, options).value();
+    REQUIRE(module->init_params(spec.train.initializer).ok());
+    fit.rule = job->rule();
+    fit.steps = make_step_plan(spec, job->train_data->records(), 0);
+    fit.steps.checkpoints = false;
+    const LocalStoreOptions how{
+        SliceRules{AdditionTree(1, 1), {}, fit.steps, static_cast<double>(spec.data.batch), {0}},
+        {},
+        {},
+        spec.limits.stall_ms};
+    store = LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
+    door = store->door(0, test.runtime);
+    const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
+    test_batches = batches(job->test_data, data::make_evaluation_plan(deal, 0));
+    train_batches =
+        batches(job->train_data, data::make_training_plan(job->orders, 0, job->steps_end()));
+  }
+
+  std::unique_ptr<data::BatchIterator> batches(std::shared_ptr<const data::Dataset> dataset,
+                                               std::unique_ptr<data::BatchPlan> plan) {
+    return data::BatchIterator::create({std::move(dataset), std::move(plan), &pool(), &test.clock},
+                                       job->samples, {1, 2})
+        .value();
+  }
+
+  void set_model(const LinearModel& model) {
+    std::vector<double> weight;
+    for (const Row& row : model.weight) weight.insert(weight.end(), row.begin(), row.end());
+    const base::Status set =
+        module->init_params({{"fc_weight", array({4, 4}, weight)},
+                             {"fc_bias", array({4}, {model.bias.begin(), model.bias.end()})}});
+    INFO(set.to_string());
+    REQUIRE(set.ok());
+  }
+
+  NDArray array(const base::Shape& shape, const std::vector<double>& values) {
+    return NDArray::from<double>(test.runtime, shape, values).value();
+  }
+  /// (n, 1, 2, 2) of numbers from `first` on.
+  NDArray images(std::int64_t n, double first) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < 4 * n; ++i) values.push_back(std::sin(first + i));
+    return array({n, 1, 2, 2}, values);
+  }
+  /// A parameter, averaged state or gradient as bytes.
+  static std::vector<std::byte> bytes(const NDArray& array) {
+    std::vector<std::byte> bytes(array.bytes());
+    REQUIRE(array.read(bytes).ok());
+    return bytes;
+  }
+  /// The array that an executor reads its data from: another one after a new bind.
+  NDArray data_of(std::int64_t batch) {
+    return module->executor(batch).value()->arguments().at("data");
+  }
+  base::BufferPool& pool() { return test.storage.pool(base::Device{}); }
+
+  tests::TestRuntime test;
+  std::shared_ptr<const Job> job;
+  std::unique_ptr<Module> module;
+  std::unique_ptr<LocalStore> store;
+  std::unique_ptr<KVStore> door;
+  std::unique_ptr<data::BatchIterator> train_batches, test_batches;
+  FitOptions fit;
+};
+
+struct Sample {
+  Row x{};
+  std::size_t label = 0;
+};
+
+std::vector<Sample> samples_of(const data::Batch& batch) {
+  std::vector<Sample> samples(batch.count());
+  const auto pixels = batch.images.as<float>();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    std::copy_n(pixels.begin() + static_cast<std::ptrdiff_t>(i * kClasses), kClasses,
+                samples[i].x.begin());
+    samples[i].label = static_cast<std::size_t>(batch.labels.as<float>()[i]);
+  }
+  return samples;
+}
+
+/// All batches of an iterator, which stands at its begin afterwards.
+std::vector<std::vector<Sample>> read_all(data::BatchIterator& batches) {
+  std::vector<std::vector<Sample>> all;
+  while (true) {
+    data::BatchIterator::Item item = batches.next(kBatchDeadline);
+    REQUIRE(item.ok());
+    if (!item->has_value()) break;
+    all.push_back(samples_of(**item));
+  }
+  batches.seek(0);
+  return all;
+}
+
+class Scores final : public JobObserver {
+ public:
+  void progress(const StepProgress&) override {}
+  void scored(const EpochScore& score) override { scores.push_back(score); }
+  void checkpointed(std::uint64_t, const std::string&) override {}
+  std::vector<EpochScore> scores;
+};
+
+TEST_CASE("fit learns and ends in the bits of a local run of the same job", "[module]") {
+  const TestFolder folder("module-fit");
+  schemas::JobSpec spec = single_job(folder, 12);
+  spec.model.network = "tiny-bn";
+  spec.train.epochs = 4;
+  Trainer trainer(spec);
+  std::vector<std::uint64_t> steps;
+  std::vector<EpochEnd> epochs;
+  std::int64_t samples = 0;
+  trainer.fit.evaluation = trainer.test_batches.get();
+  trainer.fit.batch_end = [&](const BatchEnd& end) {
+    steps.push_back(end.step);
+    samples += end.samples;
+    return base::Status();
+  };
+  trainer.fit.epoch_end = [&](const EpochEnd& end) {
+    epochs.push_back(end);
+    return base::Status();
+  };
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit).ok());
+  CHECK(steps.size() == 28);  // 50 records in batches of 8: 7 steps, the last one of 2
+  CHECK(steps.back() == 27);
+  CHECK(samples == 200);
+
+  base::SteadyClock clock;
+  Scores seen;
+  REQUIRE(run_local(trainer.job, tests::test_operators(), clock, seen).ok());
+  REQUIRE(epochs.size() == 4);
+  REQUIRE(seen.scores.size() == 4);
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    REQUIRE(epochs[i].evaluation.has_value());
+    CHECK(epochs[i].epochs == i + 1);
+    CHECK(epochs[i].steps == 7 * (i + 1));
+    CHECK(epochs[i].evaluation->at("accuracy").mean() == seen.scores[i].accuracy());
+  }
+  CHECK(epochs.back().evaluation->at("accuracy").mean() > 0.8);
+  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  REQUIRE(checkpoint.ok());
+  for (const schemas::KeyInfo& key : trainer.module->keys()) {
+    INFO(key.name);
+    const auto expected = (*checkpoint)->dense(key, "");
+    REQUIRE(expected.ok());
+    CHECK(Trainer::bytes(trainer.module->parameter(key.id)) == *expected);
+  }
+}
+
+// The brightest quarter is the label: rows of the identity find it, with two rows exchanged they
+// miss the labels 2 and 3.
+TEST_CASE("score counts what a known network gets right, whatever the last batch", "[module]") {
+  const TestFolder folder("module-score");
+  Trainer trainer(linear_job(folder));
+  LinearModel model;
+  const std::array<std::size_t, kClasses> brightest = {0, 1, 3, 2};
+  for (std::size_t k = 0; k < kClasses; ++k) model.weight[k][brightest[k]] = 1.0;
+  trainer.set_model(model);
+  double right = 0.0;
+  double loss = 0.0;
+  const auto batches = read_all(*trainer.test_batches);
+  REQUIRE(batches.size() == 3);  // 4, 4, 3
+  for (const auto& batch : batches) {
+    for (const Sample& sample : batch) {
+      right += sample.label < 2 ? 1.0 : 0.0;
+      loss -= std::log(model(sample.x)[sample.label]);
+    }
+  }
+  REQUIRE(right > 0.0);
+  REQUIRE(right < 11.0);
+  for (int round = 0; round < 2; ++round) {
+    const auto metrics = trainer.module->score(*trainer.test_batches);
+    REQUIRE(metrics.ok());
+    CHECK(metrics->at("accuracy").sum == right);
+    CHECK(metrics->at("accuracy").weight == 11.0);
+    CHECK(metrics->at("cross_entropy").sum == Approx(loss).epsilon(1e-12));
+    CHECK(metrics->at("cross_entropy").weight == 11.0);
+  }
+}
+
+LinearModel some_model() {
+  LinearModel model;
+  for (std::size_t k = 0; k < kClasses; ++k) {
+    model.bias[k] = 0.1 * static_cast<double>(k);
+    for (std::size_t j = 0; j < kClasses; ++j) {
+      model.weight[k][j] = std::cos(static_cast<double>(4 * k + j));
+    }
+  }
+  return model;
+}
+
+/// `outputs` are the model's for images(n, first).
+void check_prediction(const std::vector<NDArray>& outputs, const LinearModel& model, std::int64_t n,
+                      double first) {
+  REQUIRE(outputs.size() == 1);
+  REQUIRE(outputs[0].shape() == base::Shape{n, 4});
+  const std::vector<double> found = outputs[0].to_vector<double>().value();
+  for (std::int64_t i = 0; i < n; ++i) {
+    Row x{};
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      x[j] = std::sin(first + static_cast<double>(4 * i) + static_cast<double>(j));
+    }
+    const Row expected = model(x);
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      CHECK(found[static_cast<std::size_t>(4 * i) + k] == Approx(expected[k]).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("predict takes any number of rows, also when executors go out of use", "[module]") {
+  const TestFolder folder("module-predict");
+  Trainer trainer(linear_job(folder), 2);
+  const LinearModel model = some_model();
+  trainer.set_model(model);
+  std::vector<std::pair<std::int64_t, std::vector<NDArray>>> kept;
+  for (const std::int64_t n : {8, 1, 3, 7, 1, 8, 8}) {
+    const auto outputs = trainer.module->predict(trainer.images(n, static_cast<double>(n)));
+    REQUIRE(outputs.ok());
+    kept.emplace_back(n, *outputs);
+  }
+  // Later predictions, of the same size too, leave earlier results alone.
+  for (const auto& [n, outputs] : kept) {
+    check_prediction(outputs, model, n, static_cast<double>(n));
+  }
+}
+
+TEST_CASE("the least recently used executor goes first", "[module]") {
+  const TestFolder folder("module-cache");
+  Trainer trainer(linear_job(folder), 2);
+  const NDArray one = trainer.data_of(1);
+  const NDArray two = trainer.data_of(2);
+  CHECK(trainer.data_of(1).same_memory(one));
+  trainer.data_of(3);  // 2 goes: 1 was used after it
+  CHECK(trainer.data_of(1).same_memory(one));
+  CHECK_FALSE(trainer.data_of(2).same_memory(two));  // 3 goes
+  CHECK(trainer.data_of(1).same_memory(one));
+}
+
+TEST_CASE("gradients of an executor that went out of use are not pushed", "[module]") {
+  const TestFolder folder("module-gone");
+  Trainer trainer(linear_job(folder), 1);
+  Module& module = *trainer.module;
+  REQUIRE(module.init_optimizer(*trainer.door, trainer.fit.rule, true).ok());
+  const auto item = trainer.train_batches->next(kBatchDeadline);
+  REQUIRE(item.ok());
+  const ModuleBatch batch = module.batch(**item).value();
+  REQUIRE(module.forward_backward(batch, 0).ok());
+  REQUIRE(module.predict(trainer.images(3, 0.0)).ok());
+  const base::Status refused = module.update(0, 8.0, true);
+  CHECK(refused.code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.text(), Catch::Contains("step 0"));
+  CHECK(module.training_metrics()->read()->empty());
+  REQUIRE(module.forward_backward(batch, 0).ok());
+  CHECK(module.update(0, 8.0, true).ok());
+  CHECK(trainer.test.engine->wait_all().ok());
+}
+
+TEST_CASE("errors of a module name the argument and what it should be", "[module]") {
+  const TestFolder folder("module-errors");
+  Trainer trainer(linear_job(folder));
+  Module& module = *trainer.module;
+  const base::Status unknown = module.init_params({{"fc9_weight", trainer.array({1}, {0.0})}});
+  CHECK(unknown.code() == base::Errc::not_found);
+  CHECK_THAT(unknown.text(), Catch::Contains("'fc9_weight'"));
+  const base::Status shape = module.init_params({{"fc_bias", trainer.array({2}, {0.0, 0.0})}});
+  CHECK(shape.code() == base::Errc::invalid_argument);
+  CHECK_THAT(shape.text(), Catch::Contains("'fc_bias' has shape (4,)") && Catch::Contains("(2,)"));
+  const NDArray single = NDArray::zeros(trainer.test.runtime, base::Shape{4}).value();
+  CHECK_THAT(module.init_params({{"fc_bias", single}}).text(), Catch::Contains("f32"));
+
+  const NDArray flat = trainer.array({1, 4}, {0.0, 0.0, 0.0, 0.0});
+  const base::Status data = module.predict(flat).status();
+  CHECK(data.code() == base::Errc::invalid_argument);
+  CHECK_THAT(data.text(), Catch::Contains("'data' has shape (1, 4)") &&
+                              Catch::Contains("rows of (1, 2, 2) in f64"));
+  CHECK(module.predict(trainer.array({0, 1, 2, 2}, {})).status().code() ==
+        base::Errc::invalid_argument);
+
+  ModuleBatch batch;
+  batch.size = 3;
+  batch.data = base::make_host_buffer(3 * 4 * sizeof(double));
+  batch.labels = base::make_host_buffer(2 * sizeof(double));
+  const base::Status labels = module.forward_backward(batch, 0);
+  CHECK(labels.code() == base::Errc::invalid_argument);
+  CHECK_THAT(labels.text(), Catch::Contains("'softmax_label' of shape (3,) takes 24 bytes") &&
+                                Catch::Contains("has 16"));
+}
+
+TEST_CASE("the first error ends a fit", "[module]") {
+  const TestFolder folder("module-fit-errors");
+  Trainer trainer(linear_job(folder));
+  base::Status status;
+  SECTION("of a callback") {
+    trainer.fit.batch_end = [](const BatchEnd& end) {
+      return end.step < 3 ? base::Status() : base::error(base::Errc::cancelled, "enough");
+    };
+    status = trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit);
+    CHECK(status.text() == "enough");
+  }
+  SECTION("of data that end too early") {
+    const auto few = trainer.batches(trainer.job->train_data,
+                                     data::make_training_plan(trainer.job->orders, 0, 5));
+    status = trainer.module->fit(*few, *trainer.door, trainer.fit);
+    CHECK_THAT(status.text(), Catch::Contains("ends before step 5 of 14"));
+  }
+  SECTION("of options that make no sense") {
+    trainer.fit.evaluation_epochs = 0;
+    status = trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit);
+    CHECK(status.code() == base::Errc::invalid_argument);
+  }
+  CHECK_FALSE(status.ok());
+}
+
+/// One step of plain gradient descent on the mean over a batch.
+void descend(LinearModel& model, const std::vector<Sample>& batch, double lr) {
+  LinearModel slope;
+  for (const Sample& sample : batch) {
+    Row error = model(sample.x);
+    error[sample.label] -= 1.0;
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      slope.bias[k] += error[k];
+      for (std::size_t j = 0; j < kClasses; ++j) slope.weight[k][j] += error[k] * sample.x[j];
+    }
+  }
+  const double factor = lr / static_cast<double>(batch.size());
+  for (std::size_t k = 0; k < kClasses; ++k) {
+    model.bias[k] -= factor * slope.bias[k];
+    for (std::size_t j = 0; j < kClasses; ++j) {
+      model.weight[k][j] -= factor * slope.weight[k][j];
+    }
+  }
+}
+
+TEST_CASE("a schedule changes the weights' steps and binds nothing anew", "[module]") {
+  const TestFolder folder("module-schedule");
+  schemas::JobSpec spec = linear_job(folder);
+  spec.train.optimizer = {};
+  spec.train.optimizer.lr = 0.4;
+  spec.train.schedule.warmup = {2, schemas::Period::Unit::steps};
+  spec.train.schedule.final_lr = 0.1;
+  Trainer trainer(spec);
+  const LinearModel start = some_model();
+  trainer.set_model(start);
+  const auto batches = read_all(*trainer.train_batches);
+  REQUIRE(batches.size() == 14);
+
+  // What has been bound and prepared after the first epoch: full batches and the short last one.
+  const NDArray bound_full = trainer.data_of(8);
+  const NDArray bound_last = trainer.data_of(2);
+  std::uint64_t prepared = 0;
+  LinearModel expected = start;
+  trainer.fit.batch_end = [&](const BatchEnd& end) {
+    const auto t = static_cast<double>(end.step);
+    // The warm-up's lr is 0.2, 0.4; then half a cosine over 12 steps from 0.4 towards 0.1.
+    const double lr = t < 2.0 ? 0.2 * (t + 1.0)
+                              : 0.1 + 0.15 * (1.0 + std::cos(std::numbers::pi * (t - 2.0) / 12.0));
+    descend(expected, batches[end.step], lr);
+    const NDArray& weights = trainer.module->parameter(0);
+    const std::vector<double> found = weights.to_vector<double>().value();
+    INFO("step " << end.step);
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      for (std::size_t j = 0; j < kClasses; ++j) {
+        CHECK(found[4 * k + j] == Approx(expected.weight[k][j]).epsilon(1e-11));
+      }
+    }
+    const std::uint64_t misses = trainer.test.kernels.misses();
+    if (end.step == 6) prepared = misses;
+    if (end.step > 6) CHECK(misses == prepared);
+    return base::Status();
+  };
+  REQUIRE(trainer.module->keys()[0].name == "fc_weight");
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit).ok());
+  CHECK(prepared > 0);
+  CHECK(trainer.data_of(8).same_memory(bound_full));
+  CHECK(trainer.data_of(2).same_memory(bound_last));
+}
+
+}  // namespace
+}  // namespace troupe::train
