@@ -45,9 +45,13 @@ class KVStore {
   virtual std::uint32_t rank() const = 0;
   virtual std::uint32_t ranks() const = 0;
 
-  /// Declares all keys, in the order of their ids. `values`: rank 0's arrays become version 0 and
-  /// other ranks' must agree in shape and dtype; empty: the store draws or loads them. Every rank
-  /// calls it once, before anything else; it waits for rank 0, at most the store's deadline.
+  /// Declares all keys, in the order of their ids. Every rank calls it once, before anything else,
+  /// with `values` or without:
+  /// - one array per key, which must agree in shape and dtype: rank 0's become version 0. Other
+  ///   ranks wait for it, at most the store's deadline. The local store takes them; the company
+  ///   answers `unimplemented`: its servers draw or load version 0 themselves.
+  /// - none: the store has version 0, from the job's seed, a checkpoint or train.weights; a local
+  ///   store from LocalStoreOptions::first.
   virtual base::Status init(std::span<const schemas::KeyInfo> keys,
                             std::span<const ndarray::NDArray> values) = 0;
   /// Every rank calls it with the same rule, after init.

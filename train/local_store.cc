@@ -72,6 +72,21 @@ struct Slot {
   std::list<WaitingPull> pulls GUARDED_BY(mutex);
 };
 
+base::Status check_values(std::span<const KeyInfo> keys, std::span<const NDArray> values) {
+  if (!values.empty() && values.size() != keys.size()) {
+    return base::error(base::Errc::invalid_argument, "{} values for {} keys", values.size(),
+                       keys.size());
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].shape() == keys[i].shape && values[i].dtype() == keys[i].dtype) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "key '{}' has shape {} and dtype {}, its value {} and {}", keys[i].name,
+                       keys[i].shape.to_string(), base::dtype_name(keys[i].dtype),
+                       values[i].shape().to_string(), base::dtype_name(values[i].dtype()));
+  }
+  return {};
+}
+
 }  // namespace
 
 class LocalStore::Core {
@@ -137,6 +152,7 @@ base::Status LocalStore::Core::declare(std::span<const KeyInfo> keys) {
 
 base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo> keys,
                                     std::span<const NDArray> values) {
+  TROUPE_TRY(check_values(keys, values));
   std::vector<std::vector<std::byte>> given;
   if (rank == 0) {
     for (const NDArray& value : values) {

@@ -79,6 +79,25 @@ TEST_CASE("the bytes of a rank without samples reach no sum", "[local_store]") {
   CHECK(pair.weights(2) == std::vector<float>(4, 0.25F));
 }
 
+TEST_CASE("first values that do not fit their keys are refused by the key's name",
+          "[local_store]") {
+  tests::TestRuntime test;
+  const LocalStoreOptions options{
+      SliceRules{AdditionTree(1, 2), {}, {}, 16.0, {0, 0}}, {}, {}, 1000};
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store =
+      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const std::vector<schemas::KeyInfo> keys = {{0, "v", base::Shape{4}}, {1, "w", base::Shape{2}}};
+  const std::array values = {filled(test.runtime, 1.0F), filled(test.runtime, 1.0F)};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto door = store->door(rank, test.runtime);
+    const base::Status shape = door->init(keys, values);
+    CHECK(shape.code() == base::Errc::invalid_argument);
+    CHECK_THAT(shape.text(), Catch::Contains("key 'w'") && Catch::Contains("(4,)"));
+    CHECK(door->init(keys, std::span(values).first(1)).text() == "1 values for 2 keys");
+  }
+}
+
 TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {
   Pair pair([](std::uint64_t step, const std::vector<std::pair<SliceInfo, SliceState>>&) {
     return base::error(base::Errc::resource_exhausted, "no room for step {}", step);
