@@ -70,7 +70,16 @@ struct Note {
   std::string text;
 };
 
-using CoordinatorEffect = std::variant<ToPeer, DropPeer, FindStart, Note>;
+/// A job has left the queue, for metrics.
+struct JobAdmitted {
+  std::uint64_t queued_ms = 0;
+};
+/// A job has ended, for metrics.
+struct JobFinished {
+  schemas::JobState state = schemas::JobState::succeeded;
+};
+
+using CoordinatorEffect = std::variant<ToPeer, DropPeer, FindStart, Note, JobAdmitted, JobFinished>;
 
 // ---- agent: events ----
 

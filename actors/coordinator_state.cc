@@ -257,7 +257,10 @@ void CoordinatorState::settle(Effects& effects) {
     if (!job.run && job.info.state == schemas::JobState::pending) admit(job, effects);
     const schemas::JobInfo info = info_of(job);
     if (!is_final(info.state)) continue;
-    if (job.ended_ms == 0) job.ended_ms = now_ms_;
+    if (job.ended_ms == 0) {
+      job.ended_ms = now_ms_;
+      effects.push_back(JobFinished{info.state});
+    }
     for (const PeerId peer : job.waiting) {
       effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", {info}}});
     }
@@ -296,6 +299,7 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   }
   effects.push_back(Note{false, fmt::format("job {} begins on {}", job.info.id,
                                             fmt::join(plan.placement.machines, ", "))});
+  effects.push_back(JobAdmitted{now_ms_ - job.submitted_ms});
   job.run = std::make_unique<RunState>(std::move(plan));
   append(effects, job.run->begin(now_ms_));
 }
@@ -334,12 +338,16 @@ std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   return list;
 }
 
-std::vector<schemas::JobInfo> CoordinatorState::scraped_jobs() const {
-  std::vector<schemas::JobInfo> list;
+std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {
+  std::vector<ScrapedJob> list;
   for (const auto& [number, job] : jobs_) {
     const bool shown =
         job.ended_ms == 0 || now_ms_ - job.ended_ms < options_.limits.finished_job_ms;
-    if (shown) list.push_back(info_of(job));
+    if (!shown) continue;
+    ScrapedJob& scraped = list.emplace_back(ScrapedJob{info_of(job), 0, {}});
+    if (!job.run) continue;
+    scraped.checkpointed_ms = job.run->checkpointed_ms();
+    scraped.missing_ranks = job.run->missing_ranks();
   }
   return list;
 }

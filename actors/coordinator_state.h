@@ -31,6 +31,13 @@ struct CoordinatorCounts {
   std::uint64_t slots_used = 0;
 };
 
+/// A job in the coordinator's metrics.
+struct ScrapedJob {
+  schemas::JobInfo info;
+  std::uint64_t checkpointed_ms = 0;         ///< when its newest checkpoint came; 0: never
+  std::vector<std::uint32_t> missing_ranks;  ///< waited for long
+};
+
 /// See the top of the file.
 class CoordinatorState {
  public:
@@ -44,7 +51,7 @@ class CoordinatorState {
   /// Every job in order of submission.
   std::vector<schemas::JobInfo> jobs() const;
   /// Jobs that metrics show: until finished_job_ms after their end.
-  std::vector<schemas::JobInfo> scraped_jobs() const;
+  std::vector<ScrapedJob> scraped_jobs() const;
   /// Every process that can be scraped, agents included.
   std::vector<ScrapeTarget> targets() const;
   CoordinatorCounts counts() const;

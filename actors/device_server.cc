@@ -15,7 +15,8 @@ DeviceServer::DeviceServer(const JobParts& parts, const ServerJob& job, std::uin
       actor_(std::make_unique<RoleActor>(parts.stage, parts.clock, tick_ms(parts.plan.spec.limits),
                                          [this](Event event) { handle(std::move(event)); })),
       compute_(job, parts.plan.layout, parts.clock,
-               [this](EffectDone done) { actor_->post(std::move(done)); }) {
+               [this](EffectDone done) { actor_->post(std::move(done)); },
+               {observer_.computed, observer_.metrics, self_.to_string()}) {
   parts_.post_office.open(
       self_, [this](schemas::Envelope envelope) { actor_->post(Received{std::move(envelope)}); });
 }
@@ -26,8 +27,10 @@ DeviceServer::~DeviceServer() {
 }
 
 void DeviceServer::handle(Event event) {
-  for (Effect& effect : state_.handle(std::move(event))) run(std::move(effect));
+  const std::int64_t now_ns = parts_.clock.now_ns();
+  for (Effect& effect : state_.handle(std::move(event), now_ns)) run(std::move(effect));
   if (observer_.device) observer_.device(state_.counters());
+  if (observer_.holdings) observer_.holdings(state_.holdings());
 }
 
 void DeviceServer::run(Effect effect) {
@@ -39,6 +42,8 @@ void DeviceServer::run(Effect effect) {
     compute_.run(std::move(*copy));
   } else if (const auto* observe = std::get_if<Observe>(&effect)) {
     if (observer_.observe) observer_.observe(*observe);
+  } else if (const auto* spent = std::get_if<Spent>(&effect)) {
+    if (observer_.spent) observer_.spent(*spent);
   } else if (const auto* warn = std::get_if<Warn>(&effect)) {
     base::log_warn("{}: {}", self_.to_string(), warn->text);
   }

@@ -20,7 +20,8 @@ DeviceServerState::DeviceServerState(const JobPlan& plan, std::uint32_t machine)
       pulls_(plan.spec.limits),
       finals_(plan.spec.limits) {}
 
-std::vector<Effect> DeviceServerState::handle(Event event) {
+std::vector<Effect> DeviceServerState::handle(Event event, std::int64_t now_ns) {
+  mail_.set_event_ns(now_ns);
   if (auto* received = std::get_if<Received>(&event)) {
     receive(std::move(received->envelope));
   } else if (auto* done = std::get_if<EffectDone>(&event)) {
@@ -57,6 +58,9 @@ void DeviceServerState::open() {
   for (const train::SliceInfo& slice : mail_.plan().layout.slices()) {
     slices_.emplace_back(rules, machine_, slice.id);
   }
+  rounds_.resize(slices_.size());
+  held_bytes_.resize(slices_.size());
+  version_.reset(slices_.size());
 }
 
 void DeviceServerState::take(Envelope& envelope) {
@@ -95,6 +99,9 @@ void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPus
         envelope.from.index, push.step, push.slice.key, push.slice.slice, bytes, info.bytes));
   }
   const std::size_t position = mail_.plan().layout.position(push.slice);
+  if (open_pushes_.open({position, envelope.from.index, push.step}, mail_.event_ns())) {
+    note_push(position, push.step);
+  }
   slices_[position].push({envelope.from.index, push.step, push.count, std::move(envelope.payload)});
   pump(position);
 }
@@ -108,6 +115,9 @@ void DeviceServerState::take_pull(const Envelope& envelope, const schemas::Weigh
   }
   const std::size_t position = mail_.plan().layout.position(pull.slice);
   slices_[position].want(envelope.from.index, pull.step);
+  if (slices_[position].waits(envelope.from.index)) {
+    open_pulls_.open({position, envelope.from.index, pull.step}, mail_.event_ns());
+  }
   pump(position);
 }
 
@@ -134,6 +144,11 @@ void DeviceServerState::take_reply(const Envelope& envelope, const schemas::Weig
   counters_.owner_reply_bytes += envelope.payload.size();
   const base::Status status = slices_[position].replied(reply, envelope.payload);
   if (!status.ok()) return mail_.fail(status);
+  if (reply.code == Errc::ok) {
+    store_bytes_ += info.bytes - held_bytes_[position];
+    held_bytes_[position] = info.bytes;
+    version_.set(position, reply.version);
+  }
   pump(position);
 }
 
@@ -242,10 +257,30 @@ void DeviceServerState::run_work(std::size_t position) {
     } else {
       ++counters_.worker_duplicates;
     }
+    const auto waited = open_pushes_.close({position, answer.rank, answer.step}, mail_.event_ns());
+    if (waited) mail_.emit(Spent{Spent::What::push, *waited});
     mail_.send({Role::worker, answer.rank},
                schemas::PushAck{slice.id(), mail_.rules().tree.leaf(answer.rank), answer.step,
                                 answer.result});
   }
+}
+
+/// Where ranks go in lock step, all push a slice of one step before any of the next.
+void DeviceServerState::note_push(std::size_t position, std::uint64_t step) {
+  if (!mail_.rules().device_sequential()) return;
+  PushRound& round = rounds_[position];
+  if (round.step != step) round = {step};
+  round.add(mail_.event_ns());
+  if (round.pushes == ranks_.size()) mail_.emit(Spent{Spent::What::round, round.spread_ns()});
+}
+
+ServerHoldings DeviceServerState::holdings() const {
+  ServerHoldings holdings;
+  holdings.pending_pushes = open_pushes_.size();
+  holdings.keys = mail_.plan().keys.size();
+  holdings.store_bytes = store_bytes_;
+  holdings.version = version_.lowest();
+  return holdings;
 }
 
 void DeviceServerState::send_pushes(std::size_t position) {
@@ -294,6 +329,9 @@ void DeviceServerState::hand_out(std::size_t position) {
     }
     mail_.emit(Observe{1, lag(own)});
     mail_.emit(Observe{2, lag(all)});
+    const auto waited =
+        open_pulls_.close({position, handout->rank, handout->step}, mail_.event_ns());
+    if (waited) mail_.emit(Spent{Spent::What::pull, *waited});
     ++counters_.worker_replies;
     counters_.worker_reply_bytes += handout->weight.size();
     schemas::WeightReply reply;

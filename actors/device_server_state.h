@@ -13,6 +13,7 @@
 #include "actors/device_slice.h"
 #include "actors/mail.h"
 #include "actors/outbox.h"
+#include "actors/server_figures.h"
 
 namespace troupe::actors {
 
@@ -39,10 +40,11 @@ class DeviceServerState {
   DeviceServerState(const DeviceServerState&) = delete;
   DeviceServerState& operator=(const DeviceServerState&) = delete;
 
-  /// One event; what follows from it, in order.
-  std::vector<Effect> handle(Event event);
+  /// One event; what follows from it, in order. `now_ns`, of any steady clock, is for metrics.
+  std::vector<Effect> handle(Event event, std::int64_t now_ns = 0);
 
   const DeviceServerCounters& counters() const { return counters_; }
+  ServerHoldings holdings() const;
   const MailCounters& mail_counters() const { return mail_.counters(); }
   /// Whom a slice waits for, one that a rank waits for if there is any; empty before the start.
   std::string waits_for() const;
@@ -60,6 +62,7 @@ class DeviceServerState {
   };
 
   void open();
+  void note_push(std::size_t position, std::uint64_t step);
   void receive(schemas::Envelope envelope);
   void take(schemas::Envelope& envelope);
   void take_push(schemas::Envelope& envelope, const schemas::GradientPush& push);
@@ -91,6 +94,19 @@ class DeviceServerState {
   std::map<std::uint32_t, std::set<std::size_t>> waiting_;  // by rank: slices it waits for
   bool done_ = false;
   DeviceServerCounters counters_;
+  // For metrics, with slices by position.
+  struct Request {
+    std::size_t slice = 0;
+    std::uint32_t rank = 0;
+    std::uint64_t step = 0;
+    friend auto operator<=>(const Request&, const Request&) = default;
+  };
+  OpenRequests<Request> open_pushes_;
+  OpenRequests<Request> open_pulls_;
+  std::vector<PushRound> rounds_;
+  std::vector<std::uint64_t> held_bytes_;
+  std::uint64_t store_bytes_ = 0;
+  LowestVersion version_;
 };
 
 }  // namespace troupe::actors

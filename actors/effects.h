@@ -106,6 +106,18 @@ struct Observe {
   std::uint64_t staleness_steps = 0;
 };
 
+/// A time has ended, for metrics: of a request until its answer, or of a round of pushes.
+struct Spent {
+  enum class What : std::uint8_t { push, pull, round };
+  What what = What::push;
+  std::int64_t ns = 0;
+};
+
+/// These ranks have been waited for long; empty: nobody is any more.
+struct Missing {
+  std::vector<std::uint32_t> ranks;
+};
+
 // ---- effects of a worker ----
 
 /// Training begins at `step`; `records` training records fix the number of steps.
@@ -127,8 +139,9 @@ struct GradientTaken {
   std::uint64_t step = 0;
 };
 
-using Effect = std::variant<Send, Warn, Fail, End, Add, Copy, Update, InitSlice, WriteShard,
-                            WriteManifest, Observe, StartTraining, WeightsReady, GradientTaken>;
+using Effect =
+    std::variant<Send, Warn, Fail, End, Add, Copy, Update, InitSlice, WriteShard, WriteManifest,
+                 Observe, Spent, Missing, StartTraining, WeightsReady, GradientTaken>;
 
 // ---- events ----
 

@@ -70,10 +70,16 @@ std::vector<JobEffect> JobState::tick(std::uint64_t now_ms) {
         effects);
   } else if (silent_ms >= roster_.limits.missing_log_ms && !missing_logged_) {
     missing_logged_ = true;
+    missing_ = find_missing();
     effects.push_back(
         JobWarned{fmt::format("no progress for {} s: {}", silent_ms / 1000, missing())});
   }
   return effects;
+}
+
+void JobState::heard() {
+  heard_ms_ = now_ms_;
+  missing_.clear();
 }
 
 bool JobState::servers_watch() const {
@@ -87,7 +93,7 @@ bool JobState::servers_watch() const {
 
 void JobState::on(const ActorId&, const schemas::DatasetReport& report, Effects& effects) {
   if (report.rank >= roster_.ranks() || started_) return;
-  heard_ms_ = now_ms_;
+  heard();
   datasets_.emplace(report.rank, report);
   const schemas::DatasetReport& first = datasets_.begin()->second;
   for (const auto& [rank, other] : datasets_) {
@@ -117,7 +123,7 @@ void JobState::start_training(Effects& effects) {
 
 void JobState::on(const ActorId&, const schemas::ProgressReport& report, Effects& effects) {
   if (report.rank >= roster_.ranks()) return;
-  heard_ms_ = now_ms_;
+  heard();
   missing_logged_ = false;
   if (const auto sum = progress_.add(report)) {
     step_ = sum->step;
@@ -127,12 +133,12 @@ void JobState::on(const ActorId&, const schemas::ProgressReport& report, Effects
 
 void JobState::on(const ActorId&, const schemas::EvaluationReport& report, Effects& effects) {
   if (report.rank >= roster_.ranks()) return;
-  heard_ms_ = now_ms_;
+  heard();
   if (const auto score = progress_.add(report)) effects.push_back(JobScored{*score});
 }
 
 void JobState::on(const ActorId& from, const schemas::CheckpointReport& report, Effects& effects) {
-  heard_ms_ = now_ms_;
+  heard();
   if (report.code != base::Errc::ok) {
     effects.push_back(JobWarned{fmt::format("{}: checkpoint of step {} was given up: {}",
                                             roster_.name_of(from), report.step, report.text)});
@@ -143,7 +149,7 @@ void JobState::on(const ActorId& from, const schemas::CheckpointReport& report, 
 }
 
 void JobState::on(const ActorId&, const schemas::ActorDone& done, Effects& effects) {
-  heard_ms_ = now_ms_;
+  heard();
   done_.insert(done.actor);
   std::uint32_t open = roster_.ranks() + roster_.shards();
   for (const ActorId& actor : done_) {
@@ -161,21 +167,29 @@ void JobState::on(const ActorId&, const schemas::ActorFailed& failed, Effects& e
 void JobState::end(const base::Status& status, Effects& effects) {
   if (ended_) return;
   ended_ = true;
+  missing_.clear();
   for (const ActorId& actor : roster_.actors()) {
     effects.push_back(JobSend{actor, schemas::JobEnd{status.code(), status.text()}});
   }
   effects.push_back(JobEnded{status});
 }
 
-std::string JobState::missing() const {
-  std::vector<std::string> names;
+std::vector<std::uint32_t> JobState::find_missing() const {
+  std::vector<std::uint32_t> ranks;
   const std::vector<std::uint32_t> late = progress_.missing();
   for (std::uint32_t rank = 0; rank < roster_.ranks(); ++rank) {
-    const ActorId worker{Role::worker, rank};
     const bool lacks = !started_       ? !datasets_.contains(rank)
                        : !late.empty() ? std::find(late.begin(), late.end(), rank) != late.end()
-                                       : !done_.contains(worker);
-    if (lacks) names.push_back(roster_.name_of(worker));
+                                       : !done_.contains({Role::worker, rank});
+    if (lacks) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string JobState::missing() const {
+  std::vector<std::string> names;
+  for (const std::uint32_t rank : find_missing()) {
+    names.push_back(roster_.name_of({Role::worker, rank}));
   }
   for (std::uint32_t shard = 0; started_ && names.empty() && shard < roster_.shards(); ++shard) {
     const ActorId server{Role::parameter_server, shard};

@@ -86,6 +86,8 @@ class JobState {
   /// Newest durable checkpoint of this run; empty: none yet.
   const std::string& checkpoint() const { return checkpoint_; }
   std::uint64_t step() const { return step_; }
+  /// Ranks that have been waited for long, as JobWarned has told; none once something comes.
+  const std::vector<std::uint32_t>& missing_ranks() const { return missing_; }
 
  private:
   using Effects = std::vector<JobEffect>;
@@ -104,7 +106,9 @@ class JobState {
   /// waits. Here one would only learn how often ranks log.
   bool servers_watch() const;
   void end(const base::Status& status, Effects& effects);
+  std::vector<std::uint32_t> find_missing() const;
   std::string missing() const;
+  void heard();
 
   JobRoster roster_;
   train::JobProgress progress_;
@@ -115,6 +119,7 @@ class JobState {
   std::uint64_t now_ms_ = 0;
   std::uint64_t heard_ms_ = 0;  // last sign of progress
   bool missing_logged_ = false;
+  std::vector<std::uint32_t> missing_;
   bool started_ = false;
   bool ended_ = false;
 };

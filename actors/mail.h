@@ -55,6 +55,9 @@ class Mail {
   std::uint64_t records() const { return start_.value().records; }
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
+  /// The time of the event being handled, for metrics alone.
+  std::int64_t event_ns() const { return event_ns_; }
+  void set_event_ns(std::int64_t now_ns) { event_ns_ = now_ns; }
 
   Verdict judge(schemas::Envelope& envelope);
   /// The next parked envelope that may be processed now.
@@ -91,6 +94,7 @@ class Mail {
   std::optional<train::SliceRules> rules_;
   bool ended_ = false;
   std::uint64_t now_ms_ = 0;
+  std::int64_t event_ns_ = 0;
   EffectId next_id_ = 1;
   std::deque<schemas::Envelope> parked_;
   std::vector<Effect> effects_;

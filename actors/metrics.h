@@ -4,6 +4,8 @@
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <string>
 
 #include "actors/server_observer.h"
 #include "base/mutex.h"
@@ -15,8 +17,8 @@ namespace troupe::actors {
 /// Makes observers. Any thread.
 class ServerMetrics {
  public:
-  /// `metrics` outlives it.
-  explicit ServerMetrics(monitoring::Metrics& metrics);
+  /// Of the servers of `train_job`. `metrics` outlives it.
+  ServerMetrics(monitoring::Metrics& metrics, std::string train_job);
   ~ServerMetrics();
   ServerMetrics(const ServerMetrics&) = delete;
   ServerMetrics& operator=(const ServerMetrics&) = delete;
@@ -26,9 +28,15 @@ class ServerMetrics {
 
  private:
   struct Cells;
+  void watch_parameter_server(Cells& cells, ServerObserver& observer);
+  void watch_device_server(Cells& cells, ServerObserver& observer);
+  void scrape(monitoring::Scrape& scrape) const;
+
   monitoring::Metrics& metrics_;
-  base::Mutex mutex_;
-  std::deque<Cells> cells_ GUARDED_BY(mutex_);
+  const std::string train_job_;
+  mutable base::Mutex mutex_;
+  std::deque<std::unique_ptr<Cells>> cells_ GUARDED_BY(mutex_);
+  monitoring::Collection shown_;  // of what the servers hold
 };
 
 }  // namespace troupe::actors

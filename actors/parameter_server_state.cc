@@ -17,7 +17,8 @@ using schemas::Role;
 ParameterServerState::ParameterServerState(const JobPlan& plan, std::uint32_t shard)
     : mail_(plan, {Role::parameter_server, shard}), shard_(shard) {}
 
-std::vector<Effect> ParameterServerState::handle(Event event) {
+std::vector<Effect> ParameterServerState::handle(Event event, std::int64_t now_ns) {
+  mail_.set_event_ns(now_ns);
   if (auto* received = std::get_if<Received>(&event)) {
     receive(std::move(received->envelope));
   } else if (auto* done = std::get_if<EffectDone>(&event)) {
@@ -54,9 +55,13 @@ void ParameterServerState::open() {
     index_[id] = slices_.size();
     const EffectId effect = mail_.next_id();
     running_[effect] = {slices_.size(), 0};
-    slices_.push_back({position, train::SliceOwner(mail_.rules(), id), {}});
+    slices_.push_back({position, train::SliceOwner(mail_.rules(), id)});
     mail_.emit(InitSlice{effect, id, mail_.rules().steps.start});
   }
+  std::set<std::uint32_t> keys;
+  for (const auto& [id, index] : index_) keys.insert(id.key);
+  keys_ = keys.size();
+  version_.reset(slices_.size());
   checkpoints_.emplace(mail_, shard_, slices_.size());
 }
 
@@ -103,6 +108,7 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
         Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
         envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, info(owned).bytes));
   }
+  const train::PushName name{envelope.from.index, push.node, push.step};
   train::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
@@ -115,9 +121,13 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
     ++progress_;
     ++counters_.pushes;
     counters_.push_bytes += bytes;
+    owned.round.add(mail_.event_ns());
   }
   if (verdict) {
+    mail_.emit(Spent{Spent::What::push, 0});
     mail_.send(envelope.from, schemas::PushAck{push.slice, push.node, push.step, *verdict});
+  } else {
+    owned.pushes.open(name, mail_.event_ns());
   }
   pump(*index);
 }
@@ -126,7 +136,9 @@ void ParameterServerState::take_pull(const Envelope& envelope, const schemas::We
   const auto index = own(pull.slice);
   if (!index) return;
   Owned& owned = slices_[*index];
-  if (owned.pulls.size() < kPullsWaitingMax) owned.pulls.emplace(envelope.from.index, pull);
+  if (owned.pulls.size() < kPullsWaitingMax) {
+    owned.pulls.try_emplace({envelope.from.index, pull}, mail_.event_ns());
+  }
   answer_pulls(*index);
 }
 
@@ -154,9 +166,13 @@ void ParameterServerState::effect_done(EffectDone& done) {
   }
   ++progress_;
   if (auto* first = std::get_if<train::SliceState>(&done.result)) {
+    store_bytes_ += first->values.weight.size();
+    for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
     owned.owner.start(std::move(*first));
+    version_.set(work.slice, owned.owner.state().version);
   } else if (auto* values = std::get_if<train::SliceValues>(&done.result)) {
     owned.owner.updated(std::move(*values));
+    version_.set(work.slice, owned.owner.state().version);
     ++counters_.updates;
   } else {
     owned.owner.added(work.addition, std::get<base::Buffer>(std::move(done.result)));
@@ -191,15 +207,28 @@ void ParameterServerState::run_work(std::size_t index) {
       mail_.emit(Add{effect, id, dtype, std::move(addition->left), std::move(addition->right)});
     } else {
       auto& update = std::get<train::SliceUpdate>(*work);
-      // Under cluster eventual every update is one push.
-      if (!mail_.rules().cluster_sequential()) counters_.push_bytes += update.gradient.size();
+      if (mail_.rules().cluster_sequential()) {
+        mail_.emit(Spent{Spent::What::round, owned.round.spread_ns()});
+        owned.round = {};
+      } else {
+        counters_.push_bytes += update.gradient.size();  // every update is one push
+      }
       running_[effect] = {index, 0};
       mail_.emit(Update{effect, id, std::move(update)});
     }
   }
+  send_acks(index);
+}
+
+void ParameterServerState::send_acks(std::size_t index) {
+  Owned& owned = slices_[index];
+  const schemas::SliceId id = info(owned).id;
   for (const train::PushName& name : owned.owner.take_acks()) {
     ++progress_;
     ++counters_.pushes;
+    owned.round.add(mail_.event_ns());
+    const auto waited = owned.pushes.close(name, mail_.event_ns());
+    mail_.emit(Spent{Spent::What::push, waited.value_or(0)});
     mail_.send({Role::device_server, name.machine},
                schemas::PushAck{id, name.node, name.step, PushResult::taken});
   }
@@ -209,7 +238,7 @@ void ParameterServerState::answer_pulls(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
   for (auto at = owned.pulls.begin(); at != owned.pulls.end();) {
-    const auto& [machine, pull] = *at;
+    const auto& [machine, pull] = at->first;
     auto answer = owned.owner.answer(pull, machine);
     if (!answer) {
       ++at;
@@ -224,6 +253,7 @@ void ParameterServerState::answer_pulls(std::size_t index) {
     reply.next = std::move(answer->next);
     ++counters_.replies;
     counters_.reply_bytes += answer->weight.size();
+    mail_.emit(Spent{Spent::What::pull, mail_.event_ns() - at->second});
     mail_.send({Role::device_server, machine}, std::move(reply), std::move(answer->weight));
     at = owned.pulls.erase(at);
   }
@@ -245,6 +275,7 @@ void ParameterServerState::watch_progress() {
     progress_seen_ = progress_;
     progress_ms_ = mail_.now_ms();
     warned_ = false;
+    note_missing({});
     return;
   }
   const std::uint64_t silent_ms = mail_.now_ms() - progress_ms_;
@@ -256,6 +287,23 @@ void ParameterServerState::watch_progress() {
   if (silent_ms < limits.missing_log_ms || warned_) return;
   warned_ = true;
   mail_.emit(Warn{fmt::format("nothing has come for {} ms: {}", silent_ms, waits_for())});
+  const Owned* last = furthest_behind();
+  note_missing(last == nullptr ? std::vector<std::uint32_t>() : last->owner.missing_ranks());
+}
+
+void ParameterServerState::note_missing(std::vector<std::uint32_t> ranks) {
+  if (ranks == missing_) return;
+  missing_ = std::move(ranks);
+  mail_.emit(Missing{missing_});
+}
+
+ServerHoldings ParameterServerState::holdings() const {
+  ServerHoldings holdings;
+  for (const Owned& owned : slices_) holdings.pending_pushes += owned.pushes.size();
+  holdings.keys = keys_;
+  holdings.store_bytes = store_bytes_;
+  holdings.version = version_.lowest();
+  return holdings;
 }
 
 void ParameterServerState::finish_if_done() {
@@ -269,14 +317,19 @@ void ParameterServerState::finish_if_done() {
   mail_.send(kCoordinator, schemas::ActorDone{mail_.self(), total});
 }
 
-std::string ParameterServerState::waits_for() const {
+const ParameterServerState::Owned* ParameterServerState::furthest_behind() const {
   const auto last =
       std::min_element(slices_.begin(), slices_.end(), [](const Owned& a, const Owned& b) {
         return a.owner.applied_below() < b.owner.applied_below();
       });
   const bool behind =
       last != slices_.end() && last->owner.applied_below() < mail_.rules().steps.total;
-  return behind ? last->owner.waits_for() : std::string();
+  return behind ? &*last : nullptr;
+}
+
+std::string ParameterServerState::waits_for() const {
+  const Owned* last = furthest_behind();
+  return last == nullptr ? std::string() : last->owner.waits_for();
 }
 
 }  // namespace troupe::actors

@@ -14,6 +14,7 @@
 
 #include "actors/checkpoint_desk.h"
 #include "actors/mail.h"
+#include "actors/server_figures.h"
 #include "train/slice_owner.h"
 
 namespace troupe::actors {
@@ -41,10 +42,11 @@ class ParameterServerState {
   ParameterServerState(const ParameterServerState&) = delete;
   ParameterServerState& operator=(const ParameterServerState&) = delete;
 
-  /// One event; what follows from it, in order.
-  std::vector<Effect> handle(Event event);
+  /// One event; what follows from it, in order. `now_ns`, of any steady clock, is for metrics.
+  std::vector<Effect> handle(Event event, std::int64_t now_ns = 0);
 
   const ParameterServerCounters& counters() const { return counters_; }
+  ServerHoldings holdings() const;
   const MailCounters& mail_counters() const { return mail_.counters(); }
   /// Whom the slice that is furthest behind waits for; empty before the start and when none is.
   std::string waits_for() const;
@@ -59,7 +61,9 @@ class ParameterServerState {
   struct Owned {
     std::size_t position = 0;  // in the layout
     train::SliceOwner owner;
-    std::set<Pull> pulls;
+    std::map<Pull, std::int64_t> pulls = {};    // with the time they came
+    OpenRequests<train::PushName> pushes = {};  // whose answer has to wait
+    PushRound round = {};
   };
 
   void open();
@@ -74,6 +78,9 @@ class ParameterServerState {
   std::optional<std::size_t> own(const schemas::SliceId& slice);
   void pump(std::size_t index);
   void run_work(std::size_t index);
+  void send_acks(std::size_t index);
+  const Owned* furthest_behind() const;  // null when no slice is behind the end
+  void note_missing(std::vector<std::uint32_t> ranks);
   void answer_pulls(std::size_t index);
   bool cut(std::size_t index);
   void watch_progress();
@@ -91,7 +98,11 @@ class ParameterServerState {
   std::uint64_t progress_seen_ = 0;
   std::uint64_t progress_ms_ = 0;
   bool warned_ = false;
+  std::vector<std::uint32_t> missing_;  // ranks, as last told
   ParameterServerCounters counters_;
+  std::uint64_t keys_ = 0;
+  std::uint64_t store_bytes_ = 0;
+  LowestVersion version_;
 };
 
 }  // namespace troupe::actors

@@ -221,6 +221,7 @@ void RunState::run_effects(const std::vector<JobEffect>& done, Effects& effects)
       info_.accuracy = score->score.accuracy();
     } else if (const auto* checkpoint = std::get_if<JobCheckpointed>(&effect)) {
       info_.checkpoint = checkpoint->path;
+      checkpointed_ms_ = now_ms_;
     } else if (const auto* warned = std::get_if<JobWarned>(&effect)) {
       info_.text = warned->text;
       effects.push_back(Note{true, fmt::format("job {}: {}", plan_.job, warned->text)});

@@ -55,6 +55,12 @@ class RunState {
   bool over() const { return phase_ == Phase::over; }
   const schemas::JobInfo& info() const { return info_; }
   const RunPlan& plan() const { return plan_; }
+  /// See JobState.
+  std::vector<std::uint32_t> missing_ranks() const {
+    return job_ ? job_->missing_ranks() : std::vector<std::uint32_t>();
+  }
+  /// When this run's newest checkpoint became known, on the clock of tick(); 0: none yet.
+  std::uint64_t checkpointed_ms() const { return checkpointed_ms_; }
   /// Processes that are up.
   std::vector<ScrapeTarget> targets() const;
 
@@ -111,6 +117,7 @@ class RunState {
   std::optional<Suspicion> suspicion_;
   base::Status outcome_;  // first cause
   bool stopped_ = false;
+  std::uint64_t checkpointed_ms_ = 0;
   std::uint64_t stepped_ms_ = 0;       // of the last progress
   std::uint64_t stepped_samples_ = 0;  // of this run, by then
 };

@@ -2,11 +2,32 @@
 // Effects as engine operations. They name no variables: the state machines order them.
 #include "actors/server_compute.h"
 
+#include <array>
 #include <cstring>
 
+#include "engine/metrics.h"
+#include "storage/metrics.h"
 #include "train/checkpoint.h"
 
 namespace troupe::actors {
+
+namespace {
+
+struct OperationOfKind {
+  std::string_view name;
+  engine::LaneKind lane;
+};
+
+// By kind. Each lane has one thread, so that all of a kind run one after the other.
+constexpr std::array<OperationOfKind, 6> kOperations = {
+    {{"add", engine::LaneKind::compute},
+     {"copy", engine::LaneKind::copy},
+     {"update", engine::LaneKind::compute},
+     {"first values", engine::LaneKind::compute},
+     {"write shard", engine::LaneKind::copy},
+     {"write manifest", engine::LaneKind::copy}}};
+
+}  // namespace
 
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table) {
@@ -23,10 +44,12 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
 }
 
 ServerCompute::ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock,
-                             Done done)
+                             Done done, ComputeWatch watch)
     : job_(std::move(job)),
       layout_(layout),
+      clock_(clock),
       done_(std::move(done)),
+      watch_(std::move(watch)),
       storage_({.cache_bytes_max = job_.job->spec.limits.pool_cache_bytes_max}) {
   engine::EngineOptions options;
   options.threads = static_cast<int>(job_.job->spec.servers.threads);
@@ -34,6 +57,9 @@ ServerCompute::ServerCompute(ServerJob job, const train::SliceLayout& layout, ba
   options.engine_pending_bytes_max = job_.job->spec.limits.engine_pending_bytes_max;
   options.thread_name = "server";
   engine_ = engine::make_threaded_engine(options, clock);
+  if (watch_.metrics == nullptr) return;
+  shown_.push_back(engine::show_engine(*watch_.metrics, *engine_, watch_.name));
+  shown_.push_back(storage::show_storage(*watch_.metrics, storage_, watch_.name));
 }
 
 ServerCompute::~ServerCompute() = default;
@@ -42,20 +68,30 @@ const schemas::KeyInfo& ServerCompute::key(const schemas::SliceId& slice) const 
   return job_.job->keys.keys[slice.key];
 }
 
-void ServerCompute::submit(std::string_view name, EffectId id, engine::LaneKind lane, Work work) {
+void ServerCompute::submit(Computed::Kind kind, EffectId id, Work work) {
+  const auto& [name, lane] = kOperations.at(static_cast<std::size_t>(kind));
   engine_->push({name, {}, {}, {{}, lane}, 0},
-                [this, id, work = std::move(work)](engine::RunContext& context) {
-                  const train::UpdateContext where{pool(), kernels_, context};
-                  base::Result<EffectResult> result = work(where);
+                [this, kind, id, work = std::move(work)](engine::RunContext& context) {
+                  const std::int64_t begin_ns = clock_.now_ns();
+                  base::Result<EffectResult> result = work({pool(), kernels_, context});
                   EffectDone done{id, result.status(), {}};
                   if (result.ok()) done.result = std::move(result).value();
+                  if (watch_.computed) tell(kind, begin_ns, done);
                   done_(std::move(done));
                   return base::Status();
                 });
 }
 
+void ServerCompute::tell(Computed::Kind kind, std::int64_t begin_ns, const EffectDone& done) const {
+  Computed computed{kind, static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9, done.status};
+  if (const auto* file = std::get_if<schemas::ShardCheckpoint>(&done.result)) {
+    computed.bytes = file->bytes;
+  }
+  watch_.computed(computed);
+}
+
 void ServerCompute::run(Add add) {
-  submit("add", add.id, engine::LaneKind::compute,
+  submit(Computed::Kind::add, add.id,
          [this, add](const train::UpdateContext& where) -> base::Result<EffectResult> {
            TROUPE_TRY_ASSIGN(base::Buffer sum,
                              job_.compute->add(key(add.slice), add.left, add.right, where));
@@ -64,7 +100,7 @@ void ServerCompute::run(Add add) {
 }
 
 void ServerCompute::run(Copy copy) {
-  submit("copy", copy.id, engine::LaneKind::copy,
+  submit(Computed::Kind::copy, copy.id,
          [copy](const train::UpdateContext& where) -> base::Result<EffectResult> {
            TROUPE_TRY_ASSIGN(base::Buffer made,
                              where.pool.allocate(copy.from.size(), "gradient sums"));
@@ -74,7 +110,7 @@ void ServerCompute::run(Copy copy) {
 }
 
 void ServerCompute::run(Update update) {
-  submit("update", update.id, engine::LaneKind::compute,
+  submit(Computed::Kind::update, update.id,
          [this, update](const train::UpdateContext& where) -> base::Result<EffectResult> {
            TROUPE_TRY_ASSIGN(train::SliceValues values,
                              job_.compute->update(key(update.slice), update.update, where));
@@ -83,7 +119,7 @@ void ServerCompute::run(Update update) {
 }
 
 void ServerCompute::run(InitSlice init) {
-  submit("first values", init.id, engine::LaneKind::compute,
+  submit(Computed::Kind::init, init.id,
          [this, init](const train::UpdateContext& where) -> base::Result<EffectResult> {
            if (init.step != job_.start->step) {
              return base::error(base::Errc::failed_precondition,
@@ -99,7 +135,7 @@ void ServerCompute::run(InitSlice init) {
 
 void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t shards) {
   const EffectId id = write.id;
-  submit("write shard", id, engine::LaneKind::copy,
+  submit(Computed::Kind::shard, id,
          [this, write = std::move(write), shard, shards](const train::UpdateContext&) {
            return write_shard(write, shard, shards);
          });
@@ -107,7 +143,7 @@ void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t sha
 
 void ServerCompute::run(WriteManifest write) {
   const EffectId id = write.id;
-  submit("write manifest", id, engine::LaneKind::copy,
+  submit(Computed::Kind::manifest, id,
          [this, write = std::move(write)](const train::UpdateContext&) {
            return write_manifest(write);
          });

@@ -7,9 +7,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/effects.h"
 #include "engine/engine.h"
+#include "monitoring/metrics.h"
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
 #include "train/resume.h"
@@ -30,13 +33,30 @@ struct ServerJob {
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table);
 
+/// An effect that has been computed. All of one kind come one after the other.
+struct Computed {
+  enum class Kind : std::uint8_t { add, copy, update, init, shard, manifest };
+  Kind kind = Kind::add;
+  double seconds = 0.0;
+  base::Status status;
+  std::uint64_t bytes = 0;  ///< shard: of its file
+};
+
+/// Who watches a server's engine; all may be empty.
+struct ComputeWatch {
+  std::function<void(const Computed&)> computed = {};  ///< called on engine threads
+  monitoring::Metrics* metrics = nullptr;              ///< shows engine and memory
+  std::string name = {};                               ///< under this name
+};
+
 /// See the top of the file.
 class ServerCompute {
  public:
   using Done = std::function<void(EffectDone)>;
 
   /// `done` must outlive every effect; the destructor waits for those running.
-  ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock, Done done);
+  ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock, Done done,
+                ComputeWatch watch = {});
   ~ServerCompute();
 
   void run(Add add);
@@ -53,7 +73,8 @@ class ServerCompute {
 
  private:
   using Work = std::function<base::Result<EffectResult>(const train::UpdateContext&)>;
-  void submit(std::string_view name, EffectId id, engine::LaneKind lane, Work work);
+  void submit(Computed::Kind kind, EffectId id, Work work);
+  void tell(Computed::Kind kind, std::int64_t begin_ns, const EffectDone& done) const;
   const schemas::KeyInfo& key(const schemas::SliceId& slice) const;
   base::Result<EffectResult> write_shard(const WriteShard& write, std::uint32_t shard,
                                          std::uint32_t shards) const;
@@ -61,10 +82,13 @@ class ServerCompute {
 
   const ServerJob job_;
   const train::SliceLayout& layout_;
+  base::Clock& clock_;
   const Done done_;
+  const ComputeWatch watch_;
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
   std::unique_ptr<engine::Engine> engine_;
+  std::vector<monitoring::Collection> shown_;  // of engine and memory
 };
 
 }  // namespace troupe::actors

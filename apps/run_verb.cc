@@ -93,7 +93,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   how.run.trace_path = options.trace_path;
   how.run.stop = &stop;
   how.run.metrics = &watching->metrics;
-  actors::ServerMetrics servers(watching->metrics);
+  actors::ServerMetrics servers(watching->metrics, spec.name);
   how.server_observer = [&](schemas::ActorId server) { return servers.observer(server); };
   if (spec.train.hold == schemas::Hold::until_scraped) {
     how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms, stop); };

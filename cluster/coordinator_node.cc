@@ -2,6 +2,8 @@
 // The coordinator's links, clock and web routes around its state machine.
 #include "cluster/coordinator_node.h"
 
+#include <array>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -35,12 +37,32 @@ base::Result<base::Address> loopback_address(const std::string& text) {
                      "{} is not a loopback address; others need TLS, which is not built yet", text);
 }
 
+/// What is counted as it happens.
+struct JobFigures {
+  explicit JobFigures(monitoring::Metrics& metrics)
+      : queue_seconds(
+            metrics.histogram(monitoring::family("troupe_coordinator_job_queue_seconds"))) {
+    for (const schemas::JobState state : kFinal) {
+      finished[state] =
+          &metrics.counter(monitoring::family("troupe_coordinator_jobs_finished_total"),
+                           {schemas::job_state_name(state)});
+    }
+  }
+  static constexpr std::array kFinal = {schemas::JobState::succeeded, schemas::JobState::failed,
+                                        schemas::JobState::stopped};
+  monitoring::Histogram& queue_seconds;
+  std::map<schemas::JobState, monitoring::Counter*> finished;
+};
+
 /// See run_coordinator.
 class CoordinatorNode {
  public:
   CoordinatorNode(const CoordinatorNodeOptions& options, monitoring::Metrics& metrics)
       : options_(options),
         metrics_(metrics),
+        figures_(metrics),
+        unix_seconds_(static_cast<double>(std::time(nullptr)) -
+                      static_cast<double>(clock_.now_ms()) * 1e-3),
         state_({options.version, options.limits}),
         links_(options.limits, storage_.pool(base::Device{})),
         finder_(
@@ -58,14 +80,21 @@ class CoordinatorNode {
   void perform(const actors::DropPeer& drop);
   void perform(const actors::FindStart& find);
   void perform(const actors::Note& note);
+  void perform(const actors::JobAdmitted& admitted) {
+    figures_.queue_seconds.observe(static_cast<double>(admitted.queued_ms) * 1e-3);
+  }
+  void perform(const actors::JobFinished& finished) { figures_.finished.at(finished.state)->add(); }
   PeerId add_peer(const std::shared_ptr<Link>& link);
   void peer_down(PeerId peer, const base::Status& reason);
   std::string targets();
   void scrape(monitoring::Scrape& scrape);
+  void scrape_job(monitoring::Scrape& scrape, const actors::ScrapedJob& shown) const;
 
   const CoordinatorNodeOptions options_;
   monitoring::Metrics& metrics_;
   base::SteadyClock clock_;
+  JobFigures figures_;         // written under mutex_
+  const double unix_seconds_;  // where clock_ stood at 0
   storage::Storage storage_;
   base::FolderLock lock_;
   std::mutex mutex_;  // of all below; effects run under it, in order
@@ -210,16 +239,29 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const auto& devices = monitoring::family("troupe_coordinator_devices");
   scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
   scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
-  for (const schemas::JobInfo& job : state_.scraped_jobs()) {
-    scrape.value(monitoring::family("troupe_job_step"), {job.id}, number(job.step));
-    scrape.value(monitoring::family("troupe_job_samples_total"), {job.id}, number(job.samples));
-    if (job.steps_total == 0) continue;
-    scrape.value(monitoring::family("troupe_job_progress_ratio"), {job.id},
-                 number(job.step) / number(job.steps_total));
-    scrape.value(monitoring::family("troupe_job_loss"), {job.id, "train"}, job.loss);
-    if (job.accuracy < 0.0) continue;
-    scrape.value(monitoring::family("troupe_job_accuracy_ratio"), {job.id, "test"}, job.accuracy);
+  for (const actors::ScrapedJob& job : state_.scraped_jobs()) scrape_job(scrape, job);
+}
+
+void CoordinatorNode::scrape_job(monitoring::Scrape& scrape,
+                                 const actors::ScrapedJob& shown) const {
+  const schemas::JobInfo& job = shown.info;
+  const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
+  for (const std::uint32_t rank : shown.missing_ranks) {
+    scrape.value(monitoring::family("troupe_job_missing_ranks"), {job.id, std::to_string(rank)},
+                 1.0);
   }
+  if (shown.checkpointed_ms != 0) {
+    scrape.value(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job.id},
+                 unix_seconds_ + number(shown.checkpointed_ms) * 1e-3);
+  }
+  scrape.value(monitoring::family("troupe_job_step"), {job.id}, number(job.step));
+  scrape.value(monitoring::family("troupe_job_samples_total"), {job.id}, number(job.samples));
+  if (job.steps_total == 0) return;
+  scrape.value(monitoring::family("troupe_job_progress_ratio"), {job.id},
+               number(job.step) / number(job.steps_total));
+  scrape.value(monitoring::family("troupe_job_loss"), {job.id, "train"}, job.loss);
+  if (job.accuracy < 0.0) return;
+  scrape.value(monitoring::family("troupe_job_accuracy_ratio"), {job.id, "test"}, job.accuracy);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cluster/metrics.h"
 #include "cluster/process.h"
 #include "monitoring/http_server.h"
+#include "storage/metrics.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
@@ -118,7 +119,7 @@ class JobProcess {
   JobProcess(const JobProcessOptions& options, monitoring::Metrics& metrics)
       : options_(options),
         metrics_(metrics),
-        server_metrics_(metrics),
+        server_metrics_(metrics, options.job),
         agent_links_(base::Limits{}, storage_.pool(base::Device{})) {}
   ~JobProcess() {
     // Links call into the crew's post office, its actors into links: doors first, then the crew.
@@ -144,6 +145,7 @@ class JobProcess {
   monitoring::Metrics& metrics_;
   base::SteadyClock clock_;
   storage::Storage storage_;
+  monitoring::Collection shown_;  // of the storage: what links read into
   Inbox inbox_;
   actors::ServerMetrics server_metrics_;  // outlives the crew
   base::FolderLock lock_;                 // first parameter server: on the checkpoints
@@ -223,6 +225,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     if (!lock.ok()) return lock.status().with_context("checkpoint.dir");
     lock_ = std::move(lock).value();
   }
+  shown_ = storage::show_storage(metrics_, storage_, "links");
   links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = show_links(metrics_, *links_);
   crew_->post_office().open({Role::coordinator, 0},

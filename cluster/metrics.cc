@@ -17,8 +17,8 @@ monitoring::Collection show_links(monitoring::Metrics& metrics, const LinkSet& l
     show(family("troupe_net_queued_bytes"), {}, totals.stats.queued_bytes);
     show(family("troupe_net_bytes_total"), {"sent"}, totals.stats.bytes_sent);
     show(family("troupe_net_bytes_total"), {"received"}, totals.stats.bytes_received);
-    show(family("troupe_net_frames_total"), {"sent"}, totals.stats.frames_sent);
-    show(family("troupe_net_frames_total"), {"received"}, totals.stats.frames_received);
+    show(family("troupe_net_messages_total"), {"sent"}, totals.stats.frames_sent);
+    show(family("troupe_net_messages_total"), {"received"}, totals.stats.frames_received);
     show(family("troupe_net_recoveries_total"), {"resumed"}, totals.stats.resumes);
     show(family("troupe_net_recoveries_total"), {"resent"}, totals.stats.frames_resent);
     show(family("troupe_net_recoveries_total"), {"duplicate"}, totals.stats.duplicates);

@@ -75,13 +75,14 @@ base::TensorView Batch::label_view() const {
 }
 
 BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions options,
-                       base::BufferPool& pool)
+                       base::BufferPool& pool, const base::Clock* clock)
     : dataset_(std::move(dataset)),
       options_(std::move(options)),
       pool_(pool),
       reader_(dataset_->file(), {.record_bytes_max = options_.record_bytes_max}),
       pixels_(options_.image.bytes()),
-      tables_(options_.image.channels) {
+      tables_(options_.image.channels),
+      clock_(clock) {
   TROUPE_CHECK(check_options(options_).ok(), check_options(options_).text());
   TROUPE_CHECK(pool_.device().host_memory(), "batches are decoded into host memory");
   for (std::size_t c = 0; c < tables_.size(); ++c) {
@@ -94,6 +95,14 @@ BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions opt
 }
 
 Result<Batch> BatchMaker::make(const BatchRequest& request) {
+  times_ = {};
+  const std::int64_t begin_ns = now_ns();
+  Result<Batch> batch = fill(request);
+  times_.total_ns = now_ns() - begin_ns;
+  return batch;
+}
+
+Result<Batch> BatchMaker::fill(const BatchRequest& request) {
   Batch batch;
   batch.step = request.step;
   batch.epoch = request.epoch;
@@ -127,7 +136,10 @@ Status BatchMaker::add_sample(std::uint64_t record, Batch& batch) {
 // Writes the sample behind the last whole one; the caller counts it when all went well.
 Status BatchMaker::decode_sample(std::uint64_t number, Batch& batch) {
   const std::uint64_t offset = dataset_->offset(number);
+  const std::int64_t begin_ns = now_ns();
   TROUPE_TRY_ASSIGN(const Record record, reader_.read_at(offset, dataset_->reach(number)));
+  const std::int64_t read_ns = now_ns();
+  times_.read_ns += read_ns - begin_ns;
   const auto named = [&](const Status& status) {
     return status.with_context(
         fmt::format("{}: record at offset {}", dataset_->path().string(), offset));
@@ -147,6 +159,7 @@ Status BatchMaker::decode_sample(std::uint64_t number, Batch& batch) {
   float* labels = batch.labels.as<float>().data() + batch.count() * options_.labels;
   for (std::size_t i = 0; i < options_.labels; ++i) labels[i] = image->label(i);
   batch.bytes += record.payload.size();
+  times_.decode_ns += now_ns() - read_ns;
   return {};
 }
 

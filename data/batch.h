@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/tensor_view.h"
 #include "data/dataset.h"
@@ -55,6 +56,13 @@ struct Batch {
   base::TensorView label_view() const;
 };
 
+/// Where the time of making batches went.
+struct StageTimes {
+  std::int64_t read_ns = 0;
+  std::int64_t decode_ns = 0;  ///< and normalising
+  std::int64_t total_ns = 0;   ///< with all the rest
+};
+
 /// Which batch to make.
 struct BatchRequest {
   std::uint64_t step = 0;
@@ -65,16 +73,22 @@ struct BatchRequest {
 /// Reads, decodes and normalises, straight into buffers of a pool.
 class BatchMaker {
  public:
-  /// CHECKs the options; the pool outlives the maker and everything it made.
-  BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions options, base::BufferPool& pool);
+  /// CHECKs the options; the pool outlives the maker and everything it made, and so does the clock,
+  /// if the maker is to take its times.
+  BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions options, base::BufferPool& pool,
+             const base::Clock* clock = nullptr);
 
   /// The batch, or the first error of its records in the batch's order, naming file and offset.
   base::Result<Batch> make(const BatchRequest& request);
+  /// Of the last make(); zeros without a clock.
+  const StageTimes& times() const { return times_; }
 
  private:
   /// The 256 values that a channel's pixels may take; in f64, rounded once.
   using Table = std::array<float, 256>;
 
+  std::int64_t now_ns() const { return clock_ == nullptr ? 0 : clock_->now_ns(); }
+  base::Result<Batch> fill(const BatchRequest& request);
   base::Status add_sample(std::uint64_t record, Batch& batch);
   base::Status decode_sample(std::uint64_t record, Batch& batch);
   base::Status check_labels(const ImageRecord& image) const;
@@ -88,6 +102,8 @@ class BatchMaker {
   std::vector<std::uint8_t> pixels_;
   std::vector<Table> tables_;  // one per channel
   std::uint64_t skips_logged_ = 0;
+  const base::Clock* clock_;
+  StageTimes times_;
 };
 
 }  // namespace troupe::data

@@ -71,14 +71,25 @@ void BatchIterator::start(std::uint32_t threads) {
 }
 
 void BatchIterator::run() {
-  BatchMaker maker(sources_.dataset, samples_, *sources_.pool);
+  BatchMaker maker(sources_.dataset, samples_, *sources_.pool, sources_.clock);
   std::vector<std::uint64_t> records;
   std::uint64_t step = 0;
   std::uint64_t generation = 0;
   while (claim(step, generation)) {
     sources_.plan->records(step, records);
-    publish(step, generation, maker.make({step, sources_.plan->epoch(step), records}));
+    Result<Batch> batch = maker.make({step, sources_.plan->epoch(step), records});
+    note_times(maker.times());
+    publish(step, generation, std::move(batch));
   }
+}
+
+void BatchIterator::note_times(const StageTimes& times) {
+  const MutexLock lock(mutex_);
+  stats_.stages.read_ns += times.read_ns;
+  stats_.stages.decode_ns += times.decode_ns;
+  stats_.stages.total_ns += times.total_ns;
+  if (sources_.batch_seconds == nullptr) return;
+  sources_.batch_seconds->observe(static_cast<double>(times.total_ns) * 1e-9);
 }
 
 bool BatchIterator::claim(std::uint64_t& step, std::uint64_t& generation) {

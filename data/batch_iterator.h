@@ -20,6 +20,7 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/dealer.h"
+#include "monitoring/metrics.h"
 
 namespace troupe::data {
 
@@ -38,6 +39,8 @@ struct BatchSources {
   std::shared_ptr<const BatchPlan> plan;
   base::BufferPool* pool = nullptr;
   const base::Clock* clock = nullptr;  ///< for the statistics
+  /// Gets the time of every batch made, if it is there; outlives the iterator, its only writer.
+  monitoring::Histogram* batch_seconds = nullptr;
 };
 
 /// Sums over the batches handed out, and the present queue.
@@ -47,6 +50,7 @@ struct BatchStats {
   std::uint64_t bytes = 0;        ///< of payloads read
   std::uint64_t skipped = 0;      ///< damaged records left out
   double starved_seconds = 0;     ///< the consumer waited for a batch
+  StageTimes stages;              ///< of all batches made, handed out or not
   std::uint64_t queue_depth = 0;  ///< batches ready now
   std::uint64_t queue_limit = 0;  ///< ready or being made, at most
 };
@@ -86,6 +90,7 @@ class BatchIterator {
   void start(std::uint32_t threads);
   void run();
   bool claim(std::uint64_t& step, std::uint64_t& generation) EXCLUDES(mutex_);
+  void note_times(const StageTimes& times) EXCLUDES(mutex_);
   void publish(std::uint64_t step, std::uint64_t generation, base::Result<Batch> batch)
       EXCLUDES(mutex_);
   bool item_ready() const REQUIRES(mutex_);

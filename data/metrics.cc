@@ -18,8 +18,20 @@ void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::st
   show(family("troupe_data_queued_batches"), stats.queue_depth);
   show(family("troupe_data_queue_limit_batches"), stats.queue_limit);
   show(family("troupe_data_starved_seconds_total"), stats.starved_seconds);
+  const auto stage = [&](std::string_view name, std::int64_t ns) {
+    scrape.value(family("troupe_data_stage_seconds_total"), {source, name},
+                 static_cast<double>(ns) * 1e-9);
+  };
+  const StageTimes& times = stats.stages;
+  stage("read", times.read_ns);
+  stage("decode", times.decode_ns);
+  stage("other", times.total_ns - times.read_ns - times.decode_ns);
   scrape.value(family("troupe_data_bad_records_total"), {source, "damaged"},
                static_cast<double>(stats.skipped));
+}
+
+monitoring::Histogram& batch_seconds(monitoring::Metrics& metrics, std::string_view source) {
+  return metrics.histogram(family("troupe_data_batch_seconds"), {source});
 }
 
 monitoring::Collection show_batches(monitoring::Metrics& metrics, const BatchIterator& iterator,

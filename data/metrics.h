@@ -13,6 +13,9 @@ namespace troupe::data {
 /// Gives an iterator's figures under troupe_data_*{source}.
 void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::string_view source);
 
+/// For BatchSources of one iterator.
+monitoring::Histogram& batch_seconds(monitoring::Metrics& metrics, std::string_view source);
+
 /// Shows `iterator` under troupe_data_*{source} ("train", "test") while the result lives; iterators
 /// of one source are added up. Drop the result before the iterator.
 [[nodiscard]] monitoring::Collection show_batches(monitoring::Metrics& metrics,

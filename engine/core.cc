@@ -235,9 +235,12 @@ void Core::complete(OperationState* operation, base::Status status) {
 }
 
 void Core::finish(OperationState* operation) {
+  const LaneInfo& lane = lanes_[static_cast<std::size_t>(operation->lane)];
+  LaneCounters& of_kind = counters_.lanes[static_cast<std::size_t>(lane.lane.kind)];
   std::shared_ptr<Failure> failure = operation->inherited;
   if (failure) {
     ++counters_.skipped;
+    ++of_kind.skipped;
   } else {
     if (operation->kind == OperationKind::async) {
       --counters_.asynchronous_in_flight;
@@ -248,6 +251,7 @@ void Core::finish(OperationState* operation) {
     }
     if (!operation->outcome.ok()) {
       ++counters_.failed;
+      ++of_kind.failed;
       failure = std::make_shared<Failure>(Failure{operation->outcome});
       remember(failure);
     }
@@ -260,8 +264,9 @@ void Core::finish(OperationState* operation) {
   OperationList unblocked;
   graph_.release(operation, unblocked);
   ++counters_.completed;
+  ++of_kind.completed;
   --counters_.pending;
-  pending_bytes_[lanes_[static_cast<std::size_t>(operation->lane)].device] -= operation->bytes;
+  pending_bytes_[lane.device] -= operation->bytes;
   unlink_pending(operation);
   graph_.recycle(operation);
   advance(unblocked);
@@ -409,7 +414,8 @@ void Core::cancel(std::string_view reason) {
 
 EngineCounters Core::counters() const {
   mutex_.lock();
-  const EngineCounters counters = counters_;
+  EngineCounters counters = counters_;
+  count_lanes(counters);
   mutex_.unlock();
   return counters;
 }

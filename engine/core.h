@@ -85,6 +85,8 @@ class Core : public std::enable_shared_from_this<Core> {
   virtual void leave() RELEASE(mutex_) = 0;
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
+  /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
+  virtual void count_lanes(EngineCounters&) const REQUIRES(mutex_) {}
 
   /// Decides whether the function runs or is skipped; before run().
   void begin(OperationState* operation) REQUIRES(mutex_);
@@ -99,6 +101,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const std::vector<LaneInfo>& lanes() const { return lanes_; }
   const EngineOptions& options() const { return options_; }
   Trace* trace() const { return trace_.get(); }
+  const base::Clock& clock() const { return clock_; }
 
   mutable SpinMutex mutex_;
   DependencyGraph graph_ GUARDED_BY(mutex_);

@@ -5,6 +5,8 @@
 // be called from any thread; wait() only from threads that are neither engine nor actor.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -67,14 +69,27 @@ struct Operation {
   std::uint64_t bytes = 0;
 };
 
+inline constexpr std::size_t kLaneKinds = 3;
+
+/// Of all lanes of one kind, since start.
+struct LaneCounters {
+  std::uint64_t threads = 0;
+  std::uint64_t queued = 0;     ///< operations ready, for which no thread is free
+  std::uint64_t completed = 0;  ///< as in EngineCounters
+  std::uint64_t failed = 0;
+  std::uint64_t skipped = 0;
+  std::int64_t busy_ns = 0;  ///< time of threads that were not idle; 0 in a serial engine
+};
+
 /// Counters since start; sums over lanes.
 struct EngineCounters {
   std::uint64_t pushed = 0;
-  std::uint64_t completed = 0;               ///< ended, with or without an error
-  std::uint64_t failed = 0;                  ///< of these, ended with an error of their own
-  std::uint64_t skipped = 0;                 ///< of these, not run because of an older error
-  std::uint64_t pending = 0;                 ///< pushed, not completed
-  std::uint64_t asynchronous_in_flight = 0;  ///< begun, waiting for their completion
+  std::uint64_t completed = 0;                 ///< ended, with or without an error
+  std::uint64_t failed = 0;                    ///< of these, ended with an error of their own
+  std::uint64_t skipped = 0;                   ///< of these, not run because of an older error
+  std::uint64_t pending = 0;                   ///< pushed, not completed
+  std::uint64_t asynchronous_in_flight = 0;    ///< begun, waiting for their completion
+  std::array<LaneCounters, kLaneKinds> lanes;  ///< by LaneKind
 };
 
 /// Limits and shape of an engine.

@@ -26,6 +26,9 @@ struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
   int parked = 0;  ///< threads that need a signal; may be too high, never too low
+  int busy = 0;    ///< threads that are not idle, since busy_since_ns
+  std::int64_t busy_since_ns = 0;
+  std::int64_t busy_ns = 0;                      ///< of all threads, up to busy_since_ns
   alignas(64) std::atomic<std::size_t> size{0};  ///< for spinning threads
   std::atomic<std::uint32_t> signal{0};
 };
@@ -69,6 +72,8 @@ class ThreadedCore final : public Core {
   }
   void enqueue(std::size_t queue, OperationState* operation) REQUIRES(mutex_);
   void wake_one(std::size_t queue) REQUIRES(mutex_);
+  void count_lanes(EngineCounters& counters) const override REQUIRES(mutex_);
+  void change_busy(std::size_t queue, int threads) REQUIRES(mutex_);
   OperationState* next(std::size_t queue) REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
@@ -136,16 +141,40 @@ void ThreadedCore::wake_one(std::size_t queue) {
   wakes_ |= bit;
 }
 
-// Null when the engine ends.
+// The clock is read only where a thread becomes idle or ends being it.
+void ThreadedCore::change_busy(std::size_t queue, int threads) {
+  WorkQueue& own = queues_[queue];
+  const std::int64_t now = clock().now_ns();
+  own.busy_ns += own.busy * (now - own.busy_since_ns);
+  own.busy_since_ns = now;
+  own.busy += threads;
+}
+
+void ThreadedCore::count_lanes(EngineCounters& counters) const {
+  const std::int64_t now = clock().now_ns();
+  for (std::size_t i = 0; i < lanes().size(); ++i) {
+    const WorkQueue& queue = queues_[i];
+    LaneCounters& kind = counters.lanes[static_cast<std::size_t>(lanes()[i].lane.kind)];
+    kind.threads += static_cast<std::uint64_t>(queue.threads);
+    kind.queued += queue.ready.size();
+    kind.busy_ns += queue.busy_ns + queue.busy * (now - queue.busy_since_ns);
+  }
+}
+
+// For a busy thread; it is idle while there is nothing to run. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   WorkQueue& own = queues_[queue];
   bool spun = spins_ == 0;
+  bool idle = false;
   for (;;) {
     if (OperationState* const operation = own.ready.pop()) {
+      if (idle) change_busy(queue, 1);
       own.size.store(own.ready.size(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
       return operation;
     }
+    if (!idle) change_busy(queue, -1);
+    idle = true;
     if (stopping_) return nullptr;
     if (!spun) {
       leave();
@@ -172,6 +201,7 @@ void ThreadedCore::run_lane(int lane) {
   worker.context = {.team = info.team, .slots = &worker.slots};
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);
   mutex_.lock();
+  change_busy(static_cast<std::size_t>(lane), 1);
   while (OperationState* operation = next(static_cast<std::size_t>(lane))) {
     begin(operation);
     bool finished = true;
@@ -212,6 +242,7 @@ void ThreadedCore::run_events(int lane) {
   const ThreadRoleScope role(ThreadRole::engine);
   const std::size_t queue = event_queue(lane);
   mutex_.lock();
+  change_busy(queue, 1);
   while (OperationState* operation = next(queue)) {
     const std::shared_ptr<base::Event> event = operation->event.event;
     leave();

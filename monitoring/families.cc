@@ -19,6 +19,9 @@ constexpr std::array<double, kBucketCount> doubling(double first) {
 }
 
 constexpr auto kRequests = doubling(50e-6);
+constexpr auto kSteps = doubling(1e-3);
+constexpr auto kRounds = doubling(0.2e-3);
+constexpr auto kCheckpoints = doubling(0.1);
 constexpr std::array<double, kBucketCount> kStaleness = {0, 1, 2,  3,  4,  5,   6,
                                                          7, 8, 16, 32, 64, 128, 256};
 
@@ -30,6 +33,12 @@ std::span<const double> bucket_bounds(Buckets buckets) {
       break;
     case Buckets::requests:
       return kRequests;
+    case Buckets::steps:
+      return kSteps;
+    case Buckets::rounds:
+      return kRounds;
+    case Buckets::checkpoints:
+      return kCheckpoints;
     case Buckets::staleness:
       return kStaleness;
   }

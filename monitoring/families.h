@@ -16,8 +16,11 @@ enum class MetricType : std::uint8_t { counter, gauge, histogram };
 /// Upper bounds of a histogram's buckets, 14 of them.
 enum class Buckets : std::uint8_t {
   none,
-  requests,  ///< powers of two: 50 us to 0.4 s
-  staleness  ///< 0 to 8 steps one by one, then powers of two to 256
+  requests,     ///< powers of two: 50 us to 0.4 s
+  steps,        ///< powers of two: 1 ms to 8 s
+  rounds,       ///< powers of two: 0.2 ms to 1.6 s
+  checkpoints,  ///< powers of two: 0.1 s to 13 min
+  staleness     ///< 0 to 8 steps one by one, then powers of two to 256
 };
 
 /// A family: all series of one name.
@@ -61,7 +64,7 @@ inline constexpr std::array kFamilies = {
            Buckets::requests},
 
     // Links.
-    Family{"troupe_net_frames_total", kCounter, "Frames over links.", {"direction"}},
+    Family{"troupe_net_messages_total", kCounter, "Frames over links.", {"direction"}},
     Family{"troupe_net_bytes_total", kCounter, "Bytes of those frames.", {"direction"}},
     Family{"troupe_net_recoveries_total",
            kCounter,
@@ -73,6 +76,25 @@ inline constexpr std::array kFamilies = {
     // Workers.
     Family{"troupe_worker_steps_total", kCounter, "Steps committed.", {"rank"}},
     Family{"troupe_worker_samples_total", kCounter, "Training samples used.", {"rank"}},
+    Family{"troupe_worker_step_seconds",
+           kHistogram,
+           "From a step's wait for its batch until it is pushed and the step before has ended.",
+           {"rank"},
+           Buckets::steps},
+    Family{"troupe_worker_phase_seconds_total",
+           kCounter,
+           "The rank's thread: data = waiting for a batch, issue = handing a step to the engine, "
+           "compute = waiting for gradients, pull = waiting for weights, eval = scoring, "
+           "idle = the rest. Together the time since training began.",
+           {"rank", "phase"}},
+    Family{"troupe_worker_global_step",
+           kGauge,
+           "Steps of the job done, resumed ones included.",
+           {"rank"}},
+    Family{"troupe_worker_last_step_timestamp_seconds",
+           kGauge,
+           "Last step committed, Unix time; absent before the first.",
+           {"rank"}},
     Family{"troupe_worker_epoch", kGauge, "Epoch in progress, from 0.", {"rank"}},
     Family{"troupe_worker_loss", kGauge, "Mean loss per sample at the last report.", {"rank"}},
     Family{
@@ -86,6 +108,33 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_kv_bytes_total", kCounter, "Tensor bytes pushed and pulled.", {"level", "op"}},
     Family{"troupe_kv_additions_total", kCounter, "Additions of gradients.", {"level"}},
     Family{"troupe_kv_updates_total", kCounter, "Runs of the updater, one slice each.", {"level"}},
+    Family{"troupe_kv_request_seconds",
+           kHistogram,
+           "From a request's turn at a server to its answer.",
+           {"level", "op"},
+           Buckets::requests},
+    Family{"troupe_kv_round_seconds",
+           kHistogram,
+           "From the first to the last push of a slice's step; of sequential tiers.",
+           {"level"},
+           Buckets::rounds},
+    Family{"troupe_kv_aggregate_seconds",
+           kHistogram,
+           "Time of one addition of gradients.",
+           {"level"},
+           Buckets::requests},
+    Family{"troupe_kv_update_seconds",
+           kHistogram,
+           "Time of one run of the updater.",
+           {"level"},
+           Buckets::requests},
+    Family{"troupe_kv_pending_pushes", kGauge, "Pushes received and not answered.", {"level"}},
+    Family{"troupe_kv_keys", kGauge, "Keys of which the servers hold slices.", {"level"}},
+    Family{"troupe_kv_store_bytes",
+           kGauge,
+           "Weights held, at level 2 with the optimizer's state.",
+           {"level"}},
+    Family{"troupe_kv_version", kGauge, "Lowest version of any slice held.", {"level"}},
     Family{"troupe_kv_staleness_steps",
            kHistogram,
            "t-1 minus the lowest step applied of any member, at each reply.",
@@ -94,6 +143,15 @@ inline constexpr std::array kFamilies = {
 
     // Coordinator.
     Family{"troupe_coordinator_jobs", kGauge, "Jobs by state.", {"state"}},
+    Family{"troupe_coordinator_jobs_finished_total",
+           kCounter,
+           "Jobs ended, by their final state.",
+           {"result"}},
+    Family{"troupe_coordinator_job_queue_seconds",
+           kHistogram,
+           "From a job's submission to its admission.",
+           {},
+           Buckets::checkpoints},
     Family{"troupe_coordinator_nodes", kGauge, "Agents and processes by state.", {"role", "state"}},
     Family{"troupe_coordinator_devices", kGauge, "Worker slots of all agents.", {"kind", "state"}},
     Family{"troupe_job_step", kGauge, "Lowest step that every rank has reported.", {"train_job"}},
@@ -112,20 +170,39 @@ inline constexpr std::array kFamilies = {
            kGauge,
            "Last complete checkpoint, Unix time.",
            {"train_job"}},
+    Family{"troupe_job_missing_ranks",
+           kGauge,
+           "1 for each rank that has long been waited for; absent while none is.",
+           {"train_job", "rank"}},
+
+    // Checkpoints, where they are written.
+    Family{"troupe_checkpoint_seconds",
+           kHistogram,
+           "Time to write and sync a shard's file or the manifest.",
+           {"op"},
+           Buckets::checkpoints},
+    Family{"troupe_checkpoint_bytes_total", kCounter, "Bytes written and synced.", {"op"}},
+    Family{"troupe_checkpoint_failures_total", kCounter, "Files that were not written.", {"op"}},
 
     // Engine.
-    Family{"troupe_engine_operations_total",
+    Family{"troupe_engine_ops_total",
            kCounter,
-           "Operations by how they ended.",
-           {"engine", "result"}},
-    Family{"troupe_engine_pending_operations",
-           kGauge,
-           "Operations pushed and not finished.",
-           {"engine"}},
-    Family{"troupe_engine_asynchronous_operations",
+           "Operations by lane and by how they ended.",
+           {"engine", "class", "result"}},
+    Family{"troupe_engine_pending_ops", kGauge, "Operations pushed and not finished.", {"engine"}},
+    Family{"troupe_engine_asynchronous_ops",
            kGauge,
            "Asynchronous operations waiting for completion.",
            {"engine"}},
+    Family{"troupe_engine_queued_ops",
+           kGauge,
+           "Operations ready and waiting for a thread.",
+           {"engine", "class"}},
+    Family{"troupe_engine_threads", kGauge, "Threads of the lanes.", {"engine", "class"}},
+    Family{"troupe_engine_busy_seconds_total",
+           kCounter,
+           "Time of those threads with something to do.",
+           {"engine", "class"}},
 
     // Memory.
     Family{"troupe_memory_used_bytes", kGauge, "In live buffers.", {"device", "pool"}},
@@ -143,6 +220,15 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_data_records_total", kCounter, "Records read.", {"source"}},
     Family{"troupe_data_read_bytes_total", kCounter, "Record bytes read.", {"source"}},
     Family{"troupe_data_batches_total", kCounter, "Batches handed to the worker.", {"source"}},
+    Family{"troupe_data_stage_seconds_total",
+           kCounter,
+           "Time that making batches took: read, decode (normalising included), other.",
+           {"source", "stage"}},
+    Family{"troupe_data_batch_seconds",
+           kHistogram,
+           "Time to make a batch.",
+           {"source"},
+           Buckets::steps},
     Family{"troupe_data_queued_batches", kGauge, "Batches decoded and waiting.", {"source"}},
     Family{"troupe_data_queue_limit_batches", kGauge, "Most batches that may wait.", {"source"}},
     Family{"troupe_data_starved_seconds_total",

@@ -23,7 +23,11 @@ class FitLoop {
         engine_(module.runtime().engine),
         batches_(batches),
         store_(store),
-        options_(options) {
+        options_(options),
+        clock_(module.runtime().clock),
+        own_phases_(clock_),
+        phases_(options.phases == nullptr ? own_phases_ : *options.phases) {
+    phases_.enter(RankPhase::idle);
     for (engine::Variable& mark : computed_) mark = engine_.new_variable("gradients");
     for (engine::Variable& mark : committed_) mark = engine_.new_variable("step mark");
   }
@@ -33,6 +37,7 @@ class FitLoop {
  private:
   base::Status check() const;
   base::Result<BatchEnd> step(std::uint64_t number);
+  base::Result<ModuleBatch> next_batch(std::uint64_t number);
   base::Status end_epoch(std::uint64_t number);
   void mark(std::uint64_t number);
   base::Status wait_computed(std::uint64_t number);
@@ -43,6 +48,9 @@ class FitLoop {
   data::BatchIterator& batches_;
   KVStore& store_;
   const FitOptions& options_;
+  const base::Clock& clock_;
+  RankPhases own_phases_;
+  RankPhases& phases_;
   Marks computed_;   // gradients of a step are there, or an error
   Marks committed_;  // the weights behind it have come
 };
@@ -63,8 +71,10 @@ base::Status FitLoop::run() {
   TROUPE_TRY(module_.init_optimizer(store_, options_.rule, options_.publish));
   TROUPE_TRY(module_.pull(steps.start, true));
   for (std::uint64_t now = steps.start; now < steps.total; ++now) {
-    TROUPE_TRY_ASSIGN(const BatchEnd pushed, step(now));
+    const std::int64_t begin_ns = clock_.now_ns();
+    TROUPE_TRY_ASSIGN(BatchEnd pushed, step(now));
     if (now > steps.start) TROUPE_TRY(wait_committed(now - 1));
+    pushed.seconds = static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
     if (options_.batch_end) TROUPE_TRY(options_.batch_end(pushed));
     if ((now + 1) % steps.epoch_steps == 0) TROUPE_TRY(end_epoch(now));
   }
@@ -73,7 +83,8 @@ base::Status FitLoop::run() {
   return store_.finish(steps.total);
 }
 
-base::Result<BatchEnd> FitLoop::step(std::uint64_t number) {
+base::Result<ModuleBatch> FitLoop::next_batch(std::uint64_t number) {
+  const InPhase waiting(phases_, RankPhase::data);
   data::BatchIterator::Item item = batches_.next(options_.deadline);
   TROUPE_TRY(item.status());
   if (!item->has_value()) {
@@ -81,7 +92,12 @@ base::Result<BatchEnd> FitLoop::step(std::uint64_t number) {
                        "fit: the training data ends before step {} of {}", number,
                        options_.steps.total);
   }
-  TROUPE_TRY_ASSIGN(const ModuleBatch batch, module_.batch(**item));
+  return module_.batch(**item);
+}
+
+base::Result<BatchEnd> FitLoop::step(std::uint64_t number) {
+  TROUPE_TRY_ASSIGN(const ModuleBatch batch, next_batch(number));
+  const InPhase issuing(phases_, RankPhase::issue);
   TROUPE_TRY(module_.forward_backward(batch, number));
   const bool barrier = options_.steps.is_barrier(number + 1);
   TROUPE_TRY(module_.update(number, static_cast<double>(batch.size), barrier));
@@ -93,6 +109,7 @@ base::Status FitLoop::end_epoch(std::uint64_t number) {
   TROUPE_TRY(wait_committed(number));
   EpochEnd end{(number + 1) / options_.steps.epoch_steps, number + 1, {}};
   if (options_.evaluation != nullptr && end.epochs % options_.evaluation_epochs == 0) {
+    const InPhase scoring(phases_, RankPhase::eval);
     TROUPE_TRY_ASSIGN(end.evaluation, module_.score(*options_.evaluation, options_.deadline));
   }
   return options_.epoch_end ? options_.epoch_end(end) : base::Status();
@@ -117,11 +134,13 @@ void FitLoop::mark(std::uint64_t number) {
 
 // A gradient that failed is never pushed, so the weights of its step would be awaited for ever.
 base::Status FitLoop::wait_computed(std::uint64_t number) {
+  const InPhase waiting(phases_, RankPhase::compute);
   return engine_.wait(computed_[number % kStepsInFlight]);
 }
 
 base::Status FitLoop::wait_committed(std::uint64_t number) {
   TROUPE_TRY(wait_computed(number));
+  const InPhase waiting(phases_, RankPhase::pull);
   return engine_.wait(committed_[number % kStepsInFlight]);
 }
 

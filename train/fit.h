@@ -10,6 +10,7 @@
 #include "data/batch_iterator.h"
 #include "train/kvstore.h"
 #include "train/metric.h"
+#include "train/rank_phases.h"
 #include "train/slice_rules.h"
 
 namespace troupe::train {
@@ -21,6 +22,7 @@ inline constexpr std::chrono::milliseconds kBatchDeadline = std::chrono::minutes
 struct BatchEnd {
   std::uint64_t step = 0;    ///< from 0
   std::int64_t samples = 0;  ///< of this rank's batch
+  double seconds = 0.0;      ///< since the step began with the wait for its batch
 };
 
 /// An epoch whose steps are all in this rank's weights.
@@ -39,6 +41,7 @@ struct FitOptions {
   data::BatchIterator* evaluation = nullptr;            ///< scored from its begin at ends of epochs
   std::uint64_t evaluation_epochs = 1;                  ///< at every n-th; at least 1
   std::chrono::milliseconds deadline = kBatchDeadline;  ///< of the wait for one batch
+  RankPhases* phases = nullptr;                         ///< told what the calling thread waits for
   /// After each step and after each epoch. They may read metrics and weights (which waits), score
   /// and predict; an error ends the fit with that error.
   std::function<base::Status(const BatchEnd&)> batch_end = {};

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "train/local_store.h"
+#include "train/metrics.h"
 #include "train/resume.h"
 
 namespace troupe::train {
@@ -53,6 +54,7 @@ class LocalRun {
         storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}) {}
 
   base::Status run(const LocalRunOptions& options) {
+    if (options.metrics != nullptr) checkpoint_metrics_.emplace(*options.metrics);
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
     if (start_.step == job_->steps_end()) return {};
     TROUPE_TRY(make_store());
@@ -100,6 +102,7 @@ class LocalRun {
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::atomic<bool> finished_{false};
   std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
+  std::optional<CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
   base::Status failure_ GUARDED_BY(mutex_);
 };
@@ -154,11 +157,21 @@ base::Result<std::string> LocalRun::write_checkpoint(
   std::vector<SliceRecord> records;
   for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
   const CheckpointName name{step, start_.generation};
-  TROUPE_TRY_ASSIGN(schemas::ShardFile file,
-                    write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records}));
+  const auto seconds_since = [this](std::int64_t begin_ns) {
+    return static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
+  };
+  const std::int64_t shard_ns = clock_.now_ns();
+  auto file = write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records});
+  if (checkpoint_metrics_) {
+    checkpoint_metrics_->shard(seconds_since(shard_ns), file.status(), file.ok() ? file->bytes : 0);
+  }
+  TROUPE_TRY(file.status());
   TROUPE_TRY_ASSIGN(schemas::Manifest manifest, make_manifest(*job_, numeric_class_, name, slots_));
-  manifest.files.push_back(std::move(file));
-  TROUPE_TRY(complete_checkpoint(folder, manifest, job_->spec.checkpoint.keep));
+  manifest.files.push_back(std::move(file).value());
+  const std::int64_t manifest_ns = clock_.now_ns();
+  const base::Status complete = complete_checkpoint(folder, manifest, job_->spec.checkpoint.keep);
+  if (checkpoint_metrics_) checkpoint_metrics_->manifest(seconds_since(manifest_ns), complete);
+  TROUPE_TRY(complete);
   return (folder / name.to_string()).string();
 }
 

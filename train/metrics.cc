@@ -24,10 +24,39 @@ monitoring::Collection show_rank(monitoring::Metrics& metrics, RankRunner& runne
     show(family("troupe_worker_epoch"), figures.epoch);
     show(family("troupe_worker_loss"), figures.loss);
     show(family("troupe_worker_learning_rate"), figures.learning_rate);
+    show(family("troupe_worker_global_step"), figures.global_step);
+    if (figures.last_step_seconds.load(std::memory_order_relaxed) != 0) {
+      show(family("troupe_worker_last_step_timestamp_seconds"), figures.last_step_seconds);
+    }
+    const RankPhases::Times times = runner.phases().times();
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      scrape.value(family("troupe_worker_phase_seconds_total"), {name, kRankPhaseNames[i]},
+                   static_cast<double>(times[i]) * 1e-9);
+    }
     data::scrape_batches(scrape, runner.data_stats(), "train");
+    if (const auto stats = runner.score_data_stats()) data::scrape_batches(scrape, *stats, "test");
     engine::scrape_engine(scrape, runner.runtime().engine, "rank" + name);
     storage::scrape_storage(scrape, runner.runtime().storage, "rank" + name);
   });
+}
+
+CheckpointMetrics::CheckpointMetrics(monitoring::Metrics& metrics)
+    : shard_seconds_(metrics.histogram(family("troupe_checkpoint_seconds"), {"shard"})),
+      manifest_seconds_(metrics.histogram(family("troupe_checkpoint_seconds"), {"manifest"})),
+      shard_bytes_(metrics.counter(family("troupe_checkpoint_bytes_total"), {"shard"})),
+      shard_failures_(metrics.counter(family("troupe_checkpoint_failures_total"), {"shard"})),
+      manifest_failures_(
+          metrics.counter(family("troupe_checkpoint_failures_total"), {"manifest"})) {}
+
+void CheckpointMetrics::shard(double seconds, const base::Status& status, std::uint64_t bytes) {
+  if (!status.ok()) return shard_failures_.add();
+  shard_seconds_.observe(seconds);
+  shard_bytes_.add(static_cast<double>(bytes));
+}
+
+void CheckpointMetrics::manifest(double seconds, const base::Status& status) {
+  if (!status.ok()) return manifest_failures_.add();
+  manifest_seconds_.observe(seconds);
 }
 
 }  // namespace troupe::train

@@ -2,6 +2,9 @@
 // A rank's engine, memory, data and module, and what it tells from fit's callbacks.
 #include "train/rank_runner.h"
 
+#include <ctime>
+
+#include "data/metrics.h"
 #include "train/metrics.h"
 #include "train/slice_rules.h"
 
@@ -17,7 +20,14 @@ struct RankRunner::Parts {
         storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max}),
         kernels(job->spec.limits.prepared_kernels_max),
         engine(engine::make_threaded_engine(engine_options(), clock)),
-        runtime{*engine, storage, table, kernels, clock} {}
+        runtime{*engine, storage, table, kernels, clock},
+        phases(clock) {
+    figures.global_step.store(options.start_step, std::memory_order_relaxed);
+    if (options.metrics == nullptr) return;
+    const std::string rank = std::to_string(options.rank);
+    step_seconds =
+        &options.metrics->histogram(monitoring::family("troupe_worker_step_seconds"), {rank});
+  }
 
   engine::EngineOptions engine_options() const {
     engine::EngineOptions made;
@@ -31,6 +41,10 @@ struct RankRunner::Parts {
   }
 
   base::Status open_data();
+  monitoring::Histogram* batch_seconds(std::string_view source) const {
+    return options.metrics == nullptr ? nullptr : &data::batch_seconds(*options.metrics, source);
+  }
+  void committed(std::uint64_t steps);
   FitOptions fit_options(RankObserver& observer);
   base::Status step_ended(const BatchEnd& end, RankObserver& observer);
   base::Status check_running() const;
@@ -50,6 +64,8 @@ struct RankRunner::Parts {
   std::unique_ptr<data::BatchIterator> test_batches;
   std::atomic<bool> stopped{false};
   RankFigures figures;
+  RankPhases phases;
+  monitoring::Histogram* step_seconds = nullptr;
   monitoring::Collection shown;  // of all above
 };
 
@@ -66,6 +82,13 @@ const RankFigures& RankRunner::figures() const {
 }
 data::BatchStats RankRunner::data_stats() const {
   return parts_->train_batches->stats();
+}
+std::optional<data::BatchStats> RankRunner::score_data_stats() const {
+  if (!parts_->test_batches) return std::nullopt;
+  return parts_->test_batches->stats();
+}
+const RankPhases& RankRunner::phases() const {
+  return parts_->phases;
 }
 
 base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<const Job> job,
@@ -99,14 +122,15 @@ base::Status RankRunner::Parts::open_data() {
   const data::PrefetchOptions prefetch{spec.prefetch_threads, spec.prefetch_batches};
   const data::BatchSources train_sources{
       job->train_data, data::make_training_plan(job->orders, options.rank, job->steps_end()), &pool,
-      &clock};
+      &clock, batch_seconds("train")};
   TROUPE_TRY_ASSIGN(train_batches, data::BatchIterator::create(train_sources, job->samples,
                                                                prefetch, options.start_step));
   if (job->test_data == nullptr) return {};
   const data::DealSpec deal{job->test_data->records(), job->spec.ranks(),
                             spec.test_batch == 0 ? spec.batch : spec.test_batch, job->spec.seed};
-  const data::BatchSources test_sources{
-      job->test_data, data::make_evaluation_plan(deal, options.rank), &pool, &clock};
+  const data::BatchSources test_sources{job->test_data,
+                                        data::make_evaluation_plan(deal, options.rank), &pool,
+                                        &clock, batch_seconds("test")};
   TROUPE_TRY_ASSIGN(test_batches, data::BatchIterator::create(test_sources, job->samples, {1, 2}));
   return {};
 }
@@ -115,7 +139,7 @@ base::Status RankRunner::run(KVStore& store, RankObserver& observer) {
   Parts& parts = *parts_;
   TROUPE_TRY(parts.check_running());
   TROUPE_TRY(parts.module->fit(*parts.train_batches, store, parts.fit_options(observer)));
-  parts.figures.steps.store(parts.plan.total - parts.plan.start, std::memory_order_relaxed);
+  parts.committed(parts.plan.total);
   return {};
 }
 
@@ -129,6 +153,7 @@ FitOptions RankRunner::Parts::fit_options(RankObserver& observer) {
   fit.rule = job->rule();
   fit.steps = plan;
   fit.publish = false;
+  fit.phases = &phases;
   fit.deadline = std::chrono::milliseconds(job->spec.limits.stall_ms);
   if (job->spec.train.score_every.count != 0) {
     fit.evaluation = test_batches.get();
@@ -136,11 +161,19 @@ FitOptions RankRunner::Parts::fit_options(RankObserver& observer) {
   }
   fit.batch_end = [this, &observer](const BatchEnd& end) { return step_ended(end, observer); };
   fit.epoch_end = [this, &observer](const EpochEnd& end) {
-    figures.steps.store(end.steps - plan.start, std::memory_order_relaxed);
+    committed(end.steps);
     if (end.evaluation) scored(end, observer);
     return base::Status();
   };
   return fit;
+}
+
+/// The weights behind the job's first `steps` steps are there.
+void RankRunner::Parts::committed(std::uint64_t steps) {
+  const std::uint64_t before = figures.global_step.exchange(steps, std::memory_order_relaxed);
+  figures.steps.store(steps - plan.start, std::memory_order_relaxed);
+  if (steps == before) return;
+  figures.last_step_seconds.store(std::time(nullptr), std::memory_order_relaxed);
 }
 
 base::Status RankRunner::Parts::check_running() const {
@@ -150,7 +183,8 @@ base::Status RankRunner::Parts::check_running() const {
 
 base::Status RankRunner::Parts::step_ended(const BatchEnd& end, RankObserver& observer) {
   TROUPE_TRY(check_running());
-  figures.steps.store(end.step - plan.start, std::memory_order_relaxed);
+  committed(end.step);
+  if (step_seconds != nullptr) step_seconds->observe(end.seconds);
   figures.samples.fetch_add(static_cast<std::uint64_t>(end.samples), std::memory_order_relaxed);
   figures.epoch.store(end.step / plan.epoch_steps, std::memory_order_relaxed);
   const std::uint64_t log_steps = period_steps(job->spec.train.log_every, plan.epoch_steps);
@@ -161,7 +195,10 @@ base::Status RankRunner::Parts::step_ended(const BatchEnd& end, RankObserver& ob
 }
 
 base::Status RankRunner::Parts::report(std::uint64_t number, RankObserver& observer) {
-  TROUPE_TRY(module->wait_gradients());  // a step that failed is not reported
+  {
+    const InPhase waiting(phases, RankPhase::compute);
+    TROUPE_TRY(module->wait_gradients());  // a step that failed is not reported
+  }
   TROUPE_TRY_ASSIGN(const BatchMetrics metrics, module->training_metrics());
   TROUPE_TRY_ASSIGN(const auto values, metrics.read());
   schemas::ProgressReport progress;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "data/batch_iterator.h"
@@ -14,6 +15,7 @@
 #include "ndarray/runtime.h"
 #include "schemas/messages.h"
 #include "train/job.h"
+#include "train/rank_phases.h"
 
 namespace troupe::train {
 
@@ -37,7 +39,9 @@ struct RankOptions {
 
 /// Figures of a running rank for metrics; any thread.
 struct RankFigures {
-  std::atomic<std::uint64_t> steps{0};  ///< committed: their contributions are in the store
+  std::atomic<std::uint64_t> steps{0};        ///< committed: their contributions are in the store
+  std::atomic<std::uint64_t> global_step{0};  ///< with those before the start
+  std::atomic<std::int64_t> last_step_seconds{0};  ///< Unix time of the last commit; 0: none yet
   std::atomic<std::uint64_t> samples{0};
   std::atomic<std::uint64_t> epoch{0};
   std::atomic<double> loss{0.0};
@@ -58,6 +62,9 @@ class RankRunner {
   Module& module();
   const RankFigures& figures() const;
   data::BatchStats data_stats() const;
+  /// Of the batches to score with; nothing when the job has none.
+  std::optional<data::BatchStats> score_data_stats() const;
+  const RankPhases& phases() const;
 
   /// Runs steps [start_step, job.steps_end()) against `store`. The first error ends it: of the
   /// store, the data, an operation, or `cancelled` after stop().

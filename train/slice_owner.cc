@@ -336,6 +336,17 @@ std::string SliceOwner::name() const {
   return fmt::format("slice ({}, {})", id_.key, id_.slice);
 }
 
+std::vector<std::uint32_t> SliceOwner::missing_ranks() const {
+  if (!started_ || cut_due_ || updating_ || !rules_->cluster_sequential()) return {};
+  if (rules_->device_sequential()) return sum_.missing();
+  std::vector<std::uint32_t> ranks;
+  for (const std::uint32_t machine : sum_.missing()) {
+    const auto of_machine = rules_->ranks_of_machine(machine);
+    ranks.insert(ranks.end(), of_machine.begin(), of_machine.end());
+  }
+  return ranks;
+}
+
 std::string SliceOwner::waits_for() const {
   if (!started_) return fmt::format("{} waits for its first values", name());
   if (cut_due_) return fmt::format("{} waits for a checkpoint to end", name());

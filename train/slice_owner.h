@@ -114,6 +114,8 @@ class SliceOwner {
   bool idle() const { return !updating_ && queue_.empty(); }
   /// Who is waited for, as text for people: "slice (3, 0) of step 12 waits for ranks 2, 3".
   std::string waits_for() const;
+  /// The ranks among them; empty where no particular rank is waited for.
+  std::vector<std::uint32_t> missing_ranks() const;
 
  private:
   using Taking = base::Result<std::optional<schemas::PushResult>>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator and its agents in a played cluster: jobs run, wait, fail with their cause, stop;
 // and from seeds, whatever is killed, every job ends and nothing is left.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 
@@ -175,7 +176,36 @@ TEST_CASE("a peer that asks again and again waits once") {
   CoordinatorState state({"1", ControlWorld::limits()});
   state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
   for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobQuery{"x", true}});
-  CHECK(state.handle(PeerSaid{1, schemas::JobStop{"x"}}).size() == 1);
+  const auto effects = state.handle(PeerSaid{1, schemas::JobStop{"x"}});
+  CHECK(std::count_if(effects.begin(), effects.end(), [](const CoordinatorEffect& effect) {
+          return std::holds_alternative<ToPeer>(effect);
+        }) == 1);
+}
+
+TEST_CASE("jobs' time in the queue and their ends are told once") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  std::vector<std::uint64_t> queued;
+  std::vector<JobState> ended;
+  const auto handle = [&](const CoordinatorEvent& event) {
+    for (const CoordinatorEffect& effect : state.handle(event)) {
+      if (const auto* job = std::get_if<JobAdmitted>(&effect)) queued.push_back(job->queued_ms);
+      if (const auto* job = std::get_if<JobFinished>(&effect)) ended.push_back(job->state);
+    }
+  };
+  handle(TimePassed{1'000});
+  handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  handle(PeerSaid{1, schemas::JobStop{"y"}});
+  handle(TimePassed{1'250});
+  CHECK(queued.empty());
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  handle(PeerSaid{2, hello});
+  handle(TimePassed{1'300});
+  CHECK(queued == std::vector<std::uint64_t>{250});
+  CHECK(ended == std::vector<JobState>{JobState::stopped});
 }
 
 TEST_CASE("agents outlive the coordinator by the grace, their processes not at all") {

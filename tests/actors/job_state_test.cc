@@ -37,6 +37,7 @@ TEST_CASE("a job whose ranks do not come is named, then ends") {
   const auto warned = job.tick(100);
   REQUIRE(warned.size() == 1);
   CHECK(std::get<JobWarned>(warned[0]).text.find("waiting for worker 0") != std::string::npos);
+  CHECK(job.missing_ranks() == std::vector<std::uint32_t>{0});
   CHECK(end_of(job.tick(1'000)).code() == base::Errc::deadline_exceeded);
 }
 

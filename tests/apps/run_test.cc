@@ -166,6 +166,15 @@ TEST_CASE("a held run ends when its last figures have been read, with either sto
           2 * value_of(last, "troupe_kv_bytes_total{level=\"2\",op=\"push\"}"));
     CHECK(value_of(last, "troupe_kv_bytes_total{level=\"2\",op=\"push\"}") > 0);
     CHECK_THAT(last, Contains("troupe_kv_staleness_steps_bucket{level=\"2\",le=\"0\"} "));
+    CHECK(value_of(last, "troupe_kv_version{level=\"2\"}") == 10);
+    CHECK(value_of(last, "troupe_kv_round_seconds_count{level=\"2\"}") ==
+          value_of(last, "troupe_kv_updates_total{level=\"2\"}"));
+    CHECK(value_of(last, "troupe_kv_update_seconds_count{level=\"2\"}") ==
+          value_of(last, "troupe_kv_updates_total{level=\"2\"}"));
+    CHECK(value_of(last, "troupe_kv_request_seconds_count{level=\"1\",op=\"push\"}") ==
+          value_of(last, "troupe_kv_requests_total{level=\"1\",op=\"push\",result=\"taken\"}"));
+    CHECK(value_of(last, "troupe_kv_pending_pushes{level=\"1\"}") == 0);
+    CHECK_THAT(last, Contains("troupe_engine_threads{engine=\"parameter server 0\""));
   }
 }
 

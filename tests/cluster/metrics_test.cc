@@ -48,7 +48,7 @@ TEST_CASE("bytes sent are bytes received, and outlive their links", "[metrics]")
   }));
   CHECK(value_of(there, "troupe_net_bytes_total{direction=\"received\"}") ==
         value_of(here, "troupe_net_bytes_total{direction=\"sent\"}"));
-  CHECK(value_of(there, "troupe_net_frames_total{direction=\"received\"}") >= 3);
+  CHECK(value_of(there, "troupe_net_messages_total{direction=\"received\"}") >= 3);
   CHECK(value_of(here, "troupe_net_recoveries_total{kind=\"resent\"}") == 0);
   CHECK(value_of(here, "troupe_net_queued_bytes") == 0);
 }

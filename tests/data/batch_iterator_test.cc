@@ -380,6 +380,24 @@ TEST_CASE("metrics of two iterators of one source are added up") {
              Catch::Contains("troupe_data_batches_total{source=\"train\"} 1\n"));
 }
 
+TEST_CASE("the times of batches are those of their stages") {
+  World world;
+  monitoring::Metrics metrics;
+  BatchSources sources = world.sources(0, 12);
+  monitoring::Histogram& seconds = batch_seconds(metrics, "train");
+  sources.batch_seconds = &seconds;
+  const auto made = BatchIterator::create(std::move(sources), world.options, {2, 2});
+  REQUIRE(made.ok());
+  for (int step = 0; step < 12; ++step) REQUIRE((*made)->next(kPatience).ok());
+  const StageTimes stages = (*made)->stats().stages;
+  CHECK(stages.read_ns > 0);
+  CHECK(stages.decode_ns > 0);
+  CHECK(stages.read_ns + stages.decode_ns <= stages.total_ns);
+  CHECK(seconds.sum() == Approx(static_cast<double>(stages.total_ns) * 1e-9));
+  CHECK_THAT(metrics.exposition(),
+             Catch::Contains("troupe_data_batch_seconds_count{source=\"train\"} 12\n"));
+}
+
 TEST_CASE("options that no batch can have are refused") {
   World world;
   const auto code = [&](SampleOptions options, PrefetchOptions prefetch) {

@@ -6,6 +6,7 @@ Usage: prometheus_test.py TROUPE [unittest arguments]. Needs `prometheus` and `p
 """
 import json
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import urllib.parse
 import urllib.request
 
 import cluster
-from cluster import DEADLINE_S, Cluster, make_data, write_job
+from cluster import DEADLINE_S, Cluster, make_data, troupe, write_job
 
 CONFIG = """
 global:
@@ -30,6 +31,11 @@ scrape_configs:
 """
 STEPS = 20.0  # of the job's one epoch
 RANKS = 4
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return reply.read()
 
 
 def free_port():
@@ -128,6 +134,64 @@ class PrometheusTest(unittest.TestCase):
             'sum(max_over_time(troupe_kv_staleness_steps_bucket{le="0"}[10m]))')
         self.assertEqual(stale[0][1], 0.0)  # sequential: nobody is ever behind
         self.assertEqual(len(self.check_pages()), 3, out)
+
+
+# What a run without a fault never shows.
+NEVER = {"troupe_job_missing_ranks"}
+
+
+@unittest.skipUnless(shutil.which("promtool"), "promtool is not installed")
+class FamiliesTest(unittest.TestCase):
+    """The processes' own pages while their job trains and at its held end: the test is the only
+    one that reads them, so the last page of each process of the job is one of its held end."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        make_data(self.folder)
+        self.cluster = Cluster(self.folder, {"a": 2, "b": 2})
+        self.addCleanup(self.cluster.end)
+
+    def read_pages(self, pages):
+        """The newest page of every process that can be found now."""
+        for target in json.loads(read(f"http://{self.cluster.http}/sd/targets")):
+            address = target["targets"][0]
+            try:
+                pages[target["labels"]["role"], address] = read(f"http://{address}/metrics")
+            except OSError:
+                continue  # it has ended since
+
+    def test_every_listed_family_is_exported_and_the_pages_are_clean(self):
+        job = write_job(self.folder, "out", 1)
+        submitted = self.cluster.submit(job, 'train.hold="until-scraped"')
+        pages = {}
+        deadline = time.monotonic() + DEADLINE_S
+        while submitted.poll() is None and time.monotonic() < deadline:
+            self.read_pages(pages)
+            time.sleep(0.05)
+        out, err = submitted.communicate(timeout=DEADLINE_S)
+        self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
+        self.read_pages(pages)
+
+        roles = sorted(role for role, _ in pages)
+        self.assertEqual(roles, ["agent", "agent", "coordinator", "host", "host",
+                                 "parameter_server", "parameter_server"], out)
+        for process, page in pages.items():
+            done = subprocess.run(["promtool", "check", "metrics"], input=page,
+                                  capture_output=True, timeout=DEADLINE_S)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), process)
+            if process[0] == "host":
+                self.assertEqual(re.findall(rb"troupe_worker_global_step{[^}]*} (\S+)", page),
+                                 [b"20", b"20"], page)
+        shown = {name.decode() for page in pages.values()
+                 for name in re.findall(rb"^# TYPE (\S+) ", page, re.MULTILINE)}
+        listed = troupe("metrics", "--list")
+        listed.check_returncode()
+        names = {re.match(r"\w+", line).group() for line in listed.stdout.splitlines()}
+        self.assertGreater(len(names), 60)
+        self.assertEqual(names - shown, NEVER)
+        self.assertEqual(shown - names, set())
 
 
 if __name__ == "__main__":

@@ -47,15 +47,20 @@ TEST_CASE("every rank shows its steps, data, engine and memory while it runs", "
     const std::string label = std::string("{rank=\"") + rank + "\"} ";
     CHECK_THAT(scraper.last(), Contains("troupe_worker_steps_total" + label + "10\n"));
     CHECK_THAT(scraper.last(), Contains("troupe_worker_samples_total" + label + "80\n"));
+    CHECK_THAT(scraper.last(), Contains("troupe_worker_global_step" + label + "10\n"));
+    CHECK_THAT(scraper.last(), Contains("troupe_worker_last_step_timestamp_seconds" + label));
+    CHECK_THAT(metrics.exposition(), Contains("troupe_worker_step_seconds_count" + label + "10\n"));
     CHECK_THAT(
         scraper.last(),
         Contains(std::string("troupe_memory_used_bytes{device=\"cpu:0\",pool=\"rank") + rank));
     CHECK_THAT(scraper.last(),
-               Contains(std::string("troupe_engine_operations_total{engine=\"rank") + rank));
+               Contains(std::string("troupe_engine_ops_total{engine=\"rank") + rank));
   }
   CHECK_THAT(scraper.last(), Contains("troupe_data_records_total{source=\"train\"} 320\n"));
+  CHECK_THAT(metrics.exposition(),
+             Contains("troupe_data_batch_seconds_count{source=\"train\"} 40\n"));
   CHECK_THAT(scraper.last(), !Contains("result=\"failed\"} 1"));
-  CHECK_THAT(metrics.exposition(), !Contains("troupe_worker"));
+  CHECK_THAT(metrics.exposition(), !Contains("troupe_worker_steps_total"));
 }
 
 }  // namespace
