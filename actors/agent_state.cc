@@ -35,8 +35,8 @@ void AgentState::on(const CoordinatorSaid& said, Effects& effects) {
 
 void AgentState::on(const CoordinatorLost& lost, Effects& effects) {
   if (leaving_ || join_again_at_ms_) return;
-  leaving_ = base::error(base::Errc::unavailable, "{}{}",
-                         welcomed_ ? "lost the coordinator: " : "", lost.reason);
+  leaving_ = base::error(base::Errc::unavailable, "{}{}", welcomed_ ? "lost the coordinator: " : "",
+                         lost.reason);
   stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
   if (children_.empty()) return;
   effects.push_back(Note{true, fmt::format("{}; its {} processes stop in {} ms", leaving_->text(),

@@ -90,6 +90,7 @@ struct ProcessKey {
   friend auto operator<=>(const ProcessKey&, const ProcessKey&) = default;
 };
 
+/// A message from the coordinator.
 struct CoordinatorSaid {
   schemas::Message message;
 };
@@ -121,6 +122,7 @@ using AgentEvent = std::variant<CoordinatorSaid, CoordinatorLost, ChildSaid, Chi
 
 // ---- agent: effects ----
 
+/// Sends to the coordinator.
 struct ToCoordinator {
   schemas::Message message;
 };

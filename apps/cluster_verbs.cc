@@ -63,6 +63,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.find_start = actors::find_job_start;
   options.ready = [](const std::string& listen, const std::string& http) {
     base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
+    base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2", listen);
   };
   monitoring::Metrics metrics;
   const auto process = monitoring::collect_process(metrics, program_version(),

@@ -124,7 +124,10 @@ ExitCode submit(const JobVerb& options, Context& context) {
     const auto id = client.submit(options.id, job.spec);
     if (!id.ok()) return context.fail(id.status());
     context.console.data(*id + "\n");
-    return signals != nullptr ? wait(client, *id, *signals, context) : ExitCode::ok;
+    if (signals != nullptr) return wait(client, *id, *signals, context);
+    context.console.note(fmt::format("follow it with: troupe --coordinator {} job wait {}",
+                                     context.coordinator, *id));
+    return ExitCode::ok;
   };
   if (!options.wait) {
     return with_client(context,

@@ -74,6 +74,8 @@ void set_log_level(const Context& context) {
   const std::string& level = context.environment.log_level;
   if (context.quiet) {
     base::start_logging(base::LogLevel::warn, "");
+  } else if (context.verbose) {
+    base::start_logging(base::LogLevel::debug, "");
   } else if (level == "debug") {
     base::start_logging(base::LogLevel::debug, "");
   } else if (level == "warn" || level == "error") {
@@ -87,7 +89,8 @@ void add_global_options(CLI::App& app, Context& context) {
                  "The coordinator's --listen address (or TROUPE_COORDINATOR)")
       ->check(check_address)
       ->type_name("HOST:PORT");
-  app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
+  CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
+  app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   app.add_flag_callback(
       "--no-color", [&context] { context.console.set_color(false); }, "No colours");
 }

@@ -22,6 +22,7 @@ struct Context {
   base::Environment environment;
   std::string coordinator;           ///< --coordinator, else TROUPE_COORDINATOR; may be empty
   bool quiet = false;                ///< warnings and errors only
+  bool verbose = false;              ///< debug messages too
   std::function<ExitCode()> action;  ///< set while the command line is parsed
 
   /// Writes an operating error and gives its exit code.

@@ -25,7 +25,4 @@ struct Device {
   bool host_memory() const { return kind != DeviceKind::cuda; }
 };
 
-/// Reads "cpu", "cpu:1", "cuda:0".
-Result<Device> parse_device(std::string_view text);
-
 }  // namespace troupe::base

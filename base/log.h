@@ -13,6 +13,7 @@
 
 namespace troupe::base {
 
+/// How much a line matters.
 enum class LogLevel : std::uint8_t { debug, info, warn, error };
 inline constexpr int kLogLevelCount = 4;
 

@@ -325,7 +325,7 @@ def machine(programs, build):
     return (f"{first('^CPU.s.:(.*)', cpu)} processors, {first('^Model name:(.*)', cpu)} (family "
             f"{first('^CPU family:(.*)', cpu)}, model {first('^Model:(.*)', cpu)}, {widest}), "
             f"{first('^Hypervisor vendor:(.*)', cpu, 'no hypervisor')}, {kib / 2**20:.0f} GiB, "
-            f"{first('PRETTY_NAME=.(.*).$', system)}, Linux {os.uname().release}, "
+            f"{first('PRETTY_NAME=.(.*).$', system)}, Linux {os.uname().release.split('-')[0]}, "
             f"{run([compiler, '--version']).splitlines()[0]}; "
             f"{', '.join(versions) or 'no peers'}")
 

@@ -15,9 +15,11 @@
 
 namespace troupe::cluster {
 
-/// One end of a link, as it introduces itself and as errors name it.
-inline constexpr std::string_view kCommandName = "troupe job";  ///< of people; no agent's: a space
+/// The name of people's ends; no agent has one with a space.
+inline constexpr std::string_view kCommandName = "troupe job";
 
+/// One end of a link, as it introduces itself and as errors name it.
+/// One side of a link.
 struct LinkEnd {
   schemas::ActorId actor;
   std::string name;  ///< of the machine or user; may be empty

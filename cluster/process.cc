@@ -17,6 +17,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/environment.h"
+
 namespace troupe::cluster {
 namespace {
 
@@ -69,10 +71,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> child_environment(const std::vector<std::string>& extra) {
-  std::vector<std::string> out;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    if (!is_openmp_variable(*entry)) out.emplace_back(*entry);
-  }
+  std::vector<std::string> out = base::environment_without_openmp();
   for (const std::string& entry : extra) {
     const std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
     std::erase_if(out,
@@ -115,10 +114,6 @@ std::string describe(const siginfo_t& info) {
 }
 
 }  // namespace
-
-bool is_openmp_variable(std::string_view entry) {
-  return entry.starts_with("OMP_") || entry.starts_with("GOMP_") || entry.starts_with("KMP_");
-}
 
 ProcessSupervisor::ProcessSupervisor() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");

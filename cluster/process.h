@@ -23,10 +23,6 @@ namespace troupe::cluster {
 /// Where a child finds its end of the socket pair (stream, for LinkSet::adopt).
 inline constexpr int kAgentSocket = 3;
 
-/// True for "OMP_NUM_THREADS=2" and all others that OpenMP's run-time library reads before main:
-/// they would change or block compute threads, so no process of a job may start with them.
-bool is_openmp_variable(std::string_view entry);
-
 /// What to run.
 struct ProcessSpec {
   std::string name;                      ///< for errors: "host process of machine 2"

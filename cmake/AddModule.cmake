@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_module(name [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the one way a folder becomes a library with its tests.
+# add_module(name [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the one way a folder
+# becomes a library with its tests.
 
-# Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed folders).
+# Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed
+# folders).
 macro(troupe_read_layers)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/layers.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+    ${CMAKE_SOURCE_DIR}/cmake/layers.txt)
   file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/layers.txt lines REGEX "^[a-z]+:")
   foreach(line IN LISTS lines)
     string(REGEX MATCH "^([a-z]+):(.*)$" unused "${line}")
@@ -15,7 +18,8 @@ macro(troupe_read_layers)
 endmacro()
 
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
-# cmake/layers.txt allows; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc.
+# cmake/layers.txt allows; test binaries <name>_test and <name>_slow_test from
+# tests/<name>/*_test.cc.
 function(add_module name)
   cmake_parse_arguments(MODULE "" "" "LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
@@ -41,7 +45,8 @@ function(add_module name)
       troupe_add_test(${name}_test SOURCES ${tests} ${helpers} LIBRARIES troupe_${name} LABELS unit)
     endif()
     if(slow_tests)
-      troupe_add_test(${name}_slow_test SOURCES ${slow_tests} ${helpers} LIBRARIES troupe_${name} LABELS slow)
+      troupe_add_test(${name}_slow_test SOURCES ${slow_tests} ${helpers}
+        LIBRARIES troupe_${name} LABELS slow)
     endif()
   endif()
 endfunction()

@@ -26,7 +26,8 @@ elseif(TROUPE_SANITIZE STREQUAL "thread")
   target_compile_options(troupe_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
   target_link_options(troupe_options INTERFACE -fsanitize=thread)
 elseif(TROUPE_SANITIZE)
-  message(FATAL_ERROR "TROUPE_SANITIZE is '${TROUPE_SANITIZE}'; it must be empty, address or thread")
+  message(FATAL_ERROR "TROUPE_SANITIZE is '${TROUPE_SANITIZE}'; "
+    "it must be empty, address or thread")
 endif()
 
 find_program(CCACHE_PROGRAM ccache)

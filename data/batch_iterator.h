@@ -55,6 +55,7 @@ struct BatchStats {
   std::uint64_t queue_limit = 0;  ///< ready or being made, at most
 };
 
+/// The batches of a plan, made ahead by threads. See the top of the file.
 class BatchIterator {
  public:
   /// A batch, nothing behind the last step, or an error.

@@ -27,6 +27,7 @@ struct Fingerprint {
   std::string to_string() const;
 };
 
+/// See the top of the file.
 class Dataset {
  public:
   /// Takes the offsets from the .idx beside the file, or finds them by reading the file when there

@@ -19,6 +19,7 @@ inline constexpr int kIdxRankMax = 4;
 /// Largest item (one image).
 inline constexpr std::uint64_t kIdxItemBytesMax = std::uint64_t{1} << 28;
 
+/// See the top of the file.
 class IdxFile {
  public:
   /// Opens the file and reads its header; errors name the file and, where it matters, the item.

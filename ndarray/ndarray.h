@@ -31,7 +31,7 @@ struct TapeEntry;
 struct Chunk {
   base::Buffer buffer;
   engine::Variable variable;
-  /// The buffer belongs to a store's published version: it is copied before anyone writes.
+  /// The buffer is somebody else's too, a batch for example: it is copied before anyone writes.
   bool shared = false;
 };
 

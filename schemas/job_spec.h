@@ -35,6 +35,7 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
+/// What a damaged record does.
 enum class BadRecord : std::uint8_t {
   fail,  ///< a damaged record ends the job
   skip   ///< its batch is one sample shorter; counted and logged with file and offset
@@ -67,6 +68,7 @@ struct OptimizerSpec {
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
+/// Shape of the learning rate over the steps.
 enum class ScheduleKind : std::uint8_t { constant, cosine };
 
 /// `train.schedule`: the learning rate of step t. It spans all epochs, whatever max_steps says.
@@ -78,8 +80,11 @@ struct ScheduleSpec {
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
+/// Distribution of first weights.
 enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra };
+/// Which fan of a weight divides its variance.
 enum class FanKind : std::uint8_t { average, in, out };
+/// How xavier draws.
 enum class Distribution : std::uint8_t { uniform, normal };
 
 /// `train.initializer`: a function of (seed, key, shape, element).
@@ -92,12 +97,14 @@ struct InitializerSpec {
   friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
 };
 
+/// Whether processes stay behind the last step.
 enum class Hold : std::uint8_t {
   none,
   until_scraped  ///< after the last step each process stays until its /metrics was read once more,
                  ///< at most limits.hold_ms
 };
 
+/// What a gradient that is not finite does.
 enum class NonFinite : std::uint8_t {
   fail,   ///< a gradient that holds NaN or infinity ends the job, naming rank, step and key
   ignore  ///< it is applied like any other
@@ -133,6 +140,7 @@ struct ServersSpec {
   friend bool operator==(const ServersSpec&, const ServersSpec&) = default;
 };
 
+/// How a tier orders updates.
 enum class ConsistencyMode : std::uint8_t { sequential, eventual };
 
 /// One tier's promise.
@@ -159,7 +167,9 @@ struct CheckpointSpec {
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
+/// Highest instruction set that kernels may use.
 enum class Isa : std::uint8_t { native, avx2, avx512 };
+/// Layouts of tensors between convolutions.
 enum class LayoutChoice : std::uint8_t { automatic, dense };
 
 /// `[numerics]`: part of the numeric class.

@@ -25,6 +25,7 @@ namespace troupe::schemas {
 /// Version of frames and messages; peers of another version are refused with both numbers.
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
+/// Who an actor is.
 enum class Role : std::uint8_t { coordinator, agent, worker, device_server, parameter_server };
 
 /// "worker", "device server", ...
@@ -99,6 +100,7 @@ struct GradientPush {
   std::vector<Contribution> contributions;
 };
 
+/// What became of a push.
 enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready };
 
 /// The immediate answer to a push; names it by slice, node and step.
@@ -261,6 +263,7 @@ struct AgentHello {
   base::NumericClass numeric_class;  ///< threads = 0: known when a job names them
 };
 
+/// The coordinator takes an agent in.
 struct AgentWelcome {
   std::uint32_t agent = 0;
   std::string coordinator_version;
@@ -306,6 +309,7 @@ struct FolderProbe {
   bool write = false;
 };
 
+/// What an agent found about a folder.
 struct FolderProbeResult {
   std::string job;
   base::Errc code = base::Errc::ok;
@@ -320,12 +324,14 @@ struct JobSubmit {
   std::string job_text;  ///< the encoded job spec
 };
 
+/// The answer to JobSubmit: the id, or why not.
 struct JobSubmitted {
   std::string id;
   base::Errc code = base::Errc::ok;
   std::string text;
 };
 
+/// The life of a job, in order.
 enum class JobState : std::uint8_t {
   pending,
   starting,
@@ -336,6 +342,7 @@ enum class JobState : std::uint8_t {
   stopped
 };
 
+/// "pending", "running", ... as people see it.
 std::string_view job_state_name(JobState state);
 
 /// A job as `job list` and `job status` show it.
@@ -360,18 +367,21 @@ struct JobQuery {
   bool wait = false;
 };
 
+/// The answer to JobQuery and JobStop.
 struct JobList {
   base::Errc code = base::Errc::ok;
   std::string text;
   std::vector<JobInfo> jobs;
 };
 
+/// Ends a job; answered once it has ended.
 struct JobStop {
   std::string id;
 };
 
 // ---- links ----
 
+/// What a connection carries.
 enum class Channel : std::uint8_t { control, data };
 
 /// First frame of every connection, at most 4 KiB.
@@ -395,9 +405,11 @@ struct HelloReply {
   std::string text;
 };
 
+/// Asks a silent peer whether it is there.
 struct Ping {
   std::uint64_t number = 0;
 };
+/// The answer to Ping, with its number.
 struct Pong {
   std::uint64_t number = 0;
 };

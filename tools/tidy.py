@@ -61,13 +61,13 @@ def check_includes(path, lines, table):
 
 
 def check_header(path, lines):
-    mark = "#" if path.suffix == ".py" else "//"
+    mark = "//" if path.suffix in (".h", ".cc", ".cu") else "#"
     first = 1 if lines and lines[0].startswith("#!") else 0
     if len(lines) <= first or lines[first] != f"{mark} SPDX-License-Identifier: Apache-2.0":
         fault(path, first + 1, "the first line must be the SPDX licence line")
     if path.suffix == ".h" and "#pragma once" not in lines:
         fault(path, 1, "header without #pragma once")
-    if path.suffix != ".py" and not (len(lines) > 1 and lines[1].startswith("// ")):
+    if mark == "//" and not (len(lines) > 1 and lines[1].startswith("// ")):
         fault(path, 2, "behind the licence, 2-8 lines must say what this file is")
 
 
@@ -161,7 +161,8 @@ def check_folders(table):
 
 def main():
     table = layers()
-    listing = ["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cu", "*.py"]
+    listing = ["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cu", "*.py",
+               "*CMakeLists.txt", "*.cmake"]
     run = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
     files = run.stdout.split()
     for name in files:

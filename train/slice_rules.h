@@ -55,9 +55,7 @@ struct SliceRules {
   bool sequential() const { return device_sequential() && cluster_sequential(); }
   /// Ranks wait for their own contributions, so rounds of several slices may wait for each other's
   /// machines in a circle; a machine that has nothing to push then excuses itself.
-  bool has_excuses() const {
-    return !device_sequential() && cluster_sequential();
-  }
+  bool has_excuses() const { return !device_sequential() && cluster_sequential(); }
   /// 1 + the highest machine that holds a rank.
   std::uint32_t machines() const;
   std::vector<std::uint32_t> ranks_of_machine(std::uint32_t machine) const;
