@@ -153,11 +153,11 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
     const schemas::JobState state = info_of(*same).state;
-    if (is_final(state) && state != schemas::JobState::succeeded) {
-      return base::error(Errc::already_exists,
-                         "job '{}' has ended; under another id it goes on from its checkpoint", id);
+    if (!is_final(state) || state == schemas::JobState::succeeded) {
+      return schemas::JobSubmitted{id, Errc::ok, ""};
     }
-    return schemas::JobSubmitted{id, Errc::ok, ""};
+    // It failed or was stopped: the same command goes on from its checkpoint.
+    std::erase_if(jobs_, [same](const auto& entry) { return &entry.second == same; });
   }
   TROUPE_TRY(make_room());
   Job& job = jobs_[next_job_++];

@@ -37,6 +37,8 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
   TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table));
+  const bool server = launch.actor.role == schemas::Role::parameter_server;
+  TROUPE_TRY(train::check_room(*job, launch.ranks.size(), server ? 1 : 0));
   TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table));
   if (server_job.start->generation != launch.generation) {
     return base::error(base::Errc::failed_precondition,
@@ -48,7 +50,7 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
   std::unique_ptr<Crew> crew(
       new Crew(std::move(table), std::move(server_job), std::move(plan), clock));
   const std::uint32_t index = launch.actor.index;
-  if (launch.actor.role == schemas::Role::parameter_server) {
+  if (server) {
     crew->parameter_server_ = std::make_unique<ParameterServer>(crew->parts_, crew->server_job_,
                                                                 index, std::move(observer));
     return crew;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -75,6 +76,7 @@ void end_with_reason() {
 int main(int count, char** arguments) {
   hold_closed_streams();
   std::set_terminate(end_with_reason);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond a limit on file sizes fails like any other
   restart_without_openmp_variables(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();
   troupe::apps::Console console(std::cout, std::cerr,

@@ -80,6 +80,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
+  TROUPE_TRY(train::check_room(*job, spec.ranks(), spec.shards()));
   base::FolderLock lock;
   if (!spec.checkpoint.dir.empty()) {
     auto taken = base::FolderLock::take(spec.checkpoint.dir);

@@ -39,11 +39,12 @@ Result<Address> parse_address(std::string_view text) {
   if (number.empty() || failed != std::errc() || end != number.data() + number.size()) {
     return bad_address(text);
   }
+  if (host.empty()) return bad_address(text);
   const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (brackets) host = host.substr(1, host.size() - 2);
   // Without brackets a second colon would leave open where the port begins.
   if (!brackets && host.find_first_of(":[] ") != std::string_view::npos) return bad_address(text);
-  address.host = host.empty() ? "127.0.0.1" : std::string(host);
+  address.host = std::string(host);
   return address;
 }
 

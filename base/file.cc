@@ -121,6 +121,16 @@ Status AtomicFile::system_error(std::string_view action) const {
 }
 
 Status AtomicFile::open() {
+  std::error_code unknown;
+  const std::filesystem::file_status there = std::filesystem::status(path_, unknown);
+  if (std::filesystem::exists(there)) {
+    if (!std::filesystem::is_regular_file(there)) {
+      return error(Errc::invalid_argument, "{}: is no regular file and is not replaced",
+                   path_.string());
+    }
+    const auto target = std::filesystem::canonical(path_, unknown);
+    if (!unknown) path_ = target;
+  }
   std::string pattern = path_.string() + ".tmp-XXXXXX";
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) return system_error("create a temporary file for it");

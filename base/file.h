@@ -26,7 +26,8 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max);
 
 /// Writes a temporary file in the same folder, syncs it, renames it to `path` and syncs the folder:
-/// after a crash `path` holds the old or the new content, whole. Never retries a failed sync.
+/// after a crash `path` holds the old or the new content, whole. Never retries a failed sync. A
+/// symbolic link is followed; what is there and no regular file is invalid_argument.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

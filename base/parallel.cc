@@ -2,10 +2,12 @@
 // OpenMP teams, or plain threads where the race detector must see every hand-over.
 #include "base/parallel.h"
 
-#if defined(__SANITIZE_THREAD__)
+#include <future>
+#include <system_error>
 #include <thread>
 #include <vector>
-#else
+
+#if !defined(__SANITIZE_THREAD__)
 #include <omp.h>
 #endif
 
@@ -58,5 +60,22 @@ int thread_team() {
 }
 
 #endif
+
+Status check_room_for_threads(std::size_t count) {
+  std::promise<void> gate;
+  const std::shared_future<void> open = gate.get_future().share();
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  Status status;
+  try {
+    while (threads.size() < count) threads.emplace_back([open] { open.wait(); });
+  } catch (const std::system_error& fault) {
+    status = error(Errc::resource_exhausted, "{} threads are needed, the system gives {}: {}",
+                   count, threads.size(), fault.what());
+  }
+  gate.set_value();
+  for (std::thread& thread : threads) thread.join();
+  return status;
+}
 
 }  // namespace troupe::base

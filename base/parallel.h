@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/function_ref.h"
+#include "base/status.h"
 
 namespace troupe::base {
 
@@ -21,5 +22,9 @@ void set_thread_team(int team);
 /// The calling thread's team, or 0 when the OpenMP runtime would not give it one (thread limit,
 /// dynamic teams, inside a parallel region): then no primitive may be prepared here.
 int thread_team();
+
+/// Starts `count` threads that do nothing and ends them. resource_exhausted when the system or a
+/// limit has no room for them: better said before the libraries find out in the middle of a start.
+Status check_room_for_threads(std::size_t count);
 
 }  // namespace troupe::base

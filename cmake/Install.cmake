@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` leaves for find_package(troupe): the folders' libraries as troupe::<folder>,
+# What `cmake --install` leaves for find_package(troupe): the libraries as troupe::<folder>,
 # their headers below include/troupe, and the packages they need, found by the same file as here.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

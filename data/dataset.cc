@@ -84,13 +84,23 @@ Result<Fingerprint> Dataset::fingerprint() const {
   return Fingerprint{records(), file_->bytes(), *checksum_};
 }
 
-Result<ImageShape> Dataset::first_image_shape() const {
+Result<ImageShape> Dataset::first_image_shape(OnDamage on_damage) const {
   if (offsets_.empty()) {
     return error(Errc::invalid_argument, "{}: holds no records", path().string());
   }
-  const std::string where = fmt::format("{}: record at offset {}", path().string(), offsets_[0]);
+  Result<ImageShape> first = image_shape(0);
+  if (on_damage == OnDamage::fail || first.ok()) return first;
+  for (std::uint64_t number = 1; number < records(); ++number) {
+    Result<ImageShape> next = image_shape(number);
+    if (next.ok()) return next;
+  }
+  return first;
+}
+
+Result<ImageShape> Dataset::image_shape(std::uint64_t number) const {
+  const std::string where = fmt::format("{}: record at offset {}", path().string(), offset(number));
   RecordReader reader(file_);
-  TROUPE_TRY_ASSIGN(const Record record, reader.read_at(offsets_[0], reach(0)));
+  TROUPE_TRY_ASSIGN(const Record record, reader.read_at(offset(number), reach(number)));
   const Result<ImageRecord> image = decode_image_record(record.payload);
   if (!image.ok()) return image.status().with_context(where);
   ImageDecoder decoder;

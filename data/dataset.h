@@ -46,10 +46,12 @@ class Dataset {
 
   /// Reads the whole file the first time, and keeps what it found.
   base::Result<Fingerprint> fingerprint() const;
-  /// Size of the first record's image; invalid_argument when there is no record.
-  base::Result<ImageShape> first_image_shape() const;
+  /// Size of the first record's image; invalid_argument when there is no record. With `on_damage` =
+  /// skip, of the first one that is sound, where there is one.
+  base::Result<ImageShape> first_image_shape(OnDamage on_damage = OnDamage::fail) const;
 
  private:
+  base::Result<ImageShape> image_shape(std::uint64_t number) const;
   Dataset(std::shared_ptr<const RecordFile> file, std::vector<std::uint64_t> offsets)
       : file_(std::move(file)), offsets_(std::move(offsets)) {}
 

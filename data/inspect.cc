@@ -78,6 +78,13 @@ Status check_index(const std::filesystem::path& path, const std::vector<std::uin
     return error(Errc::data_loss, "{}: key {} names offset {}, where no whole record begins",
                  index.string(), entry.key, entry.offset);
   }
+  std::vector<std::uint64_t> named;
+  for (const IndexEntry& entry : *entries) named.push_back(entry.offset);
+  std::sort(named.begin(), named.end());
+  const auto twice = std::adjacent_find(named.begin(), named.end());
+  if (twice != named.end()) {
+    return error(Errc::data_loss, "{}: offset {} is given twice", index.string(), *twice);
+  }
   if (entries->size() == offsets.size()) return {};
   return error(Errc::data_loss, "{}: names {} records, {} were found", index.string(),
                entries->size(), offsets.size());

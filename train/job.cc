@@ -2,17 +2,23 @@
 // Opening a job.
 #include "train/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "base/parallel.h"
+#include "base/units.h"
 #include "symbol/gradient.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::train {
 namespace {
 
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+
 base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
-                                           const data::Dataset& dataset) {
-  TROUPE_TRY_ASSIGN(const data::ImageShape found, dataset.first_image_shape());
+                                           const data::Dataset& dataset, data::OnDamage on_damage) {
+  TROUPE_TRY_ASSIGN(const data::ImageShape found, dataset.first_image_shape(on_damage));
   if (model.input.empty()) return found;
   const std::vector<std::int64_t> sides = {found.channels, found.height, found.width};
   if (model.input == sides) return found;
@@ -57,6 +63,34 @@ std::uint64_t Job::samples_before(std::uint64_t step) const {
          std::min(cursor.step * whole_steps, train_data->records());
 }
 
+base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
+  // Weights and gradients of a rank; weights, sums and states of the servers.
+  constexpr double kCopiesOfRank = 2, kCopiesOfServers = 3;
+  double parameters = 0;
+  for (const schemas::KeyInfo& key : job.keys.keys) {
+    parameters += static_cast<double>(key.shape.elements()) *
+                  static_cast<double>(base::dtype_size(key.dtype));
+  }
+  const double servers = shards == 0 ? 0
+                                     : kCopiesOfServers * static_cast<double>(shards) /
+                                           static_cast<double>(job.spec.shards());
+  const double needed = parameters * (kCopiesOfRank * static_cast<double>(ranks) + servers);
+  const double present =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (needed > present) {
+    return base::error(
+        base::Errc::resource_exhausted,
+        "the network's {} of parameters need {:.1f} GiB here, the machine has {:.1f}",
+        base::format_bytes(static_cast<std::uint64_t>(parameters)), needed / kGibibyte,
+        present / kGibibyte);
+  }
+  // The program's own, its libraries', a rank's lanes and data threads, a server's.
+  constexpr std::size_t kOfProcess = 12, kOfRank = 6, kOfShard = 3;
+  return base::check_room_for_threads(
+      kOfProcess + ranks * (kOfRank + job.spec.workers.threads + job.spec.data.prefetch_threads) +
+      shards * (kOfShard + job.spec.servers.threads));
+}
+
 base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
                                               const ops::OpTable& table) {
   if (model.network.empty()) {
@@ -86,7 +120,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
       return base::error(base::Errc::invalid_argument, "{}: holds no records", spec.data.test);
     }
   }
-  TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data));
+  TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data, on_damage));
   job->samples.mean = spec.data.mean;
   job->samples.std = spec.data.std;
   job->samples.on_bad_record = on_damage;

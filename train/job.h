@@ -38,6 +38,11 @@ struct Job {
 base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
                                                   const ops::OpTable& table);
 
+/// resource_exhausted when a process that holds `ranks` of the job's ranks and `shards` of its
+/// servers would need more threads than the system gives, or more memory for its parameters than
+/// the machine has. Any thread; starts and ends threads.
+base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards);
+
 /// The network that `model` names or contains.
 base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
                                               const ops::OpTable& table);

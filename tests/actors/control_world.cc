@@ -89,7 +89,7 @@ void ControlWorld::note(const std::string& text) {
 void ControlWorld::add_agent(const std::string& name, std::uint32_t slots) {
   schemas::AgentHello hello;
   hello.name = name;
-  hello.version = "1";
+  hello.version = std::string("1");
   hello.slots = slots;
   Agent& agent = agents_[name];
   agent.state = std::make_unique<AgentState>(hello, limits());

@@ -64,7 +64,7 @@ TEST_CASE("the documentation's job has every key that it shows, at its default",
   REQUIRE(shown.errors == Lines{});
   // What is commented out is a key too.
   for (std::size_t place = 0; (place = text.find("\n# ", place)) != std::string::npos;) {
-    text.replace(place, 3, "\n");
+    text.replace(place, 3, 1, '\n');
   }
   CHECK(parse_job("docs/job-file.md", text, {}).errors == Lines{});
   schemas::JobSpec plain = parse("[checkpoint]\ndir = \"out\"").spec;

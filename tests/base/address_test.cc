@@ -11,12 +11,11 @@ TEST_CASE("addresses survive being read and written", "[address]") {
   for (const char* text : {"127.0.0.1:0", "node-7.lan:65535", "[::1]:9470", "localhost:80"}) {
     CHECK(parse_address(text).value().to_string() == text);
   }
-  CHECK(parse_address(":9470").value() == Address{"127.0.0.1", 9470});
 }
 
 TEST_CASE("what is no address is refused with its text", "[address]") {
-  for (const char* text : {"", "host", "host:", "host:65536", "host:-1", "host:80x", "::1:80",
-                           "[::1]", "a b:80", "http://x:80"}) {
+  for (const char* text : {"", ":80", "host", "host:", "host:65536", "host:-1", "host:80x",
+                           "::1:80", "[::1]", "a b:80", "http://x:80"}) {
     const auto parsed = parse_address(text);
     REQUIRE_FALSE(parsed.ok());
     CHECK(parsed.status().text().find(std::string("'") + text + "'") != std::string::npos);
@@ -24,7 +23,7 @@ TEST_CASE("what is no address is refused with its text", "[address]") {
 }
 
 TEST_CASE("only addresses of this machine are loopback", "[address]") {
-  for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", ":1"}) {
+  for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
     CHECK(parse_address(text).value().loopback());
   }
   for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost.evil.org:1"}) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "base/random.h"
 #include "base/shape.h"
 
@@ -118,6 +119,28 @@ TEST_CASE("an abandoned atomic file leaves the old content and no litter", "[fil
   CHECK(read_text_file(folder / "y", 2).status().code() == Errc::not_found);
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]") {
+  const auto folder = std::filesystem::temp_directory_path() / "troupe-base-atomic";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string text = "new";
+  const auto bytes = std::as_bytes(std::span(text));
+  CHECK(write_file_atomically("/dev/null", bytes).code() == Errc::invalid_argument);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(write_file_atomically(folder, bytes).code() == Errc::invalid_argument);
+  REQUIRE(write_file_atomically(folder / "target", bytes).ok());
+  std::filesystem::create_symlink("target", folder / "link");
+  const std::string newer = "newer";
+  REQUIRE(write_file_atomically(folder / "link", std::as_bytes(std::span(newer))).ok());
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(read_text_file(folder / "target", 100).value() == newer);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("room for threads is tried, not guessed", "[parallel]") {
+  CHECK(check_room_for_threads(8).ok());
 }
 
 }  // namespace
