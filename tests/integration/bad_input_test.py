@@ -9,11 +9,10 @@ import os
 import shutil
 import struct
 import subprocess
-import unittest
 
 import cluster
 from cluster import write_idx, write_job
-from refusal import (CONFLICT, FAILED, FORBIDDEN, INPUT, LIMIT_S, MISSING, RESOURCES,
+from refusal import (CONFLICT, FAILED, FORBIDDEN, INPUT, LIMIT_S, MISSING, RESOURCES, USAGE,
                      RefusalCase)
 
 MAGIC = struct.pack("<I", 0xCED7230A)
