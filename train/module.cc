@@ -172,7 +172,7 @@ void Module::push_gradient(std::uint32_t key, const PushInfo& info) {
   if (options_.check_gradients && info.count > 0.0) {
     const engine::Variable writes[] = {gradient.variable()};
     runtime_.engine.push(
-        {"check", {}, writes, {options_.device, engine::LaneKind::copy}, info.priority},
+        {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
         [gradient, name = keys_[key].name, rank = options_.rank,
          step = info.step](engine::RunContext&) -> base::Status {
           const std::uint64_t found =

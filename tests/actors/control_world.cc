@@ -241,6 +241,7 @@ void ControlWorld::start(const std::string& name, const StartChild& started) {
   schemas::ProcessReady ready;
   ready.actor = started.process.actor;
   ready.http_address = "127.0.0.1:9";
+  ready.numeric_class.isa = classes_[name];
   child_says(name, started.process, ready.actor, ready, random(kDelayMs));
 }
 

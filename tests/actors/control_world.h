@@ -42,6 +42,8 @@ class ControlWorld {
   void kill_agent(const std::string& name);
   void kill_coordinator();
   /// The fate of processes whose machine and role match; by "MACHINE/host" or "MACHINE/server".
+  /// Processes of this agent report another numeric class.
+  void set_class(const std::string& agent, const std::string& isa) { classes_[agent] = isa; }
   void set_fate(const std::string& process, Fate fate) { fates_[process] = fate; }
   /// A person's message; answers collect in answers().
   PeerId say(schemas::Message message);
@@ -110,6 +112,7 @@ class ControlWorld {
   std::unique_ptr<CoordinatorState> coordinator_;
   std::map<std::string, Agent> agents_;
   std::map<std::string, Fate> fates_;
+  std::map<std::string, std::string> classes_;  // instruction set by agent
   std::map<std::string, base::Status> exited_;
   std::map<PeerId, std::vector<schemas::Message>> answers_;
   std::priority_queue<Entry> queue_;

@@ -22,12 +22,15 @@ std::string text_of(const schemas::JobSpec& spec) {
   return ControlWorld::job_text(spec);
 }
 
-/// Submits a job of machines x devices at once and runs to the end.
-schemas::JobInfo run_job(ControlWorld& world, std::uint32_t machines, std::uint32_t devices,
-                         std::uint32_t shards) {
-  world.say(schemas::JobSubmit{"", text_of(ControlWorld::job_spec(machines, devices, shards))});
+/// Submits a job at once and runs to the end.
+schemas::JobInfo run_job(ControlWorld& world, const schemas::JobSpec& spec) {
+  world.say(schemas::JobSubmit{"", text_of(spec)});
   world.run_until(world.now_ms() + kLongMs);
   return world.coordinator().jobs().back();
+}
+schemas::JobInfo run_job(ControlWorld& world, std::uint32_t machines, std::uint32_t devices,
+                         std::uint32_t shards) {
+  return run_job(world, ControlWorld::job_spec(machines, devices, shards));
 }
 
 TEST_CASE("groups stay whole where they fit, else ranks are spread") {
@@ -138,6 +141,31 @@ TEST_CASE("a failed job names role, ranks, machine and cause") {
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
   CHECK(info.state == JobState::failed);
   CHECK(info.text == row.text + "; there is no checkpoint");
+  CHECK(world.processes() == 0);
+}
+
+TEST_CASE("a reproducible job of sequential tiers does not run over two numeric classes") {
+  ControlWorld world(5);
+  world.add_agent("a", 2);
+  world.add_agent("b", 2);
+  world.set_class("a", "avx512");
+  world.set_class("b", "avx2");
+  const bool reproducible = GENERATE(true, false);
+  const bool sequential = GENERATE(true, false);
+  schemas::JobSpec spec = ControlWorld::job_spec(2, 2, 2);
+  spec.reproducible = reproducible;
+  if (!sequential) spec.consistency.cluster.mode = schemas::ConsistencyMode::eventual;
+  const schemas::JobInfo info = run_job(world, spec);
+  INFO(info.text);
+  if (reproducible && sequential) {
+    CHECK(info.state == JobState::failed);
+    for (const char* part : {"two numeric classes", "avx512", "avx2", "machine 'a'", "machine 'b'",
+                             "reproducible = false"}) {
+      CHECK(info.text.find(part) != std::string::npos);
+    }
+  } else {
+    CHECK(info.state == JobState::succeeded);
+  }
   CHECK(world.processes() == 0);
 }
 

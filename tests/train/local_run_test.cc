@@ -172,6 +172,33 @@ TEST_CASE("a checkpoint of other records is refused, though there are as many", 
   CHECK_THAT(refused.status.text(), Catch::Contains("checksum") && Catch::Contains("train.rec"));
 }
 
+TEST_CASE("a checkpoint of another numeric class is refused unless the job allows it", "[resume]") {
+  const TestFolder folder("local-run-class");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  REQUIRE(run(table, spec).status.ok());
+  const base::NumericClass here = ops::numeric_class(static_cast<int>(spec.workers.threads));
+  base::NumericClass other = here;
+  other.isa = "another";
+  const auto start = [&](const base::NumericClass& numeric_class) {
+    const auto job = open_job(spec, table);
+    REQUIRE(job.ok());
+    return find_start(**job, numeric_class).status();
+  };
+  CHECK(start(here).ok());
+  const base::Status refused = start(other);
+  CHECK(refused.code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.text(), Catch::Contains("another numeric class") &&
+                                 Catch::Contains("checkpoint.change_numerics"));
+  spec.checkpoint.change_numerics = true;
+  CHECK(start(other).ok());
+  spec.checkpoint.change_numerics = false;
+  spec.reproducible = false;
+  CHECK(start(other).ok());
+}
+
 TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[local_run]") {
   const TestFolder folder("local-run-damage");
   write_test_records(folder.path() / "train.rec", 64, 12);
