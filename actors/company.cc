@@ -32,9 +32,9 @@ class JobActor {
 
   // Waits for the job's end; `stop` asks for an early one.
   base::Status wait(const std::atomic<bool>* stop) {
-    std::unique_lock<base::Mutex> lock(mutex_);
+    const base::MutexLock lock(mutex_);
     while (!ended_) {
-      changed_.wait_for(lock, std::chrono::milliseconds(20));
+      changed_.wait_for(mutex_, std::chrono::milliseconds(20));
       if (stop != nullptr && stop->load()) stop_wanted_.store(true);
     }
     return result_;

@@ -102,9 +102,10 @@ base::Status Worker::check_data() {
 }
 
 base::Status Worker::wait_for_start(StartTraining& start) {
-  std::unique_lock<base::Mutex> lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto deadline = std::chrono::milliseconds(parts_.plan.spec.limits.stall_ms);
-  if (!changed_.wait_for(lock, deadline, [this] { return start_ || !stopped_.ok(); })) {
+  if (!changed_.wait_for(mutex_, deadline,
+                         [this]() REQUIRES(mutex_) { return start_ || !stopped_.ok(); })) {
     return base::error(base::Errc::deadline_exceeded, "the job did not start within {} ms",
                        deadline.count());
   }

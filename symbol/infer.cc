@@ -135,9 +135,9 @@ class Sweeper {
 template <typename T>
 base::Status check_names(const Graph& graph, const std::map<std::string, T>& known) {
   for (const auto& [name, unused] : known) {
-    const bool found = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
-      return node.is_variable() && node.name == name;
-    });
+    const bool found = std::any_of(
+        graph.nodes.begin(), graph.nodes.end(),
+        [&name = name](const auto& node) { return node.is_variable() && node.name == name; });
     if (!found) {
       return base::error(Errc::not_found, "the symbol has no argument '{}'", name);
     }

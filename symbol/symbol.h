@@ -25,8 +25,8 @@ class Node;
 /// Inputs of one call: the first ones by position, others by the operator's names for them. What is
 /// left out becomes a variable "<node name>_<input name>".
 struct Inputs {
-  std::vector<Symbol> positional = {};
-  std::map<std::string, Symbol> named = {};
+  std::vector<Symbol> positional;
+  std::map<std::string, Symbol> named;
 };
 
 /// Shapes of everything that the outside of a symbol sees, in the order of its lists.

@@ -99,8 +99,8 @@ base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
 
 base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
   for (const auto& [name, value] : values) {
-    const auto key =
-        std::find_if(keys_.begin(), keys_.end(), [&](const KeyInfo& k) { return k.name == name; });
+    const auto key = std::find_if(keys_.begin(), keys_.end(),
+                                  [&name = name](const KeyInfo& k) { return k.name == name; });
     if (key == keys_.end()) {
       return base::error(base::Errc::not_found, "the network has no parameter '{}'", name);
     }
