@@ -84,7 +84,8 @@ TEST_CASE("what a rank pushes is the executor's gradient itself", "[no_copy]") {
   REQUIRE(module.ok());
   std::map<std::uint32_t, const std::byte*> pushed;
   WorkerStore* door = nullptr;
-  WorkerStore store(0, schemas::JobSpec{}, test.runtime, [&](Event event) {
+  const schemas::JobSpec spec;
+  WorkerStore store(0, spec, test.runtime, [&](Event event) {
     const auto& push = std::get<PushKey>(event);
     pushed[push.key] = push.gradient.data();
     door->taken({push.key});
