@@ -78,7 +78,7 @@ struct LaneCounters {
   std::uint64_t completed = 0;  ///< as in EngineCounters
   std::uint64_t failed = 0;
   std::uint64_t skipped = 0;
-  std::int64_t busy_ns = 0;  ///< time of threads that were not idle; 0 in a serial engine
+  std::int64_t busy_ns = 0;  ///< time of threads that did not sleep; 0 in a serial engine
 };
 
 /// Counters since start; sums over lanes.

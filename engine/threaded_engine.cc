@@ -26,9 +26,9 @@ struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
   int parked = 0;  ///< threads that need a signal; may be too high, never too low
-  int busy = 0;    ///< threads that are not idle, since busy_since_ns
-  std::int64_t busy_since_ns = 0;
-  std::int64_t busy_ns = 0;                      ///< of all threads, up to busy_since_ns
+  int awake = 0;   ///< threads that do not sleep, since awake_since_ns
+  std::int64_t awake_since_ns = 0;
+  std::int64_t awake_ns = 0;                     ///< of all threads, up to awake_since_ns
   alignas(64) std::atomic<std::size_t> size{0};  ///< for spinning threads
   std::atomic<std::uint32_t> signal{0};
 };
@@ -73,7 +73,7 @@ class ThreadedCore final : public Core {
   void enqueue(std::size_t queue, OperationState* operation) REQUIRES(mutex_);
   void wake_one(std::size_t queue) REQUIRES(mutex_);
   void count_lanes(EngineCounters& counters) const override REQUIRES(mutex_);
-  void change_busy(std::size_t queue, int threads) REQUIRES(mutex_);
+  void change_awake(std::size_t queue, int threads) REQUIRES(mutex_);
   OperationState* next(std::size_t queue) REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
@@ -141,13 +141,14 @@ void ThreadedCore::wake_one(std::size_t queue) {
   wakes_ |= bit;
 }
 
-// The clock is read only where a thread becomes idle or ends being it.
-void ThreadedCore::change_busy(std::size_t queue, int threads) {
+// The clock is read only where a thread goes to sleep or wakes up: between operations that follow
+// each other a read would cost more than they do.
+void ThreadedCore::change_awake(std::size_t queue, int threads) {
   WorkQueue& own = queues_[queue];
   const std::int64_t now = clock().now_ns();
-  own.busy_ns += own.busy * (now - own.busy_since_ns);
-  own.busy_since_ns = now;
-  own.busy += threads;
+  own.awake_ns += own.awake * (now - own.awake_since_ns);
+  own.awake_since_ns = now;
+  own.awake += threads;
 }
 
 void ThreadedCore::count_lanes(EngineCounters& counters) const {
@@ -157,38 +158,40 @@ void ThreadedCore::count_lanes(EngineCounters& counters) const {
     LaneCounters& kind = counters.lanes[static_cast<std::size_t>(lanes()[i].lane.kind)];
     kind.threads += static_cast<std::uint64_t>(queue.threads);
     kind.queued += queue.ready.size();
-    kind.busy_ns += queue.busy_ns + queue.busy * (now - queue.busy_since_ns);
+    kind.busy_ns += queue.awake_ns + queue.awake * (now - queue.awake_since_ns);
   }
 }
 
-// For a busy thread; it is idle while there is nothing to run. Null when the engine ends.
+// For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   WorkQueue& own = queues_[queue];
   bool spun = spins_ == 0;
-  bool idle = false;
   for (;;) {
     if (OperationState* const operation = own.ready.pop()) {
-      if (idle) change_busy(queue, 1);
       own.size.store(own.ready.size(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
       return operation;
     }
-    if (!idle) change_busy(queue, -1);
-    idle = true;
-    if (stopping_) return nullptr;
+    if (stopping_) {
+      change_awake(queue, -1);
+      return nullptr;
+    }
     if (!spun) {
       leave();
       for (int i = 0; i < spins_ && own.size.load(std::memory_order_relaxed) == 0; ++i)
         spin_pause();
       spun = true;
+      mutex_.lock();
     } else {
+      change_awake(queue, -1);
       own.parked = std::min(own.parked + 1, own.threads);
       const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
       leave();
       own.signal.wait(seen, std::memory_order_acquire);
       spun = spins_ == 0;
+      mutex_.lock();
+      change_awake(queue, 1);
     }
-    mutex_.lock();
   }
 }
 
@@ -201,7 +204,7 @@ void ThreadedCore::run_lane(int lane) {
   worker.context = {.team = info.team, .slots = &worker.slots};
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);
   mutex_.lock();
-  change_busy(static_cast<std::size_t>(lane), 1);
+  change_awake(static_cast<std::size_t>(lane), 1);
   while (OperationState* operation = next(static_cast<std::size_t>(lane))) {
     begin(operation);
     bool finished = true;
@@ -242,7 +245,7 @@ void ThreadedCore::run_events(int lane) {
   const ThreadRoleScope role(ThreadRole::engine);
   const std::size_t queue = event_queue(lane);
   mutex_.lock();
-  change_busy(queue, 1);
+  change_awake(queue, 1);
   while (OperationState* operation = next(queue)) {
     const std::shared_ptr<base::Event> event = operation->event.event;
     leave();

@@ -201,7 +201,7 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_engine_threads", kGauge, "Threads of the lanes.", {"engine", "class"}},
     Family{"troupe_engine_busy_seconds_total",
            kCounter,
-           "Time of those threads with something to do.",
+           "Time that those threads did not sleep.",
            {"engine", "class"}},
 
     // Memory.
