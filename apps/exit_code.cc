@@ -3,6 +3,9 @@
 #include "apps/exit_code.h"
 
 #include <array>
+#include <exception>
+#include <new>
+#include <system_error>
 
 namespace troupe::apps {
 
@@ -23,6 +26,23 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::terminated, "stopped by SIGTERM"},
   };
   return kTable;
+}
+
+std::pair<ExitCode, std::string> current_exception_end() {
+  const std::exception_ptr fault = std::current_exception();
+  if (!fault) return {ExitCode::internal, "internal: ended without an exception"};
+  try {
+    std::rethrow_exception(fault);
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::no_resources, "out of memory"};
+  } catch (const std::system_error& error) {
+    return {ExitCode::no_resources,
+            std::string("out of threads, memory or files: ") + error.what()};
+  } catch (const std::exception& error) {
+    return {ExitCode::internal, std::string("internal: ") + error.what()};
+  } catch (...) {
+    return {ExitCode::internal, "internal: an exception of no known type"};
+  }
 }
 
 ExitCode exit_code_of_signal(int signal) {

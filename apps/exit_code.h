@@ -3,7 +3,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -37,6 +39,9 @@ std::span<const ExitCodeInfo> exit_code_table();
 
 /// The exit code for an operating error.
 ExitCode exit_code_of(base::Errc code);
+/// How the program ends by the exception that is being handled, and what is said of it: no more
+/// threads or memory is the machine's limit, anything else a defect.
+std::pair<ExitCode, std::string> current_exception_end();
 /// 128 + the number of SIGHUP, SIGINT or SIGTERM.
 ExitCode exit_code_of_signal(int signal);
 

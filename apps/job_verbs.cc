@@ -2,6 +2,7 @@
 // troupe job submit, list, status, wait, stop.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "apps/job_file.h"
@@ -120,22 +121,17 @@ ExitCode submit(const JobVerb& options, Context& context) {
   if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
-  const auto submit_it = [&](cluster::JobClient& client, const StopSignals* signals) {
+  std::optional<StopSignals> signals;
+  if (options.wait) signals.emplace([](int) {});
+  return with_client(context, [&](cluster::JobClient& client) {
     const auto id = client.submit(options.id, job.spec);
     if (!id.ok()) return context.fail(id.status());
     context.console.data(*id + "\n");
-    if (signals != nullptr) return wait(client, *id, *signals, context);
+    if (signals) return wait(client, *id, *signals, context);
     context.console.note(fmt::format("follow it with: troupe --coordinator {} job wait {}",
                                      context.coordinator, *id));
     return ExitCode::ok;
-  };
-  if (!options.wait) {
-    return with_client(context,
-                       [&](cluster::JobClient& client) { return submit_it(client, nullptr); });
-  }
-  const StopSignals signals([](int) {});
-  return with_client(context,
-                     [&](cluster::JobClient& client) { return submit_it(client, &signals); });
+  });
 }
 
 ExitCode list(cluster::JobClient& client, Context& context) {

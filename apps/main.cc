@@ -7,9 +7,7 @@
 #include <csignal>
 #include <exception>
 #include <iostream>
-#include <new>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "apps/program.h"
@@ -46,28 +44,10 @@ void hold_closed_streams() {
   }
 }
 
-/// No more threads or memory is the machine's limit; anything else is a defect.
-troupe::apps::ExitCode code_of_current_exception() {
-  try {
-    std::rethrow_exception(std::current_exception());
-  } catch (const std::bad_alloc&) {
-    troupe::base::log_error("out of memory");
-  } catch (const std::system_error& fault) {
-    troupe::base::log_error("out of threads, memory or files: {}", fault.what());
-  } catch (const std::exception& fault) {
-    troupe::base::log_error("internal: {}", fault.what());
-    return troupe::apps::ExitCode::internal;
-  } catch (...) {
-    return troupe::apps::ExitCode::internal;
-  }
-  return troupe::apps::ExitCode::no_resources;
-}
-
 /// For std::terminate: exceptions that no one catches.
 void end_with_reason() {
-  const bool known = std::current_exception() != nullptr;
-  const auto code = known ? code_of_current_exception() : troupe::apps::ExitCode::internal;
-  if (!known) troupe::base::log_error("internal: ended without an exception");
+  const auto [code, text] = troupe::apps::current_exception_end();
+  troupe::base::log_error("{}", text);
   _exit(static_cast<int>(code));
 }
 

@@ -3,8 +3,6 @@
 #include "apps/program.h"
 
 #include <CLI/CLI.hpp>
-#include <new>
-#include <system_error>
 
 #include "apps/verbs.h"
 #include "base/address.h"
@@ -195,15 +193,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     if (code != ExitCode::ok || context.console.data_written()) return code;
     context.console.error("standard output cannot be written");
     return ExitCode::no_resources;
-  } catch (const std::bad_alloc&) {
-    context.console.error("out of memory");
-    return ExitCode::no_resources;
-  } catch (const std::system_error& fault) {
-    context.console.error(fmt::format("out of threads, memory or files: {}", fault.what()));
-    return ExitCode::no_resources;
-  } catch (const std::exception& fault) {
-    context.console.error(fmt::format("internal: {}", fault.what()));
-    return ExitCode::internal;
+  } catch (...) {
+    const auto [code, text] = current_exception_end();
+    context.console.error(text);
+    return code;
   }
 }
 
