@@ -63,12 +63,16 @@ void AgentState::on(const ChildSaid& said, Effects& effects) {
                                              said.process.job, bytes.status().text())});
     return;
   }
-  tell(schemas::ProcessMessage{said.process.job, said.from, std::move(bytes).value()}, effects);
+  tell(schemas::ProcessMessage{said.process.job, said.process.generation, said.from,
+                               std::move(bytes).value()},
+       effects);
 }
 
 void AgentState::on(const ChildEnded& ended, Effects& effects) {
   if (children_.erase(ended.process) == 0) return;
-  tell(schemas::ProcessExited{ended.process.job, ended.process.actor, ended.how, ended.clean},
+  const ProcessKey& process = ended.process;
+  tell(schemas::ProcessExited{process.job, process.generation, process.actor, ended.how,
+                              ended.clean},
        effects);
 }
 
@@ -114,7 +118,7 @@ void AgentState::on_message(const schemas::JobEnd& end, Effects& effects) {
 }
 
 void AgentState::on_message(const schemas::LaunchProcess& launch, Effects& effects) {
-  const ProcessKey key{launch.job, launch.actor};
+  const ProcessKey key{launch.job, launch.generation, launch.actor};
   if (leaving_ || children_.contains(key)) return;
   children_[key] = Child{launch.ranks, {}};
   effects.push_back(StartChild{key, launch});
@@ -122,12 +126,14 @@ void AgentState::on_message(const schemas::LaunchProcess& launch, Effects& effec
 
 void AgentState::on_message(const schemas::StopProcesses& stop_them, Effects& effects) {
   for (auto child = children_.begin(); child != children_.end(); ++child) {
-    if (child->first.job == stop_them.job) stop(child, stop_them.grace_ms, effects);
+    const ProcessKey& key = child->first;
+    if (key.job != stop_them.job || key.generation != stop_them.generation) continue;
+    stop(child, stop_them.grace_ms, effects);
   }
 }
 
 void AgentState::on_message(const schemas::ProcessMessage& message, Effects& effects) {
-  const auto child = find(message.job, message.actor);
+  const auto child = find(message);
   if (child == children_.end()) return;
   auto inner = schemas::decode_message(message.message);
   if (!inner.ok()) {
@@ -143,13 +149,14 @@ void AgentState::on_message(const schemas::FolderProbe& probe, Effects& effects)
   effects.push_back(ProbeFolder{probe});
 }
 
-AgentState::Children::iterator AgentState::find(const std::string& job,
-                                                const schemas::ActorId& actor) {
-  if (actor.role != Role::worker) return children_.find({job, actor});
+AgentState::Children::iterator AgentState::find(const schemas::ProcessMessage& message) {
+  if (message.actor.role != Role::worker) {
+    return children_.find({message.job, message.generation, message.actor});
+  }
   return std::find_if(children_.begin(), children_.end(), [&](const auto& entry) {
     const std::vector<std::uint32_t>& ranks = entry.second.ranks;
-    return entry.first.job == job &&
-           std::find(ranks.begin(), ranks.end(), actor.index) != ranks.end();
+    return entry.first.job == message.job && entry.first.generation == message.generation &&
+           std::find(ranks.begin(), ranks.end(), message.actor.index) != ranks.end();
   });
 }
 

@@ -57,8 +57,8 @@ class AgentState {
   template <typename Other>
   void on_message(const Other&, Effects&) {}
 
-  /// The child that holds an actor of a job.
-  Children::iterator find(const std::string& job, const schemas::ActorId& actor);
+  /// The child that the message is for; a worker's is its host process.
+  Children::iterator find(const schemas::ProcessMessage& message);
   void stop(Children::iterator child, std::uint64_t grace_ms, Effects& effects);
   void stop_all(Effects& effects);
   void exit_if_alone(Effects& effects);

@@ -83,9 +83,10 @@ using CoordinatorEffect = std::variant<ToPeer, DropPeer, FindStart, Note, JobAdm
 
 // ---- agent: events ----
 
-/// Names a process of an agent.
+/// Names a process of an agent. Runs of one job differ in their generation.
 struct ProcessKey {
   std::string job;
+  std::uint64_t generation = 1;
   schemas::ActorId actor;  ///< the machine's device server (host process) or a parameter server
   friend auto operator<=>(const ProcessKey&, const ProcessKey&) = default;
 };

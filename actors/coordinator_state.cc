@@ -148,6 +148,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     return base::error(Errc::invalid_argument, "'{}' is no name for a job: {}", name,
                        base::kPlainNameRule);
   }
+  std::uint64_t generation = 1;
   if (const Job* same = find(id)) {
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
@@ -157,6 +158,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
+    generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
     std::erase_if(jobs_, [same](const auto& entry) { return &entry.second == same; });
   }
   TROUPE_TRY(make_room());
@@ -164,6 +166,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   job.text = request.job_text;
   job.info.id = id;
   job.info.name = spec.name;
+  job.generation = generation;
   job.spec = std::move(spec);
   job.submitted_ms = now_ms_;
   return schemas::JobSubmitted{id, Errc::ok, ""};
@@ -241,10 +244,11 @@ void CoordinatorState::to_run(PeerId peer, const Message& message, Effects& effe
   }
   Job* job = find(message.job);
   if (job == nullptr || !job->run) return;
-  const std::vector<PeerId>& peers = job->run->plan().peers;
-  const auto machine = std::find(peers.begin(), peers.end(), peer);
-  if (machine == peers.end()) return;
-  append(effects, job->run->received(static_cast<std::uint32_t>(machine - peers.begin()), message));
+  const RunPlan& plan = job->run->plan();
+  if (message.generation != plan.placement.generation) return;  // of an earlier run
+  const auto machine = std::find(plan.peers.begin(), plan.peers.end(), peer);
+  if (machine == plan.peers.end()) return;
+  append(effects, job->run->received(static_cast<std::uint32_t>(machine - plan.peers.begin()), message));
 }
 
 void CoordinatorState::refuse(PeerId peer, Effects& effects) {
@@ -294,6 +298,7 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
     return;
   }
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}};
+  plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {
     plan.peers.push_back(order[offer].second);
   }

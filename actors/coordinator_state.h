@@ -65,6 +65,7 @@ class CoordinatorState {
     std::string text;
     schemas::JobSpec spec;
     schemas::JobInfo info;  // while there is no run
+    std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     std::uint64_t submitted_ms = 0;
     std::uint64_t ended_ms = 0;  // 0: not final

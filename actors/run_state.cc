@@ -101,8 +101,10 @@ void RunState::on_probe(std::uint32_t machine, const schemas::FolderProbeResult&
 }
 
 void RunState::remove_probe(Effects& effects) {
-  schemas::FolderProbe probe{plan_.job, plan_.spec.checkpoint.dir, probe_file(plan_.job), "", true};
-  send(0, std::move(probe), effects);
+  send(0,
+       schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
+                            probe_file(plan_.job), "", true},
+       effects);
 }
 
 void RunState::find_start(Effects& effects) {
@@ -119,7 +121,8 @@ RunState::Effects RunState::start_found(const StartFound& found) {
     return effects;
   }
   plan_.placement.start_step = info_.step = found.step;
-  plan_.placement.generation = found.generation;
+  std::uint64_t& generation = plan_.placement.generation;
+  generation = std::max(generation, found.generation);
   info_.steps_total = found.steps_total;
   info_.checkpoint = found.checkpoint;
   if (!found.checkpoint.empty()) {
@@ -213,7 +216,8 @@ void RunState::run_effects(const std::vector<JobEffect>& done, Effects& effects)
     if (const auto* send_it = std::get_if<JobSend>(&effect)) {
       const auto bytes = schemas::encode_message(send_it->message);
       TROUPE_CHECK(bytes.ok(), bytes.status().to_string());
-      send(machine_of(send_it->to), schemas::ProcessMessage{plan_.job, send_it->to, *bytes},
+      send(machine_of(send_it->to),
+           schemas::ProcessMessage{plan_.job, plan_.placement.generation, send_it->to, *bytes},
            effects);
     } else if (const auto* progress = std::get_if<JobStepped>(&effect)) {
       stepped(progress->progress);
@@ -344,7 +348,7 @@ void RunState::end(Effects& effects) {
 void RunState::end_processes(Effects& effects) {
   const std::uint64_t grace_ms = plan_.spec.limits.stop_grace_ms / 4;
   for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
-    send(machine, schemas::StopProcesses{plan_.job, grace_ms}, effects);
+    send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, grace_ms}, effects);
   }
   deadline_ms_ = now_ms_ + grace_ms;
 }
@@ -387,7 +391,7 @@ RunState::Effects RunState::tick(std::uint64_t now_ms) {
     if (outcome_.ok()) {
       outcome_ = base::error(Errc::deadline_exceeded, "{} did not end", waited_for());
       for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
-        send(machine, schemas::StopProcesses{plan_.job, 0}, effects);
+        send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, 0}, effects);
       }
       deadline_ms_ = now_ms_ + patience_ms;
     } else if (now_ms_ >= deadline_ms_ + patience_ms) {
@@ -444,8 +448,8 @@ void RunState::send(std::uint32_t machine, schemas::Message message, Effects& ef
 
 void RunState::send_probe(std::uint32_t machine, bool write, Effects& effects) const {
   send(machine,
-       schemas::FolderProbe{plan_.job, plan_.spec.checkpoint.dir, probe_file(plan_.job), plan_.job,
-                            write},
+       schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
+                            probe_file(plan_.job), plan_.job, write},
        effects);
 }
 

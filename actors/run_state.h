@@ -21,7 +21,9 @@ struct RunPlan {
   std::string job;       ///< id
   std::string job_text;  ///< encoded spec
   schemas::JobSpec spec;
-  schemas::Placement placement;  ///< machines and who is where; the run adds the rest
+  /// Machines and who is where; the run adds the rest. The generation is above those of all earlier
+  /// runs of this job, whose processes may still be there.
+  schemas::Placement placement;
   std::vector<PeerId> peers;     ///< agent by machine index
 };
 

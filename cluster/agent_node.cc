@@ -336,7 +336,7 @@ void AgentNode::probe_folders() {
     lock.unlock();
     const base::Status status = probe_folder(probe);
     lock.lock();
-    post(actors::FolderProbed{{probe.job, status.code(), status.text()}});
+    post(actors::FolderProbed{{probe.job, probe.generation, status.code(), status.text()}});
   }
 }
 

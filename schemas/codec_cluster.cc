@@ -58,19 +58,22 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
 }
 
 void put(wire::StopProcesses::Builder out, const StopProcesses& m) {
-  const auto& [job, grace_ms] = m;
+  const auto& [job, generation, grace_ms] = m;
   out.setJob(text_of(job));
+  out.setGeneration(generation);
   out.setGraceMs(grace_ms);
 }
 
 void get(wire::StopProcesses::Reader in, StopProcesses& out, Intake& intake) {
   intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
   out.grace_ms = in.getGraceMs();
 }
 
 void put(wire::ProcessExited::Builder out, const ProcessExited& m) {
-  const auto& [job, actor, how, clean] = m;
+  const auto& [job, generation, actor, how, clean] = m;
   out.setJob(text_of(job));
+  out.setGeneration(generation);
   put(out.initActor(), actor);
   out.setHow(text_of(how));
   out.setClean(clean);
@@ -78,27 +81,31 @@ void put(wire::ProcessExited::Builder out, const ProcessExited& m) {
 
 void get(wire::ProcessExited::Reader in, ProcessExited& out, Intake& intake) {
   intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
   get(in.getActor(), out.actor, intake);
   intake.name(in.getHow(), "how", out.how);
   out.clean = in.getClean();
 }
 
 void put(wire::ProcessMessage::Builder out, const ProcessMessage& m) {
-  const auto& [job, actor, message] = m;
+  const auto& [job, generation, actor, message] = m;
   out.setJob(text_of(job));
+  out.setGeneration(generation);
   put(out.initActor(), actor);
   out.setMessage(data_of(message));
 }
 
 void get(wire::ProcessMessage::Reader in, ProcessMessage& out, Intake& intake) {
   intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
   get(in.getActor(), out.actor, intake);
   intake.text(in.getMessage(), kInnerBytesMax, "message", out.message);
 }
 
 void put(wire::FolderProbe::Builder out, const FolderProbe& m) {
-  const auto& [job, path, file, nonce, write] = m;
+  const auto& [job, generation, path, file, nonce, write] = m;
   out.setJob(text_of(job));
+  out.setGeneration(generation);
   out.setPath(text_of(path));
   out.setFile(text_of(file));
   out.setNonce(text_of(nonce));
@@ -107,6 +114,7 @@ void put(wire::FolderProbe::Builder out, const FolderProbe& m) {
 
 void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake) {
   intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
   intake.name(in.getPath(), "path", out.path);
   intake.name(in.getFile(), "file", out.file);
   intake.name(in.getNonce(), "nonce", out.nonce);
@@ -114,14 +122,16 @@ void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake) {
 }
 
 void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m) {
-  const auto& [job, code, text] = m;
+  const auto& [job, generation, code, text] = m;
   out.setJob(text_of(job));
+  out.setGeneration(generation);
   out.setCode(code_of(code));
   out.setText(text_of(text));
 }
 
 void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& intake) {
   intake.name(in.getJob(), "job", out.job);
+  out.generation = in.getGeneration();
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
 }

@@ -279,15 +279,17 @@ struct LaunchProcess {
   std::string job_text;              ///< the encoded job spec
 };
 
-/// Stop all processes of a job; they get `grace_ms` before they are killed.
+/// Stop all processes of a job's run; they get `grace_ms` before they are killed.
 struct StopProcesses {
   std::string job;
+  std::uint64_t generation = 1;
   std::uint64_t grace_ms = 0;
 };
 
 /// A child has ended. `how`: "exit 0", "signal 9".
 struct ProcessExited {
   std::string job;
+  std::uint64_t generation = 1;
   ActorId actor;
   std::string how;
   bool clean = false;
@@ -296,6 +298,7 @@ struct ProcessExited {
 /// Carries a job's message between the coordinator and one process of an agent, either way.
 struct ProcessMessage {
   std::string job;
+  std::uint64_t generation = 1;
   ActorId actor;
   std::string message;  ///< the inner message, encoded
 };
@@ -303,6 +306,7 @@ struct ProcessMessage {
 /// The agent creates `path`/`file` holding `nonce` (write), or reads it back (not write).
 struct FolderProbe {
   std::string job;
+  std::uint64_t generation = 1;
   std::string path;
   std::string file;
   std::string nonce;
@@ -312,6 +316,7 @@ struct FolderProbe {
 /// What an agent found about a folder.
 struct FolderProbeResult {
   std::string job;
+  std::uint64_t generation = 1;
   base::Errc code = base::Errc::ok;
   std::string text;
 };

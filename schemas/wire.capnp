@@ -239,6 +239,7 @@ struct LaunchProcess {
 struct StopProcesses {
   job @0 :Text;
   graceMs @1 :UInt64;
+  generation @2 :UInt64;
 }
 
 struct ProcessExited {
@@ -246,12 +247,14 @@ struct ProcessExited {
   actor @1 :Common.ActorId;
   how @2 :Text;
   clean @3 :Bool;
+  generation @4 :UInt64;
 }
 
 struct ProcessMessage {
   job @0 :Text;
   actor @1 :Common.ActorId;
   message @2 :Data;  # a Message of its own
+  generation @3 :UInt64;
 }
 
 struct FolderProbe {
@@ -260,12 +263,14 @@ struct FolderProbe {
   file @2 :Text;
   nonce @3 :Text;
   write @4 :Bool;
+  generation @5 :UInt64;
 }
 
 struct FolderProbeResult {
   job @0 :Text;
   code @1 :Common.Errc;
   text @2 :Text;
+  generation @3 :UInt64;
 }
 
 # ---- people and the coordinator ----

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kTickMs = 20;
 constexpr std::uint64_t kDelayMs = 30;
 constexpr std::uint64_t kSteps = 5;
+constexpr std::uint64_t kLingerMs = 1'000;
 
 }  // namespace
 
@@ -184,10 +185,12 @@ void ControlWorld::run(const std::string& name, const std::vector<AgentEffect>& 
     } else if (const auto* stop = std::get_if<StopChild>(&effect)) {
       const Process* child = process(name, stop->process);
       if (child == nullptr || (child->hung && !stop->kill)) continue;
-      child_ends(name, stop->process, stop->kill ? "signal 9" : "exit 143", random(kDelayMs));
+      const bool lingers = child->fate == Fate::lingers;
+      child_ends(name, stop->process, stop->kill ? "signal 9" : "exit 143",
+                 lingers ? kLingerMs : random(kDelayMs));
     } else if (const auto* probe = std::get_if<ProbeFolder>(&effect)) {
-      after(random(kDelayMs), [this, name, job = probe->probe.job] {
-        handle(name, FolderProbed{{job, base::Errc::ok, ""}});
+      after(random(kDelayMs), [this, name, asked = probe->probe] {
+        handle(name, FolderProbed{{asked.job, asked.generation, base::Errc::ok, ""}});
       });
     } else if (std::holds_alternative<JoinAgain>(effect)) {
       agent.peer = next_peer_++;
@@ -278,6 +281,7 @@ void ControlWorld::train(const std::string& name, const ProcessKey& key, ActorId
                    0);
         break;
       case Fate::hangs:
+      case Fate::lingers:
         child.hung = true;
         break;
       default:

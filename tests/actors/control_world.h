@@ -22,6 +22,7 @@ enum class Fate : std::uint8_t {
   well,
   never_ready,  ///< starts and says nothing
   hangs,        ///< reacts to nothing once it trains, not even SIGTERM
+  lingers,      ///< hangs, and SIGKILL takes its time, as in an uninterruptible sleep
   killed,       ///< SIGKILL while it trains
   fails,        ///< says ActorFailed, exits 1
   exits         ///< exits 3 without a word

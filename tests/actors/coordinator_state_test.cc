@@ -201,6 +201,27 @@ TEST_CASE("waiting is answered at the end, stopping too") {
   CHECK(world.processes() == 0);
 }
 
+TEST_CASE("a process that outlives its run is not taken for one of the next run") {
+  ControlWorld world(8);
+  world.add_agent("a", 1);
+  const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(1, 1, 1))};
+  world.set_fate("a/host", Fate::lingers);
+  world.say(submit);
+  world.at(400, [&] { world.say(schemas::JobStop{"x"}); });
+  world.run_until(1'100);
+  REQUIRE(world.coordinator().jobs()[0].state == JobState::stopped);
+  REQUIRE(world.processes() == 1);
+
+  world.set_fate("a/host", Fate::hangs);
+  world.say(submit);
+  world.run_until(1'400);
+  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.processes() == 3);
+  world.run_until(2'000);  // the first run's process has ended
+  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.processes() == 2);
+}
+
 TEST_CASE("a peer that asks again and again waits once") {
   CoordinatorState state({"1", ControlWorld::limits()});
   state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
@@ -273,7 +294,7 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   hello.name = "b\nlevel=error";
   hello.version = "1";
   CHECK(refusal(4) == Errc::invalid_argument);
-  const auto effects = state.handle(PeerSaid{5, schemas::ProcessExited{"x", {}, "exit 0", true}});
+  const auto effects = state.handle(PeerSaid{5, schemas::ProcessExited{"x", 1, {}, "exit 0", true}});
   CHECK(std::holds_alternative<DropPeer>(effects[0]));
 }
 
