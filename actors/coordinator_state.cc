@@ -248,7 +248,8 @@ void CoordinatorState::to_run(PeerId peer, const Message& message, Effects& effe
   if (message.generation != plan.placement.generation) return;  // of an earlier run
   const auto machine = std::find(plan.peers.begin(), plan.peers.end(), peer);
   if (machine == plan.peers.end()) return;
-  append(effects, job->run->received(static_cast<std::uint32_t>(machine - plan.peers.begin()), message));
+  append(effects,
+         job->run->received(static_cast<std::uint32_t>(machine - plan.peers.begin()), message));
 }
 
 void CoordinatorState::refuse(PeerId peer, Effects& effects) {

@@ -64,7 +64,7 @@ class CoordinatorState {
   struct Job {
     std::string text;
     schemas::JobSpec spec;
-    schemas::JobInfo info;  // while there is no run
+    schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     std::uint64_t submitted_ms = 0;

@@ -24,7 +24,7 @@ struct RunPlan {
   /// Machines and who is where; the run adds the rest. The generation is above those of all earlier
   /// runs of this job, whose processes may still be there.
   schemas::Placement placement;
-  std::vector<PeerId> peers;     ///< agent by machine index
+  std::vector<PeerId> peers;  ///< agent by machine index
 };
 
 /// A process that can be scraped.

@@ -13,6 +13,7 @@
 #include "apps/job_file.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/address.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"
@@ -101,10 +102,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
-  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_address(verb.http));
-  if (!http.loopback()) {
-    return base::error(base::Errc::permission_denied, "{} is not a loopback address", verb.http);
-  }
+  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_loopback_address(verb.http));
   std::error_code code;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
   if (code) return base::error(base::Errc::internal, "cannot find this program's own file");

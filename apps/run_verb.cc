@@ -9,6 +9,7 @@
 #include "apps/run_display.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/address.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "monitoring/http_server.h"
@@ -39,11 +40,7 @@ struct Watching {
 
 base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
                                               const base::Limits& limits) {
-  TROUPE_TRY_ASSIGN(const base::Address where, base::parse_address(address));
-  if (!where.loopback()) {
-    return base::error(base::Errc::permission_denied,
-                       "--metrics {} is not a loopback address; others need TLS", address);
-  }
+  TROUPE_TRY_ASSIGN(const base::Address where, base::parse_loopback_address(address));
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),
                                                   ops::numeric_class(1).build, "run");

@@ -48,4 +48,16 @@ Result<Address> parse_address(std::string_view text) {
   return address;
 }
 
+Result<Address> parse_loopback_address(std::string_view text) {
+  TROUPE_TRY_ASSIGN(Address address, parse_address(text));
+  if (!address.loopback()) {
+    return error(Errc::permission_denied,
+                 "'{}' is not a loopback address; other hosts need mutual TLS, which this version "
+                 "does not have",
+                 text);
+  }
+  if (address.host == "localhost") address.host = "127.0.0.1";
+  return address;
+}
+
 }  // namespace troupe::base

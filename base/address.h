@@ -22,8 +22,11 @@ struct Address {
   bool loopback() const;
 };
 
-/// Reads "HOST:PORT", "[IPV6]:PORT" or ":PORT" (then the host is 127.0.0.1); invalid_argument names
-/// the text.
+/// Reads "HOST:PORT" or "[IPV6]:PORT"; invalid_argument names the text.
 Result<Address> parse_address(std::string_view text);
+
+/// The same for what listens or is dialled until links have TLS: any other host than one of
+/// loopback() is permission_denied. The host comes back as a number, 127.0.0.1 for "localhost".
+Result<Address> parse_loopback_address(std::string_view text);
 
 }  // namespace troupe::base

@@ -25,17 +25,9 @@ namespace {
 
 using actors::CoordinatorEvent;
 using actors::PeerId;
-using base::Errc;
 using schemas::Role;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-
-base::Result<base::Address> loopback_address(const std::string& text) {
-  TROUPE_TRY_ASSIGN(const base::Address address, base::parse_address(text));
-  if (address.loopback()) return address;
-  return base::error(Errc::permission_denied,
-                     "{} is not a loopback address; others need TLS, which is not built yet", text);
-}
 
 /// What is counted as it happens.
 struct JobFigures {
@@ -121,8 +113,8 @@ class CoordinatorNode::PeerHandler final : public LinkHandler {
 };
 
 base::Status CoordinatorNode::run() {
-  TROUPE_TRY_ASSIGN(const base::Address http, loopback_address(options_.http));
-  TROUPE_TRY(loopback_address(options_.listen).status());
+  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_loopback_address(options_.http));
+  TROUPE_TRY(base::parse_loopback_address(options_.listen).status());
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();

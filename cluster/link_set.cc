@@ -14,6 +14,7 @@
 #include <map>
 #include <thread>
 
+#include "base/address.h"
 #include "base/mutex.h"
 #include "cluster/link_core.h"
 #include "cluster/listener.h"
@@ -21,6 +22,7 @@
 namespace troupe::cluster {
 namespace {
 
+using base::Address;
 using base::Errc;
 using base::Result;
 using base::Status;
@@ -104,12 +106,12 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
                                                   std::shared_ptr<LinkHandler> handler) {
   TROUPE_CHECK(handler != nullptr, "a link without a handler");
   if (stopping_) return stopped();
-  TROUPE_TRY_ASSIGN(const Address address, parse_address(options.address));
+  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(options.address));
   if (options.data_connections >= kLanesMax) {
     return base::error(Errc::invalid_argument, "[link] {} data connections; the limit is {}",
                        options.data_connections, kLanesMax - 1);
   }
-  asio::error_code ignored;  // parse_address has read it already
+  asio::error_code ignored;  // it has been read already
   const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, ignored),
                                          address.port);
   LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
@@ -125,7 +127,7 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
 Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self,
                                           Acceptor acceptor) {
   if (stopping_) return stopped();
-  TROUPE_TRY_ASSIGN(const Address address, parse_address(text));
+  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(text));
   auto listener =
       std::make_shared<Listener>(context_, self,
                                  [this, self, acceptor = std::move(acceptor)](

@@ -9,6 +9,7 @@
 
 namespace troupe::cluster {
 
+using base::Address;
 using base::Errc;
 using base::Result;
 using base::Status;

@@ -9,8 +9,8 @@
 #include <list>
 #include <memory>
 
+#include "base/address.h"
 #include "base/log.h"
-#include "cluster/address.h"
 #include "cluster/link_core.h"
 
 namespace troupe::cluster {
@@ -25,7 +25,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Listener(std::shared_ptr<LinkContext> context, LinkEnd self, Admit admit);
 
   /// Binds and listens; returns the address with its real port. Before start(), any thread.
-  base::Result<Address> open(const Address& address);
+  base::Result<base::Address> open(const base::Address& address);
   void start() { accept(); }
   void tick(std::int64_t now_ms);
   void close();

@@ -294,7 +294,8 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   hello.name = "b\nlevel=error";
   hello.version = "1";
   CHECK(refusal(4) == Errc::invalid_argument);
-  const auto effects = state.handle(PeerSaid{5, schemas::ProcessExited{"x", 1, {}, "exit 0", true}});
+  const auto effects =
+      state.handle(PeerSaid{5, schemas::ProcessExited{"x", 1, {}, "exit 0", true}});
   CHECK(std::holds_alternative<DropPeer>(effects[0]));
 }
 

@@ -25,10 +25,17 @@ TEST_CASE("what is no address is refused with its text", "[address]") {
 TEST_CASE("only addresses of this machine are loopback", "[address]") {
   for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
     CHECK(parse_address(text).value().loopback());
+    CHECK(parse_loopback_address(text).ok());
   }
   for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost.evil.org:1"}) {
     CHECK_FALSE(parse_address(text).value().loopback());
+    const Status status = parse_loopback_address(text).status();
+    CHECK(status.code() == Errc::permission_denied);
+    CHECK(status.text().find(std::string("'") + text + "'") != std::string::npos);
+    CHECK(status.text().find("TLS") != std::string::npos);
   }
+  CHECK(parse_loopback_address("localhost:80")->to_string() == "127.0.0.1:80");
+  CHECK(parse_loopback_address("80").status().code() == Errc::invalid_argument);
 }
 
 }  // namespace

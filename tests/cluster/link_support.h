@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/address.h"
 #include "base/hash.h"
-#include "cluster/address.h"
 #include "cluster/frame.h"
 #include "cluster/link_set.h"
 #include "schemas/codec.h"
@@ -216,7 +216,7 @@ class Plain {
   /// Invalid when nobody listens there. Any thread; connect() asserts, on the test's own.
   static Plain try_connect(const std::string& address) {
     Plain socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in to = place(parse_address(address)->port);
+    const sockaddr_in to = place(base::parse_address(address)->port);
     const auto* name = reinterpret_cast<const sockaddr*>(&to);
     if (::connect(socket.fd_, name, sizeof to) != 0) socket.close();
     return socket;
