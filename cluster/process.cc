@@ -33,6 +33,8 @@ constexpr int kNoExec = 127;
 constexpr std::int64_t kPollMs = 100;
 /// Longest wait for killed children at the end.
 constexpr std::int64_t kLastReapMs = 5'000;
+/// Of a child that somebody else has reaped.
+constexpr const char* kUnknownEnd = "ended, its status is unknown";
 
 /// Closes a descriptor at the end of a scope.
 class Descriptor {
@@ -108,6 +110,16 @@ std::vector<std::string> child_environment(const std::vector<std::string>& extra
   ::_exit(kNoExec);
 }
 
+/// An ignored SIGCHLD survives exec: whoever started this program may have left it so. The kernel
+/// would then reap children itself, and nobody could ask how they ended.
+void keep_ended_children() {
+  struct sigaction action {};
+  ::sigaction(SIGCHLD, nullptr, &action);
+  if (action.sa_handler != SIG_IGN) return;
+  action.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &action, nullptr);
+}
+
 std::string describe(const siginfo_t& info) {
   const bool exited = info.si_code == CLD_EXITED;
   return fmt::format("{} {}", exited ? "exit" : "signal", info.si_status);
@@ -118,6 +130,7 @@ std::string describe(const siginfo_t& info) {
 ProcessSupervisor::ProcessSupervisor() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");
   TROUPE_CHECK(wake_ >= 0, "the system has no eventfd left");
+  keep_ended_children();
 }
 
 ProcessSupervisor::~ProcessSupervisor() {
@@ -287,16 +300,21 @@ void ProcessSupervisor::reap() {
     siginfo_t info{};
     const int asked =
         ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (asked != 0 || info.si_pid == 0) {
+    const bool gone = asked != 0 && errno == ECHILD;
+    if (!gone && (asked != 0 || info.si_pid == 0)) {
       ++it;
       continue;
     }
-    // While the child is a zombie its group's number is not used again: end what it has left.
-    ::kill(-child.pid, SIGKILL);
-    ::waitpid(child.pid, nullptr, 0);
+    // While the child is a zombie its group's number is not used again: end what it has left. The
+    // number of one that somebody else has reaped may be a stranger's by now.
+    if (!gone) {
+      ::kill(-child.pid, SIGKILL);
+      ::waitpid(child.pid, nullptr, 0);
+    }
     if (child.pid_descriptor >= 0) ::close(child.pid_descriptor);
-    const bool clean = info.si_code == CLD_EXITED && info.si_status == 0;
-    ended.emplace_back(ProcessExit{id, describe(info), clean}, std::move(child.exited));
+    const bool clean = !gone && info.si_code == CLD_EXITED && info.si_status == 0;
+    ended.emplace_back(ProcessExit{id, gone ? kUnknownEnd : describe(info), clean},
+                       std::move(child.exited));
     it = children_.erase(it);
   }
   for (const auto& [exit, exited] : ended) {

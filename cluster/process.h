@@ -40,7 +40,7 @@ struct ChildProcess {
 /// How a child ended.
 struct ProcessExit {
   std::uint64_t id = 0;
-  std::string how;     ///< "exit 0", "signal 9"
+  std::string how;     ///< "exit 0", "signal 9", "ended, its status is unknown"
   bool clean = false;  ///< exit 0
 };
 
@@ -50,7 +50,8 @@ class ProcessSupervisor {
   using Started = std::function<void(base::Result<ChildProcess>)>;
   using Exited = std::function<void(const ProcessExit&)>;
 
-  /// CHECKs that it is on the program's main thread.
+  /// CHECKs that it is on the program's main thread. Where SIGCHLD is ignored it gets its default
+  /// action back, for the whole process: else the ends of children could not be told.
   ProcessSupervisor();
   /// Kills and reaps what is left. Main thread.
   ~ProcessSupervisor();

@@ -104,6 +104,29 @@ TEST_CASE("the end of a child is described", "[process]") {
   }
 }
 
+TEST_CASE("a program that was started with SIGCHLD ignored learns how its children end",
+          "[process]") {
+  struct sigaction ignored {};
+  struct sigaction before {};
+  ignored.sa_handler = SIG_IGN;
+  REQUIRE(::sigaction(SIGCHLD, &ignored, &before) == 0);
+  {
+    Fixture fixture;
+    fixture.shell("exit 3");
+    CHECK(fixture.wait_exit().how == "exit 3");
+  }
+  REQUIRE(::sigaction(SIGCHLD, &before, nullptr) == 0);
+}
+
+TEST_CASE("a child that somebody else has reaped has ended", "[process]") {
+  Fixture fixture;
+  fixture.shell("read line <&3; exit 0");
+  REQUIRE(::write((*fixture.started)->socket, "\n", 1) == 1);
+  REQUIRE(::waitpid((*fixture.started)->pid, nullptr, 0) == (*fixture.started)->pid);
+  CHECK(fixture.wait_exit().how == "ended, its status is unknown");
+  CHECK_FALSE(fixture.exit->clean);
+}
+
 TEST_CASE("a program that cannot be run is an error, not a child", "[process]") {
   Fixture fixture;
   fixture.start({"/no/such/program"});
