@@ -4,18 +4,16 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <thread>
 
 #include "actors/agent_state.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cluster/background_calls.h"
 #include "cluster/link_set.h"
 #include "cluster/process.h"
 #include "storage/storage.h"
@@ -61,19 +59,9 @@ class AgentNode {
   explicit AgentNode(const AgentOptions& options)
       : options_(options),
         state_(hello(options), options.limits),
-        links_(options.limits, storage_.pool(base::Device{})) {
-    files_ = std::thread([this] { probe_folders(); });
-  }
-
-  ~AgentNode() {
-    links_.stop();
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    probe_wanted_.notify_all();
-    files_.join();
-  }
+        links_(options.limits, storage_.pool(base::Device{})),
+        probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms) {}
+  ~AgentNode() { links_.stop(); }
 
   base::Status run();
 
@@ -101,7 +89,6 @@ class AgentNode {
   void perform(const actors::LeaveCoordinator& leave);
   void perform(const actors::ExitAgent& exit);
   void perform(const actors::Note& note);
-  void probe_folders();
   void started(const actors::StartChild& start, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
   void child_silent(const ProcessKey& key);
@@ -120,11 +107,8 @@ class AgentNode {
   bool coordinator_down_ = false;
   bool left_ = false;
   std::optional<base::Status> result_;
-  std::deque<schemas::FolderProbe> probes_;
-  std::condition_variable_any probe_wanted_;
-  bool ended_ = false;
-  std::thread files_;  // a folder may be slow: nobody else waits for it
-  LinkSet links_;      // its thread calls into all above
+  LinkSet links_;           // its thread calls into all above, and, until it stops, into the probes
+  BackgroundCalls probes_;  // a folder may be slow: nobody else waits for it, nor does the end
 };
 
 class AgentNode::CoordinatorHandler final : public LinkHandler {
@@ -321,23 +305,18 @@ std::optional<actors::ChildEnded> AgentNode::ended(const ProcessKey& key) {
   return event;
 }
 
-void AgentNode::perform(const actors::ProbeFolder& probe) {
-  probes_.push_back(probe.probe);
-  probe_wanted_.notify_all();
-}
-
-void AgentNode::probe_folders() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    probe_wanted_.wait(lock, [this] { return ended_ || !probes_.empty(); });
-    if (ended_) return;
-    const schemas::FolderProbe probe = std::move(probes_.front());
-    probes_.pop_front();
-    lock.unlock();
-    const base::Status status = probe_folder(probe);
-    lock.lock();
-    post(actors::FolderProbed{{probe.job, probe.generation, status.code(), status.text()}});
-  }
+void AgentNode::perform(const actors::ProbeFolder& wanted) {
+  const schemas::FolderProbe& probe = wanted.probe;
+  const auto tell = [this, job = probe.job,
+                     generation = probe.generation](const base::Status& status) {
+    post(actors::FolderProbed{{job, generation, status.code(), status.text()}});
+  };
+  // One after the other for a file, which is written and later removed; and who still waits for an
+  // older probe of it has given up.
+  const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
+  const bool added = probes_.add(
+      file, [tell, probe] { return [tell, status = probe_folder(probe)] { tell(status); }; });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
 }
 
 void AgentNode::perform(const actors::JoinAgain& again) {
