@@ -58,7 +58,7 @@ void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limi
   const bool bytes = row.name.find("_bytes") != std::string_view::npos;
   std::uint64_t& out = limits.*row.member;
   if (section.kind(row.name) != ValueKind::text || (!duration && !bytes)) {
-    section.read(row.name, out, IntegerRange{1});
+    section.read(row.name, out, IntegerRange{row.least, row.most});
     return;
   }
   std::string text;
@@ -66,8 +66,10 @@ void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limi
   const auto value = duration ? base::parse_duration_ms(text) : base::parse_bytes(text);
   if (!value.ok()) {
     section.fail(row.name, value.status().text());
-  } else if (value.value() == 0) {
-    section.fail_value(row.name, "more than 0");
+  } else if (!row.allows(value.value())) {
+    section.fail_value(row.name, value.value() == 0 ? "more than 0"
+                                                    : fmt::format("{} to {}{}", row.least, row.most,
+                                                                  duration ? " ms" : " bytes"));
   } else {
     out = value.value();
   }
@@ -292,6 +294,11 @@ void read_job(Section root, JobFile& job) {
   read_workers(table_of(root, "workers"), spec.workers);
   read_servers(table_of(root, "servers"), spec.servers);
   read_consistency(table_of(root, "consistency"), spec.consistency);
+  if (!spec.consistency.sequential() && spec.ranks() > schemas::kEventualRanksMax) {
+    root.section("consistency")
+        .fail("cluster", fmt::format("an eventual tier serves {} ranks at most, the job has {}",
+                                     schemas::kEventualRanksMax, spec.ranks()));
+  }
   read_checkpoint(table_of(root, "checkpoint"), spec.checkpoint);
   read_numerics(table_of(root, "numerics"), spec.numerics);
   read_job_limits(root, spec, job.errors);

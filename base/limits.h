@@ -67,10 +67,13 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
-/// One row of limit_table(). No limit may be 0.
+/// One row of limit_table().
 struct LimitInfo {
   std::string_view name;  ///< the member's name; a limits file uses it as key
   std::uint64_t Limits::*member;
+  std::uint64_t least = 1;
+  std::uint64_t most = std::uint64_t{1} << 40;  ///< a terabyte, 34 years
+  bool allows(std::uint64_t value) const { return value >= least && value <= most; }
 };
 
 /// Every member of Limits, in order of declaration.

@@ -17,17 +17,18 @@
 namespace troupe::schemas {
 
 // Limits of lists and texts on the wire; a longer one is refused, whatever the bytes allow.
-inline constexpr std::size_t kRanksMax = 65'536;          ///< ranks, machines or shards of a job
-inline constexpr std::size_t kNameBytesMax = 4'096;       ///< names, paths, addresses
-inline constexpr std::size_t kTextBytesMax = 16'384;      ///< sentences for people
-inline constexpr std::size_t kMetricsMax = 256;           ///< metrics of one report
-inline constexpr std::size_t kJobsMax = 4'096;            ///< jobs of one list
-inline constexpr std::size_t kChecksumsMax = 524'288;     ///< chunks of one shard's file
-inline constexpr std::size_t kKeysMax = 65'536;           ///< keys of a job
-inline constexpr std::size_t kLimitsMax = 1'024;          ///< named limits of a job
-inline constexpr std::size_t kChannelsMax = 4'096;        ///< values of mean and std
-inline constexpr std::size_t kModelBytesMax = 4'194'304;  ///< a symbol's JSON
-inline constexpr std::size_t kManifestBytesMax = 67'108'864;  ///< an encoded manifest
+inline constexpr std::size_t kRanksMax = 65'536;      ///< ranks, machines or shards of a job
+inline constexpr std::size_t kNameBytesMax = 4'096;   ///< names, paths, addresses
+inline constexpr std::size_t kTextBytesMax = 16'384;  ///< sentences for people
+inline constexpr std::size_t kFingerprintBytesMax = 1u << 20;  ///< of a job, mean and std in full
+inline constexpr std::size_t kMetricsMax = 256;                ///< metrics of one report
+inline constexpr std::size_t kJobsMax = 4'096;                 ///< jobs of one list
+inline constexpr std::size_t kChecksumsMax = 524'288;          ///< chunks of one shard's file
+inline constexpr std::size_t kKeysMax = 65'536;                ///< keys of a job
+inline constexpr std::size_t kLimitsMax = 1'024;               ///< named limits of a job
+inline constexpr std::size_t kChannelsMax = 4'096;             ///< values of mean and std
+inline constexpr std::size_t kModelBytesMax = 4'194'304;       ///< a symbol's JSON
+inline constexpr std::size_t kManifestBytesMax = 67'108'864;   ///< an encoded manifest
 
 /// Largest header of messages of this type (position in Message): 16 KiB for what data connections
 /// carry, at most 4 MiB for what control connections carry.

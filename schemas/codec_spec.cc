@@ -179,7 +179,10 @@ void get_limits(capnp::List<wire::LimitValue>::Reader in, base::Limits& out, Int
     const auto row = std::find_if(table.begin(), table.end(),
                                   [&](const base::LimitInfo& info) { return info.name == name; });
     if (row == table.end()) return intake.fail("limits", fmt::format("name no limit: '{}'", name));
-    if (each.getValue() == 0) return intake.fail(name, "is 0");
+    if (!row->allows(each.getValue())) {
+      return intake.fail(
+          name, fmt::format("is {}, not {} to {}", each.getValue(), row->least, row->most));
+    }
     out.*row->member = each.getValue();
   }
 }
@@ -346,7 +349,7 @@ void get(wire::JobSpec::Reader in, JobSpec& out, Intake& intake) {
   get_limits(in.getLimits(), out.limits, intake);
   // ranks() and shards() count in 32 bits and size tables.
   const std::uint64_t ranks = std::uint64_t{out.workers.machines} * out.workers.devices;
-  intake.fits(ranks, kRanksMax, "workers");
+  intake.fits(ranks, out.consistency.sequential() ? kRanksMax : kEventualRanksMax, "workers");
   intake.fits(out.servers.shards, kRanksMax, "shards");
 }
 
@@ -382,7 +385,7 @@ void get(wire::Manifest::Reader in, Manifest& out, Intake& intake) {
   out.samples = in.getSamples();
   out.generation = in.getGeneration();
   intake.name(in.getJobName(), "job_name", out.job_name);
-  intake.name(in.getJobFingerprint(), "job_fingerprint", out.job_fingerprint);
+  intake.text(in.getJobFingerprint(), kFingerprintBytesMax, "job_fingerprint", out.job_fingerprint);
   get(in.getNumericClass(), out.numeric_class, intake);
   out.numerics_changed = in.getNumericsChanged();
   out.seed = in.getSeed();

@@ -150,10 +150,18 @@ struct TierSpec {
   friend bool operator==(const TierSpec&, const TierSpec&) = default;
 };
 
+/// Ranks of a job with an eventual tier: every answer to a pull names the next step of each.
+inline constexpr std::uint64_t kEventualRanksMax = 1'024;
+
 /// `[consistency]`: inside a machine, and between machines.
 struct ConsistencySpec {
   TierSpec device;
   TierSpec cluster;
+  /// Both tiers are.
+  bool sequential() const {
+    return device.mode == ConsistencyMode::sequential &&
+           cluster.mode == ConsistencyMode::sequential;
+  }
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 

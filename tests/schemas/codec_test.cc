@@ -131,17 +131,30 @@ TEST_CASE("a header beyond its type's limit is refused by sender and receiver", 
   const auto bytes = encode_envelope(envelope);
   REQUIRE_FALSE(bytes.ok());
   CHECK_THAT(bytes.status().text(), Catch::Contains("WeightReply"));
+  reply.next.resize(kEventualRanksMax);
+  CHECK(encode_envelope(Envelope{.message = reply}).ok());
   for (std::size_t type = 0; type < std::variant_size_v<Message>; ++type) {
     CHECK(header_bytes_max(type) <= 4'194'304);
   }
   CHECK(header_bytes_max(type_of<GradientPush>()) == 16'384);
 }
 
-TEST_CASE("a job spec with a limit of 0 or too many ranks is refused", "[codec]") {
+TEST_CASE("a job spec with a limit out of bounds or too many ranks is refused", "[codec]") {
   JobSpec spec;
   spec.limits.ping_ms = 0;
   CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
-             Catch::Contains("ping_ms is 0"));
+             Catch::Contains("ping_ms is 0, not 1 to"));
+  spec = {};
+  spec.limits.payload_bytes_max = 1'000;
+  CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+             Catch::Contains("payload_bytes_max is 1000"));
+  spec = {};
+  spec.consistency.device.mode = ConsistencyMode::eventual;
+  spec.workers.machines = kEventualRanksMax;
+  CHECK(decode_job_spec(encode_job_spec(spec).value()).ok());
+  ++spec.workers.machines;
+  CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+             Catch::Contains("workers"));
   spec = {};
   spec.workers.machines = spec.workers.devices = 100'000;
   CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),

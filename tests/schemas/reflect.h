@@ -3,6 +3,7 @@
 // comparisons cover every field without a list that somebody could forget to extend.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -149,7 +150,9 @@ class Filler {
     for (auto rank = below(5); rank > 0; --rank) t.push_back(static_cast<std::int64_t>(below(50)));
   }
   void fill(base::Limits& t) {
-    for (const auto& row : base::limit_table()) t.*row.member = 1 + below(1'000'000);
+    for (const auto& row : base::limit_table()) {
+      t.*row.member = row.least + below(std::min<std::uint64_t>(row.most - row.least, 1'000'000));
+    }
   }
   template <typename T>
   void fill(std::vector<T>& t) {
@@ -217,8 +220,8 @@ class Filler {
     t.bytes = t.checksums.size() * t.chunk_bytes;
   }
   void repair(WorkersSpec& t) {
-    t.machines %= 200;
-    t.devices %= 200;
+    t.machines %= 32;
+    t.devices %= 32;
   }
   void repair(ServersSpec& t) { t.shards %= 1000; }
   void repair(ModelSpec& t) { t.input.resize(t.input.size() % 5); }
