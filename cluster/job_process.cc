@@ -38,7 +38,11 @@ struct PeerDown {
   ActorId peer;
   base::Status reason;
 };
-using Incident = std::variant<schemas::Envelope, PeerDown, Ended>;
+struct Unsendable {
+  ActorId to;
+  base::Status reason;
+};
+using Incident = std::variant<schemas::Envelope, PeerDown, Unsendable, Ended>;
 
 class Inbox {
  public:
@@ -104,12 +108,17 @@ class PeerHandler final : public LinkHandler {
   Inbox& inbox_;
 };
 
-void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<Link> link) {
-  post_office.open(peer, [link = std::move(link)](schemas::Envelope envelope) {
+void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<Link> link,
+               Inbox& inbox) {
+  post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
     const std::int32_t priority = priority_of(envelope.message);
     const base::Status status = link->send(std::move(envelope), priority);
+    if (status.code() == Errc::invalid_argument) {
+      inbox.put(Unsendable{peer, status});  // no repetition makes it fit
+    } else if (status.code() == Errc::resource_exhausted) {
+      base::log_warn("{}", status.text());  // the actors repeat what is not answered
+    }
     // A link that is down has told its handler.
-    if (!status.ok()) base::log_debug("{}", status.text());
   });
 }
 
@@ -186,6 +195,13 @@ base::Status JobProcess::handle(Incident incident) {
     }
     return {};
   }
+  if (const auto* unsendable = std::get_if<Unsendable>(&incident)) {
+    tell(options_.actor,
+         schemas::ActorFailed{options_.actor, unsendable->reason.code(),
+                              fmt::format("cannot send to {}: {}", unsendable->to.to_string(),
+                                          unsendable->reason.text())});
+    return {};
+  }
   auto& envelope = std::get<schemas::Envelope>(incident);
   if (const auto* end = std::get_if<schemas::JobEnd>(&envelope.message)) {
     if (end->code != Errc::ok) return base::Status(end->code, end->text);
@@ -255,7 +271,7 @@ base::Result<std::string> JobProcess::listen() {
           return base::error(Errc::permission_denied, "a parameter server does not serve {}",
                              hello.actor.to_string());
         }
-        open_door(crew_->post_office(), hello.actor, link);
+        open_door(crew_->post_office(), hello.actor, link, inbox_);
         return std::shared_ptr<LinkHandler>(
             std::make_shared<PeerHandler>(hello.actor, crew_->post_office(), inbox_));
       });
@@ -288,7 +304,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
   TROUPE_TRY_ASSIGN(
       auto link, links_->dial(std::move(dial),
                               std::make_shared<PeerHandler>(peer, crew_->post_office(), inbox_)));
-  open_door(crew_->post_office(), peer, std::move(link));
+  open_door(crew_->post_office(), peer, std::move(link), inbox_);
   return {};
 }
 
