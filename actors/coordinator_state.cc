@@ -378,7 +378,9 @@ CoordinatorCounts CoordinatorState::counts() const {
     ++counts.agents;
     counts.slots += agent.hello.slots;
   }
-  for (const auto& [peer, slots] : used_slots()) counts.slots_used += slots;
+  for (const auto& [peer, slots] : used_slots()) {
+    if (agents_.contains(peer)) counts.slots_used += slots;  // else its job is ending
+  }
   return counts;
 }
 

@@ -17,9 +17,9 @@ using schemas::Role;
 
 namespace {
 
-/// A file of the probe; removed when the probe is over.
-std::string probe_file(const std::string& job) {
-  return ".probe-" + job;
+/// A file of the probe; removed when the probe is over. An earlier run's removal may come late.
+std::string probe_file(const RunPlan& plan) {
+  return fmt::format(".probe-{}-g{}", plan.job, plan.placement.generation);
 }
 
 ActorId host_of(std::uint32_t machine) {
@@ -103,7 +103,7 @@ void RunState::on_probe(std::uint32_t machine, const schemas::FolderProbeResult&
 void RunState::remove_probe(Effects& effects) {
   send(0,
        schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                            probe_file(plan_.job), "", true},
+                            probe_file(plan_), "", true},
        effects);
 }
 
@@ -182,10 +182,7 @@ void RunState::on_ready(Process& process, const schemas::ProcessReady& ready, Ef
 }
 
 base::Status RunState::check_classes() const {
-  const schemas::ConsistencySpec& consistency = plan_.spec.consistency;
-  const bool sequential = consistency.device.mode == schemas::ConsistencyMode::sequential &&
-                          consistency.cluster.mode == schemas::ConsistencyMode::sequential;
-  if (!sequential || !plan_.spec.reproducible) return {};
+  if (!plan_.spec.consistency.sequential() || !plan_.spec.reproducible) return {};
   const auto& [first_actor, first] = *processes_.begin();
   for (const auto& [actor, process] : processes_) {
     if (process.ready->numeric_class == first.ready->numeric_class) continue;
@@ -419,7 +416,7 @@ std::string RunState::waited_for() const {
       }
       break;
     case Phase::finding:
-      names.push_back(fmt::format("the search for checkpoints in {}", plan_.spec.checkpoint.dir));
+      names.emplace_back("the coordinator's look at the job's files");
       break;
     default:
       for (const auto& [actor, process] : processes_) {
@@ -449,7 +446,7 @@ void RunState::send(std::uint32_t machine, schemas::Message message, Effects& ef
 void RunState::send_probe(std::uint32_t machine, bool write, Effects& effects) const {
   send(machine,
        schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                            probe_file(plan_.job), plan_.job, write},
+                            probe_file(plan_), plan_.job, write},
        effects);
 }
 

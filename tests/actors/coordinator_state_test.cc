@@ -174,7 +174,13 @@ TEST_CASE("a lost agent fails its jobs; the others' processes end") {
   world.add_agent("a", 2);
   world.run_until(100);
   world.add_agent("b", 2);
-  world.at(300, [&] { world.kill_agent("b"); });
+  world.set_fate("a/host", Fate::hangs);
+  world.at(600, [&] { world.kill_agent("b"); });
+  world.at(650, [&] {  // a's processes still end
+    const CoordinatorCounts counts = world.coordinator().counts();
+    CHECK(counts.slots == 2);
+    CHECK(counts.slots_used == 2);
+  });
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
   CHECK(info.state == JobState::failed);
   CHECK(info.text.find("agent of machine 'b' is lost (closed)") == 0);
