@@ -114,8 +114,8 @@ JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
 base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops::OpTable& table,
                          base::Clock& clock, train::JobObserver& observer,
                          const CompanyOptions& options) {
-  TROUPE_TRY_ASSIGN(const ServerJob server_job, open_server_job(job, table));
-  const train::RunStart& start = *server_job.start;
+  TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, table));
+  const train::RunStart& start = server_job.start;
   if (start.step == job->steps_end()) return {};
   TROUPE_TRY_ASSIGN(const JobPlan plan,
                     make_job_plan(job->spec.name, start.generation, job->spec, job->keys.keys));
@@ -130,6 +130,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     shards.push_back(std::make_unique<ParameterServer>(
         parts, server_job, shard, watch(schemas::Role::parameter_server, shard)));
   }
+  server_job.first.reset();
   std::vector<std::unique_ptr<DeviceServer>> machines;
   for (std::uint32_t machine = 0; machine < plan.spec.workers.machines; ++machine) {
     machines.push_back(std::make_unique<DeviceServer>(

@@ -40,11 +40,12 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
   const bool server = launch.actor.role == schemas::Role::parameter_server;
   TROUPE_TRY(train::check_room(*job, launch.ranks.size(), server ? 1 : 0));
   TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table));
-  if (server_job.start->generation != launch.generation) {
+  if (server_job.start.generation > launch.generation) {
     return base::error(base::Errc::failed_precondition,
                        "checkpoint.dir {} gives generation {} here and {} at the coordinator",
-                       spec.checkpoint.dir, server_job.start->generation, launch.generation);
+                       spec.checkpoint.dir, server_job.start.generation, launch.generation);
   }
+  server_job.start.generation = launch.generation;
   TROUPE_TRY_ASSIGN(JobPlan plan,
                     make_job_plan(launch.job, launch.generation, std::move(spec), job->keys.keys));
   std::unique_ptr<Crew> crew(
@@ -53,8 +54,9 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
   if (server) {
     crew->parameter_server_ = std::make_unique<ParameterServer>(crew->parts_, crew->server_job_,
                                                                 index, std::move(observer));
-    return crew;
   }
+  crew->server_job_.first.reset();
+  if (server) return crew;
   crew->device_server_ =
       std::make_unique<DeviceServer>(crew->parts_, crew->server_job_, index, std::move(observer));
   for (const std::uint32_t rank : launch.ranks) {
@@ -83,7 +85,7 @@ StartFound find_job_start(const FindStart& find) {
     found.step = start.step;
     found.generation = start.generation;
     found.steps_total = job->steps_end();
-    found.checkpoint = start.checkpoint_path();
+    found.checkpoint = start.checkpoint_path;
     return {};
   };
   found.status = look();

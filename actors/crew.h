@@ -19,8 +19,8 @@ class Crew {
  public:
   /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
   /// ranks and outlives the crew; `observer`: of the server's figures. Errors: the job's files and
-  /// keys; failed_precondition when the folder of checkpoints does not give the launch's
-  /// generation.
+  /// keys; failed_precondition when the folder of checkpoints holds some of the launch's generation
+  /// already.
   static base::Result<std::unique_ptr<Crew>> open(const schemas::LaunchProcess& launch,
                                                   base::Clock& clock, monitoring::Metrics& metrics,
                                                   ServerObserver observer = {});
@@ -36,7 +36,7 @@ class Crew {
   Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan, base::Clock& clock);
 
   const std::unique_ptr<const ops::OpTable> table_;  // others refer to it: it stays in its place
-  const ServerJob server_job_;
+  ServerJob server_job_;
   const JobPlan plan_;
   Stage stage_;
   PostOffice post_office_;

@@ -2,6 +2,7 @@
 // Effects as engine operations. They name no variables: the state machines order them.
 #include "actors/server_compute.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -33,11 +34,10 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table) {
   ServerJob made;
   made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
-  TROUPE_TRY_ASSIGN(train::RunStart start, train::find_start(*job, made.numeric_class));
-  made.start = std::make_shared<const train::RunStart>(std::move(start));
+  TROUPE_TRY_ASSIGN(made.start, train::find_start(*job, made.numeric_class));
   TROUPE_TRY_ASSIGN(made.compute, train::SliceCompute::create(table, job->keys.keys, job->rule()));
   TROUPE_TRY_ASSIGN(train::FirstValues first,
-                    train::FirstValues::create(*job, made.start->checkpoint.get()));
+                    train::FirstValues::create(job, std::move(made.start.checkpoint)));
   made.first = std::make_shared<const train::FirstValues>(std::move(first));
   made.job = std::move(job);
   return made;
@@ -119,18 +119,24 @@ void ServerCompute::run(Update update) {
 }
 
 void ServerCompute::run(InitSlice init) {
+  const train::SliceInfo& info = layout_.info(init.slice);
+  TROUPE_CHECK(job_.first != nullptr, "first values of a server that has begun");
   submit(Computed::Kind::init, init.id,
-         [this, init](const train::UpdateContext& where) -> base::Result<EffectResult> {
-           if (init.step != job_.start->step) {
+         [this, init, &info,
+          first = job_.first](const train::UpdateContext& where) -> base::Result<EffectResult> {
+           if (init.step != job_.start.step) {
              return base::error(base::Errc::failed_precondition,
                                 "the job starts at step {}, the newest checkpoint here is of {}",
-                                init.step, job_.start->step);
+                                init.step, job_.start.step);
            }
-           TROUPE_TRY_ASSIGN(
-               train::SliceState state,
-               (*job_.first)(key(init.slice), layout_.info(init.slice), *job_.compute, where.pool));
+           TROUPE_TRY_ASSIGN(train::SliceState state,
+                             (*first)(key(init.slice), info, *job_.compute, where.pool));
            return EffectResult(std::move(state));
          });
+  if (inits_left_ == 0) {
+    inits_left_ = std::ranges::count(layout_.slices(), info.shard, &train::SliceInfo::shard);
+  }
+  if (--inits_left_ == 0) job_.first.reset();
 }
 
 void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t shards) {
@@ -153,7 +159,7 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
                                                       std::uint32_t shards) const {
   std::vector<train::SliceRecord> records;
   for (const CutSlice& cut : write.slices) records.push_back({cut.slice, cut.state});
-  const train::CheckpointName name{write.step, job_.start->generation};
+  const train::CheckpointName name{write.step, job_.start.generation};
   TROUPE_TRY_ASSIGN(
       schemas::ShardFile file,
       train::write_shard(job_.job->spec.checkpoint.dir, {name, shard, shards, job_.job->keys.keys,
@@ -170,14 +176,16 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
 
 base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& write) const {
   const std::filesystem::path folder = job_.job->spec.checkpoint.dir;
-  const train::CheckpointName name{write.step, job_.start->generation};
-  TROUPE_TRY_ASSIGN(schemas::Manifest manifest, train::make_manifest(*job_.job, job_.numeric_class,
-                                                                     name, job_.compute->slots()));
+  const train::CheckpointName name{write.step, job_.start.generation};
+  TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
+                    train::make_manifest(*job_.job, job_.numeric_class, job_.start, write.step,
+                                         job_.compute->slots()));
   for (const schemas::ShardCheckpoint& shard : write.shards) {
     manifest.files.push_back(
         {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
   }
-  TROUPE_TRY(train::complete_checkpoint(folder, manifest, job_.job->spec.checkpoint.keep));
+  TROUPE_TRY(train::complete_checkpoint(folder, manifest,
+                                        {job_.job->spec.checkpoint.keep, job_.start.step}));
   return EffectResult((folder / name.to_string()).string());
 }
 

@@ -24,8 +24,10 @@ namespace troupe::actors {
 struct ServerJob {
   std::shared_ptr<const train::Job> job;
   base::NumericClass numeric_class;
-  std::shared_ptr<const train::RunStart> start;
+  train::RunStart start;  ///< without the checkpoint
   std::shared_ptr<const train::SliceCompute> compute;
+  /// Holds the checkpoint. For parameter servers; whoever has made those drops it, since they do as
+  /// soon as their slices have begun.
   std::shared_ptr<const train::FirstValues> first;
 };
 
@@ -62,6 +64,7 @@ class ServerCompute {
   void run(Add add);
   void run(Copy copy);
   void run(Update update);
+  /// Each slice of the server once, from one thread; after the last no first values are kept.
   void run(InitSlice init);
   /// `shard` of `shards` is the writer.
   void run(WriteShard write, std::uint32_t shard, std::uint32_t shards);
@@ -80,7 +83,8 @@ class ServerCompute {
                                          std::uint32_t shards) const;
   base::Result<EffectResult> write_manifest(const WriteManifest& write) const;
 
-  const ServerJob job_;
+  ServerJob job_;  // `first` goes, all else stays
+  std::ptrdiff_t inits_left_ = 0;
   const train::SliceLayout& layout_;
   base::Clock& clock_;
   const Done done_;

@@ -36,9 +36,10 @@ ExitCode show(const std::string& folder, Context& context) {
   const schemas::Manifest& manifest = checkpoint.manifest();
   std::string text = fmt::format(
       "checkpoint  {}\njob         {}\nstep        {}\nepoch       {}\nsamples     {}\n"
-      "numerics    {}\n",
+      "numerics    {}{}\n",
       checkpoint.path().string(), manifest.job_name, base::format_count(manifest.step),
-      manifest.epoch, base::format_count(manifest.samples), manifest.numeric_class.to_string());
+      manifest.epoch, base::format_count(manifest.samples), manifest.numeric_class.to_string(),
+      manifest.numerics_changed ? ", earlier steps in another class" : "");
   for (const schemas::ShardFile& file : manifest.files) {
     text += fmt::format("file        {} {}\n", file.name, base::format_bytes(file.bytes));
   }

@@ -33,8 +33,8 @@ void RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
 
 void RunDisplay::began(const train::RunStart& start) {
   began_ = true;
-  if (!start.checkpoint) return;
-  checkpoint_ = start.checkpoint_path();
+  if (start.checkpoint_path.empty()) return;
+  checkpoint_ = start.checkpoint_path;
   console_.note(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
 }
 

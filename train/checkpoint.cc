@@ -155,19 +155,23 @@ base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const Shard
 base::Status write_manifest(const fs::path& folder, const schemas::Manifest& manifest) {
   const CheckpointName name{manifest.step, manifest.generation};
   TROUPE_TRY_ASSIGN(const std::string bytes, schemas::encode_manifest(manifest));
+  const auto again = schemas::decode_manifest(bytes);
+  if (!again.ok()) return again.status().with_context("a manifest that nobody could read");
   const fs::path path = folder / (name.to_string() + std::string(kManifestSuffix));
   return base::write_file_atomically(path, std::as_bytes(std::span(bytes)));
 }
 
-base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep,
+base::Status prune_checkpoints(const fs::path& folder, const Retention& retention,
                                const CheckpointName& written) {
-  if (keep == 0) return {};
+  if (retention.keep == 0) return {};
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   std::set<CheckpointName, std::greater<>> complete;
   for (const FolderEntry& entry : entries) {
-    if (entry.manifest && entry.name <= written) complete.insert(entry.name);
+    const bool unreadable =
+        entry.name.generation < written.generation && entry.name.step > retention.start_step;
+    if (entry.manifest && !unreadable && entry.name <= written) complete.insert(entry.name);
   }
-  while (complete.size() > keep) complete.erase(std::prev(complete.end()));
+  while (complete.size() > retention.keep) complete.erase(std::prev(complete.end()));
   auto remove = [&](bool manifests) -> base::Status {
     for (const FolderEntry& entry : entries) {
       const bool old = entry.name < written && !complete.contains(entry.name);
@@ -186,10 +190,10 @@ base::Status prune_checkpoints(const fs::path& folder, std::uint32_t keep,
 }
 
 base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest& manifest,
-                                 std::uint32_t keep) {
+                                 const Retention& retention) {
   TROUPE_TRY(write_manifest(folder, manifest));
   const CheckpointName written{manifest.step, manifest.generation};
-  const base::Status pruned = prune_checkpoints(folder, keep, written);
+  const base::Status pruned = prune_checkpoints(folder, retention, written);
   if (!pruned.ok()) base::log_warn("old checkpoints stay: {}", pruned.text());
   return {};
 }

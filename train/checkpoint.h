@@ -52,17 +52,25 @@ struct ShardContent {
 /// Writes and syncs a shard's file; what the manifest must say about it.
 base::Result<schemas::ShardFile> write_shard(const std::filesystem::path& folder,
                                              const ShardContent& content);
-/// Writes and syncs the manifest: the checkpoint exists from here on.
+/// Writes and syncs the manifest: the checkpoint exists from here on. What could not be read again
+/// is not written, but an error.
 base::Status write_manifest(const std::filesystem::path& folder, const schemas::Manifest& manifest);
-/// Removes all but the `keep` newest complete checkpoints up to `written`, the one just written (0:
-/// none is removed), and leavings of interrupted ones before it. Manifests go first. What is newer
-/// by name was unreadable when the run began: it neither counts nor is removed.
-base::Status prune_checkpoints(const std::filesystem::path& folder, std::uint32_t keep,
+/// What a run leaves of the folder's checkpoints.
+struct Retention {
+  std::uint32_t keep = 0;        ///< so many complete ones, the newest; 0: all
+  std::uint64_t start_step = 0;  ///< that the run began at
+};
+
+/// Removes all but the newest complete checkpoints up to `written`, the one just written, and
+/// leavings of interrupted ones before it. Manifests go first. What an earlier run wrote of a step
+/// behind this run's start was unreadable when it began, and does not count; what is newer by name
+/// than `written` is not removed either.
+base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
                                const CheckpointName& written);
 /// write_manifest and prune_checkpoints. What cannot be removed is a warning: the checkpoint
 /// exists.
 base::Status complete_checkpoint(const std::filesystem::path& folder,
-                                 const schemas::Manifest& manifest, std::uint32_t keep);
+                                 const schemas::Manifest& manifest, const Retention& retention);
 /// The highest generation of the folder's manifests, readable or not; 0 without any.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 

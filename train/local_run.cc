@@ -121,7 +121,7 @@ base::Status LocalRun::make_store() {
   for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
     options.rules.machine_of_rank.push_back(rank / spec.workers.devices);
   }
-  TROUPE_TRY_ASSIGN(first_, FirstValues::create(*job_, start_.checkpoint.get()));
+  TROUPE_TRY_ASSIGN(first_, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     SliceCompute::create(table_, job_->keys.keys, job_->rule()));
   slots_ = compute->slots();
@@ -166,10 +166,12 @@ base::Result<std::string> LocalRun::write_checkpoint(
     checkpoint_metrics_->shard(seconds_since(shard_ns), file.status(), file.ok() ? file->bytes : 0);
   }
   TROUPE_TRY(file.status());
-  TROUPE_TRY_ASSIGN(schemas::Manifest manifest, make_manifest(*job_, numeric_class_, name, slots_));
+  TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
+                    make_manifest(*job_, numeric_class_, start_, step, slots_));
   manifest.files.push_back(std::move(file).value());
   const std::int64_t manifest_ns = clock_.now_ns();
-  const base::Status complete = complete_checkpoint(folder, manifest, job_->spec.checkpoint.keep);
+  const base::Status complete =
+      complete_checkpoint(folder, manifest, {job_->spec.checkpoint.keep, start_.step});
   if (checkpoint_metrics_) checkpoint_metrics_->manifest(seconds_since(manifest_ns), complete);
   TROUPE_TRY(complete);
   return (folder / name.to_string()).string();

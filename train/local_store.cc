@@ -378,7 +378,8 @@ void LocalStore::Core::fail(const base::Status& status) {
 
 namespace {
 
-// One rank's door: each call is one asynchronous operation on the rank's copy lane.
+// One rank's door: each call is one asynchronous operation on the rank's copy lane, which may end
+// after the door.
 class LocalDoor final : public KVStore {
  public:
   LocalDoor(std::shared_ptr<LocalStore::Core> core, std::uint32_t rank, ndarray::Runtime& runtime)
@@ -394,29 +395,30 @@ class LocalDoor final : public KVStore {
 
   void push(std::uint32_t key, const NDArray& gradient, const PushInfo& info) override {
     const engine::Variable reads[] = {gradient.variable()};
-    runtime_.engine.push_async(
-        {"push", reads, {}, copy_lane(), info.priority},
-        [this, key, gradient, info](engine::RunContext& lane, engine::Completion completion) {
-          const auto slices = core_->slices(key);
-          const auto operation =
-              std::make_shared<KeyOperation>(slices.size(), std::move(completion));
-          const base::Buffer bytes = gradient.buffer();
-          std::size_t begin = 0;
-          for (const SliceInfo& slice : slices) {
-            base::Buffer part =
-                info.count == 0.0 ? base::Buffer() : bytes.slice(begin, slice.bytes);
-            core_->push(slice, rank_, info, std::move(part), operation, lane);
-            begin += slice.bytes;
-          }
-        });
+    runtime_.engine.push_async({"push", reads, {}, copy_lane(), info.priority},
+                               [core = core_, rank = rank_, key, gradient, info](
+                                   engine::RunContext& lane, engine::Completion completion) {
+                                 const auto slices = core->slices(key);
+                                 const auto operation = std::make_shared<KeyOperation>(
+                                     slices.size(), std::move(completion));
+                                 const base::Buffer bytes = gradient.buffer();
+                                 std::size_t begin = 0;
+                                 for (const SliceInfo& slice : slices) {
+                                   base::Buffer part = info.count == 0.0
+                                                           ? base::Buffer()
+                                                           : bytes.slice(begin, slice.bytes);
+                                   core->push(slice, rank, info, std::move(part), operation, lane);
+                                   begin += slice.bytes;
+                                 }
+                               });
   }
 
   void pull(std::uint32_t key, const NDArray& weight, const PullInfo& info) override {
     const engine::Variable writes[] = {weight.variable()};
     runtime_.engine.push_async(
         {"pull", {}, writes, copy_lane(), info.priority},
-        [this, key, weight, info](engine::RunContext&, engine::Completion completion) {
-          const auto slices = core_->slices(key);
+        [core = core_, key, weight, info](engine::RunContext&, engine::Completion completion) {
+          const auto slices = core->slices(key);
           const auto operation =
               std::make_shared<KeyOperation>(slices.size(), std::move(completion));
           const base::Buffer bytes = weight.buffer();
@@ -426,7 +428,7 @@ class LocalDoor final : public KVStore {
             waiting.pull = {slice.id, info.step, 0, info.step};
             waiting.place = bytes.slice(begin, slice.bytes).as<std::byte>();
             waiting.operation = operation;
-            core_->pull(slice, waiting);
+            core->pull(slice, waiting);
             begin += slice.bytes;
           }
         });

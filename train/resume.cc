@@ -50,10 +50,6 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
 
 }  // namespace
 
-std::string RunStart::checkpoint_path() const {
-  return checkpoint ? fs::path(checkpoint->path()).replace_extension().string() : "";
-}
-
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class) {
   RunStart start;
   const fs::path folder = job.spec.checkpoint.dir;
@@ -84,24 +80,28 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   }
   start.checkpoint = std::move(newest).value();
   TROUPE_TRY(check_checkpoint(job, numeric_class, *start.checkpoint));
-  start.step = start.checkpoint->manifest().step;
+  const schemas::Manifest& manifest = start.checkpoint->manifest();
+  start.step = manifest.step;
+  start.checkpoint_path = fs::path(start.checkpoint->path()).replace_extension().string();
+  start.numerics_changed = manifest.numerics_changed || manifest.numeric_class != numeric_class;
   return start;
 }
 
 base::Result<schemas::Manifest> make_manifest(const Job& job,
                                               const base::NumericClass& numeric_class,
-                                              const CheckpointName& name,
+                                              const RunStart& start, std::uint64_t step,
                                               const std::vector<std::string>& slots) {
   TROUPE_TRY_ASSIGN(const data::Fingerprint data, job.train_data->fingerprint());
   schemas::Manifest manifest;
-  const data::Cursor cursor = job.orders->dealer().cursor(name.step);
-  manifest.step = name.step;
+  const data::Cursor cursor = job.orders->dealer().cursor(step);
+  manifest.step = step;
   manifest.epoch = cursor.epoch;
-  manifest.samples = job.samples_before(name.step);
-  manifest.generation = name.generation;
+  manifest.samples = job.samples_before(step);
+  manifest.generation = start.generation;
   manifest.job_name = job.spec.name;
   manifest.job_fingerprint = job_fingerprint(job.spec);
   manifest.numeric_class = numeric_class;
+  manifest.numerics_changed = start.numerics_changed;
   manifest.seed = job.spec.seed;
   manifest.data.epoch = cursor.epoch;
   manifest.data.step_in_epoch = cursor.step;
@@ -116,9 +116,11 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
   return manifest;
 }
 
-base::Result<FirstValues> FirstValues::create(const Job& job, const Checkpoint* checkpoint) {
-  FirstValues values(job, checkpoint);
-  if (checkpoint == nullptr && !job.spec.train.weights.empty()) {
+base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
+                                              std::shared_ptr<const Checkpoint> checkpoint) {
+  FirstValues values(std::move(owned), std::move(checkpoint));
+  const Job& job = *values.job_;
+  if (values.checkpoint_ == nullptr && !job.spec.train.weights.empty()) {
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
     bool any = false;
     for (const schemas::KeyInfo& key : job.keys.keys) {

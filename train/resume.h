@@ -4,6 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "train/checkpoint.h"
 #include "train/job.h"
@@ -14,10 +17,14 @@ namespace troupe::train {
 /// The start of a run.
 struct RunStart {
   std::uint64_t step = 0;
-  std::uint64_t generation = 1;                  ///< one above the highest in the folder
-  std::unique_ptr<const Checkpoint> checkpoint;  ///< null: from the beginning
+  std::uint64_t generation = 1;  ///< of the run: one above the highest in the folder, or more
   /// "DIR/step-500-g1", as reports of checkpoints have it; empty: from the beginning.
-  std::string checkpoint_path() const;
+  std::string checkpoint_path;
+  /// The checkpoint is of another numeric class, or of a run that began with such a one.
+  bool numerics_changed = false;
+  /// Null: from the beginning. As large as all weights and optimizer states: to be dropped when
+  /// the first values have been taken.
+  std::shared_ptr<const Checkpoint> checkpoint;
 };
 
 /// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
@@ -25,27 +32,29 @@ struct RunStart {
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
 
-/// What a manifest says beside its files. Error: the training file cannot be read any more.
+/// What the manifest of the run's checkpoint of `step` says beside its files. Error: the training
+/// file cannot be read any more.
 base::Result<schemas::Manifest> make_manifest(const Job& job,
                                               const base::NumericClass& numeric_class,
-                                              const CheckpointName& name,
+                                              const RunStart& start, std::uint64_t step,
                                               const std::vector<std::string>& slots);
 
 /// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
 class FirstValues {
  public:
-  /// Opens train.weights where the job names it and no checkpoint is given. Both outlive this
-  /// object.
-  static base::Result<FirstValues> create(const Job& job, const Checkpoint* checkpoint);
+  /// Opens train.weights where the job names it and no checkpoint is given (null).
+  static base::Result<FirstValues> create(std::shared_ptr<const Job> job,
+                                          std::shared_ptr<const Checkpoint> checkpoint);
 
   base::Result<SliceState> operator()(const schemas::KeyInfo& key, const SliceInfo& slice,
                                       const SliceCompute& compute, base::BufferPool& pool) const;
 
  private:
-  FirstValues(const Job& job, const Checkpoint* checkpoint) : job_(&job), checkpoint_(checkpoint) {}
+  FirstValues(std::shared_ptr<const Job> job, std::shared_ptr<const Checkpoint> checkpoint)
+      : job_(std::move(job)), checkpoint_(std::move(checkpoint)) {}
 
-  const Job* job_;
-  const Checkpoint* checkpoint_;
+  std::shared_ptr<const Job> job_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
   std::shared_ptr<const ndarray::Safetensors> weights_;
 };
 

@@ -174,6 +174,20 @@ class CompanyTest(unittest.TestCase):
         self.assertEqual(code, 0, log)
         self.assertEqual(checkpoint_hash(self.folder / "stopped"), self.undisturbed_long)
 
+    def test_a_job_that_left_no_checkpoint_begins_again(self):
+        cluster = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "again", LONG_EPOCHS)
+        submit = ["job", "submit", job, "--id", "again", "--set", 'checkpoint.every="0 steps"']
+        for _ in range(2):
+            self.assertEqual(self.finish(cluster, cluster.troupe(*submit))[0], 0)
+            cluster.wait_status("again", r"step +[1-9]")
+            code, out, log = self.finish(cluster, cluster.troupe("job", "stop", "again"))
+            self.assertEqual(code, 0, log)
+            self.assertIn("there is no checkpoint", out)
+        code, _, log = self.finish(cluster, cluster.troupe(*submit, "--wait"))
+        self.assertEqual(code, 0, log)
+        self.assertEqual(checkpoint_hash(self.folder / "again"), self.undisturbed_long)
+
     def test_watching_may_end_before_the_job(self):
         cluster = self.cluster({"a": 2, "b": 2})
         job = write_job(self.folder, "watched", LONG_EPOCHS)

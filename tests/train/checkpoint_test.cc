@@ -39,9 +39,10 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   touch(folder.path(), {400, 1});
   touch(folder.path(), {500, 1});
   touch(folder.path(), {1000, 1});  // found damaged: the run has begun at 500
+  touch(folder.path(), {550, 1});   // likewise
   touch(folder.path(), {600, 2});
   const auto pruned = [&](std::uint32_t keep) {
-    REQUIRE(prune_checkpoints(folder.path(), keep, {600, 2}).ok());
+    REQUIRE(prune_checkpoints(folder.path(), {keep, 500}, {600, 2}).ok());
     std::set<std::string> manifests;
     for (const std::string& name : files_of(folder.path())) {
       if (name.ends_with(".manifest")) manifests.insert(name);
@@ -49,7 +50,7 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
     CHECK(files_of(folder.path()).size() == 2 * manifests.size());
     return manifests;
   };
-  CHECK(pruned(0).size() == 4);
+  CHECK(pruned(0).size() == 5);
   CHECK(pruned(2) == std::set<std::string>{"step-1000-g1.manifest", "step-500-g1.manifest",
                                            "step-600-g2.manifest"});
   CHECK(pruned(1) == std::set<std::string>{"step-1000-g1.manifest", "step-600-g2.manifest"});
@@ -57,13 +58,26 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   CHECK(highest_generation(folder.path()).value() == 7);
 }
 
+TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
+  const TestFolder folder("checkpoint-unreadable");
+  schemas::Manifest manifest = manifest_of({2, 1});
+  manifest.job_fingerprint.assign(100'000, 'x');  // means and deviations of many channels
+  CHECK(write_manifest(folder.path(), manifest).ok());
+  manifest.job_name.assign(100'000, 'x');
+  manifest.step = 4;
+  const base::Status refused = write_manifest(folder.path(), manifest);
+  CHECK(refused.code() == base::Errc::data_loss);
+  CHECK_THAT(refused.text(), Catch::Contains("job_name has length 100000"));
+  CHECK(files_of(folder.path()).count("step-4-g1.manifest") == 0);
+}
+
 TEST_CASE("a checkpoint is complete although an old one cannot be removed", "[checkpoint]") {
   const TestFolder folder("checkpoint-stuck");
   fs::create_directories(folder.path() / "step-1-g1.manifest" / "inside");
-  CHECK(complete_checkpoint(folder.path(), manifest_of({2, 1}), 1).ok());
-  CHECK_FALSE(prune_checkpoints(folder.path(), 1, {2, 1}).ok());
+  CHECK(complete_checkpoint(folder.path(), manifest_of({2, 1}), {1, 0}).ok());
+  CHECK_FALSE(prune_checkpoints(folder.path(), {1, 0}, {2, 1}).ok());
   CHECK(files_of(folder.path()).count("step-2-g1.manifest") == 1);
-  CHECK_FALSE(complete_checkpoint(folder.path() / "missing", manifest_of({2, 1}), 1).ok());
+  CHECK_FALSE(complete_checkpoint(folder.path() / "missing", manifest_of({2, 1}), {1, 0}).ok());
 }
 
 TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {

@@ -194,6 +194,17 @@ TEST_CASE("a checkpoint of another numeric class is refused unless the job allow
                                  Catch::Contains("checkpoint.change_numerics"));
   spec.checkpoint.change_numerics = true;
   CHECK(start(other).ok());
+  // What goes on from there says so for ever.
+  const auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  CHECK_FALSE(find_start(**job, here)->numerics_changed);
+  const auto changed = find_start(**job, other);
+  REQUIRE(changed.ok());
+  CHECK(changed->numerics_changed);
+  const auto manifest = make_manifest(**job, other, *changed, 4, {});
+  REQUIRE(manifest.ok());
+  CHECK(manifest->numerics_changed);
+  CHECK(manifest->generation == 2);
   spec.checkpoint.change_numerics = false;
   spec.reproducible = false;
   CHECK(start(other).ok());
