@@ -21,7 +21,7 @@ struct CoordinatorNodeOptions {
   std::string version;
   base::Limits limits;
   std::function<bool()> stop;  ///< asked often; true ends the coordinator
-  /// Does FindStart, for one job after the other on a thread of its own; blocks. It may still run
+  /// Does FindStart, for several jobs at a time on threads of its own; blocks. It may still run
   /// when the coordinator has ended, and refers to nothing of it.
   std::function<actors::StartFound(const actors::FindStart&)> find_start;
   /// Called once with both addresses when it listens.

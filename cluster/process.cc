@@ -34,7 +34,7 @@ constexpr std::int64_t kPollMs = 100;
 /// Longest wait for killed children at the end.
 constexpr std::int64_t kLastReapMs = 5'000;
 /// Of a child that somebody else has reaped.
-constexpr const char* kUnknownEnd = "ended, its status is unknown";
+constexpr const char* kUnknownEnd = "unknown status";
 
 /// Closes a descriptor at the end of a scope.
 class Descriptor {

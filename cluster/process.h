@@ -40,7 +40,7 @@ struct ChildProcess {
 /// How a child ended.
 struct ProcessExit {
   std::uint64_t id = 0;
-  std::string how;     ///< "exit 0", "signal 9", "ended, its status is unknown"
+  std::string how;     ///< "exit 0", "signal 9", "unknown status"
   bool clean = false;  ///< exit 0
 };
 
