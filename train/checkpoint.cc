@@ -86,9 +86,12 @@ std::vector<std::uint32_t> checksums_of(std::span<const std::byte> bytes) {
   return checksums;
 }
 
-/// Damage that would otherwise look like a lack of memory.
+/// Damage that would otherwise look like a lack of memory, or for whose other end one would wait.
 base::Status check_size(const fs::path& path, std::uint64_t bytes_most) {
   std::error_code code;
+  if (fs::is_fifo(path, code) || fs::is_socket(path, code) || fs::is_character_file(path, code)) {
+    return base::error(base::Errc::data_loss, "{}: is no regular file", path.string());
+  }
   const std::uint64_t bytes = fs::file_size(path, code);
   if (code || bytes <= bytes_most) return {};
   return base::error(base::Errc::data_loss, "{}: {} bytes, at most {} make sense", path.string(),

@@ -2,6 +2,8 @@
 // What stays in a folder of checkpoints, and what a damaged one gives out.
 #include "train/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -56,6 +58,15 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   CHECK(pruned(1) == std::set<std::string>{"step-1000-g1.manifest", "step-600-g2.manifest"});
   touch(folder.path(), {10, 7});
   CHECK(highest_generation(folder.path()).value() == 7);
+}
+
+TEST_CASE("a checkpoint that is a pipe is damaged, nobody waits for its other end",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-pipe");
+  REQUIRE(::mkfifo((folder.path() / "step-9-g1.manifest").c_str(), 0600) == 0);
+  const auto opened = Checkpoint::open_newest(folder.path());
+  CHECK(opened.status().code() == base::Errc::data_loss);
+  CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is no regular file"));
 }
 
 TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {

@@ -156,6 +156,10 @@ TEST_CASE("a checkpoint of another job is refused by the name of what differs", 
   const Outcome refused = run(table, spec);
   CHECK(refused.status.code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.status.text(), Catch::Contains("train.optimizer.lr = 0.05"));
+  spec.train.optimizer.lr = 0.05;
+  spec.numerics.layout = schemas::LayoutChoice::dense;
+  CHECK_THAT(run(table, spec).status.text(), Catch::Contains("there 'numerics.layout = auto', here "
+                                                             "'numerics.layout = dense'"));
 }
 
 TEST_CASE("a checkpoint of other records is refused, though there are as many", "[local_run]") {
