@@ -365,7 +365,7 @@ void RunState::finish(Effects& effects) {
                 : stopped_    ? schemas::JobState::stopped
                               : schemas::JobState::failed;
   info_.text = outcome_.text();
-  if (!outcome_.ok()) {
+  if (!outcome_.ok() && info_.steps_total > 0) {  // else nobody knows where it would begin
     info_.text += info_.checkpoint.empty()
                       ? "; there is no checkpoint"
                       : fmt::format("; submitting it again resumes from {}", info_.checkpoint);

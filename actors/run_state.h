@@ -21,8 +21,8 @@ struct RunPlan {
   std::string job;       ///< id
   std::string job_text;  ///< encoded spec
   schemas::JobSpec spec;
-  /// Machines and who is where; the run adds the rest. The generation is above those of all earlier
-  /// runs of this job, whose processes may still be there.
+  /// Machines and who is where; the run adds the rest. The generation is above those of the earlier
+  /// runs of this id that the coordinator knows of, whose processes may still be there.
   schemas::Placement placement;
   std::vector<PeerId> peers;  ///< agent by machine index
 };

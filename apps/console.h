@@ -7,13 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/environment.h"
 #include "base/status.h"
 
 namespace troupe::apps {
 
 /// What is known about standard error.
 struct ConsoleOptions {
-  bool terminal = false;  ///< standard error is a terminal
+  bool terminal = false;  ///< standard error is a terminal that can rewrite a line
   bool color = false;
   int width = 80;  ///< columns of the terminal
 };
@@ -49,7 +50,7 @@ class Console {
   bool status_shown_ = false;
 };
 
-/// The options for the process's standard error; `no_color` as in the environment.
-ConsoleOptions standard_error_options(bool no_color);
+/// The options for the process's standard error.
+ConsoleOptions standard_error_options(const base::Environment& environment);
 
 }  // namespace troupe::apps

@@ -319,7 +319,7 @@ base::Status make_absolute(std::string& path) {
   std::error_code failed;
   const auto absolute = std::filesystem::absolute(path, failed);
   if (failed) {
-    return base::error(base::Errc::unavailable, "'{}' has no absolute path: {}", path,
+    return base::error(base::errc_of_errno(failed.value()), "'{}' has no absolute path: {}", path,
                        failed.message());
   }
   path = absolute.lexically_normal().string();

@@ -10,6 +10,7 @@
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/address.h"
+#include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "monitoring/http_server.h"
@@ -74,6 +75,11 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
                        const std::atomic<bool>& stop) {
   TROUPE_TRY(check_size(spec));
   TROUPE_TRY(prepare_submission(spec));
+  if (!options.trace_path.empty()) {
+    // Written at the end; that it can be is found out now.
+    const base::Status status = base::AtomicFile(options.trace_path).open();
+    if (!status.ok()) return status.with_context("--trace");
+  }
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));

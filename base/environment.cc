@@ -38,7 +38,8 @@ Environment read_environment() {
   Environment result;
   result.coordinator = variable("TROUPE_COORDINATOR");
   result.log_level = variable("TROUPE_LOG_LEVEL");
-  result.no_color = !variable("NO_COLOR").empty() || variable("TERM") == "dumb";
+  result.dumb_terminal = variable("TERM") == "dumb";
+  result.no_color = !variable("NO_COLOR").empty() || result.dumb_terminal;
   return result;
 }
 

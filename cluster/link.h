@@ -19,7 +19,6 @@ namespace troupe::cluster {
 inline constexpr std::string_view kCommandName = "troupe job";
 
 /// One end of a link, as it introduces itself and as errors name it.
-/// One side of a link.
 struct LinkEnd {
   schemas::ActorId actor;
   std::string name;  ///< of the machine or user; may be empty

@@ -31,6 +31,7 @@ TEST_CASE("colour is off on dumb terminals and by NO_COLOR", "[environment]") {
   unsetenv("NO_COLOR");
   setenv("TERM", "dumb", 1);
   CHECK(read_environment().no_color);
+  CHECK(read_environment().dumb_terminal);
   setenv("TERM", "xterm", 1);
   CHECK_FALSE(read_environment().no_color);
 }

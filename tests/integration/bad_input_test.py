@@ -272,6 +272,7 @@ class BadInputTest(RefusalCase):
         self.run_job(RESOURCES, "600 workers", "workers.machines=300")
         self.run_job(RESOURCES, "servers.shards 5000", "servers.shards=5000")
         self.expect(FORBIDDEN, "0.0.0.0:0", "run", self.job, "--metrics", "0.0.0.0:0")
+        self.expect(MISSING, ["--trace", "/none/x"], "run", self.job, "--trace", "/none/x")
         self.expect(USAGE, ["TROUPE_COORDINATOR", "'here'"], "job", "list",
                     env={**os.environ, "TROUPE_COORDINATOR": "here"})
         small = self.folder / "small"
