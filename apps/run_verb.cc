@@ -75,11 +75,6 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
                        const std::atomic<bool>& stop) {
   TROUPE_TRY(check_size(spec));
   TROUPE_TRY(prepare_submission(spec));
-  if (!options.trace_path.empty()) {
-    // Written at the end; that it can be is found out now.
-    const base::Status status = base::AtomicFile(options.trace_path).open();
-    if (!status.ok()) return status.with_context("--trace");
-  }
   TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
@@ -89,6 +84,11 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
     auto taken = base::FolderLock::take(spec.checkpoint.dir);
     if (!taken.ok()) return taken.status().with_context("checkpoint.dir");
     lock = std::move(taken).value();
+  }
+  if (!options.trace_path.empty()) {
+    // Written at the end; that it can be is found out now.
+    const base::Status status = base::AtomicFile(options.trace_path).open();
+    if (!status.ok()) return status.with_context("--trace");
   }
   TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
   base::SteadyClock clock;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <sstream>
 
 #include "apps/program.h"
@@ -93,6 +94,14 @@ TEST_CASE("a job without test data trains and scores nothing", "[run]") {
   CHECK_THAT(result.out, Matches("checkpoint .*/bare/step-10-g1.*\n"));
   REQUIRE(job().code == 0);
   CHECK(job.hash("bare") == job.hash("out"));
+}
+
+TEST_CASE("a trace may go beside the checkpoints of a folder that the run makes", "[run]") {
+  const SmallJob job;
+  REQUIRE(job({"--trace", job.path("out/trace.json")}).code == 0);
+  std::ifstream file(job.path("out/trace.json"));
+  const std::string trace((std::istreambuf_iterator<char>(file)), {});
+  CHECK_THAT(trace, Contains("convolution"));
 }
 
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
