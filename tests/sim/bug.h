@@ -20,19 +20,30 @@ enum class Bug {
   ignored_bound,       ///< owners are asked without the bound of staleness
   open_barrier,        ///< owners are asked for any version where a barrier's is meant
   unscaled_rate,       ///< eventual contributions move the weights by the whole rate
+  late_at_full_rate,   ///< a late contribution moves them as if it were not
   overwritten_version  ///< the updater writes into the published buffer
 };
 
 inline constexpr std::array kBugs{
-    Bug::double_application, Bug::early_ack,       Bug::arrival_order,      Bug::torn_version,
-    Bug::lost_push,          Bug::forgotten_slice, Bug::stuck_credit,       Bug::ignored_bound,
-    Bug::open_barrier,       Bug::unscaled_rate,   Bug::overwritten_version};
+    Bug::double_application, Bug::early_ack,         Bug::arrival_order,
+    Bug::torn_version,       Bug::lost_push,         Bug::forgotten_slice,
+    Bug::stuck_credit,       Bug::ignored_bound,     Bug::open_barrier,
+    Bug::unscaled_rate,      Bug::late_at_full_rate, Bug::overwritten_version};
 
 constexpr std::string_view bug_name(Bug bug) {
-  constexpr std::array<std::string_view, 12> names{
-      "none",          "double application", "early acknowledgement", "arrival-order sum",
-      "torn version",  "lost push",          "forgotten slice",       "stuck credit",
-      "ignored bound", "open barrier",       "unscaled rate",         "overwritten version"};
+  constexpr std::array<std::string_view, 13> names{"none",
+                                                   "double application",
+                                                   "early acknowledgement",
+                                                   "arrival-order sum",
+                                                   "torn version",
+                                                   "lost push",
+                                                   "forgotten slice",
+                                                   "stuck credit",
+                                                   "ignored bound",
+                                                   "open barrier",
+                                                   "unscaled rate",
+                                                   "late at full rate",
+                                                   "overwritten version"};
   return names[static_cast<std::size_t>(bug)];
 }
 

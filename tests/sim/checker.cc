@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 
 namespace troupe::sim {
@@ -92,8 +93,17 @@ void Checker::begin(std::uint64_t generation, std::uint64_t step,
   generation_ = generation;
   layout_ = &layout;
   digests_.erase(digests_.upper_bound(step), digests_.end());
+  std::optional<std::uint64_t> updates;  // eventual: as many as rounds happened to form
+  if (step == 0 || job_->sequential()) {
+    updates = 0;
+    for (std::uint64_t each = 0; each < step; ++each) {
+      if (samples_below(each + 1) > samples_below(each)) ++*updates;
+    }
+  }
   for (const train::SliceInfo& slice : layout_->slices()) {
     applied_[slice.id].assign(job_->ranks(), step);
+    updates_[slice.id] = updates;
+    samples_[slice.id] = {samples_below(step), std::vector<double>(job_->ranks())};
   }
 }
 
@@ -130,7 +140,58 @@ std::vector<std::uint64_t> Checker::update(schemas::SliceId slice,
     fail(fmt::format("{}: share {} instead of {}", what, update.share, share));
   }
   if (job_->sequential()) check_exact(applied, update.from.version + 1, what);
+  check_timing(slice, update, parts, count, what);
+  std::optional<std::uint64_t>& updates = updates_[slice];
+  if (updates && update.from.updates != *updates) {
+    fail(
+        fmt::format("{}: {} updates before it instead of {}", what, update.from.updates, *updates));
+  }
+  updates = update.from.updates + 1;
   return applied;
+}
+
+double Checker::samples_below(std::uint64_t step) const {
+  double sum = 0.0;
+  for (std::uint64_t each = 0; each < step; ++each) {
+    for (std::uint32_t rank = 0; rank < job_->ranks(); ++rank) {
+      sum += static_cast<double>(job_->samples(rank, each));
+    }
+  }
+  return sum;
+}
+
+/// A barrier's weights contain every step below it and nothing else, so what a rank had before a
+/// step is known without asking anybody: its own last contribution's weights or the last barrier's.
+void Checker::check_timing(const schemas::SliceId& slice, const train::SliceUpdate& update,
+                           const std::vector<schemas::Contribution>& parts, double count,
+                           const std::string& what) {
+  // Told beside the sum: who contributed, those without a sample of a step included.
+  std::vector<schemas::Contribution> told = job_->sequential() ? parts : update.contributions;
+  std::vector<schemas::Contribution> with_samples;
+  std::copy_if(told.begin(), told.end(), std::back_inserter(with_samples),
+               [&](const auto& one) { return job_->samples(one.rank, one.step) > 0; });
+  std::sort(with_samples.begin(), with_samples.end());
+  if (with_samples != parts) fail(what + ": its contributions are not those of its sum");
+  Samples& samples = samples_[slice];
+  std::uint64_t lowest = job_->total_steps();
+  double late = 0.0;
+  for (const auto& [rank, step] : told) {
+    lowest = std::min(lowest, step);
+    std::uint64_t barrier = step;
+    while (barrier > 0 && !job_->is_barrier(barrier)) --barrier;
+    const double had = std::max(samples.behind_rank[rank], samples_below(barrier));
+    late = std::max(late, samples.total - had);
+  }
+  const double nominal = static_cast<double>(job_->ranks()) * job_->spec.data.batch;
+  const double delay = job_->sequential() ? 0.0 : late / nominal;
+  if (update.delay != delay) {
+    fail(fmt::format("{}: delay {} instead of {}", what, update.delay, delay));
+  }
+  if (update.step != lowest) {
+    fail(fmt::format("{}: the schedule's step {} instead of {}", what, update.step, lowest));
+  }
+  samples.total += count;
+  for (const auto& [rank, step] : parts) samples.behind_rank[rank] = samples.total;
 }
 
 /// Every contribution of every rank to steps below `step`, and none later.

@@ -69,6 +69,12 @@ class Checker {
   std::uint64_t staleness_max(std::uint32_t level) const { return staleness_max_[level]; }
 
  private:
+  /// What an update may have been told about its sum: the schedule's step and how late it is.
+  void check_timing(const schemas::SliceId& slice, const train::SliceUpdate& update,
+                    const std::vector<schemas::Contribution>& parts, double count,
+                    const std::string& what);
+  /// Samples of all ranks in steps [0, step).
+  double samples_below(std::uint64_t step) const;
   void check_staleness(const std::vector<std::uint64_t>& applied, std::uint64_t step,
                        std::uint32_t rank, const std::vector<std::uint32_t>& machine_of_rank,
                        const std::string& what);
@@ -81,8 +87,16 @@ class Checker {
   const train::SliceLayout* layout_ = nullptr;
   Memory* memory_;
   std::optional<Reference> reference_;  // sequential only
+  /// Samples that a slice contains, and contained right behind each rank's last contribution.
+  struct Samples {
+    double total = 0.0;
+    std::vector<double> behind_rank;
+  };
+
   std::uint64_t generation_ = 0;
   std::map<schemas::SliceId, std::vector<std::uint64_t>> applied_;
+  std::map<schemas::SliceId, Samples> samples_;
+  std::map<schemas::SliceId, std::optional<std::uint64_t>> updates_;  // before the next one
   std::vector<LedgerEntry> ledger_;
   std::map<std::uint64_t, std::uint64_t> digests_;
   std::uint64_t staleness_max_[3] = {};

@@ -117,6 +117,7 @@ base::Buffer Simulation::copy(const actors::Copy& effect) {
 train::SliceValues Simulation::update(const actors::Update& given) {
   actors::Update effect = given;
   if (bug_ == Bug::unscaled_rate) effect.update.share = 1.0;
+  if (bug_ == Bug::late_at_full_rate) effect.update.delay = 0.0;
   ++outcome_.updates;
   const bool twice = bug_ == Bug::double_application && outcome_.updates % 7 == 0;
   const std::vector<std::uint64_t> applied = checker_->update(effect.slice, effect.update);

@@ -65,7 +65,9 @@ SimJob job_for(Bug bug, std::uint64_t seed) {
   const schemas::TierSpec eventual{ConsistencyMode::eventual, {}};
   SimJob job = plain_job(seed, 2, 2);
   if (bug == Bug::arrival_order) job = plain_job(seed, 4, 1);
-  if (bug == Bug::unscaled_rate) job.spec.consistency.cluster = eventual;
+  if (bug == Bug::unscaled_rate || bug == Bug::late_at_full_rate) {
+    job.spec.consistency.cluster = eventual;
+  }
   if (bug == Bug::open_barrier) job.spec.consistency = {eventual, eventual};
   if (bug == Bug::ignored_bound) {
     job = plain_job(seed, 3, 1);
