@@ -34,15 +34,10 @@ using schemas::Role;
 struct Ended {
   base::Status status;  // the agent's link is down
 };
-struct PeerDown {
-  ActorId peer;
-  base::Status reason;
+struct Failed {
+  base::Status status;  // this process cannot go on
 };
-struct Unsendable {
-  ActorId to;
-  base::Status reason;
-};
-using Incident = std::variant<schemas::Envelope, PeerDown, Unsendable, Ended>;
+using Incident = std::variant<schemas::Envelope, Failed, Ended>;
 
 class Inbox {
  public:
@@ -99,7 +94,9 @@ class PeerHandler final : public LinkHandler {
   void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
   void on_down(const base::Status& reason) override {
     post_office_.close(peer_);
-    inbox_.put(PeerDown{peer_, reason});
+    if (reason.ok()) return;  // after a Goodbye the peer had nothing more to say
+    inbox_.put(
+        Failed{base::error(Errc::unavailable, "lost {}: {}", peer_.to_string(), reason.text())});
   }
 
  private:
@@ -114,7 +111,8 @@ void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<Li
     const std::int32_t priority = priority_of(envelope.message);
     const base::Status status = link->send(std::move(envelope), priority);
     if (status.code() == Errc::invalid_argument) {
-      inbox.put(Unsendable{peer, status});  // no repetition makes it fit
+      // No repetition makes it fit.
+      inbox.put(Failed{status.with_context("cannot send to " + peer.to_string())});
     } else if (status.code() == Errc::resource_exhausted) {
       base::log_warn("{}", status.text());  // the actors repeat what is not answered
     }
@@ -146,6 +144,8 @@ class JobProcess {
   base::Status dial(std::uint32_t shard, const schemas::Placement& placement);
   void tell(schemas::Envelope envelope);
   void tell(ActorId from, schemas::Message message);
+  /// Unless it is ok.
+  void tell_failure(const base::Status& status);
   LinkEnd self() const {
     return {options_.actor, options_.machine, options_.job, options_.generation};
   }
@@ -186,20 +186,8 @@ base::Status JobProcess::handle(Incident incident) {
   if (const auto* ended = std::get_if<Ended>(&incident)) {
     return base::error(Errc::unavailable, "the agent is gone: {}", ended->status.text());
   }
-  if (const auto* down = std::get_if<PeerDown>(&incident)) {
-    // After a Goodbye the peer had nothing more to say.
-    if (!down->reason.ok()) {
-      tell(options_.actor,
-           schemas::ActorFailed{options_.actor, Errc::unavailable,
-                                "lost " + down->peer.to_string() + ": " + down->reason.text()});
-    }
-    return {};
-  }
-  if (const auto* unsendable = std::get_if<Unsendable>(&incident)) {
-    tell(options_.actor,
-         schemas::ActorFailed{options_.actor, unsendable->reason.code(),
-                              fmt::format("cannot send to {}: {}", unsendable->to.to_string(),
-                                          unsendable->reason.text())});
+  if (const auto* failed = std::get_if<Failed>(&incident)) {
+    tell_failure(failed->status);
     return {};
   }
   auto& envelope = std::get<schemas::Envelope>(incident);
@@ -209,18 +197,12 @@ base::Status JobProcess::handle(Incident incident) {
     return {};
   }
   if (const auto* launch = std::get_if<schemas::LaunchProcess>(&envelope.message)) {
-    const base::Status status = open(*launch);
-    if (!status.ok()) {
-      tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
-    }
+    tell_failure(open(*launch));
     return {};
   }
   if (!crew_) return {};
   if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
-    const base::Status status = connect(*placement);
-    if (!status.ok()) {
-      tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
-    }
+    tell_failure(connect(*placement));
   }
   envelope.job = options_.job;
   envelope.generation = options_.generation;
@@ -321,6 +303,11 @@ void JobProcess::tell(ActorId from, schemas::Message message) {
   envelope.to = {Role::coordinator, 0};
   envelope.message = std::move(message);
   tell(std::move(envelope));
+}
+
+void JobProcess::tell_failure(const base::Status& status) {
+  if (status.ok()) return;
+  tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
 }
 
 }  // namespace
