@@ -315,7 +315,9 @@ std::map<PeerId, std::uint32_t> CoordinatorState::used_slots() const {
   for (const auto& [number, job] : jobs_) {
     if (!job.run || job.run->over()) continue;
     const RunPlan& plan = job.run->plan();
-    for (const std::uint32_t machine : plan.placement.machine_of_rank) ++used[plan.peers[machine]];
+    for (const std::uint32_t machine : plan.placement.machine_of_rank) {
+      if (agents_.contains(plan.peers[machine])) ++used[plan.peers[machine]];
+    }
   }
   return used;
 }
@@ -378,9 +380,7 @@ CoordinatorCounts CoordinatorState::counts() const {
     ++counts.agents;
     counts.slots += agent.hello.slots;
   }
-  for (const auto& [peer, slots] : used_slots()) {
-    if (agents_.contains(peer)) counts.slots_used += slots;  // else its job is ending
-  }
+  for (const auto& [peer, slots] : used_slots()) counts.slots_used += slots;
   return counts;
 }
 

@@ -99,6 +99,7 @@ class CoordinatorState {
   /// Starts what fits, answers who waits.
   void settle(Effects& effects);
   void admit(Job& job, Effects& effects);
+  /// Of the agents that are there; a lost one's job is ending.
   std::map<PeerId, std::uint32_t> used_slots() const;
   Job* find(const std::string& id);
   schemas::JobInfo info_of(const Job& job) const;

@@ -7,6 +7,7 @@
 namespace troupe::base {
 namespace {
 
+// The least are what the protocol's own messages need; the most, where given, what links can count.
 constexpr std::array kTable = {
     LimitInfo{"ping_ms", &Limits::ping_ms},
     LimitInfo{"silence_dead_ms", &Limits::silence_dead_ms},

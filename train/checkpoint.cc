@@ -87,9 +87,9 @@ std::vector<std::uint32_t> checksums_of(std::span<const std::byte> bytes) {
 }
 
 /// Damage that would otherwise look like a lack of memory, or for whose other end one would wait.
-base::Status check_size(const fs::path& path, std::uint64_t bytes_most) {
+base::Status check_file(const fs::path& path, std::uint64_t bytes_most) {
   std::error_code code;
-  if (fs::is_fifo(path, code) || fs::is_socket(path, code) || fs::is_character_file(path, code)) {
+  if (fs::is_other(path, code)) {
     return base::error(base::Errc::data_loss, "{}: is no regular file", path.string());
   }
   const std::uint64_t bytes = fs::file_size(path, code);
@@ -101,7 +101,7 @@ base::Status check_size(const fs::path& path, std::uint64_t bytes_most) {
 base::Result<ndarray::Safetensors> read_shard(const fs::path& path,
                                               const schemas::ShardFile& file) {
   ndarray::Safetensors content;
-  TROUPE_TRY(check_size(path, file.bytes));
+  TROUPE_TRY(check_file(path, file.bytes));
   TROUPE_TRY_ASSIGN(content.bytes, base::read_file(path, file.bytes));
   if (content.bytes.size() != file.bytes || file.chunk_bytes != kChecksumChunkBytes) {
     return base::error(base::Errc::data_loss, "{}: {} bytes, the manifest says {}", path.string(),
@@ -211,7 +211,7 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
 }
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path) {
-  TROUPE_TRY(check_size(manifest_path, schemas::kManifestBytesMax));
+  TROUPE_TRY(check_file(manifest_path, schemas::kManifestBytesMax));
   TROUPE_TRY_ASSIGN(const std::string bytes,
                     base::read_text_file(manifest_path, schemas::kManifestBytesMax));
   auto manifest = schemas::decode_manifest(bytes);

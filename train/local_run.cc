@@ -96,7 +96,6 @@ class LocalRun {
   RunStart start_;
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
-  std::optional<FirstValues> first_;
   std::vector<std::string> slots_;
   std::unique_ptr<LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
@@ -121,11 +120,10 @@ base::Status LocalRun::make_store() {
   for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
     options.rules.machine_of_rank.push_back(rank / spec.workers.devices);
   }
-  TROUPE_TRY_ASSIGN(first_, FirstValues::create(job_, std::move(start_.checkpoint)));
+  TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     SliceCompute::create(table_, job_->keys.keys, job_->rule()));
   slots_ = compute->slots();
-  options.first = *first_;
   if (!spec.checkpoint.dir.empty()) {
     options.cut = [this](std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
       return checkpoint(step, std::move(slices));

@@ -120,7 +120,7 @@ class LocalStore::Core {
   static void reply(Reply& reply);
 
   const LocalStoreParts parts_;
-  const LocalStoreOptions options_;
+  LocalStoreOptions options_;  // `first` goes with the first values, all else stays
 
   mutable base::Mutex failure_mutex_;
   base::Status failure_ GUARDED_BY(failure_mutex_);
@@ -203,6 +203,7 @@ base::Status LocalStore::Core::start_slices() {
     slot->owner.start(std::move(state).value());
   }
   given_.clear();
+  options_.first = nullptr;  // may hold a whole checkpoint
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tests/cluster/link_support.h"
+#include "tests/support/job_files.h"
 
 namespace troupe::cluster::test {
 namespace {
@@ -15,20 +16,14 @@ namespace {
 /// A folder whose file is a pipe: who reads it hangs for as long as the pipe is held.
 class HangingFile {
  public:
-  HangingFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "troupe-agent-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    folder = pattern;
-    REQUIRE(::mkfifo((folder / "file").c_str(), 0600) == 0);
-  }
-  ~HangingFile() {
-    let_go();
-    std::filesystem::remove_all(folder);
-  }
+  HangingFile() { REQUIRE(::mkfifo((folder() / "file").c_str(), 0600) == 0); }
+  ~HangingFile() { let_go(); }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   /// True from when somebody reads the file on.
   bool hold() {
     const std::lock_guard lock(mutex_);
-    if (writer_ < 0) writer_ = ::open((folder / "file").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (writer_ < 0)
+      writer_ = ::open((folder() / "file").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     return writer_ >= 0;
   }
   void let_go() {
@@ -36,9 +31,8 @@ class HangingFile {
     if (writer_ >= 0) ::close(std::exchange(writer_, -1));
   }
 
-  std::filesystem::path folder;
-
  private:
+  const train::TestFolder folder_{"agent"};
   std::mutex mutex_;
   int writer_ = -1;
 };
@@ -73,7 +67,7 @@ struct Coordinator {
 
 TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   HangingFile file;
-  Coordinator coordinator(file.folder);
+  Coordinator coordinator(file.folder());
   AgentOptions options;
   options.coordinator = coordinator.address;
   options.name = std::string("a");
