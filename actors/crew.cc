@@ -5,21 +5,6 @@
 #include "schemas/codec.h"
 
 namespace troupe::actors {
-namespace {
-
-std::string_view isa_name(schemas::Isa isa) {
-  switch (isa) {
-    case schemas::Isa::avx2:
-      return "avx2";
-    case schemas::Isa::avx512:
-      return "avx512";
-    case schemas::Isa::native:
-      return "";
-  }
-  return "";
-}
-
-}  // namespace
 
 Crew::Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,
            base::Clock& clock)
@@ -34,7 +19,7 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
                                                base::Clock& clock, monitoring::Metrics& metrics,
                                                ServerObserver observer) {
   TROUPE_TRY_ASSIGN(schemas::JobSpec spec, schemas::decode_job_spec(launch.job_text));
-  TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
+  TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));
   auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
   TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table));
   const bool server = launch.actor.role == schemas::Role::parameter_server;

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace troupe::apps {
@@ -51,9 +52,10 @@ class Section {
   bool choose(std::string_view key, std::span<const std::string_view> names, std::size_t& out);
   /// The same for an enumeration whose values stand in the order of `names`.
   template <typename Enum>
-  bool choose(std::string_view key, std::initializer_list<std::string_view> names, Enum& out) {
+  requires std::is_enum_v<Enum>
+  bool choose(std::string_view key, std::span<const std::string_view> names, Enum& out) {
     std::size_t index = 0;
-    if (!choose(key, std::span(names.begin(), names.size()), index)) return false;
+    if (!choose(key, names, index)) return false;
     out = static_cast<Enum>(index);
     return true;
   }

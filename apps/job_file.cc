@@ -20,6 +20,7 @@ namespace troupe::apps {
 namespace {
 
 using schemas::JobSpec;
+using schemas::kNames;
 using schemas::Period;
 
 constexpr std::uint32_t kRanksMax = 65'536;
@@ -139,7 +140,7 @@ void read_data(Section section, schemas::DataSpec& data) {
                IntegerRange{1, data::kPrefetchThreadsMax});
   section.read("prefetch_batches", data.prefetch_batches,
                IntegerRange{1, data::kPrefetchBatchesMax});
-  section.choose("on_bad_record", {"fail", "skip"}, data.on_bad_record);
+  section.choose("on_bad_record", kNames<schemas::BadRecord>, data.on_bad_record);
   if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
     section.fail("std", fmt::format("{} channels here but {} in data.mean", data.std.size(),
                                     data.mean.size()));
@@ -152,9 +153,9 @@ void read_data(Section section, schemas::DataSpec& data) {
 
 void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   std::size_t index = 0;
-  constexpr std::array<std::string_view, 1> kNames = {"sgd"};
+  constexpr std::array<std::string_view, 1> kOptimizers = {"sgd"};
   const bool named = section.kind("name") != ValueKind::absent;
-  if (section.choose("name", kNames, index)) optimizer.name = kNames[index];
+  if (section.choose("name", kOptimizers, index)) optimizer.name = kOptimizers[index];
   if (section.read("symbol", optimizer.symbol)) {
     optimizer.name.clear();
     if (named) section.fail("symbol", "give either name or symbol");
@@ -168,7 +169,7 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
 
 void read_schedule(Section section, const schemas::TrainSpec& train,
                    schemas::ScheduleSpec& schedule) {
-  section.choose("name", {"constant", "cosine"}, schedule.kind);
+  section.choose("name", kNames<schemas::ScheduleKind>, schedule.kind);
   read_period(section, "warmup", schedule.warmup);
   section.read("warmup_lr", schedule.warmup_lr, RealRange{.least = 0.0});
   section.read("final_lr", schedule.final_lr, RealRange{.least = 0.0});
@@ -180,21 +181,15 @@ void read_schedule(Section section, const schemas::TrainSpec& train,
 }
 
 void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
-  constexpr std::array<std::string_view, 4> kNames = {"uniform", "normal", "xavier", "msra"};
-  std::size_t index = static_cast<std::size_t>(initializer.kind);
   if (train.kind("initializer") == ValueKind::text) {
-    if (train.choose("initializer", kNames, index)) {
-      initializer.kind = static_cast<schemas::InitializerKind>(index);
-    }
+    train.choose("initializer", kNames<schemas::InitializerKind>, initializer.kind);
     return;
   }
   Section section = table_of(train, "initializer");
-  if (section.choose("name", kNames, index)) {
-    initializer.kind = static_cast<schemas::InitializerKind>(index);
-  }
+  section.choose("name", kNames<schemas::InitializerKind>, initializer.kind);
   read_optional(section, "scale", initializer.scale, RealRange{.least = 0.0});
-  section.choose("fan", {"average", "in", "out"}, initializer.fan);
-  section.choose("distribution", {"uniform", "normal"}, initializer.distribution);
+  section.choose("fan", kNames<schemas::FanKind>, initializer.fan);
+  section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
   section.finish();
 }
 
@@ -207,8 +202,8 @@ void read_train(Section section, schemas::TrainSpec& train) {
   section.read("weights", train.weights, EmptyText::allowed);
   read_period(section, "log_every", train.log_every);
   read_period(section, "score_every", train.score_every);
-  section.choose("hold", {"none", "until-scraped"}, train.hold);
-  section.choose("non_finite", {"fail", "ignore"}, train.non_finite);
+  section.choose("hold", kNames<schemas::Hold>, train.hold);
+  section.choose("non_finite", kNames<schemas::NonFinite>, train.non_finite);
   if (train.score_every.unit != Period::Unit::epochs) {
     section.fail_value("score_every", "a period of whole epochs");
   }
@@ -236,12 +231,12 @@ void read_servers(Section section, schemas::ServersSpec& servers) {
 void read_tier(Section& parent, std::string_view key, schemas::TierSpec& tier) {
   const ValueKind kind = parent.kind(key);
   if (kind == ValueKind::text) {
-    parent.choose(key, {"sequential", "eventual"}, tier.mode);
+    parent.choose(key, kNames<schemas::ConsistencyMode>, tier.mode);
   } else if (kind != ValueKind::table && kind != ValueKind::absent) {
     parent.fail_value(key, "\"sequential\", \"eventual\" or a table");
   }
   Section section = parent.section(key);
-  section.choose("mode", {"sequential", "eventual"}, tier.mode);
+  section.choose("mode", kNames<schemas::ConsistencyMode>, tier.mode);
   read_optional(section, "max_staleness", tier.max_staleness, IntegerRange{0});
   if (tier.max_staleness && tier.mode == schemas::ConsistencyMode::sequential) {
     section.fail("max_staleness", "means something only with mode = \"eventual\"");
@@ -268,8 +263,8 @@ void read_checkpoint(Section section, schemas::CheckpointSpec& checkpoint) {
 }
 
 void read_numerics(Section section, schemas::NumericsSpec& numerics) {
-  section.choose("isa", {"native", "avx2", "avx512"}, numerics.isa);
-  section.choose("layout", {"auto", "dense"}, numerics.layout);
+  section.choose("isa", kNames<schemas::Isa>, numerics.isa);
+  section.choose("layout", kNames<schemas::LayoutChoice>, numerics.layout);
   section.read("reference_only", numerics.reference_only);
   std::size_t wide = 0;
   constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};

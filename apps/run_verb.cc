@@ -28,10 +28,6 @@ struct RunOptions {
   bool local_store = false;
 };
 
-std::string_view isa_name(schemas::Isa isa) {
-  return isa == schemas::Isa::avx2 ? "avx2" : isa == schemas::Isa::avx512 ? "avx512" : "";
-}
-
 /// Metrics and their endpoint, for as long as the job runs.
 struct Watching {
   monitoring::Metrics metrics;
@@ -75,7 +71,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
                        const std::atomic<bool>& stop) {
   TROUPE_TRY(check_size(spec));
   TROUPE_TRY(prepare_submission(spec));
-  TROUPE_TRY(ops::cap_instruction_set(isa_name(spec.numerics.isa)));
+  TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
   TROUPE_TRY(train::check_room(*job, spec.ranks(), spec.shards()));

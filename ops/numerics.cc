@@ -63,12 +63,13 @@ std::string processor_model() {
 }  // namespace
 
 Status cap_instruction_set(std::string_view isa) {
-  if (isa.empty()) return {};
+  if (isa == "native") return {};
   std::optional<dnnl::cpu_isa> cap;
   if (isa == "avx2") cap = dnnl::cpu_isa::avx2;
   if (isa == "avx512") cap = dnnl::cpu_isa::avx512_core;
   if (!cap) {
-    return base::error(Errc::invalid_argument, "instruction set '{}' (allowed: avx2, avx512)", isa);
+    return base::error(Errc::invalid_argument,
+                       "instruction set '{}' (allowed: native, avx2, avx512)", isa);
   }
   if (dnnl::set_max_cpu_isa(*cap) != dnnl::status::success) {
     return base::error(Errc::failed_precondition,

@@ -39,8 +39,8 @@ class OpTable {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// Caps oneDNN and Highway ("avx2", "avx512", "" = no cap); before the first kernel is prepared,
-/// once per process.
+/// Caps oneDNN and Highway ("avx2", "avx512"; "native": no cap); before the first kernel is
+/// prepared, once per process.
 base::Status cap_instruction_set(std::string_view isa);
 /// What kernels of this process compute with, `threads` per worker.
 base::NumericClass numeric_class(int threads);

@@ -4,9 +4,12 @@
 // nothing is parsed here. Any thread.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -188,6 +191,39 @@ struct NumericsSpec {
   base::DType dtype = base::DType::f32;           ///< f32 or f64
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
+
+/// Names of an enumeration's values, in their order, as job files and fingerprints have them.
+template <typename Enum>
+inline constexpr std::array<std::string_view, 0> kNames{};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<Period::Unit>{"steps", "epochs"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<BadRecord>{"fail", "skip"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<ScheduleKind>{"constant", "cosine"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<InitializerKind>{"uniform", "normal",
+                                                                         "xavier", "msra"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<FanKind>{"average", "in", "out"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<Distribution>{"uniform", "normal"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<Hold>{"none", "until-scraped"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<NonFinite>{"fail", "ignore"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<ConsistencyMode>{"sequential", "eventual"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<Isa>{"native", "avx2", "avx512"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<LayoutChoice>{"auto", "dense"};
+
+/// "cosine"; `value` is one of the enumeration's.
+template <typename Enum>
+constexpr std::string_view name_of(Enum value) {
+  return kNames<Enum>[static_cast<std::size_t>(value)];
+}
 
 /// A job. Paths are as written in the job file until the submitter makes them absolute.
 struct JobSpec {

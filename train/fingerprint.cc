@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
-
 #include "base/hash.h"
 
 namespace troupe::train {
@@ -20,8 +18,9 @@ std::string digest(std::string_view text) {
 }
 
 std::string tier(const schemas::TierSpec& spec) {
-  if (spec.mode == schemas::ConsistencyMode::sequential) return "sequential";
-  return spec.max_staleness ? fmt::format("eventual, at most {}", *spec.max_staleness) : "eventual";
+  const std::string_view mode = name_of(spec.mode);
+  return spec.max_staleness ? fmt::format("{}, at most {}", mode, *spec.max_staleness)
+                            : std::string(mode);
 }
 
 template <typename T>
@@ -32,12 +31,6 @@ std::string optional(const std::optional<T>& value) {
 template <typename T>
 std::string list(const std::vector<T>& values) {
   return fmt::format("({})", fmt::join(values, ", "));
-}
-
-/// An enumerator's name; `names` in the order of the values.
-template <typename Enum>
-std::string_view name_of(Enum value, std::initializer_list<std::string_view> names) {
-  return names.begin()[static_cast<std::size_t>(value)];
 }
 
 class Lines {
@@ -75,7 +68,7 @@ std::string job_fingerprint(const schemas::JobSpec& job) {
       .add("data.mean", list(job.data.mean))
       .add("data.std", list(job.data.std))
       .add("data.batch", job.data.batch)
-      .add("data.on_bad_record", name_of(job.data.on_bad_record, {"fail", "skip"}))
+      .add("data.on_bad_record", name_of(job.data.on_bad_record))
       .add("train.epochs", train.epochs)
       .add("train.optimizer.name", train.optimizer.name)
       .add("train.optimizer.lr", train.optimizer.lr)
@@ -83,25 +76,23 @@ std::string job_fingerprint(const schemas::JobSpec& job) {
       .add("train.optimizer.wd", train.optimizer.wd)
       .add("train.optimizer.clip_gradient", train.optimizer.clip_gradient)
       .add("train.optimizer.symbol", digest(train.optimizer.symbol_json))
-      .add("train.schedule.name", name_of(train.schedule.kind, {"constant", "cosine"}))
+      .add("train.schedule.name", name_of(train.schedule.kind))
       .add("train.schedule.warmup", train.schedule.warmup.count)
-      .add("train.schedule.warmup_unit", name_of(train.schedule.warmup.unit, {"steps", "epochs"}))
+      .add("train.schedule.warmup_unit", name_of(train.schedule.warmup.unit))
       .add("train.schedule.warmup_lr", train.schedule.warmup_lr)
       .add("train.schedule.final_lr", train.schedule.final_lr)
-      .add("train.initializer.name",
-           name_of(train.initializer.kind, {"uniform", "normal", "xavier", "msra"}))
+      .add("train.initializer.name", name_of(train.initializer.kind))
       .add("train.initializer.scale", optional(train.initializer.scale))
-      .add("train.initializer.fan", name_of(train.initializer.fan, {"average", "in", "out"}))
-      .add("train.initializer.distribution",
-           name_of(train.initializer.distribution, {"uniform", "normal"}))
+      .add("train.initializer.fan", name_of(train.initializer.fan))
+      .add("train.initializer.distribution", name_of(train.initializer.distribution))
       .add("train.weights", train.weights)
       .add("workers.machines", job.workers.machines)
       .add("workers.devices", job.workers.devices)
       .add("workers.threads", job.workers.threads)
       .add("consistency.device", tier(job.consistency.device))
       .add("consistency.cluster", tier(job.consistency.cluster))
-      .add("numerics.isa", name_of(job.numerics.isa, {"native", "avx2", "avx512"}))
-      .add("numerics.layout", name_of(job.numerics.layout, {"auto", "dense"}))
+      .add("numerics.isa", name_of(job.numerics.isa))
+      .add("numerics.layout", name_of(job.numerics.layout))
       .add("numerics.reference_only", job.numerics.reference_only)
       .add("numerics.dtype", base::dtype_name(job.numerics.dtype));
   return lines.take();
