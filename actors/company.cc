@@ -85,8 +85,8 @@ class JobActor {
   std::atomic<bool> stop_wanted_{false};
   base::Mutex mutex_;
   base::CondVar changed_;
-  bool ended_ GUARDED_BY(mutex_) = false;
-  base::Status result_ GUARDED_BY(mutex_);
+  bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
+  base::Status result_ TROUPE_GUARDED_BY(mutex_);
   std::unique_ptr<RoleActor> actor_;
 };
 

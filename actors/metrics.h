@@ -35,7 +35,7 @@ class ServerMetrics {
   monitoring::Metrics& metrics_;
   const std::string train_job_;
   mutable base::Mutex mutex_;
-  std::deque<std::unique_ptr<Cells>> cells_ GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<Cells>> cells_ TROUPE_GUARDED_BY(mutex_);
   monitoring::Collection shown_;  // of what the servers hold
 };
 

@@ -105,7 +105,7 @@ base::Status Worker::wait_for_start(StartTraining& start) {
   const base::MutexLock lock(mutex_);
   const auto deadline = std::chrono::milliseconds(parts_.plan.spec.limits.stall_ms);
   if (!changed_.wait_for(mutex_, deadline,
-                         [this]() REQUIRES(mutex_) { return start_ || !stopped_.ok(); })) {
+                         [this]() TROUPE_REQUIRES(mutex_) { return start_ || !stopped_.ok(); })) {
     return base::error(base::Errc::deadline_exceeded, "the job did not start within {} ms",
                        deadline.count());
   }

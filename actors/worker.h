@@ -54,10 +54,10 @@ class Worker {
   WorkerState state_;  // the actor's alone
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::optional<StartTraining> start_ GUARDED_BY(mutex_);
-  base::Status stopped_ GUARDED_BY(mutex_);
-  std::unique_ptr<WorkerStore> store_ GUARDED_BY(mutex_);  // outlives the engine of runner_
-  std::unique_ptr<train::RankRunner> runner_ GUARDED_BY(mutex_);
+  std::optional<StartTraining> start_ TROUPE_GUARDED_BY(mutex_);
+  base::Status stopped_ TROUPE_GUARDED_BY(mutex_);
+  std::unique_ptr<WorkerStore> store_ TROUPE_GUARDED_BY(mutex_);  // outlives the engine of runner_
+  std::unique_ptr<train::RankRunner> runner_ TROUPE_GUARDED_BY(mutex_);
   std::unique_ptr<RoleActor> actor_;
   std::thread thread_;
 };

@@ -55,9 +55,9 @@ class WorkerStore final : public train::KVStore {
   ndarray::Runtime& runtime_;
   Post post_;
   base::Mutex mutex_;
-  base::Status failure_ GUARDED_BY(mutex_);
-  std::map<std::uint32_t, engine::Completion> pushes_ GUARDED_BY(mutex_);  // by key
-  std::map<std::uint32_t, Pull> pulls_ GUARDED_BY(mutex_);                 // by key
+  base::Status failure_ TROUPE_GUARDED_BY(mutex_);
+  std::map<std::uint32_t, engine::Completion> pushes_ TROUPE_GUARDED_BY(mutex_);  // by key
+  std::map<std::uint32_t, Pull> pulls_ TROUPE_GUARDED_BY(mutex_);                 // by key
 };
 
 }  // namespace troupe::actors

@@ -109,7 +109,7 @@ class LinkCore final : public Link,
   void on_fault(Connection& connection, const base::Status& reason) override;
 
   // Traffic: link_core.cc.
-  void post(std::function<void()> work) REQUIRES(mutex_);
+  void post(std::function<void()> work) TROUPE_REQUIRES(mutex_);
   std::size_t lane_of(const Connection& connection) const;
   void drain();
   void pump(Lane& lane);
@@ -162,12 +162,12 @@ class LinkCore final : public Link,
   std::int64_t close_until_ms_ = 0;
 
   mutable base::Mutex mutex_;
-  std::vector<OutgoingPtr> inbox_ GUARDED_BY(mutex_);
-  std::uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t queued_messages_ GUARDED_BY(mutex_) = 0;
-  base::Status end_ GUARDED_BY(mutex_);   ///< what send() answers once it is not ok
-  bool gone_ GUARDED_BY(mutex_) = false;  ///< down: nothing more is posted
-  LinkEnd peer_ GUARDED_BY(mutex_);
+  std::vector<OutgoingPtr> inbox_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t queued_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t queued_messages_ TROUPE_GUARDED_BY(mutex_) = 0;
+  base::Status end_ TROUPE_GUARDED_BY(mutex_);   ///< what send() answers once it is not ok
+  bool gone_ TROUPE_GUARDED_BY(mutex_) = false;  ///< down: nothing more is posted
+  LinkEnd peer_ TROUPE_GUARDED_BY(mutex_);
 
   struct Counters {
     std::atomic<std::uint64_t> bytes_sent{0};

@@ -97,7 +97,7 @@ class LinkSet::Impl {
   LinkStats ended_;  ///< of links that are no more
 
   mutable base::Mutex totals_mutex_;
-  LinkTotals totals_ GUARDED_BY(totals_mutex_);
+  LinkTotals totals_ TROUPE_GUARDED_BY(totals_mutex_);
 };
 
 // ---- any thread ----

@@ -99,8 +99,8 @@ class ProcessSupervisor {
   std::uint64_t ids_ = 0;
   std::map<std::uint64_t, Child> children_;
   base::Mutex mutex_;
-  std::vector<std::function<void()>> commands_ GUARDED_BY(mutex_);
-  bool quit_ GUARDED_BY(mutex_) = false;
+  std::vector<std::function<void()>> commands_ TROUPE_GUARDED_BY(mutex_);
+  bool quit_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace troupe::cluster

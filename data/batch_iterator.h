@@ -90,17 +90,17 @@ class BatchIterator {
                 std::uint64_t first_step);
   void start(std::uint32_t threads);
   void run();
-  bool claim(std::uint64_t& step, std::uint64_t& generation) EXCLUDES(mutex_);
-  void note_times(const StageTimes& times) EXCLUDES(mutex_);
+  bool claim(std::uint64_t& step, std::uint64_t& generation) TROUPE_EXCLUDES(mutex_);
+  void note_times(const StageTimes& times) TROUPE_EXCLUDES(mutex_);
   void publish(std::uint64_t step, std::uint64_t generation, base::Result<Batch> batch)
-      EXCLUDES(mutex_);
-  bool item_ready() const REQUIRES(mutex_);
-  Item take_item() REQUIRES(mutex_);
-  std::optional<base::Result<Batch>>& slot(std::uint64_t step) REQUIRES(mutex_) {
+      TROUPE_EXCLUDES(mutex_);
+  bool item_ready() const TROUPE_REQUIRES(mutex_);
+  Item take_item() TROUPE_REQUIRES(mutex_);
+  std::optional<base::Result<Batch>>& slot(std::uint64_t step) TROUPE_REQUIRES(mutex_) {
     return slots_[step % slots_.size()];
   }
-  void add_starved(std::int64_t since_ns) REQUIRES(mutex_);
-  void cancel_callback(std::string_view reason) EXCLUDES(mutex_);
+  void add_starved(std::int64_t since_ns) TROUPE_REQUIRES(mutex_);
+  void cancel_callback(std::string_view reason) TROUPE_EXCLUDES(mutex_);
 
   const BatchSources sources_;
   const SampleOptions samples_;
@@ -109,14 +109,16 @@ class BatchIterator {
   mutable base::Mutex mutex_;
   base::CondVar work_;   // a step may be claimed, or stop
   base::CondVar ready_;  // the batch of position() came
-  std::vector<std::optional<base::Result<Batch>>> slots_ GUARDED_BY(mutex_);  // by step, a ring
-  std::uint64_t position_ GUARDED_BY(mutex_);
-  std::uint64_t next_claim_ GUARDED_BY(mutex_);
-  std::uint64_t generation_ GUARDED_BY(mutex_) = 0;  // counts seeks; older batches are dropped
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  Callback callback_ GUARDED_BY(mutex_);
-  std::int64_t callback_since_ns_ GUARDED_BY(mutex_) = 0;
-  BatchStats stats_ GUARDED_BY(mutex_);
+  std::vector<std::optional<base::Result<Batch>>> slots_
+      TROUPE_GUARDED_BY(mutex_);  // by step, a ring
+  std::uint64_t position_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t next_claim_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t generation_ TROUPE_GUARDED_BY(mutex_) =
+      0;  // counts seeks; older batches are dropped
+  bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
+  Callback callback_ TROUPE_GUARDED_BY(mutex_);
+  std::int64_t callback_since_ns_ TROUPE_GUARDED_BY(mutex_) = 0;
+  BatchStats stats_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::data

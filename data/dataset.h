@@ -58,7 +58,7 @@ class Dataset {
   std::shared_ptr<const RecordFile> file_;
   std::vector<std::uint64_t> offsets_;  // ascending
   mutable base::Mutex mutex_;
-  mutable std::optional<std::uint32_t> checksum_ GUARDED_BY(mutex_);
+  mutable std::optional<std::uint32_t> checksum_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::data

@@ -95,7 +95,7 @@ class EpochOrders {
 
   const Dealer dealer_;
   mutable base::Mutex mutex_;
-  mutable std::deque<Entry> entries_ GUARDED_BY(mutex_);
+  mutable std::deque<Entry> entries_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// A rank's training batches by global step, `steps` of them in all.

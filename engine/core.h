@@ -78,25 +78,25 @@ class Core : public std::enable_shared_from_this<Core> {
 
  protected:
   /// `operation` may run: the engine queues it on its lane.
-  virtual void make_ready(OperationState* operation) REQUIRES(mutex_) = 0;
+  virtual void make_ready(OperationState* operation) TROUPE_REQUIRES(mutex_) = 0;
   /// A host function must wait for operation->event; resume() follows when it has passed.
-  virtual void await_event(OperationState* operation) REQUIRES(mutex_) = 0;
+  virtual void await_event(OperationState* operation) TROUPE_REQUIRES(mutex_) = 0;
   /// Ends a section and lets ready operations run.
-  virtual void leave() RELEASE(mutex_) = 0;
+  virtual void leave() TROUPE_RELEASE(mutex_) = 0;
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
-  virtual void count_lanes(EngineCounters&) const REQUIRES(mutex_) {}
+  virtual void count_lanes(EngineCounters&) const TROUPE_REQUIRES(mutex_) {}
 
   /// Decides whether the function runs or is skipped; before run().
-  void begin(OperationState* operation) REQUIRES(mutex_);
+  void begin(OperationState* operation) TROUPE_REQUIRES(mutex_);
   /// Runs the function or skips it, without the mutex. True: the caller calls finish(). False: its
   /// completion does, and the operation must not be touched.
   bool run(OperationState* operation, RunContext& context, int row);
   /// Spreads the result and releases the variables.
-  void finish(OperationState* operation) REQUIRES(mutex_);
+  void finish(OperationState* operation) TROUPE_REQUIRES(mutex_);
   /// The event of operation->event has passed.
-  void resume(OperationState* operation) REQUIRES(mutex_);
+  void resume(OperationState* operation) TROUPE_REQUIRES(mutex_);
 
   const std::vector<LaneInfo>& lanes() const { return lanes_; }
   const EngineOptions& options() const { return options_; }
@@ -104,7 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const base::Clock& clock() const { return clock_; }
 
   mutable SpinMutex mutex_;
-  DependencyGraph graph_ GUARDED_BY(mutex_);
+  DependencyGraph graph_ TROUPE_GUARDED_BY(mutex_);
 
  private:
   static constexpr std::size_t kUnreportedMax = 64;
@@ -120,21 +120,21 @@ class Core : public std::enable_shared_from_this<Core> {
 
   int find_lane(const Lane& lane, OperationKind kind) const;
   void check_request(const Operation& request) const;
-  OperationState* enter(const Operation& request, OperationKind kind) ACQUIRE(mutex_);
-  void submit(OperationState* operation, const Operation& request) RELEASE(mutex_);
-  void pause() REQUIRES(mutex_);
-  bool crowded(std::size_t device, std::uint64_t bytes) const REQUIRES(mutex_);
-  void wait_for_room(std::size_t device, std::uint64_t bytes) REQUIRES(mutex_);
-  void advance(OperationList& unblocked) REQUIRES(mutex_);
-  void answer(OperationState* operation, OperationList& unblocked) REQUIRES(mutex_);
-  void link_pending(OperationState* operation) REQUIRES(mutex_);
-  void unlink_pending(OperationState* operation) REQUIRES(mutex_);
-  void remember(const std::shared_ptr<Failure>& failure) REQUIRES(mutex_);
-  void remember_stream_failures() REQUIRES(mutex_);
-  base::Status take_unreported() REQUIRES(mutex_);
-  void wait_until_done(std::uint64_t target) REQUIRES(mutex_);
-  void wait_for_streams() REQUIRES(mutex_);
-  std::string dump_line(OperationState& operation) const REQUIRES(mutex_);
+  OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(mutex_);
+  void submit(OperationState* operation, const Operation& request) TROUPE_RELEASE(mutex_);
+  void pause() TROUPE_REQUIRES(mutex_);
+  bool crowded(std::size_t device, std::uint64_t bytes) const TROUPE_REQUIRES(mutex_);
+  void wait_for_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(mutex_);
+  void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  void remember(const std::shared_ptr<Failure>& failure) TROUPE_REQUIRES(mutex_);
+  void remember_stream_failures() TROUPE_REQUIRES(mutex_);
+  base::Status take_unreported() TROUPE_REQUIRES(mutex_);
+  void wait_until_done(std::uint64_t target) TROUPE_REQUIRES(mutex_);
+  void wait_for_streams() TROUPE_REQUIRES(mutex_);
+  std::string dump_line(OperationState& operation) const TROUPE_REQUIRES(mutex_);
 
   const EngineOptions options_;
   base::Clock& clock_;
@@ -142,16 +142,17 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<Trace> trace_;
 
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
-  OperationState* first_ GUARDED_BY(mutex_) = nullptr;  // pending, in push order
-  OperationState* last_ GUARDED_BY(mutex_) = nullptr;
-  AllWait* all_waits_ GUARDED_BY(mutex_) = nullptr;
-  int pushers_waiting_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t serial_ GUARDED_BY(mutex_) = 0;
-  EngineCounters counters_ GUARDED_BY(mutex_);
-  std::vector<std::uint64_t> pending_bytes_ GUARDED_BY(mutex_);  // by LaneInfo::device
-  std::shared_ptr<Failure> cancelled_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Failure>> unreported_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<base::Event>> lane_events_ GUARDED_BY(mutex_);  // newest per lane
+  OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
+  OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
+  AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
+  int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t serial_ TROUPE_GUARDED_BY(mutex_) = 0;
+  EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> pending_bytes_ TROUPE_GUARDED_BY(mutex_);  // by LaneInfo::device
+  std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<base::Event>> lane_events_
+      TROUPE_GUARDED_BY(mutex_);  // newest per lane
 };
 
 /// The kinds of core, for engine.cc.

@@ -20,11 +20,13 @@ class SerialCore final : public Core {
       : Core(options, clock), slots_(lanes().size()) {}
 
  private:
-  void make_ready(OperationState* operation) override REQUIRES(mutex_) { ready_.append(operation); }
-  void await_event(OperationState*) override REQUIRES(mutex_) {
+  void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
+    ready_.append(operation);
+  }
+  void await_event(OperationState*) override TROUPE_REQUIRES(mutex_) {
     TROUPE_CHECK(false, "the serial engine has waited for every event");
   }
-  void leave() override RELEASE(mutex_) {
+  void leave() override TROUPE_RELEASE(mutex_) {
     if (draining_ || ready_.empty()) {
       mutex_.unlock();
       return;
@@ -33,12 +35,12 @@ class SerialCore final : public Core {
   }
   void stop_threads() override {}
 
-  void drain() RELEASE(mutex_);
+  void drain() TROUPE_RELEASE(mutex_);
   bool run_one(OperationState* operation);
 
   std::vector<base::SlotStore> slots_;  // used by the draining thread only
-  OperationList ready_ GUARDED_BY(mutex_);
-  bool draining_ GUARDED_BY(mutex_) = false;
+  OperationList ready_ TROUPE_GUARDED_BY(mutex_);
+  bool draining_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 void SerialCore::drain() {

@@ -20,13 +20,13 @@ inline void spin_pause() {
 }
 
 /// Non-recursive; spins kSpins times, then sleeps until the holder wakes it.
-class CAPABILITY("mutex") SpinMutex {
+class TROUPE_CAPABILITY("mutex") SpinMutex {
  public:
-  void lock() ACQUIRE() {
+  void lock() TROUPE_ACQUIRE() {
     std::uint32_t expected = kFree;
     if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) lock_slowly();
   }
-  void unlock() RELEASE() {
+  void unlock() TROUPE_RELEASE() {
     if (state_.exchange(kFree, std::memory_order_release) == kContended) state_.notify_one();
   }
 

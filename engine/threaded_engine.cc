@@ -58,23 +58,23 @@ class ThreadedCore final : public Core {
  private:
   static constexpr int kIdleSpins = 256;  // some microseconds: the gap between two pushes
 
-  void make_ready(OperationState* operation) override REQUIRES(mutex_) {
+  void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
     enqueue(static_cast<std::size_t>(operation->lane), operation);
   }
-  void await_event(OperationState* operation) override REQUIRES(mutex_) {
+  void await_event(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
     enqueue(event_queue(operation->event.lane), operation);
   }
-  void leave() override RELEASE(mutex_);
+  void leave() override TROUPE_RELEASE(mutex_);
   void stop_threads() override;
 
   std::size_t event_queue(int lane) const {
     return lanes().size() + static_cast<std::size_t>(lane);
   }
-  void enqueue(std::size_t queue, OperationState* operation) REQUIRES(mutex_);
-  void wake_one(std::size_t queue) REQUIRES(mutex_);
-  void count_lanes(EngineCounters& counters) const override REQUIRES(mutex_);
-  void change_awake(std::size_t queue, int threads) REQUIRES(mutex_);
-  OperationState* next(std::size_t queue) REQUIRES(mutex_);
+  void enqueue(std::size_t queue, OperationState* operation) TROUPE_REQUIRES(mutex_);
+  void wake_one(std::size_t queue) TROUPE_REQUIRES(mutex_);
+  void count_lanes(EngineCounters& counters) const override TROUPE_REQUIRES(mutex_);
+  void change_awake(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
+  OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
   void run_events(int lane);
@@ -84,8 +84,8 @@ class ThreadedCore final : public Core {
   const int spins_;
   std::vector<std::thread> threads_;
   std::atomic<int> rows_{0};
-  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;  // queues to signal when the section ends
-  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::uint64_t wakes_ TROUPE_GUARDED_BY(mutex_) = 0;  // queues to signal when the section ends
+  bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 void ThreadedCore::start() {

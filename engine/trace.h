@@ -43,10 +43,10 @@ class Trace {
   const std::string path_;
   const std::uint64_t events_max_;
   base::Mutex mutex_;
-  std::unordered_map<std::string, int> names_ GUARDED_BY(mutex_);  // keys do not move
-  std::vector<Event> events_ GUARDED_BY(mutex_);
-  std::vector<std::pair<int, std::string>> rows_ GUARDED_BY(mutex_);
-  std::uint64_t dropped_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, int> names_ TROUPE_GUARDED_BY(mutex_);  // keys do not move
+  std::vector<Event> events_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<std::pair<int, std::string>> rows_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t dropped_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace troupe::engine

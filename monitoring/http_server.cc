@@ -159,7 +159,7 @@ class HttpServer::Impl {
     for (std::uint64_t left_ms = deadline_ms; !give_up();) {
       const std::uint64_t pause_ms = std::min(left_ms, kLookMs);
       if (changed_.wait_for(mutex_, std::chrono::milliseconds(pause_ms),
-                            [&]() REQUIRES(mutex_) { return scrapes_sent_ >= wanted; })) {
+                            [&]() TROUPE_REQUIRES(mutex_) { return scrapes_sent_ >= wanted; })) {
         return Scraped::yes;
       }
       left_ms -= pause_ms;
@@ -197,8 +197,8 @@ class HttpServer::Impl {
 
   bool take_request(Parcel& parcel) {
     base::MutexLock lock(mutex_);
-    changed_.wait(mutex_,
-                  [&]() REQUIRES(mutex_) { return handlers_may_end_ || !requests_.empty(); });
+    changed_.wait(
+        mutex_, [&]() TROUPE_REQUIRES(mutex_) { return handlers_may_end_ || !requests_.empty(); });
     if (requests_.empty()) return false;
     parcel = std::move(requests_.front());
     requests_.pop_front();
@@ -441,12 +441,12 @@ class HttpServer::Impl {
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::deque<Parcel> requests_ GUARDED_BY(mutex_);
-  std::deque<Parcel> answers_ GUARDED_BY(mutex_);
-  std::uint64_t scrapes_begun_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t scrapes_sent_ GUARDED_BY(mutex_) = 0;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  bool handlers_may_end_ GUARDED_BY(mutex_) = false;
+  std::deque<Parcel> requests_ TROUPE_GUARDED_BY(mutex_);
+  std::deque<Parcel> answers_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t scrapes_begun_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t scrapes_sent_ TROUPE_GUARDED_BY(mutex_) = 0;
+  bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
+  bool handlers_may_end_ TROUPE_GUARDED_BY(mutex_) = false;
 
   std::thread sockets_;
   std::thread handlers_;

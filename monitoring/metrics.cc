@@ -185,7 +185,7 @@ class Metrics::Impl final : public prometheus::Collectable {
   }
 
   /// The place of a series; nullptr when the process has too many.
-  Series* find(const Family& family, MetricType type, LabelValues labels) REQUIRES(mutex_) {
+  Series* find(const Family& family, MetricType type, LabelValues labels) TROUPE_REQUIRES(mutex_) {
     TROUPE_CHECK(family.type == type, std::string(family.name) + " is of another type");
     SeriesByLabels& by_labels = series_[index_of(family)];
     LabelTexts texts = texts_of(family, labels);
@@ -207,14 +207,14 @@ class Metrics::Impl final : public prometheus::Collectable {
   }
 
   mutable base::Mutex mutex_;
-  std::array<SeriesByLabels, kFamilies.size()> series_ GUARDED_BY(mutex_);
-  std::size_t series_count_ GUARDED_BY(mutex_) = 0;
-  bool limit_logged_ GUARDED_BY(mutex_) = false;
-  std::deque<Counter> counters_ GUARDED_BY(mutex_);
-  std::deque<Gauge> gauges_ GUARDED_BY(mutex_);
-  std::deque<Histogram> histograms_ GUARDED_BY(mutex_);
+  std::array<SeriesByLabels, kFamilies.size()> series_ TROUPE_GUARDED_BY(mutex_);
+  std::size_t series_count_ TROUPE_GUARDED_BY(mutex_) = 0;
+  bool limit_logged_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::deque<Counter> counters_ TROUPE_GUARDED_BY(mutex_);
+  std::deque<Gauge> gauges_ TROUPE_GUARDED_BY(mutex_);
+  std::deque<Histogram> histograms_ TROUPE_GUARDED_BY(mutex_);
   mutable base::Mutex collectors_mutex_;
-  Collectors collectors_ GUARDED_BY(collectors_mutex_);
+  Collectors collectors_ TROUPE_GUARDED_BY(collectors_mutex_);
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}

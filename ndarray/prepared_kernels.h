@@ -54,10 +54,11 @@ class PreparedKernels {
 
   const std::size_t prepared_kernels_max_;
   mutable base::Mutex mutex_;
-  Entries entries_ GUARDED_BY(mutex_);  // most recently used first
-  std::unordered_map<const ops::OpCall*, Entries::iterator, Hash, Equal> index_ GUARDED_BY(mutex_);
-  std::uint64_t hits_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t misses_ GUARDED_BY(mutex_) = 0;
+  Entries entries_ TROUPE_GUARDED_BY(mutex_);  // most recently used first
+  std::unordered_map<const ops::OpCall*, Entries::iterator, Hash, Equal> index_
+      TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t hits_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t misses_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace troupe::ndarray

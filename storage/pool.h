@@ -65,10 +65,10 @@ class Pool final : public base::BufferPool {
                                         std::string_view holder);
   bool reserve(std::size_t bytes);
   void unreserve(std::size_t bytes);
-  Block* take_cached() REQUIRES(mutex_);
+  Block* take_cached() TROUPE_REQUIRES(mutex_);
   void free_blocks(Block* blocks);
-  void count_use(Block* block, std::string_view holder) REQUIRES(mutex_);
-  std::size_t find_holder(std::string_view name) REQUIRES(mutex_);
+  void count_use(Block* block, std::string_view holder) TROUPE_REQUIRES(mutex_);
+  std::size_t find_holder(std::string_view name) TROUPE_REQUIRES(mutex_);
   base::Status out_of_memory(std::size_t wanted, std::string_view holder);
   void release(Block* block);
   void drop_user();  // the last one deletes the pool
@@ -81,14 +81,14 @@ class Pool final : public base::BufferPool {
 
   std::atomic<std::uint64_t> users_{1};  // the owner until close(), and every block in use
   mutable base::Mutex mutex_;
-  std::array<Block*, kSizeClasses> cached_ GUARDED_BY(mutex_){};
-  std::uint64_t cached_bytes_ GUARDED_BY(mutex_) = 0;
-  bool closed_ GUARDED_BY(mutex_) = false;
-  PoolStatistics statistics_ GUARDED_BY(mutex_);  // without holders
-  std::deque<Block> blocks_ GUARDED_BY(mutex_);
-  Block* unused_ GUARDED_BY(mutex_) = nullptr;  // block records without memory
-  std::deque<Holder> holders_ GUARDED_BY(mutex_);
-  std::unordered_map<std::string_view, std::size_t> holder_index_ GUARDED_BY(mutex_);
+  std::array<Block*, kSizeClasses> cached_ TROUPE_GUARDED_BY(mutex_){};
+  std::uint64_t cached_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
+  bool closed_ TROUPE_GUARDED_BY(mutex_) = false;
+  PoolStatistics statistics_ TROUPE_GUARDED_BY(mutex_);  // without holders
+  std::deque<Block> blocks_ TROUPE_GUARDED_BY(mutex_);
+  Block* unused_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // block records without memory
+  std::deque<Holder> holders_ TROUPE_GUARDED_BY(mutex_);
+  std::unordered_map<std::string_view, std::size_t> holder_index_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::storage

@@ -40,7 +40,7 @@ class Storage::Impl {
  private:
   const PoolOptions options_;
   mutable base::Mutex mutex_;
-  std::map<base::Device, Pool*> pools_ GUARDED_BY(mutex_);  // deleted by close()
+  std::map<base::Device, Pool*> pools_ TROUPE_GUARDED_BY(mutex_);  // deleted by close()
 };
 
 Storage::Storage(const PoolOptions& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -24,7 +24,7 @@ OTHER_BLOCKS = (r"\b(namespace|class|struct|enum|union|if|for|while|switch|catch
                 r"[^;()]*(\(|$|\{?$)")
 # Name, parameters in parentheses, then what may follow them.
 SIGNATURE = (r"[\w>~\])&=+\-*/<!]\s*\((.*)\)\s*"
-             r"(const|noexcept|override|final|->[^{]*|REQUIRES\([^)]*\)|\s|:.*)*$")
+             r"(const|noexcept|override|final|->[^{]*|TROUPE_REQUIRES\([^)]*\)|\s|:.*)*$")
 faults = []
 
 

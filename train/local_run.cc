@@ -38,7 +38,7 @@ class SharedObserver final : public RankObserver {
 
  private:
   base::Mutex mutex_;
-  JobProgress progress_ GUARDED_BY(mutex_);
+  JobProgress progress_ TROUPE_GUARDED_BY(mutex_);
   JobObserver& observer_;
 };
 
@@ -103,7 +103,7 @@ class LocalRun {
   std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
   std::optional<CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
-  base::Status failure_ GUARDED_BY(mutex_);
+  base::Status failure_ TROUPE_GUARDED_BY(mutex_);
 };
 
 base::Status LocalRun::make_store() {

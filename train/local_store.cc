@@ -40,9 +40,9 @@ class KeyOperation {
 
  private:
   base::Mutex mutex_;
-  std::size_t open_ GUARDED_BY(mutex_);
-  base::Status status_ GUARDED_BY(mutex_);
-  engine::Completion completion_ GUARDED_BY(mutex_);
+  std::size_t open_ TROUPE_GUARDED_BY(mutex_);
+  base::Status status_ TROUPE_GUARDED_BY(mutex_);
+  engine::Completion completion_ TROUPE_GUARDED_BY(mutex_);
 };
 
 using KeyOperationPointer = std::shared_ptr<KeyOperation>;
@@ -66,10 +66,10 @@ struct Slot {
 
   const SliceInfo info;
   base::Mutex mutex;
-  SliceOwner owner GUARDED_BY(mutex);
+  SliceOwner owner TROUPE_GUARDED_BY(mutex);
   // Gradients of the open step: their bytes are read until its update is done.
-  KeyOperations pushes GUARDED_BY(mutex);
-  std::list<WaitingPull> pulls GUARDED_BY(mutex);
+  KeyOperations pushes TROUPE_GUARDED_BY(mutex);
+  std::list<WaitingPull> pulls TROUPE_GUARDED_BY(mutex);
 };
 
 base::Status check_values(std::span<const KeyInfo> keys, std::span<const NDArray> values) {
@@ -123,7 +123,7 @@ class LocalStore::Core {
   LocalStoreOptions options_;  // `first` goes with the first values, all else stays
 
   mutable base::Mutex failure_mutex_;
-  base::Status failure_ GUARDED_BY(failure_mutex_);
+  base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
   base::Mutex mutex_;  // over everything below; the functions that set it up are called under it
   base::CondVar changed_;
   bool published_ = false;                    // rank 0 has called init

@@ -58,10 +58,10 @@ class RankPhases {
 
   const base::Clock& clock_;
   mutable base::Mutex mutex_;
-  Times times_ GUARDED_BY(mutex_) = {};
-  RankPhase phase_ GUARDED_BY(mutex_) = RankPhase::idle;
-  std::int64_t since_ns_ GUARDED_BY(mutex_) = 0;
-  bool begun_ GUARDED_BY(mutex_) = false;
+  Times times_ TROUPE_GUARDED_BY(mutex_) = {};
+  RankPhase phase_ TROUPE_GUARDED_BY(mutex_) = RankPhase::idle;
+  std::int64_t since_ns_ TROUPE_GUARDED_BY(mutex_) = 0;
+  bool begun_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 /// A phase for as long as it lives; then the one before goes on.

@@ -80,7 +80,8 @@ class Updater {
   const base::DType dtype_;
   mutable base::Mutex mutex_;
   // One plan per number of elements: a key has at most two (whole slices and the last).
-  mutable std::map<std::int64_t, std::shared_ptr<const UpdatePlan>> plans_ GUARDED_BY(mutex_);
+  mutable std::map<std::int64_t, std::shared_ptr<const UpdatePlan>> plans_
+      TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::train

@@ -29,8 +29,8 @@ class DelayedStream::Point final : public base::Event {
  private:
   mutable base::Mutex mutex_;
   mutable base::CondVar changed_;
-  bool passed_ GUARDED_BY(mutex_) = false;
-  base::Status status_ GUARDED_BY(mutex_);
+  bool passed_ TROUPE_GUARDED_BY(mutex_) = false;
+  base::Status status_ TROUPE_GUARDED_BY(mutex_);
 };
 
 DelayedStream::DelayedStream(const DelayedStreamOptions& options)

@@ -57,10 +57,10 @@ class DelayedStream final : public base::Stream {
   const DelayedStreamOptions options_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::deque<std::function<void()>> steps_ GUARDED_BY(mutex_);
-  bool held_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::uint64_t ran_ GUARDED_BY(mutex_) = 0;
+  std::deque<std::function<void()>> steps_ TROUPE_GUARDED_BY(mutex_);
+  bool held_ TROUPE_GUARDED_BY(mutex_);
+  bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
+  std::uint64_t ran_ TROUPE_GUARDED_BY(mutex_) = 0;
   base::Status broken_;  // the stream's thread only
   std::thread thread_;
 };
