@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, runs the tests. Safe to run again; reuses the build.
-#   ./test.sh          release build and all quick tests; schemas, data, actors, cluster under ASan+UBSan
+#   ./test.sh          release build and all quick tests; those that meet foreign bytes or threads under ASan+UBSan
 #   ./test.sh --all    everything under ASan+UBSan, everything below actors under TSan, the slow tests
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -23,9 +23,9 @@ build() {
 }
 
 mkdir -p build
-sanitized=(schemas_test data_test actors_test cluster_test)
+sanitized=(schemas_test data_test link_test control_test actors_test cluster_test)
 below_actors=(base_test schemas_test monitoring_test storage_test engine_test ops_test ndarray_test symbol_test
-  data_test train_test)
+  data_test link_test control_test store_test train_test)
 
 build release all
 if $all; then

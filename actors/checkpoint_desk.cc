@@ -13,7 +13,7 @@ using schemas::ShardCheckpoint;
 
 CheckpointDesk::CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slices)
     : mail_(&mail), shard_(shard), slices_(slices), files_(mail.plan().spec.limits) {
-  for (const train::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
+  for (const store::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
 }
 
 bool CheckpointDesk::admits(std::uint64_t step) const {

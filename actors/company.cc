@@ -4,9 +4,9 @@
 
 #include <mutex>
 
-#include "actors/job_state.h"
 #include "actors/parameter_server.h"
 #include "base/log.h"
+#include "control/job_state.h"
 
 namespace troupe::actors {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 // The job as an actor: the coordinator's part that a run in one process needs.
 class JobActor {
  public:
-  JobActor(const JobParts& parts, JobRoster roster, train::JobObserver& observer)
+  JobActor(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer)
       : parts_(parts),
         observer_(observer),
         state_(std::move(roster)),
@@ -54,11 +54,12 @@ class JobActor {
     }
   }
 
-  void run(std::vector<JobEffect> effects) {
-    for (JobEffect& effect : effects) std::visit([this](auto& what) { perform(what); }, effect);
+  void run(std::vector<control::JobEffect> effects) {
+    for (control::JobEffect& effect : effects)
+      std::visit([this](auto& what) { perform(what); }, effect);
   }
 
-  void perform(JobSend& send) {
+  void perform(control::JobSend& send) {
     schemas::Envelope envelope;
     envelope.job = parts_.plan.job;
     envelope.generation = parts_.plan.generation;
@@ -67,11 +68,11 @@ class JobActor {
     envelope.message = std::move(send.message);
     parts_.post_office.post(std::move(envelope));
   }
-  void perform(const JobStepped& stepped) { observer_.progress(stepped.progress); }
-  void perform(const JobScored& scored) { observer_.scored(scored.score); }
-  void perform(const JobCheckpointed& cut) { observer_.checkpointed(cut.step, cut.path); }
-  void perform(const JobWarned& warned) { base::log_warn("{}", warned.text); }
-  void perform(const JobEnded& end) {
+  void perform(const control::JobStepped& stepped) { observer_.progress(stepped.progress); }
+  void perform(const control::JobScored& scored) { observer_.scored(scored.score); }
+  void perform(const control::JobCheckpointed& cut) { observer_.checkpointed(cut.step, cut.path); }
+  void perform(const control::JobWarned& warned) { base::log_warn("{}", warned.text); }
+  void perform(const control::JobEnded& end) {
     const base::MutexLock lock(mutex_);
     ended_ = true;
     result_ = end.status;
@@ -80,7 +81,7 @@ class JobActor {
 
   const JobParts parts_;
   train::JobObserver& observer_;
-  JobState state_;  // the actor's alone
+  control::JobState state_;  // the actor's alone
   bool begun_ = false;
   std::atomic<bool> stop_wanted_{false};
   base::Mutex mutex_;
@@ -90,8 +91,8 @@ class JobActor {
   std::unique_ptr<RoleActor> actor_;
 };
 
-JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
-  JobRoster roster;
+control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
+  control::JobRoster roster;
   roster.job = plan.job;
   roster.generation = plan.generation;
   roster.limits = plan.spec.limits;

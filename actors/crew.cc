@@ -57,24 +57,4 @@ void Crew::start() {
   for (const auto& [rank, worker] : workers_) worker->start();
 }
 
-StartFound find_job_start(const FindStart& find) {
-  StartFound found;
-  found.job = find.job;
-  const auto look = [&]() -> base::Status {
-    const ops::OpTable table = ops::OpTable::build();
-    TROUPE_TRY_ASSIGN(const auto job, train::open_job(find.spec, table));
-    // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
-    train::Job any_class = *job;
-    any_class.spec.checkpoint.change_numerics = true;
-    TROUPE_TRY_ASSIGN(const auto start, train::find_start(any_class, ops::numeric_class(1)));
-    found.step = start.step;
-    found.generation = start.generation;
-    found.steps_total = job->steps_end();
-    found.checkpoint = start.checkpoint_path;
-    return {};
-  };
-  found.status = look();
-  return found;
-}
-
 }  // namespace troupe::actors

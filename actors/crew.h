@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "actors/control_events.h"
 #include "actors/parameter_server.h"
 #include "monitoring/metrics.h"
 #include "ops/table.h"
+#include "schemas/messages.h"
 
 namespace troupe::actors {
 
@@ -45,8 +45,5 @@ class Crew {
   std::unique_ptr<DeviceServer> device_server_;
   std::vector<std::pair<std::uint32_t, std::unique_ptr<Worker>>> workers_;  // by rank
 };
-
-/// Does FindStart: opens the job and looks into its folder of checkpoints. Blocks.
-StartFound find_job_start(const FindStart& find);
 
 }  // namespace troupe::actors

@@ -9,9 +9,9 @@
 namespace troupe::actors {
 
 using schemas::PushResult;
-using train::SlicePush;
-using train::SumPart;
-using train::TreeNode;
+using store::SlicePush;
+using store::SumPart;
+using store::TreeNode;
 
 namespace {
 
@@ -22,14 +22,14 @@ TreeNode machine_node(std::uint32_t machine) {
 
 }  // namespace
 
-std::unique_ptr<DeviceGather> make_gather(const train::SliceRules& rules, std::uint32_t machine) {
+std::unique_ptr<DeviceGather> make_gather(const store::SliceRules& rules, std::uint32_t machine) {
   if (rules.device_sequential()) return std::make_unique<SequentialGather>(rules, machine);
   return std::make_unique<EventualGather>(rules, machine);
 }
 
 // ---- in lock step ----
 
-SequentialGather::SequentialGather(const train::SliceRules& rules, std::uint32_t machine)
+SequentialGather::SequentialGather(const store::SliceRules& rules, std::uint32_t machine)
     : rules_(&rules),
       machine_(machine),
       ranks_(rules.ranks_of_machine(machine)),
@@ -89,7 +89,7 @@ void SequentialGather::done(std::uint64_t id, base::Buffer result) {
 
 /// The gradients below a node have been read for the last time.
 void SequentialGather::release(const TreeNode& node) {
-  const train::RankRange range = rules_->tree.ranks_of(node);
+  const store::RankRange range = rules_->tree.ranks_of(node);
   for (std::uint32_t rank = range.begin; rank < range.end; ++rank) {
     const auto borrowed = borrowed_.find(rank);
     if (borrowed == borrowed_.end()) continue;
@@ -171,7 +171,7 @@ std::vector<std::uint32_t> SequentialGather::missing() const {
 
 // ---- whatever has come ----
 
-EventualGather::EventualGather(const train::SliceRules& rules, std::uint32_t machine)
+EventualGather::EventualGather(const store::SliceRules& rules, std::uint32_t machine)
     : rules_(&rules), machine_(machine) {
   for (const std::uint32_t rank : rules.ranks_of_machine(machine)) {
     arrived_[rank] = unsent_[rank] = rules.steps.start;
@@ -259,7 +259,7 @@ void EventualGather::acknowledged(std::uint64_t number) {
 }
 
 std::vector<std::uint32_t> EventualGather::missing() const {
-  std::uint64_t lowest = train::kNoStep;
+  std::uint64_t lowest = store::kNoStep;
   for (const auto& [rank, step] : arrived_) lowest = std::min(lowest, step);
   std::vector<std::uint32_t> ranks;
   for (const auto& [rank, step] : arrived_) {

@@ -14,9 +14,9 @@
 #include <variant>
 #include <vector>
 
-#include "train/slice_owner.h"
-#include "train/slice_rules.h"
-#include "train/slice_sum.h"
+#include "store/slice_owner.h"
+#include "store/slice_rules.h"
+#include "store/slice_sum.h"
 
 namespace troupe::actors {
 
@@ -61,7 +61,7 @@ class DeviceGather {
   virtual std::optional<GatherWork> next_work() = 0;
   virtual void done(std::uint64_t id, base::Buffer result) = 0;
   /// The next push to the owner. `held`: what is known of the owner's state.
-  virtual std::optional<train::SlicePush> next_push(const OwnerView& held) = 0;
+  virtual std::optional<store::SlicePush> next_push(const OwnerView& held) = 0;
   /// The owner has taken (or had already) the push of that number.
   virtual void acknowledged(std::uint64_t number) = 0;
   /// Per rank of the machine: steps below this have come from it.
@@ -89,18 +89,18 @@ class DeviceGather {
 };
 
 /// The gatherer for the job's device tier. `rules` must outlive it.
-std::unique_ptr<DeviceGather> make_gather(const train::SliceRules& rules, std::uint32_t machine);
+std::unique_ptr<DeviceGather> make_gather(const store::SliceRules& rules, std::uint32_t machine);
 
 /// Device tier sequential: one step at a time, along the tree. Under cluster sequential each
 /// frontier node of the machine goes out by itself; under cluster eventual their sum, added in rank
 /// order, is the machine's one contribution to the step.
 class SequentialGather final : public DeviceGather {
  public:
-  SequentialGather(const train::SliceRules& rules, std::uint32_t machine);
+  SequentialGather(const store::SliceRules& rules, std::uint32_t machine);
   void push(RankPush push) override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<train::SlicePush> next_push(const OwnerView& held) override;
+  std::optional<store::SlicePush> next_push(const OwnerView& held) override;
   void acknowledged(std::uint64_t) override {}
   std::uint64_t arrived(std::uint32_t) const override { return step_; }
   std::uint64_t unsent(std::uint32_t) const override { return step_; }
@@ -112,27 +112,27 @@ class SequentialGather final : public DeviceGather {
     enum class Kind { addition, copy, chain };
     Kind kind = Kind::addition;
     std::uint64_t addition = 0;  // its name to sum_
-    train::TreeNode node;        // addition, copy: whose ranks are then done with
+    store::TreeNode node;        // addition, copy: whose ranks are then done with
   };
 
   void settle();
-  void release(const train::TreeNode& node);
+  void release(const store::TreeNode& node);
   void finish_step();
 
-  const train::SliceRules* rules_;
+  const store::SliceRules* rules_;
   std::uint32_t machine_;
   std::vector<std::uint32_t> ranks_;
-  std::vector<train::TreeNode> frontier_;
+  std::vector<store::TreeNode> frontier_;
   std::uint64_t step_;
-  train::SliceSum sum_;
+  store::SliceSum sum_;
   std::map<std::uint32_t, std::size_t> borrowed_;     // ranks whose gradient is still read; bytes
-  std::map<train::TreeNode, train::SumPart> closed_;  // frontier sums in own buffers, or empty
-  std::set<train::TreeNode> copying_;
-  std::deque<train::SumPart> chain_;  // cluster eventual: frontier sums not yet in one
+  std::map<store::TreeNode, store::SumPart> closed_;  // frontier sums in own buffers, or empty
+  std::set<store::TreeNode> copying_;
+  std::deque<store::SumPart> chain_;  // cluster eventual: frontier sums not yet in one
   bool chaining_ = false;
   std::map<std::uint64_t, Running> running_;
   std::deque<GatherWork> ready_;
-  std::deque<train::SlicePush> outgoing_;
+  std::deque<store::SlicePush> outgoing_;
   std::uint64_t next_id_ = 1;
 };
 
@@ -142,11 +142,11 @@ class SequentialGather final : public DeviceGather {
 /// acknowledged.
 class EventualGather final : public DeviceGather {
  public:
-  EventualGather(const train::SliceRules& rules, std::uint32_t machine);
+  EventualGather(const store::SliceRules& rules, std::uint32_t machine);
   void push(RankPush push) override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<train::SlicePush> next_push(const OwnerView& held) override;
+  std::optional<store::SlicePush> next_push(const OwnerView& held) override;
   void acknowledged(std::uint64_t number) override;
   std::uint64_t arrived(std::uint32_t rank) const override { return arrived_.at(rank); }
   std::uint64_t unsent(std::uint32_t rank) const override { return unsent_.at(rank); }
@@ -158,15 +158,15 @@ class EventualGather final : public DeviceGather {
 
  private:
   void take(const RankPush& push);
-  std::optional<train::SlicePush> excuse(const OwnerView& held);
+  std::optional<store::SlicePush> excuse(const OwnerView& held);
 
-  const train::SliceRules* rules_;
+  const store::SliceRules* rules_;
   std::uint32_t machine_;
   std::map<std::uint32_t, std::uint64_t> arrived_;  // per rank: lowest step not come
   std::map<std::uint32_t, std::uint64_t> unsent_;
   std::deque<RankPush> arrivals_;  // at most one per rank: a gradient is free again when taken
   std::optional<RankPush> adding_;
-  train::SlicePush held_;  // the sum not yet sent
+  store::SlicePush held_;  // the sum not yet sent
   std::optional<std::uint64_t> outstanding_;
   std::optional<std::uint64_t> pushed_version_;
   std::optional<std::uint64_t> excused_version_;

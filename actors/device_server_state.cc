@@ -50,12 +50,12 @@ void DeviceServerState::receive(Envelope envelope) {
 }
 
 void DeviceServerState::open() {
-  const train::SliceRules& rules = mail_.rules();
+  const store::SliceRules& rules = mail_.rules();
   for (const std::uint32_t rank : rules.ranks_of_machine(machine_)) ranks_.insert(rank);
   if (ranks_.empty()) {
     return mail_.fail(base::error(Errc::failed_precondition, "machine {} holds no rank", machine_));
   }
-  for (const train::SliceInfo& slice : mail_.plan().layout.slices()) {
+  for (const store::SliceInfo& slice : mail_.plan().layout.slices()) {
     slices_.emplace_back(rules, machine_, slice.id);
   }
   rounds_.resize(slices_.size());
@@ -90,7 +90,7 @@ bool DeviceServerState::knows(const Envelope& envelope, const schemas::SliceId& 
 
 void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPush& push) {
   if (!knows(envelope, push.slice)) return;
-  const train::SliceInfo& info = mail_.plan().layout.info(push.slice);
+  const store::SliceInfo& info = mail_.plan().layout.info(push.slice);
   const std::size_t bytes = envelope.payload.size();
   const bool nothing = bytes == 0 && push.count == 0.0;
   if (bytes != info.bytes && !nothing) {
@@ -133,7 +133,7 @@ void DeviceServerState::take_ack(const schemas::PushAck& ack) {
 
 void DeviceServerState::take_reply(const Envelope& envelope, const schemas::WeightReply& reply) {
   if (!mail_.plan().layout.contains(reply.slice)) return;
-  const train::SliceInfo& info = mail_.plan().layout.info(reply.slice);
+  const store::SliceInfo& info = mail_.plan().layout.info(reply.slice);
   if (reply.code == Errc::ok && envelope.payload.size() != info.bytes) {
     return mail_.fail(base::error(
         Errc::data_loss, "weights of slice ({}, {}) version {} have {} bytes instead of {}",

@@ -52,7 +52,7 @@ class DeviceServerState {
  private:
   struct PushKey {
     schemas::SliceId slice;
-    train::TreeNode node;
+    store::TreeNode node;
     std::uint64_t step = 0;
     friend auto operator<=>(const PushKey&, const PushKey&) = default;
   };

@@ -8,7 +8,7 @@
 
 namespace troupe::actors {
 
-DeviceSlice::DeviceSlice(const train::SliceRules& rules, std::uint32_t machine, schemas::SliceId id)
+DeviceSlice::DeviceSlice(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId id)
     : rules_(&rules),
       id_(id),
       ranks_(rules.ranks_of_machine(machine)),
@@ -27,12 +27,12 @@ void DeviceSlice::push(RankPush push) {
     return;
   }
   gather_->push(std::move(push));
-  std::uint64_t arrived = train::kNoStep;
+  std::uint64_t arrived = store::kNoStep;
   for (const std::uint32_t rank : ranks_) arrived = std::min(arrived, gather_->arrived(rank));
   desk_.passed(arrived);
 }
 
-std::optional<train::SlicePush> DeviceSlice::next_push(bool blocked) {
+std::optional<store::SlicePush> DeviceSlice::next_push(bool blocked) {
   OwnerView view = desk_.owner(*gather_);
   view.blocked = blocked;
   return gather_->next_push(view);

@@ -19,7 +19,7 @@ namespace troupe::actors {
 class DeviceSlice {
  public:
   /// `rules` must outlive it.
-  DeviceSlice(const train::SliceRules& rules, std::uint32_t machine, schemas::SliceId id);
+  DeviceSlice(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId id);
 
   const schemas::SliceId& id() const { return id_; }
 
@@ -30,7 +30,7 @@ class DeviceSlice {
   std::optional<GatherWork> next_work() { return gather_->next_work(); }
   void done(std::uint64_t work, base::Buffer result) { gather_->done(work, std::move(result)); }
   /// `blocked`: all ranks of the machine wait for weights of some slice.
-  std::optional<train::SlicePush> next_push(bool blocked);
+  std::optional<store::SlicePush> next_push(bool blocked);
   void acknowledged(std::uint64_t number) { gather_->acknowledged(number); }
 
   /// A rank wants weights for its step.
@@ -47,7 +47,7 @@ class DeviceSlice {
  private:
   bool beyond_barrier(std::uint64_t step) const;
 
-  const train::SliceRules* rules_;
+  const store::SliceRules* rules_;
   schemas::SliceId id_;
   std::vector<std::uint32_t> ranks_;
   std::unique_ptr<DeviceGather> gather_;

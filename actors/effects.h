@@ -14,8 +14,8 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "schemas/messages.h"
-#include "train/slice_owner.h"
-#include "train/slice_values.h"
+#include "store/slice_owner.h"
+#include "store/slice_values.h"
 
 namespace troupe::actors {
 
@@ -68,7 +68,7 @@ struct Copy {
 struct Update {
   EffectId id = 0;
   schemas::SliceId slice;
-  train::SliceUpdate update;
+  store::SliceUpdate update;
 };
 
 /// First values of a slice: from the checkpoint of `step`, or for step 0 computed from (seed, key,
@@ -82,7 +82,7 @@ struct InitSlice {
 /// One slice in a checkpoint.
 struct CutSlice {
   schemas::SliceId slice;
-  train::SliceState state;
+  store::SliceState state;
 };
 
 /// Write and sync this shard's file of the checkpoint. Result: ShardCheckpoint (file, bytes,
@@ -151,8 +151,8 @@ struct Received {
 };
 
 /// What an effect gave; monostate when it failed.
-using EffectResult = std::variant<std::monostate, base::Buffer, train::SliceValues,
-                                  train::SliceState, schemas::ShardCheckpoint, std::string>;
+using EffectResult = std::variant<std::monostate, base::Buffer, store::SliceValues,
+                                  store::SliceState, schemas::ShardCheckpoint, std::string>;
 
 /// An effect with an id has ended.
 struct EffectDone {

@@ -18,12 +18,12 @@ base::Result<JobPlan> make_job_plan(std::string job, std::uint64_t generation,
                          *tier.max_staleness);
     }
   }
-  TROUPE_TRY_ASSIGN(train::SliceLayout layout,
-                    train::SliceLayout::create(keys, spec.shards(), slice_bytes));
+  TROUPE_TRY_ASSIGN(store::SliceLayout layout,
+                    store::SliceLayout::create(keys, spec.shards(), slice_bytes));
   return JobPlan{std::move(job), generation, std::move(spec), std::move(keys), std::move(layout)};
 }
 
-base::Result<train::SliceRules> make_rules(const JobPlan& plan, const schemas::Placement& placement,
+base::Result<store::SliceRules> make_rules(const JobPlan& plan, const schemas::Placement& placement,
                                            const schemas::TrainingStart& start) {
   const schemas::JobSpec& spec = plan.spec;
   if (placement.machine_of_rank.size() != spec.ranks()) {
@@ -33,8 +33,8 @@ base::Result<train::SliceRules> make_rules(const JobPlan& plan, const schemas::P
   if (start.records == 0) {
     return base::error(Errc::invalid_argument, "[start] the training data has no records");
   }
-  return train::SliceRules{train::AdditionTree(spec.workers.machines, spec.workers.devices),
-                           spec.consistency, train::make_step_plan(spec, start.records, start.step),
+  return store::SliceRules{store::AdditionTree(spec.workers.machines, spec.workers.devices),
+                           spec.consistency, store::make_step_plan(spec, start.records, start.step),
                            static_cast<double>(spec.ranks()) * spec.data.batch,
                            placement.machine_of_rank};
 }

@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
-#include "train/slice_layout.h"
-#include "train/slice_rules.h"
+#include "store/slice_layout.h"
+#include "store/slice_rules.h"
 
 namespace troupe::actors {
 
@@ -21,16 +21,16 @@ struct JobPlan {
   std::uint64_t generation = 1;
   schemas::JobSpec spec;
   std::vector<schemas::KeyInfo> keys;
-  train::SliceLayout layout;
+  store::SliceLayout layout;
 };
 
 /// Errors as of SliceLayout::create; also a bound of staleness for a sequential tier.
 base::Result<JobPlan> make_job_plan(std::string job, std::uint64_t generation,
                                     schemas::JobSpec spec, std::vector<schemas::KeyInfo> keys,
-                                    std::uint64_t slice_bytes = train::kSliceBytes);
+                                    std::uint64_t slice_bytes = store::kSliceBytes);
 
 /// The rules of the job's slices under a placement; an error when it does not place all ranks.
-base::Result<train::SliceRules> make_rules(const JobPlan& plan, const schemas::Placement& placement,
+base::Result<store::SliceRules> make_rules(const JobPlan& plan, const schemas::Placement& placement,
                                            const schemas::TrainingStart& start);
 
 }  // namespace troupe::actors

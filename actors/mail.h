@@ -50,7 +50,7 @@ class Mail {
   bool open() const { return rules_.has_value() && !ended_; }
   bool ended() const { return ended_; }
   /// CHECKs that the role has been opened.
-  const train::SliceRules& rules() const { return rules_.value(); }
+  const store::SliceRules& rules() const { return rules_.value(); }
   /// Training records of the job; CHECKs that the role has been opened.
   std::uint64_t records() const { return start_.value().records; }
   std::uint64_t now_ms() const { return now_ms_; }
@@ -91,7 +91,7 @@ class Mail {
   schemas::ActorId self_;
   std::optional<schemas::Placement> placement_;
   std::optional<schemas::TrainingStart> start_;
-  std::optional<train::SliceRules> rules_;
+  std::optional<store::SliceRules> rules_;
   bool ended_ = false;
   std::uint64_t now_ms_ = 0;
   std::int64_t event_ns_ = 0;

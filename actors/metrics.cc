@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "train/metrics.h"
+#include "store/metrics.h"
 
 namespace troupe::actors {
 
@@ -131,7 +131,7 @@ void ServerMetrics::watch_parameter_server(Cells& cells, ServerObserver& observe
     cells.missing = missing.ranks;
   };
   monitoring::Histogram& updates = metrics_.histogram(family("troupe_kv_update_seconds"), {"2"});
-  const auto files = std::make_shared<train::CheckpointMetrics>(metrics_);
+  const auto files = std::make_shared<store::CheckpointMetrics>(metrics_);
   observer.computed = [&cells, &updates, files](const Computed& computed) {
     using Kind = Computed::Kind;
     const double seconds = computed.seconds;

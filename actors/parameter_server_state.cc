@@ -55,7 +55,7 @@ void ParameterServerState::open() {
     index_[id] = slices_.size();
     const EffectId effect = mail_.next_id();
     running_[effect] = {slices_.size(), 0};
-    slices_.push_back({position, train::SliceOwner(mail_.rules(), id)});
+    slices_.push_back({position, store::SliceOwner(mail_.rules(), id)});
     mail_.emit(InitSlice{effect, id, mail_.rules().steps.start});
   }
   std::set<std::uint32_t> keys;
@@ -83,7 +83,7 @@ void ParameterServerState::take(Envelope& envelope) {
   }
 }
 
-const train::SliceInfo& ParameterServerState::info(const Owned& owned) const {
+const store::SliceInfo& ParameterServerState::info(const Owned& owned) const {
   return mail_.plan().layout.slices()[owned.position];
 }
 
@@ -108,8 +108,8 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
         Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
         envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, info(owned).bytes));
   }
-  const train::PushName name{envelope.from.index, push.node, push.step};
-  train::SlicePush contribution{
+  const store::PushName name{envelope.from.index, push.node, push.step};
+  store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
   const auto result = owned.owner.push(std::move(contribution));
@@ -165,12 +165,12 @@ void ParameterServerState::effect_done(EffectDone& done) {
         id.slice, owned.owner.state().version, shard_)));
   }
   ++progress_;
-  if (auto* first = std::get_if<train::SliceState>(&done.result)) {
+  if (auto* first = std::get_if<store::SliceState>(&done.result)) {
     store_bytes_ += first->values.weight.size();
     for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
     owned.owner.start(std::move(*first));
     version_.set(work.slice, owned.owner.state().version);
-  } else if (auto* values = std::get_if<train::SliceValues>(&done.result)) {
+  } else if (auto* values = std::get_if<store::SliceValues>(&done.result)) {
     owned.owner.updated(std::move(*values));
     version_.set(work.slice, owned.owner.state().version);
     ++counters_.updates;
@@ -201,12 +201,12 @@ void ParameterServerState::run_work(std::size_t index) {
   const base::DType dtype = mail_.plan().keys[id.key].dtype;
   while (auto work = owned.owner.next_work()) {
     const EffectId effect = mail_.next_id();
-    if (auto* addition = std::get_if<train::Addition>(&*work)) {
+    if (auto* addition = std::get_if<store::Addition>(&*work)) {
       ++counters_.additions;
       running_[effect] = {index, addition->id};
       mail_.emit(Add{effect, id, dtype, std::move(addition->left), std::move(addition->right)});
     } else {
-      auto& update = std::get<train::SliceUpdate>(*work);
+      auto& update = std::get<store::SliceUpdate>(*work);
       if (mail_.rules().cluster_sequential()) {
         mail_.emit(Spent{Spent::What::round, owned.round.spread_ns()});
         owned.round = {};
@@ -223,7 +223,7 @@ void ParameterServerState::run_work(std::size_t index) {
 void ParameterServerState::send_acks(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
-  for (const train::PushName& name : owned.owner.take_acks()) {
+  for (const store::PushName& name : owned.owner.take_acks()) {
     ++progress_;
     ++counters_.pushes;
     owned.round.add(mail_.event_ns());
@@ -261,7 +261,7 @@ void ParameterServerState::answer_pulls(std::size_t index) {
 
 /// Hands the slice's state at a due checkpoint in, if there is credit; true when it did.
 bool ParameterServerState::cut(std::size_t index) {
-  train::SliceOwner& owner = slices_[index].owner;
+  store::SliceOwner& owner = slices_[index].owner;
   const auto step = owner.cut_due();
   if (!step || !checkpoints_->admits(*step)) return false;
   checkpoints_->hand_in(*step, {info(slices_[index]).id, owner.take_cut()});

@@ -15,7 +15,7 @@
 #include "actors/checkpoint_desk.h"
 #include "actors/mail.h"
 #include "actors/server_figures.h"
-#include "train/slice_owner.h"
+#include "store/slice_owner.h"
 
 namespace troupe::actors {
 
@@ -60,9 +60,9 @@ class ParameterServerState {
   using Pull = std::pair<std::uint32_t, schemas::WeightPull>;  // machine, pull
   struct Owned {
     std::size_t position = 0;  // in the layout
-    train::SliceOwner owner;
+    store::SliceOwner owner;
     std::map<Pull, std::int64_t> pulls = {};    // with the time they came
-    OpenRequests<train::PushName> pushes = {};  // whose answer has to wait
+    OpenRequests<store::PushName> pushes = {};  // whose answer has to wait
     PushRound round = {};
   };
 
@@ -74,7 +74,7 @@ class ParameterServerState {
   void take_finished(const schemas::Finished& finished);
   void effect_done(EffectDone& done);
   void tick(std::uint64_t now_ms);
-  const train::SliceInfo& info(const Owned& owned) const;
+  const store::SliceInfo& info(const Owned& owned) const;
   std::optional<std::size_t> own(const schemas::SliceId& slice);
   void pump(std::size_t index);
   void run_work(std::size_t index);

@@ -8,7 +8,7 @@
 
 #include "engine/metrics.h"
 #include "storage/metrics.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace troupe::actors {
 
@@ -35,7 +35,7 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
   ServerJob made;
   made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
   TROUPE_TRY_ASSIGN(made.start, train::find_start(*job, made.numeric_class));
-  TROUPE_TRY_ASSIGN(made.compute, train::SliceCompute::create(table, job->keys.keys, job->rule()));
+  TROUPE_TRY_ASSIGN(made.compute, store::SliceCompute::create(table, job->keys.keys, job->rule()));
   TROUPE_TRY_ASSIGN(train::FirstValues first,
                     train::FirstValues::create(job, std::move(made.start.checkpoint)));
   made.first = std::make_shared<const train::FirstValues>(std::move(first));
@@ -43,7 +43,7 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
   return made;
 }
 
-ServerCompute::ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock,
+ServerCompute::ServerCompute(ServerJob job, const store::SliceLayout& layout, base::Clock& clock,
                              Done done, ComputeWatch watch)
     : job_(std::move(job)),
       layout_(layout),
@@ -92,7 +92,7 @@ void ServerCompute::tell(Computed::Kind kind, std::int64_t begin_ns, const Effec
 
 void ServerCompute::run(Add add) {
   submit(Computed::Kind::add, add.id,
-         [this, add](const train::UpdateContext& where) -> base::Result<EffectResult> {
+         [this, add](const store::UpdateContext& where) -> base::Result<EffectResult> {
            TROUPE_TRY_ASSIGN(base::Buffer sum,
                              job_.compute->add(key(add.slice), add.left, add.right, where));
            return EffectResult(std::move(sum));
@@ -101,7 +101,7 @@ void ServerCompute::run(Add add) {
 
 void ServerCompute::run(Copy copy) {
   submit(Computed::Kind::copy, copy.id,
-         [copy](const train::UpdateContext& where) -> base::Result<EffectResult> {
+         [copy](const store::UpdateContext& where) -> base::Result<EffectResult> {
            TROUPE_TRY_ASSIGN(base::Buffer made,
                              where.pool.allocate(copy.from.size(), "gradient sums"));
            std::memcpy(made.data(), copy.from.data(), copy.from.size());
@@ -111,30 +111,30 @@ void ServerCompute::run(Copy copy) {
 
 void ServerCompute::run(Update update) {
   submit(Computed::Kind::update, update.id,
-         [this, update](const train::UpdateContext& where) -> base::Result<EffectResult> {
-           TROUPE_TRY_ASSIGN(train::SliceValues values,
+         [this, update](const store::UpdateContext& where) -> base::Result<EffectResult> {
+           TROUPE_TRY_ASSIGN(store::SliceValues values,
                              job_.compute->update(key(update.slice), update.update, where));
            return EffectResult(std::move(values));
          });
 }
 
 void ServerCompute::run(InitSlice init) {
-  const train::SliceInfo& info = layout_.info(init.slice);
+  const store::SliceInfo& info = layout_.info(init.slice);
   TROUPE_CHECK(job_.first != nullptr, "first values of a server that has begun");
   submit(Computed::Kind::init, init.id,
          [this, init, &info,
-          first = job_.first](const train::UpdateContext& where) -> base::Result<EffectResult> {
+          first = job_.first](const store::UpdateContext& where) -> base::Result<EffectResult> {
            if (init.step != job_.start.step) {
              return base::error(base::Errc::failed_precondition,
                                 "the job starts at step {}, the newest checkpoint here is of {}",
                                 init.step, job_.start.step);
            }
-           TROUPE_TRY_ASSIGN(train::SliceState state,
+           TROUPE_TRY_ASSIGN(store::SliceState state,
                              (*first)(key(init.slice), info, *job_.compute, where.pool));
            return EffectResult(std::move(state));
          });
   if (inits_left_ == 0) {
-    inits_left_ = std::ranges::count(layout_.slices(), info.shard, &train::SliceInfo::shard);
+    inits_left_ = std::ranges::count(layout_.slices(), info.shard, &store::SliceInfo::shard);
   }
   if (--inits_left_ == 0) job_.first.reset();
 }
@@ -142,7 +142,7 @@ void ServerCompute::run(InitSlice init) {
 void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t shards) {
   const EffectId id = write.id;
   submit(Computed::Kind::shard, id,
-         [this, write = std::move(write), shard, shards](const train::UpdateContext&) {
+         [this, write = std::move(write), shard, shards](const store::UpdateContext&) {
            return write_shard(write, shard, shards);
          });
 }
@@ -150,19 +150,19 @@ void ServerCompute::run(WriteShard write, std::uint32_t shard, std::uint32_t sha
 void ServerCompute::run(WriteManifest write) {
   const EffectId id = write.id;
   submit(Computed::Kind::manifest, id,
-         [this, write = std::move(write)](const train::UpdateContext&) {
+         [this, write = std::move(write)](const store::UpdateContext&) {
            return write_manifest(write);
          });
 }
 
 base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, std::uint32_t shard,
                                                       std::uint32_t shards) const {
-  std::vector<train::SliceRecord> records;
+  std::vector<store::SliceRecord> records;
   for (const CutSlice& cut : write.slices) records.push_back({cut.slice, cut.state});
-  const train::CheckpointName name{write.step, job_.start.generation};
+  const store::CheckpointName name{write.step, job_.start.generation};
   TROUPE_TRY_ASSIGN(
       schemas::ShardFile file,
-      train::write_shard(job_.job->spec.checkpoint.dir, {name, shard, shards, job_.job->keys.keys,
+      store::write_shard(job_.job->spec.checkpoint.dir, {name, shard, shards, job_.job->keys.keys,
                                                          job_.compute->slots(), records}));
   schemas::ShardCheckpoint report;
   report.step = write.step;
@@ -176,7 +176,7 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
 
 base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& write) const {
   const std::filesystem::path folder = job_.job->spec.checkpoint.dir;
-  const train::CheckpointName name{write.step, job_.start.generation};
+  const store::CheckpointName name{write.step, job_.start.generation};
   TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
                     train::make_manifest(*job_.job, job_.numeric_class, job_.start, write.step,
                                          job_.compute->slots()));
@@ -184,7 +184,7 @@ base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& wr
     manifest.files.push_back(
         {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
   }
-  TROUPE_TRY(train::complete_checkpoint(folder, manifest,
+  TROUPE_TRY(store::complete_checkpoint(folder, manifest,
                                         {job_.job->spec.checkpoint.keep, job_.start.step}));
   return EffectResult((folder / name.to_string()).string());
 }

@@ -15,8 +15,8 @@
 #include "monitoring/metrics.h"
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
+#include "store/slice_compute.h"
 #include "train/resume.h"
-#include "train/slice_compute.h"
 
 namespace troupe::actors {
 
@@ -25,7 +25,7 @@ struct ServerJob {
   std::shared_ptr<const train::Job> job;
   base::NumericClass numeric_class;
   train::RunStart start;  ///< without the checkpoint
-  std::shared_ptr<const train::SliceCompute> compute;
+  std::shared_ptr<const store::SliceCompute> compute;
   /// Holds the checkpoint. For parameter servers; whoever has made those drops it, since they do as
   /// soon as their slices have begun.
   std::shared_ptr<const train::FirstValues> first;
@@ -57,7 +57,7 @@ class ServerCompute {
   using Done = std::function<void(EffectDone)>;
 
   /// `done` must outlive every effect; the destructor waits for those running.
-  ServerCompute(ServerJob job, const train::SliceLayout& layout, base::Clock& clock, Done done,
+  ServerCompute(ServerJob job, const store::SliceLayout& layout, base::Clock& clock, Done done,
                 ComputeWatch watch = {});
   ~ServerCompute();
 
@@ -75,7 +75,7 @@ class ServerCompute {
   const storage::Storage& storage() const { return storage_; }
 
  private:
-  using Work = std::function<base::Result<EffectResult>(const train::UpdateContext&)>;
+  using Work = std::function<base::Result<EffectResult>(const store::UpdateContext&)>;
   void submit(Computed::Kind kind, EffectId id, Work work);
   void tell(Computed::Kind kind, std::int64_t begin_ns, const EffectDone& done) const;
   const schemas::KeyInfo& key(const schemas::SliceId& slice) const;
@@ -85,7 +85,7 @@ class ServerCompute {
 
   ServerJob job_;  // `first` goes, all else stays
   std::ptrdiff_t inits_left_ = 0;
-  const train::SliceLayout& layout_;
+  const store::SliceLayout& layout_;
   base::Clock& clock_;
   const Done done_;
   const ComputeWatch watch_;

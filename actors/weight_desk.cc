@@ -12,7 +12,7 @@ using schemas::kBarrierVersion;
 using schemas::kNewestVersion;
 using schemas::WeightPull;
 
-WeightDesk::WeightDesk(const train::SliceRules& rules, std::uint32_t machine,
+WeightDesk::WeightDesk(const store::SliceRules& rules, std::uint32_t machine,
                        schemas::SliceId slice)
     : rules_(&rules), ranks_(rules.ranks_of_machine(machine)), slice_(slice) {}
 
@@ -55,7 +55,7 @@ std::uint64_t WeightDesk::lowest(const Held& held) const {
 }
 
 std::uint64_t WeightDesk::lowest_own(const Held& held) const {
-  std::uint64_t low = train::kNoStep;
+  std::uint64_t low = store::kNoStep;
   for (const std::uint32_t rank : ranks_) low = std::min(low, held.next[rank]);
   return low;
 }

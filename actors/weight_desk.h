@@ -12,7 +12,7 @@
 #include "actors/device_gather.h"
 #include "base/status.h"
 #include "schemas/messages.h"
-#include "train/slice_rules.h"
+#include "store/slice_rules.h"
 
 namespace troupe::actors {
 
@@ -35,7 +35,7 @@ struct Handout {
 class WeightDesk {
  public:
   /// `rules` must outlive it.
-  WeightDesk(const train::SliceRules& rules, std::uint32_t machine, schemas::SliceId slice);
+  WeightDesk(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId slice);
 
   /// A rank wants weights for its step. A request for an earlier step than its last is an echo.
   void want(std::uint32_t rank, std::uint64_t step);
@@ -81,7 +81,7 @@ class WeightDesk {
   void pull_newer(const DeviceGather& gather, std::vector<schemas::WeightPull>& pulls) const;
   void keep(Held held);
 
-  const train::SliceRules* rules_;
+  const store::SliceRules* rules_;
   std::vector<std::uint32_t> ranks_;
   schemas::SliceId slice_;
   std::map<std::uint32_t, std::uint64_t> waiting_;  // rank -> step

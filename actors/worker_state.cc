@@ -53,7 +53,7 @@ void WorkerState::receive(Envelope envelope) {
     case Mail::Verdict::moved:
       break;
     case Mail::Verdict::opened: {
-      const train::SliceRules& rules = mail_.rules();
+      const store::SliceRules& rules = mail_.rules();
       mail_.emit(StartTraining{rules.steps.start, mail_.records()});
       break;
     }
@@ -80,7 +80,7 @@ void WorkerState::push(PushKey push) {
   TROUPE_CHECK(untaken_.emplace(push.key, slices.size()).second,
                "a gradient is pushed while its last is still read");
   std::size_t offset = 0;
-  for (const train::SliceInfo& slice : slices) {
+  for (const store::SliceInfo& slice : slices) {
     schemas::GradientPush message;
     message.slice = slice.id;
     message.node = mail_.rules().tree.leaf(rank_);
@@ -113,7 +113,7 @@ void WorkerState::pull(const PullKey& pull) {
   TROUPE_CHECK(pulling_.emplace(pull.key, std::move(pulling)).second,
                "a key is pulled while it is being pulled");
   const bool exact = mail_.rules().sequential();
-  for (const train::SliceInfo& slice : slices) {
+  for (const store::SliceInfo& slice : slices) {
     schemas::WeightPull message{slice.id, exact ? pull.step : schemas::kNewestVersion, 0,
                                 pull.step};
     if (pull.barrier && !exact) {

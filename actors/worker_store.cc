@@ -24,12 +24,12 @@ base::Status WorkerStore::init(std::span<const schemas::KeyInfo>, std::span<cons
                      "a job's first values come from its seed, a checkpoint or train.weights");
 }
 
-base::Status WorkerStore::set_updater(const train::UpdateRule& rule) {
+base::Status WorkerStore::set_updater(const store::UpdateRule& rule) {
   if (rule.optimizer == spec_.train.optimizer && rule.schedule == spec_.train.schedule) return {};
   return base::error(base::Errc::invalid_argument, "the job has another update rule");
 }
 
-void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const train::PushInfo& info) {
+void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::PushInfo& info) {
   const engine::Variable reads[] = {gradient.variable()};
   runtime_.engine.push_async(
       {"push", reads, {}, kCopyLane, info.priority},
@@ -46,7 +46,7 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const train::
       });
 }
 
-void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const train::PullInfo& info) {
+void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::PullInfo& info) {
   const engine::Variable writes[] = {weight.variable()};
   engine::Operation operation{"pull", {}, writes, kCopyLane, info.priority};
   runtime_.engine.push_async(

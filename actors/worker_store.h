@@ -11,13 +11,13 @@
 #include "actors/effects.h"
 #include "base/mutex.h"
 #include "ndarray/runtime.h"
-#include "train/kvstore.h"
+#include "store/kvstore.h"
 #include "train/rank_runner.h"
 
 namespace troupe::actors {
 
 /// One rank's door to the tiers.
-class WorkerStore final : public train::KVStore {
+class WorkerStore final : public store::KVStore {
  public:
   using Post = std::function<void(Event)>;
 
@@ -31,11 +31,11 @@ class WorkerStore final : public train::KVStore {
   base::Status init(std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values) override;
   /// The job's own rule is the servers'; another one is refused.
-  base::Status set_updater(const train::UpdateRule& rule) override;
+  base::Status set_updater(const store::UpdateRule& rule) override;
   void push(std::uint32_t key, const ndarray::NDArray& gradient,
-            const train::PushInfo& info) override;
+            const store::PushInfo& info) override;
   void pull(std::uint32_t key, const ndarray::NDArray& weight,
-            const train::PullInfo& info) override;
+            const store::PullInfo& info) override;
   base::Status finish(std::uint64_t steps) override;
 
   /// The worker's effects. Quick: copies run on the rank's copy lane.

@@ -6,14 +6,14 @@
 #include "apps/verbs.h"
 #include "base/hash.h"
 #include "base/units.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace troupe::apps {
 namespace {
 
 /// Opens the newest complete checkpoint; what is newer and damaged is said.
-base::Result<std::unique_ptr<train::Checkpoint>> open(const std::string& folder, Context& context) {
-  TROUPE_TRY_ASSIGN(auto checkpoint, train::Checkpoint::open_newest(folder));
+base::Result<std::unique_ptr<store::Checkpoint>> open(const std::string& folder, Context& context) {
+  TROUPE_TRY_ASSIGN(auto checkpoint, store::Checkpoint::open_newest(folder));
   for (const std::string& line : checkpoint->skipped()) {
     context.console.note("skipped: " + line);
   }
@@ -32,7 +32,7 @@ ExitCode hash(const std::string& folder, Context& context) {
 ExitCode show(const std::string& folder, Context& context) {
   const auto opened = open(folder, context);
   if (!opened.ok()) return context.fail(opened.status());
-  const train::Checkpoint& checkpoint = *opened.value();
+  const store::Checkpoint& checkpoint = *opened.value();
   const schemas::Manifest& manifest = checkpoint.manifest();
   std::string text = fmt::format(
       "checkpoint  {}\njob         {}\nstep        {}\nepoch       {}\nsamples     {}\n"

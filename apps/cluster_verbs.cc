@@ -8,7 +8,6 @@
 #include <iostream>
 #include <memory>
 
-#include "actors/crew.h"
 #include "apps/config_file.h"
 #include "apps/job_file.h"
 #include "apps/stop_signals.h"
@@ -22,6 +21,7 @@
 #include "monitoring/http_server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
+#include "train/resume.h"
 
 namespace troupe::apps {
 namespace {
@@ -61,7 +61,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.state_folder = verb.state;
   options.version = program_version();
   options.stop = [&stop] { return stop.load(); };
-  options.find_start = actors::find_job_start;
+  options.find_start = train::find_job_start;
   options.ready = [](const std::string& listen, const std::string& http) {
     base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
     base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2", listen);

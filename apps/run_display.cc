@@ -11,7 +11,7 @@
 namespace troupe::apps {
 namespace {
 
-double mean_loss(const train::EpochScore& score) {
+double mean_loss(const control::EpochScore& score) {
   return score.samples > 0 ? score.loss_sum / static_cast<double>(score.samples) : 0.0;
 }
 
@@ -38,7 +38,7 @@ void RunDisplay::began(const train::RunStart& start) {
   console_.note(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
 }
 
-void RunDisplay::progress(const train::StepProgress& progress) {
+void RunDisplay::progress(const control::StepProgress& progress) {
   const std::int64_t now = clock_.now_ms();
   const double seconds = static_cast<double>(now - report_ms_) * 1e-3;
   const auto samples = static_cast<double>(progress.samples - samples_done_);
@@ -55,7 +55,7 @@ void RunDisplay::progress(const train::StepProgress& progress) {
     set(monitoring::family("troupe_job_loss"), {job_->spec.name, "train"}, *shown_.loss);
     if (!std::isfinite(*shown_.loss) && !diverged_) {
       diverged_ = true;
-      base::log_warn("{}", train::divergence_text(progress.step, *shown_.loss));
+      base::log_warn("{}", control::divergence_text(progress.step, *shown_.loss));
     }
   }
   samples_total_->add(samples);
@@ -67,7 +67,7 @@ void RunDisplay::progress(const train::StepProgress& progress) {
   display_.show(shown_);
 }
 
-void RunDisplay::scored(const train::EpochScore& score) {
+void RunDisplay::scored(const control::EpochScore& score) {
   score_ = score;
   shown_.accuracy = score.accuracy();
   set(monitoring::family("troupe_job_accuracy_ratio"), {job_->spec.name, "test"}, score.accuracy());

@@ -20,8 +20,8 @@ class RunDisplay final : public train::JobObserver {
   /// Call before the run; `job` and `metrics` outlive it.
   void start(const train::Job& job, monitoring::Metrics& metrics);
   void began(const train::RunStart& start) override;
-  void progress(const train::StepProgress& progress) override;
-  void scored(const train::EpochScore& score) override;
+  void progress(const control::StepProgress& progress) override;
+  void scored(const control::EpochScore& score) override;
   void checkpointed(std::uint64_t step, const std::string& path) override;
   /// Leaves the last line standing.
   void end() { display_.end(); }
@@ -50,7 +50,7 @@ class RunDisplay final : public train::JobObserver {
   std::int64_t report_ms_ = 0;      // of the last report
   std::uint64_t samples_done_ = 0;  // as it said
   Progress shown_;
-  std::optional<train::EpochScore> score_;
+  std::optional<control::EpochScore> score_;
   std::string checkpoint_;
 };
 

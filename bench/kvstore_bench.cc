@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ndarray/ndarray.h"
-#include "train/local_store.h"
+#include "store/local_store.h"
 
 namespace troupe::train {
 namespace {
@@ -28,7 +28,7 @@ struct Rank {
   std::unique_ptr<engine::Engine> engine;
   ndarray::Runtime runtime;
   ndarray::NDArray weight, gradient;
-  std::unique_ptr<KVStore> door;
+  std::unique_ptr<store::KVStore> door;
 };
 
 void push_pull(benchmark::State& state) {
@@ -39,13 +39,15 @@ void push_pull(benchmark::State& state) {
   schemas::KeyInfo key;
   key.name = "weight";
   key.shape = base::Shape{elements};
-  StepPlan plan;
-  plan.total = kNoStep - 1;
+  store::StepPlan plan;
+  plan.total = store::kNoStep - 1;
   plan.epoch_steps = plan.total;
-  LocalStoreOptions options{SliceRules{AdditionTree(1, kRanks), {}, plan, kRanks, {0, 0}}, {}, {}};
-  const LocalStoreParts parts{table, storage.pool(base::Device{}), kernels};
-  const std::unique_ptr<LocalStore> store = LocalStore::create(parts, options).value();
-  UpdateRule rule;
+  store::LocalStoreOptions options{
+      store::SliceRules{store::AdditionTree(1, kRanks), {}, plan, kRanks, {0, 0}}, {}, {}};
+  const store::LocalStoreParts parts{table, storage.pool(base::Device{}), kernels};
+  const std::unique_ptr<store::LocalStore> store =
+      store::LocalStore::create(parts, options).value();
+  store::UpdateRule rule;
   rule.optimizer.momentum = 0.9;
 
   std::vector<std::unique_ptr<Rank>> ranks;

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "bench/report.h"
+#include "store/local_store.h"
 #include "symbol/networks/networks.h"
-#include "train/local_store.h"
 #include "train/module.h"
 
 namespace troupe::bench {
@@ -60,17 +60,17 @@ class Lenet {
     how.inputs.sample = base::Shape{1, 28, 28};
     how.inputs.label = "softmax_label";
     module_ = must(train::Module::create(runtime_, network, how));
-    train::StepPlan plan;
-    plan.total = plan.epoch_steps = train::kNoStep - 1;
-    const train::LocalStoreOptions options{
-        train::SliceRules{train::AdditionTree(1, 1), {}, plan, static_cast<double>(batch), {0}},
+    store::StepPlan plan;
+    plan.total = plan.epoch_steps = store::kNoStep - 1;
+    const store::LocalStoreOptions options{
+        store::SliceRules{store::AdditionTree(1, 1), {}, plan, static_cast<double>(batch), {0}},
         {},
         {}};
     store_ =
-        must(train::LocalStore::create({table_, storage_.pool(base::Device{}), kernels_}, options));
+        must(store::LocalStore::create({table_, storage_.pool(base::Device{}), kernels_}, options));
     door_ = store_->door(0, runtime_);
     must(module_->init_params(first_weights()));
-    train::UpdateRule rule;
+    store::UpdateRule rule;
     rule.optimizer.lr = kLearningRate;
     rule.optimizer.momentum = 0.9;
     rule.optimizer.wd = 1e-4;
@@ -115,8 +115,8 @@ class Lenet {
   const ops::OpTable table_ = ops::OpTable::build();
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
-  std::unique_ptr<train::LocalStore> store_;  // outlives the engine, whose operations use it
-  std::unique_ptr<train::KVStore> door_;
+  std::unique_ptr<store::LocalStore> store_;  // outlives the engine, whose operations use it
+  std::unique_ptr<store::KVStore> door_;
   std::unique_ptr<engine::Engine> engine_;
   ndarray::Runtime runtime_{*engine_, storage_, table_, kernels_, clock_};
   std::unique_ptr<train::Module> module_;

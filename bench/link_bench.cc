@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/link_set.h"
+#include "link/link_set.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kPiece = 1 << 20;
 
 /// Counts what comes; answers each envelope where `echo` is set.
-class Counter final : public LinkHandler {
+class Counter final : public link::LinkHandler {
  public:
   void on_envelope(schemas::Envelope envelope) override {
     if (echo) static_cast<void>(echo->send(std::move(envelope)).ok());
@@ -39,7 +39,7 @@ class Counter final : public LinkHandler {
     wanted_ = ~std::uint64_t{0};
     return came;
   }
-  std::shared_ptr<Link> echo;
+  std::shared_ptr<link::Link> echo;
 
  private:
   std::mutex mutex_;
@@ -51,11 +51,11 @@ class Counter final : public LinkHandler {
 /// Two ends of a link in one process, each with its own thread and pool.
 struct Pair {
   explicit Pair(bool echo) {
-    const LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "", 0};
+    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "", 0};
     const auto address = server.listen(
-        "127.0.0.1:0", end, [this, echo](const auto&, const std::shared_ptr<Link>& accepted) {
+        "127.0.0.1:0", end, [this, echo](const auto&, const std::shared_ptr<link::Link>& accepted) {
           if (echo) there->echo = accepted;
-          return base::Result<std::shared_ptr<LinkHandler>>(there);
+          return base::Result<std::shared_ptr<link::LinkHandler>>(there);
         });
     link = client.dial({*address, end, end, 1, 0}, here).value();
   }
@@ -64,9 +64,9 @@ struct Pair {
   storage::Storage client_memory;
   std::shared_ptr<Counter> here = std::make_shared<Counter>();
   std::shared_ptr<Counter> there = std::make_shared<Counter>();
-  LinkSet server{limits, server_memory.pool({})};
-  LinkSet client{limits, client_memory.pool({})};
-  std::shared_ptr<Link> link;
+  link::LinkSet server{limits, server_memory.pool({})};
+  link::LinkSet client{limits, client_memory.pool({})};
+  std::shared_ptr<link::Link> link;
 };
 
 schemas::Envelope push_of(std::uint32_t slice, base::Buffer payload) {

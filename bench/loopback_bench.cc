@@ -15,7 +15,7 @@
 #include "actors/device_server.h"
 #include "actors/parameter_server.h"
 #include "bench/report.h"
-#include "cluster/link_set.h"
+#include "link/link_set.h"
 
 namespace troupe::bench {
 namespace {
@@ -60,7 +60,7 @@ struct Setup {
   }
 
   actors::JobParts parts() { return {stage, post_office, *plan, job, table, clock}; }
-  cluster::LinkEnd end(ActorId actor) const { return {actor, "loopback", plan->job, 1}; }
+  link::LinkEnd end(ActorId actor) const { return {actor, "loopback", plan->job, 1}; }
   base::BufferPool& pool() { return storage.pool(base::Device{}); }
   /// An actor of this process learns its placement and begins.
   void open(ActorId actor) {
@@ -94,7 +94,7 @@ struct Setup {
 };
 
 /// The other end of a link.
-class Peer final : public cluster::LinkHandler {
+class Peer final : public link::LinkHandler {
  public:
   explicit Peer(const actors::PostOffice& post_office) : post_office_(post_office) {}
   void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
@@ -104,7 +104,7 @@ class Peer final : public cluster::LinkHandler {
   const actors::PostOffice& post_office_;
 };
 
-void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<cluster::Link> link) {
+void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link) {
   post_office.open(peer, [link = std::move(link)](schemas::Envelope envelope) {
     // A link that is down ends the benchmark by silence.
     static_cast<void>(link->send(std::move(envelope)).ok());
@@ -115,13 +115,13 @@ void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<cl
 void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
   const ActorId self{Role::parameter_server, shard};
   const actors::ParameterServer server(setup.parts(), setup.server_job, shard);
-  cluster::LinkSet links(setup.job->spec.limits, setup.pool());
+  link::LinkSet links(setup.job->spec.limits, setup.pool());
   const auto address = must(links.listen(
       "127.0.0.1:0", setup.end(self),
-      [&](const schemas::Hello& hello, const std::shared_ptr<cluster::Link>& link)
-          -> base::Result<std::shared_ptr<cluster::LinkHandler>> {
+      [&](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
+          -> base::Result<std::shared_ptr<link::LinkHandler>> {
         open_door(setup.post_office, hello.actor, link);
-        return std::shared_ptr<cluster::LinkHandler>(std::make_shared<Peer>(setup.post_office));
+        return std::shared_ptr<link::LinkHandler>(std::make_shared<Peer>(setup.post_office));
       }));
   setup.open(self);
   const std::string line = address + "\n";
@@ -206,10 +206,10 @@ class Rank {
 void host(Setup& setup, std::uint32_t machine, const std::vector<std::string>& addresses) {
   const ActorId self{Role::device_server, machine};
   const actors::DeviceServer server(setup.parts(), setup.server_job, machine);
-  cluster::LinkSet links(setup.job->spec.limits, setup.pool());
+  link::LinkSet links(setup.job->spec.limits, setup.pool());
   for (std::uint32_t shard = 0; shard < addresses.size(); ++shard) {
     const ActorId peer{Role::parameter_server, shard};
-    cluster::DialOptions dial{addresses[shard], setup.end(self), setup.end(peer), 1, 5'000};
+    link::DialOptions dial{addresses[shard], setup.end(self), setup.end(peer), 1, 5'000};
     auto link = must(links.dial(std::move(dial), std::make_shared<Peer>(setup.post_office)));
     open_door(setup.post_office, peer, std::move(link));
   }

@@ -10,19 +10,19 @@
 #include <optional>
 #include <span>
 
-#include "actors/agent_state.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cluster/background_calls.h"
-#include "cluster/link_set.h"
 #include "cluster/process.h"
+#include "control/agent_state.h"
+#include "link/link_set.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
 namespace {
 
-using actors::AgentEvent;
-using actors::ProcessKey;
+using control::AgentEvent;
+using control::ProcessKey;
 using schemas::Role;
 
 constexpr std::int64_t kTickMs = 50;
@@ -70,7 +70,7 @@ class AgentNode {
   class ChildHandler;
   struct Child {
     std::uint64_t id = 0;  // of the supervisor; 0: not started yet
-    std::shared_ptr<Link> link;
+    std::shared_ptr<link::Link> link;
     std::optional<ProcessExit> exit;
     bool stop = false;    // asked for before it had started
     bool silent = false;  // its link is down
@@ -79,20 +79,20 @@ class AgentNode {
   static schemas::AgentHello hello(const AgentOptions& options);
   base::Status join(std::uint64_t wait_ms);
   void post(const AgentEvent& event);
-  void run_effects(const std::vector<actors::AgentEffect>& effects);
-  void perform(const actors::ToCoordinator& send);
-  void perform(const actors::StartChild& start);
-  void perform(const actors::ToChild& send);
-  void perform(const actors::StopChild& stop);
-  void perform(const actors::ProbeFolder& probe);
-  void perform(const actors::JoinAgain& join);
-  void perform(const actors::LeaveCoordinator& leave);
-  void perform(const actors::ExitAgent& exit);
-  void perform(const actors::Note& note);
-  void started(const actors::StartChild& start, const base::Result<ChildProcess>& process);
+  void run_effects(const std::vector<control::AgentEffect>& effects);
+  void perform(const control::ToCoordinator& send);
+  void perform(const control::StartChild& start);
+  void perform(const control::ToChild& send);
+  void perform(const control::StopChild& stop);
+  void perform(const control::ProbeFolder& probe);
+  void perform(const control::JoinAgain& join);
+  void perform(const control::LeaveCoordinator& leave);
+  void perform(const control::ExitAgent& exit);
+  void perform(const control::Note& note);
+  void started(const control::StartChild& start, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
   void child_silent(const ProcessKey& key);
-  std::optional<actors::ChildEnded> ended(const ProcessKey& key);
+  std::optional<control::ChildEnded> ended(const ProcessKey& key);
   std::vector<std::string> command_of(const schemas::LaunchProcess& launch) const;
 
   const AgentOptions options_;
@@ -100,18 +100,18 @@ class AgentNode {
   storage::Storage storage_;
   ProcessSupervisor supervisor_;
   std::recursive_mutex mutex_;  // of all below; effects run under it, in order
-  actors::AgentState state_;
+  control::AgentState state_;
   std::map<ProcessKey, Child> children_;
-  std::shared_ptr<Link> coordinator_;
+  std::shared_ptr<link::Link> coordinator_;
   std::uint64_t joins_ = 0;  // so many links to the coordinator; all but the last are over
   bool coordinator_down_ = false;
   bool left_ = false;
   std::optional<base::Status> result_;
-  LinkSet links_;           // its thread calls into all above, and, until it stops, into the probes
+  link::LinkSet links_;     // its thread calls into all above, and, until it stops, into the probes
   BackgroundCalls probes_;  // a folder may be slow: nobody else waits for it, nor does the end
 };
 
-class AgentNode::CoordinatorHandler final : public LinkHandler {
+class AgentNode::CoordinatorHandler final : public link::LinkHandler {
  public:
   CoordinatorHandler(AgentNode& node, std::uint64_t join) : node_(node), join_(join) {}
   void on_up() override {
@@ -122,13 +122,13 @@ class AgentNode::CoordinatorHandler final : public LinkHandler {
   void on_envelope(schemas::Envelope envelope) override {
     const std::lock_guard lock(node_.mutex_);
     if (over()) return;
-    node_.post(actors::CoordinatorSaid{std::move(envelope.message)});
+    node_.post(control::CoordinatorSaid{std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override {
     const std::lock_guard lock(node_.mutex_);
     if (over()) return;
     node_.coordinator_down_ = true;
-    node_.post(actors::CoordinatorLost{reason.ok() ? "it said goodbye" : reason.text()});
+    node_.post(control::CoordinatorLost{reason.ok() ? "it said goodbye" : reason.text()});
   }
 
  private:
@@ -138,11 +138,11 @@ class AgentNode::CoordinatorHandler final : public LinkHandler {
   const std::uint64_t join_;
 };
 
-class AgentNode::ChildHandler final : public LinkHandler {
+class AgentNode::ChildHandler final : public link::LinkHandler {
  public:
   ChildHandler(AgentNode& node, ProcessKey key) : node_(node), key_(std::move(key)) {}
   void on_envelope(schemas::Envelope envelope) override {
-    node_.post(actors::ChildSaid{key_, envelope.from, std::move(envelope.message)});
+    node_.post(control::ChildSaid{key_, envelope.from, std::move(envelope.message)});
   }
   void on_down(const base::Status&) override { node_.child_silent(key_); }
 
@@ -163,7 +163,7 @@ schemas::AgentHello AgentNode::hello(const AgentOptions& options) {
 
 /// Dials the coordinator; an earlier link is forgotten.
 base::Status AgentNode::join(std::uint64_t wait_ms) {
-  DialOptions dial;
+  link::DialOptions dial;
   dial.address = options_.coordinator;
   dial.self = {{Role::agent, 0}, options_.name, "", 0};
   dial.peer = {{Role::coordinator, 0}, "", "", 0};
@@ -176,17 +176,17 @@ base::Status AgentNode::join(std::uint64_t wait_ms) {
 }
 
 base::Status AgentNode::run() {
-  post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+  post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
   TROUPE_TRY(join(options_.limits.join_wait_ms));
   int stops = 0;
   while (true) {
     supervisor_.run_once(kTickMs);
     if (options_.stop_signals) {
       for (const int asked = options_.stop_signals(); stops < asked; ++stops) {
-        post(actors::StopRequested{});
+        post(control::StopRequested{});
       }
     }
-    post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+    post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
     const std::lock_guard lock(mutex_);
     // The Goodbye goes out first; the link gives it limits.goodbye_ms.
     if (result_ && (coordinator_down_ || !left_)) return *result_;
@@ -198,13 +198,13 @@ void AgentNode::post(const AgentEvent& event) {
   run_effects(state_.handle(event));
 }
 
-void AgentNode::run_effects(const std::vector<actors::AgentEffect>& effects) {
-  for (const actors::AgentEffect& effect : effects) {
+void AgentNode::run_effects(const std::vector<control::AgentEffect>& effects) {
+  for (const control::AgentEffect& effect : effects) {
     std::visit([this](const auto& what) { perform(what); }, effect);
   }
 }
 
-void AgentNode::perform(const actors::ToCoordinator& send) {
+void AgentNode::perform(const control::ToCoordinator& send) {
   const base::Status status = coordinator_->send(envelope_of({Role::coordinator, 0}, send.message));
   if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
 }
@@ -223,7 +223,7 @@ std::vector<std::string> AgentNode::command_of(const schemas::LaunchProcess& lau
   return command;
 }
 
-void AgentNode::perform(const actors::StartChild& start) {
+void AgentNode::perform(const control::StartChild& start) {
   children_[start.process] = Child{};
   ProcessSpec spec;
   spec.name =
@@ -235,18 +235,19 @@ void AgentNode::perform(const actors::StartChild& start) {
       [this, key = start.process](const ProcessExit& exit) { exited(key, exit); });
 }
 
-void AgentNode::started(const actors::StartChild& start,
+void AgentNode::started(const control::StartChild& start,
                         const base::Result<ChildProcess>& process) {
   const std::lock_guard lock(mutex_);
   Child& child = children_[start.process];
   if (!process.ok()) {
     children_.erase(start.process);
-    post(actors::ChildEnded{start.process, "not started: " + process.status().text(), false});
+    post(control::ChildEnded{start.process, "not started: " + process.status().text(), false});
     return;
   }
   child.id = process->id;
-  const LinkEnd self{{Role::agent, 0}, options_.name, start.launch.job, start.launch.generation};
-  auto link = links_.adopt(process->socket, LinkSet::Greeting::wait, self,
+  const link::LinkEnd self{
+      {Role::agent, 0}, options_.name, start.launch.job, start.launch.generation};
+  auto link = links_.adopt(process->socket, link::LinkSet::Greeting::wait, self,
                            std::make_shared<ChildHandler>(*this, start.process));
   if (!link.ok()) {
     child.silent = true;
@@ -262,14 +263,14 @@ void AgentNode::started(const actors::StartChild& start,
   if (!sent.ok()) base::log_warn("to a new process: {}", sent.text());
 }
 
-void AgentNode::perform(const actors::ToChild& send) {
+void AgentNode::perform(const control::ToChild& send) {
   const auto found = children_.find(send.process);
   if (found == children_.end() || !found->second.link) return;
   const base::Status status = found->second.link->send(envelope_of(send.to, send.message));
   if (!status.ok()) base::log_debug("to {}: {}", send.to.to_string(), status.text());
 }
 
-void AgentNode::perform(const actors::StopChild& stop) {
+void AgentNode::perform(const control::StopChild& stop) {
   const auto found = children_.find(stop.process);
   if (found == children_.end()) return;
   if (found->second.id == 0) {
@@ -297,19 +298,19 @@ void AgentNode::child_silent(const ProcessKey& key) {
 }
 
 // A child has ended when it is reaped and everything that it said was read.
-std::optional<actors::ChildEnded> AgentNode::ended(const ProcessKey& key) {
+std::optional<control::ChildEnded> AgentNode::ended(const ProcessKey& key) {
   const auto found = children_.find(key);
   if (!found->second.exit || !found->second.silent) return {};
-  actors::ChildEnded event{key, found->second.exit->how, found->second.exit->clean};
+  control::ChildEnded event{key, found->second.exit->how, found->second.exit->clean};
   children_.erase(found);
   return event;
 }
 
-void AgentNode::perform(const actors::ProbeFolder& wanted) {
+void AgentNode::perform(const control::ProbeFolder& wanted) {
   const schemas::FolderProbe& probe = wanted.probe;
   const auto tell = [this, job = probe.job,
                      generation = probe.generation](const base::Status& status) {
-    post(actors::FolderProbed{{job, generation, status.code(), status.text()}});
+    post(control::FolderProbed{{job, generation, status.code(), status.text()}});
   };
   // One after the other for a file, which is written and later removed; and who still waits for an
   // older probe of it has given up.
@@ -319,21 +320,21 @@ void AgentNode::perform(const actors::ProbeFolder& wanted) {
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
 }
 
-void AgentNode::perform(const actors::JoinAgain& again) {
+void AgentNode::perform(const control::JoinAgain& again) {
   const base::Status status = join(again.wait_ms);
-  if (!status.ok()) post(actors::CoordinatorLost{status.text()});
+  if (!status.ok()) post(control::CoordinatorLost{status.text()});
 }
 
-void AgentNode::perform(const actors::LeaveCoordinator& leave) {
+void AgentNode::perform(const control::LeaveCoordinator& leave) {
   left_ = true;
   coordinator_->close(leave.text);
 }
 
-void AgentNode::perform(const actors::ExitAgent& exit) {
+void AgentNode::perform(const control::ExitAgent& exit) {
   result_ = exit.status;
 }
 
-void AgentNode::perform(const actors::Note& note) {
+void AgentNode::perform(const control::Note& note) {
   if (note.warning) {
     base::log_warn("{}", note.text);
   } else {

@@ -9,22 +9,22 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "actors/coordinator_state.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
-#include "cluster/link_set.h"
-#include "cluster/metrics.h"
 #include "cluster/start_finder.h"
+#include "control/coordinator_state.h"
+#include "link/link_set.h"
+#include "link/metrics.h"
 #include "monitoring/http_server.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
 namespace {
 
-using actors::CoordinatorEvent;
-using actors::PeerId;
+using control::CoordinatorEvent;
+using control::PeerId;
 using schemas::Role;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
@@ -58,7 +58,7 @@ class CoordinatorNode {
         state_({options.version, options.limits}),
         links_(options.limits, storage_.pool(base::Device{})),
         finder_(
-            options.find_start, [this](const actors::StartFound& found) { post(found); },
+            options.find_start, [this](const control::StartFound& found) { post(found); },
             options.limits.jobs_max, options.limits.goodbye_ms) {}
   ~CoordinatorNode() { links_.stop(); }
 
@@ -68,19 +68,21 @@ class CoordinatorNode {
   class PeerHandler;
 
   void post(const CoordinatorEvent& event);
-  void perform(const actors::ToPeer& send);
-  void perform(const actors::DropPeer& drop);
-  void perform(const actors::FindStart& find);
-  void perform(const actors::Note& note);
-  void perform(const actors::JobAdmitted& admitted) {
+  void perform(const control::ToPeer& send);
+  void perform(const control::DropPeer& drop);
+  void perform(const control::FindStart& find);
+  void perform(const control::Note& note);
+  void perform(const control::JobAdmitted& admitted) {
     figures_.queue_seconds.observe(static_cast<double>(admitted.queued_ms) * 1e-3);
   }
-  void perform(const actors::JobFinished& finished) { figures_.finished.at(finished.state)->add(); }
-  PeerId add_peer(const std::shared_ptr<Link>& link);
+  void perform(const control::JobFinished& finished) {
+    figures_.finished.at(finished.state)->add();
+  }
+  PeerId add_peer(const std::shared_ptr<link::Link>& link);
   void peer_down(PeerId peer, const base::Status& reason);
   std::string targets();
   void scrape(monitoring::Scrape& scrape);
-  void scrape_job(monitoring::Scrape& scrape, const actors::ScrapedJob& shown) const;
+  void scrape_job(monitoring::Scrape& scrape, const control::ScrapedJob& shown) const;
 
   const CoordinatorNodeOptions options_;
   monitoring::Metrics& metrics_;
@@ -90,20 +92,20 @@ class CoordinatorNode {
   storage::Storage storage_;
   base::FolderLock lock_;
   std::mutex mutex_;  // of all below; effects run under it, in order
-  actors::CoordinatorState state_;
-  std::map<PeerId, std::shared_ptr<Link>> peers_;
+  control::CoordinatorState state_;
+  std::map<PeerId, std::shared_ptr<link::Link>> peers_;
   PeerId next_peer_ = 1;
   std::string http_address_;  // of this process; empty until it serves
-  LinkSet links_;       // its thread calls into all above, and, until it stops, into the finder
-  StartFinder finder_;  // its thread calls into all above
+  link::LinkSet links_;  // its thread calls into all above, and, until it stops, into the finder
+  StartFinder finder_;   // its thread calls into all above
 };
 
-class CoordinatorNode::PeerHandler final : public LinkHandler {
+class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
-  PeerHandler(CoordinatorNode& node, const std::shared_ptr<Link>& link)
+  PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
       : node_(node), peer_(node.add_peer(link)) {}
   void on_envelope(schemas::Envelope envelope) override {
-    node_.post(actors::PeerSaid{peer_, std::move(envelope.message)});
+    node_.post(control::PeerSaid{peer_, std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override { node_.peer_down(peer_, reason); }
 
@@ -124,31 +126,31 @@ base::Status CoordinatorNode::run() {
   };
   const auto collection =
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
-  const auto traffic = show_links(metrics_, links_);
+  const auto traffic = link::show_links(metrics_, links_);
   TROUPE_TRY_ASSIGN(const auto server, monitoring::HttpServer::start(http, options_.limits,
                                                                      metrics_, std::move(routes)));
   TROUPE_TRY_ASSIGN(
       const std::string address,
-      links_.listen(
-          options_.listen, {{Role::coordinator, 0}, "", "", 0},
-          [this](const schemas::Hello&,
-                 const std::shared_ptr<Link>& link) -> base::Result<std::shared_ptr<LinkHandler>> {
-            return std::shared_ptr<LinkHandler>(std::make_shared<PeerHandler>(*this, link));
-          }));
+      links_.listen(options_.listen, {{Role::coordinator, 0}, "", "", 0},
+                    [this](const schemas::Hello&, const std::shared_ptr<link::Link>& link)
+                        -> base::Result<std::shared_ptr<link::LinkHandler>> {
+                      return std::shared_ptr<link::LinkHandler>(
+                          std::make_shared<PeerHandler>(*this, link));
+                    }));
   {
     const std::lock_guard lock(mutex_);
     http_address_ = server->address().to_string();
   }
   options_.ready(address, http_address_);
   while (!options_.stop()) {
-    post(actors::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
+    post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
     std::this_thread::sleep_for(kTick);
   }
   links_.stop();
   return {};
 }
 
-PeerId CoordinatorNode::add_peer(const std::shared_ptr<Link>& link) {
+PeerId CoordinatorNode::add_peer(const std::shared_ptr<link::Link>& link) {
   const std::lock_guard lock(mutex_);
   peers_[next_peer_] = link;
   return next_peer_++;
@@ -159,17 +161,17 @@ void CoordinatorNode::peer_down(PeerId peer, const base::Status& reason) {
     const std::lock_guard lock(mutex_);
     peers_.erase(peer);
   }
-  post(actors::PeerLost{peer, reason.ok() ? "it left" : reason.text()});
+  post(control::PeerLost{peer, reason.ok() ? "it left" : reason.text()});
 }
 
 void CoordinatorNode::post(const CoordinatorEvent& event) {
   const std::lock_guard lock(mutex_);
-  for (const actors::CoordinatorEffect& effect : state_.handle(event)) {
+  for (const control::CoordinatorEffect& effect : state_.handle(event)) {
     std::visit([this](const auto& what) { perform(what); }, effect);
   }
 }
 
-void CoordinatorNode::perform(const actors::ToPeer& send) {
+void CoordinatorNode::perform(const control::ToPeer& send) {
   const auto peer = peers_.find(send.peer);
   if (peer == peers_.end()) return;
   schemas::Envelope envelope;
@@ -179,20 +181,20 @@ void CoordinatorNode::perform(const actors::ToPeer& send) {
   if (!status.ok()) peer->second->abort(status);
 }
 
-void CoordinatorNode::perform(const actors::DropPeer& drop) {
+void CoordinatorNode::perform(const control::DropPeer& drop) {
   const auto peer = peers_.find(drop.peer);
   if (peer == peers_.end()) return;
-  perform(actors::ToPeer{drop.peer, schemas::JobEnd{drop.reason.code(), drop.reason.text()}});
+  perform(control::ToPeer{drop.peer, schemas::JobEnd{drop.reason.code(), drop.reason.text()}});
   peer->second->close(drop.reason.text());
 }
 
-void CoordinatorNode::perform(const actors::FindStart& find) {
+void CoordinatorNode::perform(const control::FindStart& find) {
   if (finder_.add(find)) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", find.job,
                  options_.limits.jobs_max);
 }
 
-void CoordinatorNode::perform(const actors::Note& note) {
+void CoordinatorNode::perform(const control::Note& note) {
   if (note.warning) {
     base::log_warn("{}", note.text);
   } else {
@@ -203,9 +205,9 @@ void CoordinatorNode::perform(const actors::Note& note) {
 std::string CoordinatorNode::targets() {
   nlohmann::json list = nlohmann::json::array();
   const std::lock_guard lock(mutex_);
-  std::vector<actors::ScrapeTarget> targets = state_.targets();
+  std::vector<control::ScrapeTarget> targets = state_.targets();
   if (!http_address_.empty()) targets.push_back({http_address_, "coordinator", "", "", ""});
-  for (const actors::ScrapeTarget& target : targets) {
+  for (const control::ScrapeTarget& target : targets) {
     list.push_back({{"targets", {target.address}},
                     {"labels",
                      {{"role", target.role},
@@ -218,7 +220,7 @@ std::string CoordinatorNode::targets() {
 
 void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const std::lock_guard lock(mutex_);
-  const actors::CoordinatorCounts counts = state_.counts();
+  const control::CoordinatorCounts counts = state_.counts();
   const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
   for (int state = 0; state <= static_cast<int>(schemas::JobState::stopped); ++state) {
     const auto key = static_cast<schemas::JobState>(state);
@@ -231,11 +233,11 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const auto& devices = monitoring::family("troupe_coordinator_devices");
   scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
   scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
-  for (const actors::ScrapedJob& job : state_.scraped_jobs()) scrape_job(scrape, job);
+  for (const control::ScrapedJob& job : state_.scraped_jobs()) scrape_job(scrape, job);
 }
 
 void CoordinatorNode::scrape_job(monitoring::Scrape& scrape,
-                                 const actors::ScrapedJob& shown) const {
+                                 const control::ScrapedJob& shown) const {
   const schemas::JobInfo& job = shown.info;
   const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
   for (const std::uint32_t rank : shown.missing_ranks) {

@@ -6,9 +6,9 @@
 #include <functional>
 #include <string>
 
-#include "actors/control_events.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "control/control_events.h"
 #include "monitoring/metrics.h"
 
 namespace troupe::cluster {
@@ -23,7 +23,7 @@ struct CoordinatorNodeOptions {
   std::function<bool()> stop;  ///< asked often; true ends the coordinator
   /// Does FindStart, for several jobs at a time on threads of its own; blocks. It may still run
   /// when the coordinator has ended, and refers to nothing of it.
-  std::function<actors::StartFound(const actors::FindStart&)> find_start;
+  std::function<control::StartFound(const control::FindStart&)> find_start;
   /// Called once with both addresses when it listens.
   std::function<void(const std::string& listen, const std::string& http)> ready;
 };

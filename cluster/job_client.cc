@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "cluster/link_set.h"
+#include "link/link_set.h"
 #include "schemas/codec.h"
 #include "storage/storage.h"
 
@@ -25,9 +25,9 @@ class JobClient::Impl {
         links_(limits, storage_.pool(base::Device{})) {}
 
   base::Status dial(const std::string& address) {
-    DialOptions dial;
+    link::DialOptions dial;
     dial.address = address;
-    dial.self = {{Role::agent, 0}, std::string(kCommandName), "", 0};
+    dial.self = {{Role::agent, 0}, std::string(link::kCommandName), "", 0};
     dial.peer = {{Role::coordinator, 0}, "", "", 0};
     TROUPE_TRY_ASSIGN(link_, links_.dial(std::move(dial), mailbox_));
     return {};
@@ -54,7 +54,7 @@ class JobClient::Impl {
   const base::Limits& limits() const { return limits_; }
 
  private:
-  class Mailbox final : public LinkHandler {
+  class Mailbox final : public link::LinkHandler {
    public:
     void on_up() override {
       const std::lock_guard lock(mutex_);
@@ -100,8 +100,8 @@ class JobClient::Impl {
   const base::Limits limits_;
   storage::Storage storage_;
   std::shared_ptr<Mailbox> mailbox_;
-  std::shared_ptr<Link> link_;
-  LinkSet links_;
+  std::shared_ptr<link::Link> link_;
+  link::LinkSet links_;
 };
 
 JobClient::JobClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -16,9 +16,9 @@
 #include "base/address.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
-#include "cluster/link_set.h"
-#include "cluster/metrics.h"
 #include "cluster/process.h"
+#include "link/link_set.h"
+#include "link/metrics.h"
 #include "monitoring/http_server.h"
 #include "storage/metrics.h"
 #include "storage/storage.h"
@@ -76,7 +76,7 @@ std::int32_t priority_of(const schemas::Message& message) {
 }
 
 /// The coordinator, through the agent.
-class AgentHandler final : public LinkHandler {
+class AgentHandler final : public link::LinkHandler {
  public:
   explicit AgentHandler(Inbox& inbox) : inbox_(inbox) {}
   void on_envelope(schemas::Envelope envelope) override { inbox_.put(std::move(envelope)); }
@@ -87,7 +87,7 @@ class AgentHandler final : public LinkHandler {
 };
 
 /// Another process of the job.
-class PeerHandler final : public LinkHandler {
+class PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(ActorId peer, actors::PostOffice& post_office, Inbox& inbox)
       : peer_(peer), post_office_(post_office), inbox_(inbox) {}
@@ -105,7 +105,7 @@ class PeerHandler final : public LinkHandler {
   Inbox& inbox_;
 };
 
-void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<Link> link,
+void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
                Inbox& inbox) {
   post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
     const std::int32_t priority = priority_of(envelope.message);
@@ -146,7 +146,7 @@ class JobProcess {
   void tell(ActorId from, schemas::Message message);
   /// Unless it is ok.
   void tell_failure(const base::Status& status);
-  LinkEnd self() const {
+  link::LinkEnd self() const {
     return {options_.actor, options_.machine, options_.job, options_.generation};
   }
 
@@ -162,14 +162,14 @@ class JobProcess {
   std::unique_ptr<monitoring::HttpServer> http_;
   bool connected_ = false;
   bool done_ = false;
-  std::shared_ptr<Link> agent_;
-  std::unique_ptr<LinkSet> links_;
+  std::shared_ptr<link::Link> agent_;
+  std::unique_ptr<link::LinkSet> links_;
   monitoring::Collection traffic_;  // of the links
-  LinkSet agent_links_;
+  link::LinkSet agent_links_;
 };
 
 base::Status JobProcess::run() {
-  TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, LinkSet::Greeting::speak, self(),
+  TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, link::LinkSet::Greeting::speak, self(),
                                                std::make_shared<AgentHandler>(inbox_)));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (crew_->spec().train.hold == schemas::Hold::until_scraped && http_) {
@@ -224,8 +224,8 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
-  links_ = std::make_unique<LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
-  traffic_ = show_links(metrics_, *links_);
+  links_ = std::make_unique<link::LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
+  traffic_ = link::show_links(metrics_, *links_);
   crew_->post_office().open({Role::coordinator, 0},
                             [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;
@@ -243,20 +243,20 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
 }
 
 base::Result<std::string> JobProcess::listen() {
-  return links_->listen(
-      options_.listen, self(),
-      [this](const schemas::Hello& hello,
-             const std::shared_ptr<Link>& link) -> base::Result<std::shared_ptr<LinkHandler>> {
-        const bool known =
-            hello.actor.role == Role::device_server || hello.actor.role == Role::parameter_server;
-        if (!known) {
-          return base::error(Errc::permission_denied, "a parameter server does not serve {}",
-                             hello.actor.to_string());
-        }
-        open_door(crew_->post_office(), hello.actor, link, inbox_);
-        return std::shared_ptr<LinkHandler>(
-            std::make_shared<PeerHandler>(hello.actor, crew_->post_office(), inbox_));
-      });
+  return links_->listen(options_.listen, self(),
+                        [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
+                            -> base::Result<std::shared_ptr<link::LinkHandler>> {
+                          const bool known = hello.actor.role == Role::device_server ||
+                                             hello.actor.role == Role::parameter_server;
+                          if (!known) {
+                            return base::error(Errc::permission_denied,
+                                               "a parameter server does not serve {}",
+                                               hello.actor.to_string());
+                          }
+                          open_door(crew_->post_office(), hello.actor, link, inbox_);
+                          return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(
+                              hello.actor, crew_->post_office(), inbox_));
+                        });
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {
@@ -276,7 +276,7 @@ base::Status JobProcess::connect(const schemas::Placement& placement) {
 base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& placement) {
   const ActorId peer{Role::parameter_server, shard};
   const base::Limits& limits = crew_->spec().limits;
-  DialOptions dial;
+  link::DialOptions dial;
   dial.address = placement.shard_addresses[shard];
   dial.self = self();
   dial.peer = {peer, placement.machines.at(placement.machine_of_shard.at(shard)), options_.job,

@@ -12,7 +12,7 @@ StartFinder::StartFinder(Find find, Found found, std::size_t waiting_max, std::u
       found_(std::move(found)),
       calls_("the search for the start of job", waiting_max, patience_ms) {}
 
-bool StartFinder::add(actors::FindStart find) {
+bool StartFinder::add(control::FindStart find) {
   std::string job = find.job;
   return calls_.add(std::move(job), [look_up = find_, tell = found_, find = std::move(find)]() {
     return [tell, found = look_up(find)] { tell(found); };

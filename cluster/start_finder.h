@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "actors/control_events.h"
 #include "cluster/background_calls.h"
+#include "control/control_events.h"
 
 namespace troupe::cluster {
 
@@ -17,9 +17,9 @@ class StartFinder {
  public:
   /// Looks one job up; may take long. Runs for several jobs at a time and outlives the finder's
   /// owner, so it refers to nothing.
-  using Find = std::function<actors::StartFound(const actors::FindStart&)>;
+  using Find = std::function<control::StartFound(const control::FindStart&)>;
   /// Takes a result, on a thread of the finder; several at a time, one of a job.
-  using Found = std::function<void(const actors::StartFound&)>;
+  using Found = std::function<void(const control::StartFound&)>;
 
   /// At most `waiting_max` jobs wait. The finder's end gives running look-ups `patience_ms` and
   /// leaves alone those that hang; afterwards `found` is not running and never called again.
@@ -27,7 +27,7 @@ class StartFinder {
 
   /// Any thread. A job that is asked for again is looked up again, and only that result is told.
   /// False when too many wait: nothing will be told of this one.
-  bool add(actors::FindStart find);
+  bool add(control::FindStart find);
 
  private:
   const Find find_;

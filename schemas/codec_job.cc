@@ -41,8 +41,8 @@ void put(wire::ProgressReport::Builder out, const ProgressReport& m) {
   unsigned i = 0;
   for (const auto& [name, sums] : metrics) {
     list[i].setName(text_of(name));
-    list[i].setSum(sums.first);
-    list[i].setWeight(sums.second);
+    list[i].setSum(sums.sum);
+    list[i].setWeight(sums.weight);
     ++i;
   }
 }
@@ -60,7 +60,7 @@ void get(wire::ProgressReport::Reader in, ProgressReport& out, Intake& intake) {
       return intake.fail("metrics", "are not in strictly ascending order of name");
     }
     out.metrics.emplace_hint(out.metrics.end(), std::move(name),
-                             std::pair(each.getSum(), each.getWeight()));
+                             MetricPair{each.getSum(), each.getWeight()});
   }
 }
 

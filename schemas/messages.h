@@ -186,12 +186,25 @@ struct TrainingStart {
   std::uint64_t records = 0;
 };
 
-/// Sums that a rank reports at a log point: (sum, weight) pairs by metric name.
+/// A sum and the weight it is divided by.
+struct MetricPair {
+  double sum = 0.0;
+  double weight = 0.0;
+  double mean() const { return weight > 0.0 ? sum / weight : 0.0; }
+  MetricPair& operator+=(const MetricPair& other) {
+    sum += other.sum;
+    weight += other.weight;
+    return *this;
+  }
+  friend bool operator==(const MetricPair&, const MetricPair&) = default;
+};
+
+/// Sums that a rank reports at a log point, by metric name.
 struct ProgressReport {
   std::uint32_t rank = 0;
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
-  std::map<std::string, std::pair<double, double>> metrics;
+  std::map<std::string, MetricPair> metrics;
 };
 
 /// A rank's part of the test set after an epoch, at the barrier's version: integer counts.

@@ -11,11 +11,11 @@ LEAVES = {"apps", "bench", "tests", "examples", "python", "tools"}
 LINE_MAX, FILE_MAX, FUNCTION_MAX, NESTING_MAX, PARAMETERS_MAX = 100, 600, 70, 4, 6
 # Headers of a package may appear only in these folders.
 PACKAGES = {
-    r"<caf/": {"actors", "cluster", "apps"},
+    r"<caf/": {"actors"},
     r"<(capnp|kj)/|\.capnp\.h": {"schemas"},
     r"<(oneapi/dnnl|dnnl|cudnn|cublas)": {"ops"},
     r"<prometheus/": {"monitoring"},
-    r"<(asio|openssl/ssl)": {"cluster"},
+    r"<(asio|openssl/ssl)": {"link"},
     r"<httplib": {"monitoring"},
     r"<catch2/|<rapidcheck": {"tests"},
 }

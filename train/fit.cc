@@ -18,7 +18,8 @@ using Marks = std::array<engine::Variable, kStepsInFlight>;
 
 class FitLoop {
  public:
-  FitLoop(Module& module, data::BatchIterator& batches, KVStore& store, const FitOptions& options)
+  FitLoop(Module& module, data::BatchIterator& batches, store::KVStore& store,
+          const FitOptions& options)
       : module_(module),
         engine_(module.runtime().engine),
         batches_(batches),
@@ -46,7 +47,7 @@ class FitLoop {
   Module& module_;
   engine::Engine& engine_;
   data::BatchIterator& batches_;
-  KVStore& store_;
+  store::KVStore& store_;
   const FitOptions& options_;
   const base::Clock& clock_;
   RankPhases own_phases_;
@@ -65,7 +66,7 @@ base::Status FitLoop::check() const {
 }
 
 base::Status FitLoop::run() {
-  const StepPlan& steps = options_.steps;
+  const store::StepPlan& steps = options_.steps;
   TROUPE_TRY(check());
   if (batches_.position() != steps.start) batches_.seek(steps.start);
   TROUPE_TRY(module_.init_optimizer(store_, options_.rule, options_.publish));
@@ -146,7 +147,8 @@ base::Status FitLoop::wait_committed(std::uint64_t number) {
 
 }  // namespace
 
-base::Status Module::fit(data::BatchIterator& batches, KVStore& store, const FitOptions& options) {
+base::Status Module::fit(data::BatchIterator& batches, store::KVStore& store,
+                         const FitOptions& options) {
   const base::Status status = FitLoop(*this, batches, store, options).run();
   if (!status.ok()) runtime_.engine.cancel(status.text());
   return status;

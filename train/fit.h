@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "data/batch_iterator.h"
-#include "train/kvstore.h"
+#include "store/kvstore.h"
+#include "store/slice_rules.h"
 #include "train/metric.h"
 #include "train/rank_phases.h"
-#include "train/slice_rules.h"
 
 namespace troupe::train {
 
@@ -34,8 +34,8 @@ struct EpochEnd {
 
 /// How to fit, beside data and store.
 struct FitOptions {
-  UpdateRule rule;
-  StepPlan steps;  ///< start, end, epochs and barriers: the store's own plan
+  store::UpdateRule rule;
+  store::StepPlan steps;  ///< start, end, epochs and barriers: the store's own plan
   /// The module's present values become version 0; false: the store draws or loads its own.
   bool publish = true;
   data::BatchIterator* evaluation = nullptr;            ///< scored from its begin at ends of epochs

@@ -52,7 +52,7 @@ std::uint64_t Job::steps_end() const {
   return std::min(steps_total(), spec.train.max_steps.value_or(steps_total()));
 }
 
-UpdateRule Job::rule() const {
+store::UpdateRule Job::rule() const {
   return {spec.train.optimizer, spec.train.schedule, {steps_per_epoch(), steps_total()}};
 }
 

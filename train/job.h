@@ -9,7 +9,7 @@
 #include "data/batch.h"
 #include "data/dealer.h"
 #include "schemas/job_spec.h"
-#include "train/kvstore.h"
+#include "store/kvstore.h"
 #include "train/module.h"
 
 namespace troupe::train {
@@ -29,7 +29,7 @@ struct Job {
   std::uint64_t steps_total() const { return spec.train.epochs * steps_per_epoch(); }
   /// The step after the last: steps_total(), or max_steps where that is less.
   std::uint64_t steps_end() const;
-  UpdateRule rule() const;
+  store::UpdateRule rule() const;
   /// Samples that all ranks take in steps [0, step).
   std::uint64_t samples_before(std::uint64_t step) const;
 };

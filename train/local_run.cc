@@ -6,7 +6,8 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "train/local_store.h"
+#include "store/local_store.h"
+#include "store/metrics.h"
 #include "train/metrics.h"
 #include "train/resume.h"
 
@@ -38,7 +39,7 @@ class SharedObserver final : public RankObserver {
 
  private:
   base::Mutex mutex_;
-  JobProgress progress_ TROUPE_GUARDED_BY(mutex_);
+  control::JobProgress progress_ TROUPE_GUARDED_BY(mutex_);
   JobObserver& observer_;
 };
 
@@ -77,9 +78,10 @@ class LocalRun {
  private:
   base::Status make_store();
   base::Status make_ranks(const LocalRunOptions& options);
-  base::Result<std::string> write_checkpoint(std::uint64_t step,
-                                             std::vector<std::pair<SliceInfo, SliceState>> slices);
-  base::Status checkpoint(std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices);
+  base::Result<std::string> write_checkpoint(
+      std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices);
+  base::Status checkpoint(std::uint64_t step,
+                          std::vector<std::pair<store::SliceInfo, store::SliceState>> slices);
   void run_rank(std::uint32_t rank);
   void fail(const base::Status& status);
   base::Status failure() {
@@ -97,23 +99,23 @@ class LocalRun {
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
   std::vector<std::string> slots_;
-  std::unique_ptr<LocalStore> store_;
+  std::unique_ptr<store::LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::atomic<bool> finished_{false};
   std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
-  std::optional<CheckpointMetrics> checkpoint_metrics_;
+  std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
 };
 
 base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
-  LocalStoreOptions options{
-      SliceRules{AdditionTree(spec.workers.machines, spec.workers.devices),
-                 spec.consistency,
-                 make_step_plan(spec, job_->train_data->records(), start_.step),
-                 static_cast<double>(spec.ranks()) * spec.data.batch,
-                 {}},
+  store::LocalStoreOptions options{
+      store::SliceRules{store::AdditionTree(spec.workers.machines, spec.workers.devices),
+                        spec.consistency,
+                        store::make_step_plan(spec, job_->train_data->records(), start_.step),
+                        static_cast<double>(spec.ranks()) * spec.data.batch,
+                        {}},
       {},
       {},
       spec.limits.stall_ms};
@@ -122,15 +124,16 @@ base::Status LocalRun::make_store() {
   }
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
-                    SliceCompute::create(table_, job_->keys.keys, job_->rule()));
+                    store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));
   slots_ = compute->slots();
   if (!spec.checkpoint.dir.empty()) {
-    options.cut = [this](std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
+    options.cut = [this](std::uint64_t step,
+                         std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
       return checkpoint(step, std::move(slices));
     };
   }
-  const LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
-  TROUPE_TRY_ASSIGN(store_, LocalStore::create(parts, options));
+  const store::LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
+  TROUPE_TRY_ASSIGN(store_, store::LocalStore::create(parts, options));
   return {};
 }
 
@@ -150,16 +153,16 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
 }
 
 base::Result<std::string> LocalRun::write_checkpoint(
-    std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>> slices) {
+    std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
   const std::filesystem::path folder = job_->spec.checkpoint.dir;
-  std::vector<SliceRecord> records;
+  std::vector<store::SliceRecord> records;
   for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
-  const CheckpointName name{step, start_.generation};
+  const store::CheckpointName name{step, start_.generation};
   const auto seconds_since = [this](std::int64_t begin_ns) {
     return static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
   };
   const std::int64_t shard_ns = clock_.now_ns();
-  auto file = write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records});
+  auto file = store::write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records});
   if (checkpoint_metrics_) {
     checkpoint_metrics_->shard(seconds_since(shard_ns), file.status(), file.ok() ? file->bytes : 0);
   }
@@ -169,15 +172,15 @@ base::Result<std::string> LocalRun::write_checkpoint(
   manifest.files.push_back(std::move(file).value());
   const std::int64_t manifest_ns = clock_.now_ns();
   const base::Status complete =
-      complete_checkpoint(folder, manifest, {job_->spec.checkpoint.keep, start_.step});
+      store::complete_checkpoint(folder, manifest, {job_->spec.checkpoint.keep, start_.step});
   if (checkpoint_metrics_) checkpoint_metrics_->manifest(seconds_since(manifest_ns), complete);
   TROUPE_TRY(complete);
   return (folder / name.to_string()).string();
 }
 
 // A failed checkpoint is a warning, but for the last step; too many in a row end the run.
-base::Status LocalRun::checkpoint(std::uint64_t step,
-                                  std::vector<std::pair<SliceInfo, SliceState>> slices) {
+base::Status LocalRun::checkpoint(
+    std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
   const auto path = write_checkpoint(step, std::move(slices));
   if (path.ok()) {
     checkpoint_failures_ = 0;

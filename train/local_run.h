@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 
+#include "control/job_progress.h"
 #include "monitoring/metrics.h"
-#include "train/job_progress.h"
 #include "train/rank_runner.h"
 #include "train/resume.h"
 
@@ -20,8 +20,8 @@ class JobObserver {
   virtual ~JobObserver() = default;
   /// Everything given was found fit and training begins: what fails from here on is the job.
   virtual void began(const RunStart&) {}
-  virtual void progress(const StepProgress& progress) = 0;
-  virtual void scored(const EpochScore& score) = 0;
+  virtual void progress(const control::StepProgress& progress) = 0;
+  virtual void scored(const control::EpochScore& score) = 0;
   /// A checkpoint is durable.
   virtual void checkpointed(std::uint64_t step, const std::string& path) = 0;
 };

@@ -9,10 +9,10 @@
 namespace troupe::train {
 namespace {
 
-base::Result<MetricPair> read_pair(const std::vector<ndarray::NDArray>& pair) {
+base::Result<schemas::MetricPair> read_pair(const std::vector<ndarray::NDArray>& pair) {
   TROUPE_TRY_ASSIGN(const double sum, pair[0].scalar<double>());
   TROUPE_TRY_ASSIGN(const double weight, pair[1].scalar<double>());
-  return MetricPair{sum, weight};
+  return schemas::MetricPair{sum, weight};
 }
 
 }  // namespace

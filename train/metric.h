@@ -9,23 +9,12 @@
 
 #include "base/status.h"
 #include "ndarray/ndarray.h"
+#include "schemas/messages.h"
 
 namespace troupe::train {
 
-/// A sum and the weight it is divided by.
-struct MetricPair {
-  double sum = 0.0;
-  double weight = 0.0;
-  double mean() const { return weight > 0.0 ? sum / weight : 0.0; }
-  MetricPair& operator+=(const MetricPair& other) {
-    sum += other.sum;
-    weight += other.weight;
-    return *this;
-  }
-};
-
 /// Metrics by name.
-using MetricValues = std::map<std::string, MetricPair>;
+using MetricValues = std::map<std::string, schemas::MetricPair>;
 
 /// Classification metrics of one batch, kept on the device until they are read.
 class BatchMetrics {

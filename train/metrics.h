@@ -12,23 +12,4 @@ namespace troupe::train {
 [[nodiscard]] monitoring::Collection show_rank(monitoring::Metrics& metrics, RankRunner& runner,
                                                std::uint32_t rank);
 
-/// Checkpoints as they are written: troupe_checkpoint_*. One file at a time.
-class CheckpointMetrics {
- public:
-  /// All series stand at 0 from now on. `metrics` outlives it.
-  explicit CheckpointMetrics(monitoring::Metrics& metrics);
-
-  /// A shard's file of `bytes` has been written and synced, or not.
-  void shard(double seconds, const base::Status& status, std::uint64_t bytes);
-  /// The manifest, last.
-  void manifest(double seconds, const base::Status& status);
-
- private:
-  monitoring::Histogram& shard_seconds_;
-  monitoring::Histogram& manifest_seconds_;
-  monitoring::Counter& shard_bytes_;
-  monitoring::Counter& shard_failures_;
-  monitoring::Counter& manifest_failures_;
-};
-
 }  // namespace troupe::train

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "ndarray/invoke.h"
+#include "store/initializer.h"
 #include "train/finite.h"
-#include "train/initializer.h"
 
 namespace troupe::train {
 
@@ -91,7 +91,7 @@ base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
   for (const KeyInfo& key : keys_) {
     const base::Buffer values = base::make_host_buffer(parameters_[key.id].bytes());
     const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
-    TROUPE_TRY(initialize(initializer, options_.seed, key, 0, view));
+    TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
     TROUPE_TRY(parameters_[key.id].copy_from(values));
   }
   return {};
@@ -115,7 +115,8 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
   return {};
 }
 
-base::Status Module::init_optimizer(KVStore& store, const UpdateRule& rule, bool publish) {
+base::Status Module::init_optimizer(store::KVStore& store, const store::UpdateRule& rule,
+                                    bool publish) {
   store_ = &store;
   TROUPE_TRY(store.init(
       keys_, publish ? std::span<const NDArray>(parameters_) : std::span<const NDArray>()));
@@ -153,7 +154,7 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
 }
 
 // A state's batch value enters the tree weighed by its count, like a gradient.
-base::Status Module::push_average(std::uint32_t key, const PushInfo& info) {
+base::Status Module::push_average(std::uint32_t key, const store::PushInfo& info) {
   if (last_trained_ != nullptr) {
     ndarray::InvokeOptions into;
     into.outputs = {gradients_[key]};
@@ -167,7 +168,7 @@ base::Status Module::push_average(std::uint32_t key, const PushInfo& info) {
 }
 
 // The check writes, as the engine sees it: its error is the gradient's from then on.
-void Module::push_gradient(std::uint32_t key, const PushInfo& info) {
+void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
   const NDArray& gradient = gradients_[key];
   if (options_.check_gradients && info.count > 0.0) {
     const engine::Variable writes[] = {gradient.variable()};
@@ -196,7 +197,7 @@ base::Status Module::push(std::uint64_t step, double count) {
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
   for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
-    const PushInfo info{step, count, -static_cast<int>(key->id)};
+    const store::PushInfo info{step, count, -static_cast<int>(key->id)};
     if (key->kind == KeyKind::average) {
       TROUPE_TRY(push_average(key->id, info));
     } else {

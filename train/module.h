@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "schemas/messages.h"
+#include "store/kvstore.h"
 #include "symbol/executor.h"
 #include "train/fit.h"
 #include "train/keys.h"
-#include "train/kvstore.h"
 #include "train/metric.h"
 
 namespace troupe::train {
@@ -65,7 +65,7 @@ class Module {
   /// first error of data, operations, store or callbacks ends it and cancels the engine, since
   /// other ranks may never send what is awaited: after that the Runtime can only be destroyed.
   /// Blocks.
-  base::Status fit(data::BatchIterator& batches, KVStore& store, const FitOptions& options);
+  base::Status fit(data::BatchIterator& batches, store::KVStore& store, const FitOptions& options);
   /// Metrics over all batches of `batches`, from its first; empty when it has none. Blocks; waits
   /// at most `deadline` for each batch.
   base::Result<MetricValues> score(data::BatchIterator& batches,
@@ -80,7 +80,7 @@ class Module {
   base::Status init_params(const std::map<std::string, ndarray::NDArray>& values);
   /// Declares the keys to `store` (which outlives the module's use of it) and gives it the rule.
   /// `publish`: this module's present values become version 0; else the store has its own.
-  base::Status init_optimizer(KVStore& store, const UpdateRule& rule, bool publish);
+  base::Status init_optimizer(store::KVStore& store, const store::UpdateRule& rule, bool publish);
 
   /// Pushes forward and backward of one training batch; a batch of no samples clears the gradients.
   base::Status forward_backward(const ModuleBatch& batch, std::uint64_t step);
@@ -114,8 +114,8 @@ class Module {
   base::Result<std::unique_ptr<symbol::Executor>> bind(std::int64_t batch);
   base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
-  base::Status push_average(std::uint32_t key, const PushInfo& info);
-  void push_gradient(std::uint32_t key, const PushInfo& info);
+  base::Status push_average(std::uint32_t key, const store::PushInfo& info);
+  void push_gradient(std::uint32_t key, const store::PushInfo& info);
 
   ndarray::Runtime& runtime_;
   symbol::Symbol symbol_;
@@ -127,7 +127,7 @@ class Module {
   ndarray::NDArray step_;
   std::list<Bound> executors_;                // most recently used first
   symbol::Executor* last_trained_ = nullptr;  // null when the last batch had no samples
-  KVStore* store_ = nullptr;
+  store::KVStore* store_ = nullptr;
 };
 
 }  // namespace troupe::train

@@ -5,8 +5,8 @@
 #include <ctime>
 
 #include "data/metrics.h"
+#include "store/slice_rules.h"
 #include "train/metrics.h"
-#include "train/slice_rules.h"
 
 namespace troupe::train {
 
@@ -16,7 +16,7 @@ struct RankRunner::Parts {
       : job(std::move(the_job)),
         clock(the_clock),
         options(the_options),
-        plan(make_step_plan(job->spec, job->train_data->records(), options.start_step)),
+        plan(store::make_step_plan(job->spec, job->train_data->records(), options.start_step)),
         storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max}),
         kernels(job->spec.limits.prepared_kernels_max),
         engine(engine::make_threaded_engine(engine_options(), clock)),
@@ -54,7 +54,7 @@ struct RankRunner::Parts {
   std::shared_ptr<const Job> job;
   base::Clock& clock;
   RankOptions options;
-  const StepPlan plan;
+  const store::StepPlan plan;
   storage::Storage storage;
   ndarray::PreparedKernels kernels;
   std::unique_ptr<engine::Engine> engine;
@@ -135,7 +135,7 @@ base::Status RankRunner::Parts::open_data() {
   return {};
 }
 
-base::Status RankRunner::run(KVStore& store, RankObserver& observer) {
+base::Status RankRunner::run(store::KVStore& store, RankObserver& observer) {
   Parts& parts = *parts_;
   TROUPE_TRY(parts.check_running());
   TROUPE_TRY(parts.module->fit(*parts.train_batches, store, parts.fit_options(observer)));
@@ -187,7 +187,7 @@ base::Status RankRunner::Parts::step_ended(const BatchEnd& end, RankObserver& ob
   if (step_seconds != nullptr) step_seconds->observe(end.seconds);
   figures.samples.fetch_add(static_cast<std::uint64_t>(end.samples), std::memory_order_relaxed);
   figures.epoch.store(end.step / plan.epoch_steps, std::memory_order_relaxed);
-  const std::uint64_t log_steps = period_steps(job->spec.train.log_every, plan.epoch_steps);
+  const std::uint64_t log_steps = store::period_steps(job->spec.train.log_every, plan.epoch_steps);
   const std::uint64_t done = end.step + 1;
   const bool due = log_steps != 0 && done % log_steps == 0;
   if (!due && done % plan.epoch_steps != 0 && done != plan.total) return {};
@@ -208,9 +208,10 @@ base::Status RankRunner::Parts::report(std::uint64_t number, RankObserver& obser
   for (const auto& [name, pair] : values) progress.metrics[name] = {pair.sum, pair.weight};
   const auto loss = values.find("cross_entropy");
   if (loss != values.end()) figures.loss.store(loss->second.mean(), std::memory_order_relaxed);
-  const UpdateRule rule = job->rule();
-  figures.learning_rate.store(learning_rate(rule.schedule, rule.optimizer.lr, rule.span, number),
-                              std::memory_order_relaxed);
+  const store::UpdateRule rule = job->rule();
+  figures.learning_rate.store(
+      store::learning_rate(rule.schedule, rule.optimizer.lr, rule.span, number),
+      std::memory_order_relaxed);
   observer.progress(progress);
   return {};
 }

@@ -68,7 +68,7 @@ class RankRunner {
 
   /// Runs steps [start_step, job.steps_end()) against `store`. The first error ends it: of the
   /// store, the data, an operation, or `cancelled` after stop().
-  base::Status run(KVStore& store, RankObserver& observer);
+  base::Status run(store::KVStore& store, RankObserver& observer);
   /// Ends run() soon, from any thread: outstanding operations complete with `cancelled`.
   void stop(std::string_view reason);
 

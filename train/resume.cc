@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "ops/table.h"
 #include "train/fingerprint.h"
 
 namespace troupe::train {
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_class,
-                              const Checkpoint& checkpoint) {
+                              const store::Checkpoint& checkpoint) {
   const schemas::Manifest& manifest = checkpoint.manifest();
   const std::string name = checkpoint.path().string();
   TROUPE_TRY(check_fingerprint(name, manifest.job_fingerprint, job_fingerprint(job.spec)));
@@ -60,9 +61,9 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
     return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
                        folder.string(), code.message());
   }
-  TROUPE_TRY_ASSIGN(const std::uint64_t before, highest_generation(folder));
+  TROUPE_TRY_ASSIGN(const std::uint64_t before, store::highest_generation(folder));
   start.generation = before + 1;
-  auto newest = Checkpoint::open_newest(folder);
+  auto newest = store::Checkpoint::open_newest(folder);
   if (!newest.ok()) {
     const base::Status& why = newest.status();
     if (why.code() == base::Errc::not_found) return start;
@@ -85,6 +86,26 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   start.checkpoint_path = fs::path(start.checkpoint->path()).replace_extension().string();
   start.numerics_changed = manifest.numerics_changed || manifest.numeric_class != numeric_class;
   return start;
+}
+
+control::StartFound find_job_start(const control::FindStart& find) {
+  control::StartFound found;
+  found.job = find.job;
+  const auto look = [&]() -> base::Status {
+    const ops::OpTable table = ops::OpTable::build();
+    TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table));
+    // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
+    Job any_class = *job;
+    any_class.spec.checkpoint.change_numerics = true;
+    TROUPE_TRY_ASSIGN(const auto start, find_start(any_class, ops::numeric_class(1)));
+    found.step = start.step;
+    found.generation = start.generation;
+    found.steps_total = job->steps_end();
+    found.checkpoint = start.checkpoint_path;
+    return {};
+  };
+  found.status = look();
+  return found;
 }
 
 base::Result<schemas::Manifest> make_manifest(const Job& job,
@@ -117,7 +138,7 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
 }
 
 base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
-                                              std::shared_ptr<const Checkpoint> checkpoint) {
+                                              std::shared_ptr<const store::Checkpoint> checkpoint) {
   FirstValues values(std::move(owned), std::move(checkpoint));
   const Job& job = *values.job_;
   if (values.checkpoint_ == nullptr && !job.spec.train.weights.empty()) {
@@ -143,10 +164,10 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
   return values;
 }
 
-base::Result<SliceState> FirstValues::operator()(const schemas::KeyInfo& key,
-                                                 const SliceInfo& slice,
-                                                 const SliceCompute& compute,
-                                                 base::BufferPool& pool) const {
+base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& key,
+                                                        const store::SliceInfo& slice,
+                                                        const store::SliceCompute& compute,
+                                                        base::BufferPool& pool) const {
   if (checkpoint_ != nullptr) return checkpoint_->slice(slice, pool);
   const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {

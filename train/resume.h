@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "train/checkpoint.h"
+#include "control/control_events.h"
+#include "store/checkpoint.h"
+#include "store/slice_compute.h"
 #include "train/job.h"
-#include "train/slice_compute.h"
 
 namespace troupe::train {
 
@@ -24,13 +25,16 @@ struct RunStart {
   bool numerics_changed = false;
   /// Null: from the beginning. As large as all weights and optimizer states: to be dropped when
   /// the first values have been taken.
-  std::shared_ptr<const Checkpoint> checkpoint;
+  std::shared_ptr<const store::Checkpoint> checkpoint;
 };
 
 /// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
 /// another numeric class (unless checkpoint.change_numerics), with other keys or data, or beyond
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
+
+/// Does FindStart: opens the job and looks into its folder of checkpoints. Blocks.
+control::StartFound find_job_start(const control::FindStart& find);
 
 /// What the manifest of the run's checkpoint of `step` says beside its files. Error: the training
 /// file cannot be read any more.
@@ -44,17 +48,19 @@ class FirstValues {
  public:
   /// Opens train.weights where the job names it and no checkpoint is given (null).
   static base::Result<FirstValues> create(std::shared_ptr<const Job> job,
-                                          std::shared_ptr<const Checkpoint> checkpoint);
+                                          std::shared_ptr<const store::Checkpoint> checkpoint);
 
-  base::Result<SliceState> operator()(const schemas::KeyInfo& key, const SliceInfo& slice,
-                                      const SliceCompute& compute, base::BufferPool& pool) const;
+  base::Result<store::SliceState> operator()(const schemas::KeyInfo& key,
+                                             const store::SliceInfo& slice,
+                                             const store::SliceCompute& compute,
+                                             base::BufferPool& pool) const;
 
  private:
-  FirstValues(std::shared_ptr<const Job> job, std::shared_ptr<const Checkpoint> checkpoint)
+  FirstValues(std::shared_ptr<const Job> job, std::shared_ptr<const store::Checkpoint> checkpoint)
       : job_(std::move(job)), checkpoint_(std::move(checkpoint)) {}
 
   std::shared_ptr<const Job> job_;
-  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::shared_ptr<const store::Checkpoint> checkpoint_;
   std::shared_ptr<const ndarray::Safetensors> weights_;
 };
 

@@ -10,19 +10,18 @@
 #include <regex>
 
 #include "base/hash.h"
+#include "store/checkpoint.h"
 #include "symbol/symbol.h"
 #include "tests/support/job_files.h"
-#include "train/checkpoint.h"
 
 namespace troupe::actors {
 namespace {
 
-using train::TestFolder;
 
 class Recorder final : public train::JobObserver {
  public:
-  void progress(const train::StepProgress& progress) override { last_step = progress.step; }
-  void scored(const train::EpochScore& score) override { accuracy = score.accuracy(); }
+  void progress(const control::StepProgress& progress) override { last_step = progress.step; }
+  void scored(const control::EpochScore& score) override { accuracy = score.accuracy(); }
   void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
   std::uint64_t last_step = 0;
   double accuracy = 0.0;
@@ -51,7 +50,7 @@ std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const
   const Outcome outcome = run(table, spec, company);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
-  const auto checkpoint = train::Checkpoint::open_newest(spec.checkpoint.dir);
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   REQUIRE(checkpoint.ok());
   return base::to_hex((*checkpoint)->hash().value());
 }

@@ -29,7 +29,7 @@ struct Server {
   std::vector<Effect> opened = open_role(state, plan);
 
   void start() {
-    train::SliceState first;
+    store::SliceState first;
     first.values.weight = base::make_host_buffer(kBytes);
     state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
   }
@@ -48,7 +48,7 @@ struct Server {
     push.count = 4.0;
     const auto updates = of_kind<Update>(from({Role::device_server, 0}, push, kBytes));
     if (updates.empty()) return {};
-    train::SliceValues next{base::make_host_buffer(kBytes), {}};
+    store::SliceValues next{base::make_host_buffer(kBytes), {}};
     return state.handle(EffectDone{updates[0].id, {}, next});
   }
 };
@@ -56,7 +56,7 @@ struct Server {
 TEST_CASE("a pull gets exactly its version, when it exists, or an error") {
   Server server;
   CHECK(sent<WeightReply>(server.pull(0)).empty());
-  train::SliceState first;
+  store::SliceState first;
   first.values.weight = base::make_host_buffer(kBytes);
   const auto started =
       server.state.handle(EffectDone{of_kind<InitSlice>(server.opened).at(0).id, {}, first});
@@ -158,7 +158,7 @@ TEST_CASE("a server without slices has nothing to wait for") {
   spec.servers.shards = 3;  // of two slices
   plan = make_job_plan("small", 3, spec, plan.keys, 16).value();
   std::vector<bool> owns(3);
-  for (const train::SliceInfo& slice : plan.layout.slices()) owns[slice.shard] = true;
+  for (const store::SliceInfo& slice : plan.layout.slices()) owns[slice.shard] = true;
   const auto idle =
       static_cast<std::uint32_t>(std::find(owns.begin(), owns.end(), false) - owns.begin());
   ParameterServerState state(plan, idle);

@@ -94,7 +94,7 @@ struct Shard {
 
   Shard() {
     const auto opened = open_role(state, plan);
-    train::SliceState first;
+    store::SliceState first;
     first.values.weight = base::make_host_buffer(kBytes);
     first.values.slots = {base::make_host_buffer(kBytes)};
     state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
@@ -119,7 +119,7 @@ TEST_CASE("a parameter server tells its rounds, pulls, versions and bytes", "[me
   const auto added = state.handle(
       EffectDone{of_kind<Add>(second).at(0).id, {}, base::make_host_buffer(kBytes)}, 200);
   CHECK(spent(added, Spent::What::round) == Times{80});
-  const train::SliceValues next{base::make_host_buffer(kBytes), {base::make_host_buffer(kBytes)}};
+  const store::SliceValues next{base::make_host_buffer(kBytes), {base::make_host_buffer(kBytes)}};
   const auto updated = state.handle(EffectDone{of_kind<Update>(added).at(0).id, {}, next}, 450);
   CHECK(spent(updated, Spent::What::pull) == Times{400});
   CHECK(state.holdings().version == 1);

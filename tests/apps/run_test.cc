@@ -61,7 +61,7 @@ class SmallJob {
   }
 
  private:
-  train::TestFolder folder_;
+  TestFolder folder_;
 };
 
 TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume repeats", "[run]") {

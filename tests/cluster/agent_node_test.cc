@@ -7,10 +7,12 @@
 
 #include <filesystem>
 
-#include "tests/cluster/link_support.h"
+#include "tests/link/link_support.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::cluster::test {
+using namespace link;
+using namespace link::test;
 namespace {
 
 /// A folder whose file is a pipe: who reads it hangs for as long as the pipe is held.
@@ -32,7 +34,7 @@ class HangingFile {
   }
 
  private:
-  const train::TestFolder folder_{"agent"};
+  const TestFolder folder_{"agent"};
   std::mutex mutex_;
   int writer_ = -1;
 };
@@ -45,11 +47,12 @@ struct Coordinator {
       send(schemas::AgentWelcome{});
       send(schemas::FolderProbe{"job-1", 1, folder.string(), "file", "nonce", false});
     };
-    const auto bound = links.listen("127.0.0.1:0", {{Role::coordinator, 0}, "", "", 0},
-                                    [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
-                                      link = l;
-                                      return Result<std::shared_ptr<LinkHandler>>(recorder);
-                                    });
+    const auto bound =
+        links.listen("127.0.0.1:0", {{Role::coordinator, 0}, "", "", 0},
+                     [this](const schemas::Hello&, const std::shared_ptr<link::Link>& l) {
+                       link = l;
+                       return Result<std::shared_ptr<link::LinkHandler>>(recorder);
+                     });
     REQUIRE(bound.ok());
     address = *bound;
   }
@@ -60,9 +63,9 @@ struct Coordinator {
   }
   CountingPool pool;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
-  std::shared_ptr<Link> link;
+  std::shared_ptr<link::Link> link;
   std::string address;
-  LinkSet links;
+  link::LinkSet links;
 };
 
 TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {

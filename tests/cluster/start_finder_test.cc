@@ -21,12 +21,12 @@ namespace {
 constexpr std::chrono::seconds kWait{20};
 constexpr std::uint64_t kPatienceMs = 20'000;
 
-actors::StartFound found_of(const actors::FindStart& find) {
+control::StartFound found_of(const control::FindStart& find) {
   return {find.job, {}, find.spec.seed, 1, 5, ""};
 }
 
-actors::FindStart find_of(const std::string& job, std::uint64_t seed = 0) {
-  actors::FindStart find{job, {}};
+control::FindStart find_of(const std::string& job, std::uint64_t seed = 0) {
+  control::FindStart find{job, {}};
   find.spec.seed = seed;
   return find;
 }
@@ -35,7 +35,7 @@ actors::FindStart find_of(const std::string& job, std::uint64_t seed = 0) {
 class Folders {
  public:
   explicit Folders(std::set<std::string> dead = {}) : dead_(std::move(dead)) {}
-  actors::StartFound look_up(const actors::FindStart& find) {
+  control::StartFound look_up(const control::FindStart& find) {
     std::unique_lock lock(mutex_);
     entered_ += 1;
     changed_.notify_all();
@@ -62,7 +62,7 @@ class Folders {
 /// What was told.
 class Told {
  public:
-  void add(const actors::StartFound& found) {
+  void add(const control::StartFound& found) {
     const std::lock_guard lock(mutex_);
     steps_[found.job].push_back(found.step);
     changed_.notify_all();
@@ -89,8 +89,8 @@ struct Fixture {
       : folders(std::make_shared<Folders>(std::move(dead))) {}
   std::unique_ptr<StartFinder> finder(std::size_t waiting_max, std::uint64_t patience_ms) {
     return std::make_unique<StartFinder>(
-        [folders = folders](const actors::FindStart& find) { return folders->look_up(find); },
-        [this](const actors::StartFound& found) { told.add(found); }, waiting_max, patience_ms);
+        [folders = folders](const control::FindStart& find) { return folders->look_up(find); },
+        [this](const control::StartFound& found) { told.add(found); }, waiting_max, patience_ms);
   }
   /// Until no look-up is left, of whatever finder: each holds the folders to its end.
   bool wait_gone() {

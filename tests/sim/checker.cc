@@ -89,7 +89,7 @@ void Checker::fail(std::string text) {
 }
 
 void Checker::begin(std::uint64_t generation, std::uint64_t step,
-                    const train::SliceLayout& layout) {
+                    const store::SliceLayout& layout) {
   generation_ = generation;
   layout_ = &layout;
   digests_.erase(digests_.upper_bound(step), digests_.end());
@@ -100,7 +100,7 @@ void Checker::begin(std::uint64_t generation, std::uint64_t step,
       if (samples_below(each + 1) > samples_below(each)) ++*updates;
     }
   }
-  for (const train::SliceInfo& slice : layout_->slices()) {
+  for (const store::SliceInfo& slice : layout_->slices()) {
     applied_[slice.id].assign(job_->ranks(), step);
     updates_[slice.id] = updates;
     samples_[slice.id] = {samples_below(step), std::vector<double>(job_->ranks())};
@@ -114,7 +114,7 @@ void Checker::read(const base::Buffer& buffer) {
 }
 
 std::vector<std::uint64_t> Checker::update(schemas::SliceId slice,
-                                           const train::SliceUpdate& update) {
+                                           const store::SliceUpdate& update) {
   const std::string what = fmt::format("update of slice ({}, {}) at version {}", slice.key,
                                        slice.slice, update.from.version);
   read(update.gradient);
@@ -162,7 +162,7 @@ double Checker::samples_below(std::uint64_t step) const {
 
 /// A barrier's weights contain every step below it and nothing else, so what a rank had before a
 /// step is known without asking anybody: its own last contribution's weights or the last barrier's.
-void Checker::check_timing(const schemas::SliceId& slice, const train::SliceUpdate& update,
+void Checker::check_timing(const schemas::SliceId& slice, const store::SliceUpdate& update,
                            const std::vector<schemas::Contribution>& parts, double count,
                            const std::string& what) {
   // Told beside the sum: who contributed, those without a sample of a step included.
@@ -231,7 +231,7 @@ void Checker::check_staleness(const std::vector<std::uint64_t>& applied, std::ui
   }
 }
 
-void Checker::check_bits(const base::Buffer& bytes, const train::SliceInfo& info,
+void Checker::check_bits(const base::Buffer& bytes, const store::SliceInfo& info,
                          std::uint64_t step, int slot, const std::string& what) {
   const auto& whole = reference_->at(step, info.id.key, slot);
   const std::size_t offset = info.offset * (info.bytes / info.elements);
@@ -263,7 +263,7 @@ void Checker::weights(const actors::WeightsReady& ready, std::uint32_t rank,
 void Checker::cut(std::uint64_t step, const std::vector<actors::CutSlice>& slices) {
   const std::string what = fmt::format("checkpoint of step {}", step);
   for (const actors::CutSlice& cut : slices) {
-    const train::SliceInfo& info = layout_->info(cut.slice);
+    const store::SliceInfo& info = layout_->info(cut.slice);
     std::vector<base::Buffer> buffers = cut.state.values.slots;
     buffers.insert(buffers.begin(), cut.state.values.weight);
     for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -279,7 +279,7 @@ void Checker::cut(std::uint64_t step, const std::vector<actors::CutSlice>& slice
 
 void Checker::manifest(std::uint64_t step, const std::vector<schemas::SliceId>& slices) {
   std::set<schemas::SliceId> missing;
-  for (const train::SliceInfo& info : layout_->slices()) missing.insert(info.id);
+  for (const store::SliceInfo& info : layout_->slices()) missing.insert(info.id);
   for (const schemas::SliceId& slice : slices) {
     if (missing.erase(slice) == 0) fail(fmt::format("checkpoint {}: a slice twice", step));
   }

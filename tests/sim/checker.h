@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "actors/effects.h"
+#include "store/slice_layout.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/sim_job.h"
-#include "train/slice_layout.h"
 
 namespace troupe::sim {
 
@@ -46,9 +46,9 @@ class Checker {
   Checker(const SimJob& job, Memory& memory);
 
   /// A generation begins with the state of `step`.
-  void begin(std::uint64_t generation, std::uint64_t step, const train::SliceLayout& layout);
+  void begin(std::uint64_t generation, std::uint64_t step, const store::SliceLayout& layout);
   /// An update is about to be computed; gives the new weights' `applied`.
-  std::vector<std::uint64_t> update(schemas::SliceId slice, const train::SliceUpdate& update);
+  std::vector<std::uint64_t> update(schemas::SliceId slice, const store::SliceUpdate& update);
   /// Two blocks are about to be added, or one copied, into a new one.
   void read(const base::Buffer& buffer);
   /// A rank on `machine_of_rank[rank]` got a key's weights for a step.
@@ -70,7 +70,7 @@ class Checker {
 
  private:
   /// What an update may have been told about its sum: the schedule's step and how late it is.
-  void check_timing(const schemas::SliceId& slice, const train::SliceUpdate& update,
+  void check_timing(const schemas::SliceId& slice, const store::SliceUpdate& update,
                     const std::vector<schemas::Contribution>& parts, double count,
                     const std::string& what);
   /// Samples of all ranks in steps [0, step).
@@ -80,11 +80,11 @@ class Checker {
                        const std::string& what);
   void check_exact(const std::vector<std::uint64_t>& applied, std::uint64_t step,
                    const std::string& what);
-  void check_bits(const base::Buffer& bytes, const train::SliceInfo& info, std::uint64_t step,
+  void check_bits(const base::Buffer& bytes, const store::SliceInfo& info, std::uint64_t step,
                   int slot, const std::string& what);
 
   const SimJob* job_;
-  const train::SliceLayout* layout_ = nullptr;
+  const store::SliceLayout* layout_ = nullptr;
   Memory* memory_;
   std::optional<Reference> reference_;  // sequential only
   /// Samples that a slice contains, and contained right behind each rank's last contribution.

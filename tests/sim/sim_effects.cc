@@ -21,8 +21,8 @@ void add_all(const base::Buffer& left, const base::Buffer& right, const base::Bu
 
 template <typename T>
 void update_all(const SimJob& job, const actors::Update& effect, const schemas::KeyInfo& key,
-                const train::SliceValues& next) {
-  const train::SliceUpdate& update = effect.update;
+                const store::SliceValues& next) {
+  const store::SliceUpdate& update = effect.update;
   const auto gradient = update.gradient.as<T>();
   const auto weight = next.weight.as<T>();
   for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -114,15 +114,15 @@ base::Buffer Simulation::copy(const actors::Copy& effect) {
   return copied;
 }
 
-train::SliceValues Simulation::update(const actors::Update& given) {
+store::SliceValues Simulation::update(const actors::Update& given) {
   actors::Update effect = given;
   if (bug_ == Bug::unscaled_rate) effect.update.share = 1.0;
   if (bug_ == Bug::late_at_full_rate) effect.update.delay = 0.0;
   ++outcome_.updates;
   const bool twice = bug_ == Bug::double_application && outcome_.updates % 7 == 0;
   const std::vector<std::uint64_t> applied = checker_->update(effect.slice, effect.update);
-  const train::SliceValues& from = effect.update.from.values;
-  train::SliceValues next;
+  const store::SliceValues& from = effect.update.from.values;
+  store::SliceValues next;
   const auto renew = [&](const base::Buffer& old) {
     const base::Buffer fresh = memory_.allocate(old.size());
     std::memcpy(fresh.data(), old.data(), old.size());
@@ -148,11 +148,11 @@ train::SliceValues Simulation::update(const actors::Update& given) {
   return next;
 }
 
-train::SliceState Simulation::first_values(const actors::InitSlice& effect) {
+store::SliceState Simulation::first_values(const actors::InitSlice& effect) {
   const schemas::KeyInfo& key = job_.keys[effect.slice.key];
-  const train::SliceInfo& info = plan_->layout.info(effect.slice);
+  const store::SliceInfo& info = plan_->layout.info(effect.slice);
   const std::size_t buffers = key.kind == schemas::KeyKind::dense ? 2 : 1;
-  train::SliceState state;
+  store::SliceState state;
   std::vector<base::Buffer> made;
   for (std::size_t i = 0; i < buffers; ++i) made.push_back(memory_.allocate(info.bytes));
   if (effect.step > 0) {

@@ -9,7 +9,7 @@
 
 namespace troupe::sim {
 
-SimWorker::SimWorker(const SimJob& job, const train::SliceLayout& layout, Memory& memory,
+SimWorker::SimWorker(const SimJob& job, const store::SliceLayout& layout, Memory& memory,
                      std::uint32_t rank, SimWorkerPorts ports)
     : job_(&job),
       layout_(&layout),
@@ -19,10 +19,10 @@ SimWorker::SimWorker(const SimJob& job, const train::SliceLayout& layout, Memory
       keys_(job.keys.size()) {
   for (std::uint32_t key = 0; key < keys_.size(); ++key) {
     std::size_t bytes = 0;
-    for (const train::SliceInfo& slice : layout.of_key(key)) bytes += slice.bytes;
+    for (const store::SliceInfo& slice : layout.of_key(key)) bytes += slice.bytes;
     keys_[key].gradient = memory.allocate(bytes);
     std::size_t offset = 0;
-    for (const train::SliceInfo& slice : layout.of_key(key)) {
+    for (const store::SliceInfo& slice : layout.of_key(key)) {
       memory.mark(keys_[key].gradient.slice(offset, slice.bytes));
       offset += slice.bytes;
     }
@@ -32,7 +32,7 @@ SimWorker::SimWorker(const SimJob& job, const train::SliceLayout& layout, Memory
 SimWorker::~SimWorker() {
   for (std::uint32_t key = 0; key < keys_.size(); ++key) {
     std::size_t offset = 0;
-    for (const train::SliceInfo& slice : layout_->of_key(key)) {
+    for (const store::SliceInfo& slice : layout_->of_key(key)) {
       if (offset > 0) memory_->forget(keys_[key].gradient.slice(offset, slice.bytes));
       offset += slice.bytes;
     }
@@ -134,7 +134,7 @@ void SimWorker::write_gradient(std::uint32_t key) {
     fill<double>(key);
   }
   std::size_t offset = 0;
-  for (const train::SliceInfo& slice : layout_->of_key(key)) {
+  for (const store::SliceInfo& slice : layout_->of_key(key)) {
     Origin& origin = memory_->origin(keys_[key].gradient.slice(offset, slice.bytes));
     origin.parts = {{rank_, step_}};
     origin.released = false;
@@ -158,7 +158,7 @@ void SimWorker::taken(const actors::GradientTaken& taken) {
   key.borrowed = false;
   std::memset(key.gradient.data(), 0x7f, key.gradient.size());
   std::size_t offset = 0;
-  for (const train::SliceInfo& slice : layout_->of_key(taken.key)) {
+  for (const store::SliceInfo& slice : layout_->of_key(taken.key)) {
     memory_->origin(key.gradient.slice(offset, slice.bytes)).released = true;
     offset += slice.bytes;
   }

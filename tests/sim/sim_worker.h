@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "actors/effects.h"
+#include "store/slice_layout.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/sim_job.h"
-#include "train/slice_layout.h"
 
 namespace troupe::sim {
 
@@ -26,7 +26,7 @@ struct SimWorkerPorts {
 /// is written and its next weights are pulled at once; averages are pulled only to be scored.
 class SimWorker {
  public:
-  SimWorker(const SimJob& job, const train::SliceLayout& layout, Memory& memory, std::uint32_t rank,
+  SimWorker(const SimJob& job, const store::SliceLayout& layout, Memory& memory, std::uint32_t rank,
             SimWorkerPorts ports);
   ~SimWorker();
   SimWorker(const SimWorker&) = delete;
@@ -60,7 +60,7 @@ class SimWorker {
   void fill(std::uint32_t key);
 
   const SimJob* job_;
-  const train::SliceLayout* layout_;
+  const store::SliceLayout* layout_;
   Memory* memory_;
   std::uint32_t rank_;
   SimWorkerPorts ports_;

@@ -107,8 +107,8 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
   if (!checker_) checker_ = std::make_unique<Checker>(job_, memory_);
   checker_->begin(generation, step, plan_->layout);
   hire_all();
-  job_state_ = std::make_unique<actors::JobState>(
-      actors::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits});
+  job_state_ = std::make_unique<control::JobState>(
+      control::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits});
   drive(job_state_->begin(now_us_ / 1000));
   at(kTickUs, [this, generation] { coordinator_tick(generation); });
 }
@@ -195,10 +195,11 @@ void Simulation::kill() {
      [this] { drive(job_state_->fail(base::error(base::Errc::unavailable, "{} died", victim_))); });
 }
 
-void Simulation::drive(std::vector<actors::JobEffect> effects) {
-  for (const actors::JobEffect& effect : effects) {
-    if (const auto* send = std::get_if<actors::JobSend>(&effect)) announce(send->to, send->message);
-    if (const auto* ended = std::get_if<actors::JobEnded>(&effect)) job_ended(ended->status);
+void Simulation::drive(std::vector<control::JobEffect> effects) {
+  for (const control::JobEffect& effect : effects) {
+    if (const auto* send = std::get_if<control::JobSend>(&effect))
+      announce(send->to, send->message);
+    if (const auto* ended = std::get_if<control::JobEnded>(&effect)) job_ended(ended->status);
   }
 }
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "actors/device_server_state.h"
-#include "actors/job_state.h"
 #include "actors/parameter_server_state.h"
 #include "actors/worker_state.h"
+#include "control/job_state.h"
 #include "tests/sim/bug.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/sim_worker.h"
@@ -83,7 +83,7 @@ class Simulation {
   void tick(std::uint64_t generation, const schemas::ActorId& id);
   void kill();
   void new_view();
-  void drive(std::vector<actors::JobEffect> effects);
+  void drive(std::vector<control::JobEffect> effects);
   void job_ended(const base::Status& status);
   void succeed();
   void coordinator_tick(std::uint64_t generation);
@@ -110,8 +110,8 @@ class Simulation {
                     std::function<actors::EffectResult()> compute);
   base::Buffer add(const actors::Add& effect);
   base::Buffer copy(const actors::Copy& effect);
-  train::SliceValues update(const actors::Update& effect);
-  train::SliceState first_values(const actors::InitSlice& effect);
+  store::SliceValues update(const actors::Update& effect);
+  store::SliceState first_values(const actors::InitSlice& effect);
   void write_shard(const schemas::ActorId& from, const actors::WriteShard& effect);
   void write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect);
 
@@ -131,7 +131,7 @@ class Simulation {
   // The coordinator's and the person's memory.
   std::uint64_t generation_ = 0;
   schemas::Placement placement_;
-  std::unique_ptr<actors::JobState> job_state_;
+  std::unique_ptr<control::JobState> job_state_;
   bool succeeded_ = false;
   std::string victim_;  // who was killed, as the job must name it
 
@@ -143,7 +143,7 @@ class Simulation {
   // Traffic and planted bugs.
   std::uint64_t payloads_in_flight_ = 0;
   std::uint64_t payloads_peak_ = 0;
-  std::map<std::pair<schemas::SliceId, std::uint64_t>, std::map<train::TreeNode, train::TreeNode>>
+  std::map<std::pair<schemas::SliceId, std::uint64_t>, std::map<store::TreeNode, store::TreeNode>>
       renamed_;
   std::map<schemas::SliceId, base::Buffer> older_;
   bool lost_ = false;

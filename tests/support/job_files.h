@@ -3,8 +3,6 @@
 // classes.
 #pragma once
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -15,36 +13,15 @@
 #include "data/index.h"
 #include "data/record_file.h"
 #include "schemas/job_spec.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::train {
-
-/// A folder that is empty at the start and gone at the end.
-class TestFolder {
- public:
-  explicit TestFolder(const std::string& name);
-  ~TestFolder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Writes `records` grey images of side x side with labels 0-3 to `path` and its index beside it.
 void write_test_records(const std::filesystem::path& path, std::uint64_t records, int side);
 
 /// A job over train.rec (and test.rec) in `folder`: 2 machines x 2 devices, sequential, 2 epochs.
 schemas::JobSpec test_job(const std::filesystem::path& folder, const std::string& network);
-
-inline TestFolder::TestFolder(const std::string& name)
-    : path_(std::filesystem::temp_directory_path() /
-            ("troupe-" + name + "-" + std::to_string(::getpid()))) {
-  std::filesystem::remove_all(path_);
-  std::filesystem::create_directories(path_);
-}
-
-inline TestFolder::~TestFolder() {
-  std::filesystem::remove_all(path_);
-}
 
 inline void write_test_records(const std::filesystem::path& path, std::uint64_t records, int side) {
   data::RecordWriter writer(path);

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "ndarray/runtime.h"
+#include "store/local_store.h"
 #include "tests/support/count_allocations.h"
 #include "tests/support/job_files.h"
 #include "tests/support/test_runtime.h"
 #include "train/job.h"
-#include "train/local_store.h"
 #include "train/module.h"
 
 namespace troupe::train {
@@ -33,15 +33,17 @@ class Training {
     options.seed = spec.seed;
     module_ = Module::create(test_.runtime, job_->network, options).value();
     REQUIRE(module_->init_params(spec.train.initializer).ok());
-    LocalStoreOptions how{SliceRules{AdditionTree(1, 1),
-                                     spec.consistency,
-                                     make_step_plan(job_->spec, job_->train_data->records(), 0),
-                                     static_cast<double>(spec.data.batch),
-                                     {0}},
-                          {},
-                          {},
-                          spec.limits.stall_ms};
-    store_ = LocalStore::create({tests::test_operators(), pool(), test_.kernels}, how).value();
+    store::LocalStoreOptions how{
+        store::SliceRules{store::AdditionTree(1, 1),
+                          spec.consistency,
+                          store::make_step_plan(job_->spec, job_->train_data->records(), 0),
+                          static_cast<double>(spec.data.batch),
+                          {0}},
+        {},
+        {},
+        spec.limits.stall_ms};
+    store_ =
+        store::LocalStore::create({tests::test_operators(), pool(), test_.kernels}, how).value();
     door_ = store_->door(0, test_.runtime);
     REQUIRE(module_->init_optimizer(*door_, job_->rule(), true).ok());
     REQUIRE(module_->pull(0, true).ok());
@@ -76,8 +78,8 @@ class Training {
   std::shared_ptr<const Job> job_;
   tests::TestRuntime test_;
   std::unique_ptr<Module> module_;
-  std::unique_ptr<LocalStore> store_;
-  std::unique_ptr<KVStore> door_;
+  std::unique_ptr<store::LocalStore> store_;
+  std::unique_ptr<store::KVStore> door_;
   ModuleBatch batch_;
 };
 

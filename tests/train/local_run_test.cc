@@ -15,19 +15,19 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "store/checkpoint.h"
 #include "tests/support/job_files.h"
-#include "train/checkpoint.h"
 
 namespace troupe::train {
 namespace {
 
 class Recorder final : public JobObserver {
  public:
-  void progress(const StepProgress& progress) override { steps.push_back(progress.step); }
-  void scored(const EpochScore& score) override { scores.push_back(score); }
+  void progress(const control::StepProgress& progress) override { steps.push_back(progress.step); }
+  void scored(const control::EpochScore& score) override { scores.push_back(score); }
   void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
   std::vector<std::uint64_t> steps, cuts;
-  std::vector<EpochScore> scores;
+  std::vector<control::EpochScore> scores;
 };
 
 struct Outcome {
@@ -45,7 +45,7 @@ Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec) {
 }
 
 std::string hash_of(const schemas::JobSpec& spec) {
-  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   REQUIRE(checkpoint.ok());
   const auto hash = (*checkpoint)->hash();
   REQUIRE(hash.ok());
@@ -140,7 +140,7 @@ TEST_CASE("steps in which nobody has a sample pass and keep the weights", "[loca
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   CHECK(outcome.seen.cuts == std::vector<std::uint64_t>{2, 4});
-  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   REQUIRE(checkpoint.ok());
   CHECK((*checkpoint)->manifest().step == 4);
 }
@@ -225,7 +225,7 @@ TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[loc
   const std::filesystem::path shard =
       std::filesystem::path(spec.checkpoint.dir) / "step-4-g1-shard-0-of-1.safetensors";
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) - 1);
-  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   CHECK_FALSE(checkpoint.ok());  // 64 records are 2 steps an epoch: step 4 was the only checkpoint
   CHECK_THAT(checkpoint.status().text(), Catch::Contains("step-4-g1-shard-0-of-1.safetensors"));
   const Outcome again = run(table, spec);
@@ -246,7 +246,7 @@ TEST_CASE("the checkpoints of a run outlive a damaged one of a later step", "[lo
   spec.train.max_steps = 3;
   spec.checkpoint.keep = 1;
   REQUIRE(run(table, spec).status.ok());
-  const auto checkpoint = Checkpoint::open_newest(out);
+  const auto checkpoint = store::Checkpoint::open_newest(out);
   REQUIRE(checkpoint.ok());
   CHECK((*checkpoint)->path().filename() == "step-3-g2.manifest");
 }
@@ -256,8 +256,8 @@ class Obstacle final : public JobObserver {
  public:
   explicit Obstacle(std::filesystem::path path) : path_(std::move(path)) {}
   void began(const RunStart&) override { std::filesystem::create_directories(path_ / "inside"); }
-  void progress(const StepProgress&) override {}
-  void scored(const EpochScore&) override {}
+  void progress(const control::StepProgress&) override {}
+  void scored(const control::EpochScore&) override {}
   void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
   std::vector<std::uint64_t> cuts;
 
@@ -328,7 +328,7 @@ TEST_CASE("a folder of checkpoints that cannot be read ends the run", "[local_ru
   SECTION("a manifest of garbage") {
     std::filesystem::create_directories(out);
     std::ofstream(out / "step-9-g1.manifest") << std::string(100, 'x');
-    const auto opened = Checkpoint::open_newest(out);
+    const auto opened = store::Checkpoint::open_newest(out);
     CHECK(opened.status().code() == base::Errc::data_loss);
     CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest"));
     CHECK(run(table, spec).status.ok());

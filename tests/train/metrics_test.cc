@@ -18,8 +18,8 @@ using Catch::Matchers::Contains;
 class Scraper final : public JobObserver {
  public:
   explicit Scraper(const monitoring::Metrics& metrics) : metrics_(metrics) {}
-  void progress(const StepProgress&) override { last_ = metrics_.exposition(); }
-  void scored(const EpochScore&) override { last_ = metrics_.exposition(); }
+  void progress(const control::StepProgress&) override { last_ = metrics_.exposition(); }
+  void scored(const control::EpochScore&) override { last_ = metrics_.exposition(); }
   void checkpointed(std::uint64_t, const std::string&) override {}
   const std::string& last() const { return last_; }
 

@@ -10,12 +10,12 @@
 #include <numbers>
 #include <vector>
 
+#include "store/checkpoint.h"
+#include "store/local_store.h"
 #include "tests/support/job_files.h"
 #include "tests/support/test_runtime.h"
-#include "train/checkpoint.h"
 #include "train/job.h"
 #include "train/local_run.h"
-#include "train/local_store.h"
 
 namespace troupe::train {
 namespace {
@@ -83,14 +83,15 @@ class Trainer {
     module = Module::create(test.runtime, job->network, options).value();
     REQUIRE(module->init_params(spec.train.initializer).ok());
     fit.rule = job->rule();
-    fit.steps = make_step_plan(spec, job->train_data->records(), 0);
+    fit.steps = store::make_step_plan(spec, job->train_data->records(), 0);
     fit.steps.checkpoints = false;
-    const LocalStoreOptions how{
-        SliceRules{AdditionTree(1, 1), {}, fit.steps, static_cast<double>(spec.data.batch), {0}},
+    const store::LocalStoreOptions how{
+        store::SliceRules{
+            store::AdditionTree(1, 1), {}, fit.steps, static_cast<double>(spec.data.batch), {0}},
         {},
         {},
         spec.limits.stall_ms};
-    store = LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
+    store = store::LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
     door = store->door(0, test.runtime);
     const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
     test_batches = batches(job->test_data, data::make_evaluation_plan(deal, 0));
@@ -139,8 +140,8 @@ class Trainer {
   tests::TestRuntime test;
   std::shared_ptr<const Job> job;
   std::unique_ptr<Module> module;
-  std::unique_ptr<LocalStore> store;
-  std::unique_ptr<KVStore> door;
+  std::unique_ptr<store::LocalStore> store;
+  std::unique_ptr<store::KVStore> door;
   std::unique_ptr<data::BatchIterator> train_batches, test_batches;
   FitOptions fit;
 };
@@ -176,10 +177,10 @@ std::vector<std::vector<Sample>> read_all(data::BatchIterator& batches) {
 
 class Scores final : public JobObserver {
  public:
-  void progress(const StepProgress&) override {}
-  void scored(const EpochScore& score) override { scores.push_back(score); }
+  void progress(const control::StepProgress&) override {}
+  void scored(const control::EpochScore& score) override { scores.push_back(score); }
   void checkpointed(std::uint64_t, const std::string&) override {}
-  std::vector<EpochScore> scores;
+  std::vector<control::EpochScore> scores;
 };
 
 TEST_CASE("fit learns and ends in the bits of a local run of the same job", "[module]") {
@@ -218,7 +219,7 @@ TEST_CASE("fit learns and ends in the bits of a local run of the same job", "[mo
     CHECK(epochs[i].evaluation->at("accuracy").mean() == seen.scores[i].accuracy());
   }
   CHECK(epochs.back().evaluation->at("accuracy").mean() > 0.8);
-  const auto checkpoint = Checkpoint::open_newest(spec.checkpoint.dir);
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   REQUIRE(checkpoint.ok());
   for (const schemas::KeyInfo& key : trainer.module->keys()) {
     INFO(key.name);

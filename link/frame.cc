@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Head codec and incremental decoder of frames.
+#include "link/frame.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <variant>
+
+#include "base/hash.h"
+#include "schemas/codec.h"
+
+namespace troupe::link {
+namespace {
+
+using base::Errc;
+using base::Status;
+
+static_assert(std::endian::native == std::endian::little, "heads are copied as they are");
+
+// Places in the head.
+constexpr std::size_t kVersionAt = 4;
+constexpr std::size_t kTypeAt = 6;
+constexpr std::size_t kJobHashAt = 8;
+constexpr std::size_t kGenerationAt = 16;
+constexpr std::size_t kViewAt = 24;
+constexpr std::size_t kSequenceAt = 32;
+constexpr std::size_t kAcknowledgedAt = 40;
+constexpr std::size_t kHeaderBytesAt = 48;
+constexpr std::size_t kPayloadBytesAt = 52;
+constexpr std::size_t kPayloadChecksumAt = 56;
+constexpr std::size_t kHeaderChecksumAt = 60;
+/// Magic, version and type: enough to refuse a stranger.
+constexpr std::size_t kPreambleBytes = 8;
+
+using HeadBytes = std::array<std::byte, kFrameHeadBytes>;
+
+template <typename Number>
+void put(HeadBytes& out, std::size_t at, Number number) {
+  std::memcpy(out.data() + at, &number, sizeof number);
+}
+
+template <typename Number>
+void get(const HeadBytes& in, std::size_t at, Number& number) {
+  std::memcpy(&number, in.data() + at, sizeof number);
+}
+
+std::uint32_t checksum_of(const HeadBytes& head, std::span<const std::byte> header) {
+  return base::crc32c(header, base::crc32c(std::span(head).first(kHeaderChecksumAt)));
+}
+
+FrameHead decode_head(const HeadBytes& in) {
+  FrameHead head;
+  get(in, kVersionAt, head.version);
+  get(in, kTypeAt, head.type);
+  get(in, kJobHashAt, head.job_hash);
+  get(in, kGenerationAt, head.generation);
+  get(in, kViewAt, head.view);
+  get(in, kSequenceAt, head.sequence);
+  get(in, kAcknowledgedAt, head.acknowledged);
+  get(in, kHeaderBytesAt, head.header_bytes);
+  get(in, kPayloadBytesAt, head.payload_bytes);
+  get(in, kPayloadChecksumAt, head.payload_checksum);
+  return head;
+}
+
+}  // namespace
+
+HeadBytes encode_frame_head(const FrameHead& head, std::span<const std::byte> header) {
+  HeadBytes out{};
+  put(out, 0, kFrameMagic);
+  put(out, kVersionAt, head.version);
+  put(out, kTypeAt, head.type);
+  put(out, kJobHashAt, head.job_hash);
+  put(out, kGenerationAt, head.generation);
+  put(out, kViewAt, head.view);
+  put(out, kSequenceAt, head.sequence);
+  put(out, kAcknowledgedAt, head.acknowledged);
+  put(out, kHeaderBytesAt, head.header_bytes);
+  put(out, kPayloadBytesAt, head.payload_bytes);
+  put(out, kPayloadChecksumAt, head.payload_checksum);
+  put(out, kHeaderChecksumAt, checksum_of(out, header));
+  return out;
+}
+
+FrameDecoder::FrameDecoder(FrameLimits limits, FrameReceiver& receiver)
+    : limits_(limits), receiver_(receiver) {}
+
+Status FrameDecoder::feed(std::span<const std::byte> bytes) {
+  while (fault_.ok() && !bytes.empty()) fault_ = take(bytes);
+  return fault_;
+}
+
+std::span<std::byte> FrameDecoder::direct() const {
+  if (!fault_.ok() || part_ != Part::payload || payload_.empty()) return {};
+  return {payload_.data() + done_, head_.payload_bytes - done_};
+}
+
+Status FrameDecoder::filled(std::size_t bytes) {
+  TROUPE_CHECK(bytes <= direct().size(), "more bytes filled than were missing");
+  if (bytes == 0) return fault_;
+  done_ += bytes;
+  fault_ = advance();
+  return fault_;
+}
+
+/// Moves the bytes that belong to the present part.
+Status FrameDecoder::take(std::span<const std::byte>& bytes) {
+  std::byte* place = nullptr;
+  std::size_t size = 0;
+  switch (part_) {
+    case Part::head:
+      place = head_bytes_.data();
+      size = kFrameHeadBytes;
+      break;
+    case Part::header:
+      place = header_.data();
+      size = header_.size();
+      break;
+    case Part::payload:
+      place = payload_.data();
+      size = head_.payload_bytes;
+      break;
+  }
+  const std::size_t count = std::min(bytes.size(), size - done_);
+  if (place != nullptr) std::memcpy(place + done_, bytes.data(), count);
+  bytes = bytes.subspan(count);
+  done_ += count;
+  return advance();
+}
+
+/// Ends every part that is complete, empty ones included.
+Status FrameDecoder::advance() {
+  if (part_ == Part::head) {
+    if (done_ >= kPreambleBytes) TROUPE_TRY(check_preamble());
+    if (done_ < kFrameHeadBytes) return {};
+    TROUPE_TRY(finish_head());
+  }
+  if (part_ == Part::header) {
+    if (done_ < header_.size()) return {};
+    TROUPE_TRY(finish_header());
+  }
+  if (done_ < head_.payload_bytes) return {};
+  return finish_payload();
+}
+
+Status FrameDecoder::check_preamble() const {
+  std::uint32_t magic = 0;
+  std::uint16_t version = 0;
+  get(head_bytes_, 0, magic);
+  get(head_bytes_, kVersionAt, version);
+  if (magic != kFrameMagic) {
+    return base::error(Errc::data_loss, "[frame] begins with {:#010x}, not with Troupe's mark",
+                       magic);
+  }
+  if (version != schemas::kProtocolVersion) {
+    return base::error(Errc::version_mismatch,
+                       "[frame] the peer speaks protocol version {}, this program {}", version,
+                       schemas::kProtocolVersion);
+  }
+  return {};
+}
+
+Status FrameDecoder::finish_head() {
+  head_ = decode_head(head_bytes_);
+  get(head_bytes_, kHeaderChecksumAt, header_checksum_);
+  const bool bare = head_.type == kBareAck;
+  if (!bare && head_.type >= std::variant_size_v<schemas::Message>) {
+    return base::error(Errc::data_loss, "[frame] has the unknown type {}", head_.type);
+  }
+  const std::size_t header_max =
+      bare ? 0 : std::min(limits_.header_bytes_max, schemas::header_bytes_max(head_.type));
+  const std::size_t payload_max = bare ? 0 : limits_.payload_bytes_max;
+  const std::string_view name = bare ? "acknowledgement" : schemas::message_name(head_.type);
+  if (head_.header_bytes > header_max) {
+    return base::error(Errc::data_loss, "[frame] {} with a header of {} bytes; the limit is {}",
+                       name, head_.header_bytes, header_max);
+  }
+  if (head_.payload_bytes > payload_max) {
+    return base::error(Errc::data_loss, "[frame] {} with a payload of {} bytes; the limit is {}",
+                       name, head_.payload_bytes, payload_max);
+  }
+  header_.resize(head_.header_bytes);
+  part_ = Part::header;
+  done_ = 0;
+  return {};
+}
+
+Status FrameDecoder::finish_header() {
+  if (checksum_of(head_bytes_, header_) != header_checksum_) {
+    return base::error(Errc::data_loss, "[frame] the header's checksum does not fit its bytes");
+  }
+  payload_ = {};
+  if (head_.payload_bytes > 0) {
+    TROUPE_TRY_ASSIGN(payload_, receiver_.place_payload(head_, header_));
+    TROUPE_CHECK(payload_.empty() || payload_.size() == head_.payload_bytes,
+                 "the place for a payload has another size");
+  }
+  part_ = Part::payload;
+  done_ = 0;
+  return {};
+}
+
+Status FrameDecoder::finish_payload() {
+  const std::span<const std::byte> bytes(payload_.data(), payload_.size());
+  if (!payload_.empty() && base::crc32c(bytes) != head_.payload_checksum) {
+    return base::error(Errc::data_loss, "[frame] the payload's checksum does not fit its bytes");
+  }
+  part_ = Part::head;
+  done_ = 0;
+  return receiver_.on_frame(head_, header_, std::move(payload_));
+}
+
+}  // namespace troupe::link

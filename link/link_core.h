@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinkCore: the one implementation of Link. A lane is one connection with its sending and receiving
+// side; lane 0 is control. All but send(), close(), abort(), peer() and stats() belongs to the I/O
+// thread. Private to this folder.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/mutex.h"
+#include "link/connection.h"
+#include "link/lane_queue.h"
+#include "link/link.h"
+#include "link/link_frames.h"
+
+namespace troupe::link {
+
+using Endpoint = asio::generic::stream_protocol::endpoint;
+
+/// What all links of a set share.
+struct LinkContext {
+  LinkContext(const base::Limits& l, base::BufferPool& p) : limits(l), pool(p) {}
+  asio::io_context io{1};
+  base::Limits limits;
+  base::BufferPool& pool;
+  base::SteadyClock clock;
+};
+
+/// Marks a new socket close-on-exec and sets TCP's options where it is TCP.
+void prepare_socket(Socket& socket, const base::Limits& limits);
+
+/// See the top of the file.
+class LinkCore final : public Link,
+                       public Connection::Owner,
+                       public std::enable_shared_from_this<LinkCore> {
+ public:
+  /// How connections come about, hence who restores them.
+  enum class Origin : std::uint8_t { dialed, accepted, adopted };
+  struct Plan {
+    Origin origin = Origin::dialed;
+    LinkEnd self;
+    LinkEnd peer;
+    std::string address;  ///< for errors
+    std::uint64_t token = 0;
+    std::size_t lanes = 1;
+  };
+
+  LinkCore(std::shared_ptr<LinkContext> context, Plan plan);
+
+  // Link.
+  base::Status send(schemas::Envelope envelope, std::int32_t priority) override;
+  void close(std::string text) override;
+  void abort(base::Status reason) override;
+  LinkEnd peer() const override;
+  LinkStats stats() const override;
+
+  // For LinkSet, on the I/O thread.
+  void set_handler(std::shared_ptr<LinkHandler> handler) { handler_ = std::move(handler); }
+  /// Begins to dial; goes on trying for `wait_ms`.
+  void dial(Endpoint endpoint, std::uint64_t wait_ms);
+  /// Greets over an adopted connection, or waits there for the peer's greeting.
+  void adopt(std::shared_ptr<Connection> connection, bool speak);
+  /// Takes a connection whose Hello was accepted and answers it. `acknowledged`: of the Hello's
+  /// frame. Error: the peer acknowledges what was never sent.
+  base::Status attach(std::size_t lane, std::shared_ptr<Connection> connection,
+                      std::uint64_t acknowledged);
+  void tick(std::int64_t now_ms);
+  void go_down(const base::Status& reason);
+  bool is_down() const { return state_ == State::down; }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  enum class State : std::uint8_t { opening, up, down };
+
+  struct Lane {
+    Lane(asio::io_context& io, Windows windows) : queue(windows), ack_timer(io) {}
+    std::shared_ptr<Connection> connection;
+    bool open = false;                ///< greeted
+    std::shared_ptr<Socket> dialing;  ///< being connected
+    std::int64_t deadline_ms = 0;     ///< of dialing or greeting
+    std::int64_t dial_at_ms = 0;      ///< when neither connected nor dialing
+    unsigned attempts = 0;            ///< dialing, since it was last open
+    LaneQueue queue;
+    std::deque<OutgoingPtr> urgent;  ///< the link's own frames, without sequence numbers
+    std::uint64_t received = 0;      ///< sequence number up to which all has come
+    std::uint64_t unacknowledged_bytes = 0;
+    std::uint64_t unacknowledged_frames = 0;
+    bool ack_due = false;
+    bool ack_armed = false;
+    asio::steady_timer ack_timer;
+    std::optional<schemas::Envelope> arriving;  ///< its payload is being read
+    std::int64_t progress_ms = 0;               ///< last byte of progress of what is in flight
+  };
+
+  // Connection::Owner.
+  base::Result<base::Buffer> place_payload(Connection& connection, const FrameHead& head,
+                                           std::span<const std::byte> header) override;
+  base::Status on_frame(Connection& connection, const FrameHead& head,
+                        std::span<const std::byte> header, base::Buffer payload) override;
+  void on_progress(Connection& connection, std::size_t received) override;
+  void on_written(Connection& connection) override;
+  void on_fault(Connection& connection, const base::Status& reason) override;
+
+  // Traffic: link_core.cc.
+  void post(std::function<void()> work) TROUPE_REQUIRES(mutex_);
+  std::size_t lane_of(const Connection& connection) const;
+  void drain();
+  void pump(Lane& lane);
+  void pump_all();
+  base::Status deliver(Lane& lane, const FrameHead& head, std::span<const std::byte> header,
+                       base::Buffer payload);
+  base::Status on_own_message(const schemas::Message& message);
+  base::Status acknowledge(Lane& lane, std::uint64_t sequence);
+  void owe_acknowledgement(Lane& lane, std::uint64_t bytes);
+  base::Status fatal(base::Status reason);
+
+  // Life: link_life.cc.
+  void dial_lane(std::size_t index);
+  void on_dialed(std::size_t index, const asio::error_code& error);
+  void greet(std::size_t index, std::shared_ptr<Connection> connection);
+  base::Status on_greeting(std::size_t index, const FrameHead& head,
+                           std::span<const std::byte> header);
+  base::Status on_reply(std::size_t index, const schemas::HelloReply& reply,
+                        std::uint64_t acknowledged);
+  base::Status on_hello(const schemas::Hello& hello, std::uint64_t acknowledged);
+  void open_lane(std::size_t index);
+  void drop_lane(Lane& lane);
+  void lane_failed(std::size_t index, const base::Status& reason, bool hopeless);
+  void interrupted(std::size_t index, const base::Status& reason, bool hopeless);
+  std::int64_t retry_pause_ms(unsigned attempts) const;
+  void tick_lane(std::size_t index, std::int64_t now_ms);
+  void tick_up(std::int64_t now_ms);
+  void say_goodbye_when_idle();
+  base::Status lost(const base::Status& reason) const;
+  std::int64_t now_ms() const { return context_->clock.now_ms(); }
+
+  std::shared_ptr<LinkContext> context_;  ///< sockets and timers need it to the end
+  Plan plan_;
+  std::shared_ptr<LinkHandler> handler_;
+  State state_ = State::opening;
+  std::deque<Lane> lanes_;
+  Endpoint endpoint_;
+  std::int64_t open_until_ms_ = 0;  ///< opening must have ended
+  bool interrupted_ = false;
+  std::int64_t heal_until_ms_ = 0;
+  base::Status cut_reason_;
+  unsigned faults_ = 0;  ///< wrong bytes since the last progress
+  bool fatal_ = false;   ///< a fault that sending again cannot cure
+  std::int64_t heard_ms_ = 0;
+  std::int64_t pinged_ms_ = 0;
+  std::uint64_t pings_ = 0;
+  bool closing_ = false;
+  bool goodbye_sent_ = false;
+  std::string goodbye_text_;
+  std::int64_t close_until_ms_ = 0;
+
+  mutable base::Mutex mutex_;
+  std::vector<OutgoingPtr> inbox_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t queued_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t queued_messages_ TROUPE_GUARDED_BY(mutex_) = 0;
+  base::Status end_ TROUPE_GUARDED_BY(mutex_);   ///< what send() answers once it is not ok
+  bool gone_ TROUPE_GUARDED_BY(mutex_) = false;  ///< down: nothing more is posted
+  LinkEnd peer_ TROUPE_GUARDED_BY(mutex_);
+
+  struct Counters {
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+    std::atomic<std::uint64_t> frames_sent{0};
+    std::atomic<std::uint64_t> frames_received{0};
+    std::atomic<std::uint64_t> frames_resent{0};
+    std::atomic<std::uint64_t> duplicates{0};
+    std::atomic<std::uint64_t> resumes{0};
+  } counters_;
+};
+
+}  // namespace troupe::link

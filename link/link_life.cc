@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Life of a link: dialing, greeting, being cut and healed, silence, Goodbye, the end.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "link/link_core.h"
+
+namespace troupe::link {
+namespace {
+
+using base::Errc;
+using base::MutexLock;
+using base::Status;
+
+/// Connections with wrong bytes in a row, without progress between them.
+constexpr unsigned kFaultsMax = 8;
+
+std::int64_t signed_ms(std::uint64_t ms) {
+  return static_cast<std::int64_t>(ms);
+}
+
+}  // namespace
+
+void prepare_socket(Socket& socket, const base::Limits& limits) {
+  const int fd = socket.native_handle();
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const auto set = [fd](int option, int value) {
+    // Fails harmlessly where the socket is no TCP socket.
+    ::setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
+  };
+  set(TCP_NODELAY, 1);
+  set(TCP_USER_TIMEOUT, static_cast<int>(limits.silence_dead_ms));
+}
+
+/// "[link] device server 2 (beta) lost parameter server 1 at 127.0.0.1:7000: connection closed".
+Status LinkCore::lost(const Status& reason) const {
+  const std::string_view verb = state_ == State::opening ? "cannot reach" : "lost";
+  const std::string at = plan_.address.empty() ? "" : " at " + plan_.address;
+  return reason.with_context(
+      fmt::format("[link] {} {} {}{}", plan_.self.to_string(), verb, peer().to_string(), at));
+}
+
+void LinkCore::go_down(const Status& reason) {
+  if (is_down()) return;
+  {
+    MutexLock lock(mutex_);
+    end_ = reason.ok() ? base::error(Errc::cancelled, "[link] to {} is closed", peer_.to_string())
+                       : reason;
+    gone_ = true;
+    inbox_.clear();
+    queued_bytes_ = queued_messages_ = 0;
+  }
+  state_ = State::down;
+  for (Lane& lane : lanes_) {
+    drop_lane(lane);
+    lane.ack_timer.cancel();
+    lane.urgent.clear();
+    lane.queue = LaneQueue(windows_of(context_->limits));
+  }
+  // The handler often holds this link: let go of it.
+  const auto handler = std::move(handler_);
+  if (handler != nullptr) handler->on_down(reason);
+}
+
+void LinkCore::drop_lane(Lane& lane) {
+  if (lane.connection != nullptr) lane.connection->close();
+  lane.connection = nullptr;
+  asio::error_code ignored;
+  if (lane.dialing != nullptr) lane.dialing->close(ignored);
+  lane.dialing = nullptr;
+  lane.open = false;
+  lane.arriving.reset();
+}
+
+// ---- dialing and greeting ----
+
+void LinkCore::dial(Endpoint endpoint, std::uint64_t wait_ms) {
+  endpoint_ = std::move(endpoint);
+  open_until_ms_ = now_ms() + signed_ms(wait_ms);
+  dial_lane(0);
+}
+
+void LinkCore::dial_lane(std::size_t index) {
+  Lane& lane = lanes_[index];
+  ++lane.attempts;
+  lane.deadline_ms = now_ms() + signed_ms(context_->limits.dial_ms);
+  lane.dialing = std::make_shared<Socket>(context_->io);
+  asio::error_code error;
+  lane.dialing->open(endpoint_.protocol(), error);
+  if (error) return on_dialed(index, error);
+  prepare_socket(*lane.dialing, context_->limits);
+  lane.dialing->async_connect(endpoint_, [self = shared_from_this(), index, socket = lane.dialing](
+                                             const asio::error_code& connect_error) {
+    if (self->lanes_[index].dialing == socket) self->on_dialed(index, connect_error);
+  });
+}
+
+void LinkCore::on_dialed(std::size_t index, const asio::error_code& error) {
+  Lane& lane = lanes_[index];
+  if (error) {
+    const bool refused = error == asio::error::connection_refused;
+    return lane_failed(index, Status(Errc::unavailable, error.message()), refused);
+  }
+  greet(index,
+        std::make_shared<Connection>(std::move(*lane.dialing), greeting_limits(context_->limits)));
+}
+
+void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) {
+  Lane& lane = lanes_[index];
+  lane.dialing = nullptr;
+  lane.deadline_ms = now_ms() + signed_ms(context_->limits.handshake_ms);
+  lane.connection = std::move(connection);
+  lane.connection->start(*this);
+  schemas::Hello hello;
+  hello.job = plan_.self.job;
+  hello.generation = plan_.self.generation;
+  hello.actor = plan_.self.actor;
+  hello.name = plan_.self.name;
+  hello.channel = index == 0 ? schemas::Channel::control : schemas::Channel::data;
+  hello.token = plan_.token;
+  hello.lane = static_cast<std::uint32_t>(index);
+  hello.lanes = static_cast<std::uint32_t>(lanes_.size());
+  hello.resume = state_ == State::up;
+  lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.received);
+}
+
+void LinkCore::adopt(std::shared_ptr<Connection> connection, bool speak) {
+  open_until_ms_ = now_ms() + signed_ms(context_->limits.start_ms);
+  if (speak) return greet(0, std::move(connection));
+  lanes_[0].deadline_ms = open_until_ms_;
+  lanes_[0].connection = std::move(connection);
+  lanes_[0].connection->start(*this);
+}
+
+/// The first frame on a connection that this end has dialed or adopted.
+Status LinkCore::on_greeting(std::size_t index, const FrameHead& head,
+                             std::span<const std::byte> header) {
+  if (head.type == kBareAck) {
+    return fatal(base::error(Errc::data_loss, "[link] an acknowledgement before the greeting"));
+  }
+  auto opened = open_frame(head, header);
+  if (!opened.ok()) return fatal(opened.status());
+  if (const auto* reply = std::get_if<schemas::HelloReply>(&opened->message)) {
+    return on_reply(index, *reply, head.acknowledged);
+  }
+  if (const auto* hello = std::get_if<schemas::Hello>(&opened->message)) {
+    return on_hello(*hello, head.acknowledged);
+  }
+  return fatal(base::error(Errc::data_loss, "[link] a {} before the greeting",
+                           schemas::message_name(head.type)));
+}
+
+Status LinkCore::on_reply(std::size_t index, const schemas::HelloReply& reply,
+                          std::uint64_t acknowledged) {
+  if (reply.code == Errc::unavailable) return Status(reply.code, reply.text);
+  if (reply.code != Errc::ok) return fatal(Status(reply.code, reply.text));
+  TROUPE_TRY(acknowledge(lanes_[index], acknowledged));
+  open_lane(index);
+  return {};
+}
+
+Status LinkCore::on_hello(const schemas::Hello& hello, std::uint64_t acknowledged) {
+  if (hello.protocol != schemas::kProtocolVersion) {
+    return fatal(base::error(Errc::version_mismatch,
+                             "[link] {} speaks protocol version {}, this program {}",
+                             end_of(hello).to_string(), hello.protocol, schemas::kProtocolVersion));
+  }
+  if (hello.lanes != 1 || hello.resume) {
+    return fatal(base::error(Errc::data_loss, "[link] a Hello for another kind of link"));
+  }
+  {
+    MutexLock lock(mutex_);
+    peer_ = end_of(hello);
+  }
+  return attach(0, lanes_[0].connection, acknowledged);
+}
+
+Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connection,
+                        std::uint64_t acknowledged) {
+  Lane& lane = lanes_[index];
+  // The peer may notice a cut before this end does.
+  if (lane.connection != connection) drop_lane(lane);
+  TROUPE_TRY(acknowledge(lane, acknowledged));
+  lane.connection = std::move(connection);
+  lane.connection->set_owner(*this);
+  lane.connection->write({make_own_frame(plan_.self, schemas::HelloReply{})}, lane.received);
+  open_lane(index);
+  return {};
+}
+
+void LinkCore::open_lane(std::size_t index) {
+  Lane& lane = lanes_[index];
+  lane.open = true;
+  lane.attempts = 0;
+  lane.queue.rewind();
+  lane.progress_ms = heard_ms_ = now_ms();
+  lane.connection->set_limits(lane_limits(context_->limits, index));
+  if (index > 0) lane.connection->keep_unsent_low();
+  const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.open; });
+  if (!all) {
+    // The control connection makes the link known; now the others may come.
+    if (plan_.origin == Origin::dialed && index == 0 && state_ == State::opening) {
+      for (std::size_t other = 1; other < lanes_.size(); ++other) dial_lane(other);
+    }
+    if (state_ == State::up) pump(lane);
+    return;
+  }
+  if (state_ == State::opening) {
+    state_ = State::up;
+    handler_->on_up();
+  } else if (interrupted_) {
+    interrupted_ = false;
+    counters_.resumes += 1;
+    handler_->on_resumed();
+  }
+  pump_all();
+  if (closing_) say_goodbye_when_idle();
+}
+
+// ---- faults ----
+
+void LinkCore::on_fault(Connection& connection, const Status& reason) {
+  const std::size_t index = lane_of(connection);
+  if (fatal_ || reason.code() == Errc::version_mismatch) return go_down(lost(reason));
+  if (reason.code() == Errc::data_loss && ++faults_ >= kFaultsMax) return go_down(lost(reason));
+  lane_failed(index, reason, false);
+}
+
+/// `hopeless`: nobody listens there.
+void LinkCore::lane_failed(std::size_t index, const Status& reason, bool hopeless) {
+  Lane& lane = lanes_[index];
+  drop_lane(lane);
+  if (state_ == State::up) return interrupted(index, reason, hopeless);
+  // The peer dials again; tick() bounds how long that may take.
+  if (plan_.origin == Origin::accepted) return;
+  const std::int64_t again_ms = now_ms() + retry_pause_ms(lane.attempts);
+  if (plan_.origin != Origin::dialed || again_ms > open_until_ms_) return go_down(lost(reason));
+  lane.dial_at_ms = again_ms;
+}
+
+void LinkCore::interrupted(std::size_t index, const Status& reason, bool hopeless) {
+  const bool nothing_owed =
+      std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.queue.idle(); });
+  if (closing_ && nothing_owed) return go_down({});
+  if (plan_.origin == Origin::adopted || hopeless) return go_down(lost(reason));
+  if (!interrupted_) {
+    interrupted_ = true;
+    heal_until_ms_ = now_ms() + signed_ms(context_->limits.reconnect_ms);
+    cut_reason_ = lost(reason);
+    handler_->on_interrupted(cut_reason_);
+  }
+  lanes_[index].dial_at_ms = now_ms() + retry_pause_ms(lanes_[index].attempts);
+}
+
+/// Doubles from retry_first_ms to retry_most_ms; the upper half is spread, so that many links that
+/// were cut together do not return together.
+std::int64_t LinkCore::retry_pause_ms(unsigned attempts) const {
+  constexpr unsigned kDoublingsMax = 20;
+  const std::uint64_t doubled = context_->limits.retry_first_ms
+                                << std::min(attempts, kDoublingsMax);
+  const std::uint64_t pause = std::min(doubled, context_->limits.retry_most_ms);
+  const std::uint64_t spread =
+      base::hash64(std::to_string(attempts), plan_.token) % (pause / 2 + 1);
+  return signed_ms(pause - spread);
+}
+
+// ---- time ----
+
+void LinkCore::tick(std::int64_t now_ms) {
+  for (std::size_t i = 0; i < lanes_.size() && !is_down(); ++i) tick_lane(i, now_ms);
+  if (is_down()) return;
+  if (closing_ && now_ms >= close_until_ms_) {
+    std::uint64_t left = 0;
+    for (const Lane& lane : lanes_) left += lane.queue.held().messages;
+    if (left == 0) return go_down({});
+    return go_down(
+        lost(base::error(Errc::unavailable, "closed with {} messages unacknowledged", left)));
+  }
+  if (state_ == State::up) return tick_up(now_ms);
+  if (plan_.origin != Origin::dialed && now_ms >= open_until_ms_) {
+    go_down(lost(base::error(Errc::deadline_exceeded, "no greeting in time")));
+  }
+}
+
+void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
+  Lane& lane = lanes_[index];
+  const base::Limits& limits = context_->limits;
+  if (lane.open) {
+    const std::int64_t quiet_ms = now_ms - lane.progress_ms;
+    if (!lane.queue.in_flight() || quiet_ms < signed_ms(limits.progress_ms)) return;
+    return lane_failed(
+        index, base::error(Errc::unavailable, "no acknowledgement for {} ms", quiet_ms), false);
+  }
+  if (plan_.origin == Origin::accepted) return;
+  if (lane.dialing != nullptr || lane.connection != nullptr) {
+    if (now_ms < lane.deadline_ms) return;
+    return lane_failed(index, base::error(Errc::deadline_exceeded, "no answer in time"), false);
+  }
+  // Data connections wait until the control connection has made the link known.
+  const bool its_turn = index == 0 || lanes_[0].open || state_ == State::up;
+  if (plan_.origin == Origin::dialed && its_turn && now_ms >= lane.dial_at_ms) dial_lane(index);
+}
+
+void LinkCore::tick_up(std::int64_t now_ms) {
+  const base::Limits& limits = context_->limits;
+  if (interrupted_ && now_ms >= heal_until_ms_) return go_down(cut_reason_);
+  const std::int64_t silent_ms = now_ms - heard_ms_;
+  if (silent_ms >= signed_ms(limits.silence_dead_ms)) {
+    return go_down(lost(base::error(Errc::deadline_exceeded, "silent for {} ms", silent_ms)));
+  }
+  Lane& control = lanes_[0];
+  const bool due =
+      silent_ms >= signed_ms(limits.ping_ms) && now_ms - pinged_ms_ >= signed_ms(limits.ping_ms);
+  if (!due || !control.open || !control.urgent.empty()) return;
+  pinged_ms_ = now_ms;
+  control.urgent.push_back(make_own_frame(plan_.self, schemas::Ping{++pings_}));
+  pump(control);
+}
+
+void LinkCore::say_goodbye_when_idle() {
+  if (state_ != State::up || goodbye_sent_ || is_down()) return;
+  for (const Lane& lane : lanes_) {
+    if (!lane.open || !lane.queue.idle()) return;
+  }
+  goodbye_sent_ = true;
+  lanes_[0].urgent.push_back(make_own_frame(plan_.self, schemas::Goodbye{goodbye_text_}));
+  pump(lanes_[0]);
+}
+
+}  // namespace troupe::link

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links of a process, their thread and their clock tick; which accepted connection belongs to
+// which link.
+#include "link/link_set.h"
+
+#include <pthread.h>
+#include <sys/random.h>
+
+#include <asio/executor_work_guard.hpp>
+#include <asio/post.hpp>
+#include <atomic>
+#include <csignal>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "base/address.h"
+#include "base/mutex.h"
+#include "link/link_core.h"
+#include "link/listener.h"
+
+namespace troupe::link {
+namespace {
+
+using base::Address;
+using base::Errc;
+using base::Result;
+using base::Status;
+
+/// Connections of one link.
+constexpr std::uint32_t kLanesMax = 64;
+constexpr std::int64_t kTickMostMs = 100;
+constexpr std::int64_t kTickLeastMs = 5;
+
+std::uint64_t random_token() {
+  std::uint64_t token = 0;
+  const auto got = ::getrandom(&token, sizeof token, 0);
+  TROUPE_CHECK(got == sizeof token, "the system has no random numbers");
+  return token;
+}
+
+Status stopped() {
+  return base::error(Errc::cancelled, "[link] the process closes its links");
+}
+
+}  // namespace
+
+class LinkSet::Impl {
+ public:
+  Impl(const base::Limits& limits, base::BufferPool& pool)
+      : context_(std::make_shared<LinkContext>(limits, pool)),
+        guard_(context_->io.get_executor()),
+        timer_(context_->io) {
+    thread_ = std::thread([this] { run(); });
+    asio::post(context_->io, [this] { arm_tick(); });
+  }
+  ~Impl() { stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Result<std::shared_ptr<Link>> dial(DialOptions options, std::shared_ptr<LinkHandler> handler);
+  Result<std::string> listen(const std::string& text, LinkEnd self, Acceptor acceptor);
+  Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
+                                      std::shared_ptr<LinkHandler> handler);
+  void stop();
+  LinkTotals totals() const {
+    const base::MutexLock lock(totals_mutex_);
+    return totals_;
+  }
+
+ private:
+  using Origin = LinkCore::Origin;
+
+  void run();
+  void arm_tick();
+  void tick();
+  void sum_up();
+  /// Registers a new link and runs `begin` on the I/O thread.
+  void add(std::shared_ptr<LinkCore> link, std::function<void(LinkCore&)> begin);
+  Status admit(const LinkEnd& self, const Acceptor& acceptor,
+               const std::shared_ptr<Connection>& connection, const schemas::Hello& hello,
+               std::uint64_t acknowledged);
+  Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
+  Result<std::shared_ptr<LinkCore>> make(const LinkEnd& self, const Acceptor& acceptor,
+                                         const schemas::Hello& hello);
+
+  std::shared_ptr<LinkContext> context_;
+  asio::executor_work_guard<asio::io_context::executor_type> guard_;
+  asio::steady_timer timer_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  // The I/O thread's.
+  bool stopped_ = false;
+  std::vector<std::shared_ptr<LinkCore>> links_;
+  std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
+  std::vector<std::shared_ptr<Listener>> listeners_;
+  LinkStats ended_;  ///< of links that are no more
+
+  mutable base::Mutex totals_mutex_;
+  LinkTotals totals_ TROUPE_GUARDED_BY(totals_mutex_);
+};
+
+// ---- any thread ----
+
+Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
+                                                  std::shared_ptr<LinkHandler> handler) {
+  TROUPE_CHECK(handler != nullptr, "a link without a handler");
+  if (stopping_) return stopped();
+  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(options.address));
+  if (options.data_connections >= kLanesMax) {
+    return base::error(Errc::invalid_argument, "[link] {} data connections; the limit is {}",
+                       options.data_connections, kLanesMax - 1);
+  }
+  asio::error_code ignored;  // it has been read already
+  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, ignored),
+                                         address.port);
+  LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
+                      address.to_string(), random_token(),          1 + options.data_connections};
+  auto link = std::make_shared<LinkCore>(context_, std::move(plan));
+  link->set_handler(std::move(handler));
+  add(link, [endpoint, wait_ms = options.wait_ms](LinkCore& core) {
+    core.dial(Endpoint(endpoint), wait_ms);
+  });
+  return std::shared_ptr<Link>(std::move(link));
+}
+
+Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self,
+                                          Acceptor acceptor) {
+  if (stopping_) return stopped();
+  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(text));
+  auto listener =
+      std::make_shared<Listener>(context_, self,
+                                 [this, self, acceptor = std::move(acceptor)](
+                                     const std::shared_ptr<Connection>& connection,
+                                     const schemas::Hello& hello, std::uint64_t acknowledged) {
+                                   return admit(self, acceptor, connection, hello, acknowledged);
+                                 });
+  TROUPE_TRY_ASSIGN(const Address bound, listener->open(address));
+  asio::post(context_->io, [this, listener = std::move(listener)] {
+    if (stopped_) return listener->close();
+    listeners_.push_back(listener);
+    listener->start();
+  });
+  return bound.to_string();
+}
+
+Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, LinkEnd self,
+                                                   std::shared_ptr<LinkHandler> handler) {
+  TROUPE_CHECK(handler != nullptr, "a link without a handler");
+  if (stopping_) return stopped();
+  Socket socket(context_->io);
+  asio::error_code error;
+  socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), fd, error);
+  if (error) {
+    return base::error(Errc::invalid_argument, "[link] descriptor {} is no socket: {}", fd,
+                       error.message());
+  }
+  prepare_socket(socket, context_->limits);
+  LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1};
+  plan.peer.name = "the other end of a socket pair";
+  auto link = std::make_shared<LinkCore>(context_, std::move(plan));
+  link->set_handler(std::move(handler));
+  auto connection =
+      std::make_shared<Connection>(std::move(socket), greeting_limits(context_->limits));
+  add(link, [connection, greeting](LinkCore& core) {
+    core.adopt(connection, greeting == Greeting::speak);
+  });
+  return std::shared_ptr<Link>(std::move(link));
+}
+
+void LinkSet::Impl::add(std::shared_ptr<LinkCore> link, std::function<void(LinkCore&)> begin) {
+  asio::post(context_->io, [this, link = std::move(link), begin = std::move(begin)] {
+    if (stopped_) return link->go_down(stopped());
+    links_.push_back(link);
+    begin(*link);
+  });
+}
+
+void LinkSet::Impl::stop() {
+  TROUPE_CHECK(std::this_thread::get_id() != thread_.get_id(), "stop() in a link's handler");
+  if (stopping_.exchange(true)) return;
+  asio::post(context_->io, [this] {
+    stopped_ = true;
+    timer_.cancel();
+    for (const auto& listener : listeners_) listener->close();
+    for (const auto& link : std::exchange(links_, {})) link->go_down(stopped());
+    listeners_.clear();
+    accepted_.clear();
+  });
+  // What was cancelled or posted runs to its end; then run() returns.
+  guard_.reset();
+  thread_.join();
+}
+
+// ---- the I/O thread ----
+
+void LinkSet::Impl::run() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the main thread's
+  ::pthread_setname_np(::pthread_self(), "troupe-links");
+  context_->io.run();
+}
+
+void LinkSet::Impl::arm_tick() {
+  const auto period = std::clamp(static_cast<std::int64_t>(context_->limits.ping_ms / 10),
+                                 kTickLeastMs, kTickMostMs);
+  timer_.expires_after(std::chrono::milliseconds(period));
+  timer_.async_wait([this](const asio::error_code& error) {
+    if (error || stopped_) return;
+    tick();
+    arm_tick();
+  });
+}
+
+void LinkSet::Impl::tick() {
+  const std::int64_t now_ms = context_->clock.now_ms();
+  for (const auto& listener : listeners_) listener->tick(now_ms);
+  for (const auto& link : links_) link->tick(now_ms);
+  sum_up();
+  std::erase_if(links_, [](const auto& link) { return link->is_down(); });
+  std::erase_if(accepted_, [](const auto& entry) { return entry.second->is_down(); });
+}
+
+void LinkSet::Impl::sum_up() {
+  LinkTotals totals;
+  for (const auto& link : links_) {
+    if (link->is_down()) {
+      ended_ += link->stats();  // tick() forgets it next
+      ended_.queued_bytes = 0;
+    } else {
+      totals.stats += link->stats();
+      ++totals.links;
+    }
+  }
+  totals.stats += ended_;
+  const base::MutexLock lock(totals_mutex_);
+  totals_ = totals;
+}
+
+Status LinkSet::Impl::admit(const LinkEnd& self, const Acceptor& acceptor,
+                            const std::shared_ptr<Connection>& connection,
+                            const schemas::Hello& hello, std::uint64_t acknowledged) {
+  if (hello.protocol != schemas::kProtocolVersion) {
+    return base::error(Errc::version_mismatch, "[link] protocol version {} meets version {} of {}",
+                       hello.protocol, schemas::kProtocolVersion, self.to_string());
+  }
+  if (hello.job != self.job || hello.generation != self.generation) {
+    return base::error(Errc::failed_precondition,
+                       "[link] job '{}' generation {} meets {} of job '{}' generation {}",
+                       hello.job, hello.generation, self.to_string(), self.job, self.generation);
+  }
+  const bool first = hello.lane == 0 && !hello.resume;
+  auto link = first ? make(self, acceptor, hello) : find(self, hello);
+  TROUPE_TRY(link.status());
+  return (*link)->attach(hello.lane, connection, acknowledged);
+}
+
+Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self,
+                                                      const schemas::Hello& hello) {
+  const auto it = accepted_.find(hello.token);
+  const bool known = it != accepted_.end() && !it->second->is_down() &&
+                     it->second->plan().peer.actor == hello.actor &&
+                     it->second->plan().lanes == hello.lanes;
+  if (known) return it->second;
+  return base::error(Errc::not_found,
+                     "[link] {} has no link with this peer: it was started anew "
+                     "or has given the link up",
+                     self.to_string());
+}
+
+Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const LinkEnd& self, const Acceptor& acceptor,
+                                                      const schemas::Hello& hello) {
+  // A control connection that was cut before its greeting was answered comes again as the first.
+  if (auto known = find(self, hello); known.ok()) return known;
+  if (accepted_.count(hello.token) != 0) {
+    return base::error(Errc::already_exists, "[link] {} has this link already", self.to_string());
+  }
+  std::size_t connections = hello.lanes;
+  for (const auto& [token, link] : accepted_) connections += link->plan().lanes;
+  if (hello.lanes > kLanesMax || connections > context_->limits.connections_max) {
+    return base::error(Errc::resource_exhausted,
+                       "[link] {} would have {} connections; the limit is {}", self.to_string(),
+                       connections, context_->limits.connections_max);
+  }
+  LinkCore::Plan plan{Origin::accepted, self, end_of(hello), "", hello.token, hello.lanes};
+  auto link = std::make_shared<LinkCore>(context_, std::move(plan));
+  auto handler = acceptor(hello, link);
+  if (!handler.ok()) {
+    link->go_down(handler.status());
+    return handler.status();
+  }
+  TROUPE_CHECK(*handler != nullptr, "an accepted link without a handler");
+  link->set_handler(*std::move(handler));
+  links_.push_back(link);
+  accepted_.emplace(hello.token, link);
+  return link;
+}
+
+// ---- the interface ----
+
+LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool)
+    : impl_(std::make_unique<Impl>(limits, pool)) {}
+
+LinkSet::~LinkSet() = default;
+
+Result<std::shared_ptr<Link>> LinkSet::dial(DialOptions options,
+                                            std::shared_ptr<LinkHandler> handler) {
+  return impl_->dial(std::move(options), std::move(handler));
+}
+
+Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Acceptor acceptor) {
+  return impl_->listen(address, std::move(self), std::move(acceptor));
+}
+
+Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, LinkEnd self,
+                                             std::shared_ptr<LinkHandler> handler) {
+  return impl_->adopt(socket, greeting, std::move(self), std::move(handler));
+}
+
+LinkTotals LinkSet::totals() const {
+  return impl_->totals();
+}
+
+void LinkSet::stop() {
+  impl_->stop();
+}
+
+}  // namespace troupe::link

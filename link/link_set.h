@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinkSet: makes and owns the links of one process, and the one thread that does their I/O. Dial,
+// listen or adopt an inherited socket. Any thread may call; destroy it from none of its handlers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "link/link.h"
+
+namespace troupe::link {
+
+/// Whom to dial, and as whom.
+struct DialOptions {
+  std::string address;  ///< HOST:PORT, loopback
+  LinkEnd self;
+  LinkEnd peer;                        ///< who should be there; for errors
+  std::uint32_t data_connections = 0;  ///< 0: all messages on the control connection
+  std::uint64_t wait_ms = 0;           ///< go on trying for this long; 0: one attempt
+};
+
+/// All links of a process, those that have ended included.
+struct LinkTotals {
+  LinkStats stats;
+  std::uint64_t links = 0;  ///< alive now
+};
+
+/// Decides about a peer that has said Hello, on the I/O thread: gives the handler of the new link,
+/// or an error that the peer receives as its refusal. `link` may be kept; it is up soon.
+using Acceptor = std::function<base::Result<std::shared_ptr<LinkHandler>>(
+    const schemas::Hello& hello, const std::shared_ptr<Link>& link)>;
+
+/// See the top of the file.
+class LinkSet {
+ public:
+  /// Payloads come from `pool`, which must live longer than all buffers taken from it.
+  LinkSet(const base::Limits& limits, base::BufferPool& pool);
+  /// stop(), then ends the thread.
+  ~LinkSet();
+  LinkSet(const LinkSet&) = delete;
+  LinkSet& operator=(const LinkSet&) = delete;
+
+  /// A link to a listener. Returns at once; the handler hears on_up or on_down. Redials when a
+  /// connection is cut. Errors: an address that is no loopback HOST:PORT.
+  base::Result<std::shared_ptr<Link>> dial(DialOptions options,
+                                           std::shared_ptr<LinkHandler> handler);
+  /// Accepts links whose Hello names `self`'s job and generation. Port 0: any free one. Returns the
+  /// bound HOST:PORT. Errors: address as above; unavailable with the system's reason (port in use).
+  base::Result<std::string> listen(const std::string& address, LinkEnd self, Acceptor acceptor);
+  /// A link over one connected stream socket (a socketpair's end), which it takes over. One side
+  /// must greet (the child), the other waits for it until limits.start_ms. Never redials: a closed
+  /// socket is the end.
+  enum class Greeting : std::uint8_t { speak, wait };
+  base::Result<std::shared_ptr<Link>> adopt(int socket, Greeting greeting, LinkEnd self,
+                                            std::shared_ptr<LinkHandler> handler);
+  /// Closes listeners and takes all links down with `cancelled`; waits until all handlers have
+  /// heard it. Nothing can be made afterwards.
+  void stop();
+  /// As of the last tick, at most 100 ms ago.
+  LinkTotals totals() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe::link

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Crash-safe checkpoints. A folder holds, per checkpoint `step-C-gG` (step C, generation G), one
+// safetensors file per shard and, written last, a manifest that names them with their checksums.
+// Without a readable manifest and whole files there is no checkpoint. Blocking; never call from an
+// actor. Tensors of a shard file: "KEY/SLICE" (weights) and "KEY/SLICE/SLOT" (optimizer state),
+// dense row-major.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "ndarray/safetensors.h"
+#include "schemas/manifest.h"
+#include "store/slice_layout.h"
+#include "store/slice_values.h"
+
+namespace troupe::store {
+
+/// Checksummed pieces of a shard file.
+inline constexpr std::uint64_t kChecksumChunkBytes = 1u << 20;
+
+/// One slice at the checkpoint's cut.
+struct SliceRecord {
+  schemas::SliceId id;
+  SliceState state;
+};
+
+/// Which checkpoint: the cut and the run that writes it.
+struct CheckpointName {
+  std::uint64_t step = 0;
+  std::uint64_t generation = 0;
+  friend auto operator<=>(const CheckpointName&, const CheckpointName&) = default;
+  /// "step-500-g1".
+  std::string to_string() const;
+};
+
+/// One shard's part of a checkpoint to write.
+struct ShardContent {
+  CheckpointName name;
+  std::uint32_t shard = 0;
+  std::uint32_t shards = 1;
+  std::span<const schemas::KeyInfo> keys;
+  std::span<const std::string> slots;  ///< of dense keys, in the order of SliceValues::slots
+  std::span<const SliceRecord> slices;
+};
+
+/// Writes and syncs a shard's file; what the manifest must say about it.
+base::Result<schemas::ShardFile> write_shard(const std::filesystem::path& folder,
+                                             const ShardContent& content);
+/// Writes and syncs the manifest: the checkpoint exists from here on. What could not be read again
+/// is not written, but an error.
+base::Status write_manifest(const std::filesystem::path& folder, const schemas::Manifest& manifest);
+/// What a run leaves of the folder's checkpoints.
+struct Retention {
+  std::uint32_t keep = 0;        ///< so many complete ones, the newest; 0: all
+  std::uint64_t start_step = 0;  ///< that the run began at
+};
+
+/// Removes all but the newest complete checkpoints up to `written`, the one just written, and
+/// leavings of interrupted ones before it. Manifests go first. What an earlier run wrote of a step
+/// behind this run's start was unreadable when it began, and does not count; what is newer by name
+/// than `written` is not removed either.
+base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
+                               const CheckpointName& written);
+/// write_manifest and prune_checkpoints. What cannot be removed is a warning: the checkpoint
+/// exists.
+base::Status complete_checkpoint(const std::filesystem::path& folder,
+                                 const schemas::Manifest& manifest, const Retention& retention);
+/// The highest generation of the folder's manifests, readable or not; 0 without any.
+base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
+
+/// A complete, verified checkpoint in memory.
+class Checkpoint {
+ public:
+  /// The newest complete one of a folder; what is newer but damaged is named in skipped().
+  /// Errors: not_found when there is none, data_loss when all are damaged; what cannot be read, or
+  /// only by a newer program, is an error too, since it may be whole.
+  static base::Result<std::unique_ptr<Checkpoint>> open_newest(const std::filesystem::path& folder);
+
+  const schemas::Manifest& manifest() const { return manifest_; }
+  /// Path of the manifest file.
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<std::string>& skipped() const { return skipped_; }
+
+  /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing or has another
+  /// size.
+  base::Result<SliceState> slice(const SliceInfo& info, base::BufferPool& pool) const;
+  /// A whole dense tensor by key name, "" or a slot's name.
+  base::Result<std::vector<std::byte>> dense(const schemas::KeyInfo& key,
+                                             std::string_view slot) const;
+  /// SHA-256 over dense keys in byte order of name (name, dtype, shape, weights, slots by name),
+  /// then average keys likewise, then step, epoch and samples as u64. Nothing of shards, machines
+  /// or time.
+  base::Result<base::Sha256Digest> hash() const;
+
+ private:
+  Checkpoint() = default;
+  static base::Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& manifest_path);
+  base::Result<std::uint64_t> updates(const std::string& slice) const;
+  const ndarray::RawTensor* find(const std::string& name) const;
+  base::Status hash_key(base::Sha256& sha, const schemas::KeyInfo& key) const;
+
+  schemas::Manifest manifest_;
+  std::filesystem::path path_;
+  std::vector<std::string> skipped_;
+  std::vector<ndarray::Safetensors> files_;
+  std::map<std::string, const ndarray::RawTensor*, std::less<>> tensors_;
+};
+
+}  // namespace troupe::store

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// First values of weights and states: functions of (seed, key, shape, element), so every owner of a
+// slice computes its part alone and a job's start does not depend on shards or machines. Any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/tensor_view.h"
+#include "schemas/job_spec.h"
+#include "schemas/messages.h"
+
+namespace troupe::store {
+
+/// What a key's name says about its first value: names that end in bias, beta or moving_mean start
+/// at 0, gamma and moving_var at 1, all others are drawn.
+enum class FirstValue : std::uint8_t { zero, one, drawn };
+FirstValue first_value(std::string_view key_name);
+
+/// Fills `part` (f32 or f64, host memory) with elements [first, first + part.elements()) of the
+/// key's dense row-major form.
+///   uniform: U(-s, s), s = scale (0.07)
+///   normal:  N(0, s), s = scale (0.01)
+///   xavier:  U(-a, a) or N(0, a), a = sqrt(magnitude / fan), magnitude 3 (Glorot & Bengio 2010, in
+///            MXNet's form)
+///   msra:    N(0, sqrt(2 / ((1 + slope^2) fan))) (He et al. 2015)
+/// fan: of shape (out, in, k...): in = in * prod(k), out = out * prod(k), average = their mean.
+/// invalid_argument for other dtypes.
+base::Status initialize(const schemas::InitializerSpec& spec, std::uint64_t seed,
+                        const schemas::KeyInfo& key, std::int64_t first,
+                        const base::TensorView& part);
+
+}  // namespace troupe::store

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// KVStore: where a rank's gradients go and its weights come from. The same interface for the local
+// store and for the company's tiers; calls push asynchronous operations to the rank's engine and
+// return, so communication overlaps with computation. One KVStore belongs to one rank and its
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "ndarray/ndarray.h"
+#include "schemas/job_spec.h"
+#include "schemas/messages.h"
+#include "store/schedule.h"
+
+namespace troupe::store {
+
+/// Which contribution a push is.
+struct PushInfo {
+  std::uint64_t step = 0;
+  double count = 0.0;  ///< sum of the loss's weights behind the gradient: samples by default
+  int priority = 0;    ///< higher first; keys used first in the next forward come first
+};
+
+/// Which weights a pull wants.
+struct PullInfo {
+  std::uint64_t step = 0;  ///< weights for the rank's computation of this step
+  bool barrier = false;    ///< only with all contributions of all ranks to steps < `step`
+  int priority = 0;
+};
+
+/// A rank's door to the store.
+class KVStore {
+ public:
+  virtual ~KVStore() = default;
+  virtual std::uint32_t rank() const = 0;
+  virtual std::uint32_t ranks() const = 0;
+
+  /// Declares all keys, in the order of their ids. Every rank calls it once, before anything else,
+  /// with `values` or without:
+  /// - one array per key, which must agree in shape and dtype: rank 0's become version 0. Other
+  ///   ranks wait for it, at most the store's deadline. The local store takes them; the company
+  ///   answers `unimplemented`: its servers draw or load version 0 themselves.
+  /// - none: the store has version 0, from the job's seed, a checkpoint or train.weights; a local
+  ///   store from LocalStoreOptions::first.
+  virtual base::Status init(std::span<const schemas::KeyInfo> keys,
+                            std::span<const ndarray::NDArray> values) = 0;
+  /// Every rank calls it with the same rule, after init.
+  virtual base::Status set_updater(const UpdateRule& rule) = 0;
+
+  /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
+  /// batch's value) and contributes it. The array's read tag is held until the store has added it.
+  /// With count 0 the array's values do not matter: the rank takes part with nothing.
+  virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
+  /// Pushes an operation that fills `weight` with the values for info.step once they exist.
+  virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;
+  /// This rank contributes to steps < `steps` only: nobody waits for it any more.
+  virtual base::Status finish(std::uint64_t steps) = 0;
+};
+
+}  // namespace troupe::store

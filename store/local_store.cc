@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared core of a local store, and the doors that turn calls into engine operations.
+#include "store/local_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/mutex.h"
+
+namespace troupe::store {
+
+using ndarray::NDArray;
+using schemas::KeyInfo;
+
+namespace {
+
+// One rank's operation on one key: ends when each of the key's slices has reported.
+class KeyOperation {
+ public:
+  KeyOperation(std::size_t slices, engine::Completion completion)
+      : open_(slices), completion_(std::move(completion)) {}
+
+  void slice_done(const base::Status& status) {
+    engine::Completion done;
+    base::Status first;
+    {
+      const base::MutexLock lock(mutex_);
+      if (status_.ok()) status_ = status;
+      if (--open_ > 0) return;
+      done = std::move(completion_);
+      first = status_;
+    }
+    done.complete(first);
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::size_t open_ TROUPE_GUARDED_BY(mutex_);
+  base::Status status_ TROUPE_GUARDED_BY(mutex_);
+  engine::Completion completion_ TROUPE_GUARDED_BY(mutex_);
+};
+
+using KeyOperationPointer = std::shared_ptr<KeyOperation>;
+using KeyOperations = std::vector<KeyOperationPointer>;
+
+struct WaitingPull {
+  schemas::WeightPull pull;
+  std::span<std::byte> place;
+  KeyOperationPointer operation;
+};
+
+struct Reply {
+  SliceAnswer answer;
+  WaitingPull waiting;
+};
+
+// A slice with everybody who waits for it.
+struct Slot {
+  Slot(const SliceRules& rules, const SliceInfo& the_info)
+      : info(the_info), owner(rules, info.id) {}
+
+  const SliceInfo info;
+  base::Mutex mutex;
+  SliceOwner owner TROUPE_GUARDED_BY(mutex);
+  // Gradients of the open step: their bytes are read until its update is done.
+  KeyOperations pushes TROUPE_GUARDED_BY(mutex);
+  std::list<WaitingPull> pulls TROUPE_GUARDED_BY(mutex);
+};
+
+base::Status check_values(std::span<const KeyInfo> keys, std::span<const NDArray> values) {
+  if (!values.empty() && values.size() != keys.size()) {
+    return base::error(base::Errc::invalid_argument, "{} values for {} keys", values.size(),
+                       keys.size());
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].shape() == keys[i].shape && values[i].dtype() == keys[i].dtype) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "key '{}' has shape {} and dtype {}, its value {} and {}", keys[i].name,
+                       keys[i].shape.to_string(), base::dtype_name(keys[i].dtype),
+                       values[i].shape().to_string(), base::dtype_name(values[i].dtype()));
+  }
+  return {};
+}
+
+}  // namespace
+
+class LocalStore::Core {
+ public:
+  Core(const LocalStoreParts& parts, const LocalStoreOptions& options)
+      : parts_(parts), options_(options) {}
+
+  std::uint32_t ranks() const { return options_.rules.tree.ranks(); }
+  std::span<const SliceInfo> slices(std::uint32_t key) const { return layout_->of_key(key); }
+
+  base::Status init(std::uint32_t rank, std::span<const KeyInfo> keys,
+                    std::span<const NDArray> values);
+  base::Status set_updater(const UpdateRule& rule);
+  void push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info, base::Buffer gradient,
+            const KeyOperationPointer& operation, engine::RunContext& lane);
+  void pull(const SliceInfo& slice, const WaitingPull& waiting);
+  void fail(const base::Status& status);
+  base::Status failure() const;
+
+ private:
+  Slot& slot(const SliceInfo& slice) { return *slots_[layout_->position(slice.id)]; }
+  base::Status declare(std::span<const KeyInfo> keys);
+  base::Status start_slices();
+  base::Status take_push(Slot& slot, std::uint32_t rank, const PushInfo& info,
+                         base::Buffer gradient, const KeyOperationPointer& operation);
+  base::Status work(Slot& slot, engine::RunContext& lane);
+  base::Status perform(Slot& slot, SliceWork& work, const UpdateContext& context);
+  base::Status published(Slot& slot, const KeyOperations& contained);
+  base::Status take_cut(Slot& slot);
+  void answer_pulls(Slot& slot);
+  static void reply(Reply& reply);
+
+  const LocalStoreParts parts_;
+  LocalStoreOptions options_;  // `first` goes with the first values, all else stays
+
+  mutable base::Mutex failure_mutex_;
+  base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
+  base::Mutex mutex_;  // over everything below; the functions that set it up are called under it
+  base::CondVar changed_;
+  bool published_ = false;                    // rank 0 has called init
+  std::vector<KeyInfo> keys_;                 // set once, before any push
+  std::optional<SliceLayout> layout_;         // likewise
+  std::vector<std::unique_ptr<Slot>> slots_;  // likewise
+  std::unique_ptr<SliceCompute> compute_;     // likewise
+  bool declared_ = false;
+  std::vector<std::vector<std::byte>> given_;  // rank 0's values by key
+  std::map<std::uint64_t, std::vector<std::pair<SliceInfo, SliceState>>> cuts_;
+};
+
+base::Status LocalStore::Core::declare(std::span<const KeyInfo> keys) {
+  if (declared_) {
+    if (std::equal(keys.begin(), keys.end(), keys_.begin(), keys_.end())) return {};
+    return base::error(base::Errc::invalid_argument, "ranks declare different keys");
+  }
+  keys_.assign(keys.begin(), keys.end());
+  TROUPE_TRY_ASSIGN(layout_, SliceLayout::create(keys_, 1));
+  for (const SliceInfo& slice : layout_->slices()) {
+    slots_.push_back(std::make_unique<Slot>(options_.rules, slice));
+  }
+  declared_ = true;
+  return {};
+}
+
+base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo> keys,
+                                    std::span<const NDArray> values) {
+  TROUPE_TRY(check_values(keys, values));
+  std::vector<std::vector<std::byte>> given;
+  if (rank == 0) {
+    for (const NDArray& value : values) {
+      given.emplace_back(value.bytes());
+      TROUPE_TRY(value.read(given.back()));
+    }
+  }
+  std::unique_lock<base::Mutex> lock(mutex_);
+  TROUPE_TRY(declare(keys));
+  if (rank == 0) {
+    given_ = std::move(given);
+    published_ = true;
+    changed_.notify_all();
+  }
+  const auto deadline = std::chrono::milliseconds(options_.deadline_ms);
+  if (values.empty() || changed_.wait_for(lock, deadline, [this] { return published_; })) return {};
+  return base::error(base::Errc::deadline_exceeded, "rank 0 gave no values within {} ms",
+                     options_.deadline_ms);
+}
+
+base::Status LocalStore::Core::set_updater(const UpdateRule& rule) {
+  const base::MutexLock lock(mutex_);
+  if (!declared_) {
+    return base::error(base::Errc::failed_precondition, "set_updater before init");
+  }
+  if (compute_ == nullptr) {
+    TROUPE_TRY_ASSIGN(compute_, SliceCompute::create(parts_.table, keys_, rule));
+    TROUPE_TRY(start_slices());
+  }
+  return {};
+}
+
+base::Status LocalStore::Core::start_slices() {
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    const KeyInfo& key = keys_[slot->info.id.key];
+    base::Result<SliceState> state =
+        base::error(base::Errc::failed_precondition, "key '{}' has no first values", key.name);
+    if (!given_.empty()) {
+      const std::size_t begin = slot->info.offset * base::dtype_size(key.dtype);
+      TROUPE_TRY_ASSIGN(base::Buffer weight, parts_.pool.allocate(slot->info.bytes, "weights"));
+      std::memcpy(weight.data(), given_[key.id].data() + begin, slot->info.bytes);
+      state = compute_->first_from(key, std::move(weight), parts_.pool);
+    } else if (options_.first) {
+      state = options_.first(key, slot->info, *compute_, parts_.pool);
+    }
+    TROUPE_TRY(state.status());
+    const base::MutexLock lock(slot->mutex);
+    slot->owner.start(std::move(state).value());
+  }
+  given_.clear();
+  options_.first = nullptr;  // may hold a whole checkpoint
+  return {};
+}
+
+void LocalStore::Core::push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info,
+                            base::Buffer gradient, const KeyOperationPointer& operation,
+                            engine::RunContext& lane) {
+  Slot& slot = this->slot(slice);
+  const base::Status taken = take_push(slot, rank, info, std::move(gradient), operation);
+  if (!taken.ok()) operation->slice_done(taken);
+  const base::Status status = taken.ok() ? work(slot, lane) : taken;
+  if (!status.ok()) fail(status);
+}
+
+// When this succeeds the operation is the slot's to end, also by fail().
+base::Status LocalStore::Core::take_push(Slot& slot, std::uint32_t rank, const PushInfo& info,
+                                         base::Buffer gradient,
+                                         const KeyOperationPointer& operation) {
+  const base::MutexLock lock(slot.mutex);
+  TROUPE_TRY(failure());
+  SlicePush push;
+  push.machine = options_.rules.machine_of_rank[rank];
+  push.node = options_.rules.tree.leaf(rank);
+  push.step = info.step;
+  push.count = info.count;
+  push.data = std::move(gradient);
+  TROUPE_TRY_ASSIGN(const auto result, slot.owner.push(std::move(push)));
+  if (result != schemas::PushResult::taken) {
+    return base::error(base::Errc::failed_precondition,
+                       "key '{}': rank {} pushes step {} out of turn", keys_[slot.info.id.key].name,
+                       rank, info.step);
+  }
+  slot.pushes.push_back(operation);
+  return {};
+}
+
+base::Status LocalStore::Core::failure() const {
+  const base::MutexLock lock(failure_mutex_);
+  return failure_;
+}
+
+// Runs what the slice needs now. Several threads may add for one slice at once, each what it was
+// given.
+base::Status LocalStore::Core::work(Slot& slot, engine::RunContext& lane) {
+  const UpdateContext context{parts_.pool, parts_.kernels, lane};
+  while (true) {
+    std::optional<SliceWork> next;
+    std::optional<KeyOperations> contained;
+    {
+      const base::MutexLock lock(slot.mutex);
+      const std::uint64_t version = slot.owner.state().version;
+      next = slot.owner.next_work();
+      // A step in which nobody has a sample becomes a version without any work.
+      if (slot.owner.state().version != version) contained = std::exchange(slot.pushes, {});
+    }
+    if (contained) TROUPE_TRY(published(slot, *contained));
+    if (next) TROUPE_TRY(perform(slot, *next, context));
+    if (!next && !contained) return {};
+  }
+}
+
+base::Status LocalStore::Core::perform(Slot& slot, SliceWork& work, const UpdateContext& context) {
+  const KeyInfo& key = keys_[slot.info.id.key];
+  if (auto* addition = std::get_if<Addition>(&work)) {
+    TROUPE_TRY_ASSIGN(base::Buffer sum,
+                      compute_->add(key, addition->left, addition->right, context));
+    const base::MutexLock lock(slot.mutex);
+    slot.owner.added(addition->id, std::move(sum));
+    return {};
+  }
+  const auto& update = std::get<SliceUpdate>(work);
+  TROUPE_TRY_ASSIGN(SliceValues values, compute_->update(key, update, context));
+  KeyOperations contained;
+  {
+    const base::MutexLock lock(slot.mutex);
+    slot.owner.updated(std::move(values));
+    // Taken with the version: a push of the next step may come as soon as the lock is free.
+    contained.swap(slot.pushes);
+  }
+  return published(slot, contained);
+}
+
+/// After a new version: ends the pushes that it contains, hands in a cut, answers pulls.
+base::Status LocalStore::Core::published(Slot& slot, const KeyOperations& contained) {
+  for (const KeyOperationPointer& operation : contained) operation->slice_done({});
+  TROUPE_TRY(take_cut(slot));
+  answer_pulls(slot);
+  return {};
+}
+
+base::Status LocalStore::Core::take_cut(Slot& slot) {
+  std::uint64_t step = 0;
+  SliceState state;
+  {
+    const base::MutexLock lock(slot.mutex);
+    if (!slot.owner.cut_due()) return {};
+    step = *slot.owner.cut_due();
+    state = slot.owner.take_cut();
+  }
+  std::vector<std::pair<SliceInfo, SliceState>> complete;
+  {
+    const base::MutexLock lock(mutex_);
+    auto& cut = cuts_[step];
+    cut.emplace_back(slot.info, std::move(state));
+    if (cut.size() < slots_.size()) return {};
+    complete = std::move(cut);
+    cuts_.erase(step);
+  }
+  std::sort(complete.begin(), complete.end(),
+            [](const auto& a, const auto& b) { return a.first.id < b.first.id; });
+  return options_.cut ? options_.cut(step, std::move(complete)) : base::Status();
+}
+
+void LocalStore::Core::pull(const SliceInfo& slice, const WaitingPull& waiting) {
+  Slot& slot = this->slot(slice);
+  base::Status failed;
+  {
+    const base::MutexLock lock(slot.mutex);
+    failed = failure();  // asked under the slot's lock: fail() either is seen or sees the pull
+    if (failed.ok()) slot.pulls.push_back(waiting);
+  }
+  if (failed.ok()) {
+    answer_pulls(slot);
+  } else {
+    waiting.operation->slice_done(failed);
+  }
+}
+
+void LocalStore::Core::answer_pulls(Slot& slot) {
+  std::vector<Reply> replies;
+  {
+    const base::MutexLock lock(slot.mutex);
+    for (auto waiting = slot.pulls.begin(); waiting != slot.pulls.end();) {
+      auto answer = slot.owner.answer(waiting->pull, 0);
+      if (!answer) {
+        ++waiting;
+        continue;
+      }
+      replies.push_back({std::move(*answer), std::move(*waiting)});
+      waiting = slot.pulls.erase(waiting);
+    }
+  }
+  for (Reply& each : replies) reply(each);
+}
+
+void LocalStore::Core::reply(Reply& reply) {
+  const SliceAnswer& answer = reply.answer;
+  if (answer.code != base::Errc::ok) {
+    reply.waiting.operation->slice_done(base::Status(answer.code, answer.text));
+    return;
+  }
+  TROUPE_CHECK(reply.waiting.place.size() == answer.weight.size(), "weight of another size");
+  std::memcpy(reply.waiting.place.data(), answer.weight.data(), answer.weight.size());
+  reply.waiting.operation->slice_done({});
+}
+
+void LocalStore::Core::fail(const base::Status& status) {
+  {
+    const base::MutexLock lock(failure_mutex_);
+    if (!failure_.ok()) return;
+    failure_ = status;
+  }
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    KeyOperations waiting;
+    {
+      const base::MutexLock lock(slot->mutex);
+      waiting.swap(slot->pushes);
+      for (WaitingPull& pull : slot->pulls) waiting.push_back(std::move(pull.operation));
+      slot->pulls.clear();
+    }
+    for (const KeyOperationPointer& operation : waiting) operation->slice_done(status);
+  }
+}
+
+namespace {
+
+// One rank's door: each call is one asynchronous operation on the rank's copy lane, which may end
+// after the door.
+class LocalDoor final : public KVStore {
+ public:
+  LocalDoor(std::shared_ptr<LocalStore::Core> core, std::uint32_t rank, ndarray::Runtime& runtime)
+      : core_(std::move(core)), rank_(rank), runtime_(runtime) {}
+
+  std::uint32_t rank() const override { return rank_; }
+  std::uint32_t ranks() const override { return core_->ranks(); }
+
+  base::Status init(std::span<const KeyInfo> keys, std::span<const NDArray> values) override {
+    return core_->init(rank_, keys, values);
+  }
+  base::Status set_updater(const UpdateRule& rule) override { return core_->set_updater(rule); }
+
+  void push(std::uint32_t key, const NDArray& gradient, const PushInfo& info) override {
+    const engine::Variable reads[] = {gradient.variable()};
+    runtime_.engine.push_async({"push", reads, {}, copy_lane(), info.priority},
+                               [core = core_, rank = rank_, key, gradient, info](
+                                   engine::RunContext& lane, engine::Completion completion) {
+                                 const auto slices = core->slices(key);
+                                 const auto operation = std::make_shared<KeyOperation>(
+                                     slices.size(), std::move(completion));
+                                 const base::Buffer bytes = gradient.buffer();
+                                 std::size_t begin = 0;
+                                 for (const SliceInfo& slice : slices) {
+                                   base::Buffer part = info.count == 0.0
+                                                           ? base::Buffer()
+                                                           : bytes.slice(begin, slice.bytes);
+                                   core->push(slice, rank, info, std::move(part), operation, lane);
+                                   begin += slice.bytes;
+                                 }
+                               });
+  }
+
+  void pull(std::uint32_t key, const NDArray& weight, const PullInfo& info) override {
+    const engine::Variable writes[] = {weight.variable()};
+    runtime_.engine.push_async(
+        {"pull", {}, writes, copy_lane(), info.priority},
+        [core = core_, key, weight, info](engine::RunContext&, engine::Completion completion) {
+          const auto slices = core->slices(key);
+          const auto operation =
+              std::make_shared<KeyOperation>(slices.size(), std::move(completion));
+          const base::Buffer bytes = weight.buffer();
+          std::size_t begin = 0;
+          for (const SliceInfo& slice : slices) {
+            WaitingPull waiting;
+            waiting.pull = {slice.id, info.step, 0, info.step};
+            waiting.place = bytes.slice(begin, slice.bytes).as<std::byte>();
+            waiting.operation = operation;
+            core->pull(slice, waiting);
+            begin += slice.bytes;
+          }
+        });
+  }
+
+  base::Status finish(std::uint64_t) override { return {}; }
+
+ private:
+  static engine::Lane copy_lane() { return {{}, engine::LaneKind::copy}; }
+
+  std::shared_ptr<LocalStore::Core> core_;
+  std::uint32_t rank_;
+  ndarray::Runtime& runtime_;
+};
+
+}  // namespace
+
+LocalStore::LocalStore(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+LocalStore::~LocalStore() = default;
+
+base::Result<std::unique_ptr<LocalStore>> LocalStore::create(const LocalStoreParts& parts,
+                                                             const LocalStoreOptions& options) {
+  if (!options.rules.sequential()) {
+    return base::error(base::Errc::invalid_argument,
+                       "the local store is sequential; eventual tiers need the company");
+  }
+  return std::unique_ptr<LocalStore>(new LocalStore(std::make_shared<Core>(parts, options)));
+}
+
+std::unique_ptr<KVStore> LocalStore::door(std::uint32_t rank, ndarray::Runtime& runtime) {
+  TROUPE_CHECK(rank < core_->ranks(), "no such rank");
+  return std::make_unique<LocalDoor>(core_, rank, runtime);
+}
+
+void LocalStore::fail(const base::Status& status) {
+  core_->fail(status);
+}
+
+base::Status LocalStore::failure() const {
+  return core_->failure();
+}
+
+}  // namespace troupe::store

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// LocalStore: the KVStore of ranks that share one process, without servers. It adds along the same
+// tree and updates by the same SliceOwner and SliceCompute as the parameter servers, so it ends in
+// the same bits. Both tiers sequential. Every rank has its own door; work is done on the threads of
+// whichever rank's engine brought it about. The store outlives its doors.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "ndarray/prepared_kernels.h"
+#include "store/kvstore.h"
+#include "store/slice_compute.h"
+
+namespace troupe::store {
+
+/// A complete cut: every slice at one step. Called on an engine thread; an error ends the job.
+using CutFunction =
+    std::function<base::Status(std::uint64_t step, std::vector<std::pair<SliceInfo, SliceState>>)>;
+/// First state of a slice, by key.
+using FirstFunction =
+    std::function<base::Result<SliceState>(const schemas::KeyInfo& key, const SliceInfo& slice,
+                                           const SliceCompute& compute, base::BufferPool& pool)>;
+
+/// What a local store is made of.
+struct LocalStoreOptions {
+  SliceRules rules;                    ///< invalid_argument unless both tiers are sequential
+  FirstFunction first;                 ///< where init() brings no values
+  CutFunction cut;                     ///< may be empty
+  std::uint64_t deadline_ms = 60'000;  ///< other ranks' wait in init and set_updater
+};
+
+/// What it computes with; all outlive the store.
+struct LocalStoreParts {
+  const ops::OpTable& table;
+  base::BufferPool& pool;
+  ndarray::PreparedKernels& kernels;
+};
+
+/// The store behind the doors.
+class LocalStore {
+ public:
+  static base::Result<std::unique_ptr<LocalStore>> create(const LocalStoreParts& parts,
+                                                          const LocalStoreOptions& options);
+  ~LocalStore();
+
+  /// The door of a rank; `runtime` is the rank's. CHECKs the rank.
+  std::unique_ptr<KVStore> door(std::uint32_t rank, ndarray::Runtime& runtime);
+  /// Fails every waiting and later operation: one rank's end is everybody's.
+  void fail(const base::Status& status);
+  /// The first failure, also of what no rank waits for any more: the last cut.
+  base::Status failure() const;
+
+  /// The shared half; defined in the source file.
+  class Core;
+
+ private:
+  explicit LocalStore(std::shared_ptr<Core> core);
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace troupe::store

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// The owner's bookkeeping: taking pushes once, forming rounds, publishing versions.
+#include "store/slice_owner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace troupe::store {
+namespace {
+
+using base::Errc;
+using schemas::PushResult;
+
+}  // namespace
+
+SliceOwner::SliceOwner(const SliceRules& rules, schemas::SliceId id)
+    : rules_(&rules),
+      id_(id),
+      machine_tree_(std::max(1U, rules.machines()), 1),
+      sum_(rules.device_sequential() ? rules.tree : machine_tree_),
+      taken_(rules.tree.ranks(), rules.steps.start),
+      next_(taken_),
+      end_(rules.tree.ranks(), kNoStep),
+      samples_before_(rules.tree.ranks()) {
+  // A machine's running number is the step where it sends one push per step.
+  const std::uint64_t first = rules.device_sequential() ? rules.steps.start : 0;
+  numbers_.assign(machine_tree_.ranks(), first);
+  numbers_applied_ = numbers_;
+}
+
+void SliceOwner::start(SliceState first) {
+  TROUPE_CHECK(!started_, "a slice is started twice");
+  started_ = true;
+  current_ = std::move(first);
+  current_.version = rules_->steps.start;
+  applied_below_ = barrier_step_ = rules_->steps.start;
+  if (!rules_->sequential()) barrier_ = present();
+  if (rules_->sequential()) open_step();
+}
+
+SliceOwner::Taking SliceOwner::push(SlicePush push) {
+  if (!started_) return std::optional(PushResult::not_ready);
+  if (push.machine >= machine_tree_.ranks()) {
+    return base::error(Errc::invalid_argument, "[{}] push of machine {}, which holds no rank",
+                       name(), push.machine);
+  }
+  if (!rules_->cluster_sequential()) return push_arrival(push);
+  return rules_->device_sequential() ? push_to_step(push) : push_to_round(push);
+}
+
+SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
+  if (!rules_->tree.contains(push.node)) {
+    return base::error(Errc::invalid_argument, "[{}] push of a node ({}, {}, {}-{}) of no tree",
+                       name(), push.node.level, push.node.group, push.node.begin, push.node.end);
+  }
+  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  // While the step's update runs, everything of this step has been taken.
+  const bool past = push.step < current_.version || updating_;
+  const bool taken = !past && sum_.offer(push.node, std::move(push.data), push.count);
+  return std::optional(taken ? PushResult::taken : PushResult::duplicate);
+}
+
+SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
+  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  if (push.contributions.empty()) {
+    if (push.step == current_.version && !closed_) excused_.insert(push.machine);
+    return std::optional(PushResult::taken);
+  }
+  const PushName push_name{push.machine, push.node, push.step};
+  if (late_.count(push_name) != 0) return std::optional<PushResult>();
+  if (duplicate(push_name)) return std::optional(PushResult::duplicate);
+  const auto waits = [&](const auto& entry) { return entry.first.machine == push.machine; };
+  if (std::any_of(late_.begin(), late_.end(), waits)) {
+    return base::error(Errc::internal, "[{}] push {} of machine {} while another one waits", name(),
+                       push.step, push.machine);
+  }
+  TROUPE_TRY(take_contributions(push));
+  if (closed_ || pushed_.count(push.machine) != 0) {
+    late_.emplace(push_name, std::move(push));
+    return std::optional<PushResult>();
+  }
+  join_round(push);
+  return std::optional(PushResult::taken);
+}
+
+bool SliceOwner::duplicate(const PushName& name) const {
+  return name.step < numbers_[name.machine];
+}
+
+/// The push's contributions have been taken.
+void SliceOwner::join_round(SlicePush& push) {
+  numbers_[push.machine] = push.step + 1;
+  pushed_.insert(push.machine);
+  sum_.offer(machine_tree_.leaf(push.machine), std::move(push.data), push.count);
+  round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
+                              push.contributions.end());
+}
+
+SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
+  const PushName name{push.machine, push.node, push.step};
+  std::uint64_t& number = numbers_[push.machine];
+  if (push.step > number) return std::optional(PushResult::not_ready);
+  if (duplicate(name)) {
+    const bool waits = std::any_of(queue_.begin(), queue_.end(),
+                                   [&](const Round& round) { return round.name == name; });
+    return waits ? std::nullopt : std::optional(PushResult::duplicate);
+  }
+  TROUPE_TRY(take_contributions(push));
+  ++number;
+  std::uint64_t lowest = kNoStep;
+  for (const auto& contribution : push.contributions) lowest = std::min(lowest, contribution.step);
+  queue_.push_back({std::move(push.data), push.count, lowest, std::move(push.contributions), name});
+  return std::optional<PushResult>();
+}
+
+/// Each rank's steps must come in order, each once, and none beyond the next barrier: senders see
+/// to that, so anything else is a defect that must not reach the weights.
+base::Status SliceOwner::take_contributions(const SlicePush& push) {
+  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
+  for (const auto& [rank, step] : push.contributions) {
+    if (rank >= taken_.size()) {
+      return base::error(Errc::invalid_argument, "[{}] contribution of rank {} of {}", name(), rank,
+                         taken_.size());
+    }
+    if (step != taken_[rank] || step >= limit) {
+      return base::error(Errc::internal,
+                         "[{}] contribution of rank {} step {}, expected step {} below barrier {}",
+                         name(), rank, step, taken_[rank], limit);
+    }
+    ++taken_[rank];
+  }
+  return {};
+}
+
+/// Sequential: takes the part of ranks that have finished as nothing.
+void SliceOwner::open_step() {
+  if (updating_) return;
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t rank = 0; rank < end_.size(); ++rank) {
+    if (end_[rank] <= current_.version) absent.push_back(rank);
+  }
+  if (absent.size() == end_.size()) return;  // nobody is left: no further steps
+  for (const std::uint32_t rank : absent) sum_.offer(rules_->tree.leaf(rank), {}, 0.0);
+}
+
+/// A new round, with the pushes that came too late for the last.
+void SliceOwner::open_round() {
+  closed_ = false;
+  pushed_.clear();
+  excused_.clear();
+  for (auto& [name, push] : std::exchange(late_, {})) {
+    join_round(push);
+    acks_.push_back(name);
+  }
+}
+
+/// Nobody is waited for any more: whoever is not in the round takes part with nothing.
+void SliceOwner::close_round() {
+  if (closed_ || pushed_.empty()) return;
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t machine = 0; machine < machine_tree_.ranks(); ++machine) {
+    if (pushed_.count(machine) != 0) continue;
+    if (excused_.count(machine) == 0 && !has_come_to_barrier(machine)) return;
+    absent.push_back(machine);
+  }
+  closed_ = true;
+  for (const std::uint32_t machine : absent) sum_.offer(machine_tree_.leaf(machine), {}, 0.0);
+}
+
+/// True when the machine's ranks have no further steps before the next barrier.
+bool SliceOwner::has_come_to_barrier(std::uint32_t machine) const {
+  const std::uint64_t limit = rules_->steps.barrier_after(applied_below_);
+  for (std::uint32_t rank = 0; rank < taken_.size(); ++rank) {
+    if (rules_->machine_of_rank[rank] == machine && taken_[rank] < std::min(limit, end_[rank])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<SliceOwner::Round> SliceOwner::next_round() {
+  if (!rules_->cluster_sequential()) {
+    if (queue_.empty()) return std::nullopt;
+    Round round = std::move(queue_.front());
+    queue_.pop_front();
+    acks_.push_back(*round.name);
+    return round;
+  }
+  const SumPart* total = sum_.total();
+  if (total == nullptr) return std::nullopt;
+  Round round{total->data, total->count, current_.version, std::move(round_contributions_), {}};
+  round_contributions_.clear();
+  if (!rules_->device_sequential()) {
+    round.step = kNoStep;
+    for (const auto& [rank, step] : round.contributions) round.step = std::min(round.step, step);
+  }
+  return round;
+}
+
+std::optional<SliceWork> SliceOwner::next_work() {
+  if (started_ && !rules_->device_sequential() && rules_->cluster_sequential()) close_round();
+  while (true) {
+    if (auto addition = sum_.next_addition()) return SliceWork(std::move(*addition));
+    if (!started_ || updating_ || cut_due_) return std::nullopt;
+    std::optional<Round> round = next_round();
+    if (!round) return std::nullopt;
+    if (!round->sum || round->count == 0.0) {
+      // Nobody had a sample, though somebody may have sent zeros: a new version with the same bits,
+      // so that counting goes on.
+      publish(current_.values, false, *round);
+      continue;
+    }
+    previous_.reset();
+    updating_ = std::move(round);
+    SliceUpdate update;
+    update.from = current_;
+    update.gradient = updating_->sum;
+    update.count = updating_->count;
+    update.share = rules_->sequential() ? 1.0 : updating_->count / rules_->nominal_count;
+    update.delay = delay_of(*updating_);
+    update.step = updating_->step;
+    update.contributions = updating_->contributions;
+    return SliceWork(std::move(update));
+  }
+}
+
+void SliceOwner::updated(SliceValues values) {
+  TROUPE_CHECK(updating_.has_value(), "an update ends that never began");
+  const Round round = std::move(*updating_);
+  updating_.reset();
+  publish(std::move(values), true, round);
+}
+
+void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
+  previous_ = present();
+  current_ = {std::move(values), current_.version + 1, current_.updates + (counts ? 1 : 0)};
+  if (rules_->cluster_sequential()) sum_.clear();
+  advance(round);
+  if (rules_->sequential()) {
+    open_step();
+  } else if (rules_->cluster_sequential()) {
+    open_round();
+    close_round();
+  }
+}
+
+double SliceOwner::delay_of(const Round& round) const {
+  double samples = 0.0;
+  for (const auto& contribution : round.contributions) {
+    samples = std::max(samples, samples_applied_ - samples_before_[contribution.rank]);
+  }
+  return samples / rules_->nominal_count;
+}
+
+/// What the new version contains; whether it is a barrier's.
+void SliceOwner::advance(const Round& round) {
+  if (rules_->sequential()) std::fill(next_.begin(), next_.end(), current_.version);
+  for (const auto& [rank, step] : round.contributions) next_[rank] = step + 1;
+  samples_applied_ += round.count;
+  for (const auto& contribution : round.contributions) {
+    samples_before_[contribution.rank] = samples_applied_;
+  }
+  if (round.name) numbers_applied_[round.name->machine] = round.name->step + 1;
+
+  applied_below_ = rules_->steps.total;
+  for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+    if (next_[rank] < end_[rank]) applied_below_ = std::min(applied_below_, next_[rank]);
+  }
+  if (applied_below_ <= barrier_step_) return;
+  barrier_ = {};
+  if (!rules_->steps.is_barrier(applied_below_)) return;
+  barrier_step_ = applied_below_;
+  std::fill(samples_before_.begin(), samples_before_.end(), samples_applied_);
+  if (!rules_->sequential()) barrier_ = present();
+  if (rules_->steps.is_cut(barrier_step_)) cut_due_ = barrier_step_;
+}
+
+std::vector<PushName> SliceOwner::take_acks() {
+  return std::exchange(acks_, {});
+}
+
+std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
+                                              std::uint32_t machine) const {
+  if (!started_) return std::nullopt;
+  const auto with = [this](const Published& version) {
+    SliceAnswer answer;
+    answer.version = version.version;
+    answer.weight = version.weight;
+    if (!rules_->sequential()) answer.next = version.next;
+    return answer;
+  };
+  const auto gone = [&] {
+    SliceAnswer answer;
+    answer.code = Errc::not_found;
+    answer.text = fmt::format("[{}] version {} (barrier {}) is gone, the newest is {}", name(),
+                              pull.version, pull.applied_below, current_.version);
+    return answer;
+  };
+  if (pull.version == schemas::kBarrierVersion) {
+    if (pull.applied_below > barrier_step_) return std::nullopt;
+    const bool kept = pull.applied_below == barrier_step_ && barrier_.weight;
+    return kept ? with(barrier_) : gone();
+  }
+  if (pull.version == schemas::kNewestVersion) {
+    const bool known = machine < numbers_applied_.size();
+    const bool recent = rules_->cluster_sequential()
+                            ? current_.version >= pull.step
+                            : !known || numbers_applied_[machine] >= pull.step;
+    if (!recent || applied_below_ < pull.applied_below) return std::nullopt;
+    return with(present());
+  }
+  if (pull.version > current_.version) return std::nullopt;
+  if (pull.version == current_.version) return with(present());
+  if (previous_ && previous_->version == pull.version) return with(*previous_);
+  return gone();
+}
+
+void SliceOwner::finish(std::uint32_t rank, std::uint64_t steps) {
+  if (rank >= end_.size()) return;
+  end_[rank] = std::min(end_[rank], steps);
+  if (started_ && rules_->sequential()) open_step();
+}
+
+std::optional<std::uint64_t> SliceOwner::cut_due() const {
+  return cut_due_;
+}
+
+SliceState SliceOwner::take_cut() {
+  TROUPE_CHECK(cut_due_.has_value(), "no checkpoint is due");
+  cut_due_.reset();
+  return current_;
+}
+
+std::string SliceOwner::name() const {
+  return fmt::format("slice ({}, {})", id_.key, id_.slice);
+}
+
+std::vector<std::uint32_t> SliceOwner::missing_ranks() const {
+  if (!started_ || cut_due_ || updating_ || !rules_->cluster_sequential()) return {};
+  if (rules_->device_sequential()) return sum_.missing();
+  std::vector<std::uint32_t> ranks;
+  for (const std::uint32_t machine : sum_.missing()) {
+    const auto of_machine = rules_->ranks_of_machine(machine);
+    ranks.insert(ranks.end(), of_machine.begin(), of_machine.end());
+  }
+  return ranks;
+}
+
+std::string SliceOwner::waits_for() const {
+  if (!started_) return fmt::format("{} waits for its first values", name());
+  if (cut_due_) return fmt::format("{} waits for a checkpoint to end", name());
+  if (updating_) return fmt::format("{} waits for its updater", name());
+  if (!rules_->cluster_sequential()) {
+    return fmt::format("{} at version {} waits for any contribution", name(), current_.version);
+  }
+  return fmt::format("{} of {} {} waits for {} {}", name(),
+                     rules_->device_sequential() ? "step" : "round", current_.version,
+                     rules_->device_sequential() ? "ranks" : "machines",
+                     fmt::join(sum_.missing(), ", "));
+}
+
+}  // namespace troupe::store

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// The played links and processes.
+#include "tests/control/control_world.h"
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "schemas/codec.h"
+
+namespace troupe::control::testing {
+
+using schemas::ActorId;
+using schemas::Role;
+
+namespace {
+
+constexpr std::uint64_t kTickMs = 20;
+constexpr std::uint64_t kDelayMs = 30;
+constexpr std::uint64_t kSteps = 5;
+constexpr std::uint64_t kLingerMs = 1'000;
+
+}  // namespace
+
+ControlWorld::ControlWorld(std::uint64_t seed) : state_(seed * 2 + 1) {
+  coordinator_ = std::make_unique<CoordinatorState>(CoordinatorOptions{"1", limits()});
+  tick();
+}
+
+base::Limits ControlWorld::limits() {
+  base::Limits limits;
+  limits.start_ms = 1'000;
+  limits.probe_ms = 500;
+  limits.missing_log_ms = 1'000;
+  limits.stall_ms = 3'000;
+  limits.stop_grace_ms = 400;
+  limits.agent_grace_ms = 300;
+  limits.reconnect_ms = 200;
+  return limits;
+}
+
+schemas::JobSpec ControlWorld::job_spec(std::uint32_t machines, std::uint32_t devices,
+                                        std::uint32_t shards) {
+  schemas::JobSpec spec;
+  spec.name = "world";
+  spec.model.network = "lenet";
+  spec.data.train = "/data/train.rec";
+  spec.workers = {machines, devices, 1};
+  spec.servers.shards = shards;
+  spec.checkpoint.dir = "/out";
+  spec.limits = limits();
+  return spec;
+}
+
+std::string ControlWorld::job_text(const schemas::JobSpec& spec) {
+  return schemas::encode_job_spec(spec).value();
+}
+
+std::uint64_t ControlWorld::random(std::uint64_t below) {
+  state_ = base::hash64("control world", state_);
+  return state_ % below;
+}
+
+void ControlWorld::at(std::uint64_t time_ms, std::function<void()> action) {
+  queue_.push({time_ms, next_entry_++, std::move(action)});
+}
+
+void ControlWorld::run_until(std::uint64_t time_ms) {
+  while (!queue_.empty() && queue_.top().time_ms <= time_ms) {
+    const Entry entry = queue_.top();
+    queue_.pop();
+    now_ms_ = entry.time_ms;
+    entry.action();
+  }
+  now_ms_ = time_ms;
+}
+
+void ControlWorld::tick() {
+  coordinate(TimePassed{now_ms_});
+  std::vector<std::string> names;
+  for (const auto& [name, agent] : agents_) names.push_back(name);
+  for (const std::string& name : names) handle(name, TimePassed{now_ms_});
+  after(kTickMs, [this] { tick(); });
+}
+
+void ControlWorld::note(const std::string& text) {
+  notes_.push_back(fmt::format("{} {}", now_ms_, text));
+  trace_ = base::hash64(notes_.back(), trace_);
+}
+
+void ControlWorld::add_agent(const std::string& name, std::uint32_t slots) {
+  schemas::AgentHello hello;
+  hello.name = name;
+  hello.version = std::string("1");
+  hello.slots = slots;
+  Agent& agent = agents_[name];
+  agent.state = std::make_unique<AgentState>(hello, limits());
+  agent.peer = next_peer_++;
+  run(name, agent.state->begin());
+}
+
+void ControlWorld::kill_agent(const std::string& name) {
+  Agent& agent = agents_.at(name);
+  if (!agent.alive) return;
+  note("kill agent " + name);
+  agent.alive = false;
+  agent.processes.clear();  // children die with their agent
+  cut(name);
+}
+
+void ControlWorld::cut(const std::string& name) {
+  Agent& agent = agents_.at(name);
+  if (!agent.linked) return;
+  agent.linked = false;
+  after(random(kDelayMs), [this, peer = agent.peer] { coordinate(PeerLost{peer, "closed"}); });
+  after(random(kDelayMs), [this, name] { handle(name, CoordinatorLost{"closed"}); });
+}
+
+void ControlWorld::kill_coordinator() {
+  note("kill coordinator");
+  coordinator_.reset();
+  for (auto& [name, agent] : agents_) cut(name);
+}
+
+PeerId ControlWorld::say(schemas::Message message) {
+  const PeerId person = next_peer_++;
+  answers_[person] = {};
+  after(random(kDelayMs), [this, person, message = std::move(message)] {
+    coordinate(PeerSaid{person, message});
+  });
+  return person;
+}
+
+void ControlWorld::coordinate(const CoordinatorEvent& event) {
+  if (coordinator_) run(coordinator_->handle(event));
+}
+
+void ControlWorld::run(const std::vector<CoordinatorEffect>& effects) {
+  for (const CoordinatorEffect& effect : effects) {
+    if (const auto* to = std::get_if<ToPeer>(&effect)) {
+      note(fmt::format("to {}: {}", to->peer, schemas::message_name(to->message.index())));
+      if (answers_.contains(to->peer)) {
+        answers_[to->peer].push_back(to->message);
+        continue;
+      }
+      for (auto& [name, agent] : agents_) {
+        if (agent.peer != to->peer || !agent.linked) continue;
+        agent.to_agent_ms = std::max(agent.to_agent_ms, now_ms_ + random(kDelayMs));
+        at(agent.to_agent_ms, [this, name = name, message = to->message] {
+          if (agents_.at(name).linked) handle(name, CoordinatorSaid{message});
+        });
+      }
+    } else if (const auto* find = std::get_if<FindStart>(&effect)) {
+      StartFound found{find->job, {}, 0, 1, kSteps, ""};
+      after(random(kDelayMs), [this, found] { coordinate(found); });
+    } else if (const auto* line = std::get_if<Note>(&effect)) {
+      note(line->text);
+    } else if (const auto* drop = std::get_if<DropPeer>(&effect)) {
+      note("drop: " + drop->reason.text());
+      for (auto& [name, agent] : agents_) {
+        if (agent.peer == drop->peer) cut(name);
+      }
+    }
+  }
+}
+
+void ControlWorld::handle(const std::string& name, const AgentEvent& event) {
+  Agent& agent = agents_.at(name);
+  if (agent.alive) run(name, agent.state->handle(event));
+}
+
+void ControlWorld::run(const std::string& name, const std::vector<AgentEffect>& effects) {
+  Agent& agent = agents_.at(name);
+  for (const AgentEffect& effect : effects) {
+    if (const auto* to = std::get_if<ToCoordinator>(&effect)) {
+      if (!agent.linked) continue;
+      agent.from_agent_ms = std::max(agent.from_agent_ms, now_ms_ + random(kDelayMs));
+      at(agent.from_agent_ms, [this, name, message = to->message] {
+        Agent& sender = agents_.at(name);
+        if (sender.linked) coordinate(PeerSaid{sender.peer, message});
+      });
+    } else if (const auto* started = std::get_if<StartChild>(&effect)) {
+      start(name, *started);
+    } else if (const auto* message = std::get_if<ToChild>(&effect)) {
+      hear(name, *message);
+    } else if (const auto* stop = std::get_if<StopChild>(&effect)) {
+      const Process* child = process(name, stop->process);
+      if (child == nullptr || (child->hung && !stop->kill)) continue;
+      const bool lingers = child->fate == Fate::lingers;
+      child_ends(name, stop->process, stop->kill ? "signal 9" : "exit 143",
+                 lingers ? kLingerMs : random(kDelayMs));
+    } else if (const auto* probe = std::get_if<ProbeFolder>(&effect)) {
+      after(random(kDelayMs), [this, name, asked = probe->probe] {
+        handle(name, FolderProbed{{asked.job, asked.generation, base::Errc::ok, ""}});
+      });
+    } else if (std::holds_alternative<JoinAgain>(effect)) {
+      agent.peer = next_peer_++;
+      agent.linked = true;
+      run(name, agent.state->begin());
+    } else if (std::holds_alternative<LeaveCoordinator>(effect)) {
+      cut(name);
+    } else if (const auto* exit = std::get_if<ExitAgent>(&effect)) {
+      exited_[name] = exit->status;
+      agent.alive = false;
+      cut(name);
+    }
+  }
+}
+
+ControlWorld::Process* ControlWorld::process(const std::string& name, const ProcessKey& key) {
+  Agent& agent = agents_.at(name);
+  const auto found = agent.processes.find(key);
+  return found == agent.processes.end() ? nullptr : &found->second;
+}
+
+std::size_t ControlWorld::processes() const {
+  std::size_t count = 0;
+  for (const auto& [name, agent] : agents_) count += agent.processes.size();
+  return count;
+}
+
+void ControlWorld::child_says(const std::string& name, const ProcessKey& key, ActorId from,
+                              schemas::Message message, std::uint64_t delay_ms) {
+  after(delay_ms, [this, name, key, from, message = std::move(message)] {
+    const Process* child = process(name, key);
+    if (child != nullptr && !child->hung) handle(name, ChildSaid{key, from, message});
+  });
+}
+
+void ControlWorld::child_ends(const std::string& name, const ProcessKey& key,
+                              const std::string& how, std::uint64_t delay_ms) {
+  after(delay_ms, [this, name, key, how] {
+    if (agents_.at(name).processes.erase(key) == 0) return;
+    note(fmt::format("{} of {} on {} ends: {}", key.actor.to_string(), key.job, name, how));
+    handle(name, ChildEnded{key, how, how == "exit 0"});
+  });
+}
+
+void ControlWorld::start(const std::string& name, const StartChild& started) {
+  const bool server = started.process.actor.role == Role::parameter_server;
+  const auto fate = fates_.find(name + (server ? "/server" : "/host"));
+  Process child{started.launch, fate == fates_.end() ? Fate::well : fate->second, false};
+  agents_.at(name).processes[started.process] = child;
+  if (child.fate == Fate::never_ready) return;
+  schemas::ProcessReady ready;
+  ready.actor = started.process.actor;
+  ready.http_address = "127.0.0.1:9";
+  ready.numeric_class.isa = classes_[name];
+  child_says(name, started.process, ready.actor, ready, random(kDelayMs));
+}
+
+void ControlWorld::hear(const std::string& name, const ToChild& to) {
+  Process* child = process(name, to.process);
+  if (child == nullptr || child->hung) return;
+  if (std::holds_alternative<schemas::Placement>(to.message)) {
+    if (to.to.role != Role::worker) return;
+    schemas::DatasetReport report;
+    report.rank = to.to.index;
+    report.records = 100;
+    child_says(name, to.process, to.to, report, random(kDelayMs));
+  } else if (std::holds_alternative<schemas::TrainingStart>(to.message)) {
+    train(name, to.process, to.to);
+  } else if (const auto* end = std::get_if<schemas::JobEnd>(&to.message)) {
+    child_ends(name, to.process, end->code == base::Errc::ok ? "exit 0" : "exit 1",
+               random(kDelayMs));
+  }
+}
+
+void ControlWorld::train(const std::string& name, const ProcessKey& key, ActorId actor) {
+  Process& child = *process(name, key);
+  if (actor == key.actor) {
+    switch (child.fate) {
+      case Fate::killed:
+        child_ends(name, key, "signal 9", random(kDelayMs));
+        break;
+      case Fate::exits:
+        child_ends(name, key, "exit 3", random(kDelayMs));
+        break;
+      case Fate::fails:
+        child_says(name, key, actor,
+                   schemas::ActorFailed{actor, base::Errc::not_finite, "the loss is not finite"},
+                   0);
+        break;
+      case Fate::hangs:
+      case Fate::lingers:
+        child.hung = true;
+        break;
+      default:
+        break;
+    }
+  }
+  if (child.fate != Fate::well || actor.role == Role::device_server) return;
+  std::uint64_t time_ms = 0;
+  for (std::uint64_t step = 1; actor.role == Role::worker && step <= kSteps; ++step) {
+    schemas::ProgressReport report;
+    report.rank = actor.index;
+    report.step = step;
+    report.samples = step * 10;
+    report.metrics["cross_entropy"] = {static_cast<double>(step), 2.0};
+    time_ms += random(kDelayMs) + 1;
+    child_says(name, key, actor, report, time_ms);
+  }
+  child_says(name, key, actor, schemas::ActorDone{actor, kSteps}, time_ms + 1);
+}
+
+}  // namespace troupe::control::testing

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole cluster for tests of the control plane: coordinator and agents are the real state
+// machines, links and processes are played from a seed: messages are delayed, processes killed or
+// hung, agents and links cut. One thread, no clock: time is the queue's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "control/agent_state.h"
+#include "control/coordinator_state.h"
+
+namespace troupe::control::testing {
+
+/// What one played process does.
+enum class Fate : std::uint8_t {
+  well,
+  never_ready,  ///< starts and says nothing
+  hangs,        ///< reacts to nothing once it trains, not even SIGTERM
+  lingers,      ///< hangs, and SIGKILL takes its time, as in an uninterruptible sleep
+  killed,       ///< SIGKILL while it trains
+  fails,        ///< says ActorFailed, exits 1
+  exits         ///< exits 3 without a word
+};
+
+/// See the top of the file.
+class ControlWorld {
+ public:
+  explicit ControlWorld(std::uint64_t seed);
+
+  /// Limits of the coordinator, the agents and, in job_text(), of jobs.
+  static base::Limits limits();
+  static schemas::JobSpec job_spec(std::uint32_t machines, std::uint32_t devices,
+                                   std::uint32_t shards);
+  static std::string job_text(const schemas::JobSpec& spec);
+
+  void add_agent(const std::string& name, std::uint32_t slots);
+  void kill_agent(const std::string& name);
+  void kill_coordinator();
+  /// The fate of processes whose machine and role match; by "MACHINE/host" or "MACHINE/server".
+  /// Processes of this agent report another numeric class.
+  void set_class(const std::string& agent, const std::string& isa) { classes_[agent] = isa; }
+  void set_fate(const std::string& process, Fate fate) { fates_[process] = fate; }
+  /// A person's message; answers collect in answers().
+  PeerId say(schemas::Message message);
+  const std::vector<schemas::Message>& answers(PeerId person) { return answers_[person]; }
+  void at(std::uint64_t time_ms, std::function<void()> action);
+  void run_until(std::uint64_t time_ms);
+
+  CoordinatorState& coordinator() { return *coordinator_; }
+  /// Processes that run on machines that live.
+  std::size_t processes() const;
+  const std::map<std::string, base::Status>& exited_agents() const { return exited_; }
+  std::uint64_t now_ms() const { return now_ms_; }
+  std::uint64_t random(std::uint64_t below);
+  /// Everything that happened, as one number.
+  std::uint64_t trace() const { return trace_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Process {
+    schemas::LaunchProcess launch;
+    Fate fate = Fate::well;
+    bool hung = false;
+  };
+  struct Agent {
+    std::unique_ptr<AgentState> state;
+    PeerId peer = 0;
+    bool alive = true;
+    bool linked = true;
+    std::map<ProcessKey, Process> processes;
+    std::uint64_t to_agent_ms = 0;  // links deliver in order
+    std::uint64_t from_agent_ms = 0;
+  };
+  struct Entry {
+    std::uint64_t time_ms = 0;
+    std::uint64_t number = 0;
+    std::function<void()> action;
+    bool operator<(const Entry& other) const {
+      return std::pair(time_ms, number) > std::pair(other.time_ms, other.number);
+    }
+  };
+
+  void after(std::uint64_t delay_ms, std::function<void()> action) {
+    at(now_ms_ + delay_ms, std::move(action));
+  }
+  void coordinate(const CoordinatorEvent& event);
+  void run(const std::vector<CoordinatorEffect>& effects);
+  void handle(const std::string& agent, const AgentEvent& event);
+  void run(const std::string& agent, const std::vector<AgentEffect>& effects);
+  void cut(const std::string& agent);
+  void start(const std::string& agent, const StartChild& start);
+  void hear(const std::string& agent, const ToChild& message);
+  void child_says(const std::string& agent, const ProcessKey& key, schemas::ActorId from,
+                  schemas::Message message, std::uint64_t delay_ms);
+  void child_ends(const std::string& agent, const ProcessKey& key, const std::string& how,
+                  std::uint64_t delay_ms);
+  void train(const std::string& agent, const ProcessKey& key, schemas::ActorId actor);
+  Process* process(const std::string& agent, const ProcessKey& key);
+  void note(const std::string& text);
+  void tick();
+
+  std::uint64_t state_;
+  std::uint64_t trace_ = 0;
+  std::uint64_t now_ms_ = 0;
+  std::uint64_t next_entry_ = 0;
+  PeerId next_peer_ = 1;
+  std::unique_ptr<CoordinatorState> coordinator_;
+  std::map<std::string, Agent> agents_;
+  std::map<std::string, Fate> fates_;
+  std::map<std::string, std::string> classes_;  // instruction set by agent
+  std::map<std::string, base::Status> exited_;
+  std::map<PeerId, std::vector<schemas::Message>> answers_;
+  std::priority_queue<Entry> queue_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace troupe::control::testing

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator and its agents in a played cluster: jobs run, wait, fail with their cause, stop;
+// and from seeds, whatever is killed, every job ends and nothing is left.
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "control/rank_placement.h"
+#include "tests/control/control_world.h"
+
+namespace troupe::control {
+namespace {
+
+using base::Errc;
+using schemas::JobState;
+using testing::ControlWorld;
+using testing::Fate;
+
+constexpr std::uint64_t kLongMs = 20'000;
+
+std::string text_of(const schemas::JobSpec& spec) {
+  return ControlWorld::job_text(spec);
+}
+
+/// Submits a job at once and runs to the end.
+schemas::JobInfo run_job(ControlWorld& world, const schemas::JobSpec& spec) {
+  world.say(schemas::JobSubmit{"", text_of(spec)});
+  world.run_until(world.now_ms() + kLongMs);
+  return world.coordinator().jobs().back();
+}
+schemas::JobInfo run_job(ControlWorld& world, std::uint32_t machines, std::uint32_t devices,
+                         std::uint32_t shards) {
+  return run_job(world, ControlWorld::job_spec(machines, devices, shards));
+}
+
+TEST_CASE("groups stay whole where they fit, else ranks are spread") {
+  const schemas::JobSpec spec = ControlWorld::job_spec(2, 2, 3);
+  const auto spread = place_ranks({{"a", 4}, {"b", 4}}, spec);
+  REQUIRE(spread);
+  CHECK(spread->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 1, 1});
+  CHECK(spread->placement.machine_of_shard == std::vector<std::uint32_t>{0, 1, 0});
+  const auto one = place_ranks({{"full", 0}, {"b", 4}}, spec);
+  REQUIRE(one);
+  CHECK(one->placement.machines == std::vector<std::string>{"b"});
+  CHECK(one->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 0, 0});
+  CHECK(one->offers == std::vector<std::size_t>{1});
+  const auto uneven = place_ranks({{"a", 1}, {"b", 3}}, spec);
+  REQUIRE(uneven);
+  CHECK(uneven->placement.machines == std::vector<std::string>{"b", "a"});
+  CHECK(uneven->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 1, 0});
+  CHECK_FALSE(place_ranks({{"a", 1}, {"b", 2}}, spec));
+}
+
+TEST_CASE("a job runs on two agents and leaves nothing") {
+  ControlWorld world(1);
+  world.add_agent("a", 2);
+  world.add_agent("b", 2);
+  const schemas::JobInfo info = run_job(world, 2, 2, 3);
+  CHECK(info.state == JobState::succeeded);
+  CHECK(info.step == 5);
+  CHECK(info.steps_total == 5);
+  CHECK(info.loss == Approx(2.5));
+  CHECK(world.processes() == 0);
+  CHECK(world.coordinator().counts().slots_used == 0);
+}
+
+TEST_CASE("a job waits for slots, and says so") {
+  ControlWorld world(2);
+  world.add_agent("a", 2);
+  CHECK(run_job(world, 2, 2, 1).text == "waits for 4 worker slots; 2 are free");
+  world.add_agent("b", 2);
+  world.run_until(world.now_ms() + kLongMs);
+  CHECK(world.coordinator().jobs().back().state == JobState::succeeded);
+}
+
+TEST_CASE("an id is one job; other content is refused; unknown ids are not found") {
+  ControlWorld world(3);
+  const auto answer = [&](schemas::Message message) {
+    const PeerId person = world.say(std::move(message));
+    world.run_until(world.now_ms() + 100);
+    REQUIRE(world.answers(person).size() == 1);
+    return world.answers(person).front();
+  };
+  const std::string text = text_of(ControlWorld::job_spec(1, 1, 1));
+  const std::string other = text_of(ControlWorld::job_spec(1, 2, 1));
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
+        Errc::already_exists);
+  answer(schemas::JobStop{"x"});
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
+        Errc::already_exists);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
+  CHECK(world.coordinator().jobs().front().state != JobState::stopped);  // it goes on
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"../y", text})).code ==
+        Errc::invalid_argument);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage"})).code !=
+        Errc::ok);
+  CHECK(world.coordinator().jobs().size() == 1);
+  CHECK(std::get<schemas::JobList>(answer(schemas::JobQuery{"z", false})).code == Errc::not_found);
+  CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"z"})).code == Errc::not_found);
+  CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"x"})).jobs.front().state ==
+        JobState::stopped);
+}
+
+TEST_CASE("more parameter servers than a machine should hold fail the job before it starts") {
+  ControlWorld world(3);
+  world.add_agent("a", 1);
+  const schemas::JobInfo info = run_job(world, 1, 1, 65);
+  CHECK(info.state == JobState::failed);
+  CHECK(info.text == "servers.shards 65 on 1 machine(s): at most 64 each");
+  CHECK(world.processes() == 0);
+  // A final state stays.
+  const PeerId stopping = world.say(schemas::JobStop{info.id});
+  world.run_until(world.now_ms() + 100);
+  REQUIRE(world.answers(stopping).size() == 1);
+  CHECK(std::get<schemas::JobList>(world.answers(stopping)[0]).jobs[0].state == JobState::failed);
+}
+
+TEST_CASE("a failed job names role, ranks, machine and cause") {
+  struct Row {
+    std::string process;
+    Fate fate;
+    std::string text;
+  };
+  const Row row = GENERATE(
+      Row{"b/host", Fate::killed,
+          "host process of machine 'b' (ranks 2, 3) was killed by signal 9"},
+      Row{"b/server", Fate::killed, "parameter server 1 on machine 'b' was killed by signal 9"},
+      Row{"a/host", Fate::exits, "host process of machine 'a' (ranks 0, 1) ended early: exit 3"},
+      Row{"b/host", Fate::fails, "device server 1 on machine 'b' failed: the loss is not finite"},
+      Row{"b/host", Fate::never_ready,
+          "the job could not start: no answer of host process of machine 'b' (ranks 2, 3)"},
+      Row{"b/host", Fate::hangs,
+          "no progress for 3 s: waiting for worker 2 on machine 'b', "
+          "worker 3 on machine 'b'"});
+  ControlWorld world(4);
+  world.add_agent("a", 2);
+  world.add_agent("b", 2);
+  world.set_fate(row.process, row.fate);
+  const schemas::JobInfo info = run_job(world, 2, 2, 2);
+  CHECK(info.state == JobState::failed);
+  CHECK(info.text == row.text + "; there is no checkpoint");
+  CHECK(world.processes() == 0);
+}
+
+TEST_CASE("a reproducible job of sequential tiers does not run over two numeric classes") {
+  ControlWorld world(5);
+  world.add_agent("a", 2);
+  world.add_agent("b", 2);
+  world.set_class("a", "avx512");
+  world.set_class("b", "avx2");
+  const bool reproducible = GENERATE(true, false);
+  const bool sequential = GENERATE(true, false);
+  schemas::JobSpec spec = ControlWorld::job_spec(2, 2, 2);
+  spec.reproducible = reproducible;
+  if (!sequential) spec.consistency.cluster.mode = schemas::ConsistencyMode::eventual;
+  const schemas::JobInfo info = run_job(world, spec);
+  INFO(info.text);
+  if (reproducible && sequential) {
+    CHECK(info.state == JobState::failed);
+    for (const char* part : {"two numeric classes", "avx512", "avx2", "machine 'a'", "machine 'b'",
+                             "reproducible = false"}) {
+      CHECK(info.text.find(part) != std::string::npos);
+    }
+  } else {
+    CHECK(info.state == JobState::succeeded);
+  }
+  CHECK(world.processes() == 0);
+}
+
+TEST_CASE("a lost agent fails its jobs; the others' processes end") {
+  ControlWorld world(5);
+  world.add_agent("a", 2);
+  world.run_until(100);
+  world.add_agent("b", 2);
+  world.set_fate("a/host", Fate::hangs);
+  world.at(600, [&] { world.kill_agent("b"); });
+  world.at(650, [&] {  // a's processes still end
+    const CoordinatorCounts counts = world.coordinator().counts();
+    CHECK(counts.slots == 2);
+    CHECK(counts.slots_used == 2);
+  });
+  const schemas::JobInfo info = run_job(world, 2, 2, 2);
+  CHECK(info.state == JobState::failed);
+  CHECK(info.text.find("agent of machine 'b' is lost (closed)") == 0);
+  CHECK(info.text.find("ranks 2, 3") != std::string::npos);
+  CHECK(world.processes() == 0);
+  CHECK(world.coordinator().counts().slots == 2);
+}
+
+TEST_CASE("waiting is answered at the end, stopping too") {
+  ControlWorld world(6);
+  world.add_agent("a", 1);
+  world.set_fate("a/host", Fate::hangs);
+  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))});
+  world.run_until(50);
+  const PeerId waiting = world.say(schemas::JobQuery{"x", true});
+  world.run_until(400);
+  CHECK(world.answers(waiting).empty());
+  const PeerId stopping = world.say(schemas::JobStop{"x"});
+  world.run_until(2'000);
+  for (const PeerId person : {waiting, stopping}) {
+    REQUIRE(world.answers(person).size() == 1);
+    CHECK(std::get<schemas::JobList>(world.answers(person)[0]).jobs[0].state == JobState::stopped);
+  }
+  CHECK(world.processes() == 0);
+}
+
+TEST_CASE("a process that outlives its run is not taken for one of the next run") {
+  ControlWorld world(8);
+  world.add_agent("a", 1);
+  const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(1, 1, 1))};
+  world.set_fate("a/host", Fate::lingers);
+  world.say(submit);
+  world.at(400, [&] { world.say(schemas::JobStop{"x"}); });
+  world.run_until(1'100);
+  REQUIRE(world.coordinator().jobs()[0].state == JobState::stopped);
+  REQUIRE(world.processes() == 1);
+
+  world.set_fate("a/host", Fate::hangs);
+  world.say(submit);
+  world.run_until(1'400);
+  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.processes() == 3);
+  world.run_until(2'000);  // the first run's process has ended
+  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.processes() == 2);
+}
+
+TEST_CASE("a peer that asks again and again waits once") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobQuery{"x", true}});
+  const auto effects = state.handle(PeerSaid{1, schemas::JobStop{"x"}});
+  CHECK(std::count_if(effects.begin(), effects.end(), [](const CoordinatorEffect& effect) {
+          return std::holds_alternative<ToPeer>(effect);
+        }) == 1);
+}
+
+TEST_CASE("jobs' time in the queue and their ends are told once") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  std::vector<std::uint64_t> queued;
+  std::vector<JobState> ended;
+  const auto handle = [&](const CoordinatorEvent& event) {
+    for (const CoordinatorEffect& effect : state.handle(event)) {
+      if (const auto* job = std::get_if<JobAdmitted>(&effect)) queued.push_back(job->queued_ms);
+      if (const auto* job = std::get_if<JobFinished>(&effect)) ended.push_back(job->state);
+    }
+  };
+  handle(TimePassed{1'000});
+  handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  handle(PeerSaid{1, schemas::JobStop{"y"}});
+  handle(TimePassed{1'250});
+  CHECK(queued.empty());
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  handle(PeerSaid{2, hello});
+  handle(TimePassed{1'300});
+  CHECK(queued == std::vector<std::uint64_t>{250});
+  CHECK(ended == std::vector<JobState>{JobState::stopped});
+}
+
+TEST_CASE("agents outlive the coordinator by the grace, their processes not at all") {
+  ControlWorld world(7);
+  world.add_agent("a", 1);
+  world.set_fate("a/host", Fate::hangs);
+  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))});
+  world.run_until(400);
+  CHECK(world.processes() > 0);
+  world.kill_coordinator();
+  world.run_until(500);
+  CHECK(world.exited_agents().empty());
+  world.run_until(1'500);
+  REQUIRE(world.exited_agents().contains("a"));
+  CHECK(world.exited_agents().at("a").code() == Errc::unavailable);
+  CHECK(world.processes() == 0);
+}
+
+TEST_CASE("an agent of another version or of a name in use is refused") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  CHECK(std::holds_alternative<ToPeer>(state.handle(PeerSaid{1, hello})[0]));
+  const auto refusal = [&](PeerId peer) {
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) return drop->reason.code();
+    }
+    return Errc::ok;
+  };
+  CHECK(refusal(2) == Errc::already_exists);
+  hello.name = "b";
+  hello.version = "2";
+  CHECK(refusal(3) == Errc::version_mismatch);
+  hello.name = "b\nlevel=error";
+  hello.version = "1";
+  CHECK(refusal(4) == Errc::invalid_argument);
+  const auto effects =
+      state.handle(PeerSaid{5, schemas::ProcessExited{"x", 1, {}, "exit 0", true}});
+  CHECK(std::holds_alternative<DropPeer>(effects[0]));
+}
+
+/// A cluster with random jobs and faults; returns its trace.
+std::uint64_t play(std::uint64_t seed) {
+  ControlWorld world(seed);
+  constexpr std::array<Fate, 6> kFates = {Fate::well,   Fate::never_ready, Fate::hangs,
+                                          Fate::killed, Fate::fails,       Fate::exits};
+  const std::vector<std::string> names = {"a", "b", "c"};
+  for (const std::string& name : names) {
+    world.add_agent(name, static_cast<std::uint32_t>(1 + world.random(4)));
+    if (world.random(4) == 0) world.set_fate(name + "/host", kFates[world.random(6)]);
+    // Servers do not hang: who judges silence would be silent itself, beside hosts that hang too.
+    constexpr std::array<Fate, 4> kServerFates = {Fate::well, Fate::never_ready, Fate::killed,
+                                                  Fate::exits};
+    if (world.random(6) == 0) world.set_fate(name + "/server", kServerFates[world.random(4)]);
+  }
+  for (int job = 0; job < 4; ++job) {
+    const auto machines = static_cast<std::uint32_t>(1 + world.random(2));
+    const auto devices = static_cast<std::uint32_t>(1 + world.random(2));
+    const auto shards = static_cast<std::uint32_t>(1 + world.random(3));
+    const std::string id = "job" + std::to_string(job);
+    const std::string text = text_of(ControlWorld::job_spec(machines, devices, shards));
+    world.at(world.random(500), [&world, id, text] { world.say(schemas::JobSubmit{id, text}); });
+    if (world.random(5) == 0) {
+      world.at(600 + world.random(500), [&world, id] { world.say(schemas::JobStop{id}); });
+    }
+  }
+  const std::string victim = names[world.random(3)];
+  if (world.random(3) == 0) {
+    world.at(world.random(1'500), [&world, victim] { world.kill_agent(victim); });
+  }
+  world.run_until(40'000);
+  INFO("seed " << seed);
+  for (const schemas::JobInfo& info : world.coordinator().jobs()) {
+    INFO(info.id << " " << schemas::job_state_name(info.state) << ": " << info.text);
+    const bool waits = info.state == JobState::pending && info.text.starts_with("waits for") &&
+                       world.processes() == 0;
+    const bool final = info.state == JobState::succeeded || info.state == JobState::failed ||
+                       info.state == JobState::stopped;
+    CHECK((final || waits));
+    CHECK((info.state != JobState::failed || !info.text.empty()));
+  }
+  CHECK(world.coordinator().counts().slots_used == 0);
+  CHECK(world.processes() == 0);
+  return world.trace();
+}
+
+TEST_CASE("whatever is killed, every job ends, nothing is left, and a seed repeats") {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) CHECK(play(seed) == play(seed));
+}
+
+}  // namespace
+}  // namespace troupe::control

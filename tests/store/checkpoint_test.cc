@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stays in a folder of checkpoints, and what a damaged one gives out.
+#include "store/checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <set>
+
+#include "storage/storage.h"
+#include "tests/support/job_files.h"
+
+namespace troupe::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> files_of(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+void touch(const fs::path& folder, const CheckpointName& name) {
+  std::ofstream(folder / (name.to_string() + ".manifest"));
+  std::ofstream(folder / (name.to_string() + "-shard-0-of-1.safetensors"));
+}
+
+schemas::Manifest manifest_of(const CheckpointName& name) {
+  schemas::Manifest manifest;
+  manifest.step = name.step;
+  manifest.generation = name.generation;
+  manifest.keys = {{0, "w", base::Shape{4}}};
+  return manifest;
+}
+
+TEST_CASE("pruning counts from the checkpoint just written, not from unreadable newer ones",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-prune");
+  touch(folder.path(), {400, 1});
+  touch(folder.path(), {500, 1});
+  touch(folder.path(), {1000, 1});  // found damaged: the run has begun at 500
+  touch(folder.path(), {550, 1});   // likewise
+  touch(folder.path(), {600, 2});
+  const auto pruned = [&](std::uint32_t keep) {
+    REQUIRE(prune_checkpoints(folder.path(), {keep, 500}, {600, 2}).ok());
+    std::set<std::string> manifests;
+    for (const std::string& name : files_of(folder.path())) {
+      if (name.ends_with(".manifest")) manifests.insert(name);
+    }
+    CHECK(files_of(folder.path()).size() == 2 * manifests.size());
+    return manifests;
+  };
+  CHECK(pruned(0).size() == 5);
+  CHECK(pruned(2) == std::set<std::string>{"step-1000-g1.manifest", "step-500-g1.manifest",
+                                           "step-600-g2.manifest"});
+  CHECK(pruned(1) == std::set<std::string>{"step-1000-g1.manifest", "step-600-g2.manifest"});
+  touch(folder.path(), {10, 7});
+  CHECK(highest_generation(folder.path()).value() == 7);
+}
+
+TEST_CASE("a checkpoint that is a pipe is damaged, nobody waits for its other end",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-pipe");
+  REQUIRE(::mkfifo((folder.path() / "step-9-g1.manifest").c_str(), 0600) == 0);
+  const auto opened = Checkpoint::open_newest(folder.path());
+  CHECK(opened.status().code() == base::Errc::data_loss);
+  CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is no regular file"));
+}
+
+TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
+  const TestFolder folder("checkpoint-unreadable");
+  schemas::Manifest manifest = manifest_of({2, 1});
+  manifest.job_fingerprint.assign(100'000, 'x');  // means and deviations of many channels
+  CHECK(write_manifest(folder.path(), manifest).ok());
+  manifest.job_name.assign(100'000, 'x');
+  manifest.step = 4;
+  const base::Status refused = write_manifest(folder.path(), manifest);
+  CHECK(refused.code() == base::Errc::data_loss);
+  CHECK_THAT(refused.text(), Catch::Contains("job_name has length 100000"));
+  CHECK(files_of(folder.path()).count("step-4-g1.manifest") == 0);
+}
+
+TEST_CASE("a checkpoint is complete although an old one cannot be removed", "[checkpoint]") {
+  const TestFolder folder("checkpoint-stuck");
+  fs::create_directories(folder.path() / "step-1-g1.manifest" / "inside");
+  CHECK(complete_checkpoint(folder.path(), manifest_of({2, 1}), {1, 0}).ok());
+  CHECK_FALSE(prune_checkpoints(folder.path(), {1, 0}, {2, 1}).ok());
+  CHECK(files_of(folder.path()).count("step-2-g1.manifest") == 1);
+  CHECK_FALSE(complete_checkpoint(folder.path() / "missing", manifest_of({2, 1}), {1, 0}).ok());
+}
+
+TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {
+  const TestFolder folder("checkpoint-size");
+  storage::Storage storage;
+  base::BufferPool& pool = storage.pool(base::Device{});
+  schemas::Manifest manifest = manifest_of({2, 1});
+  const std::size_t elements = GENERATE(3U, 4U, 5U);
+  base::Buffer weight = base::make_host_buffer(elements * sizeof(float));
+  const std::vector<SliceRecord> slices = {{{0, 0}, {{weight, {}}, 2, 2}}};
+  const auto file = write_shard(folder.path(), {{2, 1}, 0, 1, manifest.keys, {}, slices});
+  REQUIRE(file.ok());
+  manifest.files = {*file};
+  REQUIRE(write_manifest(folder.path(), manifest).ok());
+  const auto checkpoint = Checkpoint::open_newest(folder.path());
+  INFO(checkpoint.status().to_string());
+  REQUIRE(checkpoint.ok());
+  const auto layout = SliceLayout::create(manifest.keys, 1);
+  REQUIRE(layout.ok());
+  const auto state = (*checkpoint)->slice(layout->info({0, 0}), pool);
+  if (elements == 4) {
+    REQUIRE(state.ok());
+    CHECK(state->values.weight.size() == 16);
+    CHECK(state->updates == 2);
+  } else {
+    CHECK(state.status().code() == base::Errc::data_loss);
+    CHECK_THAT(state.status().text(), Catch::Contains("'w/0'") && Catch::Contains("its slice 16"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::store

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The local store's doors: what ranks without samples take part with.
+#include "store/local_store.h"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "tests/support/test_runtime.h"
+
+namespace troupe::store {
+namespace {
+
+using ndarray::NDArray;
+
+NDArray filled(ndarray::Runtime& runtime, float value) {
+  base::Buffer bytes = base::make_host_buffer(4 * sizeof(float));
+  std::fill_n(bytes.as<float>().begin(), 4, value);
+  return NDArray::from_buffer(runtime, bytes, base::Shape{4}, base::DType::f32);
+}
+
+/// Two ranks with one key of four weights, all 1; lr 1, no momentum.
+class Pair {
+ public:
+  explicit Pair(CutFunction cut = {}) {
+    const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
+    StepPlan steps;
+    steps.total = 4;
+    steps.epoch_steps = 4;
+    steps.checkpoints = cut != nullptr;
+    const LocalStoreOptions options{
+        SliceRules{AdditionTree(1, 2), {}, steps, 16.0, {0, 0}}, {}, std::move(cut), 1000};
+    base::BufferPool& pool = test_.storage.pool(base::Device{});
+    store_ = LocalStore::create({tests::test_operators(), pool, test_.kernels}, options).value();
+    UpdateRule rule;
+    rule.optimizer.lr = 1.0;
+    const std::array values = {filled(test_.runtime, 1.0F)};
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      doors_[rank] = store_->door(rank, test_.runtime);
+      REQUIRE(doors_[rank]
+                  ->init(keys,
+                         rank == 0 ? std::span<const NDArray>(values) : std::span<const NDArray>())
+                  .ok());
+    }
+    for (const auto& door : doors_) REQUIRE(door->set_updater(rule).ok());
+  }
+
+  void push(std::uint32_t rank, float value, const PushInfo& info) {
+    doors_[rank]->push(0, filled(test_.runtime, value), info);
+  }
+
+  std::vector<float> weights(std::uint64_t step) {
+    const NDArray weight = filled(test_.runtime, 0.0F);
+    doors_[0]->pull(0, weight, {step, false, 0});
+    REQUIRE(test_.engine->wait_all().ok());
+    return weight.to_vector<float>().value();
+  }
+
+  /// Once nothing runs any more.
+  base::Status failure() {
+    REQUIRE(test_.engine->wait_all().ok());
+    return store_->failure();
+  }
+
+ private:
+  tests::TestRuntime test_;
+  std::unique_ptr<LocalStore> store_;
+  std::array<std::unique_ptr<KVStore>, 2> doors_;
+};
+
+TEST_CASE("the bytes of a rank without samples reach no sum", "[local_store]") {
+  Pair pair;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  pair.push(0, 4.0F, {0, 8.0, 0});
+  pair.push(1, nan, {0, 0.0, 0});
+  CHECK(pair.weights(1) == std::vector<float>(4, 0.5F));
+  pair.push(0, nan, {1, 0.0, 0});
+  pair.push(1, 2.0F, {1, 8.0, 0});
+  CHECK(pair.weights(2) == std::vector<float>(4, 0.25F));
+}
+
+TEST_CASE("first values that do not fit their keys are refused by the key's name",
+          "[local_store]") {
+  tests::TestRuntime test;
+  const LocalStoreOptions options{
+      SliceRules{AdditionTree(1, 2), {}, {}, 16.0, {0, 0}}, {}, {}, 1000};
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store =
+      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const std::vector<schemas::KeyInfo> keys = {{0, "v", base::Shape{4}}, {1, "w", base::Shape{2}}};
+  const std::array values = {filled(test.runtime, 1.0F), filled(test.runtime, 1.0F)};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto door = store->door(rank, test.runtime);
+    const base::Status shape = door->init(keys, values);
+    CHECK(shape.code() == base::Errc::invalid_argument);
+    CHECK_THAT(shape.text(), Catch::Contains("key 'w'") && Catch::Contains("(4,)"));
+    CHECK(door->init(keys, std::span(values).first(1)).text() == "1 values for 2 keys");
+  }
+}
+
+TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {
+  Pair pair([](std::uint64_t step, const std::vector<std::pair<SliceInfo, SliceState>>&) {
+    return base::error(base::Errc::resource_exhausted, "no room for step {}", step);
+  });
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    CHECK(pair.failure().ok());
+    for (std::uint32_t rank = 0; rank < 2; ++rank) pair.push(rank, 1.0F, {step, 8.0, 0});
+  }
+  CHECK(pair.failure().text() == "no room for step 4");
+}
+
+}  // namespace
+}  // namespace troupe::store
