@@ -17,7 +17,6 @@
 namespace troupe::actors {
 namespace {
 
-
 class Recorder final : public train::JobObserver {
  public:
   void progress(const control::StepProgress& progress) override { last_step = progress.step; }
