@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only use of CAF: mailbox, scheduling, delayed ticks, and the end of the process when a role
+// throws.
+#include "actors/actor_system.h"
+
+#include <caf/all.hpp>
+#include <chrono>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "engine/engine.h"
+
+namespace troupe::actors {
+
+/// Work in a mailbox; handed over by pointer, never serialised.
+struct Post {
+  std::shared_ptr<RoleActor::Task> task;
+};
+
+}  // namespace troupe::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::actors::Post)
+
+namespace troupe::actors {
+namespace {
+
+using TickAtom = caf::atom_constant<caf::atom("tick")>;
+
+struct RoleOptions {
+  std::string name;
+  const base::Clock* clock;
+  std::chrono::milliseconds tick_every;
+  RoleActor::TickFunction tick;
+};
+
+/// CAF ends only the actor that threw: its peers would wait for it for ever.
+[[noreturn]] void end_process(const std::string& name, const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    base::log_error("{}: exception: {}; the process ends", name, error.what());
+  } catch (...) {
+    base::log_error("{}: exception of an unknown type; the process ends", name);
+  }
+  std::abort();
+}
+
+caf::behavior role(caf::event_based_actor* self, const std::shared_ptr<RoleOptions>& options) {
+  self->set_exception_handler(
+      [options](std::exception_ptr& thrown) -> caf::error { end_process(options->name, thrown); });
+  self->delayed_send(self, options->tick_every, TickAtom::value);
+  return {
+      [](const Post& post) {
+        engine::mark_actor_thread();
+        post.task->run();
+      },
+      [self, options](TickAtom) {
+        engine::mark_actor_thread();
+        options->tick(static_cast<std::uint64_t>(options->clock->now_ms()));
+        self->delayed_send(self, options->tick_every, TickAtom::value);
+      },
+  };
+}
+
+caf::actor_system_config& configure(caf::actor_system_config& config, std::uint32_t threads) {
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", static_cast<std::size_t>(threads));
+  return config;
+}
+
+}  // namespace
+
+class ActorSystem::Impl {
+ public:
+  explicit Impl(std::uint32_t threads) : actors(configure(config_, threads)) {}
+
+ private:
+  caf::actor_system_config config_;
+
+ public:
+  caf::actor_system actors;
+};
+
+ActorSystem::ActorSystem(std::uint32_t threads) : impl_(std::make_unique<Impl>(threads)) {}
+ActorSystem::~ActorSystem() = default;
+
+class RoleActor::Handle {
+ public:
+  explicit Handle(caf::actor the_actor) : actor(std::move(the_actor)) {}
+  caf::actor actor;
+  bool ended = false;
+};
+
+RoleActor::RoleActor(ActorSystem& system, std::string name, const base::Clock& clock,
+                     std::uint64_t tick_ms, TickFunction tick)
+    : system_(system) {
+  const auto options = std::make_shared<RoleOptions>(
+      RoleOptions{std::move(name), &clock, std::chrono::milliseconds(tick_ms), std::move(tick)});
+  handle_ = std::make_unique<Handle>(system.impl_->actors.spawn(role, options));
+}
+
+RoleActor::~RoleActor() {
+  end();
+}
+
+void RoleActor::end() {
+  if (handle_->ended) return;
+  handle_->ended = true;
+  caf::scoped_actor waiter(system_.impl_->actors);
+  caf::anon_send_exit(handle_->actor, caf::exit_reason::kill);
+  waiter->wait_for(handle_->actor);
+}
+
+void RoleActor::post_task(std::shared_ptr<Task> task) const {
+  caf::anon_send(handle_->actor, Post{std::move(task)});
+}
+
+}  // namespace troupe::actors
