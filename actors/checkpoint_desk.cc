@@ -11,8 +11,13 @@ using schemas::CheckpointReport;
 using schemas::Role;
 using schemas::ShardCheckpoint;
 
-CheckpointDesk::CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slices)
-    : mail_(&mail), shard_(shard), slices_(slices), files_(mail.plan().spec.limits) {
+CheckpointDesk::CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects,
+                               std::uint32_t shard, std::size_t slices)
+    : mail_(&mail),
+      effects_(&effects),
+      shard_(shard),
+      slices_(slices),
+      files_(mail.plan().spec.limits) {
   for (const store::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
 }
 
@@ -29,9 +34,9 @@ void CheckpointDesk::hand_in(std::uint64_t step, CutSlice slice) {
   if (cut.size() < slices_) return;
   std::sort(cut.begin(), cut.end(),
             [](const CutSlice& a, const CutSlice& b) { return a.slice < b.slice; });
-  const EffectId id = mail_->next_id();
+  const EffectId id = effects_->next_id();
   writing_[id] = {step, false};
-  mail_->emit(WriteShard{id, step, std::exchange(cut, {})});
+  effects_->emit(WriteShard{id, step, std::exchange(cut, {})});
 }
 
 bool CheckpointDesk::effect_done(const EffectDone& done) {
@@ -79,9 +84,9 @@ void CheckpointDesk::take(const ShardCheckpoint& file) {
     if (one.code != Errc::ok) return settle({file.step, {}, one.code, one.text});
     files.push_back(one);
   }
-  const EffectId id = mail_->next_id();
+  const EffectId id = effects_->next_id();
   writing_[id] = {file.step, true};
-  mail_->emit(WriteManifest{id, file.step, std::move(files)});
+  effects_->emit(WriteManifest{id, file.step, std::move(files)});
 }
 
 /// First shard: tells the coordinator and every shard what became of a checkpoint.

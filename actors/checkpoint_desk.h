@@ -23,8 +23,9 @@ inline constexpr std::size_t kCheckpointsInFlightMax = 2;
 /// One shard's desk. The desk of the first shard also serves as the job's.
 class CheckpointDesk {
  public:
-  /// `mail` is the server's and must outlive it. `slices`: how many the shard owns.
-  CheckpointDesk(Mail& mail, std::uint32_t shard, std::size_t slices);
+  /// `mail` and `effects` are the server's and must outlive it. `slices`: how many the shard owns.
+  CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects, std::uint32_t shard,
+                 std::size_t slices);
 
   /// True when a slice's state at `step` may be handed in now.
   bool admits(std::uint64_t step) const;
@@ -58,6 +59,7 @@ class CheckpointDesk {
   void settle(const schemas::CheckpointReport& report);
 
   Mail* mail_;
+  EffectList<ParameterEffect>* effects_;
   std::uint32_t shard_;
   std::size_t slices_;
   std::set<std::uint32_t> owning_;     // shards that own a slice, so write a file

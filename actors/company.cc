@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stage, one post office, all roles.
+// One actor system, one post office, all roles.
 #include "actors/company.h"
 
 #include <mutex>
@@ -18,11 +18,12 @@ class JobActor {
       : parts_(parts),
         observer_(observer),
         state_(std::move(roster)),
-        actor_(std::make_unique<RoleActor>(parts.stage, parts.clock,
+        actor_(std::make_unique<RoleActor>(parts.actors, kCoordinator.to_string(), parts.clock,
                                            tick_ms(parts.plan.spec.limits),
-                                           [this](Event event) { handle(std::move(event)); })) {
+                                           [this](std::uint64_t now_ms) { tick(now_ms); })) {
     parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
-      actor_->post(Received{std::move(envelope)});
+      actor_->post(
+          [this, held = std::move(envelope)] { run(state_.received(held.from, held.message)); });
     });
   }
   ~JobActor() {
@@ -41,16 +42,12 @@ class JobActor {
   }
 
  private:
-  void handle(Event event) {
-    if (const auto* received = std::get_if<Received>(&event)) {
-      run(state_.received(received->envelope.from, received->envelope.message));
-    } else if (const auto* tick = std::get_if<Tick>(&event)) {
-      if (!begun_) run(state_.begin(tick->now_ms));
-      begun_ = true;
-      run(state_.tick(tick->now_ms));
-      if (stop_wanted_.load()) {
-        run(state_.fail(base::error(base::Errc::cancelled, "the run was stopped")));
-      }
+  void tick(std::uint64_t now_ms) {
+    if (!begun_) run(state_.begin(now_ms));
+    begun_ = true;
+    run(state_.tick(now_ms));
+    if (stop_wanted_.load()) {
+      run(state_.fail(base::error(base::Errc::cancelled, "the run was stopped")));
     }
   }
 
@@ -120,9 +117,9 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
   if (start.step == job->steps_end()) return {};
   TROUPE_TRY_ASSIGN(const JobPlan plan,
                     make_job_plan(job->spec.name, start.generation, job->spec, job->keys.keys));
-  Stage stage;
+  ActorSystem actors;
   PostOffice post_office;
-  const JobParts parts{stage, post_office, plan, job, table, clock};
+  const JobParts parts{actors, post_office, plan, job, table, clock};
   const auto watch = [&](schemas::Role role, std::uint32_t index) {
     return options.server_observer ? options.server_observer({role, index}) : ServerObserver();
   };

@@ -5,6 +5,8 @@
 #pragma once
 
 #include "actors/device_server.h"
+#include "actors/parameter_server.h"
+#include "actors/worker.h"
 #include "train/local_run.h"
 
 namespace troupe::actors {

@@ -11,7 +11,7 @@ Crew::Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan pla
     : table_(std::move(table)),
       server_job_(std::move(job)),
       plan_(std::move(plan)),
-      parts_{stage_, post_office_, plan_, server_job_.job, *table_, clock} {}
+      parts_{actors_, post_office_, plan_, server_job_.job, *table_, clock} {}
 
 Crew::~Crew() = default;
 

@@ -7,7 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "actors/device_server.h"
 #include "actors/parameter_server.h"
+#include "actors/worker.h"
 #include "monitoring/metrics.h"
 #include "ops/table.h"
 #include "schemas/messages.h"
@@ -38,7 +40,7 @@ class Crew {
   const std::unique_ptr<const ops::OpTable> table_;  // others refer to it: it stays in its place
   ServerJob server_job_;
   const JobPlan plan_;
-  Stage stage_;
+  ActorSystem actors_;
   PostOffice post_office_;
   const JobParts parts_;
   std::unique_ptr<ParameterServer> parameter_server_;

@@ -14,24 +14,19 @@ using schemas::PushResult;
 using schemas::Role;
 
 DeviceServerState::DeviceServerState(const JobPlan& plan, std::uint32_t machine)
-    : mail_(plan, {Role::device_server, machine}),
+    : mail_(plan, {Role::device_server, machine}, effects_),
       machine_(machine),
       pushes_(plan.spec.limits),
       pulls_(plan.spec.limits),
       finals_(plan.spec.limits) {}
 
-std::vector<Effect> DeviceServerState::handle(Event event, std::int64_t now_ns) {
-  mail_.set_event_ns(now_ns);
-  if (auto* received = std::get_if<Received>(&event)) {
-    receive(std::move(received->envelope));
-  } else if (auto* done = std::get_if<EffectDone>(&event)) {
-    if (!mail_.ended()) effect_done(*done);
-  } else if (const auto* time = std::get_if<Tick>(&event)) {
-    tick(time->now_ms);
-  } else {
-    TROUPE_CHECK(false, "an event of a worker at a device server");
-  }
-  return mail_.take_effects();
+std::vector<DeviceEffect> DeviceServerState::handle(Event event) {
+  std::visit([this](auto& what) { on(what); }, event);
+  return effects_.take();
+}
+
+void DeviceServerState::on(Received& received) {
+  receive(std::move(received.envelope));
 }
 
 void DeviceServerState::receive(Envelope envelope) {
@@ -39,7 +34,7 @@ void DeviceServerState::receive(Envelope envelope) {
     case Mail::Verdict::done:
       return;
     case Mail::Verdict::take:
-      return take(envelope);
+      return std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
     case Mail::Verdict::opened:
       open();
       break;
@@ -58,23 +53,6 @@ void DeviceServerState::open() {
   for (const store::SliceInfo& slice : mail_.plan().layout.slices()) {
     slices_.emplace_back(rules, machine_, slice.id);
   }
-  rounds_.resize(slices_.size());
-  held_bytes_.resize(slices_.size());
-  version_.reset(slices_.size());
-}
-
-void DeviceServerState::take(Envelope& envelope) {
-  if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
-    take_push(envelope, *push);
-  } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
-    take_pull(envelope, *pull);
-  } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
-    take_ack(*ack);
-  } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
-    take_reply(envelope, *reply);
-  } else if (const auto* finished = std::get_if<schemas::Finished>(&envelope.message)) {
-    take_finished(*finished);
-  }
 }
 
 /// True when the sender is a rank of this machine and the slice exists; else the job ends.
@@ -88,7 +66,7 @@ bool DeviceServerState::knows(const Envelope& envelope, const schemas::SliceId& 
   return false;
 }
 
-void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPush& push) {
+void DeviceServerState::take(Envelope& envelope, const schemas::GradientPush& push) {
   if (!knows(envelope, push.slice)) return;
   const store::SliceInfo& info = mail_.plan().layout.info(push.slice);
   const std::size_t bytes = envelope.payload.size();
@@ -99,14 +77,11 @@ void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPus
         envelope.from.index, push.step, push.slice.key, push.slice.slice, bytes, info.bytes));
   }
   const std::size_t position = mail_.plan().layout.position(push.slice);
-  if (open_pushes_.open({position, envelope.from.index, push.step}, mail_.event_ns())) {
-    note_push(position, push.step);
-  }
   slices_[position].push({envelope.from.index, push.step, push.count, std::move(envelope.payload)});
   pump(position);
 }
 
-void DeviceServerState::take_pull(const Envelope& envelope, const schemas::WeightPull& pull) {
+void DeviceServerState::take(Envelope& envelope, const schemas::WeightPull& pull) {
   if (!knows(envelope, pull.slice)) return;
   if (pull.version == schemas::kBarrierVersion && !mail_.rules().steps.is_barrier(pull.step)) {
     return mail_.fail(base::error(Errc::invalid_argument,
@@ -115,13 +90,10 @@ void DeviceServerState::take_pull(const Envelope& envelope, const schemas::Weigh
   }
   const std::size_t position = mail_.plan().layout.position(pull.slice);
   slices_[position].want(envelope.from.index, pull.step);
-  if (slices_[position].waits(envelope.from.index)) {
-    open_pulls_.open({position, envelope.from.index, pull.step}, mail_.event_ns());
-  }
   pump(position);
 }
 
-void DeviceServerState::take_ack(const schemas::PushAck& ack) {
+void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
   // not_ready and stale_view: the letter stays and is repeated.
   if (ack.result != PushResult::taken && ack.result != PushResult::duplicate) return;
   if (!mail_.plan().layout.contains(ack.slice)) return;
@@ -131,7 +103,7 @@ void DeviceServerState::take_ack(const schemas::PushAck& ack) {
   pump(position);
 }
 
-void DeviceServerState::take_reply(const Envelope& envelope, const schemas::WeightReply& reply) {
+void DeviceServerState::take(Envelope& envelope, const schemas::WeightReply& reply) {
   if (!mail_.plan().layout.contains(reply.slice)) return;
   const store::SliceInfo& info = mail_.plan().layout.info(reply.slice);
   if (reply.code == Errc::ok && envelope.payload.size() != info.bytes) {
@@ -140,19 +112,12 @@ void DeviceServerState::take_reply(const Envelope& envelope, const schemas::Weig
         reply.slice.key, reply.slice.slice, reply.version, envelope.payload.size(), info.bytes));
   }
   const std::size_t position = mail_.plan().layout.position(reply.slice);
-  ++counters_.owner_replies;
-  counters_.owner_reply_bytes += envelope.payload.size();
   const base::Status status = slices_[position].replied(reply, envelope.payload);
   if (!status.ok()) return mail_.fail(status);
-  if (reply.code == Errc::ok) {
-    store_bytes_ += info.bytes - held_bytes_[position];
-    held_bytes_[position] = info.bytes;
-    version_.set(position, reply.version);
-  }
   pump(position);
 }
 
-void DeviceServerState::take_finished(const schemas::Finished& finished) {
+void DeviceServerState::take(Envelope&, const schemas::Finished& finished) {
   for (const std::uint32_t rank : finished.ranks) {
     if (ranks_.count(rank) != 0) finished_[rank] = finished.steps;
   }
@@ -179,7 +144,8 @@ void DeviceServerState::finish_if_done() {
   mail_.send(kCoordinator, schemas::ActorDone{mail_.self(), finished_.begin()->second});
 }
 
-void DeviceServerState::effect_done(EffectDone& done) {
+void DeviceServerState::on(EffectDone& done) {
+  if (mail_.ended()) return;
   const auto found = running_.find(done.id);
   TROUPE_CHECK(found != running_.end(), "an effect ends that was never given");
   const Work work = found->second;
@@ -194,8 +160,8 @@ void DeviceServerState::effect_done(EffectDone& done) {
   pump(work.slice);
 }
 
-void DeviceServerState::tick(std::uint64_t now_ms) {
-  mail_.tick(now_ms);
+void DeviceServerState::on(const Tick& tick) {
+  mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
   mail_.repeat(pushes_);
   mail_.repeat(pulls_);
@@ -241,54 +207,25 @@ void DeviceServerState::run_work(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   const base::DType dtype = mail_.plan().keys[slice.id().key].dtype;
   while (auto work = slice.next_work()) {
-    const EffectId id = mail_.next_id();
+    const EffectId id = effects_.next_id();
     running_[id] = {position, work->id};
     if (work->right) {
-      ++counters_.additions;
-      mail_.emit(Add{id, slice.id(), dtype, std::move(work->left), std::move(work->right)});
+      effects_.emit(Add{id, slice.id(), dtype, std::move(work->left), std::move(work->right)});
     } else {
-      mail_.emit(Copy{id, slice.id(), dtype, std::move(work->left)});
+      effects_.emit(Copy{id, slice.id(), dtype, std::move(work->left)});
     }
   }
   for (const RankAnswer& answer : slice.take_answers()) {
-    if (answer.result == PushResult::taken) {
-      ++counters_.worker_pushes;
-      counters_.worker_push_bytes += answer.bytes;
-    } else {
-      ++counters_.worker_duplicates;
-    }
-    const auto waited = open_pushes_.close({position, answer.rank, answer.step}, mail_.event_ns());
-    if (waited) mail_.emit(Spent{Spent::What::push, *waited});
     mail_.send({Role::worker, answer.rank},
                schemas::PushAck{slice.id(), mail_.rules().tree.leaf(answer.rank), answer.step,
                                 answer.result});
   }
 }
 
-/// Where ranks go in lock step, all push a slice of one step before any of the next.
-void DeviceServerState::note_push(std::size_t position, std::uint64_t step) {
-  if (!mail_.rules().device_sequential()) return;
-  PushRound& round = rounds_[position];
-  if (round.step != step) round = {step};
-  round.add(mail_.event_ns());
-  if (round.pushes == ranks_.size()) mail_.emit(Spent{Spent::What::round, round.spread_ns()});
-}
-
-ServerHoldings DeviceServerState::holdings() const {
-  ServerHoldings holdings;
-  holdings.pending_pushes = open_pushes_.size();
-  holdings.keys = mail_.plan().keys.size();
-  holdings.store_bytes = store_bytes_;
-  holdings.version = version_.lowest();
-  return holdings;
-}
-
 void DeviceServerState::send_pushes(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   const std::uint32_t shard = mail_.plan().layout.slices()[position].shard;
   while (auto push = slice.next_push(blocked())) {
-    ++counters_.owner_pushes;
-    counters_.owner_push_bytes += push->data.size();
     schemas::GradientPush message{slice.id(), push->node, push->step, push->count,
                                   std::move(push->contributions)};
     const PushKey key{slice.id(), push->node, push->step};
@@ -318,22 +255,6 @@ void DeviceServerState::send_pulls(std::size_t position) {
 void DeviceServerState::hand_out(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   while (auto handout = slice.next_handout()) {
-    const auto lag = [&](std::uint64_t lowest) {
-      return handout->step > lowest ? handout->step - lowest : 0;
-    };
-    std::uint64_t own = handout->step;
-    std::uint64_t all = handout->step;
-    for (std::uint32_t rank = 0; rank < handout->next.size(); ++rank) {
-      all = std::min(all, handout->next[rank]);
-      if (ranks_.count(rank) != 0) own = std::min(own, handout->next[rank]);
-    }
-    mail_.emit(Observe{1, lag(own)});
-    mail_.emit(Observe{2, lag(all)});
-    const auto waited =
-        open_pulls_.close({position, handout->rank, handout->step}, mail_.event_ns());
-    if (waited) mail_.emit(Spent{Spent::What::pull, *waited});
-    ++counters_.worker_replies;
-    counters_.worker_reply_bytes += handout->weight.size();
     schemas::WeightReply reply;
     reply.slice = slice.id();
     reply.version = handout->version;

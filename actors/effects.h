@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into a role's state machine (events) and what comes out of it (effects). State machines
-// know no clock, thread, socket or engine: their shell runs the effects, on an engine or a link,
-// and reports the ends of those that have an id as EffectDone, in any order. Plain values.
+// What goes into the state machines of workers and servers (events) and what comes out of them
+// (effects). State machines know no clock, thread, socket or engine: their shell runs the effects,
+// on an engine or a link, and reports the ends of those that have an id as EffectDone, in any
+// order. Plain values. Each role has its own lists, so what it forgets does not compile.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "control/role_events.h"
 #include "schemas/messages.h"
 #include "store/slice_owner.h"
 #include "store/slice_values.h"
@@ -22,27 +24,16 @@ namespace troupe::actors {
 /// Names an effect of one state machine; never used twice by it.
 using EffectId = std::uint64_t;
 
-// ---- effects of every role ----
+using control::End;   ///< the coordinator has ended the job
+using control::Fail;  ///< the coordinator has been told by a Send before it
+using control::Note;
+using control::Tick;
+
+// ---- effects ----
 
 /// Hand the envelope to its addressee, or to the proxy that stands for it; self included.
 struct Send {
   schemas::Envelope envelope;
-};
-
-/// Write a line to the log.
-struct Warn {
-  std::string text;
-};
-
-/// This role cannot go on. The coordinator has been told by a Send before it.
-struct Fail {
-  base::Status status;
-};
-
-/// The coordinator has ended the job.
-struct End {
-  base::Errc code = base::Errc::ok;
-  std::string text;
 };
 
 // ---- effects of servers; `EffectDone::result` named by each ----
@@ -100,19 +91,6 @@ struct WriteManifest {
   std::vector<schemas::ShardCheckpoint> shards;  ///< by shard
 };
 
-/// Weights were handed to a rank: t - 1 less the lowest step applied of any member, in steps.
-struct Observe {
-  std::uint32_t level = 1;  ///< 1: ranks of the machine; 2: machines
-  std::uint64_t staleness_steps = 0;
-};
-
-/// A time has ended, for metrics: of a request until its answer, or of a round of pushes.
-struct Spent {
-  enum class What : std::uint8_t { push, pull, round };
-  What what = What::push;
-  std::int64_t ns = 0;
-};
-
 /// These ranks have been waited for long; empty: nobody is any more.
 struct Missing {
   std::vector<std::uint32_t> ranks;
@@ -139,9 +117,10 @@ struct GradientTaken {
   std::uint64_t step = 0;
 };
 
-using Effect =
-    std::variant<Send, Warn, Fail, End, Add, Copy, Update, InitSlice, WriteShard, WriteManifest,
-                 Observe, Spent, Missing, StartTraining, WeightsReady, GradientTaken>;
+using WorkerEffect = std::variant<Send, Fail, End, StartTraining, WeightsReady, GradientTaken>;
+using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;
+using ParameterEffect =
+    std::variant<Send, Fail, End, Note, Add, Update, InitSlice, WriteShard, WriteManifest, Missing>;
 
 // ---- events ----
 
@@ -161,11 +140,6 @@ struct EffectDone {
   EffectResult result;
 };
 
-/// Time passes: several times per limits.retry_first_ms, on a monotonic clock.
-struct Tick {
-  std::uint64_t now_ms = 0;
-};
-
 /// Worker: its files are as reported.
 struct DatasetChecked {
   schemas::DatasetReport report;
@@ -173,7 +147,7 @@ struct DatasetChecked {
 
 /// Worker: a gradient (sum over samples, dense) is written and stays as it is until GradientTaken.
 /// An empty buffer with count 0: the rank had no sample.
-struct PushKey {
+struct PushWanted {
   std::uint32_t key = 0;
   std::uint64_t step = 0;
   double count = 0.0;
@@ -182,7 +156,7 @@ struct PushKey {
 
 /// Worker: the rank wants a key's weights for `step`. `barrier`: the step is a barrier and the
 /// weights must be its version.
-struct PullKey {
+struct PullWanted {
   std::uint32_t key = 0;
   std::uint64_t step = 0;
   bool barrier = false;
@@ -198,7 +172,8 @@ struct Finish {
   std::uint64_t steps = 0;
 };
 
-using Event =
-    std::variant<Received, EffectDone, Tick, DatasetChecked, PushKey, PullKey, Report, Finish>;
+using WorkerEvent =
+    std::variant<Received, Tick, DatasetChecked, PushWanted, PullWanted, Report, Finish>;
+using ServerEvent = std::variant<Received, Tick, EffectDone>;
 
 }  // namespace troupe::actors

@@ -20,7 +20,8 @@ Mail::Verdict Mail::judge(Envelope& envelope) {
   if (envelope.from.role == Role::coordinator || envelope.from.role == Role::agent) {
     if (const auto* end = std::get_if<schemas::JobEnd>(&envelope.message)) {
       ended_ = true;
-      emit(End{end->code, end->text});
+      const bool good = end->code == base::Errc::ok;
+      effects_->emit(End{good ? base::Status() : base::Status(end->code, end->text)});
       return Verdict::done;
     }
     if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
@@ -96,13 +97,13 @@ void Mail::send(const schemas::ActorId& to, schemas::Message message, base::Buff
   envelope.to = to;
   envelope.message = std::move(message);
   envelope.payload = std::move(payload);
-  emit(Send{std::move(envelope)});
+  effects_->emit(Send{std::move(envelope)});
 }
 
 void Mail::fail(const base::Status& status) {
   if (ended_) return;
   send(kCoordinator, schemas::ActorFailed{self_, status.code(), status.text()});
-  emit(Fail{status});
+  effects_->emit(Fail{status});
   ended_ = true;
 }
 

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "actors/effects.h"
+#include "actors/effect_list.h"
 #include "actors/job_plan.h"
 #include "actors/outbox.h"
 #include "base/status.h"
+#include "schemas/message_families.h"
 
 namespace troupe::actors {
 
@@ -42,8 +43,9 @@ class Mail {
     done     ///< nothing is left to do with it
   };
 
-  /// `plan` must outlive it.
-  Mail(const JobPlan& plan, schemas::ActorId self) : plan_(&plan), self_(self) {}
+  /// `plan` and `effects`, into which it sends, must outlive it.
+  Mail(const JobPlan& plan, schemas::ActorId self, MailEffects& effects)
+      : plan_(&plan), self_(self), effects_(&effects) {}
 
   const JobPlan& plan() const { return *plan_; }
   schemas::ActorId self() const { return self_; }
@@ -55,9 +57,6 @@ class Mail {
   std::uint64_t records() const { return start_.value().records; }
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
-  /// The time of the event being handled, for metrics alone.
-  std::int64_t event_ns() const { return event_ns_; }
-  void set_event_ns(std::int64_t now_ns) { event_ns_ = now_ns; }
 
   Verdict judge(schemas::Envelope& envelope);
   /// The next parked envelope that may be processed now.
@@ -74,12 +73,8 @@ class Mail {
       send(letter);
     });
   }
-  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
-  EffectId next_id() { return next_id_++; }
   /// Tells the coordinator, then the shell, that this role cannot go on; it is deaf from then on.
   void fail(const base::Status& status);
-  /// The effects since the last call.
-  std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
   const MailCounters& counters() const { return counters_; }
 
  private:
@@ -89,17 +84,28 @@ class Mail {
 
   const JobPlan* plan_;
   schemas::ActorId self_;
+  MailEffects* effects_;
   std::optional<schemas::Placement> placement_;
   std::optional<schemas::TrainingStart> start_;
   std::optional<store::SliceRules> rules_;
   bool ended_ = false;
   std::uint64_t now_ms_ = 0;
-  std::int64_t event_ns_ = 0;
-  EffectId next_id_ = 1;
   std::deque<schemas::Envelope> parked_;
-  std::vector<Effect> effects_;
   MailCounters counters_;
 };
+
+/// What Mail reads itself; roles pass over it.
+template <typename T>
+concept ReadByMail = schemas::OneOf<T, schemas::StaleView, schemas::TrainingStart, schemas::JobEnd,
+                                    schemas::Placement>;
+/// What a job's actors tell the coordinator; whoever sends it to another role is not answered.
+template <typename T>
+concept ToldToCoordinator =
+    schemas::OneOf<T, schemas::DatasetReport, schemas::ProgressReport, schemas::EvaluationReport,
+                   schemas::ActorDone, schemas::ActorFailed, schemas::ProcessReady>;
+/// What never comes to an actor of a job.
+template <typename T>
+concept OfOthers = schemas::AgentMessage<T> || schemas::PersonMessage<T> || schemas::LinkMessage<T>;
 
 /// The coordinator's address.
 inline constexpr schemas::ActorId kCoordinator{schemas::Role::coordinator, 0};

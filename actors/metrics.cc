@@ -114,8 +114,11 @@ ServerObserver ServerMetrics::observer(schemas::ActorId server) {
   }
   ServerObserver observer;
   observer.metrics = &metrics_;
+  observer.counters = [&cells](const ServerCounters& now) {
+    std::visit([&cells](const auto& totals) { cells.take(totals); }, now);
+  };
   observer.holdings = [&cells](const ServerHoldings& now) { cells.take(now); };
-  observer.spent = [&cells](const Spent& spent) { cells.take(spent); };
+  observer.figures.spent = [&cells](const Spent& spent) { cells.take(spent); };
   if (level2) {
     watch_parameter_server(cells, observer);
   } else {
@@ -125,7 +128,6 @@ ServerObserver ServerMetrics::observer(schemas::ActorId server) {
 }
 
 void ServerMetrics::watch_parameter_server(Cells& cells, ServerObserver& observer) {
-  observer.parameter = [&cells](const ParameterServerCounters& now) { cells.take(now); };
   observer.missing = [this, &cells](const Missing& missing) {
     const base::MutexLock lock(mutex_);
     cells.missing = missing.ranks;
@@ -143,7 +145,6 @@ void ServerMetrics::watch_parameter_server(Cells& cells, ServerObserver& observe
 }
 
 void ServerMetrics::watch_device_server(Cells& cells, ServerObserver& observer) {
-  observer.device = [&cells](const DeviceServerCounters& now) { cells.take(now); };
   observer.computed = [&cells](const Computed& computed) {
     if (computed.kind != Computed::Kind::add) return;
     cells.aggregate_seconds.observe(computed.seconds);
@@ -151,8 +152,8 @@ void ServerMetrics::watch_device_server(Cells& cells, ServerObserver& observer) 
   // A device server's reply tells the staleness of both tiers.
   monitoring::Histogram& machine = metrics_.histogram(family("troupe_kv_staleness_steps"), {"1"});
   monitoring::Histogram& cluster = metrics_.histogram(family("troupe_kv_staleness_steps"), {"2"});
-  observer.observe = [&machine, &cluster](const Observe& seen) {
-    (seen.level == 2 ? cluster : machine).observe(static_cast<double>(seen.staleness_steps));
+  observer.figures.staleness = [&machine, &cluster](const Staleness& seen) {
+    (seen.level == 2 ? cluster : machine).observe(static_cast<double>(seen.steps));
   };
 }
 

@@ -15,20 +15,15 @@ using schemas::PushResult;
 using schemas::Role;
 
 ParameterServerState::ParameterServerState(const JobPlan& plan, std::uint32_t shard)
-    : mail_(plan, {Role::parameter_server, shard}), shard_(shard) {}
+    : mail_(plan, {Role::parameter_server, shard}, effects_), shard_(shard) {}
 
-std::vector<Effect> ParameterServerState::handle(Event event, std::int64_t now_ns) {
-  mail_.set_event_ns(now_ns);
-  if (auto* received = std::get_if<Received>(&event)) {
-    receive(std::move(received->envelope));
-  } else if (auto* done = std::get_if<EffectDone>(&event)) {
-    if (!mail_.ended()) effect_done(*done);
-  } else if (const auto* time = std::get_if<Tick>(&event)) {
-    tick(time->now_ms);
-  } else {
-    TROUPE_CHECK(false, "an event of a worker at a parameter server");
-  }
-  return mail_.take_effects();
+std::vector<ParameterEffect> ParameterServerState::handle(Event event) {
+  std::visit([this](auto& what) { on(what); }, event);
+  return effects_.take();
+}
+
+void ParameterServerState::on(Received& received) {
+  receive(std::move(received.envelope));
 }
 
 void ParameterServerState::receive(Envelope envelope) {
@@ -36,7 +31,7 @@ void ParameterServerState::receive(Envelope envelope) {
     case Mail::Verdict::done:
       return;
     case Mail::Verdict::take:
-      return take(envelope);
+      return std::visit([&](auto& message) { take(envelope, message); }, envelope.message);
     case Mail::Verdict::opened:
       open();
       break;
@@ -53,34 +48,24 @@ void ParameterServerState::open() {
     if (slices[position].shard != shard_) continue;
     const schemas::SliceId id = slices[position].id;
     index_[id] = slices_.size();
-    const EffectId effect = mail_.next_id();
+    const EffectId effect = effects_.next_id();
     running_[effect] = {slices_.size(), 0};
     slices_.push_back({position, store::SliceOwner(mail_.rules(), id)});
-    mail_.emit(InitSlice{effect, id, mail_.rules().steps.start});
+    effects_.emit(InitSlice{effect, id, mail_.rules().steps.start});
   }
-  std::set<std::uint32_t> keys;
-  for (const auto& [id, index] : index_) keys.insert(id.key);
-  keys_ = keys.size();
-  version_.reset(slices_.size());
-  checkpoints_.emplace(mail_, shard_, slices_.size());
+  checkpoints_.emplace(mail_, effects_, shard_, slices_.size());
 }
 
-void ParameterServerState::take(Envelope& envelope) {
-  if (auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
-    take_push(envelope, *push);
-  } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
-    take_pull(envelope, *pull);
-  } else if (const auto* finished = std::get_if<schemas::Finished>(&envelope.message)) {
-    take_finished(*finished);
-  } else if (const auto* file = std::get_if<schemas::ShardCheckpoint>(&envelope.message)) {
-    checkpoints_->take(*file);
-  } else if (const auto* report = std::get_if<schemas::CheckpointReport>(&envelope.message)) {
-    const base::Status status = checkpoints_->take(*report);
-    if (!status.ok()) return mail_.fail(status);
-    ++progress_;
-    for (std::size_t index = 0; index < slices_.size(); ++index) pump(index);
-    finish_if_done();
-  }
+void ParameterServerState::take(Envelope&, const schemas::ShardCheckpoint& file) {
+  checkpoints_->take(file);
+}
+
+void ParameterServerState::take(Envelope&, const schemas::CheckpointReport& report) {
+  const base::Status status = checkpoints_->take(report);
+  if (!status.ok()) return mail_.fail(status);
+  ++progress_;
+  for (std::size_t index = 0; index < slices_.size(); ++index) pump(index);
+  finish_if_done();
 }
 
 const store::SliceInfo& ParameterServerState::info(const Owned& owned) const {
@@ -97,7 +82,7 @@ std::optional<std::size_t> ParameterServerState::own(const schemas::SliceId& sli
   return std::nullopt;
 }
 
-void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& push) {
+void ParameterServerState::take(Envelope& envelope, schemas::GradientPush& push) {
   const auto index = own(push.slice);
   if (!index) return;
   Owned& owned = slices_[*index];
@@ -108,41 +93,28 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
         Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
         envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, info(owned).bytes));
   }
-  const store::PushName name{envelope.from.index, push.node, push.step};
   store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
   const auto result = owned.owner.push(std::move(contribution));
   if (!result.ok()) return mail_.fail(result.status());
   const std::optional<PushResult>& verdict = *result;
-  if (verdict == PushResult::duplicate) ++counters_.duplicates;
-  if (verdict == PushResult::not_ready) ++counters_.not_ready;
-  if (verdict == PushResult::taken) {
-    ++progress_;
-    ++counters_.pushes;
-    counters_.push_bytes += bytes;
-    owned.round.add(mail_.event_ns());
-  }
+  if (verdict == PushResult::taken) ++progress_;
   if (verdict) {
-    mail_.emit(Spent{Spent::What::push, 0});
     mail_.send(envelope.from, schemas::PushAck{push.slice, push.node, push.step, *verdict});
-  } else {
-    owned.pushes.open(name, mail_.event_ns());
   }
   pump(*index);
 }
 
-void ParameterServerState::take_pull(const Envelope& envelope, const schemas::WeightPull& pull) {
+void ParameterServerState::take(Envelope& envelope, const schemas::WeightPull& pull) {
   const auto index = own(pull.slice);
   if (!index) return;
   Owned& owned = slices_[*index];
-  if (owned.pulls.size() < kPullsWaitingMax) {
-    owned.pulls.try_emplace({envelope.from.index, pull}, mail_.event_ns());
-  }
+  if (owned.pulls.size() < kPullsWaitingMax) owned.pulls.emplace(envelope.from.index, pull);
   answer_pulls(*index);
 }
 
-void ParameterServerState::take_finished(const schemas::Finished& finished) {
+void ParameterServerState::take(Envelope&, const schemas::Finished& finished) {
   for (const std::uint32_t rank : finished.ranks) {
     if (rank >= mail_.rules().tree.ranks() || !finished_.insert(rank).second) continue;
     for (Owned& owned : slices_) owned.owner.finish(rank, finished.steps);
@@ -151,7 +123,8 @@ void ParameterServerState::take_finished(const schemas::Finished& finished) {
   finish_if_done();
 }
 
-void ParameterServerState::effect_done(EffectDone& done) {
+void ParameterServerState::on(EffectDone& done) {
+  if (mail_.ended()) return;
   if (checkpoints_ && checkpoints_->effect_done(done)) return;
   const auto found = running_.find(done.id);
   TROUPE_CHECK(found != running_.end(), "an effect ends that was never given");
@@ -166,14 +139,9 @@ void ParameterServerState::effect_done(EffectDone& done) {
   }
   ++progress_;
   if (auto* first = std::get_if<store::SliceState>(&done.result)) {
-    store_bytes_ += first->values.weight.size();
-    for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
     owned.owner.start(std::move(*first));
-    version_.set(work.slice, owned.owner.state().version);
   } else if (auto* values = std::get_if<store::SliceValues>(&done.result)) {
     owned.owner.updated(std::move(*values));
-    version_.set(work.slice, owned.owner.state().version);
-    ++counters_.updates;
   } else {
     owned.owner.added(work.addition, std::get<base::Buffer>(std::move(done.result)));
   }
@@ -181,8 +149,8 @@ void ParameterServerState::effect_done(EffectDone& done) {
   finish_if_done();
 }
 
-void ParameterServerState::tick(std::uint64_t now_ms) {
-  mail_.tick(now_ms);
+void ParameterServerState::on(const Tick& tick) {
+  mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
   checkpoints_->repeat();
   watch_progress();
@@ -200,21 +168,14 @@ void ParameterServerState::run_work(std::size_t index) {
   const schemas::SliceId id = info(owned).id;
   const base::DType dtype = mail_.plan().keys[id.key].dtype;
   while (auto work = owned.owner.next_work()) {
-    const EffectId effect = mail_.next_id();
+    const EffectId effect = effects_.next_id();
     if (auto* addition = std::get_if<store::Addition>(&*work)) {
-      ++counters_.additions;
       running_[effect] = {index, addition->id};
-      mail_.emit(Add{effect, id, dtype, std::move(addition->left), std::move(addition->right)});
+      effects_.emit(Add{effect, id, dtype, std::move(addition->left), std::move(addition->right)});
     } else {
       auto& update = std::get<store::SliceUpdate>(*work);
-      if (mail_.rules().cluster_sequential()) {
-        mail_.emit(Spent{Spent::What::round, owned.round.spread_ns()});
-        owned.round = {};
-      } else {
-        counters_.push_bytes += update.gradient.size();  // every update is one push
-      }
       running_[effect] = {index, 0};
-      mail_.emit(Update{effect, id, std::move(update)});
+      effects_.emit(Update{effect, id, std::move(update)});
     }
   }
   send_acks(index);
@@ -225,10 +186,6 @@ void ParameterServerState::send_acks(std::size_t index) {
   const schemas::SliceId id = info(owned).id;
   for (const store::PushName& name : owned.owner.take_acks()) {
     ++progress_;
-    ++counters_.pushes;
-    owned.round.add(mail_.event_ns());
-    const auto waited = owned.pushes.close(name, mail_.event_ns());
-    mail_.emit(Spent{Spent::What::push, waited.value_or(0)});
     mail_.send({Role::device_server, name.machine},
                schemas::PushAck{id, name.node, name.step, PushResult::taken});
   }
@@ -238,7 +195,7 @@ void ParameterServerState::answer_pulls(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
   for (auto at = owned.pulls.begin(); at != owned.pulls.end();) {
-    const auto& [machine, pull] = at->first;
+    const auto& [machine, pull] = *at;
     auto answer = owned.owner.answer(pull, machine);
     if (!answer) {
       ++at;
@@ -251,9 +208,6 @@ void ParameterServerState::answer_pulls(std::size_t index) {
     reply.code = answer->code;
     reply.text = std::move(answer->text);
     reply.next = std::move(answer->next);
-    ++counters_.replies;
-    counters_.reply_bytes += answer->weight.size();
-    mail_.emit(Spent{Spent::What::pull, mail_.event_ns() - at->second});
     mail_.send({Role::device_server, machine}, std::move(reply), std::move(answer->weight));
     at = owned.pulls.erase(at);
   }
@@ -286,7 +240,7 @@ void ParameterServerState::watch_progress() {
   }
   if (silent_ms < limits.missing_log_ms || warned_) return;
   warned_ = true;
-  mail_.emit(Warn{fmt::format("nothing has come for {} ms: {}", silent_ms, waits_for())});
+  effects_.emit(Note{true, fmt::format("nothing has come for {} ms: {}", silent_ms, waits_for())});
   const Owned* last = furthest_behind();
   note_missing(last == nullptr ? std::vector<std::uint32_t>() : last->owner.missing_ranks());
 }
@@ -294,16 +248,15 @@ void ParameterServerState::watch_progress() {
 void ParameterServerState::note_missing(std::vector<std::uint32_t> ranks) {
   if (ranks == missing_) return;
   missing_ = std::move(ranks);
-  mail_.emit(Missing{missing_});
+  effects_.emit(Missing{missing_});
 }
 
-ServerHoldings ParameterServerState::holdings() const {
-  ServerHoldings holdings;
-  for (const Owned& owned : slices_) holdings.pending_pushes += owned.pushes.size();
-  holdings.keys = keys_;
-  holdings.store_bytes = store_bytes_;
-  holdings.version = version_.lowest();
-  return holdings;
+std::uint64_t ParameterServerState::lowest_version() const {
+  const auto last =
+      std::min_element(slices_.begin(), slices_.end(), [](const Owned& a, const Owned& b) {
+        return a.owner.state().version < b.owner.state().version;
+      });
+  return last == slices_.end() ? 0 : last->owner.state().version;
 }
 
 void ParameterServerState::finish_if_done() {

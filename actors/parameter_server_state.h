@@ -14,7 +14,6 @@
 
 #include "actors/checkpoint_desk.h"
 #include "actors/mail.h"
-#include "actors/server_figures.h"
 #include "store/slice_owner.h"
 
 namespace troupe::actors {
@@ -22,31 +21,22 @@ namespace troupe::actors {
 /// Pulls of one slice that wait for their version; more are ignored, their askers repeat them.
 inline constexpr std::size_t kPullsWaitingMax = 4'096;
 
-/// What the server has done, for metrics. Bytes are payload bytes.
-struct ParameterServerCounters {
-  std::uint64_t pushes = 0;  ///< taken
-  std::uint64_t push_bytes = 0;
-  std::uint64_t duplicates = 0;
-  std::uint64_t not_ready = 0;
-  std::uint64_t replies = 0;
-  std::uint64_t reply_bytes = 0;
-  std::uint64_t updates = 0;
-  std::uint64_t additions = 0;
-};
-
 /// The server of one shard, in one generation of a job.
 class ParameterServerState {
  public:
+  using Event = ServerEvent;
+  using Effect = ParameterEffect;
+
   /// `plan` must outlive it.
   ParameterServerState(const JobPlan& plan, std::uint32_t shard);
   ParameterServerState(const ParameterServerState&) = delete;
   ParameterServerState& operator=(const ParameterServerState&) = delete;
 
-  /// One event; what follows from it, in order. `now_ns`, of any steady clock, is for metrics.
-  std::vector<Effect> handle(Event event, std::int64_t now_ns = 0);
+  /// One event; what follows from it, in order.
+  std::vector<Effect> handle(Event event);
 
-  const ParameterServerCounters& counters() const { return counters_; }
-  ServerHoldings holdings() const;
+  /// The lowest version of its slices; 0 before the first values. Looks at all of them.
+  std::uint64_t lowest_version() const;
   const MailCounters& mail_counters() const { return mail_.counters(); }
   /// Whom the slice that is furthest behind waits for; empty before the start and when none is.
   std::string waits_for() const;
@@ -61,19 +51,25 @@ class ParameterServerState {
   struct Owned {
     std::size_t position = 0;  // in the layout
     store::SliceOwner owner;
-    std::map<Pull, std::int64_t> pulls = {};    // with the time they came
-    OpenRequests<store::PushName> pushes = {};  // whose answer has to wait
-    PushRound round = {};
+    std::set<Pull> pulls = {};  // not answered yet
   };
 
+  void on(Received& received);
+  void on(const Tick& tick);
+  void on(EffectDone& done);
   void open();
   void receive(schemas::Envelope envelope);
-  void take(schemas::Envelope& envelope);
-  void take_push(schemas::Envelope& envelope, schemas::GradientPush& push);
-  void take_pull(const schemas::Envelope& envelope, const schemas::WeightPull& pull);
-  void take_finished(const schemas::Finished& finished);
-  void effect_done(EffectDone& done);
-  void tick(std::uint64_t now_ms);
+  void take(schemas::Envelope& envelope, schemas::GradientPush& push);
+  void take(schemas::Envelope& envelope, const schemas::WeightPull& pull);
+  void take(schemas::Envelope& envelope, const schemas::Finished& finished);
+  void take(schemas::Envelope& envelope, const schemas::ShardCheckpoint& file);
+  void take(schemas::Envelope& envelope, const schemas::CheckpointReport& report);
+  /// The answers that it gives itself.
+  template <schemas::OneOf<schemas::PushAck, schemas::WeightReply> Message>
+  void take(schemas::Envelope&, const Message&) {}
+  template <typename Message>
+  requires ReadByMail<Message> || ToldToCoordinator<Message> || OfOthers<Message>
+  void take(schemas::Envelope&, const Message&) {}
   const store::SliceInfo& info(const Owned& owned) const;
   std::optional<std::size_t> own(const schemas::SliceId& slice);
   void pump(std::size_t index);
@@ -86,6 +82,7 @@ class ParameterServerState {
   void watch_progress();
   void finish_if_done();
 
+  EffectList<Effect> effects_;
   Mail mail_;
   std::uint32_t shard_;
   std::vector<Owned> slices_;
@@ -99,10 +96,6 @@ class ParameterServerState {
   std::uint64_t progress_ms_ = 0;
   bool warned_ = false;
   std::vector<std::uint32_t> missing_;  // ranks, as last told
-  ParameterServerCounters counters_;
-  std::uint64_t keys_ = 0;
-  std::uint64_t store_bytes_ = 0;
-  LowestVersion version_;
 };
 
 }  // namespace troupe::actors

@@ -1,15 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server's state machine keeps for metrics beside its counters: what it holds, and since
-// when requests wait. Plain values; times come from the events.
+// The figures of servers, for metrics: what a server has done and holds, and how long requests
+// waited. Derived from the events that go into its state machine and the effects that come out of
+// it, so the machine itself knows no clock. Plain values; one owner, one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "actors/effects.h"
+#include "actors/job_plan.h"
+
 namespace troupe::actors {
+
+/// What a device server has done. Bytes are payload bytes; a repeated push or reply counts as a
+/// repetition, not again as traffic.
+struct DeviceServerCounters {
+  std::uint64_t worker_pushes = 0;  ///< taken from ranks
+  std::uint64_t worker_push_bytes = 0;
+  std::uint64_t worker_duplicates = 0;
+  std::uint64_t worker_replies = 0;
+  std::uint64_t worker_reply_bytes = 0;
+  std::uint64_t owner_pushes = 0;  ///< sent to owners
+  std::uint64_t owner_push_bytes = 0;
+  std::uint64_t owner_replies = 0;  ///< weights received
+  std::uint64_t owner_reply_bytes = 0;
+  std::uint64_t additions = 0;
+};
+
+/// What a parameter server has done. Bytes are payload bytes.
+struct ParameterServerCounters {
+  std::uint64_t pushes = 0;  ///< taken
+  std::uint64_t push_bytes = 0;
+  std::uint64_t duplicates = 0;
+  std::uint64_t not_ready = 0;
+  std::uint64_t replies = 0;
+  std::uint64_t reply_bytes = 0;
+  std::uint64_t updates = 0;
+  std::uint64_t additions = 0;
+};
 
 /// What a server holds now.
 struct ServerHoldings {
@@ -19,67 +52,140 @@ struct ServerHoldings {
   std::uint64_t version = 0;         ///< lowest of all slices; 0 before the first values
 };
 
-/// The lowest version of a server's slices. Looks at all of them only when the last one leaves the
-/// lowest version.
-class LowestVersion {
- public:
-  /// `slices` of version 0.
-  void reset(std::size_t slices) {
-    versions_.assign(slices, 0);
-    at_lowest_ = slices;
-    lowest_ = 0;
-  }
-  /// Versions only grow; a lower one is ignored.
-  void set(std::size_t slice, std::uint64_t version) {
-    if (version <= versions_[slice]) return;
-    const bool was_lowest = versions_[slice] == lowest_;
-    versions_[slice] = version;
-    if (!was_lowest || --at_lowest_ > 0) return;
-    lowest_ = *std::min_element(versions_.begin(), versions_.end());
-    at_lowest_ = static_cast<std::size_t>(std::count(versions_.begin(), versions_.end(), lowest_));
-  }
-  std::uint64_t lowest() const { return lowest_; }
-
- private:
-  std::vector<std::uint64_t> versions_;
-  std::size_t at_lowest_ = 0;
-  std::uint64_t lowest_ = 0;
+/// A time has ended: of a request until its answer, or of a round of pushes from first to last.
+struct Spent {
+  enum class What : std::uint8_t { push, pull, round };
+  What what = What::push;
+  std::int64_t ns = 0;
 };
 
-/// Requests that wait for their answer, with the time of the first asking.
-template <typename Name>
-class OpenRequests {
- public:
-  /// False: it waits already.
-  bool open(const Name& name, std::int64_t now_ns) {
-    return since_ns_.try_emplace(name, now_ns).second;
-  }
-  /// How long it has waited; nothing when it does not wait.
-  std::optional<std::int64_t> close(const Name& name, std::int64_t now_ns) {
-    const auto found = since_ns_.find(name);
-    if (found == since_ns_.end()) return std::nullopt;
-    const std::int64_t waited = now_ns - found->second;
-    since_ns_.erase(found);
-    return waited;
-  }
-  std::size_t size() const { return since_ns_.size(); }
-
- private:
-  std::map<Name, std::int64_t> since_ns_;
+/// Weights were handed to a rank: t - 1 less the lowest step applied of any member, in steps.
+struct Staleness {
+  std::uint32_t level = 1;  ///< 1: ranks of the machine; 2: machines
+  std::uint64_t steps = 0;
 };
 
-/// A round of pushes: from the first to the last.
+/// Takes single figures as they come; either may be empty.
+struct FigureSinks {
+  std::function<void(const Spent&)> spent = {};
+  std::function<void(const Staleness&)> staleness = {};
+};
+
+/// From the first push of a step to the last.
 struct PushRound {
   std::uint64_t step = 0;
   std::uint64_t pushes = 0;
   std::int64_t first_ns = 0;
   std::int64_t last_ns = 0;
 
-  void add(std::int64_t now_ns) {
+  void add(std::uint64_t of_step, std::int64_t now_ns) {
+    if (of_step != step) *this = {of_step};
     if (pushes++ == 0) first_ns = now_ns;
     last_ns = now_ns;
   }
   std::int64_t spread_ns() const { return last_ns - first_ns; }
+};
+
+/// Of one device server. Call arriving(), then the machine, then leaving() with its effects; times
+/// are of any steady clock, in ns.
+class DeviceFigures {
+ public:
+  /// `plan` must outlive it.
+  DeviceFigures(const JobPlan& plan, std::uint32_t machine, FigureSinks sinks = {});
+
+  void arriving(const ServerEvent& event, std::int64_t now_ns);
+  void leaving(const std::vector<DeviceEffect>& effects, std::int64_t now_ns);
+  const DeviceServerCounters& counters() const { return counters_; }
+  /// `version`: see ServerHoldings; looks at all slices.
+  ServerHoldings holdings() const;
+
+ private:
+  struct Request {
+    schemas::SliceId slice;
+    std::uint32_t rank = 0;
+    friend auto operator<=>(const Request&, const Request&) = default;
+  };
+  struct Push {
+    std::int64_t since_ns = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Pull {
+    std::uint64_t step = 0;
+    std::optional<std::int64_t> since_ns = {};  // absent: answered
+  };
+  struct OwnerPush {
+    schemas::SliceId slice;
+    schemas::TreeNode node;
+    std::uint64_t step = 0;
+    friend auto operator<=>(const OwnerPush&, const OwnerPush&) = default;
+  };
+
+  void arrived(const schemas::Envelope& envelope, std::int64_t now_ns);
+  void left(const schemas::Envelope& envelope, std::int64_t now_ns);
+  void pushed(const schemas::Envelope& envelope, const schemas::GradientPush& push,
+              std::int64_t now_ns);
+  void answered(std::uint32_t rank, const schemas::PushAck& ack, std::int64_t now_ns);
+  void handed(const schemas::Envelope& envelope, const schemas::WeightReply& reply,
+              std::int64_t now_ns);
+  void tell(Spent::What what, std::int64_t ns) const;
+
+  const JobPlan& plan_;
+  const std::uint32_t machine_;
+  const FigureSinks sinks_;
+  std::set<std::uint32_t> ranks_;  // of the machine, once placed
+  DeviceServerCounters counters_;
+  std::map<std::pair<Request, std::uint64_t>, Push> pushes_;  // not answered; with the step
+  std::map<Request, Pull> pulls_;                             // the last of each
+  std::set<OwnerPush> owner_pushes_;                          // not acknowledged
+  std::map<schemas::SliceId, PushRound> rounds_;
+  std::map<schemas::SliceId, std::pair<std::uint64_t, std::uint64_t>> held_;  // version, bytes
+};
+
+/// Of one parameter server; used like DeviceFigures.
+class ParameterFigures {
+ public:
+  /// `plan` must outlive it.
+  ParameterFigures(const JobPlan& plan, std::uint32_t shard, FigureSinks sinks = {});
+
+  void arriving(const ServerEvent& event, std::int64_t now_ns);
+  void leaving(const std::vector<ParameterEffect>& effects, std::int64_t now_ns);
+  const ParameterServerCounters& counters() const { return counters_; }
+  /// `lowest_version`: the state machine's.
+  ServerHoldings holdings(std::uint64_t lowest_version) const;
+
+ private:
+  struct PushName {
+    schemas::SliceId slice;
+    std::uint32_t machine = 0;
+    schemas::TreeNode node;
+    std::uint64_t step = 0;
+    friend auto operator<=>(const PushName&, const PushName&) = default;
+  };
+  struct Push {
+    std::int64_t since_ns = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct PullName {
+    std::uint32_t machine = 0;
+    schemas::WeightPull pull;
+    friend auto operator<=>(const PullName&, const PullName&) = default;
+  };
+
+  void arrived(const schemas::Envelope& envelope, std::int64_t now_ns);
+  void left(const schemas::Envelope& envelope, std::int64_t now_ns);
+  void answered(std::uint32_t machine, const schemas::PushAck& ack, std::int64_t now_ns);
+  void replied(std::uint32_t machine, const schemas::WeightReply& reply, std::int64_t now_ns);
+  void updating(const schemas::SliceId& slice);
+  void tell(Spent::What what, std::int64_t ns) const;
+
+  const JobPlan& plan_;
+  const FigureSinks sinks_;
+  std::uint64_t keys_ = 0;
+  ParameterServerCounters counters_;
+  std::uint64_t store_bytes_ = 0;
+  std::map<PushName, Push> pushes_;         // not answered
+  std::map<PullName, std::int64_t> pulls_;  // not answered, with the time they came
+  std::map<schemas::SliceId, PushRound> rounds_;
 };
 
 }  // namespace troupe::actors

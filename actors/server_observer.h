@@ -4,21 +4,22 @@
 #pragma once
 
 #include <functional>
+#include <variant>
 
-#include "actors/device_server_state.h"
-#include "actors/parameter_server_state.h"
 #include "actors/server_compute.h"
+#include "actors/server_figures.h"
 
 namespace troupe::actors {
 
+/// The totals of either server.
+using ServerCounters = std::variant<DeviceServerCounters, ParameterServerCounters>;
+
 /// What a server hands to metrics; any function may be empty.
 struct ServerObserver {
-  std::function<void(const Observe&)> observe;              ///< staleness
-  std::function<void(const DeviceServerCounters&)> device;  ///< after each event
-  std::function<void(const ParameterServerCounters&)> parameter;
-  std::function<void(const ServerHoldings&)> holdings;  ///< after each event
-  std::function<void(const Spent&)> spent;
-  std::function<void(const Missing&)> missing;  ///< when it has changed
+  FigureSinks figures;
+  std::function<void(const ServerCounters&)> counters;  ///< after each event
+  std::function<void(const ServerHoldings&)> holdings;  ///< at each tick
+  std::function<void(const Missing&)> missing;          ///< when it has changed
   std::function<void(const Computed&)> computed;
   monitoring::Metrics* metrics = nullptr;  ///< shows the server's engine and memory; null: nobody
 };

@@ -2,10 +2,6 @@
 // The rank's thread and what the worker's effects do to it.
 #include "actors/worker.h"
 
-#include "base/log.h"
-
-#include <mutex>
-
 namespace troupe::actors {
 
 using schemas::Role;
@@ -13,37 +9,30 @@ using schemas::Role;
 /// Hands the rank's reports to the actor, which sends them to the coordinator.
 class Worker::Observer final : public train::RankObserver {
  public:
-  explicit Observer(const RoleActor& actor) : actor_(actor) {}
-  void progress(const schemas::ProgressReport& report) override { actor_.post(Report{report}); }
-  void scored(const schemas::EvaluationReport& report) override { actor_.post(Report{report}); }
+  explicit Observer(const Worker& worker) : worker_(worker) {}
+  void progress(const schemas::ProgressReport& report) override { worker_.post(Report{report}); }
+  void scored(const schemas::EvaluationReport& report) override { worker_.post(Report{report}); }
 
  private:
-  const RoleActor& actor_;
+  const Worker& worker_;
 };
 
 Worker::Worker(const JobParts& parts, const train::RankOptions& options)
-    : parts_(parts), options_(options), state_(parts.plan, options.rank) {
-  actor_ = std::make_unique<RoleActor>(parts.stage, parts.clock, tick_ms(parts.plan.spec.limits),
-                                       [this](Event event) { handle(std::move(event)); });
-  parts_.post_office.open({Role::worker, options_.rank}, [this](schemas::Envelope envelope) {
-    actor_->post(Received{std::move(envelope)});
-  });
+    : JobRole(parts, {Role::worker, options.rank}, parts.plan, options.rank), options_(options) {
+  begin();
 }
 
 Worker::~Worker() {
   stop(base::error(base::Errc::cancelled, "the job's process ends"));
   if (thread_.joinable()) thread_.join();
-  parts_.post_office.close({Role::worker, options_.rank});
   // Each of the two may be called by the next until that has ended: operations left in the engine
   // post to the actor, which takes nothing any more, but must still be there.
-  actor_->end();
+  end();
   std::unique_ptr<train::RankRunner> runner;
   {
     const base::MutexLock lock(mutex_);
     runner = std::move(runner_);
   }
-  runner.reset();
-  actor_.reset();
 }
 
 void Worker::start() {
@@ -60,29 +49,28 @@ data::BatchStats Worker::data_stats() const {
   return runner_ ? runner_->data_stats() : data::BatchStats();
 }
 
-void Worker::handle(Event event) {
-  for (Effect& effect : state_.handle(std::move(event))) run(std::move(effect));
+void Worker::perform(const Fail& fail) {
+  stop(fail.status);
 }
 
-void Worker::run(Effect effect) {
-  if (auto* send = std::get_if<Send>(&effect)) {
-    parts_.post_office.post(std::move(send->envelope));
-  } else if (auto* warn = std::get_if<Warn>(&effect)) {
-    base::log_warn("worker {}: {}", options_.rank, warn->text);
-  } else if (const auto* fail = std::get_if<Fail>(&effect)) {
-    stop(fail->status);
-  } else if (const auto* end = std::get_if<End>(&effect)) {
-    stop(base::Status(base::Errc::cancelled, "the job has ended: " + end->text));
-  } else if (const auto* begin = std::get_if<StartTraining>(&effect)) {
-    const base::MutexLock lock(mutex_);
-    start_ = *begin;
-    changed_.notify_all();
-  } else {
-    const base::MutexLock lock(mutex_);
-    if (store_ == nullptr) return;
-    if (const auto* taken = std::get_if<GradientTaken>(&effect)) store_->taken(*taken);
-    if (auto* ready = std::get_if<WeightsReady>(&effect)) store_->ready(std::move(*ready));
-  }
+void Worker::perform(const End& end) {
+  stop(base::Status(base::Errc::cancelled, "the job has ended: " + end.status.text()));
+}
+
+void Worker::perform(const StartTraining& begin) {
+  const base::MutexLock lock(mutex_);
+  start_ = begin;
+  changed_.notify_all();
+}
+
+void Worker::perform(WeightsReady ready) {
+  const base::MutexLock lock(mutex_);
+  if (store_) store_->ready(std::move(ready));
+}
+
+void Worker::perform(const GradientTaken& taken) {
+  const base::MutexLock lock(mutex_);
+  if (store_) store_->taken(taken);
 }
 
 void Worker::stop(const base::Status& status) {
@@ -96,8 +84,8 @@ void Worker::stop(const base::Status& status) {
 
 base::Status Worker::check_data() {
   TROUPE_TRY_ASSIGN(const data::Fingerprint found, parts_.job->train_data->fingerprint());
-  actor_->post(DatasetChecked{{options_.rank, parts_.job->train_data->path().string(),
-                               found.records, found.bytes, found.checksum}});
+  post(DatasetChecked{{options_.rank, parts_.job->train_data->path().string(), found.records,
+                       found.bytes, found.checksum}});
   return {};
 }
 
@@ -121,9 +109,8 @@ base::Status Worker::work() {
   options_.start_step = start.step;
   TROUPE_TRY_ASSIGN(auto runner,
                     train::RankRunner::create(parts_.job, parts_.table, parts_.clock, options_));
-  auto store =
-      std::make_unique<WorkerStore>(options_.rank, parts_.plan.spec, runner->runtime(),
-                                    [this](Event event) { actor_->post(std::move(event)); });
+  auto store = std::make_unique<WorkerStore>(options_.rank, parts_.plan.spec, runner->runtime(),
+                                             [this](WorkerEvent event) { post(std::move(event)); });
   train::RankRunner* running = runner.get();
   WorkerStore* door = store.get();
   {
@@ -132,7 +119,7 @@ base::Status Worker::work() {
     runner_ = std::move(runner);
     store_ = std::move(store);
   }
-  Observer observer(*actor_);
+  Observer observer(*this);
   return running->run(*door, observer);
 }
 
@@ -143,8 +130,7 @@ void Worker::main() {
     const base::MutexLock lock(mutex_);
     if (!stopped_.ok()) return;  // told by somebody else, who knows why
   }
-  actor_->post(
-      Report{schemas::ActorFailed{{Role::worker, options_.rank}, status.code(), status.text()}});
+  post(Report{schemas::ActorFailed{{Role::worker, options_.rank}, status.code(), status.text()}});
 }
 
 }  // namespace troupe::actors

@@ -7,8 +7,7 @@
 #include <memory>
 #include <thread>
 
-#include "actors/post_office.h"
-#include "actors/stage.h"
+#include "actors/job_parts.h"
 #include "actors/worker_state.h"
 #include "actors/worker_store.h"
 #include "base/mutex.h"
@@ -16,18 +15,8 @@
 
 namespace troupe::actors {
 
-/// What a job's actors of one process share. All outlive the actors.
-struct JobParts {
-  Stage& stage;
-  PostOffice& post_office;
-  const JobPlan& plan;
-  std::shared_ptr<const train::Job> job;
-  const ops::OpTable& table;
-  base::Clock& clock;
-};
-
 /// A rank at work.
-class Worker {
+class Worker final : public JobRole<Worker, WorkerState> {
  public:
   Worker(const JobParts& parts, const train::RankOptions& options);
   /// Stops the rank if it still runs, and waits for it.
@@ -41,24 +30,26 @@ class Worker {
 
  private:
   class Observer;
-  void handle(Event event);
-  void run(Effect effect);
+  friend class RoleShell<Worker, WorkerState>;
+  using JobRole::perform;
+  void perform(const Fail& fail);
+  void perform(const End& end);
+  void perform(const StartTraining& begin);
+  void perform(WeightsReady ready);
+  void perform(const GradientTaken& taken);
   base::Status check_data();
   base::Status wait_for_start(StartTraining& start);
   base::Status work();
   void main();
   void stop(const base::Status& status);
 
-  const JobParts parts_;
   train::RankOptions options_;
-  WorkerState state_;  // the actor's alone
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::optional<StartTraining> start_ TROUPE_GUARDED_BY(mutex_);
   base::Status stopped_ TROUPE_GUARDED_BY(mutex_);
   std::unique_ptr<WorkerStore> store_ TROUPE_GUARDED_BY(mutex_);  // outlives the engine of runner_
   std::unique_ptr<train::RankRunner> runner_ TROUPE_GUARDED_BY(mutex_);
-  std::unique_ptr<RoleActor> actor_;
   std::thread thread_;
 };
 

@@ -13,7 +13,7 @@ using schemas::Envelope;
 using schemas::Role;
 
 WorkerState::WorkerState(const JobPlan& plan, std::uint32_t rank)
-    : mail_(plan, {Role::worker, rank}),
+    : mail_(plan, {Role::worker, rank}, effects_),
       rank_(rank),
       pushes_(plan.spec.limits),
       pulls_(plan.spec.limits),
@@ -23,27 +23,23 @@ schemas::ActorId WorkerState::server() const {
   return {Role::device_server, mail_.rules().machine_of_rank[rank_]};
 }
 
-std::vector<Effect> WorkerState::handle(Event event) {
-  if (auto* received = std::get_if<Received>(&event)) {
-    receive(std::move(received->envelope));
-  } else if (const auto* time = std::get_if<Tick>(&event)) {
-    tick(time->now_ms);
-  } else if (mail_.ended()) {
-    return {};
-  } else if (const auto* checked = std::get_if<DatasetChecked>(&event)) {
-    mail_.send(kCoordinator, checked->report);
-  } else if (auto* push_key = std::get_if<PushKey>(&event)) {
-    push(std::move(*push_key));
-  } else if (const auto* pull_key = std::get_if<PullKey>(&event)) {
-    pull(*pull_key);
-  } else if (auto* report = std::get_if<Report>(&event)) {
-    mail_.send(kCoordinator, std::move(report->message));
-  } else if (const auto* end = std::get_if<Finish>(&event)) {
-    finish(end->steps);
-  } else {
-    TROUPE_CHECK(false, "a worker's effects have no end to report");
-  }
-  return mail_.take_effects();
+std::vector<WorkerEffect> WorkerState::handle(Event event) {
+  std::visit([this](auto& what) { on(what); }, event);
+  return effects_.take();
+}
+
+void WorkerState::on(Received& received) {
+  receive(std::move(received.envelope));
+}
+
+void WorkerState::on(const DatasetChecked& checked) {
+  if (mail_.ended()) return;
+  mail_.send(kCoordinator, checked.report);
+}
+
+void WorkerState::on(Report& report) {
+  if (mail_.ended()) return;
+  mail_.send(kCoordinator, std::move(report.message));
 }
 
 void WorkerState::receive(Envelope envelope) {
@@ -54,21 +50,17 @@ void WorkerState::receive(Envelope envelope) {
       break;
     case Mail::Verdict::opened: {
       const store::SliceRules& rules = mail_.rules();
-      mail_.emit(StartTraining{rules.steps.start, mail_.records()});
+      effects_.emit(StartTraining{rules.steps.start, mail_.records()});
       break;
     }
     case Mail::Verdict::take:
-      if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
-        take_ack(*ack);
-      } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
-        take_reply(envelope, *reply);
-      }
-      return;
+      return std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
   }
   while (auto parked = mail_.parked()) receive(std::move(*parked));
 }
 
-void WorkerState::push(PushKey push) {
+void WorkerState::on(const PushWanted& push) {
+  if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "a gradient before the start");
   const auto slices = mail_.plan().layout.of_key(push.key);
   const std::uint64_t key_bytes =
@@ -94,7 +86,7 @@ void WorkerState::push(PushKey push) {
   }
 }
 
-void WorkerState::take_ack(const schemas::PushAck& ack) {
+void WorkerState::take(Envelope&, const schemas::PushAck& ack) {
   // not_ready and stale_view: the letter stays and is repeated.
   const bool settled =
       ack.result == schemas::PushResult::taken || ack.result == schemas::PushResult::duplicate;
@@ -102,11 +94,12 @@ void WorkerState::take_ack(const schemas::PushAck& ack) {
   const auto untaken = untaken_.find(ack.slice.key);
   if (--untaken->second > 0) return;
   untaken_.erase(untaken);
-  mail_.emit(GradientTaken{ack.slice.key, ack.step});
+  effects_.emit(GradientTaken{ack.slice.key, ack.step});
   finish_if_done();
 }
 
-void WorkerState::pull(const PullKey& pull) {
+void WorkerState::on(const PullWanted& pull) {
+  if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "weights are wanted before the start");
   const auto slices = mail_.plan().layout.of_key(pull.key);
   Pulling pulling{pull.step, slices.size(), std::vector<base::Buffer>(slices.size())};
@@ -126,7 +119,7 @@ void WorkerState::pull(const PullKey& pull) {
   }
 }
 
-void WorkerState::take_reply(Envelope& envelope, const schemas::WeightReply& reply) {
+void WorkerState::take(Envelope& envelope, const schemas::WeightReply& reply) {
   if (reply.code != Errc::ok) return mail_.fail(base::Status(reply.code, reply.text));
   const auto found = pulling_.find(reply.slice.key);
   // An echo of an earlier step's reply, or of one that has been taken.
@@ -137,14 +130,15 @@ void WorkerState::take_reply(Envelope& envelope, const schemas::WeightReply& rep
   if (--pulling.missing > 0) return;
   WeightsReady ready{reply.slice.key, reply.step, std::move(pulling.slices)};
   pulling_.erase(found);
-  mail_.emit(std::move(ready));
+  effects_.emit(std::move(ready));
 }
 
-void WorkerState::finish(std::uint64_t steps) {
-  finished_ = steps;
-  const Letter letter{server(), schemas::Finished{{rank_}, steps}, {}};
+void WorkerState::on(const Finish& finish) {
+  if (mail_.ended()) return;
+  finished_ = finish.steps;
+  const Letter letter{server(), schemas::Finished{{rank_}, finish.steps}, {}};
   mail_.send(letter);
-  finals_.keep(steps, letter, mail_.now_ms());
+  finals_.keep(finish.steps, letter, mail_.now_ms());
   finish_if_done();
 }
 
@@ -154,8 +148,8 @@ void WorkerState::finish_if_done() {
   mail_.send(kCoordinator, schemas::ActorDone{mail_.self(), *finished_});
 }
 
-void WorkerState::tick(std::uint64_t now_ms) {
-  mail_.tick(now_ms);
+void WorkerState::on(const Tick& tick) {
+  mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
   mail_.repeat(pushes_);
   mail_.repeat(pulls_);

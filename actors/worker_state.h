@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WorkerState: one rank's messages: its data report and start, its gradients and weights slice by
 // slice, its reports and its end. The training loop itself belongs to the shell, which asks with
-// PushKey and PullKey and is told with GradientTaken and WeightsReady. Pure state machine: events
-// in, effects out. One thread at a time.
+// PushWanted and PullWanted and is told with GradientTaken and WeightsReady. Pure state machine:
+// events in, effects out. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ namespace troupe::actors {
 /// A rank, in one generation of a job.
 class WorkerState {
  public:
+  using Event = WorkerEvent;
+  using Effect = WorkerEffect;
+
   /// `plan` must outlive it.
   WorkerState(const JobPlan& plan, std::uint32_t rank);
   WorkerState(const WorkerState&) = delete;
@@ -44,16 +47,28 @@ class WorkerState {
     std::vector<base::Buffer> slices;
   };
 
+  void on(Received& received);
+  void on(const Tick& tick);
+  void on(const DatasetChecked& checked);
+  void on(const PushWanted& push);
+  void on(const PullWanted& pull);
+  void on(Report& report);
+  void on(const Finish& finish);
   void receive(schemas::Envelope envelope);
-  void push(PushKey push);
-  void pull(const PullKey& pull);
-  void take_ack(const schemas::PushAck& ack);
-  void take_reply(schemas::Envelope& envelope, const schemas::WeightReply& reply);
-  void finish(std::uint64_t steps);
+  void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
+  void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
+  /// Spoken between ranks and servers in the other direction, or among servers.
+  template <schemas::OneOf<schemas::GradientPush, schemas::WeightPull, schemas::Finished,
+                           schemas::ShardCheckpoint, schemas::CheckpointReport>
+                Message>
+  void take(schemas::Envelope&, const Message&) {}
+  template <typename Message>
+  requires ReadByMail<Message> || ToldToCoordinator<Message> || OfOthers<Message>
+  void take(schemas::Envelope&, const Message&) {}
   void finish_if_done();
-  void tick(std::uint64_t now_ms);
   schemas::ActorId server() const;
 
+  EffectList<Effect> effects_;
   Mail mail_;
   std::uint32_t rank_;
   Outbox<PushKeyName> pushes_;

@@ -42,7 +42,7 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::
         }
         if (!failure.ok()) return completion.complete(failure);
         base::Buffer bytes = info.count == 0.0 ? base::Buffer() : gradient.buffer();
-        post_(PushKey{key, info.step, info.count, std::move(bytes)});
+        post_(PushWanted{key, info.step, info.count, std::move(bytes)});
       });
 }
 
@@ -58,7 +58,7 @@ void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::Pu
           if (failure.ok()) pulls_[key] = {weight, std::move(completion)};
         }
         if (!failure.ok()) return completion.complete(failure);
-        post_(PullKey{key, info.step, info.barrier});
+        post_(PullWanted{key, info.step, info.barrier});
       });
 }
 

@@ -19,7 +19,7 @@ namespace troupe::actors {
 /// One rank's door to the tiers.
 class WorkerStore final : public store::KVStore {
  public:
-  using Post = std::function<void(Event)>;
+  using Post = std::function<void(WorkerEvent)>;
 
   /// `post` hands events to the worker; `spec` is the job's.
   WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec, ndarray::Runtime& runtime,

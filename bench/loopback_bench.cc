@@ -14,6 +14,8 @@
 
 #include "actors/device_server.h"
 #include "actors/parameter_server.h"
+#include "actors/worker_state.h"
+#include "actors/worker_store.h"
 #include "bench/report.h"
 #include "link/link_set.h"
 
@@ -59,7 +61,7 @@ struct Setup {
         must(actors::make_job_plan("loopback", 1, job->spec, job->keys.keys)));
   }
 
-  actors::JobParts parts() { return {stage, post_office, *plan, job, table, clock}; }
+  actors::JobParts parts() { return {actors, post_office, *plan, job, table, clock}; }
   link::LinkEnd end(ActorId actor) const { return {actor, "loopback", plan->job, 1}; }
   base::BufferPool& pool() { return storage.pool(base::Device{}); }
   /// An actor of this process learns its placement and begins.
@@ -89,7 +91,7 @@ struct Setup {
   std::shared_ptr<const train::Job> job;
   actors::ServerJob server_job;
   std::unique_ptr<const actors::JobPlan> plan;
-  actors::Stage stage;
+  actors::ActorSystem actors;
   actors::PostOffice post_office;
 };
 
@@ -132,22 +134,18 @@ void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
 }
 
 /// A rank's door to the tiers, without data and network.
-class Rank {
+class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
  public:
   Rank(Setup& setup, std::uint32_t rank)
-      : setup_(setup),
+      : JobRole(setup.parts(), {Role::worker, rank}, *setup.plan, rank),
+        setup_(setup),
         rank_(rank),
         engine_(engine::make_threaded_engine({}, setup.clock)),
-        state_(*setup.plan, rank),
         store_(rank, setup.job->spec, runtime_,
-               [this](actors::Event event) { actor_->post(std::move(event)); }),
-        actor_(std::make_unique<actors::RoleActor>(
-            setup.stage, setup.clock, actors::tick_ms(setup.job->spec.limits),
-            [this](actors::Event event) { handle(std::move(event)); })) {
-    setup.post_office.open({Role::worker, rank}, [this](schemas::Envelope envelope) {
-      actor_->post(actors::Received{std::move(envelope)});
-    });
+               [this](actors::WorkerEvent event) { post(std::move(event)); }) {
+    begin();
   }
+  ~Rank() { end(); }
 
   void run() {
     setup_.open({Role::worker, rank_});
@@ -156,21 +154,13 @@ class Rank {
   }
 
  private:
-  void handle(actors::Event event) {
-    for (actors::Effect& effect : state_.handle(std::move(event))) {
-      if (auto* send = std::get_if<actors::Send>(&effect)) {
-        setup_.post_office.post(std::move(send->envelope));
-      } else if (std::get_if<actors::StartTraining>(&effect) != nullptr) {
-        started_.set_value();
-      } else if (const auto* taken = std::get_if<actors::GradientTaken>(&effect)) {
-        store_.taken(*taken);
-      } else if (auto* ready = std::get_if<actors::WeightsReady>(&effect)) {
-        store_.ready(std::move(*ready));
-      } else if (const auto* fail = std::get_if<actors::Fail>(&effect)) {
-        must(fail->status);
-      }
-    }
-  }
+  friend class actors::RoleShell<Rank, actors::WorkerState>;
+  using JobRole::perform;
+  void perform(const actors::StartTraining&) { started_.set_value(); }
+  void perform(const actors::GradientTaken& taken) { store_.taken(taken); }
+  void perform(actors::WeightsReady ready) { store_.ready(std::move(ready)); }
+  void perform(const actors::Fail& fail) { must(fail.status); }
+  void perform(const actors::End&) {}
 
   void exchange(std::uint32_t key) {
     const base::Shape shape = setup_.plan->keys[key].shape;
@@ -196,10 +186,8 @@ class Rank {
   ndarray::PreparedKernels kernels_;
   std::unique_ptr<engine::Engine> engine_;
   ndarray::Runtime runtime_{*engine_, setup_.storage, setup_.table, kernels_, setup_.clock};
-  actors::WorkerState state_;  // the actor's alone
   std::promise<void> started_;
   actors::WorkerStore store_;
-  std::unique_ptr<actors::RoleActor> actor_;
 };
 
 /// A host process: level 1 and a rank, linked to all shards.

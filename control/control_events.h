@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "control/role_events.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
 
@@ -64,12 +65,6 @@ struct FindStart {
   std::string job;
   schemas::JobSpec spec;
 };
-/// Write a line to the log.
-struct Note {
-  bool warning = false;
-  std::string text;
-};
-
 /// A job has left the queue, for metrics.
 struct JobAdmitted {
   std::uint64_t queued_ms = 0;

@@ -108,11 +108,10 @@ TEST_CASE("max_staleness bounds what servers observe", "[company]") {
   CompanyOptions options;
   options.server_observer = [&](schemas::ActorId) {
     ServerObserver observer;
-    observer.observe = [&](const Observe& seen) {
+    observer.figures.staleness = [&](const Staleness& seen) {
       std::atomic<std::uint64_t>& most = worst[seen.level];
       std::uint64_t before = most.load();
-      while (before < seen.staleness_steps &&
-             !most.compare_exchange_weak(before, seen.staleness_steps)) {
+      while (before < seen.steps && !most.compare_exchange_weak(before, seen.steps)) {
       }
     };
     return observer;
@@ -135,7 +134,8 @@ TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company
   options.server_observer = [&](schemas::ActorId actor) {
     ServerObserver observer;
     if (actor == schemas::ActorId{schemas::Role::device_server, 0}) {
-      observer.device = [&](const DeviceServerCounters& counters) {
+      observer.counters = [&](const ServerCounters& totals) {
+        const auto& counters = std::get<DeviceServerCounters>(totals);
         from_workers = counters.worker_push_bytes;
         to_owners = counters.owner_push_bytes;
       };

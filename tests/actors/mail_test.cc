@@ -17,7 +17,8 @@ constexpr schemas::ActorId kRank{Role::worker, 0};
 
 struct Fixture {
   JobPlan plan = small_plan();
-  Mail mail{plan, {Role::device_server, 0}};
+  EffectList<DeviceEffect> effects;
+  Mail mail{plan, {Role::device_server, 0}, effects};
 
   Verdict judge(schemas::Envelope envelope) { return mail.judge(envelope); }
   Verdict from_rank(std::uint64_t generation, std::uint64_t view) {
@@ -49,7 +50,7 @@ TEST_CASE("other generations are dropped, lower views refused, higher ones parke
   CHECK(f.from_rank(3, 1) == Verdict::take);
   CHECK(f.from_rank(2, 1) == Verdict::done);
   CHECK(f.from_rank(4, 1) == Verdict::done);
-  CHECK(f.mail.take_effects().empty());
+  CHECK(f.effects.take().empty());
   CHECK(f.mail.counters().other_generation == 2);
 
   CHECK(f.from_rank(3, 2) == Verdict::done);
@@ -58,7 +59,7 @@ TEST_CASE("other generations are dropped, lower views refused, higher ones parke
   CHECK(f.mail.parked()->view == 2);
 
   CHECK(f.from_rank(3, 1) == Verdict::done);
-  const auto refused = sent<schemas::StaleView>(f.mail.take_effects());
+  const auto refused = sent<schemas::StaleView>(f.effects.take());
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].first == kRank);
   CHECK(refused[0].second.current == 2);
@@ -80,7 +81,7 @@ TEST_CASE("a view that moves ranks, and one that places too few, fail the role b
   schemas::Placement moved = small_placement(f.plan, 2);
   moved.machine_of_rank[0] = 1;
   f.judge(letter(f.plan, kCoordinator, moved));
-  const auto effects = f.mail.take_effects();
+  const auto effects = f.effects.take();
   REQUIRE(sent<schemas::ActorFailed>(effects).size() == 1);
   CHECK(sent<schemas::ActorFailed>(effects)[0].second.text.find("view 2 moves ranks") !=
         std::string::npos);
@@ -92,18 +93,18 @@ TEST_CASE("a view that moves ranks, and one that places too few, fail the role b
   few.machine_of_rank.pop_back();
   g.judge(letter(g.plan, kCoordinator, few));
   g.judge(letter(g.plan, kCoordinator, schemas::TrainingStart{0, 16}));
-  CHECK(of_kind<Fail>(g.mail.take_effects()).size() == 1);
+  CHECK(of_kind<Fail>(g.effects.take()).size() == 1);
 }
 
 TEST_CASE("the end of the job is told once") {
   Fixture f;
   f.open();
   f.judge(letter(f.plan, kCoordinator, schemas::JobEnd{base::Errc::cancelled, "stopped"}));
-  const auto ends = of_kind<End>(f.mail.take_effects());
+  const auto ends = of_kind<End>(f.effects.take());
   REQUIRE(ends.size() == 1);
-  CHECK(ends[0].code == base::Errc::cancelled);
+  CHECK(ends[0].status.code() == base::Errc::cancelled);
   f.judge(letter(f.plan, kCoordinator, schemas::JobEnd{}));
-  CHECK(f.mail.take_effects().empty());
+  CHECK(f.effects.take().empty());
 }
 
 TEST_CASE("letters are repeated with pauses that double up to the longest") {

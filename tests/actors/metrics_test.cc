@@ -24,7 +24,7 @@ TEST_CASE("servers of one level are summed, but for the lowest version", "[metri
   second.computed({Computed::Kind::update, 1e-4, {}});
   second.computed({Computed::Kind::shard, 2.0, {}, 640});
   second.computed({Computed::Kind::shard, 2.0, base::error(base::Errc::data_loss, "full")});
-  second.spent({Spent::What::round, 1'000'000'000});
+  second.figures.spent({Spent::What::round, 1'000'000'000});
   first.missing({{1, 3}});
   second.missing({{3}});
 

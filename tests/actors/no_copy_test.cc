@@ -56,10 +56,10 @@ TEST_CASE("the device server adds from the ranks' own gradients", "[no_copy]") {
   const base::Buffer right = base::make_host_buffer(1'200'000);
   std::vector<Add> additions;
   auto push = [&](WorkerState& worker, const base::Buffer& gradient) {
-    for (Effect& effect : worker.handle(PushKey{0, 0, 8.0, gradient})) {
+    for (WorkerEffect& effect : worker.handle(PushWanted{0, 0, 8.0, gradient})) {
       auto* send = std::get_if<Send>(&effect);
       if (send == nullptr) continue;
-      for (Effect& work : server.handle(Received{std::move(send->envelope)})) {
+      for (DeviceEffect& work : server.handle(Received{std::move(send->envelope)})) {
         if (const auto* add = std::get_if<Add>(&work)) additions.push_back(*add);
       }
     }
@@ -85,8 +85,8 @@ TEST_CASE("what a rank pushes is the executor's gradient itself", "[no_copy]") {
   std::map<std::uint32_t, const std::byte*> pushed;
   WorkerStore* door = nullptr;
   const schemas::JobSpec spec;
-  WorkerStore store(0, spec, test.runtime, [&](Event event) {
-    const auto& push = std::get<PushKey>(event);
+  WorkerStore store(0, spec, test.runtime, [&](WorkerEvent event) {
+    const auto& push = std::get<PushWanted>(event);
     pushed[push.key] = push.gradient.data();
     door->taken({push.key});
   });

@@ -26,22 +26,23 @@ struct Server {
   JobPlan plan = small_plan();
   ParameterServerState state{plan, plan.layout.first_shard()};
   std::uint32_t shard = plan.layout.first_shard();
-  std::vector<Effect> opened = open_role(state, plan);
+  std::vector<ParameterEffect> opened = open_role(state, plan);
 
   void start() {
     store::SliceState first;
     first.values.weight = base::make_host_buffer(kBytes);
     state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
   }
-  std::vector<Effect> from(schemas::ActorId id, schemas::Message message, std::size_t bytes = 0) {
+  std::vector<ParameterEffect> from(schemas::ActorId id, schemas::Message message,
+                                    std::size_t bytes = 0) {
     base::Buffer payload = bytes > 0 ? base::make_host_buffer(bytes) : base::Buffer();
     return state.handle(Received{letter(plan, id, std::move(message), std::move(payload))});
   }
-  std::vector<Effect> pull(std::uint64_t version) {
+  std::vector<ParameterEffect> pull(std::uint64_t version) {
     return from({Role::device_server, 0}, WeightPull{{0, 0}, version, 0, version});
   }
   /// The whole step in one push, and its update.
-  std::vector<Effect> step(std::uint64_t number) {
+  std::vector<ParameterEffect> step(std::uint64_t number) {
     GradientPush push;
     push.node = {1, 0, 0, 2};
     push.step = number;
@@ -143,10 +144,10 @@ TEST_CASE("silence is named, then ends the job") {
   push.count = 2.0;
   server.from({Role::device_server, 0}, push, kBytes);
   server.state.handle(Tick{2'000});
-  const auto warns = of_kind<Warn>(server.state.handle(Tick{70'000}));
+  const auto warns = of_kind<Note>(server.state.handle(Tick{70'000}));
   REQUIRE(warns.size() == 1);
   CHECK(warns[0].text.find("step 0 waits for ranks 2, 3") != std::string::npos);
-  CHECK(of_kind<Warn>(server.state.handle(Tick{80'000})).empty());
+  CHECK(of_kind<Note>(server.state.handle(Tick{80'000})).empty());
   const auto fails = of_kind<Fail>(server.state.handle(Tick{1'900'000}));
   REQUIRE(fails.size() == 1);
   CHECK(fails[0].status.code() == base::Errc::deadline_exceeded);

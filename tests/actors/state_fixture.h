@@ -53,7 +53,7 @@ inline schemas::Envelope letter(const JobPlan& plan, schemas::ActorId from,
 }
 
 /// The messages of one kind among the effects, with their addressees.
-template <typename Message>
+template <typename Message, typename Effect>
 std::vector<std::pair<schemas::ActorId, Message>> sent(const std::vector<Effect>& effects) {
   std::vector<std::pair<schemas::ActorId, Message>> found;
   for (const Effect& effect : effects) {
@@ -67,7 +67,7 @@ std::vector<std::pair<schemas::ActorId, Message>> sent(const std::vector<Effect>
 }
 
 /// The effects of one kind.
-template <typename Kind>
+template <typename Kind, typename Effect>
 std::vector<Kind> of_kind(const std::vector<Effect>& effects) {
   std::vector<Kind> found;
   for (const Effect& effect : effects) {
@@ -78,7 +78,7 @@ std::vector<Kind> of_kind(const std::vector<Effect>& effects) {
 
 /// Opens a role: placement and start.
 template <typename State>
-std::vector<Effect> open_role(State& state, const JobPlan& plan) {
+std::vector<typename State::Effect> open_role(State& state, const JobPlan& plan) {
   state.handle(Received{letter(plan, kCoordinator, small_placement(plan))});
   return state.handle(Received{letter(plan, kCoordinator, schemas::TrainingStart{0, 16})});
 }

@@ -26,7 +26,7 @@ TEST_CASE("a key goes out in slices of one buffer and is released when all are t
   REQUIRE(starts.size() == 1);
   CHECK(starts[0].records == 16);
   const base::Buffer gradient = base::make_host_buffer(24);
-  const auto effects = worker.handle(PushKey{0, 0, 1.0, gradient});
+  const auto effects = worker.handle(PushWanted{0, 0, 1.0, gradient});
   REQUIRE(sent<GradientPush>(effects).size() == 2);
   CHECK(sent<GradientPush>(effects)[0].first == kServer);
   CHECK(std::get<Send>(effects[1]).envelope.payload.data() == gradient.data() + 16);
@@ -45,7 +45,7 @@ TEST_CASE("a key's weights are complete when the slices of that step are") {
   const JobPlan plan = small_plan();
   WorkerState worker(plan, 2);
   open_role(worker, plan);
-  const auto pulls = sent<WeightPull>(worker.handle(PullKey{0, 3, false}));
+  const auto pulls = sent<WeightPull>(worker.handle(PullWanted{0, 3, false}));
   REQUIRE(pulls.size() == 2);
   CHECK(pulls[0].second.version == 3);
   const auto reply = [&](std::uint32_t slice, std::uint64_t step) {
@@ -71,7 +71,7 @@ TEST_CASE("in eventual modes a barrier is asked for by name") {
   const JobPlan plan = small_plan(2, consistency);
   WorkerState worker(plan, 0);
   open_role(worker, plan);
-  const auto pulls = sent<WeightPull>(worker.handle(PullKey{0, 4, true}));
+  const auto pulls = sent<WeightPull>(worker.handle(PullWanted{0, 4, true}));
   CHECK(pulls[0].second.version == schemas::kBarrierVersion);
   CHECK(pulls[0].second.applied_below == 4);
 }
@@ -80,7 +80,7 @@ TEST_CASE("a rank is done when it has finished and its gradients are taken") {
   const JobPlan plan = small_plan();
   WorkerState worker(plan, 2);
   open_role(worker, plan);
-  worker.handle(PushKey{0, 7, 0.0, {}});
+  worker.handle(PushWanted{0, 7, 0.0, {}});
   const auto effects = worker.handle(Finish{8});
   CHECK(sent<schemas::Finished>(effects).size() == 1);
   CHECK(sent<schemas::ActorDone>(effects).empty());

@@ -12,10 +12,10 @@ namespace {
 TEST_CASE("a gradient of no samples is handed over without bytes", "[worker_store]") {
   tests::TestRuntime test;
   const schemas::JobSpec spec;
-  std::vector<PushKey> pushed;
+  std::vector<PushWanted> pushed;
   WorkerStore* door = nullptr;
-  WorkerStore store(0, spec, test.runtime, [&](Event event) {
-    pushed.push_back(std::get<PushKey>(event));
+  WorkerStore store(0, spec, test.runtime, [&](WorkerEvent event) {
+    pushed.push_back(std::get<PushWanted>(event));
     door->taken({pushed.back().key});
   });
   door = &store;

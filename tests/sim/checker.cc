@@ -289,13 +289,13 @@ void Checker::manifest(std::uint64_t step, const std::vector<schemas::SliceId>& 
   }
 }
 
-void Checker::observe(const actors::Observe& observe) {
-  staleness_max_[observe.level] = std::max(staleness_max_[observe.level], observe.staleness_steps);
+void Checker::observe(const actors::Staleness& seen) {
+  staleness_max_[seen.level] = std::max(staleness_max_[seen.level], seen.steps);
   const schemas::ConsistencySpec& modes = job_->spec.consistency;
-  const schemas::TierSpec& tier = observe.level == 1 ? modes.device : modes.cluster;
-  if (tier.max_staleness && observe.staleness_steps > *tier.max_staleness) {
-    fail(fmt::format("staleness {} observed at level {}, the bound is {}", observe.staleness_steps,
-                     observe.level, *tier.max_staleness));
+  const schemas::TierSpec& tier = seen.level == 1 ? modes.device : modes.cluster;
+  if (tier.max_staleness && seen.steps > *tier.max_staleness) {
+    fail(fmt::format("staleness {} observed at level {}, the bound is {}", seen.steps, seen.level,
+                     *tier.max_staleness));
   }
 }
 

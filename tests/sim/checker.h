@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/effects.h"
+#include "actors/server_figures.h"
 #include "store/slice_layout.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/sim_job.h"
@@ -57,7 +58,7 @@ class Checker {
   /// The bytes that a checkpoint of `step` is made of; the manifest's slices must be complete.
   void cut(std::uint64_t step, const std::vector<actors::CutSlice>& slices);
   void manifest(std::uint64_t step, const std::vector<schemas::SliceId>& slices);
-  void observe(const actors::Observe& observe);
+  void observe(const actors::Staleness& seen);
   /// All ranks must have seen the same weights at a barrier.
   void evaluation(std::uint64_t step, std::uint32_t rank, std::uint64_t digest);
   /// The job has succeeded.

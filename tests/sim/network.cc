@@ -59,13 +59,11 @@ std::string envelope_text(const Envelope& envelope) {
 }  // namespace
 
 /// Lets a role handle an event now and performs what follows. Nothing reaches the dead.
-void Simulation::event(const ActorId& to, actors::Event event) {
+void Simulation::event(const ActorId& to, Event event) {
   const auto found = actors_.find(to);
   if (found == actors_.end()) return;
   trace({2, static_cast<std::uint64_t>(to.role), to.index, event.index()});
-  for (actors::Effect& effect : found->second.handle(std::move(event))) {
-    perform(to, std::move(effect));
-  }
+  found->second.handle(std::move(event));
 }
 
 void Simulation::post(Envelope envelope) {

@@ -48,37 +48,41 @@ std::vector<std::byte> bytes_of(const base::Buffer& buffer) {
 
 }  // namespace
 
-void Simulation::perform(const schemas::ActorId& from, actors::Effect effect) {
-  trace({4, static_cast<std::uint64_t>(from.role), from.index, effect.index()});
-  Actor& actor = actors_[from];
-  if (auto* send = std::get_if<actors::Send>(&effect)) {
-    post(std::move(send->envelope));
-  } else if (const auto* observed = std::get_if<actors::Observe>(&effect)) {
-    checker_->observe(*observed);
-  } else if (const auto* start = std::get_if<actors::StartTraining>(&effect)) {
-    at(0, [this, from, generation = generation_, step = start->step] {
-      if (alive(generation, from)) actors_[from].loop->start(step);
-    });
-  } else if (const auto* ready = std::get_if<actors::WeightsReady>(&effect)) {
-    checker_->weights(*ready, from.index, job_.machine_of_rank);
-    at(0, [this, from, generation = generation_, ready = *ready] {
-      if (alive(generation, from)) actors_[from].loop->ready(ready);
-    });
-  } else if (const auto* taken = std::get_if<actors::GradientTaken>(&effect)) {
-    actor.loop->taken(*taken);
-  } else if (const auto* sum = std::get_if<actors::Add>(&effect)) {
-    finish_later(from, sum->id, [this, e = *sum] { return add(e); });
-  } else if (const auto* one = std::get_if<actors::Copy>(&effect)) {
-    finish_later(from, one->id, [this, e = *one] { return copy(e); });
-  } else if (const auto* next = std::get_if<actors::Update>(&effect)) {
-    finish_later(from, next->id, [this, e = *next] { return update(e); });
-  } else if (const auto* first = std::get_if<actors::InitSlice>(&effect)) {
-    finish_later(from, first->id, [this, e = *first] { return first_values(e); });
-  } else if (const auto* shard = std::get_if<actors::WriteShard>(&effect)) {
-    write_shard(from, *shard);
-  } else if (const auto* manifest = std::get_if<actors::WriteManifest>(&effect)) {
-    write_manifest(from, *manifest);
-  }
+void Simulation::perform(const schemas::ActorId&, actors::Send send) {
+  post(std::move(send.envelope));
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::StartTraining& start) {
+  at(0, [this, from, generation = generation_, step = start.step] {
+    if (alive(generation, from)) actors_[from].loop->start(step);
+  });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::WeightsReady& ready) {
+  checker_->weights(ready, from.index, job_.machine_of_rank);
+  at(0, [this, from, generation = generation_, ready] {
+    if (alive(generation, from)) actors_[from].loop->ready(ready);
+  });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::GradientTaken& taken) {
+  actors_[from].loop->taken(taken);
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::Add& sum) {
+  finish_later(from, sum.id, [this, sum] { return add(sum); });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::Copy& one) {
+  finish_later(from, one.id, [this, one] { return copy(one); });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::Update& next) {
+  finish_later(from, next.id, [this, next] { return update(next); });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::InitSlice& first) {
+  finish_later(from, first.id, [this, first] { return first_values(first); });
 }
 
 void Simulation::finish_later(const schemas::ActorId& from, actors::EffectId id,
@@ -175,7 +179,7 @@ store::SliceState Simulation::first_values(const actors::InitSlice& effect) {
   return state;
 }
 
-void Simulation::write_shard(const schemas::ActorId& from, const actors::WriteShard& effect) {
+void Simulation::perform(const schemas::ActorId& from, const actors::WriteShard& effect) {
   at(random_.between(1'000, 60'000), [this, from, effect, generation = generation_] {
     if (!alive(generation, from)) return;
     schemas::ShardCheckpoint file;
@@ -202,7 +206,7 @@ void Simulation::write_shard(const schemas::ActorId& from, const actors::WriteSh
   });
 }
 
-void Simulation::write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect) {
+void Simulation::perform(const schemas::ActorId& from, const actors::WriteManifest& effect) {
   at(random_.between(500, 20'000), [this, from, effect, generation = generation_] {
     if (!alive(generation, from)) return;
     Checkpoint whole;

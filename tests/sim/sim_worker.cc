@@ -45,7 +45,7 @@ void SimWorker::start(std::uint64_t step) {
 }
 
 void SimWorker::pull(std::uint32_t key, std::uint64_t step) {
-  ports_.event(actors::PullKey{key, step, scores(step)});
+  ports_.event(actors::PullWanted{key, step, scores(step)});
 }
 
 /// Steps whose weights are scored: ends of epochs and the end.
@@ -114,8 +114,8 @@ void SimWorker::push_what_can_be() {
     const std::uint64_t samples = job_->samples(rank_, step_);
     key.borrowed = true;
     if (samples > 0) write_gradient(id);
-    ports_.event(actors::PushKey{id, step_, static_cast<double>(samples),
-                                 samples > 0 ? key.gradient : base::Buffer()});
+    ports_.event(actors::PushWanted{id, step_, static_cast<double>(samples),
+                                    samples > 0 ? key.gradient : base::Buffer()});
     const bool dense = job_->keys[id].kind == schemas::KeyKind::dense;
     if (dense || scores(step_ + 1)) pull(id, step_ + 1);
   }

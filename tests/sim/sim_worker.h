@@ -17,7 +17,7 @@ namespace troupe::sim {
 
 /// What a rank's loop does to the world.
 struct SimWorkerPorts {
-  std::function<void(actors::Event)> event;                    ///< to its state machine, later
+  std::function<void(actors::WorkerEvent)> event;              ///< to its state machine, later
   std::function<void(std::function<void()>)> after_computing;  ///< calls back after a while
   std::function<std::uint64_t(std::uint64_t, std::uint64_t)> chance;  ///< uniform in [a, b]
 };

@@ -129,12 +129,49 @@ void Simulation::hire_all() {
 
 template <typename State>
 Simulation::Actor& Simulation::hire(schemas::ActorId id) {
-  auto state = std::make_shared<State>(*plan_, id.index);
+  const auto state = std::make_shared<State>(*plan_, id.index);
+  std::shared_ptr<actors::DeviceFigures> figures;
+  if constexpr (std::is_same_v<State, actors::DeviceServerState>) {
+    figures = std::make_shared<actors::DeviceFigures>(
+        *plan_, id.index, actors::FigureSinks{.staleness = [this](const actors::Staleness& seen) {
+          checker_->observe(seen);
+        }});
+  }
   Actor& actor = actors_[id];
-  actor.handle = [state](actors::Event event) { return state->handle(std::move(event)); };
+  actor.handle = [this, id, state, figures](Event event) {
+    handle(id, *state, std::move(event), figures.get());
+  };
   actor.waits_for = [state] { return state->waits_for(); };
-  actor.state = state;
+  actor.repeated = [state] { return state->mail_counters().repeated; };
+  actor.figures = figures;
   return actor;
+}
+
+template <typename State>
+void Simulation::handle(const schemas::ActorId& id, State& state, Event event,
+                        [[maybe_unused]] actors::DeviceFigures* figures) {
+  std::vector<typename State::Effect> effects;
+  std::visit(
+      [&](auto& what) {
+        using What = std::remove_reference_t<decltype(what)>;
+        if constexpr (std::is_constructible_v<typename State::Event, What>) {
+          typename State::Event own(std::move(what));
+          if constexpr (std::is_same_v<State, actors::DeviceServerState>) {
+            figures->arriving(own, static_cast<std::int64_t>(now_us_) * 1000);
+          }
+          effects = state.handle(std::move(own));
+        } else {
+          TROUPE_CHECK(false, "an event that the role does not know: " + id.to_string());
+        }
+      },
+      event);
+  if constexpr (std::is_same_v<State, actors::DeviceServerState>) {
+    figures->leaving(effects, static_cast<std::int64_t>(now_us_) * 1000);
+  }
+  for (auto& effect : effects) {
+    trace({4, static_cast<std::uint64_t>(id.role), id.index, effect.index()});
+    std::visit([&](auto& what) { perform(id, std::move(what)); }, effect);
+  }
 }
 
 void Simulation::hire_worker(std::uint32_t rank) {
@@ -142,9 +179,10 @@ void Simulation::hire_worker(std::uint32_t rank) {
   Actor& actor = hire<actors::WorkerState>(id);
   const std::uint64_t generation = generation_;
   SimWorkerPorts ports;
-  ports.event = [this, id, generation](actors::Event event) {
+  ports.event = [this, id, generation](actors::WorkerEvent event) {
     at(0, [this, id, generation, event = std::move(event)] {
-      if (generation == generation_) this->event(id, event);
+      if (generation != generation_) return;
+      std::visit([&](const auto& what) { this->event(id, what); }, event);
     });
   };
   ports.after_computing = [this, id, generation](std::function<void()> done) {
@@ -228,12 +266,10 @@ void Simulation::succeed() {
   succeeded_ = true;
   checker_->end();
   for (auto& [id, actor] : actors_) {
-    if (id.role == schemas::Role::device_server) {
-      const auto& state = *std::static_pointer_cast<actors::DeviceServerState>(actor.state);
-      outcome_.worker_bytes += state.counters().worker_push_bytes;
-      outcome_.owner_bytes += state.counters().owner_push_bytes;
-      outcome_.repeated += state.mail_counters().repeated;
-    }
+    if (!actor.figures) continue;
+    outcome_.worker_bytes += actor.figures->counters().worker_push_bytes;
+    outcome_.owner_bytes += actor.figures->counters().owner_push_bytes;
+    outcome_.repeated += actor.repeated();
   }
 }
 

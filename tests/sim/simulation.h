@@ -15,6 +15,7 @@
 
 #include "actors/device_server_state.h"
 #include "actors/parameter_server_state.h"
+#include "actors/server_figures.h"
 #include "actors/worker_state.h"
 #include "control/job_state.h"
 #include "tests/sim/bug.h"
@@ -22,6 +23,11 @@
 #include "tests/sim/sim_worker.h"
 
 namespace troupe::sim {
+
+/// What may go into any role; each takes its own.
+using Event =
+    std::variant<actors::Received, actors::EffectDone, actors::Tick, actors::DatasetChecked,
+                 actors::PushWanted, actors::PullWanted, actors::Report, actors::Finish>;
 
 /// How a simulation ended.
 struct Outcome {
@@ -62,9 +68,10 @@ class Simulation {
   };
   /// A role with its state machine; workers also have a loop.
   struct Actor {
-    std::function<std::vector<actors::Effect>(actors::Event)> handle;
+    std::function<void(Event)> handle;  // and performs what follows
     std::function<std::string()> waits_for;
-    std::shared_ptr<void> state;
+    std::function<std::uint64_t()> repeated;               // letters
+    std::shared_ptr<const actors::DeviceFigures> figures;  // of a device server
     std::unique_ptr<SimWorker> loop;
   };
   struct SavedSlice {
@@ -78,6 +85,9 @@ class Simulation {
   void launch(std::uint64_t generation, std::uint64_t step);
   template <typename State>
   Actor& hire(schemas::ActorId id);
+  template <typename State>
+  void handle(const schemas::ActorId& id, State& state, Event event,
+              actors::DeviceFigures* figures);
   void hire_worker(std::uint32_t rank);
   void hire_all();
   void tick(std::uint64_t generation, const schemas::ActorId& id);
@@ -95,7 +105,7 @@ class Simulation {
   void trace(std::initializer_list<std::uint64_t> numbers);
 
   // network.cc: envelopes on their way, and the coordinator.
-  void event(const schemas::ActorId& to, actors::Event event);
+  void event(const schemas::ActorId& to, Event event);
   void post(schemas::Envelope envelope);
   bool bend(schemas::Envelope& envelope);
   void travel(const schemas::Envelope& envelope);
@@ -105,15 +115,25 @@ class Simulation {
   bool faulty() const { return now_us_ < job_.faults.faults_end_ms * 1000; }
 
   // effects.cc: what the engines, the disk and the loops do.
-  void perform(const schemas::ActorId& from, actors::Effect effect);
+  void perform(const schemas::ActorId& from, actors::Send send);
+  void perform(const schemas::ActorId& from, const actors::StartTraining& start);
+  void perform(const schemas::ActorId& from, const actors::WeightsReady& ready);
+  void perform(const schemas::ActorId& from, const actors::GradientTaken& taken);
+  void perform(const schemas::ActorId& from, const actors::Add& sum);
+  void perform(const schemas::ActorId& from, const actors::Copy& one);
+  void perform(const schemas::ActorId& from, const actors::Update& next);
+  void perform(const schemas::ActorId& from, const actors::InitSlice& first);
+  void perform(const schemas::ActorId& from, const actors::WriteShard& write);
+  void perform(const schemas::ActorId& from, const actors::WriteManifest& write);
+  /// The coordinator has been told of a failure; logs and figures are not of this world.
+  template <schemas::OneOf<actors::Fail, actors::End, actors::Note, actors::Missing> Effect>
+  void perform(const schemas::ActorId&, const Effect&) {}
   void finish_later(const schemas::ActorId& from, actors::EffectId id,
                     std::function<actors::EffectResult()> compute);
   base::Buffer add(const actors::Add& effect);
   base::Buffer copy(const actors::Copy& effect);
   store::SliceValues update(const actors::Update& effect);
   store::SliceState first_values(const actors::InitSlice& effect);
-  void write_shard(const schemas::ActorId& from, const actors::WriteShard& effect);
-  void write_manifest(const schemas::ActorId& from, const actors::WriteManifest& effect);
 
   SimJob job_;
   Bug bug_;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading figures off events and effects.
+#include "actors/server_figures.h"
+
+#include <algorithm>
+
+namespace troupe::actors {
+
+using schemas::Envelope;
+using schemas::PushResult;
+using schemas::Role;
+
+namespace {
+
+/// A round's name, without which one of a slice that pushes nothing would not begin.
+constexpr bool settled(PushResult result) {
+  return result == PushResult::taken || result == PushResult::duplicate;
+}
+
+}  // namespace
+
+DeviceFigures::DeviceFigures(const JobPlan& plan, std::uint32_t machine, FigureSinks sinks)
+    : plan_(plan), machine_(machine), sinks_(std::move(sinks)) {}
+
+void DeviceFigures::tell(Spent::What what, std::int64_t ns) const {
+  if (sinks_.spent) sinks_.spent({what, ns});
+}
+
+void DeviceFigures::arriving(const ServerEvent& event, std::int64_t now_ns) {
+  const auto* received = std::get_if<Received>(&event);
+  if (received != nullptr && received->envelope.generation == plan_.generation) {
+    arrived(received->envelope, now_ns);
+  }
+}
+
+void DeviceFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
+  if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
+    for (std::uint32_t rank = 0; rank < placement->machine_of_rank.size(); ++rank) {
+      if (placement->machine_of_rank[rank] == machine_) ranks_.insert(rank);
+    }
+  } else if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
+    pushed(envelope, *push, now_ns);
+  } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
+    Pull& last = pulls_[{pull->slice, envelope.from.index}];
+    // A step that has been answered, or an earlier one, is an echo.
+    if (pull->step > last.step) last = {pull->step, now_ns};
+  } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
+    if (settled(ack->result)) owner_pushes_.erase({ack->slice, ack->node, ack->step});
+  } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
+    ++counters_.owner_replies;
+    counters_.owner_reply_bytes += envelope.payload.size();
+    if (reply->code != base::Errc::ok) return;
+    auto& [version, bytes] = held_[reply->slice];
+    version = std::max(version, reply->version);
+    bytes = envelope.payload.size();
+  }
+}
+
+void DeviceFigures::pushed(const Envelope& envelope, const schemas::GradientPush& push,
+                           std::int64_t now_ns) {
+  const bool is_new = pushes_
+                          .try_emplace({{push.slice, envelope.from.index}, push.step},
+                                       Push{now_ns, envelope.payload.size()})
+                          .second;
+  // Where ranks go in lock step, all push a slice of one step before any of the next.
+  const bool lock_step = plan_.spec.consistency.device.mode == schemas::ConsistencyMode::sequential;
+  if (!is_new || !lock_step) return;
+  PushRound& round = rounds_[push.slice];
+  round.add(push.step, now_ns);
+  if (round.pushes == ranks_.size()) tell(Spent::What::round, round.spread_ns());
+}
+
+void DeviceFigures::leaving(const std::vector<DeviceEffect>& effects, std::int64_t now_ns) {
+  for (const DeviceEffect& effect : effects) {
+    if (const auto* send = std::get_if<Send>(&effect)) left(send->envelope, now_ns);
+    if (std::holds_alternative<Add>(effect)) ++counters_.additions;
+  }
+}
+
+void DeviceFigures::left(const Envelope& envelope, std::int64_t now_ns) {
+  if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
+    if (!owner_pushes_.insert({push->slice, push->node, push->step}).second) return;
+    ++counters_.owner_pushes;
+    counters_.owner_push_bytes += envelope.payload.size();
+  } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
+    answered(envelope.to.index, *ack, now_ns);
+  } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
+    handed(envelope, *reply, now_ns);
+  }
+}
+
+void DeviceFigures::answered(std::uint32_t rank, const schemas::PushAck& ack, std::int64_t now_ns) {
+  const auto push = pushes_.find({{ack.slice, rank}, ack.step});
+  if (ack.result == PushResult::taken) {
+    ++counters_.worker_pushes;
+    counters_.worker_push_bytes += push == pushes_.end() ? 0 : push->second.bytes;
+  } else {
+    ++counters_.worker_duplicates;
+  }
+  if (push == pushes_.end()) return;
+  tell(Spent::What::push, now_ns - push->second.since_ns);
+  pushes_.erase(push);
+}
+
+void DeviceFigures::handed(const Envelope& envelope, const schemas::WeightReply& reply,
+                           std::int64_t now_ns) {
+  ++counters_.worker_replies;
+  counters_.worker_reply_bytes += envelope.payload.size();
+  std::uint64_t own = reply.step;
+  std::uint64_t all = reply.step;
+  for (std::uint32_t rank = 0; rank < reply.next.size(); ++rank) {
+    all = std::min(all, reply.next[rank]);
+    if (ranks_.contains(rank)) own = std::min(own, reply.next[rank]);
+  }
+  if (sinks_.staleness) {
+    sinks_.staleness({1, reply.step - own});
+    sinks_.staleness({2, reply.step - all});
+  }
+  Pull& pull = pulls_[{reply.slice, envelope.to.index}];
+  if (pull.step == reply.step && pull.since_ns) {
+    tell(Spent::What::pull, now_ns - *pull.since_ns);
+    pull.since_ns.reset();
+  }
+}
+
+ServerHoldings DeviceFigures::holdings() const {
+  ServerHoldings holdings;
+  holdings.pending_pushes = pushes_.size();
+  holdings.keys = plan_.keys.size();
+  for (const auto& [slice, held] : held_) holdings.store_bytes += held.second;
+  if (held_.size() < plan_.layout.slices().size()) return holdings;  // some slice has none yet
+  const auto lowest = std::min_element(
+      held_.begin(), held_.end(),
+      [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+  holdings.version = lowest == held_.end() ? 0 : lowest->second.first;
+  return holdings;
+}
+
+ParameterFigures::ParameterFigures(const JobPlan& plan, std::uint32_t shard, FigureSinks sinks)
+    : plan_(plan), sinks_(std::move(sinks)) {
+  std::set<std::uint32_t> keys;
+  for (const store::SliceInfo& slice : plan.layout.slices()) {
+    if (slice.shard == shard) keys.insert(slice.id.key);
+  }
+  keys_ = keys.size();
+}
+
+void ParameterFigures::tell(Spent::What what, std::int64_t ns) const {
+  if (sinks_.spent) sinks_.spent({what, ns});
+}
+
+void ParameterFigures::arriving(const ServerEvent& event, std::int64_t now_ns) {
+  if (const auto* received = std::get_if<Received>(&event)) {
+    if (received->envelope.generation == plan_.generation) arrived(received->envelope, now_ns);
+  } else if (const auto* done = std::get_if<EffectDone>(&event)) {
+    if (std::holds_alternative<store::SliceValues>(done->result)) ++counters_.updates;
+    if (const auto* first = std::get_if<store::SliceState>(&done->result)) {
+      store_bytes_ += first->values.weight.size();
+      for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
+    }
+  }
+}
+
+void ParameterFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
+  if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
+    pushes_.try_emplace({push->slice, envelope.from.index, push->node, push->step},
+                        Push{now_ns, envelope.payload.size()});
+  } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
+    pulls_.try_emplace({envelope.from.index, *pull}, now_ns);
+  }
+}
+
+void ParameterFigures::leaving(const std::vector<ParameterEffect>& effects, std::int64_t now_ns) {
+  for (const ParameterEffect& effect : effects) {
+    if (const auto* send = std::get_if<Send>(&effect)) left(send->envelope, now_ns);
+    if (std::holds_alternative<Add>(effect)) ++counters_.additions;
+    if (const auto* update = std::get_if<Update>(&effect)) updating(update->slice);
+  }
+}
+
+void ParameterFigures::left(const Envelope& envelope, std::int64_t now_ns) {
+  if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
+    answered(envelope.to.index, *ack, now_ns);
+  } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
+    ++counters_.replies;
+    counters_.reply_bytes += envelope.payload.size();
+    replied(envelope.to.index, *reply, now_ns);
+  }
+}
+
+void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& ack,
+                                std::int64_t now_ns) {
+  const auto push = pushes_.find({ack.slice, machine, ack.node, ack.step});
+  switch (ack.result) {
+    case PushResult::taken:
+      ++counters_.pushes;
+      if (push != pushes_.end()) counters_.push_bytes += push->second.bytes;
+      rounds_[ack.slice].add(ack.step, now_ns);
+      break;
+    case PushResult::duplicate:
+      ++counters_.duplicates;
+      break;
+    case PushResult::not_ready:
+    case PushResult::stale_view:
+      ++counters_.not_ready;
+      break;
+  }
+  if (push == pushes_.end()) return;
+  tell(Spent::What::push, now_ns - push->second.since_ns);
+  pushes_.erase(push);
+}
+
+/// A reply names slice and step of its pull; of several such pulls the first is the oldest version.
+void ParameterFigures::replied(std::uint32_t machine, const schemas::WeightReply& reply,
+                               std::int64_t now_ns) {
+  const auto pull = std::find_if(
+      pulls_.lower_bound({machine, {reply.slice, 0, 0, 0}}), pulls_.end(), [&](const auto& entry) {
+        const PullName& name = entry.first;
+        return name.machine != machine || name.pull.slice != reply.slice ||
+               name.pull.step == reply.step;
+      });
+  const bool found = pull != pulls_.end() && pull->first.machine == machine &&
+                     pull->first.pull.slice == reply.slice;
+  if (!found) return;
+  tell(Spent::What::pull, now_ns - pull->second);
+  pulls_.erase(pull);
+}
+
+void ParameterFigures::updating(const schemas::SliceId& slice) {
+  const bool lock_step =
+      plan_.spec.consistency.cluster.mode == schemas::ConsistencyMode::sequential;
+  if (lock_step) tell(Spent::What::round, rounds_[slice].spread_ns());
+}
+
+ServerHoldings ParameterFigures::holdings(std::uint64_t lowest_version) const {
+  return {pushes_.size(), keys_, store_bytes_, lowest_version};
+}
+
+}  // namespace troupe::actors
