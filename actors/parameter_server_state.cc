@@ -251,14 +251,6 @@ void ParameterServerState::note_missing(std::vector<std::uint32_t> ranks) {
   effects_.emit(Missing{missing_});
 }
 
-std::uint64_t ParameterServerState::lowest_version() const {
-  const auto last =
-      std::min_element(slices_.begin(), slices_.end(), [](const Owned& a, const Owned& b) {
-        return a.owner.state().version < b.owner.state().version;
-      });
-  return last == slices_.end() ? 0 : last->owner.state().version;
-}
-
 void ParameterServerState::finish_if_done() {
   if (done_ || mail_.ended() || finished_.size() < mail_.rules().tree.ranks()) return;
   const std::uint64_t total = mail_.rules().steps.total;

@@ -35,8 +35,6 @@ class ParameterServerState {
   /// One event; what follows from it, in order.
   std::vector<Effect> handle(Event event);
 
-  /// The lowest version of its slices; 0 before the first values. Looks at all of them.
-  std::uint64_t lowest_version() const;
   const MailCounters& mail_counters() const { return mail_.counters(); }
   /// Whom the slice that is furthest behind waits for; empty before the start and when none is.
   std::string waits_for() const;

@@ -43,21 +43,12 @@ class Server final : public JobRole<Server<State, Figures, kRole>, State> {
 
   void handle(Event event) {
     const std::int64_t now_ns = this->parts_.clock.now_ns();
-    const bool tick = std::holds_alternative<Tick>(event);
     figures_.arriving(event, now_ns);
     std::vector<Effect> effects = this->state().handle(std::move(event));
     figures_.leaving(effects, now_ns);
     this->perform_all(std::move(effects));
     if (observer_.counters) observer_.counters(figures_.counters());
-    // Looks at all slices, and nobody reads it more often.
-    if (tick && observer_.holdings) observer_.holdings(holdings());
-  }
-  ServerHoldings holdings() {
-    if constexpr (requires { this->state().lowest_version(); }) {
-      return figures_.holdings(this->state().lowest_version());
-    } else {
-      return figures_.holdings();
-    }
+    if (observer_.holdings) observer_.holdings(figures_.holdings());
   }
 
   using Base::perform;

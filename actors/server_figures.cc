@@ -12,15 +12,25 @@ using schemas::Role;
 
 namespace {
 
-/// A round's name, without which one of a slice that pushes nothing would not begin.
 constexpr bool settled(PushResult result) {
   return result == PushResult::taken || result == PushResult::duplicate;
+}
+
+std::map<schemas::SliceId, std::size_t> slices_of(const JobPlan& plan, std::uint32_t shard) {
+  std::map<schemas::SliceId, std::size_t> index;
+  for (const store::SliceInfo& slice : plan.layout.slices()) {
+    if (slice.shard == shard) index.emplace(slice.id, index.size());
+  }
+  return index;
 }
 
 }  // namespace
 
 DeviceFigures::DeviceFigures(const JobPlan& plan, std::uint32_t machine, FigureSinks sinks)
-    : plan_(plan), machine_(machine), sinks_(std::move(sinks)) {}
+    : plan_(plan),
+      machine_(machine),
+      sinks_(std::move(sinks)),
+      version_(plan.layout.slices().size()) {}
 
 void DeviceFigures::tell(Spent::What what, std::int64_t ns) const {
   if (sinks_.spent) sinks_.spent({what, ns});
@@ -50,9 +60,11 @@ void DeviceFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
     ++counters_.owner_replies;
     counters_.owner_reply_bytes += envelope.payload.size();
     if (reply->code != base::Errc::ok) return;
-    auto& [version, bytes] = held_[reply->slice];
-    version = std::max(version, reply->version);
-    bytes = envelope.payload.size();
+    if (!plan_.layout.contains(reply->slice)) return;
+    std::uint64_t& held = held_bytes_[reply->slice];
+    store_bytes_ += envelope.payload.size() - held;
+    held = envelope.payload.size();
+    version_.set(plan_.layout.position(reply->slice), reply->version);
   }
 }
 
@@ -127,21 +139,18 @@ ServerHoldings DeviceFigures::holdings() const {
   ServerHoldings holdings;
   holdings.pending_pushes = pushes_.size();
   holdings.keys = plan_.keys.size();
-  for (const auto& [slice, held] : held_) holdings.store_bytes += held.second;
-  if (held_.size() < plan_.layout.slices().size()) return holdings;  // some slice has none yet
-  const auto lowest = std::min_element(
-      held_.begin(), held_.end(),
-      [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
-  holdings.version = lowest == held_.end() ? 0 : lowest->second.first;
+  holdings.store_bytes = store_bytes_;
+  holdings.version = version_.lowest();
   return holdings;
 }
 
 ParameterFigures::ParameterFigures(const JobPlan& plan, std::uint32_t shard, FigureSinks sinks)
-    : plan_(plan), sinks_(std::move(sinks)) {
+    : plan_(plan),
+      sinks_(std::move(sinks)),
+      index_(slices_of(plan, shard)),
+      version_(index_.size()) {
   std::set<std::uint32_t> keys;
-  for (const store::SliceInfo& slice : plan.layout.slices()) {
-    if (slice.shard == shard) keys.insert(slice.id.key);
-  }
+  for (const auto& [slice, index] : index_) keys.insert(slice.key);
   keys_ = keys.size();
 }
 
@@ -153,12 +162,21 @@ void ParameterFigures::arriving(const ServerEvent& event, std::int64_t now_ns) {
   if (const auto* received = std::get_if<Received>(&event)) {
     if (received->envelope.generation == plan_.generation) arrived(received->envelope, now_ns);
   } else if (const auto* done = std::get_if<EffectDone>(&event)) {
-    if (std::holds_alternative<store::SliceValues>(done->result)) ++counters_.updates;
-    if (const auto* first = std::get_if<store::SliceState>(&done->result)) {
-      store_bytes_ += first->values.weight.size();
-      for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
-    }
+    ended(*done);
   }
+}
+
+void ParameterFigures::ended(const EffectDone& done) {
+  if (const auto* first = std::get_if<store::SliceState>(&done.result)) {
+    store_bytes_ += first->values.weight.size();
+    for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
+  }
+  if (std::holds_alternative<store::SliceValues>(done.result)) ++counters_.updates;
+  const auto found = running_.find(done.id);
+  if (found == running_.end()) return;
+  const auto& [slice, version] = found->second;
+  if (done.status.ok()) version_.set(slice, version);
+  running_.erase(found);
 }
 
 void ParameterFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
@@ -174,7 +192,10 @@ void ParameterFigures::leaving(const std::vector<ParameterEffect>& effects, std:
   for (const ParameterEffect& effect : effects) {
     if (const auto* send = std::get_if<Send>(&effect)) left(send->envelope, now_ns);
     if (std::holds_alternative<Add>(effect)) ++counters_.additions;
-    if (const auto* update = std::get_if<Update>(&effect)) updating(update->slice);
+    if (const auto* update = std::get_if<Update>(&effect)) updating(*update);
+    if (const auto* init = std::get_if<InitSlice>(&effect)) {
+      running_[init->id] = {index_.at(init->slice), init->step};
+    }
   }
 }
 
@@ -185,6 +206,10 @@ void ParameterFigures::left(const Envelope& envelope, std::int64_t now_ns) {
     ++counters_.replies;
     counters_.reply_bytes += envelope.payload.size();
     replied(envelope.to.index, *reply, now_ns);
+    const auto index = index_.find(reply->slice);
+    if (reply->code == base::Errc::ok && index != index_.end()) {
+      version_.set(index->second, reply->version);
+    }
   }
 }
 
@@ -226,14 +251,15 @@ void ParameterFigures::replied(std::uint32_t machine, const schemas::WeightReply
   pulls_.erase(pull);
 }
 
-void ParameterFigures::updating(const schemas::SliceId& slice) {
+void ParameterFigures::updating(const Update& update) {
+  running_[update.id] = {index_.at(update.slice), update.update.from.version + 1};
   const bool lock_step =
       plan_.spec.consistency.cluster.mode == schemas::ConsistencyMode::sequential;
-  if (lock_step) tell(Spent::What::round, rounds_[slice].spread_ns());
+  if (lock_step) tell(Spent::What::round, rounds_[update.slice].spread_ns());
 }
 
-ServerHoldings ParameterFigures::holdings(std::uint64_t lowest_version) const {
-  return {pushes_.size(), keys_, store_bytes_, lowest_version};
+ServerHoldings ParameterFigures::holdings() const {
+  return {pushes_.size(), keys_, store_bytes_, version_.lowest()};
 }
 
 }  // namespace troupe::actors

@@ -4,6 +4,7 @@
 // it, so the machine itself knows no clock. Plain values; one owner, one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -71,6 +72,29 @@ struct FigureSinks {
   std::function<void(const Staleness&)> staleness = {};
 };
 
+/// The lowest version of a server's slices. Looks at all of them only when the last one leaves the
+/// lowest version.
+class LowestVersion {
+ public:
+  /// `slices` of version 0.
+  explicit LowestVersion(std::size_t slices) : versions_(slices, 0), at_lowest_(slices) {}
+  /// Versions only grow; a lower one is ignored.
+  void set(std::size_t slice, std::uint64_t version) {
+    if (version <= versions_[slice]) return;
+    const bool was_lowest = versions_[slice] == lowest_;
+    versions_[slice] = version;
+    if (!was_lowest || --at_lowest_ > 0) return;
+    lowest_ = *std::min_element(versions_.begin(), versions_.end());
+    at_lowest_ = static_cast<std::size_t>(std::count(versions_.begin(), versions_.end(), lowest_));
+  }
+  std::uint64_t lowest() const { return lowest_; }
+
+ private:
+  std::vector<std::uint64_t> versions_;
+  std::size_t at_lowest_ = 0;
+  std::uint64_t lowest_ = 0;
+};
+
 /// From the first push of a step to the last.
 struct PushRound {
   std::uint64_t step = 0;
@@ -96,7 +120,6 @@ class DeviceFigures {
   void arriving(const ServerEvent& event, std::int64_t now_ns);
   void leaving(const std::vector<DeviceEffect>& effects, std::int64_t now_ns);
   const DeviceServerCounters& counters() const { return counters_; }
-  /// `version`: see ServerHoldings; looks at all slices.
   ServerHoldings holdings() const;
 
  private:
@@ -138,7 +161,9 @@ class DeviceFigures {
   std::map<Request, Pull> pulls_;                             // the last of each
   std::set<OwnerPush> owner_pushes_;                          // not acknowledged
   std::map<schemas::SliceId, PushRound> rounds_;
-  std::map<schemas::SliceId, std::pair<std::uint64_t, std::uint64_t>> held_;  // version, bytes
+  std::map<schemas::SliceId, std::uint64_t> held_bytes_;  // of weights
+  std::uint64_t store_bytes_ = 0;
+  LowestVersion version_;  // slices by position
 };
 
 /// Of one parameter server; used like DeviceFigures.
@@ -150,8 +175,8 @@ class ParameterFigures {
   void arriving(const ServerEvent& event, std::int64_t now_ns);
   void leaving(const std::vector<ParameterEffect>& effects, std::int64_t now_ns);
   const ParameterServerCounters& counters() const { return counters_; }
-  /// `lowest_version`: the state machine's.
-  ServerHoldings holdings(std::uint64_t lowest_version) const;
+  /// A version that a round without samples made counts from when somebody is given it.
+  ServerHoldings holdings() const;
 
  private:
   struct PushName {
@@ -175,12 +200,16 @@ class ParameterFigures {
   void left(const schemas::Envelope& envelope, std::int64_t now_ns);
   void answered(std::uint32_t machine, const schemas::PushAck& ack, std::int64_t now_ns);
   void replied(std::uint32_t machine, const schemas::WeightReply& reply, std::int64_t now_ns);
-  void updating(const schemas::SliceId& slice);
+  void updating(const Update& update);
+  void ended(const EffectDone& done);
   void tell(Spent::What what, std::int64_t ns) const;
 
   const JobPlan& plan_;
   const FigureSinks sinks_;
+  const std::map<schemas::SliceId, std::size_t> index_;  // of the shard's slices
   std::uint64_t keys_ = 0;
+  LowestVersion version_;
+  std::map<EffectId, std::pair<std::size_t, std::uint64_t>> running_;  // slice, version
   ParameterServerCounters counters_;
   std::uint64_t store_bytes_ = 0;
   std::map<PushName, Push> pushes_;         // not answered

@@ -18,7 +18,7 @@ using ServerCounters = std::variant<DeviceServerCounters, ParameterServerCounter
 struct ServerObserver {
   FigureSinks figures;
   std::function<void(const ServerCounters&)> counters;  ///< after each event
-  std::function<void(const ServerHoldings&)> holdings;  ///< at each tick
+  std::function<void(const ServerHoldings&)> holdings;  ///< after each event
   std::function<void(const Missing&)> missing;          ///< when it has changed
   std::function<void(const Computed&)> computed;
   monitoring::Metrics* metrics = nullptr;  ///< shows the server's engine and memory; null: nobody

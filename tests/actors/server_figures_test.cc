@@ -2,6 +2,8 @@
 // The figures of servers, read off the events and effects of their state machines.
 #include "actors/server_figures.h"
 
+#include <rapidcheck.h>
+
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -51,6 +53,19 @@ struct Watched {
   }
   std::vector<typename State::Effect> opened;
 };
+
+TEST_CASE("the lowest version is that of all slices, however they grow", "[metrics]") {
+  rc::check("lowest version", [](const std::vector<std::pair<std::uint8_t, std::uint8_t>>& steps) {
+    constexpr std::size_t kSlices = 5;
+    LowestVersion lowest(kSlices);
+    std::vector<std::uint64_t> versions(kSlices, 0);
+    for (const auto& [slice, version] : steps) {
+      lowest.set(slice % kSlices, version);
+      versions[slice % kSlices] = std::max<std::uint64_t>(versions[slice % kSlices], version);
+      RC_ASSERT(lowest.lowest() == *std::min_element(versions.begin(), versions.end()));
+    }
+  });
+}
 
 schemas::GradientPush push_of(schemas::TreeNode node, double count) {
   schemas::GradientPush push;
@@ -136,7 +151,7 @@ struct Shard : Watched<ParameterServerState, ParameterFigures> {
                                   base::make_host_buffer(kBytes))},
                   now_ns);
   }
-  ServerHoldings holdings() { return figures.holdings(state.lowest_version()); }
+  ServerHoldings holdings() const { return figures.holdings(); }
 };
 
 TEST_CASE("a parameter server's rounds, pulls, versions and bytes are read off", "[metrics]") {
