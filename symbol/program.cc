@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ndarray/launch.h"
+#include "ndarray/run_kernel.h"
 
 namespace troupe::symbol {
 
@@ -167,15 +167,14 @@ base::Status Program::run(Step& step, engine::RunContext& context) {
     if (from.unread) continue;
     step.inputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
   }
-  ops::KernelContext arguments;
-  arguments.inputs = step.inputs;
-  arguments.outputs = step.outputs;
-  if (step.scratch_bytes > 0) arguments.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  ndarray::KernelBuffers buffers{.inputs = step.inputs, .outputs = step.outputs};
+  if (step.scratch_bytes > 0) buffers.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  buffers.fresh = step.fresh;
+  ndarray::RandomDraw draw;
   if (step.random) {
-    arguments.random_key = step.key;
-    arguments.random_step = *reinterpret_cast<const std::int64_t*>(random_step_.data());
+    draw = {step.key, *reinterpret_cast<const std::int64_t*>(random_step_.data())};
   }
-  const base::Status status = ndarray::launch(step.kernel, arguments, context, step.fresh);
+  const base::Status status = ndarray::run_kernel(step.kernel, buffers, context, draw);
   return status.ok() ? status : status.with_context(step.name);
 }
 

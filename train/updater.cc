@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "ndarray/run_kernel.h"
 #include "symbol/infer.h"
 #include "symbol/passes.h"
 
@@ -151,17 +152,17 @@ class Application {
     for (const symbol::Value input : graph_.nodes[node].inputs) {
       inputs.push_back(views_[plan_.index(input)]);
     }
-    const ops::Kernel& kernel = *plan_.kernels[node];
+    const auto& kernel = plan_.kernels[node];
     TROUPE_TRY_ASSIGN(base::Buffer scratch,
-                      context_.pool.allocate(kernel.scratch_bytes(), "update"));
-    ops::KernelContext arguments;
-    arguments.inputs = inputs;
-    arguments.outputs =
-        std::span(views_).subspan(plan_.first[node], plan_.first[node + 1] - plan_.first[node]);
-    arguments.scratch = {scratch.data(), scratch.size()};
-    arguments.team = context_.lane.team;
-    arguments.slots = context_.lane.slots;
-    return kernel.run(arguments).with_context(symbol::node_label(graph_.nodes[node]));
+                      context_.pool.allocate(kernel->scratch_bytes(), "update"));
+    const ndarray::KernelBuffers buffers{
+        .inputs = inputs,
+        .outputs =
+            std::span(views_).subspan(plan_.first[node], plan_.first[node + 1] - plan_.first[node]),
+        .scratch = {scratch.data(), scratch.size()},
+        .fresh = true};
+    return ndarray::run_kernel(kernel, buffers, context_.lane)
+        .with_context(symbol::node_label(graph_.nodes[node]));
   }
 
  private:
