@@ -79,6 +79,10 @@ void Executor::make_report() {
   for (const auto& [name, gradient] : bindings_.gradients) {
     report_.external_bytes += gradient.bytes();
   }
+  for (const auto& [name, request] : bindings_.grad_req) {
+    if (train_ == nullptr || request == GradReq::null) continue;
+    report_.parameters += static_cast<std::uint64_t>(bindings_.arguments.at(name).elements());
+  }
 }
 
 std::string Executor::dump() const {
