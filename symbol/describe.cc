@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "symbol/infer.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -34,7 +35,7 @@ std::string node_text(const GraphNode& node) {
 
 std::string to_dot(const Symbol& symbol, const std::map<std::string, base::Shape>& known) {
   const Graph graph = symbol.graph();
-  const std::vector<std::size_t> first = graph.first_values();
+  const ValueNumbers numbers(graph);
   const base::Result<ValueShapes> shapes = infer_shapes(graph, known);
   std::string text = "digraph symbol {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n";
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -42,8 +43,7 @@ std::string to_dot(const Symbol& symbol, const std::map<std::string, base::Shape
     text += fmt::format("  n{} [label={}, shape={}];\n", i, quoted(node_text(node)),
                         node.is_variable() ? "ellipse" : "box");
     for (Value input : node.inputs) {
-      const std::size_t v =
-          first[static_cast<std::size_t>(input.node)] + static_cast<std::size_t>(input.output);
+      const std::size_t v = numbers[input];
       const bool shown = shapes.ok() && (*shapes)[v].rank_known();
       text += fmt::format("  n{} -> n{} [label={}];\n", input.node, i,
                           quoted(shown ? (*shapes)[v].to_string() : ""));
