@@ -88,19 +88,14 @@ class TextTable {
 };
 
 /// The layers: what the symbol's own nodes give, hold and run on.
-struct Layers {
-  TextTable table;
-  std::uint64_t parameters = 0;
-};
-
-Layers describe_layers(const Symbol& network, const std::map<std::string, base::Shape>& shapes,
-                       const symbol::ExecutorReport& report) {
+TextTable describe_layers(const Symbol& network, const std::map<std::string, base::Shape>& shapes,
+                          const symbol::ExecutorReport& report) {
   std::map<std::string, std::string> kernels;
   for (const symbol::NodeReport& node : report.nodes) kernels.emplace(node.name, node.kernel);
   const symbol::Graph graph = network.graph();
   const std::vector<bool> auxiliary = graph.auxiliary_marks();
-  Layers layers;
-  layers.table.add({"layer", "operator", "output", "parameters", "kernel"});
+  TextTable layers;
+  layers.add({"layer", "operator", "output", "parameters", "kernel"});
   std::set<std::int64_t> counted;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const symbol::GraphNode& node = graph.nodes[i];
@@ -113,24 +108,22 @@ Layers describe_layers(const Symbol& network, const std::map<std::string, base::
       if (!counted.insert(input.node).second) continue;  // a shared weight counts once
       parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
     }
-    layers.parameters += parameters;
     const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
     const auto kernel = kernels.find(node.name);
-    layers.table.add({node.name, node.op->name, shapes.at(output).to_string(),
-                      parameters == 0 ? "" : base::format_count(parameters),
-                      kernel == kernels.end() ? "(fused away)" : kernel->second});
+    layers.add({node.name, node.op->name, shapes.at(output).to_string(),
+                parameters == 0 ? "" : base::format_count(parameters),
+                kernel == kernels.end() ? "(fused away)" : kernel->second});
   }
   return layers;
 }
 
-std::string summarize(const InspectOptions& options, const Layers& layers,
-                      const symbol::ExecutorReport& report) {
+std::string summarize(const InspectOptions& options, const symbol::ExecutorReport& report) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
       "forward work    {:.{}f} GFLOP for a batch of {}\n",
-      base::format_count(layers.parameters), base::format_bytes(report.arena_bytes),
+      base::format_count(report.parameters), base::format_bytes(report.arena_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
       base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
       report.in_place, report.flops * 1e-9, kClockDigits, options.batch);
@@ -173,8 +166,7 @@ base::Result<std::string> report_on(const InspectOptions& options, const ops::Op
   if (options.dot) return symbol::to_dot(network, {{std::string(kDataName), data}});
   TROUPE_TRY_ASSIGN(const auto shapes, shapes_of(network, data));
   TROUPE_TRY_ASSIGN(const auto report, bind_report(options, table, network, data));
-  const Layers layers = describe_layers(network, shapes, report);
-  return layers.table.to_string() + summarize(options, layers, report);
+  return describe_layers(network, shapes, report).to_string() + summarize(options, report);
 }
 
 }  // namespace

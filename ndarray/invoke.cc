@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "ndarray/launch.h"
+#include "ndarray/run_kernel.h"
 
 namespace troupe::ndarray {
 
@@ -31,17 +31,15 @@ struct Call {
       output_views.push_back(outputs[i].view());
     }
     for (const NDArray& input : inputs) input_views.push_back(input.view());
-    ops::KernelContext arguments;
-    arguments.inputs = input_views;
-    arguments.outputs = output_views;
-    if (scratch) arguments.scratch = {scratch.data(), scratch.bytes()};
+    KernelBuffers buffers{.inputs = input_views, .outputs = output_views};
+    if (scratch) buffers.scratch = {scratch.data(), scratch.bytes()};
+    buffers.fresh = std::find(content.begin(), content.end(), true) == content.end();
+    RandomDraw draw;
     if (generator) {
       RandomState& state = *generator->state();
-      arguments.random_key = state.key;
-      arguments.random_step = state.position++;
+      draw = {state.key, state.position++};
     }
-    const bool fresh = std::find(content.begin(), content.end(), true) == content.end();
-    return launch(kernel, arguments, lane, fresh);
+    return run_kernel(kernel, buffers, lane, draw);
   }
 };
 

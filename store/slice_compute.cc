@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "ndarray/run_kernel.h"
 #include "store/initializer.h"
 
 namespace troupe::store {
@@ -57,12 +58,8 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
   };
   const std::array inputs = {view(left), view(right)};
   const std::array outputs = {view(sum)};
-  ops::KernelContext arguments;
-  arguments.inputs = inputs;
-  arguments.outputs = outputs;
-  arguments.team = context.lane.team;
-  arguments.slots = context.lane.slots;
-  TROUPE_TRY(kernel->run(arguments).with_context(key.name));
+  const ndarray::KernelBuffers buffers{.inputs = inputs, .outputs = outputs, .fresh = true};
+  TROUPE_TRY(ndarray::run_kernel(kernel, buffers, context.lane).with_context(key.name));
   return sum;
 }
 

@@ -7,21 +7,20 @@
 #include <cstring>
 #include <set>
 
+#include "ndarray/run_kernel.h"
 #include "symbol/infer.h"
 #include "symbol/passes.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::store {
 
 struct UpdatePlan {
   symbol::ValueShapes shapes;
   symbol::ValueDTypes dtypes;
-  std::vector<std::size_t> first;                           // value index of each node's output 0
+  symbol::ValueNumbers numbers;
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  // per node; null for variables
   std::vector<int> heads;                                   // per value: its head, or -1
 
-  std::size_t index(symbol::Value value) const {
-    return first[static_cast<std::size_t>(value.node)] + static_cast<std::size_t>(value.output);
-  }
   std::size_t bytes(std::size_t value) const {
     return static_cast<std::size_t>(shapes[value].elements()) * base::dtype_size(dtypes[value]);
   }
@@ -107,9 +106,9 @@ ops::OpCall call_of(const symbol::Graph& graph, const UpdatePlan& plan, std::siz
     return ops::TensorDesc{plan.dtypes[value], plan.shapes[value], {}, false};
   };
   for (const symbol::Value input : graph.nodes[node].inputs) {
-    call.inputs.push_back(desc(plan.index(input)));
+    call.inputs.push_back(desc(plan.numbers[input]));
   }
-  for (std::size_t value = plan.first[node]; value < plan.first[node + 1]; ++value) {
+  for (std::size_t value = plan.numbers.begin(node); value < plan.numbers.end(node); ++value) {
     call.outputs.push_back(desc(value));
   }
   return call;
@@ -119,7 +118,7 @@ ops::OpCall call_of(const symbol::Graph& graph, const UpdatePlan& plan, std::siz
 class Application {
  public:
   Application(const symbol::Graph& graph, const UpdatePlan& plan, const UpdateContext& context)
-      : graph_(graph), plan_(plan), context_(context), views_(plan.first.back()) {}
+      : graph_(graph), plan_(plan), context_(context), views_(plan.numbers.size()) {}
 
   // Addresses of the graph's variables.
   void bind(const std::vector<std::string>& slots, const SliceValues& current,
@@ -128,7 +127,7 @@ class Application {
         numbers.lr, numbers.count, static_cast<double>(numbers.step), numbers.share};
     for (const std::int64_t i : graph_.arguments()) {
       const std::string& name = graph_.nodes[static_cast<std::size_t>(i)].name;
-      base::TensorView& view = describe(plan_.first[static_cast<std::size_t>(i)]);
+      base::TensorView& view = describe(plan_.numbers[{i, 0}]);
       const auto scalar = std::find(kScalars.begin(), kScalars.end(), name) - kScalars.begin();
       if (name == "weight") {
         view.data = current.weight.data();
@@ -144,24 +143,23 @@ class Application {
   }
 
   base::Status run(std::size_t node, SliceValues& next) {
-    for (std::size_t value = plan_.first[node]; value < plan_.first[node + 1]; ++value) {
+    const std::size_t begin = plan_.numbers.begin(node), end = plan_.numbers.end(node);
+    for (std::size_t value = begin; value < end; ++value) {
       TROUPE_TRY(allocate(value, next));
     }
     std::vector<base::TensorView> inputs;
     for (const symbol::Value input : graph_.nodes[node].inputs) {
-      inputs.push_back(views_[plan_.index(input)]);
+      inputs.push_back(views_[plan_.numbers[input]]);
     }
-    const ops::Kernel& kernel = *plan_.kernels[node];
+    const auto& kernel = plan_.kernels[node];
     TROUPE_TRY_ASSIGN(base::Buffer scratch,
-                      context_.pool.allocate(kernel.scratch_bytes(), "update"));
-    ops::KernelContext arguments;
-    arguments.inputs = inputs;
-    arguments.outputs =
-        std::span(views_).subspan(plan_.first[node], plan_.first[node + 1] - plan_.first[node]);
-    arguments.scratch = {scratch.data(), scratch.size()};
-    arguments.team = context_.lane.team;
-    arguments.slots = context_.lane.slots;
-    return kernel.run(arguments).with_context(symbol::node_label(graph_.nodes[node]));
+                      context_.pool.allocate(kernel->scratch_bytes(), "update"));
+    const ndarray::KernelBuffers buffers{.inputs = inputs,
+                                         .outputs = std::span(views_).subspan(begin, end - begin),
+                                         .scratch = {scratch.data(), scratch.size()},
+                                         .fresh = true};
+    return ndarray::run_kernel(kernel, buffers, context_.lane)
+        .with_context(symbol::node_label(graph_.nodes[node]));
   }
 
  private:
@@ -285,10 +283,10 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::make_plan(
   TROUPE_TRY_ASSIGN(plan->shapes, symbol::infer_shapes(graph_, shapes));
   TROUPE_TRY(symbol::check_complete(graph_, plan->shapes));
   TROUPE_TRY_ASSIGN(plan->dtypes, symbol::infer_dtypes(graph_, dtypes));
-  plan->first = graph_.first_values();
-  plan->heads.assign(plan->first.back(), -1);
+  plan->numbers = symbol::ValueNumbers(graph_);
+  plan->heads.assign(plan->numbers.size(), -1);
   for (std::size_t head = 0; head < graph_.heads.size(); ++head) {
-    const std::size_t value = plan->index(graph_.heads[head]);
+    const std::size_t value = plan->numbers[graph_.heads[head]];
     if (plan->shapes[value] != base::Shape{elements} || plan->dtypes[value] != dtype_) {
       return base::error(base::Errc::invalid_argument,
                          "[updater] output {} has shape {} and dtype {}, not those of the weight",

@@ -2,6 +2,7 @@
 // allocate_bindings: arrays for everything that a symbol needs.
 #include "symbol/executor.h"
 #include "symbol/infer.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -12,9 +13,7 @@ double initial_value(const Graph& graph, std::int64_t variable) {
   for (const GraphNode& node : graph.nodes) {
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      if (node.inputs[static_cast<std::size_t>(state.input)].node == variable) {
-        return state.initial;
-      }
+      if (node.input(state.input).node == variable) return state.initial;
     }
   }
   return 0;
@@ -44,15 +43,15 @@ base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(graph, known));
   TROUPE_TRY(check_complete(graph, shapes));
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(graph, {}, dtype));
-  const std::vector<std::size_t> first = graph.first_values();
+  const ValueNumbers numbers(graph);
   Bindings bindings;
   for (std::int64_t node : graph.arguments()) {
-    const std::size_t v = first[static_cast<std::size_t>(node)];
+    const std::size_t v = numbers[{node, 0}];
     TROUPE_TRY_ASSIGN(bindings.arguments[graph.node({node, 0}).name],
                       filled(runtime, shapes[v], dtypes[v], device, 0));
   }
   for (std::int64_t node : graph.auxiliary_states()) {
-    const std::size_t v = first[static_cast<std::size_t>(node)];
+    const std::size_t v = numbers[{node, 0}];
     TROUPE_TRY_ASSIGN(bindings.auxiliary[graph.node({node, 0}).name],
                       filled(runtime, shapes[v], dtypes[v], device, initial_value(graph, node)));
   }

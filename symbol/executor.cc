@@ -12,6 +12,7 @@
 #include "symbol/gradient.h"
 #include "symbol/passes.h"
 #include "symbol/program.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -93,12 +94,10 @@ std::map<std::string, base::DType> dtypes_of(const Graph& graph, const Arrays& v
 /// Arrays for the heads that have none; errors for those that do not fit.
 base::Status complete_heads(ndarray::Runtime& runtime, base::Device device,
                             const PreparedGraph& prepared, std::vector<NDArray>& heads) {
-  const std::vector<std::size_t> first = prepared.graph.first_values();
   heads.resize(prepared.graph.heads.size());
   for (std::size_t i = 0; i < heads.size(); ++i) {
     const Value head = prepared.graph.heads[i];
-    const std::size_t v =
-        first[static_cast<std::size_t>(head.node)] + static_cast<std::size_t>(head.output);
+    const std::size_t v = prepared.numbers[head];
     if (!heads[i]) {
       TROUPE_TRY_ASSIGN(heads[i], NDArray::empty(runtime, prepared.shapes[v], prepared.dtypes[v],
                                                  device, "executor output"));
@@ -116,17 +115,15 @@ base::Status complete_heads(ndarray::Runtime& runtime, base::Device device,
 /// Per value: the array that is its memory.
 std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGraph& bound) {
   const Graph& graph = prepared.graph;
-  const std::vector<std::size_t> first = graph.first_values();
-  std::vector<NDArray> externals(first.back());
+  const ValueNumbers& numbers = prepared.numbers;
+  std::vector<NDArray> externals(numbers.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].is_variable()) {
-      externals[first[i]] = bound.variables.at(graph.nodes[i].name);
+      externals[numbers.begin(i)] = bound.variables.at(graph.nodes[i].name);
     }
   }
   for (std::size_t i = 0; i < graph.heads.size(); ++i) {
-    const Value head = graph.heads[i];
-    externals[first[static_cast<std::size_t>(head.node)] + static_cast<std::size_t>(head.output)] =
-        bound.heads[i];
+    externals[numbers[graph.heads[i]]] = bound.heads[i];
   }
   return externals;
 }
@@ -168,7 +165,7 @@ std::vector<BatchValue> batch_values_of(const Graph& graph) {
     const GraphNode& node = graph.nodes[i];
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      const GraphNode& variable = graph.node(node.inputs[static_cast<std::size_t>(state.input)]);
+      const GraphNode& variable = graph.node(node.input(state.input));
       if (!variable.is_variable()) continue;
       found.push_back({variable.name,
                        {static_cast<std::int64_t>(i), state.output},
@@ -224,13 +221,12 @@ base::Status Binder::add_head_gradients(const std::vector<std::string>& names, B
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
   TROUPE_TRY(check_complete(flat_, shapes));
-  const std::vector<std::size_t> first = flat_.first_values();
+  const ValueNumbers numbers(flat_);
   for (const std::string& name : names) {
     const auto head = std::find_if(flat_.heads.begin(), flat_.heads.end(), [&](Value value) {
       return flat_.value_name(value) + "_head_gradient" == name;
     });
-    const std::size_t v =
-        first[static_cast<std::size_t>(head->node)] + static_cast<std::size_t>(head->output);
+    const std::size_t v = numbers[*head];
     TROUPE_TRY_ASSIGN(NDArray array,
                       NDArray::zeros(runtime_, shapes[v], dtypes[v], executor_.options_.device));
     bound.variables.emplace(name, array);

@@ -59,17 +59,18 @@ struct NodeReport {
 };
 
 /// What bind decided (about the training graph, where there is one), for `model inspect`, tests and
-/// metrics.
+/// metrics: the one place that says how much memory a symbol takes. Bind takes that memory too.
 struct ExecutorReport {
   std::vector<NodeReport> nodes;
   std::vector<std::string> reorders;
   std::size_t arena_bytes = 0;     ///< of this executor's larger graph
   std::size_t predict_bytes = 0;   ///< of the graph for prediction alone
-  std::size_t unshared_bytes = 0;  ///< of the training graph, without sharing
+  std::size_t unshared_bytes = 0;  ///< of the one graph reported, without sharing
   std::size_t external_bytes = 0;  ///< outputs and gradients
   std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
-  int in_place = 0;
-  double flops = 0;  ///< forward, of the training graph
+  std::uint64_t parameters = 0;    ///< elements of the arguments with gradients
+  int in_place = 0;                ///< outputs that took an input's memory
+  double flops = 0;                ///< of the forward pass
 };
 
 class Binder;

@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "symbol/value_numbers.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -22,19 +24,16 @@ class Differentiator {
   Differentiator(const ops::OpTable& table, const Graph& graph)
       : graph_(graph),
         forward_nodes_(graph.nodes.size()),
-        first_(graph.first_values()),
+        numbers_(graph),
         builder_(table, graph_),
-        contributions_(first_.back()),
-        ones_(first_.back(), false) {}
+        contributions_(numbers_.size()),
+        ones_(numbers_.size(), false) {}
 
   base::Result<Differentiated> run(std::span<const std::string> wrt, const ValueDTypes* dtypes);
 
  private:
   friend class NodeGradient;
 
-  std::size_t number(Value v) const {
-    return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
-  }
   base::Result<std::vector<Value>> find_arguments(std::span<const std::string> wrt,
                                                   const ValueDTypes* dtypes) const;
   void mark_dependents(const std::vector<Value>& arguments);
@@ -45,7 +44,7 @@ class Differentiator {
 
   Graph graph_;
   const std::size_t forward_nodes_;
-  const std::vector<std::size_t> first_;
+  const ValueNumbers numbers_;  // of the forward graph
   Builder builder_;
   std::vector<bool> depends_;  // per forward node: reaches back to a wanted argument
   std::vector<std::vector<Value>> contributions_;  // per forward value
@@ -76,7 +75,7 @@ class NodeGradient final : public ops::GradientBuilder {
   }
   bool wanted(int index) const override {
     const Value from = node_.inputs.at(static_cast<std::size_t>(index));
-    return all_.depends_[static_cast<std::size_t>(from.node)];
+    return all_.depends_[node_index(from)];
   }
 
  private:
@@ -97,7 +96,7 @@ base::Result<std::vector<Value>> Differentiator::find_arguments(std::span<const 
     }
     arguments.push_back({it - graph_.nodes.begin(), 0});
     if (dtypes == nullptr) continue;
-    const base::DType dtype = (*dtypes)[number(arguments.back())];
+    const base::DType dtype = (*dtypes)[numbers_[arguments.back()]];
     if (!base::is_floating(dtype)) {
       return base::error(Errc::invalid_argument,
                          "gradient: argument '{}' is {}; only floating arguments have a gradient",
@@ -109,10 +108,10 @@ base::Result<std::vector<Value>> Differentiator::find_arguments(std::span<const 
 
 void Differentiator::mark_dependents(const std::vector<Value>& arguments) {
   depends_.assign(forward_nodes_, false);
-  for (Value argument : arguments) depends_[static_cast<std::size_t>(argument.node)] = true;
+  for (Value argument : arguments) depends_[node_index(argument)] = true;
   for (std::size_t i = 0; i < forward_nodes_; ++i) {
     for (Value input : graph_.nodes[i].inputs) {
-      if (depends_[static_cast<std::size_t>(input.node)]) depends_[i] = true;
+      if (depends_[node_index(input)]) depends_[i] = true;
     }
   }
 }
@@ -122,7 +121,7 @@ void Differentiator::seed_heads(std::vector<std::string>& head_gradients) {
   for (Value head : std::vector<Value>(graph_.heads)) {
     const GraphNode& node = graph_.node(head);
     if (!node.is_variable() && node.op->is_loss) {
-      ones_[number(head)] = true;
+      ones_[numbers_[head]] = true;
       continue;
     }
     const std::string name = graph_.value_name(head) + "_head_gradient";
@@ -130,18 +129,18 @@ void Differentiator::seed_heads(std::vector<std::string>& head_gradients) {
       continue;  // a value that is an output twice has one head gradient
     }
     head_gradients.push_back(name);
-    contributions_[number(head)].push_back(builder_.add_variable(name));
+    contributions_[numbers_[head]].push_back(builder_.add_variable(name));
   }
 }
 
 /// The gradient of a forward value: its contributions added in the order in which they came.
 std::optional<Value> Differentiator::sum(Value value) {
-  std::vector<Value>& parts = contributions_[number(value)];
+  std::vector<Value>& parts = contributions_[numbers_[value]];
   const std::string name = graph_.value_name(value) + "_gradient";
-  if (ones_[number(value)]) {
+  if (ones_[numbers_[value]]) {
     builder_.set_prefix(name);
     parts.insert(parts.begin(), builder_.add1("ones_like", {value}));
-    ones_[number(value)] = false;
+    ones_[numbers_[value]] = false;
   }
   if (parts.empty()) return std::nullopt;
   if (parts.size() > 1) {
@@ -154,7 +153,7 @@ std::optional<Value> Differentiator::sum(Value value) {
 
 bool Differentiator::has_gradient(std::int64_t node) const {
   const auto index = static_cast<std::size_t>(node);
-  for (std::size_t v = first_[index]; v < first_[index + 1]; ++v) {
+  for (std::size_t v = numbers_.begin(index); v < numbers_.end(index); ++v) {
     if (ones_[v] || !contributions_[v].empty()) return true;
   }
   return false;
@@ -176,8 +175,8 @@ base::Status Differentiator::visit(std::int64_t index) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const Value input = node.inputs[i];
     const std::optional<Value>& part = (*result)[i];
-    if (part && depends_[static_cast<std::size_t>(input.node)]) {
-      contributions_[number(input)].push_back(*part);
+    if (part && depends_[node_index(input)]) {
+      contributions_[numbers_[input]].push_back(*part);
     }
   }
   return {};

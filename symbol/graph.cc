@@ -4,11 +4,19 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace troupe::symbol {
 
 const std::string& GraphNode::random_name() const {
   const auto it = extra.find("__random_name__");
   return it == extra.end() ? name : it->second;
+}
+
+bool GraphNode::reads(std::size_t index) const {
+  TROUPE_CHECK(index < inputs.size(), "a node without such an input");
+  const std::vector<int>& unread = op->shape_only_inputs;
+  return std::find(unread.begin(), unread.end(), static_cast<int>(index)) == unread.end();
 }
 
 std::string Graph::value_name(Value value) const {
@@ -19,21 +27,13 @@ std::string Graph::value_name(Value value) const {
   return owner.name + "_" + names[static_cast<std::size_t>(value.output)];
 }
 
-std::vector<std::size_t> Graph::first_values() const {
-  std::vector<std::size_t> first(nodes.size() + 1, 0);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    first[i + 1] = first[i] + static_cast<std::size_t>(nodes[i].outputs);
-  }
-  return first;
-}
-
 std::vector<bool> Graph::auxiliary_marks() const {
   std::vector<bool> marks(nodes.size(), false);
   for (const GraphNode& user : nodes) {
     if (user.is_variable()) continue;
     for (const ops::AuxiliaryState& state : user.op->auxiliary) {
-      const Value input = user.inputs[static_cast<std::size_t>(state.input)];
-      if (node(input).is_variable()) marks[static_cast<std::size_t>(input.node)] = true;
+      const Value input = user.input(state.input);
+      if (node(input).is_variable()) marks[node_index(input)] = true;
     }
   }
   return marks;

@@ -20,6 +20,11 @@ namespace troupe::symbol {
 /// Output `output` of node `node` (an index into Graph::nodes).
 using ops::Value;
 
+/// The value's node as an index.
+inline std::size_t node_index(Value value) {
+  return static_cast<std::size_t>(value.node);
+}
+
 /// A variable (no operator) or one call of an operator.
 struct GraphNode {
   std::string name;
@@ -31,6 +36,11 @@ struct GraphNode {
   bool backward = false;  ///< made by differentiation: runs in the backward pass
 
   bool is_variable() const { return op == nullptr; }
+  /// The value that input `index` takes.
+  Value input(int index) const { return inputs[static_cast<std::size_t>(index)]; }
+  /// True when the node reads the values of input `index`; false when only its shape and dtype
+  /// matter, so that the values need not be kept or computed for it. CHECKs the range.
+  bool reads(std::size_t index) const;
   /// Name of the node's random stream: its own, or what "__random_name__" says (a recomputed node
   /// keeps its original's).
   const std::string& random_name() const;
@@ -41,12 +51,9 @@ struct Graph {
   std::vector<GraphNode> nodes;
   std::vector<Value> heads;
 
-  const GraphNode& node(Value value) const { return nodes[static_cast<std::size_t>(value.node)]; }
+  const GraphNode& node(Value value) const { return nodes[node_index(value)]; }
   /// "fc1_output", "bn1_batch_mean", or a variable's own name.
   std::string value_name(Value value) const;
-  /// Position of value (node, 0) when all outputs of all nodes are numbered in order; one more
-  /// entry than nodes, the last is their total.
-  std::vector<std::size_t> first_values() const;
   /// True per node for variables that some operator takes as auxiliary state.
   std::vector<bool> auxiliary_marks() const;
   /// Indices of variables that are arguments (or auxiliary states), in topological order.

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "symbol/value_numbers.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -65,7 +67,7 @@ template <typename T, typename Infer>
 class Sweeper {
  public:
   Sweeper(const Graph& graph, std::vector<T>& values, Infer infer)
-      : graph_(graph), first_(graph.first_values()), values_(values), infer_(std::move(infer)) {}
+      : graph_(graph), numbers_(graph), values_(values), infer_(std::move(infer)) {}
 
   base::Status run() {
     // A sweep that changes something learns about one value at least; chains settle in two or
@@ -82,9 +84,7 @@ class Sweeper {
   }
 
  private:
-  T& value(Value v) {
-    return values_[first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output)];
-  }
+  T& value(Value v) { return values_[numbers_[v]]; }
 
   base::Status visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
@@ -126,7 +126,7 @@ class Sweeper {
   }
 
   const Graph& graph_;
-  const std::vector<std::size_t> first_;
+  const ValueNumbers numbers_;
   std::vector<T>& values_;
   Infer infer_;
   bool changed_ = false;
@@ -145,21 +145,22 @@ base::Status check_names(const Graph& graph, const std::map<std::string, T>& kno
   return {};
 }
 
-base::Status apply_known(const Graph& graph, const std::vector<std::size_t>& first,
+base::Status apply_known(const Graph& graph, const ValueNumbers& numbers,
                          const std::map<std::string, Shape>& known, ValueShapes& shapes) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
     if (!node.is_variable()) continue;
+    Shape& own = shapes[numbers.begin(i)];
     if (const auto it = node.extra.find("__shape__"); it != node.extra.end()) {
       base::Result<Shape> shape = base::parse_shape(it->second);
-      if (shape.ok()) shape = merge(shapes[first[i]], *shape);
+      if (shape.ok()) shape = merge(own, *shape);
       if (!shape.ok()) return shape.status().with_context(node_label(node) + " __shape__");
-      shapes[first[i]] = *shape;
+      own = *shape;
     }
     if (const auto it = known.find(node.name); it != known.end()) {
-      base::Result<Shape> merged = merge(shapes[first[i]], it->second);
+      base::Result<Shape> merged = merge(own, it->second);
       if (!merged.ok()) return merged.status().with_context(node_label(node));
-      shapes[first[i]] = *merged;
+      own = *merged;
     }
   }
   return {};
@@ -181,9 +182,9 @@ base::Status sweep_dtypes(const Graph& graph, std::vector<OptionalDType>& dtypes
 base::Result<ValueShapes> infer_shapes(const Graph& graph,
                                        const std::map<std::string, base::Shape>& known) {
   TROUPE_TRY(check_names(graph, known));
-  const std::vector<std::size_t> first = graph.first_values();
-  ValueShapes shapes(first.back(), Shape::unknown());
-  TROUPE_TRY(apply_known(graph, first, known, shapes));
+  const ValueNumbers numbers(graph);
+  ValueShapes shapes(numbers.size(), Shape::unknown());
+  TROUPE_TRY(apply_known(graph, numbers, known, shapes));
   const auto ask = [](const GraphNode& node, std::vector<Shape>& inputs,
                       std::vector<Shape>& outputs) {
     const auto& infer = node.op->infer_shape;
@@ -196,12 +197,12 @@ base::Result<ValueShapes> infer_shapes(const Graph& graph,
 }
 
 base::Status check_complete(const Graph& graph, const ValueShapes& shapes) {
-  const std::vector<std::size_t> first = graph.first_values();
+  const ValueNumbers numbers(graph);
   std::string missing, values;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (std::size_t v = first[i]; v < first[i + 1]; ++v) {
+    for (std::size_t v = numbers.begin(i); v < numbers.end(i); ++v) {
       if (shapes[v].complete()) continue;
-      const Value value{static_cast<std::int64_t>(i), static_cast<int>(v - first[i])};
+      const Value value{static_cast<std::int64_t>(i), static_cast<int>(v - numbers.begin(i))};
       std::string& text = graph.nodes[i].is_variable() ? missing : values;
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", graph.value_name(value),
                           shapes[v].to_string());
@@ -216,17 +217,17 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
                                        const std::map<std::string, base::DType>& known,
                                        base::DType otherwise) {
   TROUPE_TRY(check_names(graph, known));
-  const std::vector<std::size_t> first = graph.first_values();
-  std::vector<OptionalDType> dtypes(first.back());
+  const ValueNumbers numbers(graph);
+  std::vector<OptionalDType> dtypes(numbers.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
     if (!node.is_variable()) continue;
     if (const auto it = known.find(node.name); it != known.end()) {
-      dtypes[first[i]] = it->second;
+      dtypes[numbers.begin(i)] = it->second;
     } else if (const auto extra = node.extra.find("__dtype__"); extra != node.extra.end()) {
       base::Result<base::DType> dtype = base::parse_dtype(extra->second);
       if (!dtype.ok()) return dtype.status().with_context(node_label(node) + " __dtype__");
-      dtypes[first[i]] = *dtype;
+      dtypes[numbers.begin(i)] = *dtype;
     }
   }
   TROUPE_TRY(sweep_dtypes(graph, dtypes));

@@ -14,7 +14,7 @@
 
 namespace troupe::symbol {
 
-/// One entry per value, in the order of Graph::first_values().
+/// One entry per value, in the order of ValueNumbers.
 using ValueShapes = std::vector<base::Shape>;
 using ValueDTypes = std::vector<base::DType>;
 

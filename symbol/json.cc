@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "symbol/node.h"
 #include "symbol/symbol.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -112,16 +113,20 @@ std::string Symbol::to_json() const {
   const Graph flat = graph();
   ordered_json nodes = ordered_json::array();
   ordered_json arguments = ordered_json::array();
+  ordered_json row_starts = ordered_json::array();
   ordered_json heads = ordered_json::array();
+  const ValueNumbers numbers(flat);
   for (std::size_t i = 0; i < flat.nodes.size(); ++i) {
     nodes.push_back(node_to_json(flat.nodes[i]));
     if (flat.nodes[i].is_variable()) arguments.push_back(i);
+    row_starts.push_back(numbers.begin(i));
   }
+  row_starts.push_back(numbers.size());
   for (Value head : flat.heads) heads.push_back(reference(head));
   ordered_json file;
   file["nodes"] = std::move(nodes);
   file["arg_nodes"] = std::move(arguments);
-  file["node_row_ptr"] = flat.first_values();
+  file["node_row_ptr"] = std::move(row_starts);
   file["heads"] = std::move(heads);
   file["attrs"]["mxnet_version"] = {"int", kMxnetVersion};
   // Names from outside may hold any bytes; what is no UTF-8 is replaced rather than thrown about.
@@ -138,7 +143,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   }
   std::vector<std::shared_ptr<const Node>> made;
   const auto find = [&made](Value value, const std::string& where) -> base::Result<Entry> {
-    const auto& node = made[static_cast<std::size_t>(value.node)];
+    const auto& node = made[node_index(value)];
     if (value.output < node->outputs) return Entry{node, value.output};
     return malformed(
         where, fmt::format("node {} '{}' has no output {}", value.node, node->name, value.output));

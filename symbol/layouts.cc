@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -14,11 +13,6 @@ namespace {
 
 using base::Layout;
 using KernelPointer = std::shared_ptr<const ops::Kernel>;
-
-bool shape_only(const ops::OpDef& op, std::size_t input) {
-  const auto& unread = op.shape_only_inputs;
-  return std::find(unread.begin(), unread.end(), static_cast<int>(input)) != unread.end();
-}
 
 /// What a kernel says, with "empty: all dense" written out.
 std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
@@ -33,17 +27,17 @@ class Chooser {
           const ValueDTypes& dtypes, const PrepareOptions& options)
       : runtime_(runtime),
         graph_(graph),
-        first_(graph.first_values()),
+        numbers_(graph),
         shapes_(shapes),
         dtypes_(dtypes),
         options_(options),
         team_(runtime.engine.team({options.device, engine::LaneKind::compute})),
         builder_(runtime.ops, result_.graph),
-        mapped_(first_.back()) {}
+        mapped_(numbers_.size()) {}
 
   base::Result<PreparedGraph> run() {
-    std::vector<bool> is_head(first_.back(), false);
-    for (Value head : graph_.heads) is_head[number(head)] = true;
+    std::vector<bool> is_head(numbers_.size(), false);
+    for (Value head : graph_.heads) is_head[numbers_[head]] = true;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].is_variable()) {
         place(i, {}, nullptr, {Layout::dense()});
@@ -51,25 +45,22 @@ class Chooser {
       }
       TROUPE_TRY(visit(i));
       // Heads become dense at once: who waits for a gradient must not wait for the whole pass.
-      for (std::size_t v = first_[i]; v < first_[i + 1]; ++v) {
+      for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
         if (is_head[v]) TROUPE_TRY(reordered(mapped_[v], Layout::dense(), "output").status());
       }
     }
     for (Value head : graph_.heads) {
       TROUPE_TRY_ASSIGN(const Value dense,
-                        reordered(mapped_[number(head)], Layout::dense(), "output"));
+                        reordered(mapped_[numbers_[head]], Layout::dense(), "output"));
       result_.graph.heads.push_back(dense);
     }
     return std::move(result_);
   }
 
  private:
-  std::size_t number(Value v) const {
-    return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
-  }
-  /// Position of a value of the result among result_.layouts and its like.
-  std::size_t new_number(Value v) const {
-    return result_first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
+  /// The layout that a value of the given graph has in the result.
+  const Layout& layout_of(Value value) const {
+    return result_.layouts[result_.numbers[mapped_[numbers_[value]]]];
   }
 
   /// Appends node `index` with inputs that lie as the kernel wants them.
@@ -79,15 +70,15 @@ class Chooser {
     node.inputs = std::move(inputs);
     const std::vector<Value> outputs = builder_.add_node(std::move(node));
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const std::size_t old = first_[index] + k;
+      const std::size_t old = numbers_.begin(index) + k;
       mapped_[old] = outputs[k];
-      note(shapes_[old], dtypes_[old], layouts[k], k == 0);
+      note(shapes_[old], dtypes_[old], layouts[k]);
     }
+    result_.numbers.add_node(static_cast<int>(outputs.size()));
     result_.kernels.push_back(std::move(kernel));
   }
 
-  void note(const base::Shape& shape, base::DType dtype, const Layout& layout, bool first) {
-    if (first) result_first_.push_back(result_.layouts.size());
+  void note(const base::Shape& shape, base::DType dtype, const Layout& layout) {
     result_.shapes.push_back(shape);
     result_.dtypes.push_back(dtype);
     result_.layouts.push_back(layout);
@@ -109,11 +100,10 @@ class Chooser {
     ops::OpCall call = call_of(*node.op, node.params);
     const bool choose = options_.layouts == LayoutPolicy::chosen;
     for (Value input : node.inputs) {
-      const std::size_t v = number(input);
-      call.inputs.push_back(
-          {dtypes_[v], shapes_[v], result_.layouts[new_number(mapped_[v])], choose && free_inputs});
+      const std::size_t v = numbers_[input];
+      call.inputs.push_back({dtypes_[v], shapes_[v], layout_of(input), choose && free_inputs});
     }
-    for (std::size_t v = first_[index]; v < first_[index + 1]; ++v) {
+    for (std::size_t v = numbers_.begin(index); v < numbers_.end(index); ++v) {
       call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
     }
     return ndarray::PreparedKernels::make(call);
@@ -124,8 +114,8 @@ class Chooser {
     const GraphNode& node = graph_.nodes[index];
     const std::vector<Layout> wanted = stated(kernel.input_layouts(), node.inputs.size());
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const Layout& present = result_.layouts[new_number(mapped_[number(node.inputs[k])])];
-      if (!shape_only(*node.op, k) && !present.is_dense() && wanted[k].is_dense()) return true;
+      const Layout& present = layout_of(node.inputs[k]);
+      if (node.reads(k) && !present.is_dense() && wanted[k].is_dense()) return true;
     }
     return false;
   }
@@ -149,8 +139,8 @@ class Chooser {
     const std::vector<Layout> wanted = stated((*kernel)->input_layouts(), node.inputs.size());
     std::vector<Value> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      Value input = mapped_[number(node.inputs[k])];
-      if (!shape_only(*node.op, k)) {
+      Value input = mapped_[numbers_[node.inputs[k]]];
+      if (node.reads(k)) {
         TROUPE_TRY_ASSIGN(input, reordered(input, wanted[k], node.name));
       }
       inputs.push_back(input);
@@ -163,10 +153,10 @@ class Chooser {
 
   /// `value` of the result in another layout; made once per value and layout.
   base::Result<Value> reordered(Value value, const Layout& layout, const std::string& user) {
-    const std::size_t from = new_number(value);
+    const std::size_t from = result_.numbers[value];
     if (result_.layouts[from] == layout) return value;
     for (const auto& [source, target] : reorders_) {
-      if (source == value && result_.layouts[new_number(target)] == layout) return target;
+      if (source == value && result_.layouts[result_.numbers[target]] == layout) return target;
     }
     ops::OpCall call = call_of(runtime_.ops.at("reorder"), {});
     call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
@@ -181,7 +171,8 @@ class Chooser {
     builder_.set_prefix(name + "_reorder");
     builder_.set_backward(backward_);
     const Value target = builder_.add("reorder", {value}, {}).front();
-    note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout, true);
+    note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout);
+    result_.numbers.add_node(1);
     result_.kernels.push_back(*kernel);
     reorders_.emplace_back(value, target);
     return target;
@@ -189,13 +180,12 @@ class Chooser {
 
   ndarray::Runtime& runtime_;
   const Graph& graph_;
-  const std::vector<std::size_t> first_;
+  const ValueNumbers numbers_;  // of graph_
   const ValueShapes& shapes_;
   const ValueDTypes& dtypes_;
   const PrepareOptions& options_;
   const int team_;
   PreparedGraph result_;
-  std::vector<std::size_t> result_first_;  // Graph::first_values() of the result, as it grows
   Builder builder_;
   std::vector<Value> mapped_;  // per old value: the value of the result
   std::vector<std::pair<Value, Value>> reorders_;

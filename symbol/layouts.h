@@ -9,15 +9,17 @@
 
 #include "ndarray/runtime.h"
 #include "symbol/infer.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
 /// dense: every tensor row-major; chosen: what the kernels prefer.
 enum class LayoutPolicy : std::uint8_t { dense, chosen };
 
-/// A graph whose kernels are prepared. Indices of values follow `graph`.
+/// A graph whose kernels are prepared.
 struct PreparedGraph {
   Graph graph;
+  ValueNumbers numbers;  ///< of `graph`
   ValueShapes shapes;
   ValueDTypes dtypes;
   std::vector<base::Layout> layouts;                        ///< per value

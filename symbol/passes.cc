@@ -12,16 +12,14 @@ namespace troupe::symbol {
 
 Graph prune(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size(), false);
-  for (Value head : graph.heads) needed[static_cast<std::size_t>(head.node)] = true;
+  for (Value head : graph.heads) needed[node_index(head)] = true;
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     if (!needed[i]) continue;
-    for (Value input : graph.nodes[i].inputs) needed[static_cast<std::size_t>(input.node)] = true;
+    for (Value input : graph.nodes[i].inputs) needed[node_index(input)] = true;
   }
   Graph result;
   std::vector<std::int64_t> index(graph.nodes.size(), -1);
-  const auto map = [&index](Value v) {
-    return Value{index[static_cast<std::size_t>(v.node)], v.output};
-  };
+  const auto map = [&index](Value v) { return Value{index[node_index(v)], v.output}; };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!needed[i]) continue;
     index[i] = static_cast<std::int64_t>(result.nodes.size());
@@ -50,9 +48,7 @@ std::string expression(const GraphNode& node) {
 Graph eliminate_common_subexpressions(const Graph& graph) {
   Graph result;
   std::vector<std::int64_t> index(graph.nodes.size(), -1);
-  const auto map = [&index](Value v) {
-    return Value{index[static_cast<std::size_t>(v.node)], v.output};
-  };
+  const auto map = [&index](Value v) { return Value{index[node_index(v)], v.output}; };
   std::map<std::string, std::int64_t> seen;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode node = graph.nodes[i];
@@ -104,7 +100,7 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
   Builder builder(table, result);
   std::vector<std::vector<Value>> mapped(graph.nodes.size());
   const auto map = [&](Value v) -> base::Result<Value> {
-    const std::vector<Value>& outputs = mapped[static_cast<std::size_t>(v.node)];
+    const std::vector<Value>& outputs = mapped[node_index(v)];
     if (static_cast<std::size_t>(v.output) < outputs.size()) {
       return outputs[static_cast<std::size_t>(v.output)];
     }
@@ -140,12 +136,12 @@ Graph separate_heads(const ops::OpTable& table, const Graph& graph,
   std::vector<std::int64_t> index(graph.nodes.size(), -1);
   std::vector<std::vector<std::size_t>> heads_of(graph.nodes.size());
   for (std::size_t i = 0; i < graph.heads.size(); ++i) {
-    heads_of[static_cast<std::size_t>(graph.heads[i].node)].push_back(i);
+    heads_of[node_index(graph.heads[i])].push_back(i);
   }
   result.heads.resize(graph.heads.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode node = graph.nodes[i];
-    for (Value& input : node.inputs) input.node = index[static_cast<std::size_t>(input.node)];
+    for (Value& input : node.inputs) input.node = index[node_index(input)];
     index[i] = builder.add_node(std::move(node)).front().node;
     std::vector<bool> taken(static_cast<std::size_t>(graph.nodes[i].outputs), false);
     for (std::size_t head : heads_of[i]) {

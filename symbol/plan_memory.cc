@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "symbol/value_numbers.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -67,17 +69,18 @@ class Planner {
   explicit Planner(const PlanRequest& request)
       : request_(request),
         graph_(*request.graph),
-        first_(graph_.first_values()),
-        uses_(first_.back(), 0),
+        numbers_(graph_),
+        uses_(numbers_.size(), 0),
         blocks_(request.share) {
-    plan_.value_block.assign(first_.back(), -1);
+    plan_.value_block.assign(numbers_.size(), -1);
     plan_.scratch_block.assign(graph_.nodes.size(), -1);
   }
 
   MemoryPlan run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (std::size_t k = 0; k < graph_.nodes[i].inputs.size(); ++k) {
-        if (needs_value(graph_.nodes[i], k)) ++uses_[number(graph_.nodes[i].inputs[k])];
+      const GraphNode& node = graph_.nodes[i];
+      for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+        if (node.reads(k)) ++uses_[numbers_[node.inputs[k]]];
       }
     }
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -88,24 +91,17 @@ class Planner {
   }
 
  private:
-  std::size_t number(Value v) const {
-    return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output);
-  }
-  static bool needs_value(const GraphNode& node, std::size_t input) {
-    if (node.is_variable()) return true;
-    const auto& unread = node.op->shape_only_inputs;
-    return std::find(unread.begin(), unread.end(), static_cast<int>(input)) == unread.end();
-  }
   bool planned(std::size_t value) const { return !request_.external[value]; }
 
   /// The block of an input that `node` is the last to read and may overwrite with `output`.
   int in_place_block(const GraphNode& node, int output, std::size_t value) const {
     if (!request_.share) return -1;
     for (const auto& [from, to] : node.op->in_place) {
-      if (to != output || static_cast<std::size_t>(from) >= node.inputs.size()) continue;
-      const std::size_t input = number(node.inputs[static_cast<std::size_t>(from)]);
+      const auto index = static_cast<std::size_t>(from);
+      if (to != output || index >= node.inputs.size()) continue;
+      const std::size_t input = numbers_[node.inputs[index]];
       const int block = plan_.value_block[input];
-      const bool last = uses_[input] == 1 && needs_value(node, static_cast<std::size_t>(from));
+      const bool last = uses_[input] == 1 && node.reads(index);
       const bool taken = std::find(taken_.begin(), taken_.end(), block) != taken_.end();
       const bool fits = request_.value_kind[input] == request_.value_kind[value];
       if (block >= 0 && last && fits && !taken) return block;
@@ -117,7 +113,7 @@ class Planner {
     const GraphNode& node = graph_.nodes[index];
     taken_.clear();
     for (int output = 0; output < node.outputs; ++output) {
-      const std::size_t value = first_[index] + static_cast<std::size_t>(output);
+      const std::size_t value = numbers_[{static_cast<std::int64_t>(index), output}];
       if (!planned(value)) continue;
       const std::size_t bytes = aligned(std::max<std::size_t>(request_.value_bytes[value], 1));
       plan_.unshared_bytes += bytes;
@@ -142,13 +138,13 @@ class Planner {
   /// Gives back what nobody reads any more: inputs read for the last time, outputs never read.
   void release(std::size_t index, const GraphNode& node) {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const std::size_t input = number(node.inputs[k]);
-      if (!needs_value(node, k) || --uses_[input] > 0 || plan_.value_block[input] < 0) continue;
+      const std::size_t input = numbers_[node.inputs[k]];
+      if (!node.reads(k) || --uses_[input] > 0 || plan_.value_block[input] < 0) continue;
       const int block = plan_.value_block[input];
       const bool taken = std::find(taken_.begin(), taken_.end(), block) != taken_.end();
       if (!taken) blocks_.give_back(block);
     }
-    for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
+    for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
       if (uses_[value] == 0 && plan_.value_block[value] >= 0) {
         blocks_.give_back(plan_.value_block[value]);
       }
@@ -157,7 +153,7 @@ class Planner {
 
   const PlanRequest& request_;
   const Graph& graph_;
-  const std::vector<std::size_t> first_;
+  const ValueNumbers numbers_;
   std::vector<int> uses_;   // per value: reads that are still to come
   std::vector<int> taken_;  // blocks of inputs that this node's outputs took over
   Blocks blocks_;

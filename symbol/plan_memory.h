@@ -16,7 +16,7 @@ namespace troupe::symbol {
 /// Alignment of every block.
 inline constexpr std::size_t kBlockAlignment = 64;
 
-/// What a plan is made from. Values are numbered by Graph::first_values().
+/// What a plan is made from. Values are numbered by ValueNumbers.
 struct PlanRequest {
   const Graph* graph = nullptr;
   std::vector<std::size_t> value_bytes;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ndarray/launch.h"
+#include "ndarray/run_kernel.h"
 
 namespace troupe::symbol {
 
@@ -21,11 +21,6 @@ void insert(std::vector<engine::Variable>& list, const engine::Variable& variabl
   if (!contains(list, variable)) list.push_back(variable);
 }
 
-bool shape_only(const GraphNode& node, std::size_t input) {
-  const auto& unread = node.op->shape_only_inputs;
-  return std::find(unread.begin(), unread.end(), static_cast<int>(input)) != unread.end();
-}
-
 }  // namespace
 
 Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena& arena)
@@ -35,9 +30,8 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       random_step_(request.step),
       lane_{request.device, engine::LaneKind::compute},
       priority_(request.priority),
-      memory_(arena.memory()),
-      first_(prepared_.graph.first_values()) {
-  plan(first_, request.share);
+      memory_(arena.memory()) {
+  plan(request.share);
   for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
     block_variables_.push_back(runtime.engine.new_variable("arena block"));
   }
@@ -47,11 +41,11 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
   }
 }
 
-void Program::plan(const std::vector<std::size_t>& first, bool share) {
+void Program::plan(bool share) {
   PlanRequest request;
   request.graph = &prepared_.graph;
   request.share = share;
-  for (std::size_t v = 0; v < first.back(); ++v) {
+  for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) {
     const base::Layout& layout = prepared_.layouts[v];
     const std::size_t element = base::dtype_size(prepared_.dtypes[v]);
     request.value_bytes.push_back(
@@ -102,20 +96,19 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
                             prepared_.layouts[value], lane_.device};
   };
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-    const Value input = node.inputs[k];
-    const std::size_t value =
-        first_[static_cast<std::size_t>(input.node)] + static_cast<std::size_t>(input.output);
+    const std::size_t value = prepared_.numbers[node.inputs[k]];
     step.inputs.push_back(view(value));
     Source from;
-    if (shape_only(node, k)) {
-      from.unread = true;
-    } else {
+    if (node.reads(k)) {
       from = source(value);
       insert(step.reads, variable(value));
+    } else {
+      from.unread = true;
     }
     step.input_sources.push_back(from);
   }
-  for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
+  const ValueNumbers& numbers = prepared_.numbers;
+  for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     step.outputs.push_back(view(value));
     step.output_sources.push_back(source(value));
     const bool content = contains(step.reads, variable(value));
@@ -127,7 +120,8 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
 }
 
 void Program::add_variables(Step& step, std::size_t index) {
-  for (std::size_t value = first_[index]; value < first_[index + 1]; ++value) {
+  const ValueNumbers& numbers = prepared_.numbers;
+  for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     insert(step.writes, variable(value));
   }
   if (const int block = plan_.scratch_block[index]; block >= 0) {
@@ -167,15 +161,14 @@ base::Status Program::run(Step& step, engine::RunContext& context) {
     if (from.unread) continue;
     step.inputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
   }
-  ops::KernelContext arguments;
-  arguments.inputs = step.inputs;
-  arguments.outputs = step.outputs;
-  if (step.scratch_bytes > 0) arguments.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  ndarray::KernelBuffers buffers{.inputs = step.inputs, .outputs = step.outputs};
+  if (step.scratch_bytes > 0) buffers.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  buffers.fresh = step.fresh;
+  ndarray::RandomDraw draw;
   if (step.random) {
-    arguments.random_key = step.key;
-    arguments.random_step = *reinterpret_cast<const std::int64_t*>(random_step_.data());
+    draw = {step.key, *reinterpret_cast<const std::int64_t*>(random_step_.data())};
   }
-  const base::Status status = ndarray::launch(step.kernel, arguments, context, step.fresh);
+  const base::Status status = ndarray::run_kernel(step.kernel, buffers, context, draw);
   return status.ok() ? status : status.with_context(step.name);
 }
 

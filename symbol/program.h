@@ -70,7 +70,7 @@ class Program {
     bool backward = false;
   };
 
-  void plan(const std::vector<std::size_t>& first, bool share);
+  void plan(bool share);
   void add_step(std::size_t node, const ProgramRequest& request);
   void add_variables(Step& step, std::size_t node);
   Source source(std::size_t value) const;
@@ -84,7 +84,6 @@ class Program {
   engine::Lane lane_;
   int priority_;
   std::shared_ptr<Arena::Memory> memory_;
-  std::vector<std::size_t> first_;
   MemoryPlan plan_;
   std::vector<engine::Variable> block_variables_;
   std::vector<Step> steps_;

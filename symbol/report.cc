@@ -12,17 +12,14 @@ namespace troupe::symbol {
 namespace {
 
 /// "data (32, 1, 28, 28) f32 dense"
-std::string describe(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
-                     Value value) {
-  const std::size_t v =
-      first[static_cast<std::size_t>(value.node)] + static_cast<std::size_t>(value.output);
+std::string describe(const PreparedGraph& prepared, Value value) {
+  const std::size_t v = prepared.numbers[value];
   return fmt::format("{} {} {} {}", prepared.graph.value_name(value),
                      prepared.shapes[v].to_string(), base::dtype_name(prepared.dtypes[v]),
                      prepared.layouts[v].to_string());
 }
 
-NodeReport report_node(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
-                       std::size_t index) {
+NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   const GraphNode& node = prepared.graph.nodes[index];
   NodeReport report;
   report.name = node.name;
@@ -30,25 +27,23 @@ NodeReport report_node(const PreparedGraph& prepared, const std::vector<std::siz
   report.kernel = prepared.kernels[index]->name();
   report.scratch_bytes = prepared.kernels[index]->scratch_bytes();
   report.backward = node.backward;
-  for (Value input : node.inputs) report.inputs.push_back(describe(prepared, first, input));
+  for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
   for (int output = 0; output < node.outputs; ++output) {
-    report.outputs.push_back(describe(prepared, first, {static_cast<std::int64_t>(index), output}));
+    report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
   }
   return report;
 }
 
-double flops_of(const PreparedGraph& prepared, const std::vector<std::size_t>& first,
-                std::size_t index) {
+double flops_of(const PreparedGraph& prepared, std::size_t index) {
   const GraphNode& node = prepared.graph.nodes[index];
   ops::OpCall call;
   call.op = node.op;
   call.params = node.params;
   for (Value input : node.inputs) {
-    const std::size_t v =
-        first[static_cast<std::size_t>(input.node)] + static_cast<std::size_t>(input.output);
+    const std::size_t v = prepared.numbers[input];
     call.inputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
   }
-  for (std::size_t v = first[index]; v < first[index + 1]; ++v) {
+  for (std::size_t v = prepared.numbers.begin(index); v < prepared.numbers.end(index); ++v) {
     call.outputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
   }
   if (node.op->flops) return node.op->flops(call);
@@ -60,12 +55,11 @@ double flops_of(const PreparedGraph& prepared, const std::vector<std::size_t>& f
 void Executor::make_report() {
   const Program& program = train_ ? *train_ : *predict_;
   const PreparedGraph& prepared = program.prepared();
-  const std::vector<std::size_t> first = prepared.graph.first_values();
   for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
     if (prepared.graph.nodes[i].is_variable()) continue;
-    report_.nodes.push_back(report_node(prepared, first, i));
+    report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
-    if (!prepared.graph.nodes[i].backward) report_.flops += flops_of(prepared, first, i);
+    if (!prepared.graph.nodes[i].backward) report_.flops += flops_of(prepared, i);
   }
   report_.reorders = prepared.reorders;
   report_.arena_bytes = program.plan().arena_bytes;
@@ -79,6 +73,10 @@ void Executor::make_report() {
   for (const auto& [name, gradient] : bindings_.gradients) {
     report_.external_bytes += gradient.bytes();
   }
+  for (const auto& [name, request] : bindings_.grad_req) {
+    if (train_ == nullptr || request == GradReq::null) continue;
+    report_.parameters += static_cast<std::uint64_t>(bindings_.arguments.at(name).elements());
+  }
 }
 
 std::string Executor::dump() const {
@@ -86,7 +84,7 @@ std::string Executor::dump() const {
   for (const Program* program : {train_.get(), predict_.get()}) {
     if (program == nullptr) continue;
     const PreparedGraph& prepared = program->prepared();
-    const std::vector<std::size_t> first = prepared.graph.first_values();
+    const ValueNumbers& numbers = prepared.numbers;
     text += fmt::format("{}: arena {} bytes, unshared {} bytes, {} outputs in place\n",
                         program == train_.get() ? "training" : "prediction",
                         program->plan().arena_bytes, program->plan().unshared_bytes,
@@ -97,12 +95,12 @@ std::string Executor::dump() const {
       text += fmt::format("  {}{} = {}({})\n", node.backward ? "< " : "> ", node.name,
                           node.op->name, prepared.kernels[i]->name());
       for (Value input : node.inputs) {
-        text += fmt::format("      reads  {}\n", describe(prepared, first, input));
+        text += fmt::format("      reads  {}\n", describe(prepared, input));
       }
-      for (std::size_t v = first[i]; v < first[i + 1]; ++v) {
-        const Value output{static_cast<std::int64_t>(i), static_cast<int>(v - first[i])};
-        text += fmt::format("      writes {} at {}\n", describe(prepared, first, output),
-                            program->place(v));
+      for (std::size_t v = numbers.begin(i); v < numbers.end(i); ++v) {
+        const Value output{static_cast<std::int64_t>(i), static_cast<int>(v - numbers.begin(i))};
+        text +=
+            fmt::format("      writes {} at {}\n", describe(prepared, output), program->place(v));
       }
     }
   }

@@ -12,6 +12,7 @@
 
 #include "symbol/infer.h"
 #include "symbol/node.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -156,7 +157,7 @@ base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replac
       used.insert(source.name);
     }
     for (Value input : source.inputs) {
-      const auto from = static_cast<std::size_t>(input.node);
+      const std::size_t from = node_index(input);
       node->inputs.push_back(replaced[from] ? *replaced[from] : Entry{made[from], input.output});
     }
     node->take(std::move(source));
@@ -169,7 +170,7 @@ base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replac
   }
   Symbol result;
   for (Value head : flat.heads) {
-    const auto from = static_cast<std::size_t>(head.node);
+    const std::size_t from = node_index(head);
     result.outputs_.push_back(replaced[from] ? *replaced[from] : Entry{made[from], head.output});
   }
   return result;
@@ -259,14 +260,14 @@ Symbol Symbol::from_graph(const Graph& graph) {
   for (GraphNode source : graph.nodes) {
     auto node = std::make_shared<Node>();
     for (Value input : source.inputs) {
-      node->inputs.push_back({made[static_cast<std::size_t>(input.node)], input.output});
+      node->inputs.push_back({made[node_index(input)], input.output});
     }
     node->take(std::move(source));
     made.push_back(std::move(node));
   }
   Symbol symbol;
   for (Value head : graph.heads) {
-    symbol.outputs_.push_back({made[static_cast<std::size_t>(head.node)], head.output});
+    symbol.outputs_.push_back({made[node_index(head)], head.output});
   }
   return symbol;
 }
@@ -327,10 +328,8 @@ base::Result<InferredShapes> Symbol::infer_shapes(
     const std::map<std::string, base::Shape>& known) const {
   const Graph flat = graph();
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, symbol::infer_shapes(flat, known));
-  const std::vector<std::size_t> first = flat.first_values();
-  const auto at = [&](Value v) {
-    return shapes[first[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output)];
-  };
+  const ValueNumbers numbers(flat);
+  const auto at = [&](Value value) { return shapes[numbers[value]]; };
   InferredShapes result;
   for (std::int64_t node : flat.arguments()) result.arguments.push_back(at({node, 0}));
   for (std::int64_t node : flat.auxiliary_states()) result.auxiliary.push_back(at({node, 0}));
@@ -343,10 +342,8 @@ base::Result<InferredDTypes> Symbol::infer_dtypes(
     const std::map<std::string, base::DType>& known) const {
   const Graph flat = graph();
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, symbol::infer_dtypes(flat, known));
-  const std::vector<std::size_t> first = flat.first_values();
-  const auto at = [&](Value v) {
-    return dtypes[first[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output)];
-  };
+  const ValueNumbers numbers(flat);
+  const auto at = [&](Value value) { return dtypes[numbers[value]]; };
   InferredDTypes result;
   for (std::int64_t node : flat.arguments()) result.arguments.push_back(at({node, 0}));
   for (std::int64_t node : flat.auxiliary_states()) result.auxiliary.push_back(at({node, 0}));

@@ -66,7 +66,7 @@ class Symbol {
   Symbol internals() const;
 
   /// Names in topological order. Variables with equal names are one argument only if they are one
-  /// variable; layout() reports others.
+  /// variable; validate() refuses others.
   std::vector<std::string> list_arguments() const;
   std::vector<std::string> list_outputs() const;
   std::vector<std::string> list_auxiliary_states() const;

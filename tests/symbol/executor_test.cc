@@ -200,10 +200,21 @@ TEST_CASE("planning shares memory, and says how much") {
   const ExecutorReport& report = bound.executor->report();
   CHECK(report.arena_bytes < report.unshared_bytes);
   CHECK(report.predict_bytes < report.arena_bytes);
+  CHECK(report.parameters == 431'080);
+  CHECK(report.external_bytes == (431'080 + 32 * 10) * sizeof(float));
   CHECK(report.in_place > 0);
   CHECK(report.flops > 32 * 4e6);
   CHECK(!report.nodes.empty());
   CHECK(bound.executor->dump().find("conv1") != std::string::npos);
+
+  ExecutorOptions options;
+  options.train = false;
+  const Bound predicting("lenet", {32, 1, 28, 28}, options);
+  const ExecutorReport& predict = predicting.executor->report();
+  CHECK(predict.arena_bytes == report.predict_bytes);
+  CHECK(predict.arena_bytes < predict.unshared_bytes);
+  CHECK(predict.parameters == 0);
+  CHECK(!allocate_bindings(bound.test.runtime, bound.net, {}).ok());
 }
 
 TEST_CASE("lenet in f64 on reference kernels equals finite differences") {
