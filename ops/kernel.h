@@ -116,4 +116,14 @@ base::Status with_floating(base::DType dtype, F&& f) {
   }
 }
 
+/// A reference kernel from f(call, context, T{}) with T = float or double, the dtype of the call's
+/// first input.
+template <typename F>
+KernelDef floating_kernel(F f) {
+  return reference_kernel([f](const OpCall& call, const KernelContext& context) {
+    return with_floating(call.inputs[0].dtype,
+                         [&](auto zero) -> base::Status { return f(call, context, zero); });
+  });
+}
+
 }  // namespace troupe::ops

@@ -11,18 +11,13 @@ std::vector<ParamDef> clip_params() {
 }
 
 OpDef clip_definition() {
-  OpDef op;
+  OpDef op = unary_definition();
   op.name = "clip";
   op.doc = "`out = min(max(data, a_min), a_max)`; NaN stays NaN.";
   op.params = clip_params();
-  op.inputs = names({"data"});
-  op.outputs = names({"out"});
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("clip_backward", {dy, b.input(0)}, b.params().to_attributes());
   });
-  op.in_place = {{0, 0}};
-  op.accumulates = {0};
-  op.elementwise = true;
   op.kernels = {pointwise_kernel<1>([](const Params& params, auto zero) {
     using T = decltype(zero);
     const T low = static_cast<T>(params.real("a_min"));

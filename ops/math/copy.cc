@@ -6,13 +6,8 @@ namespace troupe::ops {
 namespace {
 
 OpDef copy_like(std::string name) {
-  OpDef op;
+  OpDef op = unary_definition();
   op.name = std::move(name);
-  op.inputs = names({"data"});
-  op.outputs = names({"out"});
-  op.in_place = {{0, 0}};
-  op.accumulates = {0};
-  op.elementwise = true;
   op.maps_zero_to_zero = true;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x; })};
   op.samples = {{.title = "matrix", .inputs = {{3, 5}}}};

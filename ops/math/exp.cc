@@ -8,20 +8,14 @@ namespace troupe::ops {
 namespace {
 
 OpDef exp_definition() {
-  OpDef op;
+  OpDef op = unary_definition();
   op.name = "exp";
   op.doc = "`out = e^data`.";
-  op.inputs = names({"data"});
-  op.outputs = names({"out"});
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply", {dy, b.output(0)});
   });
-  op.in_place = {{0, 0}};
-  op.accumulates = {0};
-  op.elementwise = true;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::exp(x); })};
-  op.samples = {{.title = "matrix", .inputs = {{3, 5}}},
-                {.title = "large", .inputs = {{256, 1024}}, .gradient = false, .benchmark = true}};
+  op.samples = unary_samples();
   return op;
 }
 

@@ -8,25 +8,14 @@ namespace troupe::ops {
 namespace {
 
 OpDef log_definition() {
-  OpDef op;
+  OpDef op = unary_definition();
   op.name = "log";
   op.doc = "`out = ln(data)`; NaN below zero.";
-  op.inputs = names({"data"});
-  op.outputs = names({"out"});
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("divide", {dy, b.input(0)});
   });
-  op.in_place = {{0, 0}};
-  op.accumulates = {0};
-  op.elementwise = true;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::log(x); })};
-  op.samples = {{.title = "matrix", .inputs = {{3, 5}}, .low = 0.5, .high = 2.0},
-                {.title = "large",
-                 .inputs = {{256, 1024}},
-                 .low = 0.5,
-                 .high = 2.0,
-                 .gradient = false,
-                 .benchmark = true}};
+  op.samples = unary_samples(0.5, 2.0);
   return op;
 }
 

@@ -6,21 +6,15 @@ namespace troupe::ops {
 namespace {
 
 OpDef square_definition() {
-  OpDef op;
+  OpDef op = unary_definition();
   op.name = "square";
   op.doc = "`out = data^2`.";
-  op.inputs = names({"data"});
-  op.outputs = names({"out"});
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {b.add1("multiply", {dy, b.input(0)})}, {{"scalar", "2"}});
   });
-  op.in_place = {{0, 0}};
-  op.accumulates = {0};
-  op.elementwise = true;
   op.maps_zero_to_zero = true;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x * x; })};
-  op.samples = {{.title = "matrix", .inputs = {{3, 5}}},
-                {.title = "large", .inputs = {{256, 1024}}, .gradient = false, .benchmark = true}};
+  op.samples = unary_samples();
   return op;
 }
 

@@ -115,6 +115,14 @@ inline base::Status check_label_dtype(const std::optional<base::DType>& dtype) {
                      base::dtype_name(*dtype));
 }
 
+/// Inference of (data, label) and one output of data's dtype.
+inline base::Status infer_labelled_dtypes(const Params&,
+                                          std::vector<std::optional<base::DType>>& in,
+                                          std::vector<std::optional<base::DType>>& out) {
+  TROUPE_TRY(check_label_dtype(in[1]));
+  return unify_floating({&in[0], &out[0]});
+}
+
 /// What softmax subtracts and divides by: exp(x - peak) / sum.
 struct SoftmaxRow {
   double peak = 0.0, sum = 0.0;

@@ -3,7 +3,7 @@
 // Pure functions of views; any thread.
 #include "ops/nn/convolution.h"
 
-#include "ops/nn/support.h"
+#include "ops/nn/linear.h"
 
 namespace troupe::ops {
 namespace {
@@ -26,23 +26,12 @@ std::vector<ParamDef> params() {
        .initial = std::int64_t{1},
        .doc = "Groups; channels of one group see only inputs of the same group.",
        .low = 1},
-      {.name = "no_bias",
-       .type = ParamType::boolean,
-       .initial = false,
-       .doc = "True: there is no input `bias`."},
-      {.name = "layout",
-       .type = ParamType::text,
-       .initial = std::string("None"),
-       .doc = "Logical order of axes; memory layouts are chosen by the executor.",
-       .choices = {"None", "NCHW"}},
+      no_bias_param(),
+      layout_param(),
       ignored("workspace", ParamType::integer, std::int64_t{1024}),
       ignored("cudnn_tune", ParamType::text, std::string("None")),
       ignored("cudnn_off", ParamType::boolean, false),
   };
-}
-
-bool has_bias(const Params& p) {
-  return !p.boolean("no_bias");
 }
 
 /// Shapes of (data, weight, bias) and output as far as they determine each other.
@@ -73,26 +62,6 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(check_window(window[1], in[0][3]));
   return refine("output", out[0],
                 Shape{kAny, kAny, window[0].outputs(in[0][2]), window[1].outputs(in[0][3])});
-}
-
-Status infer_backward_data(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
-  TROUPE_TRY(refine("data", in[2], out[0]));
-  std::vector<Shape> inputs = {in[2], in[1]};
-  std::vector<Shape> outputs = {in[0]};
-  TROUPE_TRY(infer(p, inputs, outputs));
-  in = {outputs[0], inputs[1], inputs[0]};
-  out[0] = inputs[0];
-  return {};
-}
-
-Status infer_backward_weights(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
-  std::vector<Shape> inputs = {in[1], out[0]};
-  if (out.size() > 1) inputs.push_back(out[1]);
-  std::vector<Shape> outputs = {in[0]};
-  TROUPE_TRY(infer(p, inputs, outputs));
-  in = {outputs[0], inputs[0]};
-  std::copy(inputs.begin() + 1, inputs.end(), out.begin());
-  return {};
 }
 
 /// Calls f(output offset, input offset, windows) for every row of windows whose tap (ky, kx) lies
@@ -222,20 +191,6 @@ Status run_backward_weights(const OpCall& call, const KernelContext& c, T) {
   return {};
 }
 
-base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
-  std::vector<std::optional<Value>> result(static_cast<std::size_t>(b.input_count()));
-  const Value head = *b.output_gradient(0);
-  const Attributes attributes = b.params().to_attributes();
-  if (b.wanted(0)) {
-    result[0] = b.add1("convolution_backward_data", {head, b.input(1), b.input(0)}, attributes);
-  }
-  if (b.wanted(1) || (has_bias(b.params()) && b.wanted(2))) {
-    const auto values = b.add("convolution_backward_weights", {head, b.input(0)}, attributes);
-    std::copy(values.begin(), values.end(), result.begin() + 1);
-  }
-  return result;
-}
-
 /// All three operators multiply each output element with one window of each input channel.
 double flops(const OpCall& call) {
   const bool is_forward = call.op->name == "convolution";
@@ -322,24 +277,18 @@ std::vector<Sample> samples(const std::function<std::vector<Shape>(const Case&)>
   return result;
 }
 
+LinearOperator linear() {
+  return {.name = "convolution", .params = params(), .infer = infer, .flops = flops};
+}
+
 OpDef define_forward() {
-  OpDef op;
-  op.name = "convolution";
+  OpDef op = linear_definition(linear());
   op.aliases = {"Convolution", "Convolution_v1"};
   op.doc =
       "Two-dimensional convolution (cross-correlation, as everywhere in this field): `output[n, f, "
       "y, x] = bias[f] + sum over c, i, j of data[n, c, y * stride - pad + i * dilate, ...] * "
       "weight[f, c, i, j]`. data (N, C, H, W), weight (num_filter, C / num_group, kernel...), bias "
       "(num_filter).";
-  op.params = params();
-  op.inputs = [](const Params& p) {
-    return with_optional({"data", "weight"}, "bias", has_bias(p));
-  };
-  op.outputs = names({"output"});
-  op.infer_shape = infer;
-  op.gradient = gradient;
-  op.accumulates = {0};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples([](const Case& c) {
     std::vector<Shape> inputs = {c.data, c.weight};
@@ -350,16 +299,8 @@ OpDef define_forward() {
 }
 
 OpDef define_backward_data() {
-  OpDef op;
-  op.name = "convolution_backward_data";
+  OpDef op = linear_backward_data_definition(linear());
   op.doc = "Gradient of convolution with respect to data.";
-  op.params = params();
-  op.inputs = names({"output_gradient", "weight", "data"});
-  op.outputs = names({"data_gradient"});
-  op.shape_only_inputs = {2};
-  op.infer_shape = infer_backward_data;
-  op.accumulates = {0};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward_data(x...); })};
   op.samples = samples([](const Case& c) {
     return std::vector<Shape>{c.output, c.weight, c.data};
@@ -368,17 +309,8 @@ OpDef define_backward_data() {
 }
 
 OpDef define_backward_weights() {
-  OpDef op;
-  op.name = "convolution_backward_weights";
+  OpDef op = linear_backward_weights_definition(linear());
   op.doc = "Gradients of convolution with respect to weight and bias.";
-  op.params = params();
-  op.inputs = names({"output_gradient", "data"});
-  op.outputs = [](const Params& p) {
-    return with_optional({"weight_gradient"}, "bias_gradient", has_bias(p));
-  };
-  op.infer_shape = infer_backward_weights;
-  op.accumulates = {0, 1};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward_weights(x...); })};
   op.samples = samples([](const Case& c) { return std::vector<Shape>{c.output, c.data}; });
   return op;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fully_connected and the two operators of its gradient: definition, reference kernels, samples.
 // Pure functions of views; any thread.
-#include "ops/nn/support.h"
+#include "ops/nn/fully_connected.h"
+
+#include "ops/nn/linear.h"
 
 namespace troupe::ops {
 namespace {
@@ -12,19 +14,12 @@ using base::Status;
 std::vector<ParamDef> params() {
   return {
       {.name = "num_hidden", .type = ParamType::integer, .doc = "Outputs per row.", .low = 1},
-      {.name = "no_bias",
-       .type = ParamType::boolean,
-       .initial = false,
-       .doc = "True: there is no input `bias`."},
+      no_bias_param(),
       {.name = "flatten",
        .type = ParamType::boolean,
        .initial = true,
        .doc = "True: all axes behind the first are one; False: only the last axis is reduced."},
   };
-}
-
-bool has_bias(const Params& p) {
-  return !p.boolean("no_bias");
 }
 
 /// Shapes of (data, weight, bias) and output, in both directions as far as they determine each
@@ -56,39 +51,9 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   return {};
 }
 
-Status infer_backward_data(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
-  TROUPE_TRY(refine("data", in[2], out[0]));
-  std::vector<Shape> inputs = {in[2], in[1]};
-  std::vector<Shape> outputs = {in[0]};
-  TROUPE_TRY(infer(p, inputs, outputs));
-  in = {outputs[0], inputs[1], inputs[0]};
-  out[0] = inputs[0];
-  return {};
-}
-
-Status infer_backward_weights(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
-  std::vector<Shape> inputs = {in[1], out[0]};
-  if (out.size() > 1) inputs.push_back(out[1]);
-  std::vector<Shape> outputs = {in[0]};
-  TROUPE_TRY(infer(p, inputs, outputs));
-  in = {outputs[0], inputs[0]};
-  std::copy(inputs.begin() + 1, inputs.end(), out.begin());
-  return {};
-}
-
-/// The call as matrices: (rows, inner) x (hidden, inner)^T.
-struct Extents {
-  std::int64_t rows = 0, hidden = 0, inner = 0;
-};
-
-Extents extents(const Params& p, const Shape& data) {
-  const int split = p.boolean("flatten") ? 1 : data.rank() - 1;
-  return {data.elements(0, split), p.integer("num_hidden"), data.elements(split, data.rank())};
-}
-
 template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
-  const Extents e = extents(call.params, call.inputs[0].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[0].shape);
   const T* data = c.inputs[0].as<T>();
   const T* weight = c.inputs[1].as<T>();
   const T* bias = has_bias(call.params) ? c.inputs[2].as<T>() : nullptr;
@@ -105,7 +70,7 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 
 template <typename T>
 Status run_backward_data(const OpCall& call, const KernelContext& c, T) {
-  const Extents e = extents(call.params, call.inputs[2].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[2].shape);
   const T* gradient = c.inputs[0].as<T>();
   const T* weight = c.inputs[1].as<T>();
   T* output = c.outputs[0].as<T>();
@@ -121,7 +86,7 @@ Status run_backward_data(const OpCall& call, const KernelContext& c, T) {
 
 template <typename T>
 Status run_backward_weights(const OpCall& call, const KernelContext& c, T) {
-  const Extents e = extents(call.params, call.inputs[1].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[1].shape);
   const T* gradient = c.inputs[0].as<T>();
   const T* data = c.inputs[1].as<T>();
   T* weight = c.outputs[0].as<T>();
@@ -140,21 +105,6 @@ Status run_backward_weights(const OpCall& call, const KernelContext& c, T) {
   return {};
 }
 
-base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
-  std::vector<std::optional<Value>> result(static_cast<std::size_t>(b.input_count()));
-  const Value head = *b.output_gradient(0);
-  const Attributes attributes = b.params().to_attributes();
-  if (b.wanted(0)) {
-    result[0] = b.add1("fully_connected_backward_data", {head, b.input(1), b.input(0)}, attributes);
-  }
-  const bool biased = has_bias(b.params());
-  if (b.wanted(1) || (biased && b.wanted(2))) {
-    const auto values = b.add("fully_connected_backward_weights", {head, b.input(0)}, attributes);
-    std::copy(values.begin(), values.end(), result.begin() + 1);
-  }
-  return result;
-}
-
 double flops(const OpCall& call) {
   // Each of the three is one product of the same three extents.
   double rows_times_inner = 1.0;
@@ -165,23 +115,17 @@ double flops(const OpCall& call) {
   return 2.0 * rows_times_inner * static_cast<double>(call.params.integer("num_hidden"));
 }
 
+LinearOperator linear() {
+  return {.name = "fully_connected", .params = params(), .infer = infer, .flops = flops};
+}
+
 OpDef define_forward() {
-  OpDef op;
-  op.name = "fully_connected";
+  OpDef op = linear_definition(linear());
   op.aliases = {"FullyConnected"};
   op.doc =
       "`output = data * weight^T + bias`. data (N, ...) is read as (N, K), weight is (num_hidden, "
       "K), bias (num_hidden). With `flatten = False` only data's last axis is K and the others "
       "stay.";
-  op.params = params();
-  op.inputs = [](const Params& p) {
-    return with_optional({"data", "weight"}, "bias", has_bias(p));
-  };
-  op.outputs = names({"output"});
-  op.infer_shape = infer;
-  op.gradient = gradient;
-  op.accumulates = {0};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = {
       {.title = "two axes", .attributes = {{"num_hidden", "7"}}, .inputs = {{5, 9}, {7, 9}, {7}}},
@@ -204,18 +148,10 @@ OpDef define_forward() {
 }
 
 OpDef define_backward_data() {
-  OpDef op;
-  op.name = "fully_connected_backward_data";
+  OpDef op = linear_backward_data_definition(linear());
   op.doc =
       "Gradient of fully_connected with respect to data: `output_gradient * weight`, in "
       "data's shape.";
-  op.params = params();
-  op.inputs = names({"output_gradient", "weight", "data"});
-  op.outputs = names({"data_gradient"});
-  op.shape_only_inputs = {2};
-  op.infer_shape = infer_backward_data;
-  op.accumulates = {0};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward_data(x...); })};
   op.samples = {
       {.title = "flattened",
@@ -233,19 +169,10 @@ OpDef define_backward_data() {
 }
 
 OpDef define_backward_weights() {
-  OpDef op;
-  op.name = "fully_connected_backward_weights";
+  OpDef op = linear_backward_weights_definition(linear());
   op.doc =
       "Gradients of fully_connected with respect to weight (`output_gradient^T * data`) and "
       "bias (sum of output_gradient over rows).";
-  op.params = params();
-  op.inputs = names({"output_gradient", "data"});
-  op.outputs = [](const Params& p) {
-    return with_optional({"weight_gradient"}, "bias_gradient", has_bias(p));
-  };
-  op.infer_shape = infer_backward_weights;
-  op.accumulates = {0, 1};
-  op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward_weights(x...); })};
   op.samples = {
       {.title = "flattened", .attributes = {{"num_hidden", "7"}}, .inputs = {{5, 7}, {5, 2, 9}}},

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // fully_connected and its gradient as matrix products with the widest vectors of the machine.
+#include "ops/nn/fully_connected.h"
 #include "ops/support/product.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
 
-/// The call as matrices: data (rows, inner), weight (hidden, inner), result (rows, hidden).
-struct Extents {
-  std::int64_t rows, hidden, inner;
-};
-
-Extents extents(const OpCall& call, const base::Shape& data) {
-  const int split = call.params.boolean("flatten") ? 1 : data.rank() - 1;
-  return {data.elements(0, split), call.params.integer("num_hidden"),
-          data.elements(split, data.rank())};
-}
-
 Product forward(const OpCall& call) {
-  const Extents e = extents(call, call.inputs[0].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[0].shape);
   Product p{e.rows, e.hidden, e.inner, 0, 1, e.inner, 1, 1, e.inner};
   if (call.inputs.size() > 2) p.bias_input = 2;
   return p;
@@ -26,13 +16,13 @@ Product forward(const OpCall& call) {
 
 /// output_gradient * weight
 Product backward_data(const OpCall& call) {
-  const Extents e = extents(call, call.inputs[2].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[2].shape);
   return {e.rows, e.inner, e.hidden, 0, 1, e.hidden, 1, e.inner, 1};
 }
 
 /// output_gradient^T * data; its rows' sums are the gradient of the bias.
 Product backward_weights(const OpCall& call) {
-  const Extents e = extents(call, call.inputs[1].shape);
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[1].shape);
   Product p{e.hidden, e.inner, e.rows, 0, 1, 1, e.hidden, e.inner, 1};
   if (call.outputs.size() > 1) p.row_sums_output = 1;
   return p;

@@ -40,11 +40,7 @@ std::vector<ParamDef> params() {
        .type = ParamType::boolean,
        .initial = true,
        .doc = "False: max pooling without its hidden output, for prediction."},
-      {.name = "layout",
-       .type = ParamType::text,
-       .initial = std::string("None"),
-       .doc = "Logical order of axes; memory layouts are chosen by the executor.",
-       .choices = {"None", "NCHW"}},
+      layout_param(),
       ignored("p_value", ParamType::text, std::string("None")),
       ignored("cudnn_off", ParamType::boolean, false),
   };

@@ -30,12 +30,6 @@ Status infer_backward(const Params&, std::vector<Shape>& in, std::vector<Shape>&
   return {};
 }
 
-Status infer_types(const Params&, std::vector<std::optional<DType>>& in,
-                   std::vector<std::optional<DType>>& out) {
-  TROUPE_TRY(check_label_dtype(in[1]));
-  return unify_floating({&in[0], &out[0]});
-}
-
 Status infer_backward_types(const Params&, std::vector<std::optional<DType>>& in,
                             std::vector<std::optional<DType>>& out) {
   TROUPE_TRY(check_label_dtype(in[2]));
@@ -98,7 +92,7 @@ OpDef define_forward() {
   op.inputs = names({"data", "label"});
   op.outputs = names({"loss"});
   op.infer_shape = infer;
-  op.infer_dtype = infer_types;
+  op.infer_dtype = infer_labelled_dtypes;
   op.gradient = gradient;
   op.is_loss = true;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};

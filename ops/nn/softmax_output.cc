@@ -6,7 +6,6 @@
 namespace troupe::ops {
 namespace {
 
-using base::DType;
 using base::Shape;
 using base::Status;
 
@@ -75,12 +74,6 @@ Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>
   TROUPE_TRY(infer(p, in[0], in[1]));
   out[0] = in[0];
   return {};
-}
-
-Status infer_types(const Params&, std::vector<std::optional<DType>>& in,
-                   std::vector<std::optional<DType>>& out) {
-  TROUPE_TRY(check_label_dtype(in[1]));
-  return unify_floating({&in[0], &out[0]});
 }
 
 template <typename T>
@@ -165,7 +158,7 @@ OpDef define_forward() {
   op.inputs = names({"data", "label"});
   op.outputs = names({"output"});
   op.infer_shape = infer_forward;
-  op.infer_dtype = infer_types;
+  op.infer_dtype = infer_labelled_dtypes;
   op.gradient = gradient;
   op.shape_only_inputs = {1};
   op.in_place = {{0, 0}};
@@ -186,7 +179,7 @@ OpDef define_backward() {
   op.inputs = names({"output", "label"});
   op.outputs = names({"data_gradient"});
   op.infer_shape = infer_forward;
-  op.infer_dtype = infer_types;
+  op.infer_dtype = infer_labelled_dtypes;
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};

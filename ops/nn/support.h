@@ -69,16 +69,6 @@ void add_scaled(T* y, T factor, const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
-/// A reference kernel from f(call, context, T{}) with T = float or double, the dtype of the call's
-/// first input.
-template <typename F>
-KernelDef floating_kernel(F f) {
-  return reference_kernel([f](const OpCall& call, const KernelContext& context) {
-    return with_floating(call.inputs[0].dtype,
-                         [&](auto zero) -> base::Status { return f(call, context, zero); });
-  });
-}
-
 /// Parameters of MXNet's files that change nothing here.
 inline ParamDef ignored(std::string name, ParamType type, ParamValue initial) {
   return {.name = std::move(name),

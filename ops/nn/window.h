@@ -80,4 +80,13 @@ inline ParamDef spatial(std::string name, std::string doc, double low) {
           .low = low};
 }
 
+/// The parameter `layout`.
+inline ParamDef layout_param() {
+  return {.name = "layout",
+          .type = ParamType::text,
+          .initial = std::string("None"),
+          .doc = "Logical order of axes; memory layouts are chosen by the executor.",
+          .choices = {"None", "NCHW"}};
+}
+
 }  // namespace troupe::ops

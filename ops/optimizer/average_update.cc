@@ -2,47 +2,32 @@
 // average_update: the moving average behind keys of kind `average` (batch_norm's statistics).
 #include <cmath>
 
-#include "ops/op.h"
 #include "ops/support/chunks.h"
+#include "ops/support/update.h"
 
 namespace troupe::ops {
 namespace {
 
-using base::Shape;
-using base::Status;
-
-Status run(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* state = context.inputs[0].as<T>();
-    const T* total = context.inputs[1].as<T>();
-    const T count = *context.inputs[2].as<T>();
-    const double share = static_cast<double>(*context.inputs[3].as<T>());
-    const double kept = std::pow(call.params.real("momentum"), share);
-    const T old_part = static_cast<T>(kept);
-    const T new_part = static_cast<T>(1.0 - kept);
-    T* out = context.outputs[0].as<T>();
-    parallel_ranges(context, context.outputs[0].elements(), [=](auto begin, auto end) {
-      for (auto i = begin; i < end; ++i) {
-        out[i] = state[i] * old_part + total[i] / count * new_part;
-      }
-    });
-    return Status();
+template <typename T>
+base::Status run(const OpCall& call, const KernelContext& context, T) {
+  const T* state = context.inputs[0].as<T>();
+  const T* total = context.inputs[1].as<T>();
+  const T count = *context.inputs[2].as<T>();
+  const double share = static_cast<double>(*context.inputs[3].as<T>());
+  const double kept = std::pow(call.params.real("momentum"), share);
+  const T old_part = static_cast<T>(kept);
+  const T new_part = static_cast<T>(1.0 - kept);
+  T* out = context.outputs[0].as<T>();
+  parallel_ranges(context, context.outputs[0].elements(), [=](auto begin, auto end) {
+    for (auto i = begin; i < end; ++i) {
+      out[i] = state[i] * old_part + total[i] / count * new_part;
+    }
   });
-}
-
-Status infer_shape(const Params& params, std::vector<Shape>& inputs, std::vector<Shape>& outputs) {
-  std::vector<Shape> tensors(inputs.begin(), inputs.begin() + 2);
-  std::vector<Shape> scalars = {inputs[2], inputs[3], Shape{}};
-  std::vector<Shape> none;
-  TROUPE_TRY(infer_same_shape(params, tensors, outputs));
-  TROUPE_TRY(infer_same_shape(params, scalars, none));
-  inputs = {tensors[0], tensors[1], Shape{}, Shape{}};
   return {};
 }
 
 OpDef average_update_definition() {
-  OpDef op;
+  OpDef op = update_definition(2);
   op.name = "average_update";
   op.doc =
       "The moving average of a key of kind `average`. `total` is the sum of the contributions' "
@@ -54,11 +39,8 @@ OpDef average_update_definition() {
   op.params = {{"momentum", ParamType::real, 0.9, "Part of the old state in a full round.", 0, 1}};
   op.inputs = names({"state", "total", "count", "share"});
   op.outputs = names({"new_state"});
-  op.infer_shape = infer_shape;
   op.in_place = {{0, 0}};
-  op.assign = true;
-  op.elementwise = true;
-  op.kernels = {reference_kernel(run)};
+  op.kernels = {floating_kernel([](auto&&... x) { return run(x...); })};
   op.samples = {{.title = "vector",
                  .inputs = {{37}, {37}, {}, {}},
                  .low = 0.25,

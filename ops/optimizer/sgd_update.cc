@@ -1,56 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd_update: stochastic gradient descent with momentum and weight decay, fused. Every product and
 // sum is rounded by itself in this order, so a graph of element-wise operators gives the same bits.
-#include "ops/op.h"
 #include "ops/support/chunks.h"
+#include "ops/support/update.h"
 
 namespace troupe::ops {
 namespace {
 
-using base::Shape;
-using base::Status;
-
-Status run(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T momentum = static_cast<T>(call.params.real("momentum"));
-    const T decay = static_cast<T>(call.params.real("wd"));
-    const T limit = static_cast<T>(call.params.real("clip_gradient"));
-    const T* weight = context.inputs[0].as<T>();
-    const T* gradient = context.inputs[1].as<T>();
-    const T* velocity = context.inputs[2].as<T>();
-    const T rate = *context.inputs[3].as<T>();
-    const T count = *context.inputs[4].as<T>();
-    T* new_weight = context.outputs[0].as<T>();
-    T* new_velocity = context.outputs[1].as<T>();
-    parallel_ranges(context, context.outputs[0].elements(), [=](auto begin, auto end) {
-      for (auto i = begin; i < end; ++i) {
-        T g = gradient[i] / count;
-        if (limit > T{0}) g = g < -limit ? -limit : (g > limit ? limit : g);
-        g = g + weight[i] * decay;
-        const T v = velocity[i] * momentum + g;
-        new_weight[i] = weight[i] - v * rate;
-        new_velocity[i] = v;
-      }
-    });
-    return Status();
+template <typename T>
+base::Status run(const OpCall& call, const KernelContext& context, T) {
+  const T momentum = static_cast<T>(call.params.real("momentum"));
+  const T decay = static_cast<T>(call.params.real("wd"));
+  const T limit = static_cast<T>(call.params.real("clip_gradient"));
+  const T* weight = context.inputs[0].as<T>();
+  const T* gradient = context.inputs[1].as<T>();
+  const T* velocity = context.inputs[2].as<T>();
+  const T rate = *context.inputs[3].as<T>();
+  const T count = *context.inputs[4].as<T>();
+  T* new_weight = context.outputs[0].as<T>();
+  T* new_velocity = context.outputs[1].as<T>();
+  parallel_ranges(context, context.outputs[0].elements(), [=](auto begin, auto end) {
+    for (auto i = begin; i < end; ++i) {
+      T g = gradient[i] / count;
+      if (limit > T{0}) g = g < -limit ? -limit : (g > limit ? limit : g);
+      g = g + weight[i] * decay;
+      const T v = velocity[i] * momentum + g;
+      new_weight[i] = weight[i] - v * rate;
+      new_velocity[i] = v;
+    }
   });
-}
-
-/// weight, gradient and momentum share one shape; lr and count are 0-d.
-Status infer_shape(const Params& params, std::vector<Shape>& inputs, std::vector<Shape>& outputs) {
-  std::vector<Shape> tensors(inputs.begin(), inputs.begin() + 3);
-  std::vector<Shape> scalars(inputs.begin() + 3, inputs.end());
-  scalars.emplace_back();
-  std::vector<Shape> none;
-  TROUPE_TRY(infer_same_shape(params, tensors, outputs));
-  TROUPE_TRY(infer_same_shape(params, scalars, none));
-  inputs = {tensors[0], tensors[1], tensors[2], Shape{}, Shape{}};
   return {};
 }
 
 OpDef sgd_update_definition() {
-  OpDef op;
+  OpDef op = update_definition(3);
   op.name = "sgd_update";
   op.doc =
       "One step of stochastic gradient descent. `gradient` is the sum over `count` samples; `lr` "
@@ -69,17 +52,14 @@ OpDef sgd_update_definition() {
                 "Limit of each element of the mean gradient; none when not above 0."}};
   op.inputs = names({"weight", "gradient", "momentum", "lr", "count"});
   op.outputs = names({"new_weight", "new_momentum"});
-  op.infer_shape = infer_shape;
   op.in_place = {{0, 0}, {2, 1}};
-  op.assign = true;
-  op.elementwise = true;
   op.flops = [](const OpCall& call) {
     return 7.0 * static_cast<double>(call.outputs[0].shape.elements());
   };
-  op.kernels = {reference_kernel(run)};
+  op.kernels = {floating_kernel([](auto&&... x) { return run(x...); })};
   const Attributes usual = {{"momentum", "0.9"}, {"wd", "0.01"}};
   const Attributes clipped = {{"momentum", "0.9"}, {"wd", "0.01"}, {"clip_gradient", "0.75"}};
-  const auto sample = [](const char* title, Attributes attributes, Shape shape) {
+  const auto sample = [](const char* title, Attributes attributes, base::Shape shape) {
     return Sample{.title = title,
                   .attributes = std::move(attributes),
                   .inputs = {shape, shape, shape, {}, {}},

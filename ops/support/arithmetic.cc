@@ -15,14 +15,19 @@ OpDef broadcast_definition() {
   return op;
 }
 
-OpDef scalar_definition() {
+OpDef unary_definition() {
   OpDef op;
   op.inputs = names({"data"});
   op.outputs = names({"out"});
-  op.params = {{"scalar", ParamType::real, std::nullopt, "The other operand."}};
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;
+  return op;
+}
+
+OpDef scalar_definition() {
+  OpDef op = unary_definition();
+  op.params = {{"scalar", ParamType::real, std::nullopt, "The other operand."}};
   return op;
 }
 
@@ -43,6 +48,16 @@ std::vector<Sample> broadcast_samples(double low, double high) {
     samples.back().benchmark = true;
   }
   return samples;
+}
+
+std::vector<Sample> unary_samples(double low, double high) {
+  return {{.title = "matrix", .inputs = {{3, 5}}, .low = low, .high = high},
+          {.title = "large",
+           .inputs = {{256, 1024}},
+           .low = low,
+           .high = high,
+           .gradient = false,
+           .benchmark = true}};
 }
 
 std::vector<Sample> scalar_samples(const std::string& scalar, double low, double high) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Definitions that the four arithmetic operators share: two broadcast inputs, or one input and
+// Definitions that arithmetic operators share: two broadcast inputs, one input, or one input and
 // the parameter `scalar`.
 #pragma once
 
@@ -49,11 +49,15 @@ KernelDef broadcast_kernel(F f) {
 
 /// A definition with everything but name, aliases, doc, gradient and kernel: inputs lhs and rhs.
 OpDef broadcast_definition();
-/// Likewise for one input `data` and the parameter `scalar` (a number known when the graph is
-/// made; what changes from step to step is a 0-d input of the broadcasting operators).
+/// Likewise for one input `data`.
+OpDef unary_definition();
+/// unary_definition() with the parameter `scalar` (a number known when the graph is made; what
+/// changes from step to step is a 0-d input of the broadcasting operators).
 OpDef scalar_definition();
 /// Samples of broadcast_definition() with values in [low, high).
 std::vector<Sample> broadcast_samples(double low = -1.0, double high = 1.0);
+/// Samples of unary_definition() with values in [low, high).
+std::vector<Sample> unary_samples(double low = -1.0, double high = 1.0);
 /// Samples of scalar_definition() with values in [low, high) and the given scalar.
 std::vector<Sample> scalar_samples(const std::string& scalar, double low = -1.0, double high = 1.0);
 

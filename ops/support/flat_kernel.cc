@@ -64,12 +64,13 @@ Result<Layout> common_layout(const OpCall& call) {
   return common;
 }
 
-KernelDef flat_kernel(std::string name, std::function<Status(const OpCall&)> accepts,
-                      std::function<Status(const OpCall&, const KernelContext&)> run) {
-  const auto make = [name, accepts = std::move(accepts),
-                     run = std::move(run)](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+KernelDef flat_kernel(std::string name,
+                      std::function<Status(const OpCall&, const KernelContext&)> run,
+                      std::function<Status(const OpCall&)> accepts) {
+  const auto make = [name, run = std::move(run), accepts = std::move(accepts)](
+                        const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(with_floating(call.outputs.front().dtype, [](auto) { return Status(); }));
-    TROUPE_TRY(accepts(call));
+    if (accepts) TROUPE_TRY(accepts(call));
     TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
     return std::unique_ptr<Kernel>(
         std::make_unique<FlatKernel>(name, call, std::move(layout), run));

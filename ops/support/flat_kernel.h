@@ -14,8 +14,10 @@ namespace troupe::ops {
 base::Result<base::Layout> common_layout(const OpCall& call);
 
 /// A kernel for f32 and f64 that runs over the memory of the outputs from start to end, in
-/// common_layout(). `accepts` may decline more; `run` honours the call's write modes itself.
-KernelDef flat_kernel(std::string name, std::function<base::Status(const OpCall&)> accepts,
-                      std::function<base::Status(const OpCall&, const KernelContext&)> run);
+/// common_layout(). `run` honours the call's write modes itself; `accepts`, where given, may
+/// decline more.
+KernelDef flat_kernel(std::string name,
+                      std::function<base::Status(const OpCall&, const KernelContext&)> run,
+                      std::function<base::Status(const OpCall&)> accepts = {});
 
 }  // namespace troupe::ops

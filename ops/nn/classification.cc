@@ -107,7 +107,7 @@ OpDef define(std::string name, std::string doc, std::string input, KernelDef ker
 
 }  // namespace
 
-std::span<const OpDef> ops_metrics() {
+std::span<const OpDef> ops_classification() {
   static const std::vector<OpDef> ops = {
       define("cross_entropy_sum",
              "sum: `-log(probability[label])` added over the labels that count; weight: their "

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of element-wise SIMD kernels: a file `<stem>.simd.cc` states what happens to one vector
+// of elements, and this header cuts a call into chunks and chunks into vectors.
+// Include it after <hwy/foreach_target.h>. Pure functions; any thread.
+#include <hwy/highway.h>
+
+#include "ops/support/chunks.h"
+
+// Highway reads this file once per instruction set, each time into another namespace. From the last
+// one on, once is enough.
+#if HWY_ONCE
+#pragma once
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// What a run is given: the base of every `Elements`, which reads its own members from here.
+struct ElementsCall {
+  const OpCall& call;
+  const KernelContext& context;
+
+  template <typename T>
+  const T* input(std::size_t index) const {
+    return context.inputs[index].as<T>();
+  }
+  template <typename T>
+  T* output(std::size_t index) const {
+    return context.outputs[index].as<T>();
+  }
+};
+
+/// Output 0 of a call: overwritten or added to, as the call says.
+template <typename T>
+struct ElementsOutput : ElementsCall {
+  T* data = output<T>(0);
+  bool adds = !call.modes.empty() && call.modes[0] == WriteMode::add;
+
+  /// Stores the vector `value` to the elements from `i` on.
+  template <typename D, typename V>
+  HWY_INLINE void store(D d, V value, std::int64_t i) const {
+    if (adds) value = hn::Add(hn::LoadU(d, data + i), value);
+    hn::StoreU(value, d, data + i);
+  }
+};
+
+/// Elements [i, end) in steps of the tag's lanes, as many as fit; the first element left over.
+template <typename D, typename Elements>
+std::int64_t run_vectors(D d, const Elements& shared, std::int64_t i, std::int64_t end) {
+  // A copy that no store can change: its members stay in registers.
+  const Elements elements = shared;
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  for (; i + step <= end; i += step) elements(d, i);
+  return i;
+}
+
+/// Elements [begin, end): whole vectors, then one by one.
+template <typename T, typename Elements>
+void run_range(const Elements& elements, std::int64_t begin, std::int64_t end) {
+  const std::int64_t rest = run_vectors(hn::ScalableTag<T>(), elements, begin, end);
+  run_vectors(hn::CappedTag<T, 1>(), elements, rest, end);
+}
+
+/// Runs a call of f32 or f64 flat over the memory of output 0. `Elements<T>` is made once per run;
+/// its `void operator()(D d, std::int64_t i) const`, marked HWY_INLINE, computes the elements of
+/// all outputs from `i` on, as many as the tag `d` has lanes.
+template <template <typename> class Elements>
+base::Status run_elements(const OpCall& call, const KernelContext& context) {
+  const base::TensorView& output = context.outputs[0];
+  return with_floating(output.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Elements<T> elements{{call, context}};
+    const auto count = output.bytes() / static_cast<std::int64_t>(sizeof(T));
+    parallel_ranges(context, count,
+                    [&](auto begin, auto end) { run_range<T>(elements, begin, end); });
+    return base::Status();
+  });
+}
+
+}  // namespace troupe::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
