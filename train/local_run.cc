@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "store/checkpoint_failures.h"
 #include "store/local_store.h"
 #include "store/metrics.h"
 #include "train/metrics.h"
@@ -52,7 +53,8 @@ class LocalRun {
         clock_(clock),
         observer_(job_->spec.ranks(), observer),
         numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))),
-        storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}) {}
+        storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}),
+        checkpoint_failures_(job_->spec.limits.checkpoint_failures_max) {}
 
   base::Status run(const LocalRunOptions& options) {
     if (options.metrics != nullptr) checkpoint_metrics_.emplace(*options.metrics);
@@ -102,9 +104,9 @@ class LocalRun {
   std::unique_ptr<store::LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::atomic<bool> finished_{false};
-  std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
   std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
+  store::CheckpointFailures checkpoint_failures_ TROUPE_GUARDED_BY(mutex_);
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
 };
 
@@ -183,21 +185,13 @@ base::Status LocalRun::checkpoint(
     std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
   const auto path = write_checkpoint(step, std::move(slices));
   if (path.ok()) {
-    checkpoint_failures_ = 0;
     observer_.checkpointed(step, *path);
-    return {};
+  } else if (step != job_->steps_end()) {
+    base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
+                   path.status().text());
   }
-  if (step == job_->steps_end()) {
-    return path.status().with_context(
-        fmt::format("the last checkpoint, of step {}, was not written", step));
-  }
-  const std::uint64_t failures = ++checkpoint_failures_;
-  base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
-                 path.status().text());
-  if (failures < job_->spec.limits.checkpoint_failures_max) return {};
-  return base::error(path.status().code(),
-                     "{} checkpoints failed in a row, the last one of step {}: {}", failures, step,
-                     path.status().text());
+  const base::MutexLock lock(mutex_);
+  return checkpoint_failures_.settled(step, job_->steps_end(), path.status());
 }
 
 void LocalRun::run_rank(std::uint32_t rank) {
