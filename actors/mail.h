@@ -14,6 +14,7 @@
 #include "actors/job_plan.h"
 #include "actors/outbox.h"
 #include "base/status.h"
+#include "store/slice_rules.h"
 
 namespace troupe::actors {
 

@@ -112,18 +112,11 @@ class LocalRun {
 
 base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
-  store::LocalStoreOptions options{
-      store::SliceRules{store::AdditionTree(spec.workers.machines, spec.workers.devices),
-                        spec.consistency,
-                        store::make_step_plan(spec, job_->train_data->records(), start_.step),
-                        static_cast<double>(spec.ranks()) * spec.data.batch,
-                        {}},
-      {},
-      {},
-      spec.limits.stall_ms};
-  for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
-    options.rules.machine_of_rank.push_back(rank / spec.workers.devices);
-  }
+  schemas::Placement placement;
+  placement.machine_of_rank = store::machine_of_rank_by_group(spec.workers);
+  TROUPE_TRY_ASSIGN(store::SliceRules rules,
+                    store::make_rules(spec, placement, {start_.step, job_->train_data->records()}));
+  store::LocalStoreOptions options{std::move(rules), {}, {}, spec.limits.stall_ms};
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));
