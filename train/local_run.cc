@@ -2,11 +2,13 @@
 // Ranks, store, checkpoints and reports of a local run.
 #include "train/local_run.h"
 
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "store/checkpoint_failures.h"
+#include "store/checkpoint_writer.h"
 #include "store/local_store.h"
 #include "store/metrics.h"
 #include "train/metrics.h"
@@ -100,7 +102,7 @@ class LocalRun {
   RunStart start_;
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
-  std::vector<std::string> slots_;
+  std::optional<store::CheckpointWriter> checkpoints_;
   std::unique_ptr<store::LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::atomic<bool> finished_{false};
@@ -120,8 +122,8 @@ base::Status LocalRun::make_store() {
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));
-  slots_ = compute->slots();
   if (!spec.checkpoint.dir.empty()) {
+    checkpoints_ = make_checkpoint_writer(job_, numeric_class_, start_, compute->slots());
     options.cut = [this](std::uint64_t step,
                          std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
       return checkpoint(step, std::move(slices));
@@ -149,28 +151,23 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
 
 base::Result<std::string> LocalRun::write_checkpoint(
     std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
-  const std::filesystem::path folder = job_->spec.checkpoint.dir;
   std::vector<store::SliceRecord> records;
   for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
-  const store::CheckpointName name{step, start_.generation};
   const auto seconds_since = [this](std::int64_t begin_ns) {
     return static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
   };
   const std::int64_t shard_ns = clock_.now_ns();
-  auto file = store::write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records});
+  auto file = checkpoints_->write_shard(step, 0, 1, records);
   if (checkpoint_metrics_) {
     checkpoint_metrics_->shard(seconds_since(shard_ns), file.status(), file.ok() ? file->bytes : 0);
   }
   TROUPE_TRY(file.status());
-  TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
-                    make_manifest(*job_, numeric_class_, start_, step, slots_));
-  manifest.files.push_back(std::move(file).value());
   const std::int64_t manifest_ns = clock_.now_ns();
-  const base::Status complete =
-      store::complete_checkpoint(folder, manifest, {job_->spec.checkpoint.keep, start_.step});
-  if (checkpoint_metrics_) checkpoint_metrics_->manifest(seconds_since(manifest_ns), complete);
-  TROUPE_TRY(complete);
-  return (folder / name.to_string()).string();
+  auto path = checkpoints_->write_manifest(step, {std::move(file).value()});
+  if (checkpoint_metrics_) {
+    checkpoint_metrics_->manifest(seconds_since(manifest_ns), path.status());
+  }
+  return path;
 }
 
 // A failed checkpoint is a warning, but for the last step; too many in a row end the run.

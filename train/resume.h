@@ -10,6 +10,7 @@
 
 #include "control/control_events.h"
 #include "store/checkpoint.h"
+#include "store/checkpoint_writer.h"
 #include "store/slice_compute.h"
 #include "train/job.h"
 
@@ -42,6 +43,12 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
                                               const base::NumericClass& numeric_class,
                                               const RunStart& start, std::uint64_t step,
                                               const std::vector<std::string>& slots);
+
+/// Writes the run's checkpoints into checkpoint.dir, with manifests by make_manifest().
+store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
+                                               const base::NumericClass& numeric_class,
+                                               const RunStart& start,
+                                               const std::vector<std::string>& slots);
 
 /// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
 class FirstValues {
