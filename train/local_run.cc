@@ -2,18 +2,25 @@
 // Ranks, store, checkpoints and reports of a local run.
 #include "train/local_run.h"
 
+#include <fmt/core.h>
+
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "ndarray/prepared_kernels.h"
+#include "schemas/messages.h"
+#include "storage/storage.h"
+#include "store/checkpoint.h"
 #include "store/checkpoint_failures.h"
 #include "store/checkpoint_writer.h"
 #include "store/local_store.h"
 #include "store/metrics.h"
-#include "train/metrics.h"
-#include "train/resume.h"
+#include "store/slice_compute.h"
+#include "store/slice_rules.h"
 
 namespace troupe::train {
 namespace {

@@ -3,15 +3,24 @@
 // that it writes say. Blocking file access; never call from an actor.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/numeric_class.h"
+#include "base/status.h"
 #include "control/control_events.h"
+#include "ndarray/safetensors.h"
+#include "schemas/manifest.h"
+#include "schemas/messages.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_writer.h"
 #include "store/slice_compute.h"
+#include "store/slice_layout.h"
+#include "store/slice_values.h"
 #include "train/job.h"
 
 namespace troupe::train {
