@@ -17,7 +17,8 @@ CheckpointDesk::CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects,
       effects_(&effects),
       shard_(shard),
       slices_(slices),
-      files_(mail.plan().spec.limits) {
+      files_(mail.plan().spec.limits),
+      failures_(mail.plan().spec.limits.checkpoint_failures_max) {
   for (const store::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
 }
 
@@ -103,15 +104,9 @@ void CheckpointDesk::settle(const CheckpointReport& report) {
 base::Status CheckpointDesk::take(const CheckpointReport& report) {
   if (!files_.answered(report.step)) return {};
   cuts_.erase(report.step);
-  failures_ = report.code == Errc::ok ? 0 : failures_ + 1;
-  if (report.code == Errc::ok) return {};
-  if (report.step == mail_->rules().steps.total) {
-    return base::error(report.code, "the last checkpoint, of step {}, was not written: {}",
-                       report.step, report.text);
-  }
-  if (failures_ < mail_->plan().spec.limits.checkpoint_failures_max) return {};
-  return base::error(report.code, "{} checkpoints failed in a row, the last one of step {}: {}",
-                     failures_, report.step, report.text);
+  const base::Status written =
+      report.code == Errc::ok ? base::Status() : base::Status(report.code, report.text);
+  return failures_.settled(report.step, mail_->rules().steps.total, written);
 }
 
 }  // namespace troupe::actors

@@ -13,6 +13,7 @@
 
 #include "actors/mail.h"
 #include "actors/outbox.h"
+#include "store/checkpoint_failures.h"
 
 namespace troupe::actors {
 
@@ -42,7 +43,6 @@ class CheckpointDesk {
   void repeat() { mail_->repeat(files_); }
 
   bool idle() const { return cuts_.empty() && writing_.empty(); }
-  std::uint64_t failures() const { return failures_; }
 
  private:
   struct Cut {
@@ -67,7 +67,7 @@ class CheckpointDesk {
   std::uint64_t begun_ = 0;
   std::map<EffectId, Writing> writing_;
   Outbox<std::uint64_t> files_;  // ShardCheckpoints, by step, until reported
-  std::uint64_t failures_ = 0;   // in a row
+  store::CheckpointFailures failures_;
   // First shard only.
   std::map<std::uint64_t, std::map<std::uint32_t, schemas::ShardCheckpoint>> shards_in_;
   std::map<std::uint64_t, schemas::CheckpointReport> settled_;  // the last few, for echoes

@@ -7,6 +7,7 @@
 #include "actors/parameter_server.h"
 #include "base/log.h"
 #include "control/job_state.h"
+#include "store/slice_rules.h"
 
 namespace troupe::actors {
 namespace {
@@ -95,9 +96,7 @@ control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
   roster.limits = plan.spec.limits;
   roster.placement.generation = plan.generation;
   roster.placement.start_step = start_step;
-  for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
-    roster.placement.machine_of_rank.push_back(rank / plan.spec.workers.devices);
-  }
+  roster.placement.machine_of_rank = store::machine_of_rank_by_group(plan.spec.workers);
   for (std::uint32_t shard = 0; shard < plan.layout.shards(); ++shard) {
     roster.placement.machine_of_shard.push_back(shard % plan.spec.workers.machines);
   }

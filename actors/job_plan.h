@@ -11,7 +11,6 @@
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
 #include "store/slice_layout.h"
-#include "store/slice_rules.h"
 
 namespace troupe::actors {
 
@@ -28,9 +27,5 @@ struct JobPlan {
 base::Result<JobPlan> make_job_plan(std::string job, std::uint64_t generation,
                                     schemas::JobSpec spec, std::vector<schemas::KeyInfo> keys,
                                     std::uint64_t slice_bytes = store::kSliceBytes);
-
-/// The rules of the job's slices under a placement; an error when it does not place all ranks.
-base::Result<store::SliceRules> make_rules(const JobPlan& plan, const schemas::Placement& placement,
-                                           const schemas::TrainingStart& start);
 
 }  // namespace troupe::actors

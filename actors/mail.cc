@@ -62,7 +62,7 @@ Mail::Verdict Mail::take_placement(const schemas::Placement& placement) {
 
 Mail::Verdict Mail::open_if_complete() {
   if (!placement_ || !start_) return Verdict::done;
-  auto rules = make_rules(*plan_, *placement_, *start_);
+  auto rules = store::make_rules(plan_->spec, *placement_, *start_);
   if (!rules.ok()) {
     fail(rules.status());
     return Verdict::done;

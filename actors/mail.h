@@ -15,6 +15,7 @@
 #include "actors/outbox.h"
 #include "base/status.h"
 #include "schemas/message_families.h"
+#include "store/slice_rules.h"
 
 namespace troupe::actors {
 

@@ -8,7 +8,6 @@
 
 #include "engine/metrics.h"
 #include "storage/metrics.h"
-#include "store/checkpoint.h"
 
 namespace troupe::actors {
 
@@ -46,6 +45,8 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
 ServerCompute::ServerCompute(ServerJob job, const store::SliceLayout& layout, base::Clock& clock,
                              Done done, ComputeWatch watch)
     : job_(std::move(job)),
+      checkpoints_(train::make_checkpoint_writer(job_.job, job_.numeric_class, job_.start,
+                                                 job_.compute->slots())),
       layout_(layout),
       clock_(clock),
       done_(std::move(done)),
@@ -159,11 +160,8 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
                                                       std::uint32_t shards) const {
   std::vector<store::SliceRecord> records;
   for (const CutSlice& cut : write.slices) records.push_back({cut.slice, cut.state});
-  const store::CheckpointName name{write.step, job_.start.generation};
-  TROUPE_TRY_ASSIGN(
-      schemas::ShardFile file,
-      store::write_shard(job_.job->spec.checkpoint.dir, {name, shard, shards, job_.job->keys.keys,
-                                                         job_.compute->slots(), records}));
+  TROUPE_TRY_ASSIGN(schemas::ShardFile file,
+                    checkpoints_.write_shard(write.step, shard, shards, records));
   schemas::ShardCheckpoint report;
   report.step = write.step;
   report.shard = shard;
@@ -175,18 +173,12 @@ base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, s
 }
 
 base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& write) const {
-  const std::filesystem::path folder = job_.job->spec.checkpoint.dir;
-  const store::CheckpointName name{write.step, job_.start.generation};
-  TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
-                    train::make_manifest(*job_.job, job_.numeric_class, job_.start, write.step,
-                                         job_.compute->slots()));
+  std::vector<schemas::ShardFile> files;
   for (const schemas::ShardCheckpoint& shard : write.shards) {
-    manifest.files.push_back(
-        {shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
+    files.push_back({shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
   }
-  TROUPE_TRY(store::complete_checkpoint(folder, manifest,
-                                        {job_.job->spec.checkpoint.keep, job_.start.step}));
-  return EffectResult((folder / name.to_string()).string());
+  TROUPE_TRY_ASSIGN(std::string path, checkpoints_.write_manifest(write.step, std::move(files)));
+  return EffectResult(std::move(path));
 }
 
 }  // namespace troupe::actors

@@ -15,6 +15,7 @@
 #include "monitoring/metrics.h"
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
+#include "store/checkpoint_writer.h"
 #include "store/slice_compute.h"
 #include "train/resume.h"
 
@@ -84,6 +85,7 @@ class ServerCompute {
   base::Result<EffectResult> write_manifest(const WriteManifest& write) const;
 
   ServerJob job_;  // `first` goes, all else stays
+  const store::CheckpointWriter checkpoints_;
   std::ptrdiff_t inits_left_ = 0;
   const store::SliceLayout& layout_;
   base::Clock& clock_;

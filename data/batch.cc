@@ -40,14 +40,6 @@ float channel_value(const std::vector<float>& values, std::size_t channel, float
   return values.size() == 1 ? values[0] : values[channel];
 }
 
-base::TensorView view_of(const base::Buffer& buffer, const base::Shape& shape) {
-  base::TensorView view;
-  view.data = buffer.data();
-  view.shape = shape;
-  view.device = buffer.device();
-  return view;
-}
-
 }  // namespace
 
 Status check_options(const SampleOptions& options) {
@@ -62,16 +54,6 @@ Status check_options(const SampleOptions& options) {
   }
   TROUPE_TRY(check_channel_values("mean", options.mean, image.channels));
   return check_channel_values("std", options.std, image.channels);
-}
-
-base::TensorView Batch::image_view() const {
-  return view_of(images,
-                 {static_cast<std::int64_t>(count()), image.channels, image.height, image.width});
-}
-
-base::TensorView Batch::label_view() const {
-  const auto n = static_cast<std::int64_t>(count());
-  return view_of(labels, labels_each == 1 ? base::Shape{n} : base::Shape{n, labels_each});
 }
 
 BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions options,
@@ -106,8 +88,6 @@ Result<Batch> BatchMaker::fill(const BatchRequest& request) {
   Batch batch;
   batch.step = request.step;
   batch.epoch = request.epoch;
-  batch.image = options_.image;
-  batch.labels_each = options_.labels;
   if (request.records.empty()) return batch;
   const std::size_t image_bytes = options_.image.bytes() * sizeof(float);
   const std::size_t label_bytes = options_.labels * sizeof(float);

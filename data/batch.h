@@ -15,7 +15,6 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/tensor_view.h"
 #include "data/dataset.h"
 #include "data/image_decode.h"
 #include "data/image_record.h"
@@ -46,14 +45,10 @@ struct Batch {
   std::vector<std::uint64_t> records;  ///< their numbers, sample by sample, without skipped ones
   std::uint64_t skipped = 0;           ///< damaged records left out
   std::uint64_t bytes = 0;             ///< of the payloads read
-  ImageShape image;
-  std::uint32_t labels_each = 1;
-  base::Buffer images;  ///< f32, (count, channels, height, width)
-  base::Buffer labels;  ///< f32, (count), or (count, labels_each) when that is not 1
+  base::Buffer images;                 ///< f32, (count, channels, height, width)
+  base::Buffer labels;                 ///< f32, (count, SampleOptions::labels)
 
   std::uint64_t count() const { return records.size(); }
-  base::TensorView image_view() const;
-  base::TensorView label_view() const;
 };
 
 /// Where the time of making batches went.

@@ -62,7 +62,6 @@ BatchIterator::~BatchIterator() {
   }
   work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  cancel_callback("the batch iterator was destroyed");
 }
 
 void BatchIterator::start(std::uint32_t threads) {
@@ -106,26 +105,14 @@ bool BatchIterator::claim(std::uint64_t& step, std::uint64_t& generation) {
 }
 
 void BatchIterator::publish(std::uint64_t step, std::uint64_t generation, Result<Batch> batch) {
-  Callback callback;
-  Item item = std::optional<Batch>();
   {
     const MutexLock lock(mutex_);
     if (generation != generation_) return;
     slot(step).emplace(std::move(batch));
     ++stats_.queue_depth;
     if (step != position_) return;
-    if (callback_) {
-      callback = std::exchange(callback_, nullptr);
-      add_starved(callback_since_ns_);
-      item = take_item();
-    }
   }
-  if (callback) {
-    work_.notify_all();
-    callback(std::move(item));
-  } else {
-    ready_.notify_all();
-  }
+  ready_.notify_all();
 }
 
 bool BatchIterator::item_ready() const {
@@ -157,7 +144,6 @@ BatchIterator::Item BatchIterator::next(std::chrono::milliseconds timeout) {
   Item item = std::optional<Batch>();
   {
     const MutexLock lock(mutex_);
-    TROUPE_CHECK(!callback_, "a batch is already being waited for");
     if (!item_ready()) {
       const std::int64_t since_ns = sources_.clock->now_ns();
       bool in_time = true;
@@ -176,24 +162,7 @@ BatchIterator::Item BatchIterator::next(std::chrono::milliseconds timeout) {
   return item;
 }
 
-void BatchIterator::next_async(Callback callback) {
-  Item item = std::optional<Batch>();
-  {
-    const MutexLock lock(mutex_);
-    TROUPE_CHECK(!callback_, "a batch is already being waited for");
-    if (!item_ready()) {
-      callback_ = std::move(callback);
-      callback_since_ns_ = sources_.clock->now_ns();
-      return;
-    }
-    item = take_item();
-  }
-  work_.notify_all();
-  callback(std::move(item));
-}
-
 void BatchIterator::seek(std::uint64_t step) {
-  cancel_callback("the batch iterator was moved to another step");
   {
     const MutexLock lock(mutex_);
     ++generation_;
@@ -203,15 +172,6 @@ void BatchIterator::seek(std::uint64_t step) {
     stats_.queue_depth = 0;
   }
   work_.notify_all();
-}
-
-void BatchIterator::cancel_callback(std::string_view reason) {
-  Callback callback;
-  {
-    const MutexLock lock(mutex_);
-    callback = std::exchange(callback_, nullptr);
-  }
-  if (callback) callback(error(Errc::cancelled, "{}", reason));
 }
 
 std::uint64_t BatchIterator::position() const {

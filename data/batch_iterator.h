@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -60,7 +59,6 @@ class BatchIterator {
  public:
   /// A batch, nothing behind the last step, or an error.
   using Item = base::Result<std::optional<Batch>>;
-  using Callback = std::function<void(Item)>;
 
   /// Starts the threads at `first_step`. invalid_argument for options out of range,
   /// resource_exhausted when threads cannot be had.
@@ -75,10 +73,6 @@ class BatchIterator {
   /// The batch of position(), which moves on by one. A failed batch stays: the same error comes
   /// again until seek(). deadline_exceeded leaves everything as it was. Blocks; not for actors.
   Item next(std::chrono::milliseconds timeout);
-  /// The same without blocking: `callback` gets the batch once, on this thread when it is ready
-  /// and on a prefetch thread otherwise (where it must not block nor destroy the iterator);
-  /// `cancelled` when seek() or destruction comes first. One at a time (CHECK).
-  void next_async(Callback callback);
   /// Goes on at any step, for resuming and for a new round.
   void seek(std::uint64_t step);
   /// The step that next() gives.
@@ -100,7 +94,6 @@ class BatchIterator {
     return slots_[step % slots_.size()];
   }
   void add_starved(std::int64_t since_ns) TROUPE_REQUIRES(mutex_);
-  void cancel_callback(std::string_view reason) TROUPE_EXCLUDES(mutex_);
 
   const BatchSources sources_;
   const SampleOptions samples_;
@@ -116,8 +109,6 @@ class BatchIterator {
   std::uint64_t generation_ TROUPE_GUARDED_BY(mutex_) =
       0;  // counts seeks; older batches are dropped
   bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
-  Callback callback_ TROUPE_GUARDED_BY(mutex_);
-  std::int64_t callback_since_ns_ TROUPE_GUARDED_BY(mutex_) = 0;
   BatchStats stats_ TROUPE_GUARDED_BY(mutex_);
 };
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <string_view>
 
 namespace troupe::data {
 
@@ -48,20 +49,6 @@ ImageFormat image_format(std::span<const std::byte> image) {
   if (is_raw_image(image)) return ImageFormat::raw;
   if (begins(kJpeg)) return ImageFormat::jpeg;
   return begins(kPng) ? ImageFormat::png : ImageFormat::unknown;
-}
-
-std::string_view image_format_name(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::raw:
-      return "raw";
-    case ImageFormat::jpeg:
-      return "JPEG";
-    case ImageFormat::png:
-      return "PNG";
-    case ImageFormat::unknown:
-      break;
-  }
-  return "unknown";
 }
 
 /// A libspng context over one image; contexts cannot be used twice.

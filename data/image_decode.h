@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -24,8 +23,6 @@ enum class ImageFormat : std::uint8_t { unknown, raw, jpeg, png };
 
 /// By the first bytes alone.
 ImageFormat image_format(std::span<const std::byte> image);
-/// "raw", "JPEG", "PNG", "unknown".
-std::string_view image_format_name(ImageFormat format);
 
 /// Decodes images one after the other. Errors do not name the file; the caller knows it.
 class ImageDecoder {

@@ -2,8 +2,6 @@
 // Batch statistics by their families.
 #include "data/metrics.h"
 
-#include <utility>
-
 namespace troupe::data {
 
 using monitoring::family;
@@ -32,13 +30,6 @@ void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::st
 
 monitoring::Histogram& batch_seconds(monitoring::Metrics& metrics, std::string_view source) {
   return metrics.histogram(family("troupe_data_batch_seconds"), {source});
-}
-
-monitoring::Collection show_batches(monitoring::Metrics& metrics, const BatchIterator& iterator,
-                                    std::string source) {
-  return metrics.on_scrape([&iterator, source = std::move(source)](monitoring::Scrape& scrape) {
-    scrape_batches(scrape, iterator.stats(), source);
-  });
 }
 
 }  // namespace troupe::data

@@ -2,7 +2,6 @@
 // The figures of a batch iterator as metrics, read at each scrape.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "data/batch_iterator.h"
@@ -15,11 +14,5 @@ void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::st
 
 /// For BatchSources of one iterator.
 monitoring::Histogram& batch_seconds(monitoring::Metrics& metrics, std::string_view source);
-
-/// Shows `iterator` under troupe_data_*{source} ("train", "test") while the result lives; iterators
-/// of one source are added up. Drop the result before the iterator.
-[[nodiscard]] monitoring::Collection show_batches(monitoring::Metrics& metrics,
-                                                  const BatchIterator& iterator,
-                                                  std::string source);
 
 }  // namespace troupe::data

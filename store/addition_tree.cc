@@ -83,13 +83,6 @@ std::optional<TreeNode> AdditionTree::parent(const TreeNode& node) const {
   }
 }
 
-std::optional<TreeNode> AdditionTree::sibling(const TreeNode& node) const {
-  const auto above = parent(node);
-  if (!above) return std::nullopt;
-  const auto parts = children(*above);
-  return parts->first == node ? parts->second : parts->first;
-}
-
 bool AdditionTree::covers(const TreeNode& outer, const TreeNode& inner) const {
   const RankRange a = ranks_of(outer);
   const RankRange b = ranks_of(inner);

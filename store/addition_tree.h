@@ -51,8 +51,6 @@ class AdditionTree {
   std::optional<std::pair<TreeNode, TreeNode>> children(const TreeNode& node) const;
   /// Nothing for the root.
   std::optional<TreeNode> parent(const TreeNode& node) const;
-  /// Nothing for the root.
-  std::optional<TreeNode> sibling(const TreeNode& node) const;
   /// True when `inner` is `outer` or below it.
   bool covers(const TreeNode& outer, const TreeNode& inner) const;
 

@@ -6,16 +6,23 @@
 // dense row-major.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/hash.h"
+#include "base/status.h"
 #include "ndarray/safetensors.h"
 #include "schemas/manifest.h"
+#include "schemas/messages.h"
 #include "store/slice_layout.h"
 #include "store/slice_values.h"
 

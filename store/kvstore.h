@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "base/status.h"
 #include "ndarray/ndarray.h"

@@ -5,13 +5,23 @@
 // whichever rank's engine brought it about. The store outlives its doors.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
-#include "base/clock.h"
+#include "base/buffer.h"
+#include "base/status.h"
 #include "ndarray/prepared_kernels.h"
+#include "ndarray/runtime.h"
+#include "ops/table.h"
+#include "schemas/messages.h"
 #include "store/kvstore.h"
 #include "store/slice_compute.h"
+#include "store/slice_layout.h"
+#include "store/slice_rules.h"
+#include "store/slice_values.h"
 
 namespace troupe::store {
 

@@ -4,15 +4,24 @@
 // any engine thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "ops/table.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
-#include "store/kvstore.h"
+#include "store/schedule.h"
 #include "store/slice_layout.h"
 #include "store/slice_owner.h"
+#include "store/slice_values.h"
 #include "store/updater.h"
 
 namespace troupe::store {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/dtype.h"
+
 namespace troupe::store {
 
 base::Result<SliceLayout> SliceLayout::create(std::span<const schemas::KeyInfo> keys,
@@ -57,6 +59,9 @@ base::Status SliceLayout::cut(const schemas::KeyInfo& key, std::uint64_t slice_b
   return {};
 }
 
+// Largest first, each to the shard that has the fewest bytes: no shard is fuller than the emptiest
+// one by more than a slice. stable_sort and min_element keep ties in order, so every process places
+// alike.
 void SliceLayout::place() {
   std::vector<std::size_t> order(slices_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -4,11 +4,11 @@
 // value; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/status.h"
 #include "schemas/messages.h"
 

@@ -11,11 +11,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "schemas/messages.h"
+#include "store/addition_tree.h"
 #include "store/slice_rules.h"
 #include "store/slice_sum.h"
 #include "store/slice_values.h"

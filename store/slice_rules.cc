@@ -66,4 +66,27 @@ std::vector<std::uint32_t> SliceRules::ranks_of_machine(std::uint32_t machine) c
   return ranks;
 }
 
+base::Result<SliceRules> make_rules(const schemas::JobSpec& job,
+                                    const schemas::Placement& placement,
+                                    const schemas::TrainingStart& start) {
+  if (placement.machine_of_rank.size() != job.ranks()) {
+    return base::error(base::Errc::invalid_argument, "[placement] view {} places {} ranks of {}",
+                       placement.view, placement.machine_of_rank.size(), job.ranks());
+  }
+  if (start.records == 0) {
+    return base::error(base::Errc::invalid_argument, "[start] the training data has no records");
+  }
+  return SliceRules{AdditionTree(job.workers.machines, job.workers.devices), job.consistency,
+                    make_step_plan(job, start.records, start.step),
+                    static_cast<double>(job.ranks()) * job.data.batch, placement.machine_of_rank};
+}
+
+std::vector<std::uint32_t> machine_of_rank_by_group(const schemas::WorkersSpec& workers) {
+  std::vector<std::uint32_t> machine_of_rank;
+  for (std::uint32_t rank = 0; rank < workers.machines * workers.devices; ++rank) {
+    machine_of_rank.push_back(rank / workers.devices);
+  }
+  return machine_of_rank;
+}
+
 }  // namespace troupe::store

@@ -7,7 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/status.h"
 #include "schemas/job_spec.h"
+#include "schemas/messages.h"
 #include "store/addition_tree.h"
 
 namespace troupe::store {
@@ -60,5 +62,15 @@ struct SliceRules {
   std::uint32_t machines() const;
   std::vector<std::uint32_t> ranks_of_machine(std::uint32_t machine) const;
 };
+
+/// The rules of a job's slices under a placement. invalid_argument when it does not place all ranks
+/// or `start` has no records.
+base::Result<SliceRules> make_rules(const schemas::JobSpec& job,
+                                    const schemas::Placement& placement,
+                                    const schemas::TrainingStart& start);
+
+/// By rank, the machine that holds it where nothing else places the ranks, as in one process: each
+/// group of the tree is a machine.
+std::vector<std::uint32_t> machine_of_rank_by_group(const schemas::WorkersSpec& workers);
 
 }  // namespace troupe::store

@@ -4,9 +4,11 @@
 // first; the bytes are added elsewhere. Pure; one owner, one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/buffer.h"
 #include "store/addition_tree.h"

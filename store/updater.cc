@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 #include "ndarray/run_kernel.h"
 #include "symbol/infer.h"
@@ -265,6 +264,8 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::plan(std::int64_t eleme
     const auto known = plans_.find(elements);
     if (known != plans_.end()) return known->second;
   }
+  // Without the lock: others need not wait. Two threads may make the same plan, the first one
+  // stays.
   TROUPE_TRY_ASSIGN(auto made, make_plan(elements, context));
   const base::MutexLock lock(mutex_);
   return plans_.emplace(elements, std::move(made)).first->second;

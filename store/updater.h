@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/engine.h"
 #include "ndarray/prepared_kernels.h"
+#include "ops/table.h"
 #include "schemas/job_spec.h"
 #include "store/slice_values.h"
+#include "symbol/graph.h"
 #include "symbol/symbol.h"
 
 namespace troupe::store {

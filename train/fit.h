@@ -4,11 +4,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
+#include "base/status.h"
 #include "data/batch_iterator.h"
-#include "store/kvstore.h"
+#include "store/schedule.h"
 #include "store/slice_rules.h"
 #include "train/metric.h"
 #include "train/rank_phases.h"

@@ -4,13 +4,19 @@
 // servers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
+#include "base/status.h"
 #include "data/batch.h"
+#include "data/dataset.h"
 #include "data/dealer.h"
+#include "ops/table.h"
 #include "schemas/job_spec.h"
-#include "store/kvstore.h"
-#include "train/module.h"
+#include "store/schedule.h"
+#include "symbol/symbol.h"
+#include "train/keys.h"
 
 namespace troupe::train {
 

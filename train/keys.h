@@ -3,9 +3,13 @@
 // function of the symbol and the shape of one sample, so every process finds the same. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/shape.h"
+#include "base/status.h"
 #include "schemas/messages.h"
 #include "symbol/symbol.h"
 

@@ -2,17 +2,33 @@
 // Ranks, store, checkpoints and reports of a local run.
 #include "train/local_run.h"
 
+#include <fmt/core.h>
+
+#include <chrono>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "ndarray/prepared_kernels.h"
+#include "schemas/messages.h"
+#include "storage/storage.h"
+#include "store/checkpoint.h"
+#include "store/checkpoint_failures.h"
+#include "store/checkpoint_writer.h"
 #include "store/local_store.h"
 #include "store/metrics.h"
-#include "train/metrics.h"
-#include "train/resume.h"
+#include "store/slice_compute.h"
+#include "store/slice_rules.h"
 
 namespace troupe::train {
 namespace {
+
+// How often a run looks whether it is to stop. LocalRunOptions::stop is a plain flag: whoever sets
+// it, from wherever, wakes nobody. A person does not notice 20 ms, and 50 looks a second cost
+// nothing beside training.
+constexpr std::chrono::milliseconds kStopPoll{20};
 
 // Adds up the ranks' reports and hands the sums on, one at a time.
 class SharedObserver final : public RankObserver {
@@ -52,7 +68,8 @@ class LocalRun {
         clock_(clock),
         observer_(job_->spec.ranks(), observer),
         numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))),
-        storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}) {}
+        storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}),
+        checkpoint_failures_(job_->spec.limits.checkpoint_failures_max) {}
 
   base::Status run(const LocalRunOptions& options) {
     if (options.metrics != nullptr) checkpoint_metrics_.emplace(*options.metrics);
@@ -65,10 +82,11 @@ class LocalRun {
     for (std::uint32_t rank = 0; rank < runners_.size(); ++rank) {
       threads.emplace_back([this, rank] { run_rank(rank); });
     }
-    std::thread watch([&] { watch_stop(options.stop); });
+    std::thread watch;
+    if (options.stop != nullptr) watch = std::thread([&] { watch_stop(*options.stop); });
     for (std::thread& thread : threads) thread.join();
-    finished_.store(true);
-    watch.join();
+    finish();
+    if (watch.joinable()) watch.join();
     base::Status status = failure();
     if (status.ok()) status = store_->failure();
     if (status.ok() && options.at_end) options.at_end();
@@ -88,7 +106,12 @@ class LocalRun {
     const base::MutexLock lock(mutex_);
     return failure_;
   }
-  void watch_stop(const std::atomic<bool>* stop);
+  void watch_stop(const std::atomic<bool>& stop);
+  void finish() {
+    const base::MutexLock lock(mutex_);
+    finished_ = true;
+    changed_.notify_all();
+  }
 
   std::shared_ptr<const Job> job_;
   const ops::OpTable& table_;
@@ -98,35 +121,29 @@ class LocalRun {
   RunStart start_;
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
-  std::vector<std::string> slots_;
+  std::optional<store::CheckpointWriter> checkpoints_;
   std::unique_ptr<store::LocalStore> store_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
-  std::atomic<bool> finished_{false};
-  std::atomic<std::uint64_t> checkpoint_failures_{0};  // in a row
   std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
+  base::CondVar changed_;  // finished_
+  bool finished_ TROUPE_GUARDED_BY(mutex_) = false;
+  store::CheckpointFailures checkpoint_failures_ TROUPE_GUARDED_BY(mutex_);
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
 };
 
 base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
-  store::LocalStoreOptions options{
-      store::SliceRules{store::AdditionTree(spec.workers.machines, spec.workers.devices),
-                        spec.consistency,
-                        store::make_step_plan(spec, job_->train_data->records(), start_.step),
-                        static_cast<double>(spec.ranks()) * spec.data.batch,
-                        {}},
-      {},
-      {},
-      spec.limits.stall_ms};
-  for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
-    options.rules.machine_of_rank.push_back(rank / spec.workers.devices);
-  }
+  schemas::Placement placement;
+  placement.machine_of_rank = store::machine_of_rank_by_group(spec.workers);
+  TROUPE_TRY_ASSIGN(store::SliceRules rules,
+                    store::make_rules(spec, placement, {start_.step, job_->train_data->records()}));
+  store::LocalStoreOptions options{std::move(rules), {}, {}, spec.limits.stall_ms};
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));
-  slots_ = compute->slots();
   if (!spec.checkpoint.dir.empty()) {
+    checkpoints_ = make_checkpoint_writer(job_, numeric_class_, start_, compute->slots());
     options.cut = [this](std::uint64_t step,
                          std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
       return checkpoint(step, std::move(slices));
@@ -154,28 +171,23 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
 
 base::Result<std::string> LocalRun::write_checkpoint(
     std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
-  const std::filesystem::path folder = job_->spec.checkpoint.dir;
   std::vector<store::SliceRecord> records;
   for (auto& [info, state] : slices) records.push_back({info.id, std::move(state)});
-  const store::CheckpointName name{step, start_.generation};
   const auto seconds_since = [this](std::int64_t begin_ns) {
     return static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
   };
   const std::int64_t shard_ns = clock_.now_ns();
-  auto file = store::write_shard(folder, {name, 0, 1, job_->keys.keys, slots_, records});
+  auto file = checkpoints_->write_shard(step, 0, 1, records);
   if (checkpoint_metrics_) {
     checkpoint_metrics_->shard(seconds_since(shard_ns), file.status(), file.ok() ? file->bytes : 0);
   }
   TROUPE_TRY(file.status());
-  TROUPE_TRY_ASSIGN(schemas::Manifest manifest,
-                    make_manifest(*job_, numeric_class_, start_, step, slots_));
-  manifest.files.push_back(std::move(file).value());
   const std::int64_t manifest_ns = clock_.now_ns();
-  const base::Status complete =
-      store::complete_checkpoint(folder, manifest, {job_->spec.checkpoint.keep, start_.step});
-  if (checkpoint_metrics_) checkpoint_metrics_->manifest(seconds_since(manifest_ns), complete);
-  TROUPE_TRY(complete);
-  return (folder / name.to_string()).string();
+  auto path = checkpoints_->write_manifest(step, {std::move(file).value()});
+  if (checkpoint_metrics_) {
+    checkpoint_metrics_->manifest(seconds_since(manifest_ns), path.status());
+  }
+  return path;
 }
 
 // A failed checkpoint is a warning, but for the last step; too many in a row end the run.
@@ -183,21 +195,13 @@ base::Status LocalRun::checkpoint(
     std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
   const auto path = write_checkpoint(step, std::move(slices));
   if (path.ok()) {
-    checkpoint_failures_ = 0;
     observer_.checkpointed(step, *path);
-    return {};
+  } else if (step != job_->steps_end()) {
+    base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
+                   path.status().text());
   }
-  if (step == job_->steps_end()) {
-    return path.status().with_context(
-        fmt::format("the last checkpoint, of step {}, was not written", step));
-  }
-  const std::uint64_t failures = ++checkpoint_failures_;
-  base::log_warn("the checkpoint of step {} was given up, training goes on: {}", step,
-                 path.status().text());
-  if (failures < job_->spec.limits.checkpoint_failures_max) return {};
-  return base::error(path.status().code(),
-                     "{} checkpoints failed in a row, the last one of step {}: {}", failures, step,
-                     path.status().text());
+  const base::MutexLock lock(mutex_);
+  return checkpoint_failures_.settled(step, job_->steps_end(), path.status());
 }
 
 void LocalRun::run_rank(std::uint32_t rank) {
@@ -217,14 +221,13 @@ void LocalRun::fail(const base::Status& status) {
   for (const auto& runner : runners_) runner->stop(status.text());
 }
 
-void LocalRun::watch_stop(const std::atomic<bool>* stop) {
-  while (!finished_.load()) {
-    if (stop != nullptr && stop->load()) {
-      fail(base::error(base::Errc::cancelled, "the run was stopped"));
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+void LocalRun::watch_stop(const std::atomic<bool>& stop) {
+  {
+    const base::MutexLock lock(mutex_);
+    while (!finished_ && !stop.load()) changed_.wait_for(mutex_, kStopPoll);
+    if (finished_) return;
   }
+  fail(base::error(base::Errc::cancelled, "the run was stopped"));
 }
 
 }  // namespace

@@ -4,11 +4,20 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/clock.h"
+#include "base/device.h"
+#include "base/status.h"
+#include "base/stream.h"
 #include "control/job_progress.h"
 #include "monitoring/metrics.h"
+#include "ops/table.h"
+#include "train/job.h"
 #include "train/rank_runner.h"
 #include "train/resume.h"
 

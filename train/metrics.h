@@ -2,6 +2,8 @@
 // The figures of a rank as metrics, read at each scrape.
 #pragma once
 
+#include <cstdint>
+
 #include "monitoring/metrics.h"
 #include "train/rank_runner.h"
 

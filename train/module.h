@@ -5,6 +5,8 @@
 // which outlives it. Start with fit, score and predict; the calls between are their steps.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -12,9 +14,21 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/device.h"
+#include "base/status.h"
+#include "data/batch.h"
+#include "data/batch_iterator.h"
+#include "ndarray/ndarray.h"
+#include "ndarray/runtime.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
 #include "store/kvstore.h"
+#include "store/schedule.h"
+#include "symbol/arena.h"
 #include "symbol/executor.h"
+#include "symbol/layouts.h"
+#include "symbol/symbol.h"
 #include "train/fit.h"
 #include "train/keys.h"
 #include "train/metric.h"

@@ -5,16 +5,25 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/device.h"
+#include "base/status.h"
+#include "base/stream.h"
 #include "data/batch_iterator.h"
 #include "monitoring/metrics.h"
 #include "ndarray/runtime.h"
+#include "ops/table.h"
 #include "schemas/messages.h"
+#include "store/kvstore.h"
 #include "train/job.h"
+#include "train/module.h"
 #include "train/rank_phases.h"
 
 namespace troupe::train {

@@ -137,6 +137,24 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
   return manifest;
 }
 
+store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
+                                               const base::NumericClass& numeric_class,
+                                               const RunStart& start,
+                                               const std::vector<std::string>& slots) {
+  store::CheckpointRun run;
+  run.folder = job->spec.checkpoint.dir;
+  run.generation = start.generation;
+  run.retention = {job->spec.checkpoint.keep, start.step};
+  run.keys = job->keys.keys;
+  run.slots = slots;
+  RunStart from = start;
+  from.checkpoint = nullptr;  // as large as the model; the writer lives as long as the run
+  run.manifest = [job = std::move(job), numeric_class, from, slots](std::uint64_t step) {
+    return make_manifest(*job, numeric_class, from, step, slots);
+  };
+  return store::CheckpointWriter(std::move(run));
+}
+
 base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
                                               std::shared_ptr<const store::Checkpoint> checkpoint) {
   FirstValues values(std::move(owned), std::move(checkpoint));

@@ -3,14 +3,24 @@
 // that it writes say. Blocking file access; never call from an actor.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/buffer.h"
+#include "base/numeric_class.h"
+#include "base/status.h"
 #include "control/control_events.h"
+#include "ndarray/safetensors.h"
+#include "schemas/manifest.h"
+#include "schemas/messages.h"
 #include "store/checkpoint.h"
+#include "store/checkpoint_writer.h"
 #include "store/slice_compute.h"
+#include "store/slice_layout.h"
+#include "store/slice_values.h"
 #include "train/job.h"
 
 namespace troupe::train {
@@ -42,6 +52,12 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
                                               const base::NumericClass& numeric_class,
                                               const RunStart& start, std::uint64_t step,
                                               const std::vector<std::string>& slots);
+
+/// Writes the run's checkpoints into checkpoint.dir, with manifests by make_manifest().
+store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
+                                               const base::NumericClass& numeric_class,
+                                               const RunStart& start,
+                                               const std::vector<std::string>& slots);
 
 /// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
 class FirstValues {

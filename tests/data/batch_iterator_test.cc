@@ -102,12 +102,10 @@ TEST_CASE("samples are the dealt records, normalised, with their labels") {
     sources.plan->records(batch.step, expected);
     REQUIRE(batch.records == expected);
     CHECK(batch.epoch == batch.step / 4);
-    const auto n = static_cast<std::int64_t>(expected.size());
-    CHECK(batch.image_view().shape == base::Shape{n, 1, 6, 5});
-    CHECK(batch.label_view().shape == base::Shape{n});
     const auto images = batch.images.as<float>();
     const auto labels = batch.labels.as<float>();
     REQUIRE(images.size() == expected.size() * kShape.bytes());
+    REQUIRE(labels.size() == expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
       CHECK(labels[i] == static_cast<float>(expected[i] % 10));
       for (std::size_t p = 0; p < kShape.bytes(); ++p) {
@@ -245,13 +243,20 @@ class GatedPlan final : public BatchPlan {
   std::uint64_t steps() const override { return 2; }
   std::uint64_t epoch(std::uint64_t) const override { return 0; }
   void records(std::uint64_t step, std::vector<std::uint64_t>& out) const override {
+    asked_ = true;
     gate_.wait();
     out.clear();
     if (step == 0) out.push_back(5);
   }
 
+  /// Returns when a batch is being made.
+  void wait_asked() const {
+    while (!asked_) std::this_thread::yield();
+  }
+
  private:
   std::shared_future<void> gate_;
+  mutable std::atomic<bool> asked_ = false;
 };
 
 TEST_CASE("waits end at their deadline; a step without samples is an empty batch") {
@@ -274,55 +279,54 @@ TEST_CASE("waits end at their deadline; a step without samples is an empty batch
   REQUIRE(second->has_value());
   CHECK((*second)->count() == 0);
   CHECK((*second)->images.empty());
-  CHECK((*second)->image_view().shape == base::Shape{0, 1, 6, 5});
+  CHECK((*second)->labels.empty());
   CHECK_FALSE((*iterator)->next(kPatience)->has_value());
 }
 
-TEST_CASE("a callback gets the batch, or the cancellation, exactly once") {
+TEST_CASE("a move while a batch is being made drops it: each step comes once") {
   World world;
   std::promise<void> gate;
   auto sources = world.sources(0, 1);
-  sources.plan = std::make_shared<GatedPlan>(gate.get_future().share());
-  auto iterator = BatchIterator::create(sources, world.options, {1, 1});
+  const auto plan = std::make_shared<GatedPlan>(gate.get_future().share());
+  sources.plan = plan;
+  const auto iterator = BatchIterator::create(sources, world.options, {1, 1});
   REQUIRE(iterator.ok());
-  std::vector<Errc> cancelled;
-  (*iterator)->next_async(
-      [&](BatchIterator::Item item) { cancelled.push_back(item.status().code()); });
+  plan->wait_asked();
   (*iterator)->seek(0);
-  CHECK(cancelled == std::vector<Errc>{Errc::cancelled});
-
-  std::promise<BatchIterator::Item> first;
-  (*iterator)->next_async([&](BatchIterator::Item item) { first.set_value(std::move(item)); });
   gate.set_value();
-  auto future = first.get_future();
-  REQUIRE(future.wait_for(kPatience) == std::future_status::ready);
-  const auto item = future.get();
-  REQUIRE(item.ok());
-  CHECK((*item)->records == std::vector<std::uint64_t>{5});
+  const auto first = (*iterator)->next(kPatience);
+  REQUIRE(first.ok());
+  CHECK((*first)->records == std::vector<std::uint64_t>{5});
   CHECK((*iterator)->next(kPatience).ok());
-  int ends = 0;
-  (*iterator)->next_async([&](BatchIterator::Item end) { ends += end->has_value() ? 0 : 1; });
-  CHECK(ends == 1);
+  const auto end = (*iterator)->next(kPatience);
+  REQUIRE(end.ok());
+  CHECK_FALSE(end->has_value());
+  CHECK((*iterator)->stats().batches == 2);
 }
 
-TEST_CASE("destruction cancels a callback that waits") {
+TEST_CASE("an iterator that starts behind the last step is at its end") {
+  World world;
+  const auto item = world.iterator(0, {1, 1}, 12)->next(milliseconds(0));
+  REQUIRE(item.ok());
+  CHECK_FALSE(item->has_value());
+}
+
+TEST_CASE("an iterator can be destroyed while batches are being made") {
   World world;
   std::promise<void> gate;
   auto sources = world.sources(0, 1);
-  sources.plan = std::make_shared<GatedPlan>(gate.get_future().share());
-  auto iterator = BatchIterator::create(sources, world.options, {1, 1}, 2);
+  const auto plan = std::make_shared<GatedPlan>(gate.get_future().share());
+  sources.plan = plan;
+  auto iterator = BatchIterator::create(sources, world.options, {1, 1});
   REQUIRE(iterator.ok());
-  gate.set_value();
-  int calls = 0;
-  (*iterator)->next_async([&](BatchIterator::Item) { ++calls; });
-  CHECK(calls == 1);  // behind the last step it is the end, at once
-  auto other = BatchIterator::create(world.sources(0, 12), world.options, {1, 1});
-  REQUIRE(other.ok());
-  std::atomic<int> answers = 0;
-  for (int i = 0; i < 3; ++i) REQUIRE((*other)->next(kPatience).ok());
-  (*other)->next_async([&](BatchIterator::Item) { ++answers; });
-  other->reset();
-  CHECK(answers == 1);
+  plan->wait_asked();
+  std::thread opener([&gate] {
+    std::this_thread::sleep_for(milliseconds(20));
+    gate.set_value();
+  });
+  iterator->reset();  // waits for the batch of step 0
+  opener.join();
+  CHECK(world.pool.allocations == 2);  // its images and labels, and no further batch
 }
 
 TEST_CASE("JPEG and PNG records feed batches of colour images") {
@@ -366,9 +370,14 @@ TEST_CASE("metrics of two iterators of one source are added up") {
   const auto first = world.iterator(0, {1, 2});
   const auto second = world.iterator(1, {1, 2});
   monitoring::Metrics metrics;
-  const auto shown = show_batches(metrics, *first, "train");
+  const auto show = [&metrics](const BatchIterator& iterator) {
+    return metrics.on_scrape([&iterator](monitoring::Scrape& scrape) {
+      scrape_batches(scrape, iterator.stats(), "train");
+    });
+  };
+  const auto shown = show(*first);
   {
-    const auto also_shown = show_batches(metrics, *second, "train");
+    const auto also_shown = show(*second);
     REQUIRE(first->next(kPatience).ok());
     REQUIRE(second->next(kPatience).ok());
     const std::string text = metrics.exposition();

@@ -146,7 +146,7 @@ TEST_CASE("truncated, mutated and random images never crash and never read as wh
   for (const Bytes* image : {&png, &jpeg}) {
     for (std::size_t cut = 0; cut + 16 < image->size(); cut += 13) {
       const Bytes part(image->begin(), image->begin() + static_cast<std::ptrdiff_t>(cut));
-      INFO(image_format_name(image_format(*image)) << " cut at " << cut);
+      INFO((image == &png ? "PNG" : "JPEG") << " cut at " << cut);
       CHECK(decoder.decode(part, shape, out).code() == Errc::data_loss);
     }
     for (int round = 0; round < 300; ++round) {

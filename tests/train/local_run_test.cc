@@ -121,6 +121,25 @@ Outcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
   return outcome;
 }
 
+TEST_CASE("a run whose stop flag is set ends as cancelled", "[local_run]") {
+  const TestFolder folder("local-run-stop");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.train.epochs = 100'000;  // hours
+  const auto job = open_job(spec, table);
+  REQUIRE(job.ok());
+  const std::atomic<bool> stop{true};
+  LocalRunOptions options;
+  options.stop = &stop;
+  base::SteadyClock clock;
+  Recorder seen;
+  const base::Status status = run_local(*job, table, clock, seen, options);
+  CHECK(status.code() == base::Errc::cancelled);
+  CHECK(status.text() == "the run was stopped");
+}
+
 TEST_CASE("steps in which nobody has a sample pass and keep the weights", "[local_run]") {
   const TestFolder folder("local-run-nothing");
   write_test_records(folder.path() / "train.rec", 64, 12);

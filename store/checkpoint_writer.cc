@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which a checkpoint's files are written.
+#include "store/checkpoint_writer.h"
+
+#include <utility>
+
+namespace troupe::store {
+
+// The order makes checkpoints safe against a crash at any moment. A manifest names whole files with
+// their checksums, so it must not be there before they are durable: write_shard() returns after its
+// file has been synced, and only whoever has the results of all shards can call write_manifest().
+// A crash before the manifest leaves files without a manifest, which no reader looks at and a later
+// checkpoint removes. Old checkpoints go last, so at every moment the newest one that was ever
+// complete is in the folder. The generation in the name keeps a run from writing over the files of
+// an earlier one that reached the same step.
+
+base::Result<schemas::ShardFile> CheckpointWriter::write_shard(
+    std::uint64_t step, std::uint32_t shard, std::uint32_t shards,
+    std::span<const SliceRecord> slices) const {
+  const CheckpointName name{step, run_.generation};
+  return store::write_shard(run_.folder, {name, shard, shards, run_.keys, run_.slots, slices});
+}
+
+base::Result<std::string> CheckpointWriter::write_manifest(
+    std::uint64_t step, std::vector<schemas::ShardFile> files) const {
+  TROUPE_TRY_ASSIGN(schemas::Manifest manifest, run_.manifest(step));
+  TROUPE_CHECK(manifest.step == step && manifest.generation == run_.generation,
+               "a manifest of another checkpoint");
+  manifest.files = std::move(files);
+  TROUPE_TRY(complete_checkpoint(run_.folder, manifest, run_.retention));
+  return (run_.folder / CheckpointName{step, run_.generation}.to_string()).string();
+}
+
+}  // namespace troupe::store

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of a checkpoint's files: what exists after each step of writing, and after failures.
+#include "store/checkpoint_writer.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+
+#include "tests/support/job_files.h"
+
+namespace troupe::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run of generation 3 over two keys of one slice each, one per shard.
+CheckpointRun two_shards(const fs::path& folder, std::uint32_t keep) {
+  CheckpointRun run;
+  run.folder = folder;
+  run.generation = 3;
+  run.retention = {keep, 0};
+  run.keys = {{0, "w", base::Shape{4}}, {1, "b", base::Shape{4}}};
+  run.slots = {"momentum"};
+  run.manifest = [keys = run.keys](std::uint64_t step) -> base::Result<schemas::Manifest> {
+    if (step == 13) return base::error(base::Errc::data_loss, "no manifest of step 13");
+    schemas::Manifest manifest;
+    manifest.step = step;
+    manifest.generation = 3;
+    manifest.optimizer_slots = {"momentum"};
+    manifest.keys = keys;
+    return manifest;
+  };
+  return run;
+}
+
+base::Buffer four(float value) {
+  base::Buffer buffer = base::make_host_buffer(4 * sizeof(float));
+  for (float& element : buffer.as<float>()) element = value;
+  return buffer;
+}
+
+base::Result<schemas::ShardFile> write(const CheckpointWriter& writer, std::uint64_t step,
+                                       std::uint32_t shard) {
+  const auto value = static_cast<float>(10 * step + shard);
+  const std::vector<SliceRecord> slices = {
+      {{shard, 0}, {{four(value), {four(-value)}}, step, step}}};
+  return writer.write_shard(step, shard, 2, slices);
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+TEST_CASE("a checkpoint exists from its manifest on, with every shard's tensors") {
+  const TestFolder folder("writer-order");
+  const CheckpointWriter writer(two_shards(folder.path(), 0));
+  const auto first = write(writer, 2, 0);
+  const auto second = write(writer, 2, 1);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(second->name == "step-2-g3-shard-1-of-2.safetensors");
+  CHECK(Checkpoint::open_newest(folder.path()).status().code() == base::Errc::not_found);
+  const auto path = writer.write_manifest(2, {*first, *second});
+  REQUIRE(path.ok());
+  CHECK(*path == (folder.path() / "step-2-g3").string());
+  const auto checkpoint = Checkpoint::open_newest(folder.path());
+  REQUIRE(checkpoint.ok());
+  CHECK((*checkpoint)->manifest().files == std::vector<schemas::ShardFile>{*first, *second});
+  const schemas::KeyInfo key = (*checkpoint)->manifest().keys[1];
+  CHECK((*checkpoint)->dense(key, "").value() != (*checkpoint)->dense(key, "momentum").value());
+}
+
+TEST_CASE("old checkpoints go after the new manifest, and only then") {
+  const TestFolder folder("writer-keep");
+  const CheckpointWriter writer(two_shards(folder.path(), 1));
+  REQUIRE(writer.write_manifest(2, {*write(writer, 2, 0), *write(writer, 2, 1)}).ok());
+  const auto before = names_in(folder.path());
+  const auto first = write(writer, 4, 0);
+  const auto second = write(writer, 4, 1);
+  for (const std::string& name : before) CHECK(names_in(folder.path()).count(name) == 1);
+  REQUIRE(writer.write_manifest(4, {*first, *second}).ok());
+  CHECK(names_in(folder.path()) ==
+        std::set<std::string>{"step-4-g3.manifest", first->name, second->name});
+}
+
+TEST_CASE("what cannot be written leaves the checkpoint before as it is") {
+  const TestFolder folder("writer-fails");
+  const CheckpointWriter writer(two_shards(folder.path(), 1));
+  REQUIRE(writer.write_manifest(2, {*write(writer, 2, 0), *write(writer, 2, 1)}).ok());
+  const auto refused = writer.write_manifest(13, {*write(writer, 13, 0), *write(writer, 13, 1)});
+  CHECK(refused.status().text() == "no manifest of step 13");
+  const auto newest = Checkpoint::open_newest(folder.path());
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 2);
+  const CheckpointWriter nowhere(two_shards(folder.path() / "missing", 1));
+  CHECK_FALSE(write(nowhere, 2, 0).ok());
+}
+
+}  // namespace
+}  // namespace troupe::store
