@@ -226,7 +226,7 @@ void EventualGather::take(const RankPush& push) {
 
 std::optional<SlicePush> EventualGather::next_push(const OwnerView& held) {
   if (adding_ || !held.version) return std::nullopt;
-  if (held_.contributions.empty()) return excuse(held);
+  if (held_.contributions.empty()) return abstain(held);
   const bool lock_step = rules_->cluster_sequential();
   const bool waits =
       lock_step ? !held.contained || pushed_version_ == held.version : outstanding_.has_value();
@@ -245,13 +245,19 @@ std::optional<SlicePush> EventualGather::next_push(const OwnerView& held) {
   return push;
 }
 
-/// A machine that has nothing to say while all its ranks wait says so.
-std::optional<SlicePush> EventualGather::excuse(const OwnerView& held) {
-  if (!rules_->has_excuses() || !held.blocked) return std::nullopt;
+/// A machine that has nothing to push while all its ranks wait says so: otherwise two slices'
+/// rounds could wait for each other's machines for ever (decision 0008).
+std::optional<SlicePush> EventualGather::abstain(const OwnerView& held) {
+  if (!rules_->has_abstentions() || !held.blocked) return std::nullopt;
   if (!held.contained || !arrivals_.empty()) return std::nullopt;
   if (spoken_version() >= held.version) return std::nullopt;
-  excused_version_ = held.version;
-  return SlicePush{machine_, {1, 0, machine_, machine_}, *held.version, 0.0, {}, {}};
+  abstained_version_ = held.version;
+  SlicePush push;
+  push.machine = machine_;
+  push.node = {1, 0, machine_, machine_};
+  push.step = *held.version;
+  push.abstains = true;
+  return push;
 }
 
 void EventualGather::acknowledged(std::uint64_t number) {

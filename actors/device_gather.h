@@ -68,7 +68,7 @@ class DeviceGather {
   virtual std::uint64_t arrived(std::uint32_t rank) const = 0;
   /// Per rank of the machine: the lowest step not yet sent to the owner.
   virtual std::uint64_t unsent(std::uint32_t rank) const = 0;
-  /// The newest version for which a push or an excuse has gone out (eventual device, sequential
+  /// The newest version for which a push or an abstention has gone out (eventual device, sequential
   /// cluster).
   virtual std::optional<std::uint64_t> spoken_version() const { return std::nullopt; }
   /// Pushes sent so far, as the next one's number.
@@ -137,8 +137,8 @@ class SequentialGather final : public DeviceGather {
 };
 
 /// Device tier eventual: gradients are added in order of arrival to what has not been sent. Under
-/// cluster sequential one push goes out per version held, or an excuse when nothing is there and
-/// all ranks wait; under cluster eventual one whenever the last has been
+/// cluster sequential one push goes out per version held, or an abstention when nothing is there
+/// and all ranks wait; under cluster eventual one whenever the last has been
 /// acknowledged.
 class EventualGather final : public DeviceGather {
  public:
@@ -151,14 +151,14 @@ class EventualGather final : public DeviceGather {
   std::uint64_t arrived(std::uint32_t rank) const override { return arrived_.at(rank); }
   std::uint64_t unsent(std::uint32_t rank) const override { return unsent_.at(rank); }
   std::optional<std::uint64_t> spoken_version() const override {
-    return std::max(pushed_version_, excused_version_);
+    return std::max(pushed_version_, abstained_version_);
   }
   std::uint64_t number() const override { return number_; }
   std::vector<std::uint32_t> missing() const override;
 
  private:
   void take(const RankPush& push);
-  std::optional<store::SlicePush> excuse(const OwnerView& held);
+  std::optional<store::SlicePush> abstain(const OwnerView& held);
 
   const store::SliceRules* rules_;
   std::uint32_t machine_;
@@ -169,7 +169,7 @@ class EventualGather final : public DeviceGather {
   store::SlicePush held_;  // the sum not yet sent
   std::optional<std::uint64_t> outstanding_;
   std::optional<std::uint64_t> pushed_version_;
-  std::optional<std::uint64_t> excused_version_;
+  std::optional<std::uint64_t> abstained_version_;
   std::uint64_t number_ = 0;
   std::uint64_t next_id_ = 1;
 };

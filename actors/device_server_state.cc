@@ -90,6 +90,10 @@ bool DeviceServerState::knows(const Envelope& envelope, const schemas::SliceId& 
 
 void DeviceServerState::take_push(Envelope& envelope, const schemas::GradientPush& push) {
   if (!knows(envelope, push.slice)) return;
+  if (push.abstains) {
+    return mail_.fail(base::error(Errc::invalid_argument, "rank {} abstains, as only machines may",
+                                  envelope.from.index));
+  }
   const store::SliceInfo& info = mail_.plan().layout.info(push.slice);
   const std::size_t bytes = envelope.payload.size();
   const bool nothing = bytes == 0 && push.count == 0.0;
@@ -209,7 +213,7 @@ void DeviceServerState::pump(std::size_t position) {
   note_waiting(position);
   send_pushes(position);
   send_pulls(position);
-  if (mail_.rules().has_excuses() && blocked() && !was_blocked) {
+  if (mail_.rules().has_abstentions() && blocked() && !was_blocked) {
     // With nothing to compute on, the machine must not hold up other slices' rounds.
     for (std::size_t other = 0; other < slices_.size(); ++other) {
       send_pushes(other);
@@ -291,6 +295,7 @@ void DeviceServerState::send_pushes(std::size_t position) {
     counters_.owner_push_bytes += push->data.size();
     schemas::GradientPush message{slice.id(), push->node, push->step, push->count,
                                   std::move(push->contributions)};
+    message.abstains = push->abstains;
     const PushKey key{slice.id(), push->node, push->step};
     Letter letter{{Role::parameter_server, shard}, std::move(message), std::move(push->data)};
     mail_.send(letter);

@@ -112,6 +112,7 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
   store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
+  contribution.abstains = push.abstains;
   const auto result = owned.owner.push(std::move(contribution));
   if (!result.ok()) return mail_.fail(result.status());
   const std::optional<PushResult>& verdict = *result;
