@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "actors/device_gather.h"
-#include "actors/weight_desk.h"
+#include "actors/slice_weights.h"
 
 namespace troupe::actors {
 
@@ -35,11 +35,11 @@ class DeviceSlice {
 
   /// A rank wants weights for its step.
   void want(std::uint32_t rank, std::uint64_t step);
-  std::vector<schemas::WeightPull> desired() const { return desk_.desired(*gather_); }
+  std::vector<schemas::WeightPull> desired() const { return weights_.desired(*gather_); }
   base::Status replied(const schemas::WeightReply& reply, const base::Buffer& weight);
-  std::optional<Handout> next_handout() { return desk_.next_handout(); }
+  std::optional<Handout> next_handout() { return weights_.next_handout(); }
   /// True when the rank waits for weights of this slice.
-  bool waits(std::uint32_t rank) const { return desk_.waiting().count(rank) != 0; }
+  bool waits(std::uint32_t rank) const { return weights_.waiting().count(rank) != 0; }
 
   /// Who is waited for, for people: "slice (0, 1) waits for gradients of ranks 2, 3".
   std::string waits_for() const;
@@ -51,7 +51,7 @@ class DeviceSlice {
   schemas::SliceId id_;
   std::vector<std::uint32_t> ranks_;
   std::unique_ptr<DeviceGather> gather_;
-  WeightDesk desk_;
+  SliceWeights weights_;
   std::map<std::uint32_t, RankPush> blocked_;  // by rank: beyond a barrier not yet complete
 };
 

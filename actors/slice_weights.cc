@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judging held weights against what a step needs, and asking for better ones.
-#include "actors/weight_desk.h"
+#include "actors/slice_weights.h"
 
 #include <fmt/core.h>
 
@@ -12,11 +12,11 @@ using schemas::kBarrierVersion;
 using schemas::kNewestVersion;
 using schemas::WeightPull;
 
-WeightDesk::WeightDesk(const store::SliceRules& rules, std::uint32_t machine,
-                       schemas::SliceId slice)
+SliceWeights::SliceWeights(const store::SliceRules& rules, std::uint32_t machine,
+                           schemas::SliceId slice)
     : rules_(&rules), ranks_(rules.ranks_of_machine(machine)), slice_(slice) {}
 
-void WeightDesk::want(std::uint32_t rank, std::uint64_t step) {
+void SliceWeights::want(std::uint32_t rank, std::uint64_t step) {
   const auto handed = handed_.find(rank);
   if (handed != handed_.end() && step < handed->second) return;
   std::uint64_t& wanted = waiting_[rank];
@@ -24,57 +24,57 @@ void WeightDesk::want(std::uint32_t rank, std::uint64_t step) {
   asked_ = true;
 }
 
-bool WeightDesk::handed(std::uint32_t rank, std::uint64_t step) const {
+bool SliceWeights::handed(std::uint32_t rank, std::uint64_t step) const {
   const auto handed = handed_.find(rank);
   return handed != handed_.end() && handed->second == step;
 }
 
-void WeightDesk::require_barrier(std::uint64_t barrier) {
+void SliceWeights::require_barrier(std::uint64_t barrier) {
   barrier_required_ = barrier;
 }
 
-void WeightDesk::passed(std::uint64_t step) {
+void SliceWeights::passed(std::uint64_t step) {
   const auto wanted = [&](const auto& entry) { return entry.second == barrier_->step; };
   if (!barrier_ || barrier_->step >= step) return;
   if (std::none_of(waiting_.begin(), waiting_.end(), wanted)) barrier_.reset();
 }
 
-OwnerView WeightDesk::owner(const DeviceGather& gather) const {
+OwnerView SliceWeights::owner(const DeviceGather& gather) const {
   if (!held_) return {};
   return {held_->version, !held_->next.empty() && contained(*held_, gather), false};
 }
 
 /// Everything that the machine has sent is in these weights.
-bool WeightDesk::contained(const Held& held, const DeviceGather& gather) const {
+bool SliceWeights::contained(const Held& held, const DeviceGather& gather) const {
   return std::all_of(ranks_.begin(), ranks_.end(),
                      [&](std::uint32_t rank) { return held.next[rank] >= gather.unsent(rank); });
 }
 
-std::uint64_t WeightDesk::lowest(const Held& held) const {
+std::uint64_t SliceWeights::lowest(const Held& held) const {
   return *std::min_element(held.next.begin(), held.next.end());
 }
 
-std::uint64_t WeightDesk::lowest_own(const Held& held) const {
+std::uint64_t SliceWeights::lowest_own(const Held& held) const {
   std::uint64_t low = store::kNoStep;
   for (const std::uint32_t rank : ranks_) low = std::min(low, held.next[rank]);
   return low;
 }
 
 /// All contributions of all ranks below this step must be in the weights of `step`.
-std::uint64_t WeightDesk::needed_of_all(std::uint64_t step) const {
+std::uint64_t SliceWeights::needed_of_all(std::uint64_t step) const {
   const auto bound = rules_->consistency.cluster.max_staleness;
   const std::uint64_t stale = bound && step > *bound ? step - *bound : 0;
   return std::max(rules_->steps.barrier_at(step), stale);
 }
 
 /// The same for the ranks of this machine.
-std::uint64_t WeightDesk::needed_of_own(std::uint64_t step) const {
+std::uint64_t SliceWeights::needed_of_own(std::uint64_t step) const {
   const auto bound = rules_->consistency.device.max_staleness;
   return bound && step > *bound ? step - *bound : 0;
 }
 
 /// The weights for a rank's step among those held; null: they have to be asked for or waited for.
-const WeightDesk::Held* WeightDesk::held_for(std::uint32_t rank, std::uint64_t step) const {
+const SliceWeights::Held* SliceWeights::held_for(std::uint32_t rank, std::uint64_t step) const {
   if (lock_step()) {
     for (const auto* held : {&held_, &previous_}) {
       if (*held && (*held)->step == step) return &**held;
@@ -89,7 +89,7 @@ const WeightDesk::Held* WeightDesk::held_for(std::uint32_t rank, std::uint64_t s
   return lowest_own(*held_) < needed_of_own(step) ? nullptr : &*held_;
 }
 
-std::vector<WeightPull> WeightDesk::desired(const DeviceGather& gather) const {
+std::vector<WeightPull> SliceWeights::desired(const DeviceGather& gather) const {
   std::vector<WeightPull> pulls;
   for (const auto& [rank, step] : waiting_) {
     if (held_for(rank, step) == nullptr) pull_for_step(step, pulls);
@@ -103,7 +103,7 @@ std::vector<WeightPull> WeightDesk::desired(const DeviceGather& gather) const {
   return pulls;
 }
 
-void WeightDesk::pull_for_step(std::uint64_t step, std::vector<WeightPull>& pulls) const {
+void SliceWeights::pull_for_step(std::uint64_t step, std::vector<WeightPull>& pulls) const {
   if (rules_->sequential()) {
     pulls.push_back({slice_, step, 0, step});
   } else if (rules_->steps.is_barrier(step)) {
@@ -116,7 +116,7 @@ void WeightDesk::pull_for_step(std::uint64_t step, std::vector<WeightPull>& pull
 }
 
 /// Eventual device: what keeps the newest version held fresh.
-void WeightDesk::pull_newer(const DeviceGather& gather, std::vector<WeightPull>& pulls) const {
+void SliceWeights::pull_newer(const DeviceGather& gather, std::vector<WeightPull>& pulls) const {
   if (!held_) return;
   if (rules_->cluster_sequential()) {
     // Every push names a version, so the next one must be known before the next push.
@@ -129,8 +129,8 @@ void WeightDesk::pull_newer(const DeviceGather& gather, std::vector<WeightPull>&
     pulls.push_back({slice_, kNewestVersion, 0, gather.number()});
 }
 
-base::Status WeightDesk::replied(const schemas::WeightReply& reply, const base::Buffer& weight,
-                                 const DeviceGather& gather) {
+base::Status SliceWeights::replied(const schemas::WeightReply& reply, const base::Buffer& weight,
+                                   const DeviceGather& gather) {
   if (reply.code != base::Errc::ok) {
     const auto pulls = desired(gather);
     const bool needed = std::any_of(pulls.begin(), pulls.end(), [&](const WeightPull& pull) {
@@ -147,7 +147,7 @@ base::Status WeightDesk::replied(const schemas::WeightReply& reply, const base::
   return {};
 }
 
-void WeightDesk::keep(Held held) {
+void SliceWeights::keep(Held held) {
   if (!rules_->sequential()) {
     // What is complete below a step is complete at the barrier before it.
     const std::uint64_t low = lowest(held);
@@ -171,7 +171,7 @@ void WeightDesk::keep(Held held) {
   asked_ = !waiting_.empty();
 }
 
-std::optional<Handout> WeightDesk::next_handout() {
+std::optional<Handout> SliceWeights::next_handout() {
   for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
     const auto [rank, step] = *at;
     const Held* held = held_for(rank, step);

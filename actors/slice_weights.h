@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WeightDesk: the weights of one slice as a device server keeps them: which version a rank may
+// SliceWeights: the weights of one slice as a device server keeps them: which version a rank may
 // have for which step in each mode, and what has to be asked of the slice's owner for that. Pure;
 // one owner, one thread at a time.
 #pragma once
@@ -32,10 +32,10 @@ struct Handout {
 /// - eventual device: the newest held, once it contains the rank's own steps below t and is within
 ///   both tiers' bounds.
 /// - a barrier step, in every mode: the barrier's version.
-class WeightDesk {
+class SliceWeights {
  public:
   /// `rules` must outlive it.
-  WeightDesk(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId slice);
+  SliceWeights(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId slice);
 
   /// A rank wants weights for its step. A request for an earlier step than its last is an echo.
   void want(std::uint32_t rank, std::uint64_t step);
