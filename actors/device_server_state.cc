@@ -119,7 +119,7 @@ void DeviceServerState::take_pull(const Envelope& envelope, const schemas::Weigh
   }
   const std::size_t position = mail_.plan().layout.position(pull.slice);
   slices_[position].want(envelope.from.index, pull.step);
-  if (slices_[position].waits(envelope.from.index)) {
+  if (slices_[position].weights().waits(envelope.from.index)) {
     open_pulls_.open({position, envelope.from.index, pull.step}, mail_.event_ns());
   }
   pump(position);
@@ -131,7 +131,7 @@ void DeviceServerState::take_ack(const schemas::PushAck& ack) {
   if (!mail_.plan().layout.contains(ack.slice)) return;
   if (!pushes_.answered({ack.slice, ack.node, ack.step})) return;
   const std::size_t position = mail_.plan().layout.position(ack.slice);
-  slices_[position].acknowledged(ack.step);
+  slices_[position].gather().acknowledged(ack.step);
   pump(position);
 }
 
@@ -194,7 +194,7 @@ void DeviceServerState::effect_done(EffectDone& done) {
                                                            mail_.plan().keys[slice.id().key].name,
                                                            slice.id().slice, machine_)));
   }
-  slice.done(work.id, std::get<base::Buffer>(std::move(done.result)));
+  slice.gather().done(work.id, std::get<base::Buffer>(std::move(done.result)));
   pump(work.slice);
 }
 
@@ -225,7 +225,7 @@ void DeviceServerState::pump(std::size_t position) {
 
 void DeviceServerState::note_waiting(std::size_t position) {
   for (const std::uint32_t rank : ranks_) {
-    if (slices_[position].waits(rank)) {
+    if (slices_[position].weights().waits(rank)) {
       waiting_[rank].insert(position);
     } else {
       waiting_[rank].erase(position);
@@ -244,7 +244,7 @@ bool DeviceServerState::blocked() const {
 void DeviceServerState::run_work(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   const base::DType dtype = mail_.plan().keys[slice.id().key].dtype;
-  while (auto work = slice.next_work()) {
+  while (auto work = slice.gather().next_work()) {
     const EffectId id = mail_.next_id();
     running_[id] = {position, work->id};
     if (work->right) {
@@ -254,7 +254,7 @@ void DeviceServerState::run_work(std::size_t position) {
       mail_.emit(Copy{id, slice.id(), dtype, std::move(work->left)});
     }
   }
-  for (const RankAnswer& answer : slice.take_answers()) {
+  for (const RankAnswer& answer : slice.gather().take_answers()) {
     if (answer.result == PushResult::taken) {
       ++counters_.worker_pushes;
       counters_.worker_push_bytes += answer.bytes;
@@ -322,7 +322,7 @@ void DeviceServerState::send_pulls(std::size_t position) {
 
 void DeviceServerState::hand_out(std::size_t position) {
   DeviceSlice& slice = slices_[position];
-  while (auto handout = slice.next_handout()) {
+  while (auto handout = slice.weights().next_handout()) {
     const auto lag = [&](std::uint64_t lowest) {
       return handout->step > lowest ? handout->step - lowest : 0;
     };
