@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceGather: how a device server sums its ranks' gradients of one slice, and what it sends to
-// the slice's owner when. Two ways: in lock step along the job's tree, or whatever has come. Pure;
-// one owner, one thread at a time.
+// the slice's owner when. Two ways: in lock step along the job's tree (sequential_gather.h), or
+// whatever has come (eventual_gather.h). Pure; one owner, one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "store/slice_owner.h"
 #include "store/slice_rules.h"
-#include "store/slice_sum.h"
 
 namespace troupe::actors {
 
@@ -38,7 +33,7 @@ struct RankAnswer {
 
 /// Add left + right, or copy left when right is empty, into a buffer of the server's own.
 struct GatherWork {
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;  ///< names it to done() among the works under way
   base::Buffer left;
   base::Buffer right;
 };
@@ -59,16 +54,17 @@ class DeviceGather {
   virtual void push(RankPush push) = 0;
   /// The next thing to compute, each once.
   virtual std::optional<GatherWork> next_work() = 0;
+  /// A work has ended; CHECKs that it is under way.
   virtual void done(std::uint64_t id, base::Buffer result) = 0;
-  /// The next push to the owner. `held`: what is known of the owner's state.
-  virtual std::optional<store::SlicePush> next_push(const OwnerView& held) = 0;
+  /// The next push to the owner. `owner`: what is known of its state.
+  virtual std::optional<store::SlicePush> next_push(const OwnerView& owner) = 0;
   /// The owner has taken (or had already) the push of that number.
   virtual void acknowledged(std::uint64_t number) = 0;
   /// Per rank of the machine: steps below this have come from it.
   virtual std::uint64_t arrived(std::uint32_t rank) const = 0;
   /// Per rank of the machine: the lowest step not yet sent to the owner.
   virtual std::uint64_t unsent(std::uint32_t rank) const = 0;
-  /// The newest version for which a push or an excuse has gone out (eventual device, sequential
+  /// The newest version for which a push or an abstention has gone out (eventual device, sequential
   /// cluster).
   virtual std::optional<std::uint64_t> spoken_version() const { return std::nullopt; }
   /// Pushes sent so far, as the next one's number.
@@ -88,90 +84,12 @@ class DeviceGather {
   std::vector<RankAnswer> answers_;
 };
 
+/// The name of a machine's push where no node of the job's tree names it.
+inline store::TreeNode machine_node(std::uint32_t machine) {
+  return {1, 0, machine, machine + 1};
+}
+
 /// The gatherer for the job's device tier. `rules` must outlive it.
 std::unique_ptr<DeviceGather> make_gather(const store::SliceRules& rules, std::uint32_t machine);
-
-/// Device tier sequential: one step at a time, along the tree. Under cluster sequential each
-/// frontier node of the machine goes out by itself; under cluster eventual their sum, added in rank
-/// order, is the machine's one contribution to the step.
-class SequentialGather final : public DeviceGather {
- public:
-  SequentialGather(const store::SliceRules& rules, std::uint32_t machine);
-  void push(RankPush push) override;
-  std::optional<GatherWork> next_work() override;
-  void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<store::SlicePush> next_push(const OwnerView& held) override;
-  void acknowledged(std::uint64_t) override {}
-  std::uint64_t arrived(std::uint32_t) const override { return step_; }
-  std::uint64_t unsent(std::uint32_t) const override { return step_; }
-  std::uint64_t number() const override { return step_; }
-  std::vector<std::uint32_t> missing() const override;
-
- private:
-  struct Running {
-    enum class Kind { addition, copy, chain };
-    Kind kind = Kind::addition;
-    std::uint64_t addition = 0;  // its name to sum_
-    store::TreeNode node;        // addition, copy: whose ranks are then done with
-  };
-
-  void settle();
-  void release(const store::TreeNode& node);
-  void finish_step();
-
-  const store::SliceRules* rules_;
-  std::uint32_t machine_;
-  std::vector<std::uint32_t> ranks_;
-  std::vector<store::TreeNode> frontier_;
-  std::uint64_t step_;
-  store::SliceSum sum_;
-  std::map<std::uint32_t, std::size_t> borrowed_;     // ranks whose gradient is still read; bytes
-  std::map<store::TreeNode, store::SumPart> closed_;  // frontier sums in own buffers, or empty
-  std::set<store::TreeNode> copying_;
-  std::deque<store::SumPart> chain_;  // cluster eventual: frontier sums not yet in one
-  bool chaining_ = false;
-  std::map<std::uint64_t, Running> running_;
-  std::deque<GatherWork> ready_;
-  std::deque<store::SlicePush> outgoing_;
-  std::uint64_t next_id_ = 1;
-};
-
-/// Device tier eventual: gradients are added in order of arrival to what has not been sent. Under
-/// cluster sequential one push goes out per version held, or an excuse when nothing is there and
-/// all ranks wait; under cluster eventual one whenever the last has been
-/// acknowledged.
-class EventualGather final : public DeviceGather {
- public:
-  EventualGather(const store::SliceRules& rules, std::uint32_t machine);
-  void push(RankPush push) override;
-  std::optional<GatherWork> next_work() override;
-  void done(std::uint64_t id, base::Buffer result) override;
-  std::optional<store::SlicePush> next_push(const OwnerView& held) override;
-  void acknowledged(std::uint64_t number) override;
-  std::uint64_t arrived(std::uint32_t rank) const override { return arrived_.at(rank); }
-  std::uint64_t unsent(std::uint32_t rank) const override { return unsent_.at(rank); }
-  std::optional<std::uint64_t> spoken_version() const override {
-    return std::max(pushed_version_, excused_version_);
-  }
-  std::uint64_t number() const override { return number_; }
-  std::vector<std::uint32_t> missing() const override;
-
- private:
-  void take(const RankPush& push);
-  std::optional<store::SlicePush> excuse(const OwnerView& held);
-
-  const store::SliceRules* rules_;
-  std::uint32_t machine_;
-  std::map<std::uint32_t, std::uint64_t> arrived_;  // per rank: lowest step not come
-  std::map<std::uint32_t, std::uint64_t> unsent_;
-  std::deque<RankPush> arrivals_;  // at most one per rank: a gradient is free again when taken
-  std::optional<RankPush> adding_;
-  store::SlicePush held_;  // the sum not yet sent
-  std::optional<std::uint64_t> outstanding_;
-  std::optional<std::uint64_t> pushed_version_;
-  std::optional<std::uint64_t> excused_version_;
-  std::uint64_t number_ = 0;
-  std::uint64_t next_id_ = 1;
-};
 
 }  // namespace troupe::actors

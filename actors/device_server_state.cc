@@ -68,6 +68,10 @@ bool DeviceServerState::knows(const Envelope& envelope, const schemas::SliceId& 
 
 void DeviceServerState::take(Envelope& envelope, const schemas::GradientPush& push) {
   if (!knows(envelope, push.slice)) return;
+  if (push.abstains) {
+    return mail_.fail(base::error(Errc::invalid_argument, "rank {} abstains, as only machines may",
+                                  envelope.from.index));
+  }
   const store::SliceInfo& info = mail_.plan().layout.info(push.slice);
   const std::size_t bytes = envelope.payload.size();
   const bool nothing = bytes == 0 && push.count == 0.0;
@@ -99,7 +103,7 @@ void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
   if (!mail_.plan().layout.contains(ack.slice)) return;
   if (!pushes_.answered({ack.slice, ack.node, ack.step})) return;
   const std::size_t position = mail_.plan().layout.position(ack.slice);
-  slices_[position].acknowledged(ack.step);
+  slices_[position].gather().acknowledged(ack.step);
   pump(position);
 }
 
@@ -156,7 +160,7 @@ void DeviceServerState::on(EffectDone& done) {
                                                            mail_.plan().keys[slice.id().key].name,
                                                            slice.id().slice, machine_)));
   }
-  slice.done(work.id, std::get<base::Buffer>(std::move(done.result)));
+  slice.gather().done(work.id, std::get<base::Buffer>(std::move(done.result)));
   pump(work.slice);
 }
 
@@ -175,7 +179,7 @@ void DeviceServerState::pump(std::size_t position) {
   note_waiting(position);
   send_pushes(position);
   send_pulls(position);
-  if (mail_.rules().has_excuses() && blocked() && !was_blocked) {
+  if (mail_.rules().has_abstentions() && blocked() && !was_blocked) {
     // With nothing to compute on, the machine must not hold up other slices' rounds.
     for (std::size_t other = 0; other < slices_.size(); ++other) {
       send_pushes(other);
@@ -187,7 +191,7 @@ void DeviceServerState::pump(std::size_t position) {
 
 void DeviceServerState::note_waiting(std::size_t position) {
   for (const std::uint32_t rank : ranks_) {
-    if (slices_[position].waits(rank)) {
+    if (slices_[position].weights().waits(rank)) {
       waiting_[rank].insert(position);
     } else {
       waiting_[rank].erase(position);
@@ -206,7 +210,7 @@ bool DeviceServerState::blocked() const {
 void DeviceServerState::run_work(std::size_t position) {
   DeviceSlice& slice = slices_[position];
   const base::DType dtype = mail_.plan().keys[slice.id().key].dtype;
-  while (auto work = slice.next_work()) {
+  while (auto work = slice.gather().next_work()) {
     const EffectId id = effects_.next_id();
     running_[id] = {position, work->id};
     if (work->right) {
@@ -215,7 +219,7 @@ void DeviceServerState::run_work(std::size_t position) {
       effects_.emit(Copy{id, slice.id(), dtype, std::move(work->left)});
     }
   }
-  for (const RankAnswer& answer : slice.take_answers()) {
+  for (const RankAnswer& answer : slice.gather().take_answers()) {
     mail_.send({Role::worker, answer.rank},
                schemas::PushAck{slice.id(), mail_.rules().tree.leaf(answer.rank), answer.step,
                                 answer.result});
@@ -228,6 +232,7 @@ void DeviceServerState::send_pushes(std::size_t position) {
   while (auto push = slice.next_push(blocked())) {
     schemas::GradientPush message{slice.id(), push->node, push->step, push->count,
                                   std::move(push->contributions)};
+    message.abstains = push->abstains;
     const PushKey key{slice.id(), push->node, push->step};
     Letter letter{{Role::parameter_server, shard}, std::move(message), std::move(push->data)};
     mail_.send(letter);
@@ -254,7 +259,7 @@ void DeviceServerState::send_pulls(std::size_t position) {
 
 void DeviceServerState::hand_out(std::size_t position) {
   DeviceSlice& slice = slices_[position];
-  while (auto handout = slice.next_handout()) {
+  while (auto handout = slice.weights().next_handout()) {
     schemas::WeightReply reply;
     reply.slice = slice.id();
     reply.version = handout->version;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barrier between a slice's gradients and its weights.
+// The barriers between a slice's gradients and its weights.
 #include "actors/device_slice.h"
 
 #include <fmt/format.h>
@@ -8,52 +8,86 @@
 
 namespace troupe::actors {
 
+using schemas::WeightPull;
+
 DeviceSlice::DeviceSlice(const store::SliceRules& rules, std::uint32_t machine, schemas::SliceId id)
     : rules_(&rules),
       id_(id),
       ranks_(rules.ranks_of_machine(machine)),
       gather_(make_gather(rules, machine)),
-      desk_(rules, machine, id) {}
+      weights_(rules, machine, id) {}
 
+/// True when contributions of this step must not be summed yet: the owner may not be given any
+/// before the last barrier's are all in, or the barrier's version would contain something later
+/// (decision 0008, Barriers). Where both tiers are sequential every step is complete before the
+/// next.
 bool DeviceSlice::beyond_barrier(std::uint64_t step) const {
-  if (rules_->sequential()) return false;
-  return !desk_.barrier_known() || rules_->steps.barrier_at(step) > desk_.barrier_reached();
+  return !rules_->sequential() && barrier_complete_ < rules_->steps.barrier_at(step);
 }
 
 void DeviceSlice::push(RankPush push) {
   if (beyond_barrier(push.step)) {
-    desk_.require_barrier(rules_->steps.barrier_at(push.step));
-    blocked_.try_emplace(push.rank, std::move(push));
+    barrier_wanted_ = rules_->steps.barrier_at(push.step);
+    held_back_.try_emplace(push.rank, std::move(push));
     return;
   }
   gather_->push(std::move(push));
-  std::uint64_t arrived = store::kNoStep;
+  std::uint64_t arrived = gather_->arrived(ranks_.front());
   for (const std::uint32_t rank : ranks_) arrived = std::min(arrived, gather_->arrived(rank));
-  desk_.passed(arrived);
+  weights_.passed(arrived);
 }
 
 std::optional<store::SlicePush> DeviceSlice::next_push(bool blocked) {
-  OwnerView view = desk_.owner(*gather_);
+  OwnerView view = weights_.owner(*gather_);
   view.blocked = blocked;
   return gather_->next_push(view);
 }
 
 void DeviceSlice::want(std::uint32_t rank, std::uint64_t step) {
   // A rank that has gone on from weights it was given asks for them no more: this is an echo.
-  if (desk_.handed(rank, step) && gather_->arrived(rank) > step) return;
-  desk_.want(rank, step);
+  if (weights_.handed(rank, step) && gather_->arrived(rank) > step) return;
+  weights_.want(rank, step);
+}
+
+/// What ranks need, and the barrier that gradients wait for. That one is asked for even if no rank
+/// wants its weights: nothing else tells that it is complete.
+std::vector<WeightPull> DeviceSlice::desired() const {
+  std::vector<WeightPull> pulls = weights_.desired(*gather_);
+  if (barrier_wanted_ && barrier_complete_ < *barrier_wanted_) {
+    const WeightPull pull{id_, schemas::kBarrierVersion, *barrier_wanted_, *barrier_wanted_};
+    const auto at = std::lower_bound(pulls.begin(), pulls.end(), pull);
+    if (at == pulls.end() || *at != pull) pulls.insert(at, pull);
+  }
+  return pulls;
 }
 
 base::Status DeviceSlice::replied(const schemas::WeightReply& reply, const base::Buffer& weight) {
-  TROUPE_TRY(desk_.replied(reply, weight, *gather_));
-  for (auto& [rank, push] : std::exchange(blocked_, {})) this->push(std::move(push));
+  if (reply.code != base::Errc::ok) {
+    // The owner has nothing to give for a question long answered, which is no loss.
+    const auto pulls = desired();
+    const bool needed = std::any_of(pulls.begin(), pulls.end(), [&](const WeightPull& pull) {
+      return pull.version == reply.version && pull.step == reply.step;
+    });
+    return needed ? base::Status(reply.code, reply.text) : base::Status();
+  }
+  TROUPE_TRY(weights_.take(reply, weight));
+  if (!rules_->sequential()) note_complete(reply.next);
   return {};
+}
+
+/// Contributions that the owner has of each rank: the barrier below all of them is complete, and
+/// gradients that waited for it go on.
+void DeviceSlice::note_complete(const std::vector<std::uint64_t>& next) {
+  const std::uint64_t low = *std::min_element(next.begin(), next.end());
+  const std::optional<std::uint64_t> complete = rules_->steps.barrier_at(low);
+  barrier_complete_ = std::max(barrier_complete_, complete);
+  for (auto& [rank, push] : std::exchange(held_back_, {})) this->push(std::move(push));
 }
 
 std::string DeviceSlice::waits_for() const {
   const std::string name = fmt::format("slice ({}, {})", id_.key, id_.slice);
-  if (!desk_.waiting().empty()) {
-    const auto& [rank, step] = *desk_.waiting().begin();
+  if (!weights_.waiting().empty()) {
+    const auto& [rank, step] = *weights_.waiting().begin();
     return fmt::format("{}: rank {} waits for its owner's weights of step {}", name, rank, step);
   }
   return fmt::format("{} waits for gradients of ranks {}", name,

@@ -96,6 +96,7 @@ void ParameterServerState::take(Envelope& envelope, schemas::GradientPush& push)
   store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
+  contribution.abstains = push.abstains;
   const auto result = owned.owner.push(std::move(contribution));
   if (!result.ok()) return mail_.fail(result.status());
   const std::optional<PushResult>& verdict = *result;

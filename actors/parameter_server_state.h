@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/checkpoint_desk.h"
+#include "actors/checkpoint_tracker.h"
 #include "actors/mail.h"
 #include "store/slice_owner.h"
 
@@ -86,7 +86,7 @@ class ParameterServerState {
   std::vector<Owned> slices_;
   std::map<schemas::SliceId, std::size_t> index_;
   std::map<EffectId, Work> running_;
-  std::optional<CheckpointDesk> checkpoints_;
+  std::optional<CheckpointTracker> checkpoints_;
   std::set<std::uint32_t> finished_;
   bool done_ = false;
   std::uint64_t progress_ = 0;  // counts whatever moves training on

@@ -40,7 +40,7 @@ void check_count(double count, Intake& intake) {
 }  // namespace
 
 void put(wire::GradientPush::Builder out, const GradientPush& m) {
-  const auto& [slice, node, step, count, contributions] = m;
+  const auto& [slice, node, step, count, contributions, abstains] = m;
   put(out.initSlice(), slice);
   put(out.initNode(), node);
   out.setStep(step);
@@ -51,6 +51,7 @@ void put(wire::GradientPush::Builder out, const GradientPush& m) {
     list[i].setRank(rank);
     list[i].setStep(of_step);
   }
+  out.setAbstains(abstains);
 }
 
 void get(wire::GradientPush::Reader in, GradientPush& out, Intake& intake) {
@@ -63,6 +64,12 @@ void get(wire::GradientPush::Reader in, GradientPush& out, Intake& intake) {
   if (!intake.fits(list.size(), kRanksMax, "contributions")) return;
   out.contributions.reserve(list.size());
   for (const auto each : list) out.contributions.push_back({each.getRank(), each.getStep()});
+  out.abstains = in.getAbstains();
+  const bool brings_nothing = out.count == 0.0 && out.contributions.empty();
+  if (out.abstains && !brings_nothing) {
+    intake.fail("abstains", fmt::format("is set on a push of count {} with {} contributions",
+                                        out.count, out.contributions.size()));
+  }
 }
 
 void put(wire::PushAck::Builder out, const PushAck& m) {

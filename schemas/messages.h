@@ -89,15 +89,17 @@ struct Contribution {
 
 /// A sum of gradients of one slice; payload: the slice's elements in the key's gradient_wire dtype.
 /// Sequential: `node` names it. Eventual tiers: `contributions` lists what it sums, `node` is the
-/// sender's machine and `step` the sender's running number for the slice. Without contributions and
-/// with a `node` of no members it is an excuse: all ranks of the machine wait, so round `step` need
-/// not wait for it.
+/// sender's machine and `step` the sender's running number for the slice.
 struct GradientPush {
   SliceId slice;
   TreeNode node;
   std::uint64_t step = 0;
   double count = 0.0;  ///< sum of the loss's weights (samples by default) over what was added
   std::vector<Contribution> contributions;
+  /// All ranks of the sender's machine wait for weights, so round `step` need not wait for it. No
+  /// payload, count or contributions; `node` has no members, so the answer to an abstention is not
+  /// that to the machine's push of the same step.
+  bool abstains = false;
 };
 
 /// What became of a push.

@@ -82,6 +82,7 @@ struct GradientPush {
   step @2 :UInt64;
   count @3 :Float64;
   contributions @4 :List(Contribution);
+  abstains @5 :Bool;
 }
 
 enum PushResult {

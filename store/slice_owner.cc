@@ -45,6 +45,7 @@ SliceOwner::Taking SliceOwner::push(SlicePush push) {
     return base::error(Errc::invalid_argument, "[{}] push of machine {}, which holds no rank",
                        name(), push.machine);
   }
+  if (push.abstains) return abstain(push);
   if (!rules_->cluster_sequential()) return push_arrival(push);
   return rules_->device_sequential() ? push_to_step(push) : push_to_round(push);
 }
@@ -64,8 +65,8 @@ SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
 SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
   if (push.step > current_.version) return std::optional(PushResult::not_ready);
   if (push.contributions.empty()) {
-    if (push.step == current_.version && !closed_) excused_.insert(push.machine);
-    return std::optional(PushResult::taken);
+    return base::error(Errc::invalid_argument, "[{}] push {} of machine {} sums nothing", name(),
+                       push.step, push.machine);
   }
   const PushName push_name{push.machine, push.node, push.step};
   if (late_.count(push_name) != 0) return std::optional<PushResult>();
@@ -81,6 +82,27 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
     return std::optional<PushResult>();
   }
   join_round(push);
+  return std::optional(PushResult::taken);
+}
+
+/// The open round goes on without the machine, unless its push comes after all. Why machines
+/// abstain: slices collect contributions differently, so without it two slices' rounds could wait
+/// for each other's machines for ever (decision 0008).
+SliceOwner::Taking SliceOwner::abstain(const SlicePush& push) {
+  if (!rules_->has_abstentions()) {
+    return base::error(Errc::invalid_argument,
+                       "[{}] machine {} abstains, which is known only to device eventual, cluster "
+                       "sequential",
+                       name(), push.machine);
+  }
+  if (push.data || push.count != 0.0 || !push.contributions.empty()) {
+    return base::error(Errc::invalid_argument,
+                       "[{}] machine {} abstains with {} bytes, count {} and {} contributions",
+                       name(), push.machine, push.data.size(), push.count,
+                       push.contributions.size());
+  }
+  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  if (push.step == current_.version && !closed_) abstained_.insert(push.machine);
   return std::optional(PushResult::taken);
 }
 
@@ -148,7 +170,7 @@ void SliceOwner::open_step() {
 void SliceOwner::open_round() {
   closed_ = false;
   pushed_.clear();
-  excused_.clear();
+  abstained_.clear();
   for (auto& [name, push] : std::exchange(late_, {})) {
     join_round(push);
     acks_.push_back(name);
@@ -161,7 +183,7 @@ void SliceOwner::close_round() {
   std::vector<std::uint32_t> absent;
   for (std::uint32_t machine = 0; machine < machine_tree_.ranks(); ++machine) {
     if (pushed_.count(machine) != 0) continue;
-    if (excused_.count(machine) == 0 && !has_come_to_barrier(machine)) return;
+    if (abstained_.count(machine) == 0 && !has_come_to_barrier(machine)) return;
     absent.push_back(machine);
   }
   closed_ = true;

@@ -33,6 +33,7 @@ struct SlicePush {
   double count = 0.0;
   std::vector<schemas::Contribution> contributions;  ///< else: what it sums
   base::Buffer data;                                 ///< empty: nothing (count 0)
+  bool abstains = false;  ///< the machine only says that round `step` need not wait for it
 };
 
 /// Names a push to its sender.
@@ -77,8 +78,8 @@ struct SliceAnswer {
 /// - sequential, sequential: version t + 1 = update by the root sum of step t.
 /// - eventual, sequential: version v + 1 = update by the sum, along the tree over machines, of at
 ///   most one push per machine. A round waits for no machine whose ranks have all contributed up to
-///   the next barrier, nor for one that excused itself (its ranks wait for other slices, where
-///   others may wait for it); but for one push at least.
+///   the next barrier, nor for one that abstains (its ranks wait for other slices, where others may
+///   wait for it); but for one push at least.
 /// - eventual cluster: one update per push, in order of arrival.
 class SliceOwner {
  public:
@@ -140,6 +141,7 @@ class SliceOwner {
   Taking push_to_step(SlicePush& push);
   Taking push_to_round(SlicePush& push);
   Taking push_arrival(SlicePush& push);
+  Taking abstain(const SlicePush& push);
   base::Status take_contributions(const SlicePush& push);
   void join_round(SlicePush& push);
   bool duplicate(const PushName& name) const;
@@ -159,9 +161,9 @@ class SliceOwner {
   AdditionTree machine_tree_;  // eventual device, sequential cluster: one leaf per machine
   SliceSum sum_;               // sequential cluster: the open step or round
   std::vector<schemas::Contribution> round_contributions_;
-  std::set<std::uint32_t> pushed_;   // machines in the open round
-  std::set<std::uint32_t> excused_;  // machines that need not be
-  bool closed_ = false;              // the round takes no more
+  std::set<std::uint32_t> pushed_;     // machines in the open round
+  std::set<std::uint32_t> abstained_;  // machines that need not be
+  bool closed_ = false;                // the round takes no more
   // For the next round, at most one per machine; their contributions have been taken.
   std::map<PushName, SlicePush> late_;
   std::deque<Round> queue_;  // eventual cluster: at most one per machine

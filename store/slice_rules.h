@@ -56,8 +56,8 @@ struct SliceRules {
   /// Both tiers: runs are reproducible to the bit and version t belongs to step t.
   bool sequential() const { return device_sequential() && cluster_sequential(); }
   /// Ranks wait for their own contributions, so rounds of several slices may wait for each other's
-  /// machines in a circle; a machine that has nothing to push then excuses itself.
-  bool has_excuses() const { return !device_sequential() && cluster_sequential(); }
+  /// machines in a circle; a machine that has nothing to push then abstains (decision 0008).
+  bool has_abstentions() const { return !device_sequential() && cluster_sequential(); }
   /// 1 + the highest machine that holds a rank.
   std::uint32_t machines() const;
   std::vector<std::uint32_t> ranks_of_machine(std::uint32_t machine) const;

@@ -168,6 +168,27 @@ TEST_CASE("wrong sizes, slices and strangers end the job by name") {
   Server c;
   push.slice = {7, 0};
   CHECK(failure(c, letter(c.plan, {Role::worker, 0}, push)).find("(7, 0)") != std::string::npos);
+  Server d({{kEventual, {}}, {ConsistencyMode::sequential, {}}});
+  push = {};
+  push.abstains = true;
+  CHECK(failure(d, letter(d.plan, {Role::worker, 1}, push)) ==
+        "rank 1 abstains, as only machines may");
+}
+
+TEST_CASE("eventual, sequential: a machine whose ranks all wait abstains, bare of everything") {
+  Server server({{kEventual, {}}, {ConsistencyMode::sequential, {}}});
+  server.pull(0, 0);
+  server.pull(1, 0);
+  server.reply(0, 0, {0, 0, 0, 0});
+  CHECK(sent<GradientPush>(server.pull(0, 1)).empty());  // rank 1 computes still
+  const auto pushes = sent<GradientPush>(server.pull(1, 1));
+  REQUIRE(pushes.size() == 1);
+  CHECK(pushes[0].first.role == Role::parameter_server);
+  CHECK(pushes[0].second.abstains);
+  CHECK(pushes[0].second.step == 0);
+  CHECK(pushes[0].second.count == 0.0);
+  CHECK(pushes[0].second.contributions.empty());
+  CHECK(pushes[0].second.node == schemas::TreeNode{1, 0, 0, 0});
 }
 
 }  // namespace

@@ -179,5 +179,28 @@ TEST_CASE("slices of other shards end the job by name") {
         std::string::npos);
 }
 
+TEST_CASE("an abstention with bytes ends the job, one without them is taken") {
+  const JobPlan plan = small_plan(2, {{schemas::ConsistencyMode::eventual, {}}, {}});
+  ParameterServerState state(plan, plan.layout.first_shard());
+  store::SliceState first;
+  first.values.weight = base::make_host_buffer(kBytes);
+  const auto opened = open_role(state, plan);
+  state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
+  GradientPush push;
+  push.node = {1, 0, 1, 1};
+  push.abstains = true;
+  const auto post = [&](std::size_t bytes) {
+    base::Buffer payload = bytes > 0 ? base::make_host_buffer(bytes) : base::Buffer();
+    return state.handle(Received{letter(plan, {Role::device_server, 1}, push, payload)});
+  };
+  const auto acks = sent<PushAck>(post(0));
+  REQUIRE(acks.size() == 1);
+  CHECK(acks[0].second.result == schemas::PushResult::taken);
+  CHECK(acks[0].second.node == push.node);
+  const auto fails = of_kind<Fail>(post(kBytes));
+  REQUIRE(fails.size() == 1);
+  CHECK_THAT(fails[0].status.text(), Catch::Contains("machine 1 abstains with 16 bytes"));
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -104,6 +104,8 @@ TEST_CASE("values that break a rule are refused by name", "[codec]") {
   refused(GradientPush{.count = std::nan("")}, "count");
   refused(GradientPush{.count = -1.0}, "count");
   refused(GradientPush{.node = {2, 0, 0, 1}}, "level 2");
+  refused(GradientPush{.count = 1.0, .abstains = true}, "abstains is set on a push of count 1");
+  refused(GradientPush{.contributions = {{0, 0}}, .abstains = true}, "with 1 contributions");
   refused(PushAck{.node = {0, 0, 3, 1}}, "[3, 1)");
   refused(PushAck{.result = static_cast<PushResult>(9)}, "result has the unknown value 9");
   refused(ActorDone{.actor = {static_cast<Role>(5), 0}}, "role");

@@ -199,6 +199,11 @@ class Filler {
     t.level &= 1;
     if (t.begin > t.end) std::swap(t.begin, t.end);
   }
+  void repair(GradientPush& t) {
+    if (!t.abstains) return;
+    t.count = 0.0;
+    t.contributions.clear();
+  }
   void repair(EvaluationReport& t) {
     if (t.correct > t.samples) std::swap(t.correct, t.samples);
   }

@@ -23,7 +23,8 @@ std::string version_text(std::uint64_t version) {
 std::string text_of(const schemas::GradientPush& m) {
   std::string listed;
   for (const auto& [rank, step] : m.contributions) listed += fmt::format(" {}@{}", rank, step);
-  return fmt::format("({}, {}) {} count {}{}", m.slice.key, m.slice.slice, m.step, m.count, listed);
+  return fmt::format("({}, {}) {} count {}{}{}", m.slice.key, m.slice.slice, m.step, m.count,
+                     listed, m.abstains ? " abstains" : "");
 }
 std::string text_of(const schemas::PushAck& m) {
   constexpr const char* kResults[] = {"taken", "duplicate", "stale view", "not ready"};

@@ -55,6 +55,12 @@ SlicePush listed_push(std::uint32_t machine, std::uint64_t number,
   return {machine, {1, 0, machine, machine + 1}, number, 8.0, std::move(contributions), bytes()};
 }
 
+SlicePush abstention(std::uint32_t machine, std::uint64_t version) {
+  SlicePush push{machine, {1, 0, machine, machine}, version, 0.0, {}, {}};
+  push.abstains = true;
+  return push;
+}
+
 constexpr auto kSequential = ConsistencyMode::sequential;
 constexpr auto kEventual = ConsistencyMode::eventual;
 
@@ -190,7 +196,7 @@ TEST_CASE("eventual device, sequential cluster: a late push is examined when it 
   runner.run();
   REQUIRE(owner.state().version == 1);
   CHECK(*owner.push(listed_push(0, 1, {{0, 1}})) == PushResult::taken);
-  CHECK(*owner.push({1, {1, 0, 1, 1}, 1, 0.0, {}, {}}) == PushResult::taken);  // an excuse
+  CHECK(*owner.push(abstention(1, 1)) == PushResult::taken);
   auto update = owner.next_work();  // the round is closed
   REQUIRE(update.has_value());
   SECTION("a contribution out of order") {
@@ -272,19 +278,17 @@ TEST_CASE("eventual device, sequential cluster: one push per machine and version
   CHECK(owner.state().version == 4);
 }
 
-TEST_CASE("eventual device, sequential cluster: excuses let a round go on, but not alone") {
+TEST_CASE("eventual device, sequential cluster: abstentions let a round go on, but not alone") {
   const SliceRules r = rules(kEventual, kSequential);
   SliceOwner owner(r, {0, 0});
   Runner runner{owner, {}};
   owner.start(first());
-  const auto excuse = [](std::uint32_t machine, std::uint64_t version) {
-    return SlicePush{machine, {1, 0, machine, machine}, version, 0.0, {}, {}};
-  };
-  CHECK(*owner.push(excuse(0, 0)) == PushResult::taken);
-  CHECK(*owner.push(excuse(1, 0)) == PushResult::taken);
+  CHECK(*owner.push(abstention(0, 1)) == PushResult::not_ready);
+  CHECK(*owner.push(abstention(0, 0)) == PushResult::taken);
+  CHECK(*owner.push(abstention(1, 0)) == PushResult::taken);
   runner.run();
-  CHECK(owner.state().version == 0);  // a round of excuses is no round
-  // Who has excused itself may still come while the round is open.
+  CHECK(owner.state().version == 0);  // a round of abstentions is no round
+  // Who has abstained may still come while the round is open.
   CHECK(*owner.push(listed_push(1, 0, {{2, 0}})) == PushResult::taken);
   auto work = owner.next_work();
   REQUIRE(work.has_value());
@@ -299,12 +303,42 @@ TEST_CASE("eventual device, sequential cluster: excuses let a round go on, but n
   CHECK(owner.answer({{0, 0}, schemas::kNewestVersion, 0, 1}, 0)->next ==
         std::vector<std::uint64_t>{0, 0, 1, 0});
   CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == PushResult::duplicate);
-  CHECK(*owner.push(excuse(1, 0)) == PushResult::taken);  // of the last round: says nothing now
+  CHECK(*owner.push(abstention(1, 0)) == PushResult::taken);  // of the last round: says nothing now
   runner.run();
   CHECK(owner.state().version == 1);
-  CHECK(*owner.push(excuse(1, 1)) == PushResult::taken);
+  CHECK(*owner.push(abstention(1, 1)) == PushResult::taken);
   runner.run();
   CHECK(owner.state().version == 2);
+}
+
+TEST_CASE("an abstention that brings something, or in another mode, is refused") {
+  const auto text = [](ConsistencyMode device, ConsistencyMode cluster, const SlicePush& push) {
+    const SliceRules r = rules(device, cluster);
+    SliceOwner owner(r, {0, 0});
+    owner.start(first());
+    const auto result = owner.push(push);
+    if (!result.ok()) CHECK(result.status().code() == base::Errc::invalid_argument);
+    return result.ok() ? std::string() : result.status().text();
+  };
+  CHECK(text(kEventual, kSequential, abstention(1, 0)).empty());
+  CHECK_THAT(text(kSequential, kSequential, abstention(1, 0)),
+             Catch::Contains("1 abstains, which"));
+  CHECK_THAT(text(kSequential, kEventual, abstention(1, 0)), Catch::Contains("1 abstains, which"));
+  CHECK_THAT(text(kEventual, kEventual, abstention(1, 0)), Catch::Contains("1 abstains, which"));
+  SlicePush full = abstention(1, 0);
+  full.data = bytes();
+  CHECK_THAT(text(kEventual, kSequential, full),
+             Catch::Contains("machine 1 abstains with 8 bytes"));
+  full = abstention(1, 0);
+  full.count = 2.0;
+  CHECK_THAT(text(kEventual, kSequential, full), Catch::Contains("count 2"));
+  full = abstention(1, 0);
+  full.contributions = {{2, 0}};
+  CHECK_THAT(text(kEventual, kSequential, full), Catch::Contains("1 contributions"));
+  // What neither abstains nor sums anything is no push.
+  full = abstention(1, 0);
+  full.abstains = false;
+  CHECK_THAT(text(kEventual, kSequential, full), Catch::Contains("machine 1 sums nothing"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a cut to a durable manifest, with lost and repeated messages on the way.
-#include "actors/checkpoint_desk.h"
+#include "actors/checkpoint_tracker.h"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ using schemas::CheckpointReport;
 using schemas::Role;
 using schemas::ShardCheckpoint;
 
-CheckpointDesk::CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects,
-                               std::uint32_t shard, std::size_t slices)
+CheckpointTracker::CheckpointTracker(Mail& mail, EffectList<ParameterEffect>& effects,
+                                     std::uint32_t shard, std::size_t slices)
     : mail_(&mail),
       effects_(&effects),
       shard_(shard),
@@ -22,12 +22,12 @@ CheckpointDesk::CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects,
   for (const store::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
 }
 
-bool CheckpointDesk::admits(std::uint64_t step) const {
+bool CheckpointTracker::admits(std::uint64_t step) const {
   if (cuts_.empty() || cuts_.count(step) != 0) return true;
   return begun_ - cuts_.begin()->second.number < kCheckpointsInFlightMax;
 }
 
-void CheckpointDesk::hand_in(std::uint64_t step, CutSlice slice) {
+void CheckpointTracker::hand_in(std::uint64_t step, CutSlice slice) {
   const auto [entry, is_new] = cuts_.try_emplace(step);
   if (is_new) entry->second.number = begun_++;
   std::vector<CutSlice>& cut = entry->second.slices;
@@ -40,7 +40,7 @@ void CheckpointDesk::hand_in(std::uint64_t step, CutSlice slice) {
   effects_->emit(WriteShard{id, step, std::exchange(cut, {})});
 }
 
-bool CheckpointDesk::effect_done(const EffectDone& done) {
+bool CheckpointTracker::effect_done(const EffectDone& done) {
   const auto found = writing_.find(done.id);
   if (found == writing_.end()) return false;
   const Writing writing = found->second;
@@ -55,7 +55,7 @@ bool CheckpointDesk::effect_done(const EffectDone& done) {
   return true;
 }
 
-void CheckpointDesk::shard_written(std::uint64_t step, const EffectDone& done) {
+void CheckpointTracker::shard_written(std::uint64_t step, const EffectDone& done) {
   ShardCheckpoint file;
   if (done.status.ok()) file = std::get<ShardCheckpoint>(done.result);
   file.step = step;
@@ -67,7 +67,7 @@ void CheckpointDesk::shard_written(std::uint64_t step, const EffectDone& done) {
   files_.keep(step, std::move(letter), mail_->now_ms());
 }
 
-void CheckpointDesk::take(const ShardCheckpoint& file) {
+void CheckpointTracker::take(const ShardCheckpoint& file) {
   if (!first() || owning_.count(file.shard) == 0) return;
   if (const auto settled = settled_.find(file.step); settled != settled_.end()) {
     // The shard has missed the report.
@@ -91,7 +91,7 @@ void CheckpointDesk::take(const ShardCheckpoint& file) {
 }
 
 /// First shard: tells the coordinator and every shard what became of a checkpoint.
-void CheckpointDesk::settle(const CheckpointReport& report) {
+void CheckpointTracker::settle(const CheckpointReport& report) {
   shards_in_.erase(report.step);
   settled_[report.step] = report;
   while (settled_.size() > 2 * kCheckpointsInFlightMax) settled_.erase(settled_.begin());
@@ -101,7 +101,7 @@ void CheckpointDesk::settle(const CheckpointReport& report) {
   }
 }
 
-base::Status CheckpointDesk::take(const CheckpointReport& report) {
+base::Status CheckpointTracker::take(const CheckpointReport& report) {
   if (!files_.answered(report.step)) return {};
   cuts_.erase(report.step);
   const base::Status written =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CheckpointDesk: a shard's checkpoints in flight. Collects the slices' states at a cut, has them
-// written while training goes on, reports the file to the server of slice (0, 0), which, when all
-// shards are in, has the manifest written and tells everybody. Pure; one owner, one thread at a
+// CheckpointTracker: a shard's checkpoints in flight. Collects the slices' states at a cut, has
+// them written while training goes on, reports the file to the server of slice (0, 0), which, when
+// all shards are in, has the manifest written and tells everybody. Pure; one owner, one thread at a
 // time.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace troupe::actors {
 /// the slices that have reached its step.
 inline constexpr std::size_t kCheckpointsInFlightMax = 2;
 
-/// One shard's desk. The desk of the first shard also serves as the job's.
-class CheckpointDesk {
+/// One shard's checkpoints. The first shard's tracker also sees to the job's manifests.
+class CheckpointTracker {
  public:
   /// `mail` and `effects` are the server's and must outlive it. `slices`: how many the shard owns.
-  CheckpointDesk(Mail& mail, EffectList<ParameterEffect>& effects, std::uint32_t shard,
-                 std::size_t slices);
+  CheckpointTracker(Mail& mail, EffectList<ParameterEffect>& effects, std::uint32_t shard,
+                    std::size_t slices);
 
   /// True when a slice's state at `step` may be handed in now.
   bool admits(std::uint64_t step) const;

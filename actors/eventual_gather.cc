@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has come, what has been sent, and when the next push may go out.
+#include "actors/eventual_gather.h"
+
+#include "base/check.h"
+
+namespace troupe::actors {
+
+using schemas::PushResult;
+using store::SlicePush;
+
+EventualGather::EventualGather(const store::SliceRules& rules, std::uint32_t machine)
+    : rules_(&rules), machine_(machine) {
+  for (const std::uint32_t rank : rules.ranks_of_machine(machine)) {
+    arrived_[rank] = unsent_[rank] = rules.steps.start;
+  }
+}
+
+void EventualGather::push(RankPush push) {
+  std::uint64_t& next = arrived_.at(push.rank);
+  if (push.step > next) return answer(push.rank, push.step, PushResult::not_ready);
+  if (push.step < next) {
+    const auto same = [&](const RankPush& other) {
+      return other.rank == push.rank && other.step == push.step;
+    };
+    const bool borrowed =
+        (adding_ && same(*adding_)) || std::any_of(arrivals_.begin(), arrivals_.end(), same);
+    if (!borrowed) answer(push.rank, push.step, PushResult::duplicate);
+    return;
+  }
+  ++next;
+  arrivals_.push_back(std::move(push));
+}
+
+std::optional<GatherWork> EventualGather::next_work() {
+  while (!adding_ && !arrivals_.empty()) {
+    RankPush push = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    if (!push.data) {
+      take(push);
+      continue;
+    }
+    adding_ = push;
+    if (!sum_.data) return GatherWork{next_id_, std::move(push.data), {}};
+    return GatherWork{next_id_, std::move(sum_.data), std::move(push.data)};
+  }
+  return std::nullopt;
+}
+
+void EventualGather::done(std::uint64_t id, base::Buffer result) {
+  TROUPE_CHECK(adding_ && id == next_id_, "work ends that was never given");
+  ++next_id_;
+  sum_.data = std::move(result);
+  const RankPush push = std::move(*adding_);
+  adding_.reset();
+  take(push);
+}
+
+void EventualGather::take(const RankPush& push) {
+  sum_.count += push.count;
+  sum_.contributions.push_back({push.rank, push.step});
+  answer(push.rank, push.step, PushResult::taken, push.data.size());
+}
+
+std::optional<SlicePush> EventualGather::next_push(const OwnerView& owner) {
+  if (adding_ || !owner.version) return std::nullopt;
+  if (sum_.contributions.empty()) return abstain(owner);
+  if (!may_push(owner)) return std::nullopt;
+  SlicePush push = std::exchange(sum_, {});
+  push.machine = machine_;
+  push.node = machine_node(machine_);
+  if (rules_->cluster_sequential()) {
+    push.step = *owner.version;
+    pushed_version_ = owner.version;
+  } else {
+    push.step = number_;
+    outstanding_ = number_;
+  }
+  ++number_;
+  for (const auto& [rank, step] : push.contributions) unsent_[rank] = step + 1;
+  return push;
+}
+
+/// Whether the sum that is there may go out. Cluster sequential: a round takes one push of a
+/// machine, and the next push belongs to a version that contains the last one. Cluster eventual:
+/// one push is unacknowledged at most, so that the owner keeps no table of steps and one push per
+/// machine whatever the bound; what comes meanwhile is summed here (decision 0008,
+/// Acknowledgements).
+bool EventualGather::may_push(const OwnerView& owner) const {
+  if (!rules_->cluster_sequential()) return !outstanding_;
+  return owner.contained && pushed_version_ != owner.version;
+}
+
+/// A machine that has nothing to push while all its ranks wait says so: the open round of this
+/// slice would wait for it, while its ranks wait for the round of another slice, whose machines may
+/// wait for this one (decision 0008, Abstentions; with and without a bound of staleness, decision
+/// 0010). Once per version; a gradient may still come for the version, and then goes out as a push.
+std::optional<SlicePush> EventualGather::abstain(const OwnerView& owner) {
+  if (!rules_->has_abstentions() || !owner.blocked) return std::nullopt;
+  if (!owner.contained || !arrivals_.empty()) return std::nullopt;
+  if (spoken_version() >= owner.version) return std::nullopt;
+  abstained_version_ = owner.version;
+  SlicePush push;
+  push.machine = machine_;
+  push.node = {1, 0, machine_, machine_};
+  push.step = *owner.version;
+  push.abstains = true;
+  return push;
+}
+
+void EventualGather::acknowledged(std::uint64_t number) {
+  if (outstanding_ == number) outstanding_.reset();
+}
+
+std::vector<std::uint32_t> EventualGather::missing() const {
+  const auto last = std::min_element(arrived_.begin(), arrived_.end(),
+                                     [](auto& a, auto& b) { return a.second < b.second; });
+  std::vector<std::uint32_t> ranks;
+  for (const auto& [rank, step] : arrived_) {
+    if (step == last->second) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace troupe::actors
