@@ -71,7 +71,7 @@ struct JobAdmitted {
 };
 /// A job has ended, for metrics.
 struct JobFinished {
-  schemas::JobState state = schemas::JobState::succeeded;
+  schemas::JobPhase phase = schemas::JobPhase::succeeded;
 };
 
 using CoordinatorEffect = std::variant<ToPeer, DropPeer, FindStart, Note, JobAdmitted, JobFinished>;

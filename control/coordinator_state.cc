@@ -153,8 +153,8 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
-    const schemas::JobState state = info_of(*same).state;
-    if (!is_final(state) || state == schemas::JobState::succeeded) {
+    const schemas::JobPhase phase = info_of(*same).phase;
+    if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
@@ -175,7 +175,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
 base::Status CoordinatorState::make_room() {
   if (jobs_.size() < options_.limits.jobs_max) return {};
   const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return is_final(info_of(entry.second).state);
+    return is_final(info_of(entry.second).phase);
   });
   if (oldest == jobs_.end()) {
     return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
@@ -215,8 +215,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop, Eff
   job->waiting.insert(peer);
   if (job->run) {
     append(effects, job->run->stop());
-  } else if (!is_final(job->info.state)) {
-    job->info.state = schemas::JobState::stopped;
+  } else if (!is_final(job->info.phase)) {
+    job->info.phase = schemas::JobPhase::stopped;
     job->info.text = "stopped before it began";
   }
 }
@@ -259,12 +259,12 @@ void CoordinatorState::refuse(PeerId peer, Effects& effects) {
 
 void CoordinatorState::settle(Effects& effects) {
   for (auto& [number, job] : jobs_) {
-    if (!job.run && job.info.state == schemas::JobState::pending) admit(job, effects);
+    if (!job.run && job.info.phase == schemas::JobPhase::pending) admit(job, effects);
     const schemas::JobInfo info = info_of(job);
-    if (!is_final(info.state)) continue;
+    if (!is_final(info.phase)) continue;
     if (job.ended_ms == 0) {
       job.ended_ms = now_ms_;
-      effects.push_back(JobFinished{info.state});
+      effects.push_back(JobFinished{info.phase});
     }
     for (const PeerId peer : job.waiting) {
       effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", {info}}});
@@ -293,7 +293,7 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   }
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
-    job.info.state = schemas::JobState::failed;
+    job.info.phase = schemas::JobPhase::failed;
     job.info.text = fmt::format("servers.shards {} on {} machine(s): at most {} each",
                                 job.spec.shards(), machines, kServersPerMachineMax);
     return;
@@ -335,11 +335,6 @@ schemas::JobInfo CoordinatorState::info_of(const Job& job) const {
   return info;
 }
 
-bool CoordinatorState::is_final(schemas::JobState state) {
-  return state == schemas::JobState::succeeded || state == schemas::JobState::failed ||
-         state == schemas::JobState::stopped;
-}
-
 std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   std::vector<schemas::JobInfo> list;
   for (const auto& [number, job] : jobs_) list.push_back(info_of(job));
@@ -375,7 +370,7 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
 
 CoordinatorCounts CoordinatorState::counts() const {
   CoordinatorCounts counts;
-  for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).state];
+  for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
     counts.slots += agent.hello.slots;

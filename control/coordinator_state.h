@@ -25,7 +25,7 @@ struct CoordinatorOptions {
 
 /// What stands in the coordinator's metrics.
 struct CoordinatorCounts {
-  std::map<schemas::JobState, std::uint64_t> jobs;
+  std::map<schemas::JobPhase, std::uint64_t> jobs;
   std::uint64_t agents = 0;
   std::uint64_t slots = 0;
   std::uint64_t slots_used = 0;
@@ -103,7 +103,6 @@ class CoordinatorState {
   std::map<PeerId, std::uint32_t> used_slots() const;
   Job* find(const std::string& id);
   schemas::JobInfo info_of(const Job& job) const;
-  static bool is_final(schemas::JobState state);
 
   CoordinatorOptions options_;
   std::uint64_t now_ms_ = 0;

@@ -23,17 +23,6 @@ std::vector<ActorId> JobRoster::actors() const {
   return all;
 }
 
-std::string JobRoster::name_of(const ActorId& actor) const {
-  std::uint32_t machine = actor.index;
-  if (actor.role == Role::worker && actor.index < ranks()) {
-    machine = placement.machine_of_rank[actor.index];
-  } else if (actor.role == Role::parameter_server && actor.index < shards()) {
-    machine = placement.machine_of_shard[actor.index];
-  }
-  if (machine >= placement.machines.size()) return actor.to_string();
-  return fmt::format("{} on machine '{}'", actor.to_string(), placement.machines[machine]);
-}
-
 JobState::JobState(JobRoster roster) : roster_(std::move(roster)), progress_(roster_.ranks()) {}
 
 std::vector<JobEffect> JobState::begin(std::uint64_t now_ms) {
@@ -103,8 +92,8 @@ void JobState::on(const ActorId&, const schemas::DatasetReport& report, Effects&
     }
     const auto text = [&](const schemas::DatasetReport& seen) {
       return fmt::format("{}: {} records, {} bytes, checksum {:08x}",
-                         roster_.name_of({Role::worker, seen.rank}), seen.records, seen.bytes,
-                         seen.checksum);
+                         roster_.placement.name_of({Role::worker, seen.rank}), seen.records,
+                         seen.bytes, seen.checksum);
     };
     end(base::error(base::Errc::failed_precondition, "{} is not the same file everywhere: {}; {}",
                     first.file, text(first), text(other)),
@@ -140,8 +129,9 @@ void JobState::on(const ActorId&, const schemas::EvaluationReport& report, Effec
 void JobState::on(const ActorId& from, const schemas::CheckpointReport& report, Effects& effects) {
   heard();
   if (report.code != base::Errc::ok) {
-    effects.push_back(JobWarned{fmt::format("{}: checkpoint of step {} was given up: {}",
-                                            roster_.name_of(from), report.step, report.text)});
+    effects.push_back(
+        JobWarned{fmt::format("{}: checkpoint of step {} was given up: {}",
+                              roster_.placement.name_of(from), report.step, report.text)});
     return;
   }
   checkpoint_ = report.path;
@@ -160,7 +150,8 @@ void JobState::on(const ActorId&, const schemas::ActorDone& done, Effects& effec
 
 void JobState::on(const ActorId&, const schemas::ActorFailed& failed, Effects& effects) {
   const base::Errc code = failed.code == base::Errc::ok ? base::Errc::internal : failed.code;
-  end(base::Status(code, fmt::format("{} failed: {}", roster_.name_of(failed.actor), failed.text)),
+  end(base::Status(
+          code, fmt::format("{} failed: {}", roster_.placement.name_of(failed.actor), failed.text)),
       effects);
 }
 
@@ -189,11 +180,11 @@ std::vector<std::uint32_t> JobState::find_missing() const {
 std::string JobState::missing() const {
   std::vector<std::string> names;
   for (const std::uint32_t rank : find_missing()) {
-    names.push_back(roster_.name_of({Role::worker, rank}));
+    names.push_back(roster_.placement.name_of({Role::worker, rank}));
   }
   for (std::uint32_t shard = 0; started_ && names.empty() && shard < roster_.shards(); ++shard) {
     const ActorId server{Role::parameter_server, shard};
-    if (!done_.contains(server)) names.push_back(roster_.name_of(server));
+    if (!done_.contains(server)) names.push_back(roster_.placement.name_of(server));
   }
   return fmt::format("waiting for {}", fmt::join(names, ", "));
 }

@@ -34,8 +34,6 @@ struct JobRoster {
   }
   /// All workers, device servers and parameter servers.
   std::vector<schemas::ActorId> actors() const;
-  /// "worker 3 on machine 'b'".
-  std::string name_of(const schemas::ActorId& actor) const;
 };
 
 /// Hand the message to an actor of the job.

@@ -32,7 +32,7 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
-  info_.state = schemas::JobState::starting;
+  info_.phase = schemas::JobPhase::starting;
   probed_.resize(placement.machines.size());
   lost_.resize(placement.machines.size());
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
@@ -197,7 +197,7 @@ base::Status RunState::check_classes() const {
 
 void RunState::begin_training(Effects& effects) {
   phase_ = Phase::running;
-  info_.state = schemas::JobState::running;
+  info_.phase = schemas::JobPhase::running;
   stepped_ms_ = now_ms_;
   schemas::Placement& placement = plan_.placement;
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
@@ -213,7 +213,9 @@ void RunState::run_effects(const std::vector<JobEffect>& done, Effects& effects)
     if (const auto* send_it = std::get_if<JobSend>(&effect)) {
       const auto bytes = schemas::encode_message(send_it->message);
       TROUPE_CHECK(bytes.ok(), bytes.status().to_string());
-      send(machine_of(send_it->to),
+      const auto machine = plan_.placement.machine_of(send_it->to);
+      TROUPE_CHECK(machine.has_value(), "the job speaks to its own actors only");
+      send(*machine,
            schemas::ProcessMessage{plan_.job, plan_.placement.generation, send_it->to, *bytes},
            effects);
     } else if (const auto* progress = std::get_if<JobStepped>(&effect)) {
@@ -254,7 +256,8 @@ void RunState::on_failed(Process& process, const schemas::ActorFailed& failed, E
   process.complained = true;
   if (phase_ != Phase::launching && phase_ != Phase::running) return;
   const Errc code = failed.code == Errc::ok ? Errc::internal : failed.code;
-  const base::Status status(code, fmt::format("{} failed: {}", name_of(failed.actor), failed.text));
+  const base::Status status(
+      code, fmt::format("{} failed: {}", plan_.placement.name_of(failed.actor), failed.text));
   if (code != Errc::unavailable) {
     fail(status, effects);
   } else if (!suspicion_) {
@@ -330,7 +333,7 @@ void RunState::fail(const base::Status& status, Effects& effects) {
 void RunState::end(Effects& effects) {
   if (phase_ == Phase::ending || over()) return;
   phase_ = Phase::ending;
-  info_.state = schemas::JobState::stopping;
+  info_.phase = schemas::JobPhase::stopping;
   if (outcome_.ok()) {
     // Processes end by themselves; a held one only after it has been scraped.
     const base::Limits& limits = plan_.spec.limits;
@@ -362,17 +365,17 @@ void RunState::finish_if_gone(Effects& effects) {
 void RunState::finish(Effects& effects) {
   phase_ = Phase::over;
   info_.samples_per_second = 0.0;
-  info_.state = outcome_.ok() ? schemas::JobState::succeeded
-                : stopped_    ? schemas::JobState::stopped
-                              : schemas::JobState::failed;
+  info_.phase = outcome_.ok() ? schemas::JobPhase::succeeded
+                : stopped_    ? schemas::JobPhase::stopped
+                              : schemas::JobPhase::failed;
   info_.text = outcome_.text();
   if (!outcome_.ok() && info_.steps_total > 0) {  // else nobody knows where it would begin
     info_.text += info_.checkpoint.empty()
                       ? "; there is no checkpoint"
                       : fmt::format("; submitting it again resumes from {}", info_.checkpoint);
   }
-  effects.push_back(Note{info_.state == schemas::JobState::failed,
-                         fmt::format("job {} {}{}{}", plan_.job, job_state_name(info_.state),
+  effects.push_back(Note{info_.phase == schemas::JobPhase::failed,
+                         fmt::format("job {} {}{}{}", plan_.job, job_phase_name(info_.phase),
                                      info_.text.empty() ? "" : ": ", info_.text)});
 }
 
@@ -451,20 +454,10 @@ void RunState::send_probe(std::uint32_t machine, bool write, Effects& effects) c
        effects);
 }
 
-std::uint32_t RunState::machine_of(const ActorId& actor) const {
-  const schemas::Placement& placement = plan_.placement;
-  if (actor.role == Role::worker) return placement.machine_of_rank.at(actor.index);
-  if (actor.role == Role::parameter_server) return placement.machine_of_shard.at(actor.index);
-  return actor.index;
-}
-
 RunState::Process* RunState::process_of(const ActorId& actor) {
-  ActorId process = actor;
-  if (actor.role == Role::worker) {
-    if (actor.index >= plan_.placement.machine_of_rank.size()) return nullptr;
-    process = host_of(machine_of(actor));
-  }
-  const auto found = processes_.find(process);
+  const auto machine = plan_.placement.machine_of(actor);
+  if (!machine) return nullptr;
+  const auto found = processes_.find(actor.role == Role::worker ? host_of(*machine) : actor);
   return found == processes_.end() ? nullptr : &found->second;
 }
 
@@ -475,11 +468,6 @@ std::string RunState::name_of(const ActorId& actor, const Process& process) cons
   }
   return fmt::format("host process of machine '{}' (rank{} {})", machine,
                      process.ranks.size() == 1 ? "" : "s", fmt::join(process.ranks, ", "));
-}
-
-std::string RunState::name_of(const ActorId& actor) const {
-  const JobRoster roster{plan_.job, plan_.placement.generation, plan_.placement, {}};
-  return roster.name_of(actor);
 }
 
 }  // namespace troupe::control

@@ -102,9 +102,7 @@ class RunState {
   void send(std::uint32_t machine, schemas::Message message, Effects& effects) const;
   void send_probe(std::uint32_t machine, bool write, Effects& effects) const;
   Process* process_of(const schemas::ActorId& actor);
-  std::uint32_t machine_of(const schemas::ActorId& actor) const;
   std::string name_of(const schemas::ActorId& actor, const Process& process) const;
-  std::string name_of(const schemas::ActorId& actor) const;
   std::string waited_for() const;
 
   RunPlan plan_;

@@ -228,7 +228,7 @@ void Simulation::kill() {
   const schemas::ActorId id =
       std::next(actors_.begin(), static_cast<std::ptrdiff_t>(victim))->first;
   dead_ = actors_.extract(id);  // its buffers may still be in others' hands
-  victim_ = job_state_->roster().name_of(id);
+  victim_ = job_state_->roster().placement.name_of(id);
   at(delay_us,
      [this] { drive(job_state_->fail(base::error(base::Errc::unavailable, "{} died", victim_))); });
 }
