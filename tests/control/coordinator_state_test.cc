@@ -234,7 +234,7 @@ TEST_CASE("a peer that asks again and again waits once") {
   for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobQuery{"x", true}});
   const auto effects = state.handle(PeerSaid{1, schemas::JobStop{"x"}});
   CHECK(std::count_if(effects.begin(), effects.end(), [](const CoordinatorEffect& effect) {
-          return std::holds_alternative<ToPeer>(effect);
+          return std::holds_alternative<Send<PeerId>>(effect);
         }) == 1);
 }
 
@@ -248,18 +248,18 @@ TEST_CASE("jobs' time in the queue and their ends are told once") {
       if (const auto* job = std::get_if<JobFinished>(&effect)) ended.push_back(job->phase);
     }
   };
-  handle(TimePassed{1'000});
+  handle(Tick{1'000});
   handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
   handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1))}});
   handle(PeerSaid{1, schemas::JobStop{"y"}});
-  handle(TimePassed{1'250});
+  handle(Tick{1'250});
   CHECK(queued.empty());
   schemas::AgentHello hello;
   hello.name = "a";
   hello.version = "1";
   hello.slots = 1;
   handle(PeerSaid{2, hello});
-  handle(TimePassed{1'300});
+  handle(Tick{1'300});
   CHECK(queued == std::vector<std::uint64_t>{250});
   CHECK(ended == std::vector<JobPhase>{JobPhase::stopped});
 }
@@ -286,7 +286,7 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   hello.name = "a";
   hello.version = "1";
   hello.slots = 1;
-  CHECK(std::holds_alternative<ToPeer>(state.handle(PeerSaid{1, hello})[0]));
+  CHECK(std::holds_alternative<Send<PeerId>>(state.handle(PeerSaid{1, hello})[0]));
   const auto refusal = [&](PeerId peer) {
     for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
       if (const auto* drop = std::get_if<DropPeer>(&effect)) return drop->reason.code();
