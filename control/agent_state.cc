@@ -20,7 +20,7 @@ AgentState::AgentState(schemas::AgentHello hello, const base::Limits& limits)
 std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
-  TROUPE_CHECK(begun_, "Begin is the first event of an agent");
+  TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
   end_if_alone();
   return std::exchange(effects_, {});
 }
@@ -34,6 +34,7 @@ void AgentState::on(const Begin& begin) {
 }
 
 void AgentState::on(const Tick& tick) {
+  if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
   if (join_again_at_ms_ && now_ms_ >= *join_again_at_ms_) {

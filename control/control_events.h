@@ -19,7 +19,8 @@ namespace troupe::control {
 
 // ---- events of several machines ----
 
-/// The machine's work begins; its first event. The clock is that of Tick.
+/// The machine's work begins; before it only Ticks may come, which change nothing. The clock is
+/// that of Tick.
 struct Begin {
   std::uint64_t now_ms = 0;
 };

@@ -53,7 +53,7 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
 std::vector<RunState::Effect> RunState::handle(const Event& event) {
   if (over()) return {};
   std::visit([this](const auto& what) { on(what); }, event);
-  TROUPE_CHECK(begun_, "Begin is the first event of a run");
+  TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
   TROUPE_CHECK(over() == schemas::is_final(info_.phase), "a run is over when its phase is final");
   return std::exchange(effects_, {});
 }
@@ -390,6 +390,7 @@ void RunState::finish() {
 // ---- deadlines ----
 
 void RunState::on(const Tick& tick) {
+  if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
   if (suspicion_ && now_ms_ >= suspicion_->until_ms) fail(suspicion_->status);

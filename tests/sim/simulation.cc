@@ -229,11 +229,10 @@ void Simulation::kill() {
       std::next(actors_.begin(), static_cast<std::ptrdiff_t>(victim))->first;
   dead_ = actors_.extract(id);  // its buffers may still be in others' hands
   victim_ = job_state_->roster().placement.name_of(id);
-  at(delay_us,
-     [this] {
-       drive(job_state_->handle(
-           control::Abort{base::error(base::Errc::unavailable, "{} died", victim_)}));
-     });
+  at(delay_us, [this] {
+    drive(job_state_->handle(
+        control::Abort{base::error(base::Errc::unavailable, "{} died", victim_)}));
+  });
 }
 
 void Simulation::drive(const std::vector<control::JobState::Effect>& effects) {
