@@ -2,92 +2,12 @@
 // One actor system, one post office, all roles.
 #include "actors/company.h"
 
-#include <mutex>
-
+#include "actors/job_actor.h"
 #include "actors/parameter_server.h"
-#include "base/log.h"
-#include "control/job_state.h"
 #include "store/slice_rules.h"
 
 namespace troupe::actors {
 namespace {
-
-// The job as an actor: the coordinator's part that a run in one process needs.
-class JobActor {
- public:
-  JobActor(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer)
-      : parts_(parts),
-        observer_(observer),
-        state_(std::move(roster)),
-        actor_(std::make_unique<RoleActor>(parts.actors, kCoordinator.to_string(), parts.clock,
-                                           tick_ms(parts.plan.spec.limits),
-                                           [this](std::uint64_t now_ms) { tick(now_ms); })) {
-    parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
-      actor_->post(
-          [this, held = std::move(envelope)] { run(state_.received(held.from, held.message)); });
-    });
-  }
-  ~JobActor() {
-    parts_.post_office.close(kCoordinator);
-    actor_->end();
-  }
-
-  // Waits for the job's end; `stop` asks for an early one.
-  base::Status wait(const std::atomic<bool>* stop) {
-    const base::MutexLock lock(mutex_);
-    while (!ended_) {
-      changed_.wait_for(mutex_, std::chrono::milliseconds(20));
-      if (stop != nullptr && stop->load()) stop_wanted_.store(true);
-    }
-    return result_;
-  }
-
- private:
-  void tick(std::uint64_t now_ms) {
-    if (!begun_) run(state_.begin(now_ms));
-    begun_ = true;
-    run(state_.tick(now_ms));
-    if (stop_wanted_.load()) {
-      run(state_.fail(base::error(base::Errc::cancelled, "the run was stopped")));
-    }
-  }
-
-  void run(std::vector<control::JobEffect> effects) {
-    for (control::JobEffect& effect : effects)
-      std::visit([this](auto& what) { perform(what); }, effect);
-  }
-
-  void perform(control::JobSend& send) {
-    schemas::Envelope envelope;
-    envelope.job = parts_.plan.job;
-    envelope.generation = parts_.plan.generation;
-    envelope.from = kCoordinator;
-    envelope.to = send.to;
-    envelope.message = std::move(send.message);
-    parts_.post_office.post(std::move(envelope));
-  }
-  void perform(const control::JobStepped& stepped) { observer_.progress(stepped.progress); }
-  void perform(const control::JobScored& scored) { observer_.scored(scored.score); }
-  void perform(const control::JobCheckpointed& cut) { observer_.checkpointed(cut.step, cut.path); }
-  void perform(const control::JobWarned& warned) { base::log_warn("{}", warned.text); }
-  void perform(const control::JobEnded& end) {
-    const base::MutexLock lock(mutex_);
-    ended_ = true;
-    result_ = end.status;
-    changed_.notify_all();
-  }
-
-  const JobParts parts_;
-  train::JobObserver& observer_;
-  control::JobState state_;  // the actor's alone
-  bool begun_ = false;
-  std::atomic<bool> stop_wanted_{false};
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
-  base::Status result_ TROUPE_GUARDED_BY(mutex_);
-  std::unique_ptr<RoleActor> actor_;
-};
 
 control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
   control::JobRoster roster;
@@ -143,10 +63,10 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     if (rank == 0) how.trace_path = options.run.trace_path;
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
-  JobActor coordinator(parts, make_roster(plan, start.step), observer);
+  JobActor job_actor(parts, make_roster(plan, start.step), observer);
   observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
-  const base::Status status = coordinator.wait(options.run.stop);
+  const base::Status status = job_actor.wait(options.run.stop);
   if (status.ok() && options.run.at_end) options.run.at_end();
   return status;
 }

@@ -61,9 +61,9 @@ void show(const schemas::JobInfo& job, ProgressDisplay& display) {
 
 /// The end of a job for people, scripts and the exit code.
 ExitCode finish(const schemas::JobInfo& job, Context& context) {
-  if (job.state != schemas::JobState::succeeded) {
+  if (job.phase != schemas::JobPhase::succeeded) {
     context.console.error(
-        fmt::format("job {} {}: {}", job.id, schemas::job_state_name(job.state), job.text));
+        fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
     return ExitCode::failed;
   }
   if (job.accuracy >= 0.0) {
@@ -104,12 +104,12 @@ ExitCode wait(cluster::JobClient& client, const std::string& id, const StopSigna
       return lost_sight(seen, jobs.status(), context);
     }
     const schemas::JobInfo& job = jobs->front();
-    if (job.text != seen.text && job.state == schemas::JobState::pending) {
+    if (job.text != seen.text && job.phase == schemas::JobPhase::pending) {
       context.console.note(fmt::format("job {} {}", id, job.text));
     }
     if (job.step != seen.step) show(job, display);
     seen = job;
-    if (cluster::is_final(job.state)) break;
+    if (schemas::is_final(job.phase)) break;
     std::this_thread::sleep_for(kLook);
   }
   display.end();
@@ -141,7 +141,7 @@ ExitCode list(cluster::JobClient& client, Context& context) {
       fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
   for (const schemas::JobInfo& job : *jobs) {
     text += fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", job.id,
-                        schemas::job_state_name(job.state), step_of(job), loss_of(job), job.text);
+                        schemas::job_phase_name(job.phase), step_of(job), loss_of(job), job.text);
   }
   context.console.data(text);
   return ExitCode::ok;
@@ -152,7 +152,7 @@ ExitCode status(cluster::JobClient& client, const std::string& id, Context& cont
   if (!jobs.ok()) return context.fail(jobs.status());
   const schemas::JobInfo& job = jobs->front();
   std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id,
-                                 schemas::job_state_name(job.state), step_of(job), loss_of(job));
+                                 schemas::job_phase_name(job.phase), step_of(job), loss_of(job));
   if (job.accuracy >= 0.0) text += fmt::format("test accuracy {:.4f}\n", job.accuracy);
   if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
   if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
@@ -163,7 +163,7 @@ ExitCode status(cluster::JobClient& client, const std::string& id, Context& cont
 ExitCode stop(cluster::JobClient& client, const std::string& id, Context& context) {
   const auto job = client.stop(id);
   if (!job.ok()) return context.fail(job.status());
-  context.console.data(fmt::format("{} {}{}{}\n", job->id, schemas::job_state_name(job->state),
+  context.console.data(fmt::format("{} {}{}{}\n", job->id, schemas::job_phase_name(job->phase),
                                    job->text.empty() ? "" : ": ", job->text));
   return ExitCode::ok;
 }

@@ -34,16 +34,16 @@ struct JobFigures {
   explicit JobFigures(monitoring::Metrics& metrics)
       : queue_seconds(
             metrics.histogram(monitoring::family("troupe_coordinator_job_queue_seconds"))) {
-    for (const schemas::JobState state : kFinal) {
-      finished[state] =
+    for (const schemas::JobPhase phase : kFinal) {
+      finished[phase] =
           &metrics.counter(monitoring::family("troupe_coordinator_jobs_finished_total"),
-                           {schemas::job_state_name(state)});
+                           {schemas::job_phase_name(phase)});
     }
   }
-  static constexpr std::array kFinal = {schemas::JobState::succeeded, schemas::JobState::failed,
-                                        schemas::JobState::stopped};
+  static constexpr std::array kFinal = {schemas::JobPhase::succeeded, schemas::JobPhase::failed,
+                                        schemas::JobPhase::stopped};
   monitoring::Histogram& queue_seconds;
-  std::map<schemas::JobState, monitoring::Counter*> finished;
+  std::map<schemas::JobPhase, monitoring::Counter*> finished;
 };
 
 /// See run_coordinator.
@@ -76,7 +76,7 @@ class CoordinatorNode {
     figures_.queue_seconds.observe(static_cast<double>(admitted.queued_ms) * 1e-3);
   }
   void perform(const control::JobFinished& finished) {
-    figures_.finished.at(finished.state)->add();
+    figures_.finished.at(finished.phase)->add();
   }
   PeerId add_peer(const std::shared_ptr<link::Link>& link);
   void peer_down(PeerId peer, const base::Status& reason);
@@ -222,10 +222,10 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const std::lock_guard lock(mutex_);
   const control::CoordinatorCounts counts = state_.counts();
   const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
-  for (int state = 0; state <= static_cast<int>(schemas::JobState::stopped); ++state) {
-    const auto key = static_cast<schemas::JobState>(state);
+  for (int state = 0; state <= static_cast<int>(schemas::JobPhase::stopped); ++state) {
+    const auto key = static_cast<schemas::JobPhase>(state);
     const auto found = counts.jobs.find(key);
-    scrape.value(monitoring::family("troupe_coordinator_jobs"), {schemas::job_state_name(key)},
+    scrape.value(monitoring::family("troupe_coordinator_jobs"), {schemas::job_phase_name(key)},
                  found == counts.jobs.end() ? 0.0 : number(found->second));
   }
   scrape.value(monitoring::family("troupe_coordinator_nodes"), {"agent", "up"},

@@ -135,9 +135,4 @@ base::Result<schemas::JobInfo> JobClient::stop(const std::string& id) {
   return base::error(Errc::internal, "the coordinator answered with {} jobs", answer.jobs.size());
 }
 
-bool is_final(schemas::JobState state) {
-  return state == schemas::JobState::succeeded || state == schemas::JobState::failed ||
-         state == schemas::JobState::stopped;
-}
-
 }  // namespace troupe::cluster

@@ -35,7 +35,4 @@ class JobClient {
   std::unique_ptr<Impl> impl_;
 };
 
-/// succeeded, failed or stopped.
-bool is_final(schemas::JobState state);
-
 }  // namespace troupe::cluster

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// AgentState: the processes that the coordinator asked for on one machine. It starts and stops
-// them, tells how they ended, and carries messages between them and the coordinator. None outlives
-// its job, its agent, or for long the coordinator. Pure: no clock, thread or socket; one owner.
+// AgentState: the processes that the coordinator asked for on one machine. It joins the
+// coordinator, starts and stops processes, tells how they ended, and carries messages between them
+// and the coordinator. None outlives its job, its agent, or for long the coordinator. Pure: no
+// clock, thread or socket; one owner.
 #pragma once
 
 #include <cstdint>
@@ -12,68 +13,101 @@
 
 #include "base/limits.h"
 #include "control/control_events.h"
+#include "schemas/message_families.h"
 
 namespace troupe::control {
 
 /// See the top of the file.
 class AgentState {
  public:
-  using Effects = std::vector<AgentEffect>;
+  using Event = AgentEvent;
+  using Effect = AgentEffect;
 
   AgentState(schemas::AgentHello hello, const base::Limits& limits);
 
-  /// The link to the coordinator is up: introduces itself.
-  Effects begin();
-  /// Returns what is to be done, in order. Nothing after ExitAgent.
-  Effects handle(const AgentEvent& event);
+  /// Returns what is to be done, in order; nothing after End.
+  std::vector<Effect> handle(const Event& event);
 
-  /// Children that run.
+  /// Children that are starting, run, or have not been heard to their end.
   std::size_t children() const { return children_.size(); }
-  bool welcomed() const { return welcomed_; }
 
  private:
+  struct Exit {
+    std::string how;
+    bool clean = false;
+  };
   struct Child {
+    schemas::LaunchProcess launch;  // handed over once it has started
     std::vector<std::uint32_t> ranks;
+    bool started = false;
+    bool stop_wanted = false;  // before it had started
     std::optional<std::uint64_t> kill_at_ms;
+    std::optional<Exit> exit;  // it is reaped
+    bool silent = false;       // everything that it said has been told
   };
   using Children = std::map<ProcessKey, Child>;
 
-  void on(const CoordinatorSaid& said, Effects& effects);
-  void on(const CoordinatorLost& lost, Effects& effects);
-  void on(const ChildSaid& said, Effects& effects);
-  void on(const ChildEnded& ended, Effects& effects);
-  void on(const FolderProbed& probed, Effects& effects);
-  void on(const StopRequested& stop, Effects& effects);
-  void on(const TimePassed& time, Effects& effects);
+  void on(const Begin& begin);
+  void on(const Tick& tick);
+  void on(const CoordinatorUp& up);
+  void on(const CoordinatorSaid& said);
+  void on(const CoordinatorLost& lost);
+  void on(const ChildStarted& started);
+  void on(const ChildNotStarted& failed);
+  void on(const ChildSaid& said);
+  void on(const ChildExited& exited);
+  void on(const ChildSilent& silent);
+  void on(const FolderProbed& probed);
+  void on(const StopRequested& stop);
 
-  void on_message(const schemas::AgentWelcome& welcome, Effects& effects);
-  /// Refused. Where the name is in use, that may be this agent's own, before it was started anew,
-  /// whose link is not given up yet: it tries again for a while.
-  void on_message(const schemas::JobEnd& end, Effects& effects);
-  void on_message(const schemas::LaunchProcess& launch, Effects& effects);
-  void on_message(const schemas::StopProcesses& stop, Effects& effects);
-  void on_message(const schemas::ProcessMessage& message, Effects& effects);
-  void on_message(const schemas::FolderProbe& probe, Effects& effects);
+  void on_message(const schemas::AgentWelcome& welcome);
+  void on_message(const schemas::JobEnd& end);
+  void on_message(const schemas::LaunchProcess& launch);
+  void on_message(const schemas::StopProcesses& stop);
+  void on_message(const schemas::ProcessMessage& message);
+  void on_message(const schemas::FolderProbe& probe);
+  /// What only agents say.
+  template <
+      schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult> Own>
+  void on_message(const Own&) {}
+  /// What the coordinator says to the actors of a job, and they to it, travels inside a
+  /// ProcessMessage.
+  template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
+                           schemas::EvaluationReport, schemas::CheckpointReport, schemas::ActorDone,
+                           schemas::ActorFailed, schemas::Placement, schemas::ProcessReady>
+                Carried>
+  void on_message(const Carried&) {}
+  /// The coordinator has nothing of these to say to an agent.
   template <typename Other>
-  void on_message(const Other&, Effects&) {}
+  requires schemas::DataMessage<Other> || schemas::PersonMessage<Other> ||
+      schemas::LinkMessage<Other>
+  void on_message(const Other&) {}
 
-  /// The child that the message is for; a worker's is its host process.
+  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void join(std::uint64_t wait_ms);
+  void tell(schemas::Message message);
   Children::iterator find(const schemas::ProcessMessage& message);
-  void stop(Children::iterator child, std::uint64_t grace_ms, Effects& effects);
-  void stop_all(Effects& effects);
-  void exit_if_alone(Effects& effects);
-  void tell(schemas::Message message, Effects& effects) const;
+  Child& child_of(const ProcessKey& process);
+  void stop(const ProcessKey& process, Child& child, std::uint64_t grace_ms);
+  void stop_all();
+  void tell_if_ended(const ProcessKey& process);
+  void end_if_alone();
 
   schemas::AgentHello hello_;
   base::Limits limits_;
   Children children_;
   std::uint64_t now_ms_ = 0;
+  std::uint64_t joins_ = 0;                      // the number of the link that counts
+  bool linked_ = false;                          // that link is made or being made
+  bool saying_goodbye_ = false;                  // and is ending in good order
   std::optional<base::Status> leaving_;          // why the agent ends
   std::optional<std::uint64_t> stop_all_at_ms_;  // the grace after a lost coordinator
-  std::optional<std::uint64_t> join_until_ms_;   // from the first look at the clock
+  std::uint64_t join_until_ms_ = 0;
   std::optional<std::uint64_t> join_again_at_ms_;
   bool welcomed_ = false;
-  bool exited_ = false;
+  bool begun_ = false;
+  bool ended_ = false;
+  std::vector<Effect> effects_;  // of the event that is being handled
 };
 
 }  // namespace troupe::control

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into the state machines of the coordinator and of agents (events) and what comes out
-// of them (effects). They know no clock, socket or process: their shell runs the effects and tells
-// what became of them. Plain values. (effects.h is the same for the roles of a job.)
+// What goes into the state machines of the coordinator, its runs and of agents (events) and what
+// comes out of them (effects), beside what all roles have in common (role_events.h). They know no
+// clock, socket or process: their shell runs the effects and tells what became of them. Plain
+// values. (actors/effects.h is the same for workers and servers.)
 #pragma once
 
 #include <compare>
 #include <cstdint>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "base/status.h"
 #include "control/role_events.h"
@@ -17,10 +17,29 @@
 
 namespace troupe::control {
 
-/// One end of the coordinator's links, an agent or a person; chosen by the shell, never used twice.
-using PeerId = std::uint64_t;
+// ---- events of several machines ----
+
+/// The machine's work begins; before it only Ticks may come, which change nothing. The clock is
+/// that of Tick.
+struct Begin {
+  std::uint64_t now_ms = 0;
+};
+/// A person or the system wants an end: of the job, or of the agent.
+struct StopRequested {};
+/// Result of FindStart.
+struct StartFound {
+  std::string job;
+  base::Status status;
+  std::uint64_t step = 0;
+  std::uint64_t generation = 1;
+  std::uint64_t steps_total = 0;  ///< the step that the job ends at
+  std::string checkpoint;         ///< that it goes on from; empty: from the beginning
+};
 
 // ---- coordinator: events ----
+
+/// One end of the coordinator's links, an agent or a person; chosen by the shell, never used twice.
+using PeerId = std::uint64_t;
 
 /// A peer has sent a message.
 struct PeerSaid {
@@ -32,29 +51,11 @@ struct PeerLost {
   PeerId peer = 0;
   std::string reason;
 };
-/// Result of FindStart.
-struct StartFound {
-  std::string job;
-  base::Status status;
-  std::uint64_t step = 0;
-  std::uint64_t generation = 1;
-  std::uint64_t steps_total = 0;  ///< the step that the job ends at
-  std::string checkpoint;         ///< that it goes on from; empty: from the beginning
-};
-/// Time passes, on a monotonic clock.
-struct TimePassed {
-  std::uint64_t now_ms = 0;
-};
 
-using CoordinatorEvent = std::variant<PeerSaid, PeerLost, StartFound, TimePassed>;
+using CoordinatorEvent = std::variant<Tick, PeerSaid, PeerLost, StartFound>;
 
 // ---- coordinator: effects ----
 
-/// Send to a peer.
-struct ToPeer {
-  PeerId peer = 0;
-  schemas::Message message;
-};
 /// End a peer's link; it is told why.
 struct DropPeer {
   PeerId peer = 0;
@@ -71,10 +72,31 @@ struct JobAdmitted {
 };
 /// A job has ended, for metrics.
 struct JobFinished {
-  schemas::JobState state = schemas::JobState::succeeded;
+  schemas::JobPhase phase = schemas::JobPhase::succeeded;
 };
 
-using CoordinatorEffect = std::variant<ToPeer, DropPeer, FindStart, Note, JobAdmitted, JobFinished>;
+using CoordinatorEffect =
+    std::variant<Send<PeerId>, DropPeer, FindStart, Note, JobAdmitted, JobFinished>;
+
+// ---- a run: events and effects; the coordinator hands them on ----
+
+/// What an agent tells about a run.
+using AgentReport =
+    std::variant<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>;
+
+/// The agent of a machine has told something about this run.
+struct AgentSaid {
+  std::uint32_t machine = 0;
+  AgentReport report;
+};
+/// The agent of a machine is gone for good, and its processes with it.
+struct AgentLost {
+  std::uint32_t machine = 0;
+  std::string reason;
+};
+
+using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentLost, StartFound, StopRequested>;
+using RunEffect = std::variant<Send<PeerId>, FindStart, Note>;
 
 // ---- agent: events ----
 
@@ -86,12 +108,29 @@ struct ProcessKey {
   friend auto operator<=>(const ProcessKey&, const ProcessKey&) = default;
 };
 
+/// The link of JoinCoordinator `join` is up.
+struct CoordinatorUp {
+  std::uint64_t join = 0;
+};
 /// A message from the coordinator.
 struct CoordinatorSaid {
+  std::uint64_t join = 0;
   schemas::Message message;
 };
-/// The link to the coordinator is down for good.
+/// The link to the coordinator is down for good, or could not be made.
 struct CoordinatorLost {
+  std::uint64_t join = 0;
+  std::string reason;
+};
+/// StartChild has led to a process. `link`: ok, or why there is none to it; then no ChildSilent
+/// follows.
+struct ChildStarted {
+  ProcessKey process;
+  base::Status link;
+};
+/// StartChild has led to nothing; nothing else is told of this child.
+struct ChildNotStarted {
+  ProcessKey process;
   std::string reason;
 };
 /// A child has sent a message in the name of one of its actors.
@@ -100,40 +139,50 @@ struct ChildSaid {
   schemas::ActorId from;
   schemas::Message message;
 };
-/// A child has ended, or never began; everything it said has been told before.
-struct ChildEnded {
+/// A child's process has ended and is reaped; what it said before may still be on its way.
+struct ChildExited {
   ProcessKey process;
-  std::string how;  ///< "exit 0", "signal 9", "not started: ..."
+  std::string how;  ///< "exit 0", "signal 9"
   bool clean = false;
+};
+/// A child's link is down: everything that it said has been told.
+struct ChildSilent {
+  ProcessKey process;
 };
 /// Result of ProbeFolder.
 struct FolderProbed {
   schemas::FolderProbeResult result;
 };
-/// A person or the system wants the agent to end.
-struct StopRequested {};
 
-using AgentEvent = std::variant<CoordinatorSaid, CoordinatorLost, ChildSaid, ChildEnded,
-                                FolderProbed, StopRequested, TimePassed>;
+using AgentEvent =
+    std::variant<Begin, Tick, CoordinatorUp, CoordinatorSaid, CoordinatorLost, ChildStarted,
+                 ChildNotStarted, ChildSaid, ChildExited, ChildSilent, FolderProbed, StopRequested>;
 
 // ---- agent: effects ----
 
-/// Sends to the coordinator.
-struct ToCoordinator {
-  schemas::Message message;
-};
-/// Start a child; answered by ChildSaid and ChildEnded.
-struct StartChild {
-  ProcessKey process;
-  schemas::LaunchProcess launch;
-};
-/// Send to an actor of a child.
+/// Address: the coordinator.
+struct ToCoordinator {};
+/// Address: an actor of a child.
 struct ToChild {
   ProcessKey process;
-  schemas::ActorId to;
-  schemas::Message message;
+  schemas::ActorId actor;
 };
-/// Ask a child to end (SIGTERM), or end it (SIGKILL).
+
+/// Dial the coordinator, for `wait_ms` at most; answered by CoordinatorUp or CoordinatorLost with
+/// the same `join`. An earlier link is over.
+struct JoinCoordinator {
+  std::uint64_t join = 0;
+  std::uint64_t wait_ms = 0;
+};
+/// Say goodbye to the coordinator; answered by CoordinatorLost when it has been said.
+struct LeaveCoordinator {
+  std::string text;
+};
+/// Start a child; answered by ChildStarted or ChildNotStarted.
+struct StartChild {
+  ProcessKey process;
+};
+/// Ask a child that has started to end (SIGTERM), or end it (SIGKILL).
 struct StopChild {
   ProcessKey process;
   bool kill = false;
@@ -143,20 +192,9 @@ struct StopChild {
 struct ProbeFolder {
   schemas::FolderProbe probe;
 };
-/// Dial the coordinator anew, for `wait_ms` at most. Of the earlier link nothing more is told.
-struct JoinAgain {
-  std::uint64_t wait_ms = 0;
-};
-/// Say goodbye to the coordinator.
-struct LeaveCoordinator {
-  std::string text;
-};
-/// Last effect: no child is left. ok: as a person wished; unavailable: the coordinator is gone.
-struct ExitAgent {
-  base::Status status;
-};
 
-using AgentEffect = std::variant<ToCoordinator, StartChild, ToChild, StopChild, ProbeFolder,
-                                 JoinAgain, LeaveCoordinator, ExitAgent, Note>;
+/// End: no child is left. ok: as a person wished; unavailable: the coordinator is gone.
+using AgentEffect = std::variant<Send<ToCoordinator>, Send<ToChild>, JoinCoordinator,
+                                 LeaveCoordinator, StartChild, StopChild, ProbeFolder, Note, End>;
 
 }  // namespace troupe::control

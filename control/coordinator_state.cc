@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
 #include "control/rank_placement.h"
@@ -16,10 +18,6 @@ namespace troupe::control {
 using base::Errc;
 
 namespace {
-
-void append(CoordinatorState::Effects& effects, CoordinatorState::Effects more) {
-  std::move(more.begin(), more.end(), std::back_inserter(effects));
-}
 
 schemas::JobList not_found(const std::string& id) {
   return {Errc::not_found, fmt::format("no job '{}'", id), {}};
@@ -48,88 +46,100 @@ std::string id_stem(const std::string& name) {
 
 CoordinatorState::CoordinatorState(CoordinatorOptions options) : options_(std::move(options)) {}
 
-CoordinatorState::Effects CoordinatorState::handle(const CoordinatorEvent& event) {
-  Effects effects;
-  std::visit([&](const auto& content) { on(content, effects); }, event);
-  settle(effects);
-  return effects;
+std::vector<CoordinatorState::Effect> CoordinatorState::handle(const Event& event) {
+  std::visit([this](const auto& what) { on(what); }, event);
+  settle();
+  return std::exchange(effects_, {});
 }
 
-void CoordinatorState::on(const PeerSaid& said, Effects& effects) {
-  std::visit([&](const auto& message) { on_message(said.peer, message, effects); }, said.message);
+void CoordinatorState::on(const PeerSaid& said) {
+  std::visit([&](const auto& message) { on_message(said.peer, message); }, said.message);
 }
 
-void CoordinatorState::on(const PeerLost& lost, Effects& effects) {
+/// A peer may be an agent, with parts of several jobs, or a person who waits for some.
+void CoordinatorState::on(const PeerLost& lost) {
   for (auto& [number, job] : jobs_) {
     job.waiting.erase(lost.peer);
     if (!job.run) continue;
     const std::vector<PeerId>& peers = job.run->plan().peers;
     const auto machine = std::find(peers.begin(), peers.end(), lost.peer);
     if (machine == peers.end()) continue;
-    append(effects,
-           job.run->machine_lost(static_cast<std::uint32_t>(machine - peers.begin()), lost.reason));
+    hand_to_run(job, AgentLost{static_cast<std::uint32_t>(machine - peers.begin()), lost.reason});
   }
   const auto agent = agents_.find(lost.peer);
   if (agent == agents_.end()) return;
-  effects.push_back(
-      Note{true, fmt::format("agent '{}' is gone: {}", agent->second.hello.name, lost.reason)});
+  emit(Note{true, fmt::format("agent '{}' is gone: {}", agent->second.hello.name, lost.reason)});
   agents_.erase(agent);
 }
 
-void CoordinatorState::on(const StartFound& found, Effects& effects) {
+void CoordinatorState::on(const StartFound& found) {
   Job* job = find(found.job);
-  if (job != nullptr && job->run) append(effects, job->run->start_found(found));
+  if (job != nullptr && job->run) hand_to_run(*job, found);
 }
 
-void CoordinatorState::on(const TimePassed& time, Effects& effects) {
-  now_ms_ = time.now_ms;
+void CoordinatorState::on(const Tick& tick) {
+  TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
+  now_ms_ = tick.now_ms;
   for (auto& [number, job] : jobs_) {
-    if (job.run) append(effects, job.run->tick(now_ms_));
+    if (job.run) hand_to_run(job, tick);
   }
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello, Effects& effects) {
-  base::Status fault;
-  if (hello.version != options_.version) {
-    fault = base::error(Errc::version_mismatch, "agent '{}' is version {}, the coordinator {}",
-                        hello.name, hello.version, options_.version);
-  } else if (!base::plain_name(hello.name)) {
-    fault = base::error(Errc::invalid_argument, "agent '{}' has no name of {}", hello.name,
-                        base::kPlainNameRule);
-  } else if (hello.slots == 0) {
-    fault = base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
-  } else if (agents_.size() >= options_.limits.agents_max) {
-    fault = base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
-                        options_.limits.agents_max);
-  }
+// ---- agents ----
+
+/// An agent is known by its link, and a machine by its agent's name: jobs are placed on names, so
+/// no two agents share one. An agent that was started anew before its old link is given up is
+/// refused, too, and tries again (agent_state.h).
+base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHello& hello) const {
   for (const auto& [other, agent] : agents_) {
-    if (other == peer || agent.hello.name == hello.name) {
-      fault = base::error(Errc::already_exists, "an agent named '{}' has joined already",
-                          agent.hello.name);
-    }
+    if (other != peer && agent.hello.name != hello.name) continue;
+    return base::error(Errc::already_exists, "an agent named '{}' has joined already",
+                       agent.hello.name);
   }
+  if (hello.version != options_.version) {
+    return base::error(Errc::version_mismatch, "agent '{}' is version {}, the coordinator {}",
+                       hello.name, hello.version, options_.version);
+  }
+  if (!base::plain_name(hello.name)) {
+    return base::error(Errc::invalid_argument, "agent '{}' has no name of {}", hello.name,
+                       base::kPlainNameRule);
+  }
+  if (hello.slots == 0) {
+    return base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
+  }
+  if (agents_.size() >= options_.limits.agents_max) {
+    return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
+                       options_.limits.agents_max);
+  }
+  return {};
+}
+
+void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
+  const base::Status fault = check_agent(peer, hello);
   if (!fault.ok()) {
-    effects.push_back(Note{true, fault.text()});
-    effects.push_back(DropPeer{peer, fault});
+    emit(Note{true, fault.text()});
+    emit(DropPeer{peer, fault});
     return;
   }
+  TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   agents_[peer] = Agent{hello, next_agent_};
-  effects.push_back(ToPeer{
+  emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
-  effects.push_back(
-      Note{false, fmt::format("agent '{}' has joined with {} slots", hello.name, hello.slots)});
+  emit(Note{false, fmt::format("agent '{}' has joined with {} slots", hello.name, hello.slots)});
   ++next_agent_;
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request,
-                                  Effects& effects) {
+// ---- people ----
+
+void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request) {
   auto result = submit(request);
-  effects.push_back(ToPeer{peer, result.ok()
-                                     ? *result
-                                     : schemas::JobSubmitted{request.id, result.status().code(),
-                                                             result.status().text()}});
+  emit(Send<PeerId>{peer, result.ok() ? *result
+                                      : schemas::JobSubmitted{request.id, result.status().code(),
+                                                              result.status().text()}});
 }
 
+/// The same command again is the same job: while it waits, runs or has succeeded nothing happens
+/// but the answer. One that failed or was stopped goes on from its checkpoint, as a new run.
 base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobSubmit& request) {
   if (request.job_text.size() > options_.limits.job_spec_bytes_max) {
     return base::error(Errc::resource_exhausted,
@@ -153,8 +163,8 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
-    const schemas::JobState state = info_of(*same).state;
-    if (!is_final(state) || state == schemas::JobState::succeeded) {
+    const schemas::JobPhase phase = info_of(*same).phase;
+    if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
@@ -162,6 +172,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     std::erase_if(jobs_, [same](const auto& entry) { return &entry.second == same; });
   }
   TROUPE_TRY(make_room());
+  TROUPE_CHECK(find(id) == nullptr, "an id is one job");
   Job& job = jobs_[next_job_++];
   job.text = request.job_text;
   job.info.id = id;
@@ -172,10 +183,11 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   return schemas::JobSubmitted{id, Errc::ok, ""};
 }
 
+/// Forgets the oldest job that has ended.
 base::Status CoordinatorState::make_room() {
   if (jobs_.size() < options_.limits.jobs_max) return {};
   const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return is_final(info_of(entry.second).state);
+    return is_final(info_of(entry.second).phase);
   });
   if (oldest == jobs_.end()) {
     return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
@@ -191,89 +203,85 @@ std::string CoordinatorState::choose_id(const schemas::JobSpec& spec,
   return fmt::format("{}-{:04x}{:x}", id_stem(spec.name), hash & 0xffff, next_job_);
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query, Effects& effects) {
+void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
   if (query.id.empty()) {
-    effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", jobs()}});
+    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", jobs()}});
     return;
   }
   Job* job = find(query.id);
   if (job == nullptr) {
-    effects.push_back(ToPeer{peer, not_found(query.id)});
+    emit(Send<PeerId>{peer, not_found(query.id)});
   } else if (query.wait) {
     job->waiting.insert(peer);
   } else {
-    effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
+    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
   }
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop, Effects& effects) {
+/// Answered when the job has ended (settle()), which may be at once.
+void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
   if (job == nullptr) {
-    effects.push_back(ToPeer{peer, not_found(stop.id)});
+    emit(Send<PeerId>{peer, not_found(stop.id)});
     return;
   }
   job->waiting.insert(peer);
   if (job->run) {
-    append(effects, job->run->stop());
-  } else if (!is_final(job->info.state)) {
-    job->info.state = schemas::JobState::stopped;
+    hand_to_run(*job, StopRequested{});
+  } else if (!is_final(job->info.phase)) {
+    job->info.phase = schemas::JobPhase::stopped;
     job->info.text = "stopped before it began";
   }
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::FolderProbeResult& result,
-                                  Effects& effects) {
-  to_run(peer, result, effects);
+void CoordinatorState::refuse(PeerId peer) {
+  emit(DropPeer{peer, base::error(Errc::permission_denied, "the coordinator does not take that")});
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::ProcessMessage& message,
-                                  Effects& effects) {
-  to_run(peer, message, effects);
-}
+// ---- runs ----
 
-void CoordinatorState::on_message(PeerId peer, const schemas::ProcessExited& exited,
-                                  Effects& effects) {
-  to_run(peer, exited, effects);
-}
-
-template <typename Message>
-void CoordinatorState::to_run(PeerId peer, const Message& message, Effects& effects) {
-  if (!agents_.contains(peer)) {
-    refuse(peer, effects);
-    return;
-  }
-  Job* job = find(message.job);
+/// Only agents speak about runs, and only those on whose machine the run is. What belongs to an
+/// earlier run of the same id, which may still be ending there, is dropped.
+void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint64_t generation,
+                                   const AgentReport& report) {
+  if (!agents_.contains(peer)) return refuse(peer);
+  Job* job = find(id);
   if (job == nullptr || !job->run) return;
   const RunPlan& plan = job->run->plan();
-  if (message.generation != plan.placement.generation) return;  // of an earlier run
+  if (generation != plan.placement.generation) return;
   const auto machine = std::find(plan.peers.begin(), plan.peers.end(), peer);
   if (machine == plan.peers.end()) return;
-  append(effects,
-         job->run->received(static_cast<std::uint32_t>(machine - plan.peers.begin()), message));
+  hand_to_run(*job, AgentSaid{static_cast<std::uint32_t>(machine - plan.peers.begin()), report});
 }
 
-void CoordinatorState::refuse(PeerId peer, Effects& effects) {
-  effects.push_back(
-      DropPeer{peer, base::error(Errc::permission_denied, "the coordinator does not take that")});
+/// A run's effects are the coordinator's own.
+void CoordinatorState::hand_to_run(Job& job, const RunState::Event& event) {
+  for (RunState::Effect& effect : job.run->handle(event)) {
+    std::visit([this](auto& what) { emit(std::move(what)); }, effect);
+  }
 }
 
-void CoordinatorState::settle(Effects& effects) {
+/// After every event: jobs that fit are admitted, first come first served, and who waits for a job
+/// that has ended is answered. A small job may pass a large one that does not fit yet.
+void CoordinatorState::settle() {
   for (auto& [number, job] : jobs_) {
-    if (!job.run && job.info.state == schemas::JobState::pending) admit(job, effects);
+    if (!job.run && job.info.phase == schemas::JobPhase::pending) admit(job);
     const schemas::JobInfo info = info_of(job);
-    if (!is_final(info.state)) continue;
-    if (job.ended_ms == 0) {
+    TROUPE_CHECK(!job.ended_ms || is_final(info.phase), "a final phase never changes");
+    if (!is_final(info.phase)) continue;
+    if (!job.ended_ms) {
       job.ended_ms = now_ms_;
-      effects.push_back(JobFinished{info.state});
+      emit(JobFinished{info.phase});
     }
     for (const PeerId peer : job.waiting) {
-      effects.push_back(ToPeer{peer, schemas::JobList{Errc::ok, "", {info}}});
+      emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info}}});
     }
     job.waiting.clear();
   }
 }
 
-void CoordinatorState::admit(Job& job, Effects& effects) {
+/// Offers slots in the order in which agents joined, so a placement depends on nothing else.
+void CoordinatorState::admit(Job& job) {
   std::vector<std::pair<std::uint64_t, PeerId>> order;
   for (const auto& [peer, agent] : agents_) order.emplace_back(agent.number, peer);
   std::sort(order.begin(), order.end());
@@ -283,7 +291,9 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   for (const auto& [number, peer] : order) {
     const auto taken = used.find(peer);
     const schemas::AgentHello& hello = agents_.at(peer).hello;
-    offers.push_back({hello.name, hello.slots - (taken == used.end() ? 0 : taken->second)});
+    const std::uint32_t slots_used = taken == used.end() ? 0 : taken->second;
+    TROUPE_CHECK(slots_used <= hello.slots, "a slot is one rank's");
+    offers.push_back({hello.name, hello.slots - slots_used});
     free += offers.back().free_slots;
   }
   auto placed = place_ranks(offers, job.spec);
@@ -293,7 +303,7 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   }
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
-    job.info.state = schemas::JobState::failed;
+    job.info.phase = schemas::JobPhase::failed;
     job.info.text = fmt::format("servers.shards {} on {} machine(s): at most {} each",
                                 job.spec.shards(), machines, kServersPerMachineMax);
     return;
@@ -303,13 +313,19 @@ void CoordinatorState::admit(Job& job, Effects& effects) {
   for (const std::size_t offer : placed->offers) {
     plan.peers.push_back(order[offer].second);
   }
-  effects.push_back(Note{false, fmt::format("job {} begins on {}", job.info.id,
-                                            fmt::join(plan.placement.machines, ", "))});
-  effects.push_back(JobAdmitted{now_ms_ - job.submitted_ms});
-  job.run = std::make_unique<RunState>(std::move(plan));
-  append(effects, job.run->begin(now_ms_));
+  begin_run(job, std::move(plan));
 }
 
+void CoordinatorState::begin_run(Job& job, RunPlan plan) {
+  TROUPE_CHECK(!job.run, "a job is admitted once");
+  emit(Note{false, fmt::format("job {} begins on {}", job.info.id,
+                               fmt::join(plan.placement.machines, ", "))});
+  emit(JobAdmitted{now_ms_ - job.submitted_ms});
+  job.run = std::make_unique<RunState>(std::move(plan));
+  hand_to_run(job, Begin{now_ms_});
+}
+
+/// Of the agents that are there: a lost one's job is ending, and its slots are gone with it.
 std::map<PeerId, std::uint32_t> CoordinatorState::used_slots() const {
   std::map<PeerId, std::uint32_t> used;
   for (const auto& [number, job] : jobs_) {
@@ -335,11 +351,6 @@ schemas::JobInfo CoordinatorState::info_of(const Job& job) const {
   return info;
 }
 
-bool CoordinatorState::is_final(schemas::JobState state) {
-  return state == schemas::JobState::succeeded || state == schemas::JobState::failed ||
-         state == schemas::JobState::stopped;
-}
-
 std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   std::vector<schemas::JobInfo> list;
   for (const auto& [number, job] : jobs_) list.push_back(info_of(job));
@@ -349,8 +360,7 @@ std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
 std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {
   std::vector<ScrapedJob> list;
   for (const auto& [number, job] : jobs_) {
-    const bool shown =
-        job.ended_ms == 0 || now_ms_ - job.ended_ms < options_.limits.finished_job_ms;
+    const bool shown = !job.ended_ms || now_ms_ - *job.ended_ms < options_.limits.finished_job_ms;
     if (!shown) continue;
     ScrapedJob& scraped = list.emplace_back(ScrapedJob{info_of(job), 0, {}});
     if (!job.run) continue;
@@ -375,7 +385,7 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
 
 CoordinatorCounts CoordinatorState::counts() const {
   CoordinatorCounts counts;
-  for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).state];
+  for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
     counts.slots += agent.hello.slots;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/limits.h"
 #include "control/control_events.h"
 #include "control/run_state.h"
+#include "schemas/message_families.h"
 
 namespace troupe::control {
 
@@ -25,7 +27,7 @@ struct CoordinatorOptions {
 
 /// What stands in the coordinator's metrics.
 struct CoordinatorCounts {
-  std::map<schemas::JobState, std::uint64_t> jobs;
+  std::map<schemas::JobPhase, std::uint64_t> jobs;
   std::uint64_t agents = 0;
   std::uint64_t slots = 0;
   std::uint64_t slots_used = 0;
@@ -41,12 +43,13 @@ struct ScrapedJob {
 /// See the top of the file.
 class CoordinatorState {
  public:
-  using Effects = std::vector<CoordinatorEffect>;
+  using Event = CoordinatorEvent;
+  using Effect = CoordinatorEffect;
 
   explicit CoordinatorState(CoordinatorOptions options);
 
   /// Returns what is to be done, in order.
-  Effects handle(const CoordinatorEvent& event);
+  std::vector<Effect> handle(const Event& event);
 
   /// Every job in order of submission.
   std::vector<schemas::JobInfo> jobs() const;
@@ -68,42 +71,54 @@ class CoordinatorState {
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     std::uint64_t submitted_ms = 0;
-    std::uint64_t ended_ms = 0;  // 0: not final
-    std::set<PeerId> waiting;    // for the final state
+    std::optional<std::uint64_t> ended_ms;  // its phase is final since then
+    std::set<PeerId> waiting;               // for the final phase
   };
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 
-  void on(const PeerSaid& said, Effects& effects);
-  void on(const PeerLost& lost, Effects& effects);
-  void on(const StartFound& found, Effects& effects);
-  void on(const TimePassed& time, Effects& effects);
+  void on(const Tick& tick);
+  void on(const PeerSaid& said);
+  void on(const PeerLost& lost);
+  void on(const StartFound& found);
 
-  void on_message(PeerId peer, const schemas::AgentHello& hello, Effects& effects);
-  void on_message(PeerId peer, const schemas::JobSubmit& submit, Effects& effects);
-  void on_message(PeerId peer, const schemas::JobQuery& query, Effects& effects);
-  void on_message(PeerId peer, const schemas::JobStop& stop, Effects& effects);
-  void on_message(PeerId peer, const schemas::FolderProbeResult& result, Effects& effects);
-  void on_message(PeerId peer, const schemas::ProcessMessage& message, Effects& effects);
-  void on_message(PeerId peer, const schemas::ProcessExited& exited, Effects& effects);
-  template <typename Other>
-  void on_message(PeerId peer, const Other&, Effects& effects) {
-    refuse(peer, effects);
+  void on_message(PeerId peer, const schemas::AgentHello& hello);
+  void on_message(PeerId peer, const schemas::JobSubmit& submit);
+  void on_message(PeerId peer, const schemas::JobQuery& query);
+  void on_message(PeerId peer, const schemas::JobStop& stop);
+  /// What agents tell about runs.
+  template <
+      schemas::OneOf<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>
+          Report>
+  void on_message(PeerId peer, const Report& report) {
+    hand_to_run(peer, report.job, report.generation, report);
   }
+  /// What only the coordinator says, to agents and to people.
+  template <schemas::OneOf<schemas::AgentWelcome, schemas::LaunchProcess, schemas::StopProcesses,
+                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList>
+                Own>
+  void on_message(PeerId peer, const Own&) {
+    refuse(peer);
+  }
+  /// Actors of a job have no links here: their words come inside a ProcessMessage.
+  template <typename Other>
+  requires schemas::DataMessage<Other> || schemas::JobMessage<Other> || schemas::LinkMessage<Other>
+  void on_message(PeerId peer, const Other&) { refuse(peer); }
 
-  template <typename Message>
-  void to_run(PeerId peer, const Message& message, Effects& effects);
-  void refuse(PeerId peer, Effects& effects);
+  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void hand_to_run(PeerId peer, const std::string& job, std::uint64_t generation,
+                   const AgentReport& report);
+  void hand_to_run(Job& job, const RunState::Event& event);
+  void refuse(PeerId peer);
+  base::Status check_agent(PeerId peer, const schemas::AgentHello& hello) const;
   base::Result<schemas::JobSubmitted> submit(const schemas::JobSubmit& submit);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
-  /// Starts what fits, answers who waits.
-  void settle(Effects& effects);
-  void admit(Job& job, Effects& effects);
-  /// Of the agents that are there; a lost one's job is ending.
+  void settle();
+  void admit(Job& job);
+  void begin_run(Job& job, RunPlan plan);
   std::map<PeerId, std::uint32_t> used_slots() const;
   Job* find(const std::string& id);
   schemas::JobInfo info_of(const Job& job) const;
-  static bool is_final(schemas::JobState state);
 
   CoordinatorOptions options_;
   std::uint64_t now_ms_ = 0;
@@ -111,6 +126,7 @@ class CoordinatorState {
   std::uint64_t next_agent_ = 0;
   std::map<PeerId, Agent> agents_;
   Jobs jobs_;
+  std::vector<Effect> effects_;  // of the event that is being handled
 };
 
 }  // namespace troupe::control

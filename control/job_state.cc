@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "base/check.h"
 
 namespace troupe::control {
 
@@ -16,72 +19,70 @@ std::vector<ActorId> JobRoster::actors() const {
   for (std::uint32_t shard = 0; shard < shards(); ++shard) {
     all.push_back({Role::parameter_server, shard});
   }
-  std::set<std::uint32_t> machines(placement.machine_of_rank.begin(),
-                                   placement.machine_of_rank.end());
+  const std::set<std::uint32_t> machines(placement.machine_of_rank.begin(),
+                                         placement.machine_of_rank.end());
   for (const std::uint32_t machine : machines) all.push_back({Role::device_server, machine});
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) all.push_back({Role::worker, rank});
   return all;
 }
 
-std::string JobRoster::name_of(const ActorId& actor) const {
-  std::uint32_t machine = actor.index;
-  if (actor.role == Role::worker && actor.index < ranks()) {
-    machine = placement.machine_of_rank[actor.index];
-  } else if (actor.role == Role::parameter_server && actor.index < shards()) {
-    machine = placement.machine_of_shard[actor.index];
-  }
-  if (machine >= placement.machines.size()) return actor.to_string();
-  return fmt::format("{} on machine '{}'", actor.to_string(), placement.machines[machine]);
+JobState::JobState(JobRoster roster)
+    : roster_(std::move(roster)), progress_(roster_.ranks()), silence_(roster_.limits) {}
+
+std::vector<JobState::Effect> JobState::handle(const Event& event) {
+  if (ended_) return {};
+  std::visit([this](const auto& what) { on(what); }, event);
+  TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
+  return std::exchange(effects_, {});
 }
 
-JobState::JobState(JobRoster roster) : roster_(std::move(roster)), progress_(roster_.ranks()) {}
-
-std::vector<JobEffect> JobState::begin(std::uint64_t now_ms) {
-  now_ms_ = heard_ms_ = now_ms;
+void JobState::on(const Begin& begin) {
+  TROUPE_CHECK(!begun_, "a job begins once");
+  TROUPE_CHECK(roster_.ranks() > 0, "a job has ranks");
+  begun_ = true;
+  now_ms_ = begin.now_ms;
   step_ = roster_.placement.start_step;
-  Effects effects;
-  for (const ActorId& actor : roster_.actors()) {
-    effects.push_back(JobSend{actor, roster_.placement});
+  silence_.heard(now_ms_);
+  // Ranks look at their data files as soon as they know where everybody is, and report them.
+  send_to_all(roster_.placement);
+}
+
+void JobState::on(const ActorSaid& said) {
+  std::visit([&](const auto& message) { on_message(said.from, message); }, said.message);
+}
+
+void JobState::on(const Abort& abort) {
+  end(abort.status);
+}
+
+void JobState::on(const Tick& tick) {
+  if (!begun_) return;  // the shell's clock may be first
+  TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
+  now_ms_ = tick.now_ms;
+  if (servers_watch()) return;
+  const SilenceFinding found = silence_.check(now_ms_);
+  switch (found.verdict) {
+    case SilenceFinding::Verdict::quiet:
+      return;
+    case SilenceFinding::Verdict::warn:
+      missing_ = find_missing();
+      return emit(
+          Note{true, fmt::format("no progress for {} s: {}", found.silent_ms / 1000, missing())});
+    case SilenceFinding::Verdict::fail:
+      return end(base::error(base::Errc::deadline_exceeded, "no progress for {} s: {}",
+                             found.silent_ms / 1000, missing()));
   }
-  return effects;
 }
 
-std::vector<JobEffect> JobState::received(const ActorId& from, const schemas::Message& message) {
-  Effects effects;
-  if (ended_) return effects;
-  std::visit([&](const auto& content) { on(from, content, effects); }, message);
-  return effects;
-}
-
-std::vector<JobEffect> JobState::fail(const base::Status& status) {
-  Effects effects;
-  end(status, effects);
-  return effects;
-}
-
-std::vector<JobEffect> JobState::tick(std::uint64_t now_ms) {
-  Effects effects;
-  now_ms_ = now_ms;
-  if (ended_ || servers_watch()) return effects;
-  const std::uint64_t silent_ms = now_ms - heard_ms_;
-  if (silent_ms >= roster_.limits.stall_ms) {
-    end(base::error(base::Errc::deadline_exceeded, "no progress for {} s: {}", silent_ms / 1000,
-                    missing()),
-        effects);
-  } else if (silent_ms >= roster_.limits.missing_log_ms && !missing_logged_) {
-    missing_logged_ = true;
-    missing_ = find_missing();
-    effects.push_back(
-        JobWarned{fmt::format("no progress for {} s: {}", silent_ms / 1000, missing())});
-  }
-  return effects;
-}
-
+/// Any sign of progress, of whatever kind: the next silence is told anew.
 void JobState::heard() {
-  heard_ms_ = now_ms_;
+  silence_.heard(now_ms_);
   missing_.clear();
 }
 
+/// While ranks train the parameter servers see every push and judge silence, and ranks bound their
+/// own waits. Here one would only learn how often ranks log. Before training, and once a tier is
+/// done, nobody else looks.
 bool JobState::servers_watch() const {
   const auto done = [this](Role role) {
     return std::count_if(done_.begin(), done_.end(),
@@ -91,7 +92,9 @@ bool JobState::servers_watch() const {
          done(Role::parameter_server) < std::int64_t{roster_.shards()};
 }
 
-void JobState::on(const ActorId&, const schemas::DatasetReport& report, Effects& effects) {
+/// Training over files that differ would be wrong without a sign of it, so nobody trains before all
+/// ranks have found the same file.
+void JobState::on_message(const ActorId&, const schemas::DatasetReport& report) {
   if (report.rank >= roster_.ranks() || started_) return;
   heard();
   datasets_.emplace(report.rank, report);
@@ -103,75 +106,83 @@ void JobState::on(const ActorId&, const schemas::DatasetReport& report, Effects&
     }
     const auto text = [&](const schemas::DatasetReport& seen) {
       return fmt::format("{}: {} records, {} bytes, checksum {:08x}",
-                         roster_.name_of({Role::worker, seen.rank}), seen.records, seen.bytes,
-                         seen.checksum);
+                         roster_.placement.name_of({Role::worker, seen.rank}), seen.records,
+                         seen.bytes, seen.checksum);
     };
-    end(base::error(base::Errc::failed_precondition, "{} is not the same file everywhere: {}; {}",
-                    first.file, text(first), text(other)),
-        effects);
-    return;
+    return end(base::error(base::Errc::failed_precondition,
+                           "{} is not the same file everywhere: {}; {}", first.file, text(first),
+                           text(other)));
   }
-  if (datasets_.size() == roster_.ranks()) start_training(effects);
+  if (datasets_.size() == roster_.ranks()) start_training();
 }
 
-void JobState::start_training(Effects& effects) {
+void JobState::start_training() {
+  TROUPE_CHECK(!started_, "training starts once");
+  TROUPE_CHECK(datasets_.size() == roster_.ranks(), "every rank has reported its data");
   started_ = true;
-  const schemas::TrainingStart start{roster_.placement.start_step,
-                                     datasets_.begin()->second.records};
-  for (const ActorId& actor : roster_.actors()) effects.emplace_back(JobSend{actor, start});
+  send_to_all(
+      schemas::TrainingStart{roster_.placement.start_step, datasets_.begin()->second.records});
 }
 
-void JobState::on(const ActorId&, const schemas::ProgressReport& report, Effects& effects) {
+void JobState::on_message(const ActorId&, const schemas::ProgressReport& report) {
   if (report.rank >= roster_.ranks()) return;
   heard();
-  missing_logged_ = false;
   if (const auto sum = progress_.add(report)) {
     step_ = sum->step;
-    effects.push_back(JobStepped{*sum});
+    emit(JobStepped{*sum});
   }
 }
 
-void JobState::on(const ActorId&, const schemas::EvaluationReport& report, Effects& effects) {
+void JobState::on_message(const ActorId&, const schemas::EvaluationReport& report) {
   if (report.rank >= roster_.ranks()) return;
   heard();
-  if (const auto score = progress_.add(report)) effects.push_back(JobScored{*score});
+  if (const auto score = progress_.add(report)) emit(JobScored{*score});
 }
 
-void JobState::on(const ActorId& from, const schemas::CheckpointReport& report, Effects& effects) {
+/// A checkpoint that was given up costs only what a resume would repeat: the shard that writes
+/// manifests judges when too many have failed, and says so by ActorFailed.
+void JobState::on_message(const ActorId& from, const schemas::CheckpointReport& report) {
   heard();
   if (report.code != base::Errc::ok) {
-    effects.push_back(JobWarned{fmt::format("{}: checkpoint of step {} was given up: {}",
-                                            roster_.name_of(from), report.step, report.text)});
-    return;
+    return emit(Note{true, fmt::format("{}: checkpoint of step {} was given up: {}",
+                                       roster_.placement.name_of(from), report.step, report.text)});
   }
   checkpoint_ = report.path;
-  effects.push_back(JobCheckpointed{report.step, report.path});
+  emit(JobCheckpointed{report.step, report.path});
 }
 
-void JobState::on(const ActorId&, const schemas::ActorDone& done, Effects& effects) {
+/// The job is done when all ranks and all shards are: a shard's last checkpoint comes after the
+/// last rank's last step. Device servers hold nothing that is not elsewhere, so nobody waits for
+/// them. The word may come again, therefore a set.
+void JobState::on_message(const ActorId&, const schemas::ActorDone& done) {
+  if (!roster_.placement.machine_of(done.actor)) return;
   heard();
   done_.insert(done.actor);
   std::uint32_t open = roster_.ranks() + roster_.shards();
   for (const ActorId& actor : done_) {
     if (actor.role == Role::worker || actor.role == Role::parameter_server) --open;
   }
-  if (open == 0) end({}, effects);
+  if (open == 0) end({});
 }
 
-void JobState::on(const ActorId&, const schemas::ActorFailed& failed, Effects& effects) {
+void JobState::on_message(const ActorId&, const schemas::ActorFailed& failed) {
+  // Who says that it failed has failed, whatever code it gives.
   const base::Errc code = failed.code == base::Errc::ok ? base::Errc::internal : failed.code;
-  end(base::Status(code, fmt::format("{} failed: {}", roster_.name_of(failed.actor), failed.text)),
-      effects);
+  end(base::Status(
+      code, fmt::format("{} failed: {}", roster_.placement.name_of(failed.actor), failed.text)));
 }
 
-void JobState::end(const base::Status& status, Effects& effects) {
-  if (ended_) return;
+void JobState::end(const base::Status& status) {
+  TROUPE_CHECK(!ended_, "a job ends once: the first cause stands");
   ended_ = true;
   missing_.clear();
-  for (const ActorId& actor : roster_.actors()) {
-    effects.push_back(JobSend{actor, schemas::JobEnd{status.code(), status.text()}});
-  }
-  effects.push_back(JobEnded{status});
+  // Also to those that have failed: a role that still runs must learn that nobody waits for it.
+  send_to_all(schemas::JobEnd{status.code(), status.text()});
+  emit(End{status});
+}
+
+void JobState::send_to_all(const schemas::Message& message) {
+  for (const ActorId& actor : roster_.actors()) emit(Send<ActorId>{actor, message});
 }
 
 std::vector<std::uint32_t> JobState::find_missing() const {
@@ -189,11 +200,11 @@ std::vector<std::uint32_t> JobState::find_missing() const {
 std::string JobState::missing() const {
   std::vector<std::string> names;
   for (const std::uint32_t rank : find_missing()) {
-    names.push_back(roster_.name_of({Role::worker, rank}));
+    names.push_back(roster_.placement.name_of({Role::worker, rank}));
   }
   for (std::uint32_t shard = 0; started_ && names.empty() && shard < roster_.shards(); ++shard) {
     const ActorId server{Role::parameter_server, shard};
-    if (!done_.contains(server)) names.push_back(roster_.name_of(server));
+    if (!done_.contains(server)) names.push_back(roster_.placement.name_of(server));
   }
   return fmt::format("waiting for {}", fmt::join(names, ", "));
 }

@@ -2,20 +2,22 @@
 // JobState: the coordinator's side of one running job, from the ranks' first reports to its end: it
 // compares data files, starts training, adds up progress and scores, notes checkpoints, and ends
 // the job with the first failure's cause or when everybody is done. Pure: no clock, thread or
-// socket; one owner.
+// socket; one owner: a run (run_state.h), or the actor that stands for the coordinator in `troupe
+// run`.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/limits.h"
+#include "control/control_events.h"
 #include "control/job_progress.h"
-#include "schemas/messages.h"
+#include "control/silence.h"
+#include "schemas/message_families.h"
 
 namespace troupe::control {
 
@@ -34,94 +36,100 @@ struct JobRoster {
   }
   /// All workers, device servers and parameter servers.
   std::vector<schemas::ActorId> actors() const;
-  /// "worker 3 on machine 'b'".
-  std::string name_of(const schemas::ActorId& actor) const;
 };
 
-/// Hand the message to an actor of the job.
-struct JobSend {
-  schemas::ActorId to;
+/// Event: an actor of the job has sent a message. Unknown senders are ignored.
+struct ActorSaid {
+  schemas::ActorId from;
   schemas::Message message;
 };
-/// All ranks have reached a log point.
+/// Event: something outside has ended an actor's process, or a person ends the job.
+struct Abort {
+  base::Status status;
+};
+
+/// Effect: all ranks have reached a log point.
 struct JobStepped {
-  control::StepProgress progress;
+  StepProgress progress;
 };
-/// All ranks have scored an epoch.
+/// Effect: all ranks have scored an epoch.
 struct JobScored {
-  control::EpochScore score;
+  EpochScore score;
 };
-/// A checkpoint is durable.
+/// Effect: a checkpoint is durable.
 struct JobCheckpointed {
   std::uint64_t step = 0;
   std::string path;
 };
-/// Somebody should know, but the job goes on.
-struct JobWarned {
-  std::string text;
-};
-/// The last effect. ok, or the first failure with the name of who failed.
-struct JobEnded {
-  base::Status status;
-};
 
-using JobEffect =
-    std::variant<JobSend, JobStepped, JobScored, JobCheckpointed, JobWarned, JobEnded>;
-
-/// See the top of the file. Every call returns what is to be done, in order.
+/// See the top of the file.
 class JobState {
  public:
+  using Event = std::variant<Begin, Tick, ActorSaid, Abort>;
+  /// Note: somebody should know, but the job goes on. End: ok, or the first failure with the name
+  /// of who failed.
+  using Effect =
+      std::variant<Send<schemas::ActorId>, JobStepped, JobScored, JobCheckpointed, Note, End>;
+
   explicit JobState(JobRoster roster);
 
-  /// Sends the placement to every actor.
-  std::vector<JobEffect> begin(std::uint64_t now_ms);
-  /// A message of one of the job's actors; unknown senders and kinds are ignored.
-  std::vector<JobEffect> received(const schemas::ActorId& from, const schemas::Message& message);
-  /// Something outside ended an actor's process, or a person ends the job.
-  std::vector<JobEffect> fail(const base::Status& status);
-  std::vector<JobEffect> tick(std::uint64_t now_ms);
+  /// Returns what is to be done, in order; nothing after End.
+  std::vector<Effect> handle(const Event& event);
 
   bool ended() const { return ended_; }
   const JobRoster& roster() const { return roster_; }
   /// Newest durable checkpoint of this run; empty: none yet.
   const std::string& checkpoint() const { return checkpoint_; }
   std::uint64_t step() const { return step_; }
-  /// Ranks that have been waited for long, as JobWarned has told; none once something comes.
+  /// Ranks that have been waited for long, as a Note has told; none once something comes.
   const std::vector<std::uint32_t>& missing_ranks() const { return missing_; }
 
  private:
-  using Effects = std::vector<JobEffect>;
+  void on(const Begin& begin);
+  void on(const Tick& tick);
+  void on(const ActorSaid& said);
+  void on(const Abort& abort);
 
-  void on(const schemas::ActorId& from, const schemas::DatasetReport& report, Effects& effects);
-  void on(const schemas::ActorId& from, const schemas::ProgressReport& report, Effects& effects);
-  void on(const schemas::ActorId& from, const schemas::EvaluationReport& report, Effects& effects);
-  void on(const schemas::ActorId& from, const schemas::CheckpointReport& report, Effects& effects);
-  void on(const schemas::ActorId& from, const schemas::ActorDone& done, Effects& effects);
-  void on(const schemas::ActorId& from, const schemas::ActorFailed& failed, Effects& effects);
+  void on_message(const schemas::ActorId& from, const schemas::DatasetReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::ProgressReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::EvaluationReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::CheckpointReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::ActorDone& done);
+  void on_message(const schemas::ActorId& from, const schemas::ActorFailed& failed);
+  /// What only the coordinator says to actors; and ProcessReady, which is over before the job
+  /// begins and may be repeated by nobody but a broken process.
+  template <schemas::OneOf<schemas::TrainingStart, schemas::JobEnd, schemas::Placement,
+                           schemas::ProcessReady>
+                Own>
+  void on_message(const schemas::ActorId&, const Own&) {}
+  /// Actors have nothing of these to say to the coordinator.
   template <typename Other>
-  void on(const schemas::ActorId&, const Other&, Effects&) {}
+  requires schemas::DataMessage<Other> || schemas::AgentMessage<Other> ||
+      schemas::PersonMessage<Other> || schemas::LinkMessage<Other>
+  void on_message(const schemas::ActorId&, const Other&) {}
 
-  void start_training(Effects& effects);
-  /// Ranks train: the parameter servers see every push and judge silence, and ranks bound their
-  /// waits. Here one would only learn how often ranks log.
+  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void send_to_all(const schemas::Message& message);
+  void start_training();
   bool servers_watch() const;
-  void end(const base::Status& status, Effects& effects);
+  void end(const base::Status& status);
   std::vector<std::uint32_t> find_missing() const;
   std::string missing() const;
   void heard();
 
   JobRoster roster_;
-  control::JobProgress progress_;
-  std::map<std::uint32_t, schemas::DatasetReport> datasets_;
+  JobProgress progress_;
+  Silence silence_;
+  std::map<std::uint32_t, schemas::DatasetReport> datasets_;  // by rank
   std::set<schemas::ActorId> done_;
   std::string checkpoint_;
   std::uint64_t step_ = 0;
   std::uint64_t now_ms_ = 0;
-  std::uint64_t heard_ms_ = 0;  // last sign of progress
-  bool missing_logged_ = false;
   std::vector<std::uint32_t> missing_;
+  bool begun_ = false;
   bool started_ = false;
   bool ended_ = false;
+  std::vector<Effect> effects_;  // of the event that is being handled
 };
 
 }  // namespace troupe::control

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "base/check.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -30,9 +32,10 @@ ActorId host_of(std::uint32_t machine) {
 
 RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
+  TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
-  info_.state = schemas::JobState::starting;
+  info_.phase = schemas::JobPhase::starting;
   probed_.resize(placement.machines.size());
   lost_.resize(placement.machines.size());
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
@@ -45,81 +48,73 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
     process.machine = machine;
     process.ranks.push_back(rank);
   }
-  // Nothing runs before launch().
-  for (auto& [actor, process] : processes_) process.gone = true;
 }
 
-RunState::Effects RunState::begin(std::uint64_t now_ms) {
-  now_ms_ = now_ms;
-  Effects effects;
-  if (plan_.spec.checkpoint.dir.empty()) {
-    find_start(effects);
-    return effects;
-  }
-  phase_ = Phase::probing;
+std::vector<RunState::Effect> RunState::handle(const Event& event) {
+  if (over()) return {};
+  std::visit([this](const auto& what) { on(what); }, event);
+  TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
+  TROUPE_CHECK(over() == schemas::is_final(info_.phase), "a run is over when its phase is final");
+  return std::exchange(effects_, {});
+}
+
+// ---- before the processes: one folder, one place to begin at ----
+
+/// Checkpoints that machines write into different folders under one name would be found out only
+/// by the next resume. So the first machine writes a nonce where checkpoints go, and all others
+/// must read the same one there before anything is started.
+void RunState::on(const Begin& begin) {
+  TROUPE_CHECK(!begun_, "a run begins once");
+  begun_ = true;
+  now_ms_ = begin.now_ms;
+  if (plan_.spec.checkpoint.dir.empty()) return find_start();
+  stage_ = Stage::probing;
   deadline_ms_ = now_ms_ + plan_.spec.limits.probe_ms;
-  send_probe(0, true, effects);
-  return effects;
+  send_probe(0, true);
 }
 
-RunState::Effects RunState::received(std::uint32_t machine, const schemas::Message& message) {
-  Effects effects;
-  if (over() || lost_[machine]) return effects;
-  if (const auto* probe = std::get_if<schemas::FolderProbeResult>(&message)) {
-    on_probe(machine, *probe, effects);
-  } else if (const auto* inner = std::get_if<schemas::ProcessMessage>(&message)) {
-    on_message(machine, *inner, effects);
-  } else if (const auto* exited = std::get_if<schemas::ProcessExited>(&message)) {
-    on_exit(machine, *exited, effects);
-  }
-  return effects;
+void RunState::on(const AgentSaid& said) {
+  TROUPE_CHECK(said.machine < lost_.size(), "the coordinator knows the run's machines");
+  if (lost_[said.machine]) return;
+  std::visit([&](const auto& report) { on_report(said.machine, report); }, said.report);
 }
 
-void RunState::on_probe(std::uint32_t machine, const schemas::FolderProbeResult& result,
-                        Effects& effects) {
-  if (phase_ != Phase::probing && phase_ != Phase::reading) return;
+void RunState::on_report(std::uint32_t machine, const schemas::FolderProbeResult& result) {
+  if (stage_ != Stage::probing && stage_ != Stage::reading) return;
   if (result.code != Errc::ok) {
-    fail(base::error(Errc::failed_precondition,
-                     "checkpoint.dir {} must be one folder for all machines; machine '{}' {}: {}",
-                     plan_.spec.checkpoint.dir, plan_.placement.machines[machine],
-                     phase_ == Phase::probing ? "cannot write there" : "does not see it",
-                     result.text),
-         effects);
-    return;
+    return fail(base::error(
+        Errc::failed_precondition,
+        "checkpoint.dir {} must be one folder for all machines; machine '{}' {}: {}",
+        plan_.spec.checkpoint.dir, plan_.placement.machines[machine],
+        stage_ == Stage::probing ? "cannot write there" : "does not see it", result.text));
   }
   probed_[machine] = true;
-  if (phase_ == Phase::probing) {
-    phase_ = Phase::reading;
-    for (std::uint32_t other = 1; other < probed_.size(); ++other) {
-      send_probe(other, false, effects);
-    }
+  if (stage_ == Stage::probing) {
+    stage_ = Stage::reading;
+    for (std::uint32_t other = 1; other < probed_.size(); ++other) send_probe(other, false);
   }
-  if (std::find(probed_.begin(), probed_.end(), false) == probed_.end()) {
-    remove_probe(effects);
-    find_start(effects);
-  }
+  if (std::find(probed_.begin(), probed_.end(), false) != probed_.end()) return;
+  remove_probe();
+  find_start();
 }
 
-void RunState::remove_probe(Effects& effects) {
-  send(0,
-       schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                            probe_file(plan_), "", true},
-       effects);
+void RunState::remove_probe() {
+  send(0, schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
+                               probe_file(plan_), "", true});
 }
 
-void RunState::find_start(Effects& effects) {
-  phase_ = Phase::finding;
+void RunState::find_start() {
+  stage_ = Stage::finding;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
-  effects.push_back(FindStart{plan_.job, plan_.spec});
+  emit(FindStart{plan_.job, plan_.spec});
 }
 
-RunState::Effects RunState::start_found(const StartFound& found) {
-  Effects effects;
-  if (phase_ != Phase::finding) return effects;
-  if (!found.status.ok()) {
-    fail(found.status, effects);
-    return effects;
-  }
+/// A late answer of an earlier search changes nothing. The generation is above that of every
+/// checkpoint in the folder and of every run that the coordinator knows of: a process or a letter
+/// of an earlier run is never taken for one of this.
+void RunState::on(const StartFound& found) {
+  if (stage_ != Stage::finding) return;
+  if (!found.status.ok()) return fail(found.status);
   plan_.placement.start_step = info_.step = found.step;
   std::uint64_t& generation = plan_.placement.generation;
   generation = std::max(generation, found.generation);
@@ -127,60 +122,55 @@ RunState::Effects RunState::start_found(const StartFound& found) {
   info_.checkpoint = found.checkpoint;
   if (!found.checkpoint.empty()) {
     info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
-    effects.push_back(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
+    emit(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
   }
   if (found.step == found.steps_total) {
-    finish(effects);  // the checkpoint is the job's last
+    finish();  // the checkpoint is the job's last
   } else {
-    launch(effects);
+    launch();
   }
-  return effects;
 }
 
-void RunState::launch(Effects& effects) {
-  phase_ = Phase::launching;
+// ---- processes come up ----
+
+void RunState::launch() {
+  TROUPE_CHECK(stage_ == Stage::finding, "processes are launched once");
+  TROUPE_CHECK(!processes_.empty(), "a run has processes");
+  stage_ = Stage::launching;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
   for (auto& [actor, process] : processes_) {
     process.gone = false;
-    send(process.machine,
-         schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor, process.machine,
-                                process.ranks, plan_.job_text},
-         effects);
+    send(process.machine, schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor,
+                                                 process.machine, process.ranks, plan_.job_text});
   }
 }
 
-void RunState::on_message(std::uint32_t machine, const schemas::ProcessMessage& message,
-                          Effects& effects) {
+void RunState::on_report(std::uint32_t machine, const schemas::ProcessMessage& message) {
   Process* process = process_of(message.actor);
   if (process == nullptr || process->machine != machine || process->gone) return;
   const auto inner = schemas::decode_message(message.message);
   if (!inner.ok()) {
-    fail(inner.status().with_context(name_of(message.actor, *process)), effects);
-    return;
+    return fail(inner.status().with_context(name_of(message.actor, *process)));
   }
-  if (const auto* ready = std::get_if<schemas::ProcessReady>(&*inner)) {
-    on_ready(*process, *ready, effects);
-  } else if (const auto* failed = std::get_if<schemas::ActorFailed>(&*inner)) {
-    on_failed(*process, *failed, effects);
-  } else if (job_ && phase_ == Phase::running) {
-    run_effects(job_->received(message.actor, *inner), effects);
-  }
+  std::visit([&](const auto& said) { on_message(message.actor, *process, said); }, *inner);
 }
 
-void RunState::on_ready(Process& process, const schemas::ProcessReady& ready, Effects& effects) {
-  if (phase_ != Phase::launching) return;
+void RunState::on_message(const ActorId&, Process& process, const schemas::ProcessReady& ready) {
+  if (stage_ != Stage::launching) return;
   process.ready = ready;
   for (const auto& [actor, other] : processes_) {
     if (!other.ready) return;
   }
   const base::Status status = check_classes();
   if (status.ok()) {
-    begin_training(effects);
+    begin_training();
   } else {
-    fail(status, effects);
+    fail(status);
   }
 }
 
+/// Another instruction set or another build gives other bits: a job that must be reproducible would
+/// not be.
 base::Status RunState::check_classes() const {
   if (!plan_.spec.consistency.sequential() || !plan_.spec.reproducible) return {};
   const auto& [first_actor, first] = *processes_.begin();
@@ -195,9 +185,11 @@ base::Status RunState::check_classes() const {
   return {};
 }
 
-void RunState::begin_training(Effects& effects) {
-  phase_ = Phase::running;
-  info_.state = schemas::JobState::running;
+void RunState::begin_training() {
+  TROUPE_CHECK(stage_ == Stage::launching, "training begins when the processes are up");
+  TROUPE_CHECK(!job_, "a run trains once");
+  stage_ = Stage::running;
+  info_.phase = schemas::JobPhase::running;
   stepped_ms_ = now_ms_;
   schemas::Placement& placement = plan_.placement;
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
@@ -205,41 +197,35 @@ void RunState::begin_training(Effects& effects) {
         processes_.at({Role::parameter_server, shard}).ready->address);
   }
   job_.emplace(JobRoster{plan_.job, placement.generation, placement, plan_.spec.limits});
-  run_effects(job_->begin(now_ms_), effects);
+  hand_to_job(Begin{now_ms_});
 }
 
-void RunState::run_effects(const std::vector<JobEffect>& done, Effects& effects) {
-  for (const JobEffect& effect : done) {
-    if (const auto* send_it = std::get_if<JobSend>(&effect)) {
-      const auto bytes = schemas::encode_message(send_it->message);
-      TROUPE_CHECK(bytes.ok(), bytes.status().to_string());
-      send(machine_of(send_it->to),
-           schemas::ProcessMessage{plan_.job, plan_.placement.generation, send_it->to, *bytes},
-           effects);
-    } else if (const auto* progress = std::get_if<JobStepped>(&effect)) {
-      stepped(progress->progress);
-    } else if (const auto* score = std::get_if<JobScored>(&effect)) {
-      info_.accuracy = score->score.accuracy();
-    } else if (const auto* checkpoint = std::get_if<JobCheckpointed>(&effect)) {
-      info_.checkpoint = checkpoint->path;
-      checkpointed_ms_ = now_ms_;
-    } else if (const auto* warned = std::get_if<JobWarned>(&effect)) {
-      info_.text = warned->text;
-      effects.push_back(Note{true, fmt::format("job {}: {}", plan_.job, warned->text)});
-    } else if (const auto* ended = std::get_if<JobEnded>(&effect)) {
-      if (outcome_.ok()) outcome_ = ended->status;
-      end(effects);
-    }
+// ---- the job trains ----
+
+void RunState::hand_to_job(const JobState::Event& event) {
+  TROUPE_CHECK(job_ && !job_->ended(), "the job is there while the run is running");
+  for (const JobState::Effect& effect : job_->handle(event)) {
+    std::visit([this](const auto& what) { perform(what); }, effect);
   }
 }
 
-void RunState::stepped(const control::StepProgress& progress) {
+/// Actors of a job are spoken to through the agent of their machine.
+void RunState::perform(const Send<ActorId>& send_it) {
+  const auto bytes = schemas::encode_message(send_it.message);
+  TROUPE_CHECK(bytes.ok(), bytes.status().to_string());
+  const auto machine = plan_.placement.machine_of(send_it.to);
+  TROUPE_CHECK(machine.has_value(), "a job speaks to its own actors only");
+  send(*machine,
+       schemas::ProcessMessage{plan_.job, plan_.placement.generation, send_it.to, *bytes});
+}
+
+void RunState::perform(const JobStepped& stepped) {
+  const StepProgress& progress = stepped.progress;
   info_.step = progress.step;
   info_.text.clear();
   if (const auto loss = progress.metrics.find("cross_entropy"); loss != progress.metrics.end()) {
     info_.loss = loss->second.mean();
-    if (!std::isfinite(info_.loss))
-      info_.text = control::divergence_text(progress.step, info_.loss);
+    if (!std::isfinite(info_.loss)) info_.text = divergence_text(progress.step, info_.loss);
   }
   if (now_ms_ > stepped_ms_ && progress.samples > stepped_samples_) {
     info_.samples_per_second = static_cast<double>(progress.samples - stepped_samples_) * 1000.0 /
@@ -250,178 +236,203 @@ void RunState::stepped(const control::StepProgress& progress) {
   stepped_samples_ = progress.samples;
 }
 
-void RunState::on_failed(Process& process, const schemas::ActorFailed& failed, Effects& effects) {
+void RunState::perform(const JobScored& scored) {
+  info_.accuracy = scored.score.accuracy();
+}
+
+void RunState::perform(const JobCheckpointed& checkpointed) {
+  info_.checkpoint = checkpointed.path;
+  checkpointed_ms_ = now_ms_;
+}
+
+void RunState::perform(const Note& note) {
+  info_.text = note.text;
+  emit(Note{note.warning, fmt::format("job {}: {}", plan_.job, note.text)});
+}
+
+void RunState::perform(const End& ended) {
+  if (outcome_.ok()) outcome_ = ended.status;
+  end();
+}
+
+// ---- something goes wrong ----
+
+/// An actor that has lost a peer complains before anybody knows why the peer is gone: a killed
+/// child, a lost machine. That is a suspicion first (decision 0005): the agent that knows better
+/// says so soon, and an agent that is dead itself is known when its link has not healed.
+void RunState::on_message(const ActorId&, Process& process, const schemas::ActorFailed& failed) {
   process.complained = true;
-  if (phase_ != Phase::launching && phase_ != Phase::running) return;
+  if (stage_ != Stage::launching && stage_ != Stage::running) return;
   const Errc code = failed.code == Errc::ok ? Errc::internal : failed.code;
-  const base::Status status(code, fmt::format("{} failed: {}", name_of(failed.actor), failed.text));
+  const base::Status status(
+      code, fmt::format("{} failed: {}", plan_.placement.name_of(failed.actor), failed.text));
   if (code != Errc::unavailable) {
-    fail(status, effects);
+    fail(status);
   } else if (!suspicion_) {
-    // It misses a peer. If that has died, its agent says so soon, and knows better; a dead agent is
-    // known when its link has not healed.
     suspicion_ = Suspicion{status, now_ms_ + 2 * plan_.spec.limits.reconnect_ms};
   }
 }
 
-void RunState::on_exit(std::uint32_t machine, const schemas::ProcessExited& exited,
-                       Effects& effects) {
+/// A signal is a cause of its own, even of a process that has complained. The exit of one that has
+/// complained only says that it meant it: the cause is what it said, or what is suspected.
+void RunState::on_report(std::uint32_t machine, const schemas::ProcessExited& exited) {
   const auto found = processes_.find(exited.actor);
   if (found == processes_.end() || found->second.machine != machine || found->second.gone) return;
   Process& process = found->second;
   process.gone = true;
   const bool signal = exited.how.starts_with("signal");
-  if ((phase_ == Phase::launching || phase_ == Phase::running) && (signal || !process.complained)) {
+  const bool needed = stage_ == Stage::launching || stage_ == Stage::running;
+  if (needed && (signal || !process.complained)) {
     fail(base::error(Errc::failed_precondition, "{} {} {}", name_of(exited.actor, process),
-                     signal ? "was killed by" : "ended early:", exited.how),
-         effects);
-  } else if (phase_ == Phase::running && suspicion_) {
-    fail(suspicion_->status, effects);
-  } else if (phase_ == Phase::ending && outcome_.ok() && !exited.clean) {
-    effects.push_back(
-        Note{true, fmt::format("job {}: {} ended badly after the job was done: {}", plan_.job,
-                               name_of(exited.actor, process), exited.how)});
+                     signal ? "was killed by" : "ended early:", exited.how));
+  } else if (stage_ == Stage::running && suspicion_) {
+    fail(suspicion_->status);
+  } else if (stage_ == Stage::ending && outcome_.ok() && !exited.clean) {
+    emit(Note{true, fmt::format("job {}: {} ended badly after the job was done: {}", plan_.job,
+                                name_of(exited.actor, process), exited.how)});
   }
-  finish_if_gone(effects);
+  finish_if_gone();
 }
 
-RunState::Effects RunState::machine_lost(std::uint32_t machine, const std::string& reason) {
-  Effects effects;
-  if (over() || lost_[machine]) return effects;
-  lost_[machine] = true;
+/// Children die with their agent, so nothing of that machine is waited for any more.
+void RunState::on(const AgentLost& lost) {
+  TROUPE_CHECK(lost.machine < lost_.size(), "the coordinator knows the run's machines");
+  TROUPE_CHECK(!lost_[lost.machine], "an agent is lost once");
+  lost_[lost.machine] = true;
   std::vector<std::string> names;
   for (auto& [actor, process] : processes_) {
-    if (process.machine != machine) continue;
+    if (process.machine != lost.machine) continue;
     names.push_back(actor.role == Role::parameter_server
                         ? actor.to_string()
                         : fmt::format("ranks {}", fmt::join(process.ranks, ", ")));
     process.gone = true;
   }
   fail(base::error(Errc::failed_precondition, "agent of machine '{}' is lost ({}), and with it {}",
-                   plan_.placement.machines[machine], reason, fmt::join(names, ", ")),
-       effects);
-  finish_if_gone(effects);
-  return effects;
+                   plan_.placement.machines[lost.machine], lost.reason, fmt::join(names, ", ")));
+  finish_if_gone();
 }
 
-RunState::Effects RunState::stop() {
-  Effects effects;
-  if (over()) return effects;
-  if (phase_ == Phase::ending) {
-    if (outcome_.ok()) end_processes(effects);  // the job is done: nothing waits to be scraped
-    return effects;
+void RunState::on(const StopRequested&) {
+  if (stage_ == Stage::ending) {
+    if (outcome_.ok()) end_processes();  // the job is done: nothing waits to be scraped
+    return;
   }
   stopped_ = true;
-  fail(base::error(Errc::cancelled, "stopped by request"), effects);
-  return effects;
+  fail(base::error(Errc::cancelled, "stopped by request"));
 }
 
-void RunState::fail(const base::Status& status, Effects& effects) {
-  if (over() || !outcome_.ok() || phase_ == Phase::ending) return;
-  if (phase_ == Phase::probing || phase_ == Phase::reading) remove_probe(effects);
+/// The first cause stands. A job that trains is ended by JobState, whose actors are told why; one
+/// that does not yet has nobody to tell.
+void RunState::fail(const base::Status& status) {
+  TROUPE_CHECK(!status.ok(), "a failure has a cause");
+  if (over() || !outcome_.ok() || stage_ == Stage::ending) return;
+  if (stage_ == Stage::probing || stage_ == Stage::reading) remove_probe();
   outcome_ = status;
   if (job_) {
-    run_effects(job_->fail(status), effects);
+    hand_to_job(Abort{status});
   } else {
-    end(effects);
+    end();
   }
 }
 
-void RunState::end(Effects& effects) {
-  if (phase_ == Phase::ending || over()) return;
-  phase_ = Phase::ending;
-  info_.state = schemas::JobState::stopping;
+// ---- the end ----
+
+void RunState::end() {
+  TROUPE_CHECK(stage_ != Stage::ending && !over(), "a run ends once");
+  TROUPE_CHECK(!job_ || job_->ended(), "the job's actors have been told");
+  stage_ = Stage::ending;
+  info_.phase = schemas::JobPhase::stopping;
   if (outcome_.ok()) {
     // Processes end by themselves; a held one only after it has been scraped.
     const base::Limits& limits = plan_.spec.limits;
     const bool held = plan_.spec.train.hold == schemas::Hold::until_scraped;
     deadline_ms_ = now_ms_ + limits.stop_grace_ms + (held ? limits.hold_ms : 0);
   } else {
-    end_processes(effects);  // a failed job has nothing to save
+    end_processes();  // a failed job has nothing to save
   }
-  finish_if_gone(effects);
+  finish_if_gone();
 }
 
 /// What does not end soon is killed.
-void RunState::end_processes(Effects& effects) {
+void RunState::end_processes() {
   const std::uint64_t grace_ms = plan_.spec.limits.stop_grace_ms / 4;
-  for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
-    send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, grace_ms}, effects);
-  }
+  send_stop(grace_ms);
   deadline_ms_ = now_ms_ + grace_ms;
 }
 
-void RunState::finish_if_gone(Effects& effects) {
-  if (phase_ != Phase::ending) return;
+void RunState::finish_if_gone() {
+  if (stage_ != Stage::ending) return;
   for (const auto& [actor, process] : processes_) {
     if (!process.gone) return;
   }
-  finish(effects);
+  finish();
 }
 
-void RunState::finish(Effects& effects) {
-  phase_ = Phase::over;
+void RunState::finish() {
+  TROUPE_CHECK(!over(), "a run is over once");
+  TROUPE_CHECK(!stopped_ || !outcome_.ok(), "a stopped job has not succeeded");
+  stage_ = Stage::over;
   info_.samples_per_second = 0.0;
-  info_.state = outcome_.ok() ? schemas::JobState::succeeded
-                : stopped_    ? schemas::JobState::stopped
-                              : schemas::JobState::failed;
+  info_.phase = outcome_.ok() ? schemas::JobPhase::succeeded
+                : stopped_    ? schemas::JobPhase::stopped
+                              : schemas::JobPhase::failed;
   info_.text = outcome_.text();
   if (!outcome_.ok() && info_.steps_total > 0) {  // else nobody knows where it would begin
     info_.text += info_.checkpoint.empty()
                       ? "; there is no checkpoint"
                       : fmt::format("; submitting it again resumes from {}", info_.checkpoint);
   }
-  effects.push_back(Note{info_.state == schemas::JobState::failed,
-                         fmt::format("job {} {}{}{}", plan_.job, job_state_name(info_.state),
-                                     info_.text.empty() ? "" : ": ", info_.text)});
+  emit(Note{info_.phase == schemas::JobPhase::failed,
+            fmt::format("job {} {}{}{}", plan_.job, job_phase_name(info_.phase),
+                        info_.text.empty() ? "" : ": ", info_.text)});
 }
 
-RunState::Effects RunState::tick(std::uint64_t now_ms) {
-  Effects effects;
-  now_ms_ = now_ms;
-  if (over()) return effects;
-  if (suspicion_ && now_ms_ >= suspicion_->until_ms) fail(suspicion_->status, effects);
-  if (phase_ == Phase::running) {
-    run_effects(job_->tick(now_ms), effects);
-  } else if (now_ms_ >= deadline_ms_ && phase_ == Phase::ending) {
-    // Agents kill after the grace; they get the same again to say so.
-    const std::uint64_t patience_ms = plan_.spec.limits.stop_grace_ms;
-    if (outcome_.ok()) {
-      outcome_ = base::error(Errc::deadline_exceeded, "{} did not end", waited_for());
-      for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
-        send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, 0}, effects);
-      }
-      deadline_ms_ = now_ms_ + patience_ms;
-    } else if (now_ms_ >= deadline_ms_ + patience_ms) {
-      effects.push_back(
-          Note{true, fmt::format("job {}: {} may still run", plan_.job, waited_for())});
-      finish(effects);
-    }
-  } else if (now_ms_ >= deadline_ms_) {
-    fail(base::error(Errc::deadline_exceeded, "the job could not start: no answer of {}",
-                     waited_for()),
-         effects);
+// ---- deadlines ----
+
+void RunState::on(const Tick& tick) {
+  if (!begun_) return;  // the shell's clock may be first
+  TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
+  now_ms_ = tick.now_ms;
+  if (suspicion_ && now_ms_ >= suspicion_->until_ms) fail(suspicion_->status);
+  if (stage_ == Stage::running) return hand_to_job(tick);
+  if (over() || now_ms_ < deadline_ms_) return;
+  if (stage_ == Stage::ending) return watch_ending();
+  fail(base::error(Errc::deadline_exceeded, "the job could not start: no answer of {}",
+                   waited_for()));
+}
+
+/// A job that is done but whose processes do not end has failed after all: they are killed. Agents
+/// kill after the grace and get the same again to say so. What is silent even then may be a machine
+/// that hangs; the job does not wait for it, and says so.
+void RunState::watch_ending() {
+  const std::uint64_t patience_ms = plan_.spec.limits.stop_grace_ms;
+  if (outcome_.ok()) {
+    outcome_ = base::error(Errc::deadline_exceeded, "{} did not end", waited_for());
+    send_stop(0);
+    deadline_ms_ = now_ms_ + patience_ms;
+  } else if (now_ms_ >= deadline_ms_ + patience_ms) {
+    emit(Note{true, fmt::format("job {}: {} may still run", plan_.job, waited_for())});
+    finish();
   }
-  return effects;
 }
 
 std::string RunState::waited_for() const {
   std::vector<std::string> names;
-  switch (phase_) {
-    case Phase::probing:
-    case Phase::reading:
+  switch (stage_) {
+    case Stage::probing:
+    case Stage::reading:
       for (std::uint32_t machine = 0; machine < probed_.size(); ++machine) {
-        if (probed_[machine] || (phase_ == Phase::probing && machine > 0)) continue;
+        if (probed_[machine] || (stage_ == Stage::probing && machine > 0)) continue;
         names.push_back(fmt::format("the agent of machine '{}' about checkpoint.dir {}",
                                     plan_.placement.machines[machine], plan_.spec.checkpoint.dir));
       }
       break;
-    case Phase::finding:
+    case Stage::finding:
       names.emplace_back("the coordinator's look at the job's files");
       break;
     default:
       for (const auto& [actor, process] : processes_) {
-        const bool waits = phase_ == Phase::launching ? !process.ready : !process.gone;
+        const bool waits = stage_ == Stage::launching ? !process.ready : !process.gone;
         if (waits) names.push_back(name_of(actor, process));
       }
   }
@@ -440,31 +451,26 @@ std::vector<ScrapeTarget> RunState::targets() const {
   return targets;
 }
 
-void RunState::send(std::uint32_t machine, schemas::Message message, Effects& effects) const {
-  if (!lost_[machine]) effects.push_back(ToPeer{plan_.peers[machine], std::move(message)});
+void RunState::send(std::uint32_t machine, schemas::Message message) {
+  if (!lost_[machine]) emit(Send<PeerId>{plan_.peers[machine], std::move(message)});
 }
 
-void RunState::send_probe(std::uint32_t machine, bool write, Effects& effects) const {
+void RunState::send_stop(std::uint64_t grace_ms) {
+  for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
+    send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, grace_ms});
+  }
+}
+
+void RunState::send_probe(std::uint32_t machine, bool write) {
   send(machine,
        schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                            probe_file(plan_), plan_.job, write},
-       effects);
-}
-
-std::uint32_t RunState::machine_of(const ActorId& actor) const {
-  const schemas::Placement& placement = plan_.placement;
-  if (actor.role == Role::worker) return placement.machine_of_rank.at(actor.index);
-  if (actor.role == Role::parameter_server) return placement.machine_of_shard.at(actor.index);
-  return actor.index;
+                            probe_file(plan_), plan_.job, write});
 }
 
 RunState::Process* RunState::process_of(const ActorId& actor) {
-  ActorId process = actor;
-  if (actor.role == Role::worker) {
-    if (actor.index >= plan_.placement.machine_of_rank.size()) return nullptr;
-    process = host_of(machine_of(actor));
-  }
-  const auto found = processes_.find(process);
+  const auto machine = plan_.placement.machine_of(actor);
+  if (!machine) return nullptr;
+  const auto found = processes_.find(actor.role == Role::worker ? host_of(*machine) : actor);
   return found == processes_.end() ? nullptr : &found->second;
 }
 
@@ -475,11 +481,6 @@ std::string RunState::name_of(const ActorId& actor, const Process& process) cons
   }
   return fmt::format("host process of machine '{}' (rank{} {})", machine,
                      process.ranks.size() == 1 ? "" : "s", fmt::join(process.ranks, ", "));
-}
-
-std::string RunState::name_of(const ActorId& actor) const {
-  const JobRoster roster{plan_.job, plan_.placement.generation, plan_.placement, {}};
-  return roster.name_of(actor);
 }
 
 }  // namespace troupe::control

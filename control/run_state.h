@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunState: one job on its machines, from admission to its last process's end: do all machines see
 // one checkpoint folder, where does it begin, are all processes up and of one numeric class; then
-// JobState trains it; then the processes end. Every phase has a deadline and every failure names
+// JobState trains it; then the processes end. Every stage has a deadline and every failure names
 // the process and its machine. Pure: no clock, thread or socket; the coordinator owns it.
 #pragma once
 
@@ -37,91 +37,126 @@ struct ScrapeTarget {
   friend bool operator==(const ScrapeTarget&, const ScrapeTarget&) = default;
 };
 
-/// See the top of the file. Every call returns what is to be done, in order.
+/// See the top of the file.
 class RunState {
  public:
-  using Effects = std::vector<CoordinatorEffect>;
+  using Event = RunEvent;
+  using Effect = RunEffect;
 
   explicit RunState(RunPlan plan);
 
-  Effects begin(std::uint64_t now_ms);
-  /// A message of machine's agent about this job: ProcessMessage, ProcessExited, FolderProbeResult.
-  Effects received(std::uint32_t machine, const schemas::Message& message);
-  Effects start_found(const StartFound& found);
-  Effects machine_lost(std::uint32_t machine, const std::string& reason);
-  /// A person ends the job.
-  Effects stop();
-  Effects tick(std::uint64_t now_ms);
+  /// Returns what is to be done, in order; nothing once it is over.
+  std::vector<Effect> handle(const Event& event);
 
-  /// Nothing of the job is left; its state is final.
-  bool over() const { return phase_ == Phase::over; }
+  /// Nothing of the job is left; its phase is final.
+  bool over() const { return stage_ == Stage::over; }
   const schemas::JobInfo& info() const { return info_; }
   const RunPlan& plan() const { return plan_; }
   /// See JobState.
   std::vector<std::uint32_t> missing_ranks() const {
     return job_ ? job_->missing_ranks() : std::vector<std::uint32_t>();
   }
-  /// When this run's newest checkpoint became known, on the clock of tick(); 0: none yet.
+  /// When this run's newest checkpoint became known, on the clock of Tick; 0: none yet.
   std::uint64_t checkpointed_ms() const { return checkpointed_ms_; }
   /// Processes that are up.
   std::vector<ScrapeTarget> targets() const;
 
  private:
-  enum class Phase : std::uint8_t { probing, reading, finding, launching, running, ending, over };
+  enum class Stage : std::uint8_t {
+    probing,    // the first machine's agent writes a file into the checkpoint folder
+    reading,    // the other machines' agents read it
+    finding,    // where the job begins is looked up beside the coordinator
+    launching,  // agents start the processes
+    running,    // JobState has the word
+    ending,     // processes end, by themselves or because they are told to
+    over
+  };
   struct Process {
     std::uint32_t machine = 0;
     std::vector<std::uint32_t> ranks;  // of a host process
     std::optional<schemas::ProcessReady> ready;
     bool complained = false;  // has sent ActorFailed: its exit is no news
-    bool gone = false;
+    bool gone = true;         // nothing runs before launch()
   };
   struct Suspicion {
     base::Status status;
     std::uint64_t until_ms = 0;
   };
 
-  void on_probe(std::uint32_t machine, const schemas::FolderProbeResult& result, Effects& effects);
-  void on_message(std::uint32_t machine, const schemas::ProcessMessage& message, Effects& effects);
-  void on_ready(Process& process, const schemas::ProcessReady& ready, Effects& effects);
-  void on_failed(Process& process, const schemas::ActorFailed& failed, Effects& effects);
-  void on_exit(std::uint32_t machine, const schemas::ProcessExited& exited, Effects& effects);
+  void on(const Begin& begin);
+  void on(const Tick& tick);
+  void on(const AgentSaid& said);
+  void on(const AgentLost& lost);
+  void on(const StartFound& found);
+  void on(const StopRequested& stop);
 
-  void find_start(Effects& effects);
-  void launch(Effects& effects);
-  void begin_training(Effects& effects);
+  void on_report(std::uint32_t machine, const schemas::FolderProbeResult& result);
+  void on_report(std::uint32_t machine, const schemas::ProcessMessage& message);
+  void on_report(std::uint32_t machine, const schemas::ProcessExited& exited);
+
+  void on_message(const schemas::ActorId& from, Process& process,
+                  const schemas::ProcessReady& ready);
+  void on_message(const schemas::ActorId& from, Process& process,
+                  const schemas::ActorFailed& failed);
+  /// All else that an actor of a job says is the job's affair.
+  template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
+                           schemas::EvaluationReport, schemas::CheckpointReport, schemas::ActorDone,
+                           schemas::JobEnd, schemas::Placement>
+                Said>
+  void on_message(const schemas::ActorId& from, Process&, const Said& said) {
+    if (stage_ == Stage::running) hand_to_job(ActorSaid{from, said});
+  }
+  /// Actors have nothing of these to say to the coordinator.
+  template <typename Other>
+  requires schemas::DataMessage<Other> || schemas::AgentMessage<Other> ||
+      schemas::PersonMessage<Other> || schemas::LinkMessage<Other>
+  void on_message(const schemas::ActorId&, Process&, const Other&) {}
+
+  void hand_to_job(const JobState::Event& event);
+  void perform(const Send<schemas::ActorId>& send);
+  void perform(const JobStepped& stepped);
+  void perform(const JobScored& scored);
+  void perform(const JobCheckpointed& checkpointed);
+  void perform(const Note& note);
+  void perform(const End& end);
+
+  void find_start();
+  void launch();
+  void begin_training();
   base::Status check_classes() const;
-  void run_effects(const std::vector<JobEffect>& done, Effects& effects);
-  void stepped(const control::StepProgress& progress);
-  void fail(const base::Status& status, Effects& effects);
-  void end(Effects& effects);
-  void end_processes(Effects& effects);
-  void finish_if_gone(Effects& effects);
-  void finish(Effects& effects);
-  void remove_probe(Effects& effects);
+  void fail(const base::Status& status);
+  void end();
+  void end_processes();
+  void finish_if_gone();
+  void finish();
+  void remove_probe();
+  void watch_ending();
 
-  void send(std::uint32_t machine, schemas::Message message, Effects& effects) const;
-  void send_probe(std::uint32_t machine, bool write, Effects& effects) const;
+  void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void send(std::uint32_t machine, schemas::Message message);
+  void send_stop(std::uint64_t grace_ms);
+  void send_probe(std::uint32_t machine, bool write);
   Process* process_of(const schemas::ActorId& actor);
-  std::uint32_t machine_of(const schemas::ActorId& actor) const;
   std::string name_of(const schemas::ActorId& actor, const Process& process) const;
-  std::string name_of(const schemas::ActorId& actor) const;
   std::string waited_for() const;
 
   RunPlan plan_;
   schemas::JobInfo info_;
-  Phase phase_ = Phase::probing;
+  Stage stage_ = Stage::probing;
   std::uint64_t now_ms_ = 0;
-  std::uint64_t deadline_ms_ = 0;  // of the phase; running has JobState's
+  std::uint64_t deadline_ms_ = 0;  // of the stage; running has JobState's
   std::vector<bool> probed_;       // by machine
   std::vector<bool> lost_;         // by machine
   std::map<schemas::ActorId, Process> processes_;
   std::optional<JobState> job_;
   std::optional<Suspicion> suspicion_;
   base::Status outcome_;  // first cause
+  bool begun_ = false;
   bool stopped_ = false;
   std::uint64_t checkpointed_ms_ = 0;
   std::uint64_t stepped_ms_ = 0;       // of the last progress
   std::uint64_t stepped_samples_ = 0;  // of this run, by then
+  std::vector<Effect> effects_;        // of the event that is being handled
 };
 
 }  // namespace troupe::control

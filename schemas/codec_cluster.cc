@@ -172,11 +172,11 @@ void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
 }
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {
-  const auto& [id, name, state, step, steps_total, samples, loss, accuracy, samples_per_second,
+  const auto& [id, name, phase, step, steps_total, samples, loss, accuracy, samples_per_second,
                checkpoint, text, age_ms] = m;
   out.setId(text_of(id));
   out.setName(text_of(name));
-  out.setState(choice_of<wire::JobState>(state));
+  out.setPhase(choice_of<wire::JobPhase>(phase));
   out.setStep(step);
   out.setStepsTotal(steps_total);
   out.setSamples(samples);
@@ -191,7 +191,7 @@ void put(wire::JobInfo::Builder out, const JobInfo& m) {
 void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
   intake.name(in.getName(), "name", out.name);
-  intake.choice(in.getState(), JobState::stopped, "state", out.state);
+  intake.choice(in.getPhase(), JobPhase::stopped, "phase", out.phase);
   out.step = in.getStep();
   out.steps_total = in.getStepsTotal();
   out.samples = in.getSamples();

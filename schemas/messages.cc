@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of roles, states and messages.
+// Names of roles, phases, messages and actors.
 #include "schemas/messages.h"
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "worker",
                                                     "device server", "parameter server"};
-constexpr std::array<std::string_view, 7> kJobStates = {
+constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
 constexpr std::array<std::string_view, 35> kMessages = {"GradientPush",
                                                         "PushAck",
@@ -61,8 +61,12 @@ std::string_view role_name(Role role) {
   return name_at(kRoles, static_cast<std::size_t>(role));
 }
 
-std::string_view job_state_name(JobState state) {
-  return name_at(kJobStates, static_cast<std::size_t>(state));
+std::string_view job_phase_name(JobPhase phase) {
+  return name_at(kJobPhases, static_cast<std::size_t>(phase));
+}
+
+bool is_final(JobPhase phase) {
+  return phase == JobPhase::succeeded || phase == JobPhase::failed || phase == JobPhase::stopped;
 }
 
 std::string_view message_name(std::size_t type) {
@@ -71,6 +75,30 @@ std::string_view message_name(std::size_t type) {
 
 std::string ActorId::to_string() const {
   return fmt::format("{} {}", role_name(role), index);
+}
+
+std::optional<std::uint32_t> Placement::machine_of(const ActorId& actor) const {
+  const auto at = [&actor](const std::vector<std::uint32_t>& machine_of) {
+    return actor.index < machine_of.size() ? std::optional(machine_of[actor.index]) : std::nullopt;
+  };
+  switch (actor.role) {
+    case Role::worker:
+      return at(machine_of_rank);
+    case Role::parameter_server:
+      return at(machine_of_shard);
+    case Role::device_server:
+      return actor.index < machines.size() ? std::optional(actor.index) : std::nullopt;
+    case Role::coordinator:
+    case Role::agent:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string Placement::name_of(const ActorId& actor) const {
+  const auto machine = machine_of(actor);
+  if (!machine || *machine >= machines.size()) return actor.to_string();
+  return fmt::format("{} on machine '{}'", actor.to_string(), machines[*machine]);
 }
 
 std::optional<SliceId> slice_of(const Message& message) {

@@ -256,6 +256,11 @@ struct Placement {
   std::vector<std::uint32_t> machine_of_shard;  ///< machine index per shard
   std::vector<std::string> machines;            ///< agents' names by machine index
   std::vector<std::string> shard_addresses;     ///< HOST:PORT per shard; empty in one process
+
+  /// Index of the machine where an actor of the job is; nullopt: there is no such actor.
+  std::optional<std::uint32_t> machine_of(const ActorId& actor) const;
+  /// "worker 3 on machine 'b'"; without the machine where that is unknown.
+  std::string name_of(const ActorId& actor) const;
 };
 
 /// A process of a job says where it listens and what it computes with.
@@ -352,7 +357,7 @@ struct JobSubmitted {
 };
 
 /// The life of a job, in order.
-enum class JobState : std::uint8_t {
+enum class JobPhase : std::uint8_t {
   pending,
   starting,
   running,
@@ -363,13 +368,15 @@ enum class JobState : std::uint8_t {
 };
 
 /// "pending", "running", ... as people see it.
-std::string_view job_state_name(JobState state);
+std::string_view job_phase_name(JobPhase phase);
+/// succeeded, failed or stopped: the job's phase never changes again.
+bool is_final(JobPhase phase);
 
 /// A job as `job list` and `job status` show it.
 struct JobInfo {
   std::string id;
   std::string name;
-  JobState state = JobState::pending;
+  JobPhase phase = JobPhase::pending;
   std::uint64_t step = 0;
   std::uint64_t steps_total = 0;
   std::uint64_t samples = 0;
@@ -381,7 +388,7 @@ struct JobInfo {
   std::uint64_t age_ms = 0;
 };
 
-/// id empty: all jobs. `wait`: answered when the state is final.
+/// id empty: all jobs. `wait`: answered when the phase is final.
 struct JobQuery {
   std::string id;
   bool wait = false;

@@ -292,7 +292,7 @@ struct JobQuery {
   wait @1 :Bool;
 }
 
-enum JobState {
+enum JobPhase {
   pending @0;
   starting @1;
   running @2;
@@ -305,7 +305,7 @@ enum JobState {
 struct JobInfo {
   id @0 :Text;
   name @1 :Text;
-  state @2 :JobState;
+  phase @2 :JobPhase;
   step @3 :UInt64;
   stepsTotal @4 :UInt64;
   samples @5 :UInt64;

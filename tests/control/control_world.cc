@@ -75,10 +75,10 @@ void ControlWorld::run_until(std::uint64_t time_ms) {
 }
 
 void ControlWorld::tick() {
-  coordinate(TimePassed{now_ms_});
+  coordinate(Tick{now_ms_});
   std::vector<std::string> names;
   for (const auto& [name, agent] : agents_) names.push_back(name);
-  for (const std::string& name : names) handle(name, TimePassed{now_ms_});
+  for (const std::string& name : names) handle(name, Tick{now_ms_});
   after(kTickMs, [this] { tick(); });
 }
 
@@ -94,8 +94,7 @@ void ControlWorld::add_agent(const std::string& name, std::uint32_t slots) {
   hello.slots = slots;
   Agent& agent = agents_[name];
   agent.state = std::make_unique<AgentState>(hello, limits());
-  agent.peer = next_peer_++;
-  run(name, agent.state->begin());
+  handle(name, Begin{now_ms_});
 }
 
 void ControlWorld::kill_agent(const std::string& name) {
@@ -112,7 +111,9 @@ void ControlWorld::cut(const std::string& name) {
   if (!agent.linked) return;
   agent.linked = false;
   after(random(kDelayMs), [this, peer = agent.peer] { coordinate(PeerLost{peer, "closed"}); });
-  after(random(kDelayMs), [this, name] { handle(name, CoordinatorLost{"closed"}); });
+  after(random(kDelayMs), [this, name, join = agent.join] {
+    handle(name, CoordinatorLost{join, "closed"});
+  });
 }
 
 void ControlWorld::kill_coordinator() {
@@ -130,81 +131,109 @@ PeerId ControlWorld::say(schemas::Message message) {
   return person;
 }
 
-void ControlWorld::coordinate(const CoordinatorEvent& event) {
-  if (coordinator_) run(coordinator_->handle(event));
-}
+// ---- the coordinator's effects ----
 
-void ControlWorld::run(const std::vector<CoordinatorEffect>& effects) {
-  for (const CoordinatorEffect& effect : effects) {
-    if (const auto* to = std::get_if<ToPeer>(&effect)) {
-      note(fmt::format("to {}: {}", to->peer, schemas::message_name(to->message.index())));
-      if (answers_.contains(to->peer)) {
-        answers_[to->peer].push_back(to->message);
-        continue;
-      }
-      for (auto& [name, agent] : agents_) {
-        if (agent.peer != to->peer || !agent.linked) continue;
-        agent.to_agent_ms = std::max(agent.to_agent_ms, now_ms_ + random(kDelayMs));
-        at(agent.to_agent_ms, [this, name = name, message = to->message] {
-          if (agents_.at(name).linked) handle(name, CoordinatorSaid{message});
-        });
-      }
-    } else if (const auto* find = std::get_if<FindStart>(&effect)) {
-      StartFound found{find->job, {}, 0, 1, kSteps, ""};
-      after(random(kDelayMs), [this, found] { coordinate(found); });
-    } else if (const auto* line = std::get_if<Note>(&effect)) {
-      note(line->text);
-    } else if (const auto* drop = std::get_if<DropPeer>(&effect)) {
-      note("drop: " + drop->reason.text());
-      for (auto& [name, agent] : agents_) {
-        if (agent.peer == drop->peer) cut(name);
-      }
-    }
+void ControlWorld::coordinate(const CoordinatorEvent& event) {
+  if (!coordinator_) return;
+  for (const CoordinatorEffect& effect : coordinator_->handle(event)) {
+    std::visit([this](const auto& what) { perform(what); }, effect);
   }
 }
+
+void ControlWorld::perform(const Send<PeerId>& send) {
+  note(fmt::format("to {}: {}", send.to, schemas::message_name(send.message.index())));
+  if (answers_.contains(send.to)) {
+    answers_[send.to].push_back(send.message);
+    return;
+  }
+  for (auto& [name, agent] : agents_) {
+    if (agent.peer != send.to || !agent.linked) continue;
+    agent.to_agent_ms = std::max(agent.to_agent_ms, now_ms_ + random(kDelayMs));
+    at(agent.to_agent_ms, [this, name = name, join = agent.join, message = send.message] {
+      if (agents_.at(name).linked) handle(name, CoordinatorSaid{join, message});
+    });
+  }
+}
+
+void ControlWorld::perform(const FindStart& find) {
+  const StartFound found{find.job, {}, 0, 1, kSteps, ""};
+  after(random(kDelayMs), [this, found] { coordinate(found); });
+}
+
+void ControlWorld::perform(const Note& line) {
+  note(line.text);
+}
+
+void ControlWorld::perform(const DropPeer& drop) {
+  note("drop: " + drop.reason.text());
+  for (auto& [name, agent] : agents_) {
+    if (agent.peer == drop.peer) cut(name);
+  }
+}
+
+// ---- an agent's effects ----
 
 void ControlWorld::handle(const std::string& name, const AgentEvent& event) {
   Agent& agent = agents_.at(name);
-  if (agent.alive) run(name, agent.state->handle(event));
-}
-
-void ControlWorld::run(const std::string& name, const std::vector<AgentEffect>& effects) {
-  Agent& agent = agents_.at(name);
-  for (const AgentEffect& effect : effects) {
-    if (const auto* to = std::get_if<ToCoordinator>(&effect)) {
-      if (!agent.linked) continue;
-      agent.from_agent_ms = std::max(agent.from_agent_ms, now_ms_ + random(kDelayMs));
-      at(agent.from_agent_ms, [this, name, message = to->message] {
-        Agent& sender = agents_.at(name);
-        if (sender.linked) coordinate(PeerSaid{sender.peer, message});
-      });
-    } else if (const auto* started = std::get_if<StartChild>(&effect)) {
-      start(name, *started);
-    } else if (const auto* message = std::get_if<ToChild>(&effect)) {
-      hear(name, *message);
-    } else if (const auto* stop = std::get_if<StopChild>(&effect)) {
-      const Process* child = process(name, stop->process);
-      if (child == nullptr || (child->hung && !stop->kill)) continue;
-      const bool lingers = child->fate == Fate::lingers;
-      child_ends(name, stop->process, stop->kill ? "signal 9" : "exit 143",
-                 lingers ? kLingerMs : random(kDelayMs));
-    } else if (const auto* probe = std::get_if<ProbeFolder>(&effect)) {
-      after(random(kDelayMs), [this, name, asked = probe->probe] {
-        handle(name, FolderProbed{{asked.job, asked.generation, base::Errc::ok, ""}});
-      });
-    } else if (std::holds_alternative<JoinAgain>(effect)) {
-      agent.peer = next_peer_++;
-      agent.linked = true;
-      run(name, agent.state->begin());
-    } else if (std::holds_alternative<LeaveCoordinator>(effect)) {
-      cut(name);
-    } else if (const auto* exit = std::get_if<ExitAgent>(&effect)) {
-      exited_[name] = exit->status;
-      agent.alive = false;
-      cut(name);
-    }
+  if (!agent.alive) return;
+  for (const AgentEffect& effect : agent.state->handle(event)) {
+    std::visit([&](const auto& what) { perform(name, what); }, effect);
   }
 }
+
+void ControlWorld::perform(const std::string& name, const Send<ToCoordinator>& send) {
+  Agent& agent = agents_.at(name);
+  if (!agent.linked) return;
+  agent.from_agent_ms = std::max(agent.from_agent_ms, now_ms_ + random(kDelayMs));
+  at(agent.from_agent_ms, [this, name, message = send.message] {
+    const Agent& sender = agents_.at(name);
+    if (sender.linked) coordinate(PeerSaid{sender.peer, message});
+  });
+}
+
+void ControlWorld::perform(const std::string& name, const JoinCoordinator& join) {
+  Agent& agent = agents_.at(name);
+  agent.peer = next_peer_++;
+  agent.join = join.join;
+  agent.linked = true;
+  handle(name, CoordinatorUp{join.join});
+}
+
+void ControlWorld::perform(const std::string& name, const LeaveCoordinator&) {
+  cut(name);
+}
+
+void ControlWorld::perform(const std::string& name, const ProbeFolder& probe) {
+  after(random(kDelayMs), [this, name, asked = probe.probe] {
+    handle(name, FolderProbed{{asked.job, asked.generation, base::Errc::ok, ""}});
+  });
+}
+
+void ControlWorld::perform(const std::string& name, const End& end) {
+  exited_[name] = end.status;
+  agents_.at(name).alive = false;
+  cut(name);
+}
+
+void ControlWorld::perform(const std::string& name, const StartChild& start) {
+  after(random(kDelayMs), [this, name, key = start.process] {
+    if (!agents_.at(name).alive) return;
+    const bool server = key.actor.role == Role::parameter_server;
+    const auto fate = fates_.find(name + (server ? "/server" : "/host"));
+    agents_.at(name).processes[key] = {fate == fates_.end() ? Fate::well : fate->second, false};
+    handle(name, ChildStarted{key, {}});
+  });
+}
+
+void ControlWorld::perform(const std::string& name, const StopChild& stop) {
+  const Process* child = process(name, stop.process);
+  if (child == nullptr || (child->hung && !stop.kill)) return;
+  const bool lingers = child->fate == Fate::lingers;
+  child_ends(name, stop.process, stop.kill ? "signal 9" : "exit 143",
+             lingers ? kLingerMs : random(kDelayMs));
+}
+
+// ---- processes ----
 
 ControlWorld::Process* ControlWorld::process(const std::string& name, const ProcessKey& key) {
   Agent& agent = agents_.at(name);
@@ -226,41 +255,41 @@ void ControlWorld::child_says(const std::string& name, const ProcessKey& key, Ac
   });
 }
 
+/// The end of a process and that of its link come in either order.
 void ControlWorld::child_ends(const std::string& name, const ProcessKey& key,
                               const std::string& how, std::uint64_t delay_ms) {
   after(delay_ms, [this, name, key, how] {
     if (agents_.at(name).processes.erase(key) == 0) return;
     note(fmt::format("{} of {} on {} ends: {}", key.actor.to_string(), key.job, name, how));
-    handle(name, ChildEnded{key, how, how == "exit 0"});
+    const auto exited = [=, this] { handle(name, ChildExited{key, how, how == "exit 0"}); };
+    const auto silent = [=, this] { handle(name, ChildSilent{key}); };
+    const bool exit_first = random(2) == 0;
+    after(exit_first ? 0 : random(kDelayMs), exited);
+    after(exit_first ? random(kDelayMs) : 0, silent);
   });
 }
 
-void ControlWorld::start(const std::string& name, const StartChild& started) {
-  const bool server = started.process.actor.role == Role::parameter_server;
-  const auto fate = fates_.find(name + (server ? "/server" : "/host"));
-  Process child{started.launch, fate == fates_.end() ? Fate::well : fate->second, false};
-  agents_.at(name).processes[started.process] = child;
-  if (child.fate == Fate::never_ready) return;
-  schemas::ProcessReady ready;
-  ready.actor = started.process.actor;
-  ready.http_address = "127.0.0.1:9";
-  ready.numeric_class.isa = classes_[name];
-  child_says(name, started.process, ready.actor, ready, random(kDelayMs));
-}
-
-void ControlWorld::hear(const std::string& name, const ToChild& to) {
-  Process* child = process(name, to.process);
+void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
+  const Process* child = process(name, send.to.process);
   if (child == nullptr || child->hung) return;
-  if (std::holds_alternative<schemas::Placement>(to.message)) {
-    if (to.to.role != Role::worker) return;
+  const ActorId actor = send.to.actor;
+  if (std::holds_alternative<schemas::LaunchProcess>(send.message)) {
+    if (child->fate == Fate::never_ready) return;
+    schemas::ProcessReady ready;
+    ready.actor = actor;
+    ready.http_address = "127.0.0.1:9";
+    ready.numeric_class.isa = classes_[name];
+    child_says(name, send.to.process, actor, ready, random(kDelayMs));
+  } else if (std::holds_alternative<schemas::Placement>(send.message)) {
+    if (actor.role != Role::worker) return;
     schemas::DatasetReport report;
-    report.rank = to.to.index;
+    report.rank = actor.index;
     report.records = 100;
-    child_says(name, to.process, to.to, report, random(kDelayMs));
-  } else if (std::holds_alternative<schemas::TrainingStart>(to.message)) {
-    train(name, to.process, to.to);
-  } else if (const auto* end = std::get_if<schemas::JobEnd>(&to.message)) {
-    child_ends(name, to.process, end->code == base::Errc::ok ? "exit 0" : "exit 1",
+    child_says(name, send.to.process, actor, report, random(kDelayMs));
+  } else if (std::holds_alternative<schemas::TrainingStart>(send.message)) {
+    train(name, send.to.process, actor);
+  } else if (const auto* end = std::get_if<schemas::JobEnd>(&send.message)) {
+    child_ends(name, send.to.process, end->code == base::Errc::ok ? "exit 0" : "exit 1",
                random(kDelayMs));
   }
 }

@@ -64,15 +64,15 @@ class ControlWorld {
 
  private:
   struct Process {
-    schemas::LaunchProcess launch;
     Fate fate = Fate::well;
     bool hung = false;
   };
   struct Agent {
     std::unique_ptr<AgentState> state;
-    PeerId peer = 0;
+    PeerId peer = 0;  // of the link that counts
+    std::uint64_t join = 0;
     bool alive = true;
-    bool linked = true;
+    bool linked = false;
     std::map<ProcessKey, Process> processes;
     std::uint64_t to_agent_ms = 0;  // links deliver in order
     std::uint64_t from_agent_ms = 0;
@@ -90,12 +90,26 @@ class ControlWorld {
     at(now_ms_ + delay_ms, std::move(action));
   }
   void coordinate(const CoordinatorEvent& event);
-  void run(const std::vector<CoordinatorEffect>& effects);
   void handle(const std::string& agent, const AgentEvent& event);
-  void run(const std::string& agent, const std::vector<AgentEffect>& effects);
   void cut(const std::string& agent);
-  void start(const std::string& agent, const StartChild& start);
-  void hear(const std::string& agent, const ToChild& message);
+
+  void perform(const Send<PeerId>& send);
+  void perform(const DropPeer& drop);
+  void perform(const FindStart& find);
+  void perform(const Note& line);
+  void perform(const JobAdmitted&) {}
+  void perform(const JobFinished&) {}
+
+  void perform(const std::string& agent, const Send<ToCoordinator>& send);
+  void perform(const std::string& agent, const Send<ToChild>& send);
+  void perform(const std::string& agent, const JoinCoordinator& join);
+  void perform(const std::string& agent, const LeaveCoordinator& leave);
+  void perform(const std::string& agent, const StartChild& start);
+  void perform(const std::string& agent, const StopChild& stop);
+  void perform(const std::string& agent, const ProbeFolder& probe);
+  void perform(const std::string& agent, const End& end);
+  void perform(const std::string&, const Note&) {}
+
   void child_says(const std::string& agent, const ProcessKey& key, schemas::ActorId from,
                   schemas::Message message, std::uint64_t delay_ms);
   void child_ends(const std::string& agent, const ProcessKey& key, const std::string& how,

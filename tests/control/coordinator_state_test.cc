@@ -12,7 +12,7 @@ namespace troupe::control {
 namespace {
 
 using base::Errc;
-using schemas::JobState;
+using schemas::JobPhase;
 using testing::ControlWorld;
 using testing::Fate;
 
@@ -56,7 +56,7 @@ TEST_CASE("a job runs on two agents and leaves nothing") {
   world.add_agent("a", 2);
   world.add_agent("b", 2);
   const schemas::JobInfo info = run_job(world, 2, 2, 3);
-  CHECK(info.state == JobState::succeeded);
+  CHECK(info.phase == JobPhase::succeeded);
   CHECK(info.step == 5);
   CHECK(info.steps_total == 5);
   CHECK(info.loss == Approx(2.5));
@@ -70,7 +70,7 @@ TEST_CASE("a job waits for slots, and says so") {
   CHECK(run_job(world, 2, 2, 1).text == "waits for 4 worker slots; 2 are free");
   world.add_agent("b", 2);
   world.run_until(world.now_ms() + kLongMs);
-  CHECK(world.coordinator().jobs().back().state == JobState::succeeded);
+  CHECK(world.coordinator().jobs().back().phase == JobPhase::succeeded);
 }
 
 TEST_CASE("an id is one job; other content is refused; unknown ids are not found") {
@@ -91,7 +91,7 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
         Errc::already_exists);
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
-  CHECK(world.coordinator().jobs().front().state != JobState::stopped);  // it goes on
+  CHECK(world.coordinator().jobs().front().phase != JobPhase::stopped);  // it goes on
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"../y", text})).code ==
         Errc::invalid_argument);
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage"})).code !=
@@ -99,22 +99,22 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
   CHECK(world.coordinator().jobs().size() == 1);
   CHECK(std::get<schemas::JobList>(answer(schemas::JobQuery{"z", false})).code == Errc::not_found);
   CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"z"})).code == Errc::not_found);
-  CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"x"})).jobs.front().state ==
-        JobState::stopped);
+  CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"x"})).jobs.front().phase ==
+        JobPhase::stopped);
 }
 
 TEST_CASE("more parameter servers than a machine should hold fail the job before it starts") {
   ControlWorld world(3);
   world.add_agent("a", 1);
   const schemas::JobInfo info = run_job(world, 1, 1, 65);
-  CHECK(info.state == JobState::failed);
+  CHECK(info.phase == JobPhase::failed);
   CHECK(info.text == "servers.shards 65 on 1 machine(s): at most 64 each");
   CHECK(world.processes() == 0);
   // A final state stays.
   const PeerId stopping = world.say(schemas::JobStop{info.id});
   world.run_until(world.now_ms() + 100);
   REQUIRE(world.answers(stopping).size() == 1);
-  CHECK(std::get<schemas::JobList>(world.answers(stopping)[0]).jobs[0].state == JobState::failed);
+  CHECK(std::get<schemas::JobList>(world.answers(stopping)[0]).jobs[0].phase == JobPhase::failed);
 }
 
 TEST_CASE("a failed job names role, ranks, machine and cause") {
@@ -139,7 +139,7 @@ TEST_CASE("a failed job names role, ranks, machine and cause") {
   world.add_agent("b", 2);
   world.set_fate(row.process, row.fate);
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
-  CHECK(info.state == JobState::failed);
+  CHECK(info.phase == JobPhase::failed);
   CHECK(info.text == row.text + "; there is no checkpoint");
   CHECK(world.processes() == 0);
 }
@@ -158,13 +158,13 @@ TEST_CASE("a reproducible job of sequential tiers does not run over two numeric 
   const schemas::JobInfo info = run_job(world, spec);
   INFO(info.text);
   if (reproducible && sequential) {
-    CHECK(info.state == JobState::failed);
+    CHECK(info.phase == JobPhase::failed);
     for (const char* part : {"two numeric classes", "avx512", "avx2", "machine 'a'", "machine 'b'",
                              "reproducible = false"}) {
       CHECK(info.text.find(part) != std::string::npos);
     }
   } else {
-    CHECK(info.state == JobState::succeeded);
+    CHECK(info.phase == JobPhase::succeeded);
   }
   CHECK(world.processes() == 0);
 }
@@ -182,7 +182,7 @@ TEST_CASE("a lost agent fails its jobs; the others' processes end") {
     CHECK(counts.slots_used == 2);
   });
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
-  CHECK(info.state == JobState::failed);
+  CHECK(info.phase == JobPhase::failed);
   CHECK(info.text.find("agent of machine 'b' is lost (closed)") == 0);
   CHECK(info.text.find("ranks 2, 3") != std::string::npos);
   CHECK(world.processes() == 0);
@@ -202,7 +202,7 @@ TEST_CASE("waiting is answered at the end, stopping too") {
   world.run_until(2'000);
   for (const PeerId person : {waiting, stopping}) {
     REQUIRE(world.answers(person).size() == 1);
-    CHECK(std::get<schemas::JobList>(world.answers(person)[0]).jobs[0].state == JobState::stopped);
+    CHECK(std::get<schemas::JobList>(world.answers(person)[0]).jobs[0].phase == JobPhase::stopped);
   }
   CHECK(world.processes() == 0);
 }
@@ -215,16 +215,16 @@ TEST_CASE("a process that outlives its run is not taken for one of the next run"
   world.say(submit);
   world.at(400, [&] { world.say(schemas::JobStop{"x"}); });
   world.run_until(1'100);
-  REQUIRE(world.coordinator().jobs()[0].state == JobState::stopped);
+  REQUIRE(world.coordinator().jobs()[0].phase == JobPhase::stopped);
   REQUIRE(world.processes() == 1);
 
   world.set_fate("a/host", Fate::hangs);
   world.say(submit);
   world.run_until(1'400);
-  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.coordinator().jobs()[0].phase == JobPhase::running);
   CHECK(world.processes() == 3);
   world.run_until(2'000);  // the first run's process has ended
-  CHECK(world.coordinator().jobs()[0].state == JobState::running);
+  CHECK(world.coordinator().jobs()[0].phase == JobPhase::running);
   CHECK(world.processes() == 2);
 }
 
@@ -234,34 +234,34 @@ TEST_CASE("a peer that asks again and again waits once") {
   for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobQuery{"x", true}});
   const auto effects = state.handle(PeerSaid{1, schemas::JobStop{"x"}});
   CHECK(std::count_if(effects.begin(), effects.end(), [](const CoordinatorEffect& effect) {
-          return std::holds_alternative<ToPeer>(effect);
+          return std::holds_alternative<Send<PeerId>>(effect);
         }) == 1);
 }
 
 TEST_CASE("jobs' time in the queue and their ends are told once") {
   CoordinatorState state({"1", ControlWorld::limits()});
   std::vector<std::uint64_t> queued;
-  std::vector<JobState> ended;
+  std::vector<JobPhase> ended;
   const auto handle = [&](const CoordinatorEvent& event) {
     for (const CoordinatorEffect& effect : state.handle(event)) {
       if (const auto* job = std::get_if<JobAdmitted>(&effect)) queued.push_back(job->queued_ms);
-      if (const auto* job = std::get_if<JobFinished>(&effect)) ended.push_back(job->state);
+      if (const auto* job = std::get_if<JobFinished>(&effect)) ended.push_back(job->phase);
     }
   };
-  handle(TimePassed{1'000});
+  handle(Tick{1'000});
   handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
   handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1))}});
   handle(PeerSaid{1, schemas::JobStop{"y"}});
-  handle(TimePassed{1'250});
+  handle(Tick{1'250});
   CHECK(queued.empty());
   schemas::AgentHello hello;
   hello.name = "a";
   hello.version = "1";
   hello.slots = 1;
   handle(PeerSaid{2, hello});
-  handle(TimePassed{1'300});
+  handle(Tick{1'300});
   CHECK(queued == std::vector<std::uint64_t>{250});
-  CHECK(ended == std::vector<JobState>{JobState::stopped});
+  CHECK(ended == std::vector<JobPhase>{JobPhase::stopped});
 }
 
 TEST_CASE("agents outlive the coordinator by the grace, their processes not at all") {
@@ -286,7 +286,7 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   hello.name = "a";
   hello.version = "1";
   hello.slots = 1;
-  CHECK(std::holds_alternative<ToPeer>(state.handle(PeerSaid{1, hello})[0]));
+  CHECK(std::holds_alternative<Send<PeerId>>(state.handle(PeerSaid{1, hello})[0]));
   const auto refusal = [&](PeerId peer) {
     for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
       if (const auto* drop = std::get_if<DropPeer>(&effect)) return drop->reason.code();
@@ -337,13 +337,13 @@ std::uint64_t play(std::uint64_t seed) {
   world.run_until(40'000);
   INFO("seed " << seed);
   for (const schemas::JobInfo& info : world.coordinator().jobs()) {
-    INFO(info.id << " " << schemas::job_state_name(info.state) << ": " << info.text);
-    const bool waits = info.state == JobState::pending && info.text.starts_with("waits for") &&
+    INFO(info.id << " " << schemas::job_phase_name(info.phase) << ": " << info.text);
+    const bool waits = info.phase == JobPhase::pending && info.text.starts_with("waits for") &&
                        world.processes() == 0;
-    const bool final = info.state == JobState::succeeded || info.state == JobState::failed ||
-                       info.state == JobState::stopped;
+    const bool final = info.phase == JobPhase::succeeded || info.phase == JobPhase::failed ||
+                       info.phase == JobPhase::stopped;
     CHECK((final || waits));
-    CHECK((info.state != JobState::failed || !info.text.empty()));
+    CHECK((info.phase != JobPhase::failed || !info.text.empty()));
   }
   CHECK(world.coordinator().counts().slots_used == 0);
   CHECK(world.processes() == 0);

@@ -24,40 +24,82 @@ JobRoster small_roster() {
 }
 
 /// The end among the effects; ok: none.
-base::Status end_of(const std::vector<JobEffect>& effects) {
-  for (const JobEffect& effect : effects) {
-    if (const auto* end = std::get_if<JobEnded>(&effect)) return end->status;
+base::Status end_of(const std::vector<JobState::Effect>& effects) {
+  for (const JobState::Effect& effect : effects) {
+    if (const auto* end = std::get_if<End>(&effect)) return end->status;
   }
   return {};
 }
 
 TEST_CASE("a job whose ranks do not come is named, then ends") {
   JobState job(small_roster());
-  job.begin(0);
-  const auto warned = job.tick(100);
+  job.handle(Begin{0});
+  const auto warned = job.handle(Tick{100});
   REQUIRE(warned.size() == 1);
-  CHECK(std::get<JobWarned>(warned[0]).text.find("waiting for worker 0") != std::string::npos);
+  CHECK(std::get<Note>(warned[0]).text.find("waiting for worker 0") != std::string::npos);
   CHECK(job.missing_ranks() == std::vector<std::uint32_t>{0});
-  CHECK(end_of(job.tick(1'000)).code() == base::Errc::deadline_exceeded);
+  CHECK(end_of(job.handle(Tick{1'000})).code() == base::Errc::deadline_exceeded);
 }
 
 TEST_CASE("ranks that train need not log: the servers judge their silence, the end is bounded") {
   JobState job(small_roster());
-  job.begin(0);
-  job.received(kRank, schemas::DatasetReport{});
-  CHECK(job.tick(500).empty());
-  CHECK(job.tick(1'000'000).empty());
+  job.handle(Begin{0});
+  job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
+  CHECK(job.handle(Tick{500}).empty());
+  CHECK(job.handle(Tick{1'000'000}).empty());
   SECTION("the server does not end") {
-    job.received(kRank, schemas::ActorDone{kRank, 5});
-    CHECK(end_of(job.tick(1'000'999)).ok());
-    const base::Status end = end_of(job.tick(1'001'000));
+    job.handle(ActorSaid{kRank, schemas::ActorDone{kRank, 5}});
+    CHECK(end_of(job.handle(Tick{1'000'999})).ok());
+    const base::Status end = end_of(job.handle(Tick{1'001'000}));
     CHECK(end.text().find("waiting for parameter server 0") != std::string::npos);
   }
   SECTION("the rank does not end") {
-    job.received(kServer, schemas::ActorDone{kServer, 5});
-    const base::Status end = end_of(job.tick(1'001'000));
+    job.handle(ActorSaid{kServer, schemas::ActorDone{kServer, 5}});
+    const base::Status end = end_of(job.handle(Tick{1'001'000}));
     CHECK(end.text().find("waiting for worker 0") != std::string::npos);
   }
+}
+
+TEST_CASE("every silence is told, whatever sign of life came between them") {
+  JobState job(small_roster());
+  job.handle(Begin{0});
+  CHECK(job.handle(Tick{100}).size() == 1);
+  CHECK(job.handle(Tick{200}).empty());
+  // No progress yet, but it ends the silence.
+  job.handle(ActorSaid{kServer, schemas::CheckpointReport{}});
+  CHECK(job.missing_ranks().empty());
+  CHECK(job.handle(Tick{299}).empty());
+  const auto again = job.handle(Tick{300});
+  REQUIRE(again.size() == 1);
+  CHECK(std::get<Note>(again[0]).text.find("waiting for worker 0") != std::string::npos);
+}
+
+TEST_CASE("the first cause ends a job, and nothing follows") {
+  JobState job(small_roster());
+  job.handle(Begin{0});
+  const auto effects = job.handle(ActorSaid{
+      kRank, schemas::ActorFailed{kRank, base::Errc::not_finite, "the loss is not finite"}});
+  CHECK(end_of(effects).text() == "worker 0 on machine 'a' failed: the loss is not finite");
+  std::size_t told = 0;
+  for (const JobState::Effect& effect : effects) {
+    const auto* send = std::get_if<Send<ActorId>>(&effect);
+    if (send != nullptr && std::holds_alternative<schemas::JobEnd>(send->message)) ++told;
+  }
+  CHECK(told == job.roster().actors().size());
+  CHECK(job.ended());
+  CHECK(job.handle(Abort{base::error(base::Errc::cancelled, "too late")}).empty());
+  CHECK(job.handle(Tick{5'000}).empty());
+}
+
+TEST_CASE("nobody who is not of the job can end it well") {
+  JobState job(small_roster());
+  job.handle(Begin{0});
+  job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
+  for (std::uint32_t index = 1; index < 5; ++index) {
+    const ActorId stranger{Role::worker, index};
+    CHECK(job.handle(ActorSaid{kRank, schemas::ActorDone{stranger, 5}}).empty());
+  }
+  CHECK_FALSE(job.ended());
 }
 
 }  // namespace

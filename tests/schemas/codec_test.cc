@@ -219,15 +219,40 @@ TEST_CASE("misaligned bytes decode alike", "[codec]") {
   CHECK_FALSE(decode_message(bytes + std::string(8, '\0')).ok());
 }
 
-TEST_CASE("names of messages, roles and states", "[messages]") {
+TEST_CASE("names of messages, roles and phases", "[messages]") {
   CHECK(message_name(type_of<GradientPush>()) == "GradientPush");
   CHECK(message_name(type_of<FolderProbeResult>()) == "FolderProbeResult");
   CHECK(message_name(type_of<Goodbye>()) == "Goodbye");
   CHECK(message_name(99) == "unknown");
   CHECK(ActorId{Role::device_server, 2}.to_string() == "device server 2");
-  CHECK(job_state_name(JobState::stopped) == "stopped");
+  CHECK(job_phase_name(JobPhase::stopped) == "stopped");
   CHECK(slice_of(WeightPull{.slice = {3, 4}}) == SliceId{3, 4});
   CHECK_FALSE(slice_of(Ping{}).has_value());
+}
+
+TEST_CASE("final phases are the last three", "[messages]") {
+  for (int phase = 0; phase <= static_cast<int>(JobPhase::stopped); ++phase) {
+    CHECK(is_final(static_cast<JobPhase>(phase)) ==
+          (phase >= static_cast<int>(JobPhase::succeeded)));
+  }
+}
+
+TEST_CASE("a placement knows where actors are and what people call them", "[messages]") {
+  Placement placement;
+  placement.machines = {"a", "b"};
+  placement.machine_of_rank = {0, 0, 1};
+  placement.machine_of_shard = {1};
+  CHECK(placement.machine_of({Role::worker, 2}) == 1U);
+  CHECK(placement.machine_of({Role::parameter_server, 0}) == 1U);
+  CHECK(placement.machine_of({Role::device_server, 1}) == 1U);
+  CHECK(placement.name_of({Role::worker, 1}) == "worker 1 on machine 'a'");
+  CHECK(placement.name_of({Role::parameter_server, 0}) == "parameter server 0 on machine 'b'");
+  for (const ActorId stranger :
+       {ActorId{Role::worker, 3}, ActorId{Role::parameter_server, 1},
+        ActorId{Role::device_server, 2}, ActorId{Role::coordinator, 0}, ActorId{Role::agent, 1}}) {
+    CHECK_FALSE(placement.machine_of(stranger).has_value());
+    CHECK(placement.name_of(stranger) == stranger.to_string());
+  }
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ inline KeyKind last(KeyKind) {
 inline PushResult last(PushResult) {
   return PushResult::not_ready;
 }
-inline JobState last(JobState) {
-  return JobState::stopped;
+inline JobPhase last(JobPhase) {
+  return JobPhase::stopped;
 }
 inline Channel last(Channel) {
   return Channel::data;

@@ -119,7 +119,7 @@ void Simulation::coordinator(const Envelope& envelope) {
           fmt::format("{} is done after {} steps", done->actor.to_string(), done->steps));
     }
   }
-  drive(job_state_->received(envelope.from, envelope.message));
+  drive(job_state_->handle(control::ActorSaid{envelope.from, envelope.message}));
 }
 
 /// Planted bugs in messages. False: the envelope is not sent.

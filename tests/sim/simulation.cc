@@ -109,7 +109,7 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
   hire_all();
   job_state_ = std::make_unique<control::JobState>(
       control::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits});
-  drive(job_state_->begin(now_us_ / 1000));
+  drive(job_state_->handle(control::Begin{now_us_ / 1000}));
   at(kTickUs, [this, generation] { coordinator_tick(generation); });
 }
 
@@ -208,7 +208,7 @@ void Simulation::tick(std::uint64_t generation, const schemas::ActorId& id) {
 
 void Simulation::coordinator_tick(std::uint64_t generation) {
   if (generation != generation_ || !job_state_) return;
-  drive(job_state_->tick(now_us_ / 1000));
+  drive(job_state_->handle(control::Tick{now_us_ / 1000}));
   at(kTickUs, [this, generation] { coordinator_tick(generation); });
 }
 
@@ -228,17 +228,25 @@ void Simulation::kill() {
   const schemas::ActorId id =
       std::next(actors_.begin(), static_cast<std::ptrdiff_t>(victim))->first;
   dead_ = actors_.extract(id);  // its buffers may still be in others' hands
-  victim_ = job_state_->roster().name_of(id);
-  at(delay_us,
-     [this] { drive(job_state_->fail(base::error(base::Errc::unavailable, "{} died", victim_))); });
+  victim_ = job_state_->roster().placement.name_of(id);
+  at(delay_us, [this] {
+    drive(job_state_->handle(
+        control::Abort{base::error(base::Errc::unavailable, "{} died", victim_)}));
+  });
 }
 
-void Simulation::drive(std::vector<control::JobEffect> effects) {
-  for (const control::JobEffect& effect : effects) {
-    if (const auto* send = std::get_if<control::JobSend>(&effect))
-      announce(send->to, send->message);
-    if (const auto* ended = std::get_if<control::JobEnded>(&effect)) job_ended(ended->status);
+void Simulation::drive(const std::vector<control::JobState::Effect>& effects) {
+  for (const control::JobState::Effect& effect : effects) {
+    std::visit([this](const auto& what) { perform(what); }, effect);
   }
+}
+
+void Simulation::perform(const control::Send<schemas::ActorId>& send) {
+  announce(send.to, send.message);
+}
+
+void Simulation::perform(const control::End& end) {
+  job_ended(end.status);
 }
 
 /// A success is the end; after a failure everything stops and a person starts the job again.

@@ -93,7 +93,14 @@ class Simulation {
   void tick(std::uint64_t generation, const schemas::ActorId& id);
   void kill();
   void new_view();
-  void drive(std::vector<control::JobEffect> effects);
+  void drive(const std::vector<control::JobState::Effect>& effects);
+  void perform(const control::Send<schemas::ActorId>& send);
+  void perform(const control::End& end);
+  /// People's display and the log: the simulation has none.
+  template <schemas::OneOf<control::JobStepped, control::JobScored, control::JobCheckpointed,
+                           control::Note>
+                Shown>
+  void perform(const Shown&) {}
   void job_ended(const base::Status& status);
   void succeed();
   void coordinator_tick(std::uint64_t generation);

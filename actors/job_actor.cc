@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's place in the post office.
+#include "actors/job_actor.h"
+
+#include <chrono>
+#include <utility>
+
+#include "actors/mail.h"
+
+namespace troupe::actors {
+namespace {
+
+/// A signal can only set a flag, and nobody can sleep on a flag: so often it is looked at.
+constexpr std::chrono::milliseconds kStopLook{20};
+
+}  // namespace
+
+JobActor::JobActor(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer)
+    : RoleShell("job " + parts.plan.job, std::move(roster)), parts_(parts), observer_(observer) {
+  begin(parts_.actors, parts_.clock, tick_ms(parts_.plan.spec.limits));
+  parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
+    post(control::ActorSaid{envelope.from, std::move(envelope.message)});
+  });
+  // Nobody has said anything yet: actors wait for their placement.
+  post(control::Begin{static_cast<std::uint64_t>(parts_.clock.now_ms())});
+}
+
+JobActor::~JobActor() {
+  parts_.post_office.close(kCoordinator);
+  end();
+}
+
+base::Status JobActor::wait(const std::atomic<bool>* stop) {
+  std::future<base::Status> ended = ended_.get_future();
+  if (stop != nullptr) {
+    while (!stop->load() && ended.wait_for(kStopLook) != std::future_status::ready) {
+    }
+    if (stop->load()) {
+      post(control::Abort{base::error(base::Errc::cancelled, "the run was stopped")});
+    }
+  }
+  return ended.get();
+}
+
+void JobActor::perform(control::Send<schemas::ActorId> send) const {
+  schemas::Envelope envelope;
+  envelope.job = parts_.plan.job;
+  envelope.generation = parts_.plan.generation;
+  envelope.from = kCoordinator;
+  envelope.to = send.to;
+  envelope.message = std::move(send.message);
+  parts_.post_office.post(std::move(envelope));
+}
+
+}  // namespace troupe::actors
