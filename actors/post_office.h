@@ -6,8 +6,8 @@
 #include <atomic>
 #include <functional>
 #include <map>
-#include <shared_mutex>
 
+#include "base/mutex.h"
 #include "schemas/messages.h"
 
 namespace troupe::actors {
@@ -29,8 +29,8 @@ class PostOffice {
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::map<schemas::ActorId, Sink> sinks_;
+  mutable base::SharedMutex mutex_;
+  std::map<schemas::ActorId, Sink> sinks_ TROUPE_GUARDED_BY(mutex_);
   mutable std::atomic<std::uint64_t> dropped_{0};
 };
 

@@ -33,6 +33,7 @@ struct RealRange {
 /// Whether "" is a value: that of a path which may be left out.
 enum class EmptyText : std::uint8_t { refused, allowed };
 
+/// What a value of a configuration file is.
 enum class ValueKind : std::uint8_t { absent, text, integer, table, other };
 
 /// One table of a ConfigFile. A read of a key makes it known; `out` keeps its value when the key is

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace troupe::cluster {
 
@@ -22,21 +21,23 @@ struct BackgroundCalls::Keyed {
 };
 
 struct BackgroundCalls::Shared {
-  std::deque<Keyed>::iterator waiting_of(const std::string& key) {
+  std::deque<Keyed>::iterator waiting_of(const std::string& key) TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
                         [&key](const Keyed& keyed) { return keyed.key == key; });
   }
-  std::deque<Keyed>::iterator next() {
+  std::deque<Keyed>::iterator next() TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
-                        [this](const Keyed& keyed) { return !running.contains(keyed.key); });
+                        [this](const Keyed& keyed)
+                            TROUPE_REQUIRES(mutex) { return !running.contains(keyed.key); });
   }
 
-  std::mutex mutex;  // of all below
-  std::condition_variable changed;
-  std::deque<Keyed> waiting;      // one of a key; none may run while a thread is free
-  std::set<std::string> running;  // one key for each thread
-  std::size_t reporting = 0;      // so many of them are done with their call
-  bool stop = false;
+  base::Mutex mutex;
+  base::CondVar changed;
+  // One of a key; none may run while a thread is free.
+  std::deque<Keyed> waiting TROUPE_GUARDED_BY(mutex);
+  std::set<std::string> running TROUPE_GUARDED_BY(mutex);  // one key for each thread
+  std::size_t reporting TROUPE_GUARDED_BY(mutex) = 0;      // so many are done with their call
+  bool stop TROUPE_GUARDED_BY(mutex) = false;
 };
 
 BackgroundCalls::BackgroundCalls(std::string name, std::size_t waiting_max,
@@ -47,20 +48,22 @@ BackgroundCalls::BackgroundCalls(std::string name, std::size_t waiting_max,
       shared_(std::make_shared<Shared>()) {}
 
 BackgroundCalls::~BackgroundCalls() {
-  std::unique_lock lock(shared_->mutex);
+  const base::MutexLock lock(shared_->mutex);
   shared_->stop = true;
   shared_->waiting.clear();
-  shared_->changed.wait_for(lock, std::chrono::milliseconds(patience_ms_),
-                            [this] { return shared_->running.empty(); });
+  shared_->changed.wait_for(
+      shared_->mutex, std::chrono::milliseconds(patience_ms_),
+      [this]() TROUPE_REQUIRES(shared_->mutex) { return shared_->running.empty(); });
   // Reports are the owner's own code: they end, and they need it.
-  shared_->changed.wait(lock, [this] { return shared_->reporting == 0; });
+  shared_->changed.wait(
+      shared_->mutex, [this]() TROUPE_REQUIRES(shared_->mutex) { return shared_->reporting == 0; });
   for (const std::string& key : shared_->running) {
     base::log_warn("{} {} does not end; it is left alone", name_, key);
   }
 }
 
 bool BackgroundCalls::add(std::string key, Call call) {
-  const std::lock_guard lock(shared_->mutex);
+  const base::MutexLock lock(shared_->mutex);
   if (shared_->stop) return false;
   if (const auto older = shared_->waiting_of(key); older != shared_->waiting.end()) {
     older->call = std::move(call);
@@ -86,13 +89,13 @@ bool BackgroundCalls::add(std::string key, Call call) {
 void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
   while (true) {
     const Report report = now.call();
-    std::unique_lock lock(shared->mutex);
+    const base::MutexLock lock(shared->mutex);
     if (!shared->stop && shared->waiting_of(now.key) == shared->waiting.end()) {
       shared->reporting += 1;
       // Not under the lock: a report may take one that its owner holds while it calls add().
-      lock.unlock();
+      shared->mutex.unlock();
       report();
-      lock.lock();
+      shared->mutex.lock();
       shared->reporting -= 1;
     }
     shared->running.erase(now.key);

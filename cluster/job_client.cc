@@ -3,10 +3,9 @@
 #include "cluster/job_client.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "link/link_set.h"
 #include "schemas/codec.h"
 #include "storage/storage.h"
@@ -57,32 +56,33 @@ class JobClient::Impl {
   class Mailbox final : public link::LinkHandler {
    public:
     void on_up() override {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       up_ = true;
     }
     void on_envelope(schemas::Envelope envelope) override {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       answer_ = std::move(envelope.message);
       changed_.notify_all();
     }
     void on_down(const base::Status& reason) override {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       down_ = base::error(Errc::unavailable, "{}{}", up_ ? "lost the coordinator: " : "",
                           reason.ok() ? "it ended" : reason.text());
       changed_.notify_all();
     }
     void clear() {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       answer_.reset();
     }
     base::Status down() {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       return down_;
     }
     base::Result<schemas::Message> wait(std::uint64_t wait_ms) {
-      std::unique_lock lock(mutex_);
-      const bool told = changed_.wait_for(lock, std::chrono::milliseconds(wait_ms),
-                                          [this] { return answer_ || !down_.ok(); });
+      const base::MutexLock lock(mutex_);
+      const bool told =
+          changed_.wait_for(mutex_, std::chrono::milliseconds(wait_ms),
+                            [this]() TROUPE_REQUIRES(mutex_) { return answer_ || !down_.ok(); });
       if (answer_) return std::move(*answer_);
       if (told) return down_;
       return base::error(Errc::deadline_exceeded, "no answer of the coordinator within {} ms",
@@ -90,11 +90,11 @@ class JobClient::Impl {
     }
 
    private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::optional<schemas::Message> answer_;
-    bool up_ = false;
-    base::Status down_;
+    base::Mutex mutex_;
+    base::CondVar changed_;
+    std::optional<schemas::Message> answer_ TROUPE_GUARDED_BY(mutex_);
+    bool up_ TROUPE_GUARDED_BY(mutex_) = false;
+    base::Status down_ TROUPE_GUARDED_BY(mutex_);
   };
 
   const base::Limits limits_;

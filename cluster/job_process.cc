@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <variant>
 
 #include "actors/crew.h"
@@ -16,6 +14,7 @@
 #include "base/address.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
@@ -43,30 +42,30 @@ class Inbox {
  public:
   void put(Incident incident) {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       incidents_.push_back(std::move(incident));
     }
     filled_.notify_one();
   }
   Incident take() {
-    std::unique_lock lock(mutex_);
-    filled_.wait(lock, [this] { return !incidents_.empty(); });
+    const base::MutexLock lock(mutex_);
+    filled_.wait(mutex_, [this]() TROUPE_REQUIRES(mutex_) { return !incidents_.empty(); });
     Incident incident = std::move(incidents_.front());
     incidents_.pop_front();
     return incident;
   }
   /// True when the agent's end is among what has not been taken.
   bool agent_gone() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return std::any_of(incidents_.begin(), incidents_.end(), [](const Incident& incident) {
       return std::holds_alternative<Ended>(incident);
     });
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::deque<Incident> incidents_;
+  base::Mutex mutex_;
+  base::CondVar filled_;
+  std::deque<Incident> incidents_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// Keys used first in the next forward pass go first.

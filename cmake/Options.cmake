@@ -8,6 +8,7 @@ target_compile_options(troupe_options INTERFACE
   -ffp-contract=off -fno-math-errno)
 target_include_directories(troupe_options INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/troupe>)
+# Tests have this analysis whatever the compiler: tools/syntax.py.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   target_compile_options(troupe_options INTERFACE $<BUILD_INTERFACE:-Wthread-safety>)
 endif()

@@ -19,6 +19,7 @@ namespace troupe::data {
 /// Most pixels of an image that is decoded without a known size (64 million).
 inline constexpr std::uint64_t kImagePixelsMax = std::uint64_t{1} << 26;
 
+/// How the bytes of an image are to be read.
 enum class ImageFormat : std::uint8_t { unknown, raw, jpeg, png };
 
 /// By the first bytes alone.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pooled objects of the dependency graph: variables, operations, and the uses that join them.
-// All fields are guarded by the core's mutex unless a comment says otherwise. No other folder
-// includes this file.
+// All fields are guarded by the core's mutex unless a comment says otherwise.
+// Private to this folder.
 #pragma once
 
 #include <array>
@@ -63,6 +63,7 @@ struct VariableState {
   VariableState* link = nullptr;   ///< free list
 };
 
+/// Which function of Engine pushed an operation.
 enum class OperationKind : std::uint8_t { sync, async, stream, wait };
 
 /// Where an operation is on its way.

@@ -7,6 +7,7 @@
 
 namespace troupe::engine {
 
+/// Whose thread it is: this decides what the thread may wait for.
 enum class ThreadRole : std::uint8_t {
   outside,  ///< programs and tests; may wait
   engine,   ///< runs operations; must never wait for one

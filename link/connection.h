@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connection: one non-blocking stream socket that speaks frames. It reads payloads straight into
-// the places its owner names and writes frames from the owners' buffers. Private to this folder
-// (Asio in the header). Only the I/O thread; its owner outlives it or has called close().
+// the places its owner names and writes frames from the owners' buffers. Only the I/O thread; its
+// owner outlives it or has called close().
+// Private to this folder.
 #pragma once
 
 #include <asio/generic/stream_protocol.hpp>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LinkCore: the one implementation of Link. A lane is one connection with its sending and receiving
 // side; lane 0 is control. All but send(), close(), abort(), peer() and stats() belongs to the I/O
-// thread. Private to this folder.
+// thread.
+// Private to this folder.
 #pragma once
 
 #include <asio/io_context.hpp>

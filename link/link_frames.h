@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What both ends of a link share: making and checking frames of envelopes, the Hello and its
-// answer. Pure functions; any thread. Private to this folder.
+// answer. Pure functions; any thread.
+// Private to this folder.
 #pragma once
 
 #include "base/limits.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Listener: accepts connections and reads their Hello, and nothing else, before its owner decides.
 // Strangers cost little: a bounded number of them, a 4 KiB header, a deadline, a bounded number of
-// log lines. Private to this folder; the I/O thread only, but for open().
+// log lines. The I/O thread only, but for open().
+// Private to this folder.
 #pragma once
 
 #include <asio/ip/tcp.hpp>

@@ -11,6 +11,7 @@
 
 namespace troupe::monitoring {
 
+/// How Prometheus reads the samples of a family.
 enum class MetricType : std::uint8_t { counter, gauge, histogram };
 
 /// Upper bounds of a histogram's buckets, 14 of them.

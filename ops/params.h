@@ -20,6 +20,7 @@ namespace troupe::ops {
 /// Attributes as symbol JSON keeps them: all values are text ("(3, 3)", "True", "0.9").
 using Attributes = std::map<std::string, std::string>;
 
+/// How the text of an attribute is parsed.
 enum class ParamType : std::uint8_t { boolean, integer, real, text, shape, dtype };
 
 /// A parsed value; the alternative follows ParamType's order.

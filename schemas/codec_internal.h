@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the codec's files share: Intake collects the first fault of a decoding; put() fills a
 // Cap'n Proto builder, get() checks and copies a reader. Every put() opens its struct with a
-// structured binding, so a field without a codec does not compile. Included by codec*.cc only.
+// structured binding, so a field without a codec does not compile.
+// Private to this folder.
 #pragma once
 
 #include <capnp/message.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node: one shared node of symbols; private to symbol.cc. Immutable once a symbol holds it; its
-// destructor takes inputs out of nodes that nobody else holds, and does so without recursion.
+// Node: one shared node of symbols, for symbol.cc. Immutable once a symbol holds it; its destructor
+// takes inputs out of nodes that nobody else holds, and does so without recursion.
+// Private to this folder.
 #pragma once
 
 #include <string>

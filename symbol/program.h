@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program: a prepared graph with its memory, as a list of operations to push. Private to the
-// executor. Its steps read and write their views while they run; a program is destroyed by an
-// operation behind all of them.
+// Program: a prepared graph with its memory, as a list of operations to push, for the executor. Its
+// steps read and write their views while they run; a program is destroyed by an operation behind
+// all of them.
+// Private to this folder.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles without making code, with the flags of a build: tools/syntax.py CHECK BUILD_FOLDER
+  locks    clang++ with -Werror=thread-safety: every source that sees base/mutex.h, and such headers
+           as no source begins with
+  headers  the build's compiler: each header alone. A source begins with the header of its own stem
+           (tools/tidy.py), so the build compiles that one alone; the others are compiled here.
+Exit 1 and the compiler's words where something does not compile."""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("-Wthread-safety", "-Werror=thread-safety")
+
+
+def folders():
+    """Those that become libraries."""
+    lines = (ROOT / "cmake/layers.txt").read_text().splitlines()
+    return {line.split(":")[0] for line in lines if re.match(r"[a-z]+:", line)} | {"apps"}
+
+
+class Build:
+    """The commands that a build folder compiles with."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.compiler = ""
+        self.commands = {}  # source, relative to ROOT -> flags
+        for entry in json.loads((folder / "compile_commands.json").read_text()):
+            source = Path(entry["file"])
+            if source.is_relative_to(ROOT) and not source.is_relative_to(folder):
+                self.commands[str(source.relative_to(ROOT))] = self._flags(entry)
+
+    def _flags(self, entry):
+        """What stands behind the compiler (in front of which a launcher may stand), but input and
+        output."""
+        words = shlex.split(entry["command"])
+        compiler = next(i for i, word in enumerate(words)
+                        if re.fullmatch(r"(.*/)?(g|c|clang)\+\+(-\d+)?", word))
+        self.compiler = words[compiler]
+        output = words.index("-o")
+        flags = words[compiler + 1:output] + words[output + 2:]
+        return [word for word in flags if word not in ("-c", entry["file"])]
+
+    def flags_of_folder(self, folder):
+        return next(flags for source, flags in self.commands.items()
+                    if source.startswith(folder + "/"))
+
+
+def sees_mutex(name, seen):
+    """True when `name` includes base/mutex.h, by whatever ways."""
+    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', (ROOT / name).read_text(), re.M):
+        if target == "base/mutex.h":
+            return True
+        if target not in seen and (ROOT / target).is_file():
+            seen.add(target)
+            if sees_mutex(target, seen):
+                return True
+    return False
+
+
+def lone_headers():
+    listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h"], cwd=ROOT,
+                             capture_output=True, text=True, check=True)
+    return [name for name in listing.stdout.split()
+            if name.split("/")[0] in folders() and (ROOT / name).is_file()
+            and not (ROOT / name).with_suffix(".cc").is_file()]
+
+
+def jobs(check, build):
+    """(name, command, text for its standard input) of all that is to be compiled."""
+    clang = shutil.which("clang++") if check == "locks" else ""
+    if clang is None:
+        sys.exit("locks: clang++ is missing; tools/install.sh test installs it")
+    program = [clang, *LOCKS] if check == "locks" else [build.compiler]
+    for name in lone_headers():
+        if check == "headers" or sees_mutex(name, set()):
+            flags = ["-fsyntax-only", *build.flags_of_folder(name.split("/")[0]), "-x", "c++", "-"]
+            yield name, [*program, *flags], f'#include "{name}"\n'
+    for name, flags in build.commands.items():
+        if check == "locks" and name.split("/")[0] in folders() and sees_mutex(name, set()):
+            yield name, [*program, "-fsyntax-only", *flags, str(ROOT / name)], ""
+
+
+def main():
+    if len(sys.argv) != 3 or sys.argv[1] not in ("locks", "headers"):
+        sys.exit("usage: tools/syntax.py locks|headers BUILD_FOLDER")
+    check, build = sys.argv[1], Build(Path(sys.argv[2]).resolve())
+    todo = list(jobs(check, build))
+
+    def compile_one(job):
+        name, command, text = job
+        run = subprocess.run(command, cwd=build.folder, input=text, capture_output=True, text=True)
+        return name if run.returncode else "", run.stderr
+
+    failed = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, words in pool.map(compile_one, todo):
+            if name:
+                failed.append(name)
+                print(words)
+    for name in failed:
+        print(f"{check}: {name} does not compile")
+    print(f"{check}: {len(todo)} compiled, {len(failed)} faults")
+    return 1 if failed or not todo else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
