@@ -15,7 +15,9 @@ using schemas::PushResult;
 using schemas::Role;
 
 ParameterServerState::ParameterServerState(const JobPlan& plan, std::uint32_t shard)
-    : mail_(plan, {Role::parameter_server, shard}, effects_), shard_(shard) {}
+    : mail_(plan, {Role::parameter_server, shard}, effects_),
+      shard_(shard),
+      silence_(plan.spec.limits) {}
 
 std::vector<ParameterEffect> ParameterServerState::handle(Event event) {
   std::visit([this](auto& what) { on(what); }, event);
@@ -43,7 +45,7 @@ void ParameterServerState::receive(Envelope envelope) {
 
 void ParameterServerState::open() {
   const auto slices = mail_.plan().layout.slices();
-  progress_ms_ = mail_.now_ms();
+  moved_ = true;
   for (std::size_t position = 0; position < slices.size(); ++position) {
     if (slices[position].shard != shard_) continue;
     const schemas::SliceId id = slices[position].id;
@@ -63,7 +65,7 @@ void ParameterServerState::take(Envelope&, const schemas::ShardCheckpoint& file)
 void ParameterServerState::take(Envelope&, const schemas::CheckpointReport& report) {
   const base::Status status = checkpoints_->take(report);
   if (!status.ok()) return mail_.fail(status);
-  ++progress_;
+  moved_ = true;
   for (std::size_t index = 0; index < slices_.size(); ++index) pump(index);
   finish_if_done();
 }
@@ -100,7 +102,7 @@ void ParameterServerState::take(Envelope& envelope, schemas::GradientPush& push)
   const auto result = owned.owner.push(std::move(contribution));
   if (!result.ok()) return mail_.fail(result.status());
   const std::optional<PushResult>& verdict = *result;
-  if (verdict == PushResult::taken) ++progress_;
+  if (verdict == PushResult::taken) moved_ = true;
   if (verdict) {
     mail_.send(envelope.from, schemas::PushAck{push.slice, push.node, push.step, *verdict});
   }
@@ -138,7 +140,7 @@ void ParameterServerState::on(EffectDone& done) {
         "key '{}' slice {} version {} on parameter server {}", mail_.plan().keys[id.key].name,
         id.slice, owned.owner.state().version, shard_)));
   }
-  ++progress_;
+  moved_ = true;
   if (auto* first = std::get_if<store::SliceState>(&done.result)) {
     owned.owner.start(std::move(*first));
   } else if (auto* values = std::get_if<store::SliceValues>(&done.result)) {
@@ -186,7 +188,7 @@ void ParameterServerState::send_acks(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
   for (const store::PushName& name : owned.owner.take_acks()) {
-    ++progress_;
+    moved_ = true;
     mail_.send({Role::device_server, name.machine},
                schemas::PushAck{id, name.node, name.step, PushResult::taken});
   }
@@ -226,22 +228,16 @@ bool ParameterServerState::cut(std::size_t index) {
 /// Names who is missing when nothing has moved for long, and ends the job when for too long.
 void ParameterServerState::watch_progress() {
   if (slices_.empty()) return;  // nothing ever comes here, however well the job goes
-  if (progress_ != progress_seen_ || progress_ms_ == 0 || done_) {
-    progress_seen_ = progress_;
-    progress_ms_ = mail_.now_ms();
-    warned_ = false;
-    note_missing({});
-    return;
+  if (std::exchange(moved_, false) || done_) silence_.heard(mail_.now_ms());
+  const control::SilenceFinding found = silence_.check(mail_.now_ms());
+  if (!silence_.warned()) note_missing({});
+  if (found.verdict == control::SilenceFinding::Verdict::quiet) return;
+  const std::string text =
+      fmt::format("nothing has come for {} ms: {}", found.silent_ms, waits_for());
+  if (found.verdict == control::SilenceFinding::Verdict::fail) {
+    return mail_.fail(base::Status(Errc::deadline_exceeded, text));
   }
-  const std::uint64_t silent_ms = mail_.now_ms() - progress_ms_;
-  const base::Limits& limits = mail_.plan().spec.limits;
-  if (silent_ms >= limits.stall_ms) {
-    return mail_.fail(base::error(Errc::deadline_exceeded, "nothing has come for {} ms: {}",
-                                  silent_ms, waits_for()));
-  }
-  if (silent_ms < limits.missing_log_ms || warned_) return;
-  warned_ = true;
-  effects_.emit(Note{true, fmt::format("nothing has come for {} ms: {}", silent_ms, waits_for())});
+  effects_.emit(Note{true, text});
   const Owned* last = furthest_behind();
   note_missing(last == nullptr ? std::vector<std::uint32_t>() : last->owner.missing_ranks());
 }

@@ -14,6 +14,7 @@
 
 #include "actors/checkpoint_tracker.h"
 #include "actors/mail.h"
+#include "control/silence.h"
 #include "store/slice_owner.h"
 
 namespace troupe::actors {
@@ -89,10 +90,8 @@ class ParameterServerState {
   std::optional<CheckpointTracker> checkpoints_;
   std::set<std::uint32_t> finished_;
   bool done_ = false;
-  std::uint64_t progress_ = 0;  // counts whatever moves training on
-  std::uint64_t progress_seen_ = 0;
-  std::uint64_t progress_ms_ = 0;
-  bool warned_ = false;
+  bool moved_ = false;                  // something has moved training on since the last tick
+  control::Silence silence_;            // of whatever does
   std::vector<std::uint32_t> missing_;  // ranks, as last told
 };
 
