@@ -106,8 +106,8 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   std::error_code code;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
   if (code) return base::error(base::Errc::internal, "cannot find this program's own file");
-  std::atomic<int> stops{0};
-  StopSignals signals([&stops](int) { stops.store(1); });
+  std::atomic<bool> stop{false};
+  StopSignals signals([&stop](int) { stop.store(true); });
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
@@ -119,7 +119,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   options.http_address = server->address().to_string();
   options.numeric_class = ops::numeric_class(1);
   options.command = {program.string(), "internal"};
-  options.stop_signals = [&stops] { return stops.load(); };
+  options.stop = [&stop] { return stop.load(); };
   return cluster::run_agent(options);
 }
 

@@ -1,42 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's links and children around its state machine.
+// The agent's links, children and background calls around its actor.
 #include "cluster/agent_node.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
+#include "actors/agent.h"
+#include "base/address.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "cluster/background_calls.h"
 #include "cluster/process.h"
-#include "control/agent_state.h"
 #include "link/link_set.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
 namespace {
 
-using control::AgentEvent;
 using control::ProcessKey;
 using schemas::Role;
 
-constexpr std::int64_t kTickMs = 50;
+/// The main thread looks so often whether the agent was asked to end or has ended.
+constexpr std::int64_t kLookMs = 50;
 constexpr std::uint64_t kNonceBytesMax = 4'096;
 
-schemas::Envelope envelope_of(schemas::ActorId to, schemas::Message message) {
-  schemas::Envelope envelope;
-  envelope.to = to;
-  envelope.message = std::move(message);
-  return envelope;
+schemas::AgentHello hello_of(const AgentOptions& options) {
+  schemas::AgentHello hello;
+  hello.name = options.name;
+  hello.version = options.version;
+  hello.slots = options.slots;
+  hello.http_address = options.http_address;
+  hello.numeric_class = options.numeric_class;
+  return hello;
 }
 
 /// Writes, removes or reads back the nonce; see schemas::FolderProbe.
-base::Status probe_folder(const schemas::FolderProbe& probe) {
+base::Status probe_path(const schemas::FolderProbe& probe) {
   namespace fs = std::filesystem;
   const fs::path file = fs::path(probe.path) / probe.file;
   std::error_code code;
@@ -53,293 +58,221 @@ base::Status probe_folder(const schemas::FolderProbe& probe) {
   return base::error(base::Errc::failed_precondition, "{} holds something else", file.string());
 }
 
+/// A child as the shell reaches it.
+struct Child {
+  std::uint64_t id = 0;              // of the supervisor
+  std::shared_ptr<link::Link> link;  // null: it could not be made
+};
+
+/// The children that run: the main thread starts and reaps them, the actor speaks to them. Nothing
+/// is decided here.
+class Children {
+ public:
+  void add(const ProcessKey& process, Child child) {
+    const base::MutexLock lock(mutex_);
+    children_[process] = std::move(child);
+  }
+  void remove(const ProcessKey& process) {
+    const base::MutexLock lock(mutex_);
+    children_.erase(process);
+  }
+  std::optional<Child> find(const ProcessKey& process) const {
+    const base::MutexLock lock(mutex_);
+    const auto found = children_.find(process);
+    return found == children_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<ProcessKey, Child> children_ TROUPE_GUARDED_BY(mutex_);
+};
+
 /// See run_agent.
-class AgentNode {
+class AgentNode final : public actors::AgentPorts {
  public:
   explicit AgentNode(const AgentOptions& options)
       : options_(options),
-        state_(hello(options), options.limits),
+        agent_(actors_, clock_, *this, hello_of(options), options.limits),
         links_(options.limits, storage_.pool(base::Device{})),
         probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms) {}
-  ~AgentNode() { links_.stop(); }
+  /// Links first: they tell the agent. Then the agent, which uses what is below it.
+  ~AgentNode() override {
+    links_.stop();
+    agent_.end();
+  }
 
   base::Status run();
+
+  void join_coordinator(const control::JoinCoordinator& join) override;
+  void leave_coordinator(const std::string& text) override { coordinator_->close(text); }
+  void tell_coordinator(schemas::Message message) override;
+  void start_child(const ProcessKey& process) override;
+  void stop_child(const control::StopChild& stop) override;
+  void tell_child(const control::ToChild& to, schemas::Message message) override;
+  void probe_folder(const schemas::FolderProbe& probe) override;
 
  private:
   class CoordinatorHandler;
   class ChildHandler;
-  struct Child {
-    std::uint64_t id = 0;  // of the supervisor; 0: not started yet
-    std::shared_ptr<link::Link> link;
-    std::optional<ProcessExit> exit;
-    bool stop = false;    // asked for before it had started
-    bool silent = false;  // its link is down
-  };
 
-  static schemas::AgentHello hello(const AgentOptions& options);
-  base::Status join(std::uint64_t wait_ms);
-  void post(const AgentEvent& event);
-  void run_effects(const std::vector<control::AgentEffect>& effects);
-  void perform(const control::ToCoordinator& send);
-  void perform(const control::StartChild& start);
-  void perform(const control::ToChild& send);
-  void perform(const control::StopChild& stop);
-  void perform(const control::ProbeFolder& probe);
-  void perform(const control::JoinAgain& join);
-  void perform(const control::LeaveCoordinator& leave);
-  void perform(const control::ExitAgent& exit);
-  void perform(const control::Note& note);
-  void started(const control::StartChild& start, const base::Result<ChildProcess>& process);
+  std::vector<std::string> command_of(const ProcessKey& process) const;
+  void started(const ProcessKey& key, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
-  void child_silent(const ProcessKey& key);
-  std::optional<control::ChildEnded> ended(const ProcessKey& key);
-  std::vector<std::string> command_of(const schemas::LaunchProcess& launch) const;
 
   const AgentOptions options_;
   base::SteadyClock clock_;
   storage::Storage storage_;
   ProcessSupervisor supervisor_;
-  std::recursive_mutex mutex_;  // of all below; effects run under it, in order
-  control::AgentState state_;
-  std::map<ProcessKey, Child> children_;
-  std::shared_ptr<link::Link> coordinator_;
-  std::uint64_t joins_ = 0;  // so many links to the coordinator; all but the last are over
-  bool coordinator_down_ = false;
-  bool left_ = false;
-  std::optional<base::Status> result_;
-  link::LinkSet links_;     // its thread calls into all above, and, until it stops, into the probes
+  Children children_;
+  std::shared_ptr<link::Link> coordinator_;  // the actor's alone
+  actors::ActorSystem actors_{1};
+  actors::Agent agent_;
+  link::LinkSet links_;     // its thread calls into all above
   BackgroundCalls probes_;  // a folder may be slow: nobody else waits for it, nor does the end
 };
 
 class AgentNode::CoordinatorHandler final : public link::LinkHandler {
  public:
-  CoordinatorHandler(AgentNode& node, std::uint64_t join) : node_(node), join_(join) {}
-  void on_up() override {
-    const std::lock_guard lock(node_.mutex_);
-    if (over()) return;
-    node_.run_effects(node_.state_.begin());
-  }
+  CoordinatorHandler(actors::Agent& agent, std::uint64_t join) : agent_(agent), join_(join) {}
+  void on_up() override { agent_.post(control::CoordinatorUp{join_}); }
   void on_envelope(schemas::Envelope envelope) override {
-    const std::lock_guard lock(node_.mutex_);
-    if (over()) return;
-    node_.post(control::CoordinatorSaid{std::move(envelope.message)});
+    agent_.hear(control::CoordinatorSaid{join_, std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override {
-    const std::lock_guard lock(node_.mutex_);
-    if (over()) return;
-    node_.coordinator_down_ = true;
-    node_.post(control::CoordinatorLost{reason.ok() ? "it said goodbye" : reason.text()});
+    agent_.post(control::CoordinatorLost{join_, reason.ok() ? "it said goodbye" : reason.text()});
   }
 
  private:
-  bool over() const { return join_ != node_.joins_; }
-
-  AgentNode& node_;
+  actors::Agent& agent_;
   const std::uint64_t join_;
 };
 
 class AgentNode::ChildHandler final : public link::LinkHandler {
  public:
-  ChildHandler(AgentNode& node, ProcessKey key) : node_(node), key_(std::move(key)) {}
+  ChildHandler(actors::Agent& agent, ProcessKey key) : agent_(agent), key_(std::move(key)) {}
   void on_envelope(schemas::Envelope envelope) override {
-    node_.post(control::ChildSaid{key_, envelope.from, std::move(envelope.message)});
+    agent_.hear(control::ChildSaid{key_, envelope.from, std::move(envelope.message)});
   }
-  void on_down(const base::Status&) override { node_.child_silent(key_); }
+  void on_down(const base::Status&) override { agent_.post(control::ChildSilent{key_}); }
 
  private:
-  AgentNode& node_;
+  actors::Agent& agent_;
   const ProcessKey key_;
 };
 
-schemas::AgentHello AgentNode::hello(const AgentOptions& options) {
-  schemas::AgentHello hello;
-  hello.name = options.name;
-  hello.version = options.version;
-  hello.slots = options.slots;
-  hello.http_address = options.http_address;
-  hello.numeric_class = options.numeric_class;
-  return hello;
+// ---- the main thread ----
+
+base::Status AgentNode::run() {
+  TROUPE_TRY(base::parse_loopback_address(options_.coordinator).status());
+  agent_.start();
+  bool stopping = false;
+  while (true) {
+    supervisor_.run_once(kLookMs);
+    if (!stopping && options_.stop && options_.stop()) {
+      stopping = true;
+      agent_.post(control::StopRequested{});
+    }
+    if (const auto result = agent_.result()) return *result;
+  }
 }
 
-/// Dials the coordinator; an earlier link is forgotten.
-base::Status AgentNode::join(std::uint64_t wait_ms) {
+/// The child's socket is adopted before anything is told of it: whoever hears that it has started
+/// can speak to it.
+void AgentNode::started(const ProcessKey& key, const base::Result<ChildProcess>& process) {
+  if (!process.ok()) {
+    return agent_.post(control::ChildNotStarted{key, process.status().text()});
+  }
+  const link::LinkEnd self{{Role::agent, 0}, options_.name, key.job, key.generation};
+  auto link = links_.adopt(process->socket, link::LinkSet::Greeting::wait, self,
+                           std::make_shared<ChildHandler>(agent_, key));
+  children_.add(key, {process->id, link.ok() ? *link : nullptr});
+  agent_.post(control::ChildStarted{key, link.status()});
+}
+
+void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
+  children_.remove(key);
+  agent_.post(control::ChildExited{key, exit.how, exit.clean});
+}
+
+// ---- on the agent's actor ----
+
+void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
   link::DialOptions dial;
   dial.address = options_.coordinator;
   dial.self = {{Role::agent, 0}, options_.name, "", 0};
   dial.peer = {{Role::coordinator, 0}, "", "", 0};
-  dial.wait_ms = wait_ms;
-  const std::lock_guard lock(mutex_);
-  coordinator_down_ = false;
-  TROUPE_TRY_ASSIGN(coordinator_, links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(
-                                                                   *this, ++joins_)));
-  return {};
-}
-
-base::Status AgentNode::run() {
-  post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
-  TROUPE_TRY(join(options_.limits.join_wait_ms));
-  int stops = 0;
-  while (true) {
-    supervisor_.run_once(kTickMs);
-    if (options_.stop_signals) {
-      for (const int asked = options_.stop_signals(); stops < asked; ++stops) {
-        post(control::StopRequested{});
-      }
-    }
-    post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
-    const std::lock_guard lock(mutex_);
-    // The Goodbye goes out first; the link gives it limits.goodbye_ms.
-    if (result_ && (coordinator_down_ || !left_)) return *result_;
+  dial.wait_ms = join.wait_ms;
+  auto link = links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(agent_, join.join));
+  if (link.ok()) {
+    coordinator_ = std::move(link).value();
+  } else {
+    agent_.post(control::CoordinatorLost{join.join, link.status().text()});
   }
 }
 
-void AgentNode::post(const AgentEvent& event) {
-  const std::lock_guard lock(mutex_);
-  run_effects(state_.handle(event));
-}
-
-void AgentNode::run_effects(const std::vector<control::AgentEffect>& effects) {
-  for (const control::AgentEffect& effect : effects) {
-    std::visit([this](const auto& what) { perform(what); }, effect);
-  }
-}
-
-void AgentNode::perform(const control::ToCoordinator& send) {
-  const base::Status status = coordinator_->send(envelope_of({Role::coordinator, 0}, send.message));
+void AgentNode::tell_coordinator(schemas::Message message) {
+  schemas::Envelope envelope;
+  envelope.to = {Role::coordinator, 0};
+  envelope.message = std::move(message);
+  const base::Status status = coordinator_->send(std::move(envelope));
   if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
 }
 
-std::vector<std::string> AgentNode::command_of(const schemas::LaunchProcess& launch) const {
+std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const {
   std::vector<std::string> command = options_.command;
   const auto add = [&](std::string_view option, const std::string& value) {
     command.emplace_back(option);
     command.push_back(value);
   };
-  add("--job", launch.job);
-  add("--generation", std::to_string(launch.generation));
-  add("--role", launch.actor.role == Role::parameter_server ? "server" : "host");
-  add("--index", std::to_string(launch.actor.index));
+  add("--job", process.job);
+  add("--generation", std::to_string(process.generation));
+  add("--role", process.actor.role == Role::parameter_server ? "server" : "host");
+  add("--index", std::to_string(process.actor.index));
   add("--name", options_.name);
   return command;
 }
 
-void AgentNode::perform(const control::StartChild& start) {
-  children_[start.process] = Child{};
+/// The supervisor forks on the main thread, and calls back there.
+void AgentNode::start_child(const ProcessKey& process) {
   ProcessSpec spec;
-  spec.name =
-      fmt::format("process of {} of job {}", start.process.actor.to_string(), start.process.job);
-  spec.command = command_of(start.launch);
+  spec.name = fmt::format("process of {} of job {}", process.actor.to_string(), process.job);
+  spec.command = command_of(process);
   supervisor_.start(
       std::move(spec),
-      [this, start](const base::Result<ChildProcess>& process) { started(start, process); },
-      [this, key = start.process](const ProcessExit& exit) { exited(key, exit); });
+      [this, process](const base::Result<ChildProcess>& child) { started(process, child); },
+      [this, process](const ProcessExit& exit) { exited(process, exit); });
 }
 
-void AgentNode::started(const control::StartChild& start,
-                        const base::Result<ChildProcess>& process) {
-  const std::lock_guard lock(mutex_);
-  Child& child = children_[start.process];
-  if (!process.ok()) {
-    children_.erase(start.process);
-    post(control::ChildEnded{start.process, "not started: " + process.status().text(), false});
-    return;
-  }
-  child.id = process->id;
-  const link::LinkEnd self{
-      {Role::agent, 0}, options_.name, start.launch.job, start.launch.generation};
-  auto link = links_.adopt(process->socket, link::LinkSet::Greeting::wait, self,
-                           std::make_shared<ChildHandler>(*this, start.process));
-  if (!link.ok()) {
-    child.silent = true;
-    supervisor_.stop(child.id, 0);
-    return;
-  }
-  child.link = *link;
-  if (child.stop) supervisor_.stop(child.id, 0);
-  schemas::Envelope envelope = envelope_of(start.process.actor, start.launch);
-  envelope.job = start.launch.job;
-  envelope.generation = start.launch.generation;
-  const base::Status sent = child.link->send(std::move(envelope));
-  if (!sent.ok()) base::log_warn("to a new process: {}", sent.text());
+void AgentNode::stop_child(const control::StopChild& stop) {
+  const auto child = children_.find(stop.process);
+  if (!child) return;
+  // The state machine keeps the grace; the supervisor's own is the safety net.
+  supervisor_.stop(child->id, stop.kill ? 0 : options_.limits.stop_grace_ms);
 }
 
-void AgentNode::perform(const control::ToChild& send) {
-  const auto found = children_.find(send.process);
-  if (found == children_.end() || !found->second.link) return;
-  const base::Status status = found->second.link->send(envelope_of(send.to, send.message));
-  if (!status.ok()) base::log_debug("to {}: {}", send.to.to_string(), status.text());
+void AgentNode::tell_child(const control::ToChild& to, schemas::Message message) {
+  const auto child = children_.find(to.process);
+  if (!child || !child->link) return;
+  schemas::Envelope envelope;
+  envelope.job = to.process.job;
+  envelope.generation = to.process.generation;
+  envelope.to = to.actor;
+  envelope.message = std::move(message);
+  const base::Status status = child->link->send(std::move(envelope));
+  if (!status.ok()) base::log_debug("to {}: {}", to.actor.to_string(), status.text());
 }
 
-void AgentNode::perform(const control::StopChild& stop) {
-  const auto found = children_.find(stop.process);
-  if (found == children_.end()) return;
-  if (found->second.id == 0) {
-    found->second.stop = true;
-  } else {
-    // The state machine keeps the grace; the supervisor's own is the safety net.
-    supervisor_.stop(found->second.id, stop.kill ? 0 : options_.limits.stop_grace_ms);
-  }
-}
-
-void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
-  const std::lock_guard lock(mutex_);
-  const auto found = children_.find(key);
-  if (found == children_.end()) return;
-  found->second.exit = exit;
-  if (const auto event = ended(key)) post(*event);
-}
-
-void AgentNode::child_silent(const ProcessKey& key) {
-  const std::lock_guard lock(mutex_);
-  const auto found = children_.find(key);
-  if (found == children_.end()) return;
-  found->second.silent = true;
-  if (const auto event = ended(key)) post(*event);
-}
-
-// A child has ended when it is reaped and everything that it said was read.
-std::optional<control::ChildEnded> AgentNode::ended(const ProcessKey& key) {
-  const auto found = children_.find(key);
-  if (!found->second.exit || !found->second.silent) return {};
-  control::ChildEnded event{key, found->second.exit->how, found->second.exit->clean};
-  children_.erase(found);
-  return event;
-}
-
-void AgentNode::perform(const control::ProbeFolder& wanted) {
-  const schemas::FolderProbe& probe = wanted.probe;
+/// One after the other for a file, which is written and later removed; and who still waits for an
+/// older probe of it has given up.
+void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
   const auto tell = [this, job = probe.job,
                      generation = probe.generation](const base::Status& status) {
-    post(control::FolderProbed{{job, generation, status.code(), status.text()}});
+    agent_.post(control::FolderProbed{{job, generation, status.code(), status.text()}});
   };
-  // One after the other for a file, which is written and later removed; and who still waits for an
-  // older probe of it has given up.
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
   const bool added = probes_.add(
-      file, [tell, probe] { return [tell, status = probe_folder(probe)] { tell(status); }; });
+      file, [tell, probe] { return [tell, status = probe_path(probe)] { tell(status); }; });
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
-}
-
-void AgentNode::perform(const control::JoinAgain& again) {
-  const base::Status status = join(again.wait_ms);
-  if (!status.ok()) post(control::CoordinatorLost{status.text()});
-}
-
-void AgentNode::perform(const control::LeaveCoordinator& leave) {
-  left_ = true;
-  coordinator_->close(leave.text);
-}
-
-void AgentNode::perform(const control::ExitAgent& exit) {
-  result_ = exit.status;
-}
-
-void AgentNode::perform(const control::Note& note) {
-  if (note.warning) {
-    base::log_warn("{}", note.text);
-  } else {
-    base::log_info("{}", note.text);
-  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AgentNode: an agent as a program: AgentState with its link to the coordinator and its child
-// processes, which are this program started again (job_process.h). Runs on the program's main
-// thread, the only one that forks.
+// AgentNode: an agent as a program: the actor (actors/agent.h) with its link to the coordinator and
+// its child processes, which are this program started again (job_process.h). Runs on the program's
+// main thread, the only one that forks.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct AgentOptions {
   std::string http_address;  ///< of its own /metrics; may be empty
   base::NumericClass numeric_class;
   base::Limits limits;
-  std::vector<std::string> command;   ///< starts a job process; its options are added
-  std::function<int()> stop_signals;  ///< how many times the agent was asked to end; any thread
+  std::vector<std::string> command;  ///< starts a job process; its options are added
+  std::function<bool()> stop;        ///< asked often; true ends the agent; may be empty
 };
 
 /// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's links, clock and web routes around its state machine.
+// The coordinator's links, background calls and web routes around its actor.
 #include "cluster/coordinator_node.h"
 
-#include <array>
+#include <atomic>
+#include <chrono>
 #include <ctime>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
+#include "actors/coordinator.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
-#include "cluster/start_finder.h"
-#include "control/coordinator_state.h"
+#include "base/mutex.h"
+#include "cluster/background_calls.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
 #include "monitoring/http_server.h"
@@ -23,31 +25,72 @@
 namespace troupe::cluster {
 namespace {
 
-using control::CoordinatorEvent;
 using control::PeerId;
+using schemas::JobPhase;
 using schemas::Role;
 
-constexpr auto kTick = std::chrono::milliseconds(50);
+/// `stop` is a flag that a signal has set, and nobody can sleep on a flag.
+constexpr std::chrono::milliseconds kStopLook{50};
+/// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
+constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
-/// What is counted as it happens.
+constexpr JobPhase kLastPhase = JobPhase::stopped;
+
+double number(std::uint64_t value) {
+  return static_cast<double>(value);
+}
+
+/// Who is linked, by number: links come and go on their own thread, the coordinator speaks to them
+/// on its own. Nothing is decided here.
+class Peers {
+ public:
+  PeerId add(const std::shared_ptr<link::Link>& link) {
+    const base::MutexLock lock(mutex_);
+    links_[next_] = link;
+    return next_++;
+  }
+  void remove(PeerId peer) {
+    const base::MutexLock lock(mutex_);
+    links_.erase(peer);
+  }
+  /// Null when it is gone.
+  std::shared_ptr<link::Link> find(PeerId peer) const {
+    const base::MutexLock lock(mutex_);
+    const auto found = links_.find(peer);
+    return found == links_.end() ? nullptr : found->second;
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<PeerId, std::shared_ptr<link::Link>> links_ TROUPE_GUARDED_BY(mutex_);
+  PeerId next_ TROUPE_GUARDED_BY(mutex_) = 1;
+};
+
+/// What is counted as it happens, on the coordinator's actor.
 struct JobFigures {
   explicit JobFigures(monitoring::Metrics& metrics)
       : queue_seconds(
             metrics.histogram(monitoring::family("troupe_coordinator_job_queue_seconds"))) {
-    for (const schemas::JobPhase phase : kFinal) {
+    for (int position = 0; position <= static_cast<int>(kLastPhase); ++position) {
+      const auto phase = static_cast<JobPhase>(position);
+      if (!schemas::is_final(phase)) continue;
       finished[phase] =
           &metrics.counter(monitoring::family("troupe_coordinator_jobs_finished_total"),
                            {schemas::job_phase_name(phase)});
     }
   }
-  static constexpr std::array kFinal = {schemas::JobPhase::succeeded, schemas::JobPhase::failed,
-                                        schemas::JobPhase::stopped};
   monitoring::Histogram& queue_seconds;
-  std::map<schemas::JobPhase, monitoring::Counter*> finished;
+  std::map<JobPhase, monitoring::Counter*> finished;
+};
+
+/// What a scrape shows of the coordinator.
+struct Shown {
+  control::CoordinatorCounts counts;
+  std::vector<control::ScrapedJob> jobs;
 };
 
 /// See run_coordinator.
-class CoordinatorNode {
+class CoordinatorNode final : public actors::CoordinatorPorts {
  public:
   CoordinatorNode(const CoordinatorNodeOptions& options, monitoring::Metrics& metrics)
       : options_(options),
@@ -55,59 +98,61 @@ class CoordinatorNode {
         figures_(metrics),
         unix_seconds_(static_cast<double>(std::time(nullptr)) -
                       static_cast<double>(clock_.now_ms()) * 1e-3),
-        state_({options.version, options.limits}),
+        coordinator_(actors_, clock_, *this, {options.version, options.limits}),
         links_(options.limits, storage_.pool(base::Device{})),
-        finder_(
-            options.find_start, [this](const control::StartFound& found) { post(found); },
-            options.limits.jobs_max, options.limits.goodbye_ms) {}
-  ~CoordinatorNode() { links_.stop(); }
+        searches_("the search for the start of job", options.limits.jobs_max,
+                  options.limits.goodbye_ms) {}
+  /// Links first: they tell the coordinator. Then the coordinator, which uses what is below it.
+  ~CoordinatorNode() override {
+    links_.stop();
+    coordinator_.end();
+  }
 
   base::Status run();
+
+  void send(PeerId peer, schemas::Message message) override;
+  void drop(PeerId peer, const base::Status& reason) override;
+  void find_start(control::FindStart find) override;
+  void admitted(std::uint64_t queued_ms) override {
+    figures_.queue_seconds.observe(number(queued_ms) * 1e-3);
+  }
+  void finished(JobPhase phase) override { figures_.finished.at(phase)->add(); }
 
  private:
   class PeerHandler;
 
-  void post(const CoordinatorEvent& event);
-  void perform(const control::ToPeer& send);
-  void perform(const control::DropPeer& drop);
-  void perform(const control::FindStart& find);
-  void perform(const control::Note& note);
-  void perform(const control::JobAdmitted& admitted) {
-    figures_.queue_seconds.observe(static_cast<double>(admitted.queued_ms) * 1e-3);
-  }
-  void perform(const control::JobFinished& finished) {
-    figures_.finished.at(finished.phase)->add();
-  }
-  PeerId add_peer(const std::shared_ptr<link::Link>& link);
-  void peer_down(PeerId peer, const base::Status& reason);
-  std::string targets();
+  monitoring::HttpReply targets();
   void scrape(monitoring::Scrape& scrape);
   void scrape_job(monitoring::Scrape& scrape, const control::ScrapedJob& shown) const;
 
   const CoordinatorNodeOptions options_;
   monitoring::Metrics& metrics_;
   base::SteadyClock clock_;
-  JobFigures figures_;         // written under mutex_
+  JobFigures figures_;         // the actor's alone
   const double unix_seconds_;  // where clock_ stood at 0
   storage::Storage storage_;
   base::FolderLock lock_;
-  std::mutex mutex_;  // of all below; effects run under it, in order
-  control::CoordinatorState state_;
-  std::map<PeerId, std::shared_ptr<link::Link>> peers_;
-  PeerId next_peer_ = 1;
-  std::string http_address_;  // of this process; empty until it serves
-  link::LinkSet links_;  // its thread calls into all above, and, until it stops, into the finder
-  StartFinder finder_;   // its thread calls into all above
+  Peers peers_;
+  std::atomic<bool> late_told_{false};  // a scrape that got no answer
+  base::Mutex mutex_;
+  std::string http_address_ TROUPE_GUARDED_BY(mutex_);  // of this process; empty until it serves
+  actors::ActorSystem actors_{1};
+  actors::Coordinator coordinator_;
+  link::LinkSet links_;       // its thread calls into all above
+  BackgroundCalls searches_;  // their threads call into all above
 };
 
 class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
-      : node_(node), peer_(node.add_peer(link)) {}
+      : node_(node), peer_(node.peers_.add(link)) {}
   void on_envelope(schemas::Envelope envelope) override {
-    node_.post(control::PeerSaid{peer_, std::move(envelope.message)});
+    node_.coordinator_.hear({peer_, std::move(envelope.message)});
   }
-  void on_down(const base::Status& reason) override { node_.peer_down(peer_, reason); }
+  void on_down(const base::Status& reason) override {
+    node_.peers_.remove(peer_);
+    node_.coordinator_.post(control::PeerLost{peer_, reason.ok() ? "it left" : reason.text()});
+  }
 
  private:
   CoordinatorNode& node_;
@@ -121,9 +166,7 @@ base::Status CoordinatorNode::run() {
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
   monitoring::HttpRoutes routes;
-  routes["/sd/targets"] = [this](const monitoring::HttpRequest&) {
-    return monitoring::HttpReply{200, "application/json", targets()};
-  };
+  routes["/sd/targets"] = [this](const monitoring::HttpRequest&) { return targets(); };
   const auto collection =
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
   const auto traffic = link::show_links(metrics_, links_);
@@ -138,75 +181,56 @@ base::Status CoordinatorNode::run() {
                           std::make_shared<PeerHandler>(*this, link));
                     }));
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     http_address_ = server->address().to_string();
   }
-  options_.ready(address, http_address_);
-  while (!options_.stop()) {
-    post(control::TimePassed{static_cast<std::uint64_t>(clock_.now_ms())});
-    std::this_thread::sleep_for(kTick);
-  }
-  links_.stop();
+  options_.ready(address, server->address().to_string());
+  while (!options_.stop()) std::this_thread::sleep_for(kStopLook);
   return {};
 }
 
-PeerId CoordinatorNode::add_peer(const std::shared_ptr<link::Link>& link) {
-  const std::lock_guard lock(mutex_);
-  peers_[next_peer_] = link;
-  return next_peer_++;
-}
+// ---- on the coordinator's actor ----
 
-void CoordinatorNode::peer_down(PeerId peer, const base::Status& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    peers_.erase(peer);
-  }
-  post(control::PeerLost{peer, reason.ok() ? "it left" : reason.text()});
-}
-
-void CoordinatorNode::post(const CoordinatorEvent& event) {
-  const std::lock_guard lock(mutex_);
-  for (const control::CoordinatorEffect& effect : state_.handle(event)) {
-    std::visit([this](const auto& what) { perform(what); }, effect);
-  }
-}
-
-void CoordinatorNode::perform(const control::ToPeer& send) {
-  const auto peer = peers_.find(send.peer);
-  if (peer == peers_.end()) return;
+void CoordinatorNode::send(PeerId peer, schemas::Message message) {
+  const auto link = peers_.find(peer);
+  if (!link) return;
   schemas::Envelope envelope;
-  envelope.message = send.message;
-  const base::Status status = peer->second->send(std::move(envelope));
+  envelope.message = std::move(message);
+  const base::Status status = link->send(std::move(envelope));
   // A reply too large for the wire would leave the peer waiting.
-  if (!status.ok()) peer->second->abort(status);
+  if (!status.ok()) link->abort(status);
 }
 
-void CoordinatorNode::perform(const control::DropPeer& drop) {
-  const auto peer = peers_.find(drop.peer);
-  if (peer == peers_.end()) return;
-  perform(control::ToPeer{drop.peer, schemas::JobEnd{drop.reason.code(), drop.reason.text()}});
-  peer->second->close(drop.reason.text());
+void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
+  send(peer, schemas::JobEnd{reason.code(), reason.text()});
+  if (const auto link = peers_.find(peer)) link->close(reason.text());
 }
 
-void CoordinatorNode::perform(const control::FindStart& find) {
-  if (finder_.add(find)) return;
-  base::log_warn("job {}: {} jobs wait for their start to be looked up", find.job,
+/// Folders may be slow or dead: neither the coordinator nor other jobs wait for them. A look-up may
+/// outlive this object, so it holds a copy of the function that does it.
+void CoordinatorNode::find_start(control::FindStart find) {
+  const std::string job = find.job;
+  const bool added =
+      searches_.add(job, [this, look_up = options_.find_start, find = std::move(find)]() {
+        return [this, found = look_up(find)] { coordinator_.post(found); };
+      });
+  if (added) return;
+  base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
                  options_.limits.jobs_max);
 }
 
-void CoordinatorNode::perform(const control::Note& note) {
-  if (note.warning) {
-    base::log_warn("{}", note.text);
-  } else {
-    base::log_info("{}", note.text);
-  }
-}
+// ---- pages ----
 
-std::string CoordinatorNode::targets() {
+monitoring::HttpReply CoordinatorNode::targets() {
+  auto answer = coordinator_.ask(
+      [](const control::CoordinatorState& state) { return state.targets(); }, kAskDeadline);
+  if (!answer.ok()) return {503, "text/plain", answer.status().text() + "\n"};
+  std::vector<control::ScrapeTarget> targets = std::move(answer).value();
+  {
+    const base::MutexLock lock(mutex_);
+    if (!http_address_.empty()) targets.push_back({http_address_, "coordinator", "", "", ""});
+  }
   nlohmann::json list = nlohmann::json::array();
-  const std::lock_guard lock(mutex_);
-  std::vector<control::ScrapeTarget> targets = state_.targets();
-  if (!http_address_.empty()) targets.push_back({http_address_, "coordinator", "", "", ""});
   for (const control::ScrapeTarget& target : targets) {
     list.push_back({{"targets", {target.address}},
                     {"labels",
@@ -215,17 +239,27 @@ std::string CoordinatorNode::targets() {
                       {"ranks", target.ranks},  // "rank" is a label of the samples
                       {"train_job", target.job}}}});
   }
-  return list.dump();
+  return {200, "application/json", list.dump()};
 }
 
+/// Without an answer in time the scrape goes on without the coordinator's series: their absence,
+/// beside the process's own, is what an alert can see.
 void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
-  const std::lock_guard lock(mutex_);
-  const control::CoordinatorCounts counts = state_.counts();
-  const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
-  for (int state = 0; state <= static_cast<int>(schemas::JobPhase::stopped); ++state) {
-    const auto key = static_cast<schemas::JobPhase>(state);
-    const auto found = counts.jobs.find(key);
-    scrape.value(monitoring::family("troupe_coordinator_jobs"), {schemas::job_phase_name(key)},
+  const auto answer = coordinator_.ask(
+      [](const control::CoordinatorState& state) {
+        return Shown{state.counts(), state.scraped_jobs()};
+      },
+      kAskDeadline);
+  if (!answer.ok()) {
+    if (!late_told_.exchange(true)) base::log_warn("/metrics: {}", answer.status().text());
+    return;
+  }
+  late_told_ = false;
+  const control::CoordinatorCounts& counts = answer->counts;
+  for (int position = 0; position <= static_cast<int>(kLastPhase); ++position) {
+    const auto phase = static_cast<JobPhase>(position);
+    const auto found = counts.jobs.find(phase);
+    scrape.value(monitoring::family("troupe_coordinator_jobs"), {schemas::job_phase_name(phase)},
                  found == counts.jobs.end() ? 0.0 : number(found->second));
   }
   scrape.value(monitoring::family("troupe_coordinator_nodes"), {"agent", "up"},
@@ -233,13 +267,12 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const auto& devices = monitoring::family("troupe_coordinator_devices");
   scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
   scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
-  for (const control::ScrapedJob& job : state_.scraped_jobs()) scrape_job(scrape, job);
+  for (const control::ScrapedJob& job : answer->jobs) scrape_job(scrape, job);
 }
 
 void CoordinatorNode::scrape_job(monitoring::Scrape& scrape,
                                  const control::ScrapedJob& shown) const {
   const schemas::JobInfo& job = shown.info;
-  const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
   for (const std::uint32_t rank : shown.missing_ranks) {
     scrape.value(monitoring::family("troupe_job_missing_ranks"), {job.id, std::to_string(rank)},
                  1.0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CoordinatorNode: the coordinator as a program: CoordinatorState with its listener, its lock on
-// the folder of state, /sd/targets and metrics.
+// CoordinatorNode: the coordinator as a program: the actor (actors/coordinator.h) with its
+// listener, its lock on the folder of state, /sd/targets and metrics.
 #pragma once
 
 #include <functional>

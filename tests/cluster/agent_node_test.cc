@@ -77,9 +77,7 @@ TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   options.limits = quick_limits();
   options.limits.goodbye_ms = 100;
   const auto late = std::chrono::steady_clock::now() + kWait;
-  options.stop_signals = [&] {
-    return file.hold() || std::chrono::steady_clock::now() > late ? 1 : 0;
-  };
+  options.stop = [&] { return file.hold() || std::chrono::steady_clock::now() > late; };
   std::atomic<bool> ended{false};
   // An agent that waits for the folder is let go, for the test to end.
   std::thread rescuer([&] {

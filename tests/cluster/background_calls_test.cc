@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs' starts are looked up side by side, few wait, and a folder that hangs holds up neither
-// another job nor the end.
-#include "cluster/start_finder.h"
+// Calls on folders run side by side, few wait, and a folder that hangs holds up neither another
+// call nor the end.
+#include "cluster/background_calls.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -21,26 +22,15 @@ namespace {
 constexpr std::chrono::seconds kWait{20};
 constexpr std::uint64_t kPatienceMs = 20'000;
 
-control::StartFound found_of(const control::FindStart& find) {
-  return {find.job, {}, find.spec.seed, 1, 5, ""};
-}
-
-control::FindStart find_of(const std::string& job, std::uint64_t seed = 0) {
-  control::FindStart find{job, {}};
-  find.spec.seed = seed;
-  return find;
-}
-
-/// Folders of jobs, of which some hang until they are let go.
+/// Folders, of which some hang until they are let go.
 class Folders {
  public:
   explicit Folders(std::set<std::string> dead = {}) : dead_(std::move(dead)) {}
-  control::StartFound look_up(const control::FindStart& find) {
+  void look_up(const std::string& folder) {
     std::unique_lock lock(mutex_);
     entered_ += 1;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return !dead_.contains(find.job); });
-    return found_of(find);
+    changed_.wait(lock, [&] { return !dead_.contains(folder); });
   }
   void let_go() {
     const std::lock_guard lock(mutex_);
@@ -62,37 +52,40 @@ class Folders {
 /// What was told.
 class Told {
  public:
-  void add(const control::StartFound& found) {
+  void add(const std::string& folder, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    steps_[found.job].push_back(found.step);
+    numbers_[folder].push_back(number);
     changed_.notify_all();
   }
-  bool wait_jobs(std::size_t count) {
+  bool wait_folders(std::size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kWait, [&] { return steps_.size() == count; });
+    return changed_.wait_for(lock, kWait, [&] { return numbers_.size() == count; });
   }
-  /// By job.
-  std::map<std::string, std::vector<std::uint64_t>> steps() {
+  /// Of the calls of each folder.
+  std::map<std::string, std::vector<std::uint64_t>> numbers() {
     const std::lock_guard lock(mutex_);
-    return steps_;
+    return numbers_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::vector<std::uint64_t>> steps_;
+  std::map<std::string, std::vector<std::uint64_t>> numbers_;
 };
 
-/// A finder over folders that may outlive it.
+/// Calls on folders that may outlive them.
 struct Fixture {
-  explicit Fixture(std::set<std::string> dead = {})
-      : folders(std::make_shared<Folders>(std::move(dead))) {}
-  std::unique_ptr<StartFinder> finder(std::size_t waiting_max, std::uint64_t patience_ms) {
-    return std::make_unique<StartFinder>(
-        [folders = folders](const control::FindStart& find) { return folders->look_up(find); },
-        [this](const control::StartFound& found) { told.add(found); }, waiting_max, patience_ms);
+  explicit Fixture(std::size_t waiting_max, std::uint64_t patience_ms = kPatienceMs,
+                   std::set<std::string> dead = {})
+      : folders(std::make_shared<Folders>(std::move(dead))),
+        calls(std::in_place, "the look at", waiting_max, patience_ms) {}
+  bool add(const std::string& folder, std::uint64_t number = 0) {
+    return calls->add(folder, [this, held = folders, folder, number] {
+      held->look_up(folder);
+      return [this, folder, number] { told.add(folder, number); };
+    });
   }
-  /// Until no look-up is left, of whatever finder: each holds the folders to its end.
+  /// Until no call is left: each holds the folders to its end.
   bool wait_gone() {
     const std::weak_ptr<Folders> held = std::exchange(folders, nullptr);
     const auto late = std::chrono::steady_clock::now() + kWait;
@@ -103,62 +96,59 @@ struct Fixture {
   }
   std::shared_ptr<Folders> folders;
   Told told;
+  std::optional<BackgroundCalls> calls;
 };
 
-TEST_CASE("every job is looked up, once") {
-  constexpr std::size_t kJobs = 20;
-  Fixture fixture;
-  auto finder = fixture.finder(kJobs, kPatienceMs);
-  for (std::uint64_t job = 0; job < kJobs; ++job) {
-    CHECK(finder->add(find_of(std::to_string(job), job)));
+TEST_CASE("every folder is looked at, once") {
+  constexpr std::size_t kFolders = 20;
+  Fixture fixture(kFolders);
+  for (std::uint64_t folder = 0; folder < kFolders; ++folder) {
+    CHECK(fixture.add(std::to_string(folder), folder));
   }
-  REQUIRE(fixture.told.wait_jobs(kJobs));
-  finder.reset();
-  for (const auto& [job, steps] : fixture.told.steps()) {
-    CHECK(steps == std::vector<std::uint64_t>{std::stoull(job)});
+  REQUIRE(fixture.told.wait_folders(kFolders));
+  fixture.calls.reset();
+  for (const auto& [folder, numbers] : fixture.told.numbers()) {
+    CHECK(numbers == std::vector<std::uint64_t>{std::stoull(folder)});
   }
 }
 
-TEST_CASE("a job whose folder hangs holds up no other job") {
-  Fixture fixture({"hangs"});
-  const auto finder = fixture.finder(10, kPatienceMs);
-  CHECK(finder->add(find_of("hangs")));
+TEST_CASE("a folder that hangs holds up no other folder") {
+  Fixture fixture(10, kPatienceMs, {"hangs"});
+  CHECK(fixture.add("hangs"));
   REQUIRE(fixture.folders->wait_entered(1));
-  for (const char* job : {"a", "b", "c", "d", "e"}) CHECK(finder->add(find_of(job)));
-  CHECK(fixture.told.wait_jobs(5));
+  for (const char* folder : {"a", "b", "c", "d", "e"}) CHECK(fixture.add(folder));
+  CHECK(fixture.told.wait_folders(5));
   fixture.folders->let_go();
-  CHECK(fixture.told.wait_jobs(6));
+  CHECK(fixture.told.wait_folders(6));
 }
 
-TEST_CASE("of a job that is asked for again only the newest request is told") {
-  Fixture fixture({"job"});
-  auto finder = fixture.finder(1, kPatienceMs);
-  CHECK(finder->add(find_of("job", 1)));
+TEST_CASE("of a folder that is asked for again only the newest call is told") {
+  Fixture fixture(1, kPatienceMs, {"folder"});
+  CHECK(fixture.add("folder", 1));
   REQUIRE(fixture.folders->wait_entered(1));
-  CHECK(finder->add(find_of("job", 2)));
-  CHECK(finder->add(find_of("job", 3)));  // in the place of the one that waits
+  CHECK(fixture.add("folder", 2));
+  CHECK(fixture.add("folder", 3));  // in the place of the one that waits
   fixture.folders->let_go();
-  REQUIRE(fixture.told.wait_jobs(1));
-  finder.reset();
-  CHECK(fixture.told.steps().at("job") == std::vector<std::uint64_t>{3});
+  REQUIRE(fixture.told.wait_folders(1));
+  fixture.calls.reset();
+  CHECK(fixture.told.numbers().at("folder") == std::vector<std::uint64_t>{3});
   CHECK(fixture.folders->wait_entered(2));
 }
 
-TEST_CASE("look-ups that hang bound the queue, and the end does not wait for them") {
+TEST_CASE("calls that hang bound the queue, and the end does not wait for them") {
   std::set<std::string> dead;
   while (dead.size() < BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
-  Fixture fixture(dead);
-  auto finder = fixture.finder(2, 20);
-  for (const std::string& job : dead) CHECK(finder->add(find_of(job)));
+  Fixture fixture(2, 20, dead);
+  for (const std::string& folder : dead) CHECK(fixture.add(folder));
   REQUIRE(fixture.folders->wait_entered(dead.size()));
-  CHECK(finder->add(find_of("waits")));
-  CHECK(finder->add(find_of("waits too")));
-  CHECK_FALSE(finder->add(find_of("one too many")));
-  CHECK(finder->add(find_of("waits")));
-  finder.reset();
+  CHECK(fixture.add("waits"));
+  CHECK(fixture.add("waits too"));
+  CHECK_FALSE(fixture.add("one too many"));
+  CHECK(fixture.add("waits"));
+  fixture.calls.reset();
   fixture.folders->let_go();
   CHECK(fixture.wait_gone());
-  CHECK(fixture.told.steps().empty());
+  CHECK(fixture.told.numbers().empty());
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <array>
 #include <catch2/catch.hpp>
 
-#include "control/rank_placement.h"
 #include "tests/control/control_world.h"
 
 namespace troupe::control {
@@ -31,24 +30,6 @@ schemas::JobInfo run_job(ControlWorld& world, const schemas::JobSpec& spec) {
 schemas::JobInfo run_job(ControlWorld& world, std::uint32_t machines, std::uint32_t devices,
                          std::uint32_t shards) {
   return run_job(world, ControlWorld::job_spec(machines, devices, shards));
-}
-
-TEST_CASE("groups stay whole where they fit, else ranks are spread") {
-  const schemas::JobSpec spec = ControlWorld::job_spec(2, 2, 3);
-  const auto spread = place_ranks({{"a", 4}, {"b", 4}}, spec);
-  REQUIRE(spread);
-  CHECK(spread->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 1, 1});
-  CHECK(spread->placement.machine_of_shard == std::vector<std::uint32_t>{0, 1, 0});
-  const auto one = place_ranks({{"full", 0}, {"b", 4}}, spec);
-  REQUIRE(one);
-  CHECK(one->placement.machines == std::vector<std::string>{"b"});
-  CHECK(one->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 0, 0});
-  CHECK(one->offers == std::vector<std::size_t>{1});
-  const auto uneven = place_ranks({{"a", 1}, {"b", 3}}, spec);
-  REQUIRE(uneven);
-  CHECK(uneven->placement.machines == std::vector<std::string>{"b", "a"});
-  CHECK(uneven->placement.machine_of_rank == std::vector<std::uint32_t>{0, 0, 1, 0});
-  CHECK_FALSE(place_ranks({{"a", 1}, {"b", 2}}, spec));
 }
 
 TEST_CASE("a job runs on two agents and leaves nothing") {

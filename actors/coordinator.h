@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coordinator: the cluster's coordinator as an actor. People's questions and agents' reports are
+// its events; a program (cluster/coordinator_node.h) lends it links, a clock and background calls.
+// Any thread may speak to it; made and destroyed by one.
+#pragma once
+
+#include "actors/backlog.h"
+#include "actors/role_shell.h"
+#include "control/coordinator_state.h"
+
+namespace troupe::actors {
+
+/// What a coordinator acts through; called on its actor, one call at a time. None may wait.
+class CoordinatorPorts {
+ public:
+  virtual ~CoordinatorPorts() = default;
+  /// To a peer; nothing when it is gone.
+  virtual void send(control::PeerId peer, schemas::Message message) = 0;
+  /// Tells a peer why, and ends its link.
+  virtual void drop(control::PeerId peer, const base::Status& reason) = 0;
+  /// In the background; answered by post(StartFound), or never.
+  virtual void find_start(control::FindStart find) = 0;
+  /// A job has left the queue after so long.
+  virtual void admitted(std::uint64_t queued_ms) = 0;
+  /// A job has ended.
+  virtual void finished(schemas::JobPhase phase) = 0;
+};
+
+/// See the top of the file.
+class Coordinator final : public RoleShell<Coordinator, control::CoordinatorState> {
+ public:
+  /// `system`, `clock` and `ports` outlive end().
+  Coordinator(ActorSystem& system, const base::Clock& clock, CoordinatorPorts& ports,
+              control::CoordinatorOptions options);
+  ~Coordinator() { end(); }
+
+  /// post() for what comes over links: waits while too much is unhandled. Not after end().
+  void hear(control::PeerSaid said);
+  /// Afterwards no port is in use or will be.
+  using RoleShell::end;
+
+ private:
+  friend class RoleShell<Coordinator, control::CoordinatorState>;
+  void handle(Event event);
+  using RoleShell::perform;
+  void perform(control::Send<control::PeerId> send) {
+    ports_.send(send.to, std::move(send.message));
+  }
+  void perform(const control::DropPeer& drop) { ports_.drop(drop.peer, drop.reason); }
+  void perform(control::FindStart find) { ports_.find_start(std::move(find)); }
+  void perform(const control::JobAdmitted& job) { ports_.admitted(job.queued_ms); }
+  void perform(const control::JobFinished& job) { ports_.finished(job.phase); }
+
+  CoordinatorPorts& ports_;
+  Backlog backlog_{kUnhandledMax};
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run, event by event: what is checked before processes start, whose word counts when one is
+// lost, and that every stage ends in time with a name.
+#include "control/run_state.h"
+
+#include <catch2/catch.hpp>
+
+#include "schemas/codec.h"
+#include "tests/control/control_world.h"
+
+namespace troupe::control {
+namespace {
+
+using base::Errc;
+using schemas::ActorId;
+using schemas::JobPhase;
+using schemas::Role;
+
+using Effects = std::vector<RunState::Effect>;
+
+constexpr ActorId kHostA{Role::device_server, 0};
+constexpr ActorId kHostB{Role::device_server, 1};
+constexpr ActorId kServer{Role::parameter_server, 0};
+constexpr PeerId kAgentA = 10;
+constexpr PeerId kAgentB = 11;
+constexpr std::uint64_t kGeneration = 3;
+
+/// What is sent to an agent, of one kind.
+template <typename Message>
+std::vector<Message> sent(const Effects& effects, PeerId peer) {
+  std::vector<Message> found;
+  for (const RunState::Effect& effect : effects) {
+    const auto* send = std::get_if<Send<PeerId>>(&effect);
+    if (send == nullptr || send->to != peer) continue;
+    if (const auto* message = std::get_if<Message>(&send->message)) found.push_back(*message);
+  }
+  return found;
+}
+
+bool searches(const Effects& effects) {
+  return std::any_of(effects.begin(), effects.end(), [](const RunState::Effect& effect) {
+    return std::holds_alternative<FindStart>(effect);
+  });
+}
+
+/// Rank 0 and the only shard on machine a, rank 1 on machine b. Time begins at 1 s.
+struct Run {
+  explicit Run(bool probed = true) {
+    RunPlan plan;
+    plan.job = std::string("x");
+    plan.spec = testing::ControlWorld::job_spec(2, 1, 1);
+    if (!probed) plan.spec.checkpoint.dir.clear();
+    plan.placement.generation = kGeneration;
+    plan.placement.machines = {"a", "b"};
+    plan.placement.machine_of_rank = {0, 1};
+    plan.placement.machine_of_shard = {0};
+    plan.peers = {kAgentA, kAgentB};
+    limits = plan.spec.limits;
+    state.emplace(std::move(plan));
+    begun = state->handle(Begin{1'000});
+  }
+  Effects probe(std::uint32_t machine, Errc code = Errc::ok) {
+    return state->handle(
+        AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
+  }
+  Effects found(std::uint64_t step = 0, std::uint64_t generation = 1) {
+    return state->handle(StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : ""});
+  }
+  Effects says(std::uint32_t machine, ActorId from, const schemas::Message& message) {
+    return state->handle(AgentSaid{
+        machine,
+        schemas::ProcessMessage{"x", kGeneration, from, schemas::encode_message(message).value()}});
+  }
+  Effects ready(std::uint32_t machine, ActorId process) {
+    schemas::ProcessReady word;
+    word.actor = process;
+    word.address = std::string("127.0.0.1:5");
+    return says(machine, process, word);
+  }
+  Effects exits(std::uint32_t machine, ActorId process, const std::string& how) {
+    return state->handle(AgentSaid{
+        machine, schemas::ProcessExited{"x", kGeneration, process, how, how == "exit 0"}});
+  }
+  /// To the point where all processes are up.
+  Effects train() {
+    found();
+    ready(0, kHostA);
+    ready(0, kServer);
+    return ready(1, kHostB);
+  }
+  const schemas::JobInfo& info() const { return state->info(); }
+
+  base::Limits limits;
+  std::optional<RunState> state;
+  Effects begun;
+};
+
+TEST_CASE("all machines see one folder before the start is looked up") {
+  Run run;
+  const auto written = sent<schemas::FolderProbe>(run.begun, kAgentA);
+  REQUIRE(written.size() == 1);
+  CHECK(written[0].write);
+  CHECK(sent<schemas::FolderProbe>(run.begun, kAgentB).empty());
+  const auto read = sent<schemas::FolderProbe>(run.probe(0), kAgentB);
+  REQUIRE(read.size() == 1);
+  CHECK_FALSE(read[0].write);
+  CHECK(read[0].nonce == written[0].nonce);
+  CHECK(read[0].file == written[0].file);
+  SECTION("they do") {
+    const Effects effects = run.probe(1);
+    const auto removed = sent<schemas::FolderProbe>(effects, kAgentA);
+    REQUIRE(removed.size() == 1);
+    CHECK(removed[0].nonce.empty());
+    CHECK(searches(effects));
+  }
+  SECTION("one does not") {
+    const Effects effects = run.probe(1, Errc::not_found);
+    CHECK(sent<schemas::FolderProbe>(effects, kAgentA).size() == 1);
+    CHECK_FALSE(searches(effects));
+    CHECK(run.info().phase == JobPhase::failed);
+    CHECK(run.info().text ==
+          "checkpoint.dir /out must be one folder for all machines; machine 'b' does not see it: "
+          "no such folder");
+  }
+  SECTION("one does not answer") {
+    CHECK(run.state->handle(Tick{1'000 + run.limits.probe_ms - 1}).empty());
+    run.state->handle(Tick{1'000 + run.limits.probe_ms});
+    CHECK(run.info().text ==
+          "the job could not start: no answer of the agent of machine 'b' about checkpoint.dir "
+          "/out");
+  }
+}
+
+TEST_CASE("a job without checkpoints asks no folder, and a search that does not end is named") {
+  Run run(false);
+  CHECK(searches(run.begun));
+  run.state->handle(Tick{1'000 + run.limits.start_ms});
+  CHECK(run.info().text ==
+        "the job could not start: no answer of the coordinator's look at the job's files");
+}
+
+TEST_CASE("a run goes on from the newest checkpoint, above its generation") {
+  Run run(false);
+  const Effects effects = run.found(2, 8);
+  for (const PeerId peer : {kAgentA, kAgentB}) {
+    for (const auto& launch : sent<schemas::LaunchProcess>(effects, peer)) {
+      CHECK(launch.generation == 8);
+    }
+  }
+  CHECK(sent<schemas::LaunchProcess>(effects, kAgentA).size() == 2);
+  CHECK(sent<schemas::LaunchProcess>(effects, kAgentB).size() == 1);
+  CHECK(run.state->plan().placement.start_step == 2);
+  CHECK(run.info().step == 2);
+  // A second answer, of an earlier search, changes nothing.
+  CHECK(run.found(4, 9).empty());
+  CHECK(run.state->plan().placement.generation == 8);
+}
+
+TEST_CASE("a job whose last checkpoint is there needs no process") {
+  Run run(false);
+  const Effects effects = run.found(5);
+  CHECK(sent<schemas::LaunchProcess>(effects, kAgentA).empty());
+  CHECK(run.state->over());
+  CHECK(run.info().phase == JobPhase::succeeded);
+}
+
+TEST_CASE("training begins when all processes are up, and only their own agent speaks for them") {
+  Run run(false);
+  run.found();
+  run.ready(0, kHostA);
+  run.ready(0, kServer);
+  CHECK(run.ready(0, kHostB).empty());  // machine a speaks of b's process
+  CHECK(run.info().phase == JobPhase::starting);
+  const Effects effects = run.ready(1, kHostB);
+  CHECK(run.info().phase == JobPhase::running);
+  // Each actor gets its placement: two on machine b, three on machine a.
+  CHECK(sent<schemas::ProcessMessage>(effects, kAgentA).size() == 3);
+  CHECK(sent<schemas::ProcessMessage>(effects, kAgentB).size() == 2);
+  CHECK(run.state->plan().placement.shard_addresses == std::vector<std::string>{"127.0.0.1:5"});
+}
+
+TEST_CASE("a lost peer is a suspicion, until its agent says what happened") {
+  Run run(false);
+  run.train();
+  run.says(1, kHostB, schemas::ActorFailed{kHostB, Errc::unavailable, "lost parameter server 0"});
+  CHECK(run.info().phase == JobPhase::running);
+  SECTION("the agent knows better") {
+    run.exits(0, kServer, "signal 9");
+    CHECK(run.info().phase == JobPhase::stopping);
+    run.exits(0, kHostA, "exit 1");
+    run.exits(1, kHostB, "exit 1");
+    CHECK(run.info().text ==
+          "parameter server 0 on machine 'a' was killed by signal 9; there is no checkpoint");
+  }
+  SECTION("nobody knows better") {
+    const std::uint64_t patience_ms = 2 * run.limits.reconnect_ms;
+    run.state->handle(Tick{1'000 + patience_ms - 1});
+    CHECK(run.info().phase == JobPhase::running);
+    run.state->handle(Tick{1'000 + patience_ms});
+    CHECK(run.info().phase == JobPhase::stopping);
+  }
+  SECTION("who complained leaves") {
+    run.exits(1, kHostB, "exit 1");
+    CHECK(run.info().phase == JobPhase::stopping);
+    run.exits(0, kHostA, "exit 1");
+    run.exits(0, kServer, "exit 1");
+    CHECK(run.info().text ==
+          "device server 1 on machine 'b' failed: lost parameter server 0; there is no checkpoint");
+  }
+}
+
+TEST_CASE("an actor's own failure is the cause at once") {
+  Run run(false);
+  run.train();
+  const Effects effects =
+      run.says(0, kHostA, schemas::ActorFailed{{Role::worker, 0}, Errc::data_loss, "bad record"});
+  CHECK(run.info().phase == JobPhase::stopping);
+  for (const PeerId peer : {kAgentA, kAgentB}) {
+    CHECK(sent<schemas::StopProcesses>(effects, peer).size() == 1);
+  }
+  run.exits(0, kHostA, "signal 9");  // killed after the grace: no cause
+  run.exits(0, kServer, "exit 1");
+  CHECK_FALSE(run.state->over());
+  run.exits(1, kHostB, "exit 1");
+  CHECK(run.info().phase == JobPhase::failed);
+  CHECK(run.info().text.find("worker 0 on machine 'a' failed: bad record") == 0);
+  CHECK(run.exits(1, kHostB, "exit 1").empty());
+}
+
+TEST_CASE("a lost agent takes its processes with it, and nothing more is sent to it") {
+  Run run(false);
+  run.train();
+  const Effects effects = run.state->handle(AgentLost{0, "closed"});
+  CHECK(sent<schemas::ProcessMessage>(effects, kAgentA).empty());
+  CHECK(sent<schemas::StopProcesses>(effects, kAgentA).empty());
+  CHECK(sent<schemas::StopProcesses>(effects, kAgentB).size() == 1);
+  CHECK(run.state->handle(Tick{1'001}).empty());
+  run.exits(1, kHostB, "exit 1");
+  CHECK(run.info().phase == JobPhase::failed);
+  CHECK(run.info().text.find("agent of machine 'a' is lost (closed), and with it ranks 0") == 0);
+}
+
+TEST_CASE("processes of a job that is done and do not end are killed, and at last given up") {
+  Run run(false);
+  run.train();
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const ActorId worker{Role::worker, rank};
+    run.says(rank, worker, schemas::ActorDone{worker, 5});
+  }
+  run.says(0, kServer, schemas::ActorDone{kServer, 5});
+  REQUIRE(run.info().phase == JobPhase::stopping);
+  run.exits(0, kHostA, "exit 0");
+  run.exits(0, kServer, "exit 0");
+  const std::uint64_t grace_ms = run.limits.stop_grace_ms;
+  CHECK(run.state->handle(Tick{1'000 + grace_ms - 1}).empty());
+  const auto killed =
+      sent<schemas::StopProcesses>(run.state->handle(Tick{1'000 + grace_ms}), kAgentB);
+  REQUIRE(killed.size() == 1);
+  CHECK(killed[0].grace_ms == 0);
+  run.state->handle(Tick{1'000 + 3 * grace_ms - 1});
+  CHECK_FALSE(run.state->over());
+  run.state->handle(Tick{1'000 + 3 * grace_ms});
+  CHECK(run.state->over());
+  CHECK(run.info().phase == JobPhase::failed);
+  CHECK(run.info().text.find("host process of machine 'b' (rank 1) did not end") == 0);
+}
+
+TEST_CASE("a stopped run is stopped, whatever its processes say then") {
+  Run run(false);
+  run.train();
+  run.state->handle(StopRequested{});
+  run.says(0, kHostA, schemas::ActorFailed{kHostA, Errc::data_loss, "late"});
+  CHECK(run.state->handle(StopRequested{}).empty());
+  run.exits(0, kHostA, "exit 1");
+  run.exits(0, kServer, "exit 1");
+  run.exits(1, kHostB, "exit 1");
+  CHECK(run.info().phase == JobPhase::stopped);
+  CHECK(run.info().text == "stopped by request; there is no checkpoint");
+  CHECK(run.state->targets().empty());
+}
+
+TEST_CASE("what a process says is no message: the run fails and names it") {
+  Run run(false);
+  run.train();
+  run.state->handle(
+      AgentSaid{1, schemas::ProcessMessage{"x", kGeneration, kHostB, std::string("garbage")}});
+  CHECK(run.info().phase == JobPhase::stopping);
+}
+
+}  // namespace
+}  // namespace troupe::control
