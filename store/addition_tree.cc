@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree is never stored: every node follows from the two sizes by descending from the root.
+// The tree is never stored: every node follows from the two sizes by descending from the root. So a
+// name from the wire can be checked, and no table must agree between machines.
 #include "store/addition_tree.h"
 
 #include <fmt/core.h>
@@ -89,6 +90,10 @@ bool AdditionTree::covers(const TreeNode& outer, const TreeNode& inner) const {
   return a.begin <= b.begin && b.end <= a.end;
 }
 
+// Descends from the root, left before right, so in rank order. `next` is the first rank that no
+// node of the result covers yet. A node that begins there and whose last rank stands at the right
+// distance in the sorted list is complete, and the largest such one, since its parent was looked at
+// before and was not.
 std::vector<TreeNode> AdditionTree::frontier(std::span<const std::uint32_t> ranks) const {
   std::vector<TreeNode> result;
   std::vector<TreeNode> open{root()};
@@ -98,7 +103,6 @@ std::vector<TreeNode> AdditionTree::frontier(std::span<const std::uint32_t> rank
     open.pop_back();
     const RankRange range = ranks_of(node);
     if (ranks[next] >= range.end) continue;
-    // Sorted and distinct: the range is complete when its last rank stands at its distance.
     const std::size_t last = next + range.size() - 1;
     if (ranks[next] == range.begin && last < ranks.size() && ranks[last] == range.end - 1) {
       result.push_back(node);

@@ -188,6 +188,7 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
     }
     return {};
   };
+  // A crash in between must not leave a manifest without its files: that would look like damage.
   TROUPE_TRY(remove(true));
   return remove(false);
 }
@@ -271,6 +272,8 @@ base::Result<std::uint64_t> Checkpoint::updates(const std::string& slice) const 
                      slice);
 }
 
+// Checksums were right, but a manifest may belong to a program that cuts keys differently: what is
+// missing or has another size is damage here, never a wrong weight.
 base::Result<SliceState> Checkpoint::slice(const SliceInfo& info, base::BufferPool& pool) const {
   const schemas::SliceId id = info.id;
   if (id.key >= manifest_.keys.size()) {
@@ -320,6 +323,7 @@ base::Result<std::vector<std::byte>> Checkpoint::dense(const KeyInfo& key,
 }
 
 base::Status Checkpoint::hash_key(base::Sha256& sha, const KeyInfo& key) const {
+  // The length first, so that different lists of names never give the same bytes.
   auto text = [&](std::string_view value) {
     sha.update_u64(value.size());
     sha.update(value);

@@ -154,6 +154,7 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
                                     std::span<const NDArray> values) {
   TROUPE_TRY(check_values(keys, values));
   std::vector<std::vector<std::byte>> given;
+  // Before the lock is taken: reading waits for the rank's engine.
   if (rank == 0) {
     for (const NDArray& value : values) {
       given.emplace_back(value.bytes());

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::store {
 namespace {
@@ -23,6 +24,7 @@ SliceOwner::SliceOwner(const SliceRules& rules, schemas::SliceId id)
       next_(taken_),
       end_(rules.tree.ranks(), kNoStep),
       samples_before_(rules.tree.ranks()) {
+  TROUPE_CHECK(rules.machine_of_rank.size() == rules.tree.ranks(), "a rank without a machine");
   // A machine's running number is the step where it sends one push per step.
   const std::uint64_t first = rules.device_sequential() ? rules.steps.start : 0;
   numbers_.assign(machine_tree_.ranks(), first);
@@ -31,6 +33,7 @@ SliceOwner::SliceOwner(const SliceRules& rules, schemas::SliceId id)
 
 void SliceOwner::start(SliceState first) {
   TROUPE_CHECK(!started_, "a slice is started twice");
+  TROUPE_CHECK(first.values.weight, "a slice starts without weights");
   started_ = true;
   current_ = std::move(first);
   current_.version = rules_->steps.start;
@@ -57,6 +60,7 @@ SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
   }
   if (push.step > current_.version) return std::optional(PushResult::not_ready);
   // While the step's update runs, everything of this step has been taken.
+  TROUPE_CHECK(!updating_ || sum_.total() != nullptr, "an update runs on an incomplete step");
   const bool past = push.step < current_.version || updating_;
   const bool taken = !past && sum_.offer(push.node, std::move(push.data), push.count);
   return std::optional(taken ? PushResult::taken : PushResult::duplicate);
@@ -77,6 +81,9 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
                        push.step, push.machine);
   }
   TROUPE_TRY(take_contributions(push));
+  // A closed round may be with the updater already, and a machine is one leaf of a round's tree. So
+  // this push belongs to the next round. Its sender gets no acknowledgement until that one opens
+  // and sends nothing else until then: at most one push per machine waits here.
   if (closed_ || pushed_.count(push.machine) != 0) {
     late_.emplace(push_name, std::move(push));
     return std::optional<PushResult>();
@@ -112,9 +119,11 @@ bool SliceOwner::duplicate(const PushName& name) const {
 
 /// The push's contributions have been taken.
 void SliceOwner::join_round(SlicePush& push) {
+  TROUPE_CHECK(!closed_, "a push joins a closed round");
   numbers_[push.machine] = push.step + 1;
-  pushed_.insert(push.machine);
-  sum_.offer(machine_tree_.leaf(push.machine), std::move(push.data), push.count);
+  const bool is_new = pushed_.insert(push.machine).second;
+  const bool held = sum_.offer(machine_tree_.leaf(push.machine), std::move(push.data), push.count);
+  TROUPE_CHECK(is_new && held, "a machine joins a round twice");
   round_contributions_.insert(round_contributions_.end(), push.contributions.begin(),
                               push.contributions.end());
 }
@@ -129,6 +138,7 @@ SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
     return waits ? std::nullopt : std::optional(PushResult::duplicate);
   }
   TROUPE_TRY(take_contributions(push));
+  TROUPE_CHECK(number >= numbers_applied_[push.machine], "a push is applied before it is taken");
   ++number;
   std::uint64_t lowest = kNoStep;
   for (const auto& contribution : push.contributions) lowest = std::min(lowest, contribution.step);
@@ -177,7 +187,17 @@ void SliceOwner::open_round() {
   }
 }
 
-/// Nobody is waited for any more: whoever is not in the round takes part with nothing.
+/// Closes the round when nobody is waited for any more (decision 0008). Rounds exist under an
+/// eventual device tier and a sequential cluster tier only. Three rules say when:
+/// - It needs one push. A round without any would make a new version of the same weights, and then
+///   another one, for ever.
+/// - It does not wait for a machine whose ranks have contributed all steps before the next barrier.
+///   They go on when the barrier is reached, and the barrier may need this very round.
+/// - It does not wait for a machine that excused itself. All ranks of that machine wait for weights
+///   of other slices, and the rounds of those slices may wait for machines that wait for this one.
+///   Slices collect contributions differently, so such circles do happen; the simulator found one.
+/// A machine that is not in the round is a leaf without data: the order of additions stays the
+/// tree's, and no zero is added in the machine's place.
 void SliceOwner::close_round() {
   if (closed_ || pushed_.empty()) return;
   std::vector<std::uint32_t> absent;
@@ -187,7 +207,10 @@ void SliceOwner::close_round() {
     absent.push_back(machine);
   }
   closed_ = true;
-  for (const std::uint32_t machine : absent) sum_.offer(machine_tree_.leaf(machine), {}, 0.0);
+  for (const std::uint32_t machine : absent) {
+    const bool held = sum_.offer(machine_tree_.leaf(machine), {}, 0.0);
+    TROUPE_CHECK(held, "a machine is absent from a round and in it");
+  }
 }
 
 /// True when the machine's ranks have no further steps before the next barrier.
@@ -214,6 +237,7 @@ std::optional<SliceOwner::Round> SliceOwner::next_round() {
   Round round{total->data, total->count, current_.version, std::move(round_contributions_), {}};
   round_contributions_.clear();
   if (!rules_->device_sequential()) {
+    TROUPE_CHECK(closed_, "a round ends that others may still join");
     round.step = kNoStep;
     for (const auto& [rank, step] : round.contributions) round.step = std::min(round.step, step);
   }
@@ -255,6 +279,8 @@ void SliceOwner::updated(SliceValues values) {
 }
 
 void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
+  TROUPE_CHECK(!updating_, "a version is published while the next one is being computed");
+  TROUPE_CHECK(!cut_due_, "a version replaces one that a checkpoint still needs");
   previous_ = present();
   current_ = {std::move(values), current_.version + 1, current_.updates + (counts ? 1 : 0)};
   if (rules_->cluster_sequential()) sum_.clear();
@@ -267,6 +293,15 @@ void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
   }
 }
 
+/// How late a sum is, for SliceUpdate::delay (decision 0010). With momentum, a gradient that is
+/// applied even one round late makes a large rate diverge; so the rate is divided by 1 + delay. No
+/// message says from which weights a gradient was computed. But a rank's weights contain all its
+/// own earlier steps, so they are at least as new as the version that contained its last
+/// contribution, and samples_before_ says how many samples the slice had seen by then. The samples
+/// applied since are the most that the rank can have missed. A sum is as late as its latest rank.
+/// The delay is 0 after a barrier, since all ranks begin with the barrier's version (see
+/// advance()), and where every sum contains all ranks. Divided by the nominal count it is a number
+/// of whole steps.
 double SliceOwner::delay_of(const Round& round) const {
   double samples = 0.0;
   for (const auto& contribution : round.contributions) {
@@ -275,21 +310,32 @@ double SliceOwner::delay_of(const Round& round) const {
   return samples / rules_->nominal_count;
 }
 
-/// What the new version contains; whether it is a barrier's.
+/// What the new version contains; whether it is a barrier's. Exactly once is decided where pushes
+/// are taken; here each contribution must be the very next one of its rank.
 void SliceOwner::advance(const Round& round) {
   if (rules_->sequential()) std::fill(next_.begin(), next_.end(), current_.version);
-  for (const auto& [rank, step] : round.contributions) next_[rank] = step + 1;
+  for (const auto& [rank, step] : round.contributions) {
+    TROUPE_CHECK(step == next_[rank], "a contribution enters the weights out of turn");
+    next_[rank] = step + 1;
+  }
   samples_applied_ += round.count;
   for (const auto& contribution : round.contributions) {
     samples_before_[contribution.rank] = samples_applied_;
   }
-  if (round.name) numbers_applied_[round.name->machine] = round.name->step + 1;
-
+  if (round.name) {
+    std::uint64_t& applied = numbers_applied_[round.name->machine];
+    TROUPE_CHECK(round.name->step == applied, "pushes of a machine are applied out of order");
+    ++applied;
+  }
+  const std::uint64_t before = applied_below_;
   applied_below_ = rules_->steps.total;
   for (std::size_t rank = 0; rank < next_.size(); ++rank) {
     if (next_[rank] < end_[rank]) applied_below_ = std::min(applied_below_, next_[rank]);
   }
+  TROUPE_CHECK(applied_below_ >= before, "weights lose contributions");
   if (applied_below_ <= barrier_step_) return;
+  // Every rank has contributed past the last barrier, so it has had the barrier's weights, and
+  // nobody asks for them again.
   barrier_ = {};
   if (!rules_->steps.is_barrier(applied_below_)) return;
   barrier_step_ = applied_below_;
@@ -350,6 +396,7 @@ std::optional<std::uint64_t> SliceOwner::cut_due() const {
 
 SliceState SliceOwner::take_cut() {
   TROUPE_CHECK(cut_due_.has_value(), "no checkpoint is due");
+  TROUPE_CHECK(!updating_, "a checkpoint is taken while its weights are being replaced");
   cut_due_.reset();
   return current_;
 }

@@ -8,6 +8,13 @@
 
 namespace troupe::store {
 
+// At any time the nodes in parts_ and running_ have no rank in common: they are the frontier of
+// what has come, the largest nodes whose ranks are all here. Three things keep it so. offer()
+// refuses a node that is part of a held one, and takes out held nodes below a larger one: after a
+// change of the placement somebody else may have summed them along the same tree, so to the same
+// bits. settle() joins two siblings as soon as both are there. added() knows an addition by its id,
+// so the end of one that a larger node has made needless changes nothing.
+
 bool SliceSum::offer(const TreeNode& node, base::Buffer data, double count) {
   for (std::optional<TreeNode> at = node; at; at = tree_.parent(*at)) {
     if (held(*at)) return false;
@@ -22,6 +29,7 @@ std::optional<Addition> SliceSum::next_addition() {
   if (ready_.empty()) return std::nullopt;
   Addition addition = std::move(ready_.front());
   ready_.pop_front();
+  TROUPE_CHECK(running_.count(addition.node) != 0, "an addition is given out that nobody awaits");
   return addition;
 }
 
@@ -30,6 +38,7 @@ void SliceSum::added(std::uint64_t id, base::Buffer sum) {
                                     [&](const auto& entry) { return entry.second.id == id; });
   if (running == running_.end()) return;  // a larger node has come meanwhile
   const TreeNode node = running->first;
+  TROUPE_CHECK(parts_.count(node) == 0, "a sum is there before its addition has ended");
   parts_[node] = {std::move(sum), running->second.count, true};
   running_.erase(running);
   settle(node);
@@ -56,6 +65,7 @@ std::vector<std::uint32_t> SliceSum::missing() const {
 
 void SliceSum::clear() {
   TROUPE_CHECK(running_.empty(), "a sum is cleared while an addition runs");
+  TROUPE_CHECK(ready_.empty(), "a sum is cleared before its additions have begun");
   parts_.clear();
 }
 
@@ -71,12 +81,16 @@ void SliceSum::drop_below(const TreeNode& node) {
                 [&](const Addition& addition) { return tree_.covers(node, addition.node); });
 }
 
+/// Climbs from a node that is complete now: joins it with its sibling, then the result with its own
+/// sibling, as far as both sides are there. An addition of bytes ends the climb, which goes on when
+/// added() brings its sum.
 void SliceSum::settle(TreeNode node) {
   while (const auto above = tree_.parent(node)) {
     const auto sides = tree_.children(*above);
     const auto left = parts_.find(sides->first);
     const auto right = parts_.find(sides->second);
     if (left == parts_.end() || right == parts_.end()) return;
+    TROUPE_CHECK(!held(*above), "a node is held beside its own parts");
     SumPart a = std::move(left->second);
     SumPart b = std::move(right->second);
     parts_.erase(left);
@@ -86,7 +100,8 @@ void SliceSum::settle(TreeNode node) {
       ready_.push_back({next_id_++, *above, std::move(a.data), std::move(b.data)});
       return;
     }
-    // Nothing plus something is that something: its bits must not pass through an addition.
+    // Nothing plus something is that something (decision 0008): an addition of zeros would turn -0
+    // into 0.
     const double count = a.count + b.count;
     SumPart& whole = parts_[*above];
     whole = a.data ? std::move(a) : std::move(b);
