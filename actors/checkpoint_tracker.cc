@@ -2,7 +2,11 @@
 // From a cut to a durable manifest, with lost and repeated messages on the way.
 #include "actors/checkpoint_tracker.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+
+#include "base/check.h"
 
 namespace troupe::actors {
 
@@ -19,15 +23,28 @@ CheckpointTracker::CheckpointTracker(Mail& mail, EffectList<ParameterEffect>& ef
       slices_(slices),
       files_(mail.plan().spec.limits),
       failures_(mail.plan().spec.limits.checkpoint_failures_max) {
-  for (const store::SliceInfo& slice : mail.plan().layout.slices()) owning_.insert(slice.shard);
+  std::size_t own = 0;
+  for (const store::SliceInfo& slice : mail.plan().layout.slices()) {
+    owning_.insert(slice.shard);
+    own += slice.shard == shard ? 1 : 0;
+  }
+  TROUPE_CHECK(slices == own, fmt::format("shard {} follows checkpoints of {} slices, but owns {}",
+                                          shard, slices, own));
 }
 
+/// Two may be in flight: one is written while the next is collected, and each holds a version of
+/// all slices in memory. They are counted from the oldest one not reported on, not by how many are:
+/// then the first shard, which keeps the files' reports of a checkpoint until all shards are in,
+/// has at most two of those as well (decision 0008, Checkpoints in flight).
 bool CheckpointTracker::admits(std::uint64_t step) const {
   if (cuts_.empty() || cuts_.count(step) != 0) return true;
   return begun_ - cuts_.begin()->second.number < kCheckpointsInFlightMax;
 }
 
 void CheckpointTracker::hand_in(std::uint64_t step, CutSlice slice) {
+  TROUPE_CHECK(admits(step), fmt::format("a slice is handed in for step {} without credit", step));
+  TROUPE_CHECK(mail_->rules().steps.is_cut(step),
+               fmt::format("a slice is handed in for step {}, which is no checkpoint", step));
   const auto [entry, is_new] = cuts_.try_emplace(step);
   if (is_new) entry->second.number = begun_++;
   std::vector<CutSlice>& cut = entry->second.slices;
@@ -35,6 +52,10 @@ void CheckpointTracker::hand_in(std::uint64_t step, CutSlice slice) {
   if (cut.size() < slices_) return;
   std::sort(cut.begin(), cut.end(),
             [](const CutSlice& a, const CutSlice& b) { return a.slice < b.slice; });
+  const auto twice =
+      std::adjacent_find(cut.begin(), cut.end(),
+                         [](const CutSlice& a, const CutSlice& b) { return a.slice == b.slice; });
+  TROUPE_CHECK(twice == cut.end(), fmt::format("a slice is twice in the checkpoint of {}", step));
   const EffectId id = effects_->next_id();
   writing_[id] = {step, false};
   effects_->emit(WriteShard{id, step, std::exchange(cut, {})});
@@ -49,6 +70,7 @@ bool CheckpointTracker::effect_done(const EffectDone& done) {
     shard_written(writing.step, done);
     return true;
   }
+  TROUPE_CHECK(first(), fmt::format("shard {} has written a manifest", shard_));
   CheckpointReport report{writing.step, {}, done.status.code(), done.status.text()};
   if (done.status.ok()) report.path = std::get<std::string>(done.result);
   settle(report);
@@ -56,6 +78,8 @@ bool CheckpointTracker::effect_done(const EffectDone& done) {
 }
 
 void CheckpointTracker::shard_written(std::uint64_t step, const EffectDone& done) {
+  TROUPE_CHECK(cuts_.count(step) == 1,
+               fmt::format("shard {} has written step {}, which it never cut", shard_, step));
   ShardCheckpoint file;
   if (done.status.ok()) file = std::get<ShardCheckpoint>(done.result);
   file.step = step;
@@ -64,7 +88,8 @@ void CheckpointTracker::shard_written(std::uint64_t step, const EffectDone& done
   file.text = done.status.text();
   Letter letter{{Role::parameter_server, mail_->plan().layout.first_shard()}, std::move(file), {}};
   mail_->send(letter);
-  files_.keep(step, std::move(letter), mail_->now_ms());
+  TROUPE_CHECK(files_.keep(step, std::move(letter), mail_->now_ms()),
+               fmt::format("shard {} has written step {} twice", shard_, step));
 }
 
 void CheckpointTracker::take(const ShardCheckpoint& file) {
@@ -92,6 +117,7 @@ void CheckpointTracker::take(const ShardCheckpoint& file) {
 
 /// First shard: tells the coordinator and every shard what became of a checkpoint.
 void CheckpointTracker::settle(const CheckpointReport& report) {
+  TROUPE_CHECK(first(), fmt::format("shard {} settles a checkpoint", shard_));
   shards_in_.erase(report.step);
   settled_[report.step] = report;
   while (settled_.size() > 2 * kCheckpointsInFlightMax) settled_.erase(settled_.begin());
@@ -103,7 +129,9 @@ void CheckpointTracker::settle(const CheckpointReport& report) {
 
 base::Status CheckpointTracker::take(const CheckpointReport& report) {
   if (!files_.answered(report.step)) return {};
-  cuts_.erase(report.step);
+  const bool was_cut = cuts_.erase(report.step) == 1;
+  TROUPE_CHECK(was_cut,
+               fmt::format("shard {} is told of step {}, which it never cut", shard_, report.step));
   const base::Status written =
       report.code == Errc::ok ? base::Status() : base::Status(report.code, report.text);
   return failures_.settled(report.step, mail_->rules().steps.total, written);

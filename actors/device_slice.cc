@@ -5,6 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/check.h"
 
 namespace troupe::actors {
 
@@ -15,7 +19,9 @@ DeviceSlice::DeviceSlice(const store::SliceRules& rules, std::uint32_t machine, 
       id_(id),
       ranks_(rules.ranks_of_machine(machine)),
       gather_(make_gather(rules, machine)),
-      weights_(rules, machine, id) {}
+      weights_(rules, machine, id) {
+  TROUPE_CHECK(!ranks_.empty(), fmt::format("machine {} serves a slice without a rank", machine));
+}
 
 /// True when contributions of this step must not be summed yet: the owner may not be given any
 /// before the last barrier's are all in, or the barrier's version would contain something later
@@ -26,6 +32,8 @@ bool DeviceSlice::beyond_barrier(std::uint64_t step) const {
 }
 
 void DeviceSlice::push(RankPush push) {
+  TROUPE_CHECK(std::binary_search(ranks_.begin(), ranks_.end(), push.rank),
+               fmt::format("a gradient of rank {} has come to a machine without it", push.rank));
   if (beyond_barrier(push.step)) {
     barrier_wanted_ = rules_->steps.barrier_at(push.step);
     held_back_.try_emplace(push.rank, std::move(push));
@@ -40,7 +48,14 @@ void DeviceSlice::push(RankPush push) {
 std::optional<store::SlicePush> DeviceSlice::next_push(bool blocked) {
   OwnerView view = weights_.owner(*gather_);
   view.blocked = blocked;
-  return gather_->next_push(view);
+  std::optional<store::SlicePush> push = gather_->next_push(view);
+  if (!push) return push;
+  for (const auto& [rank, step] : push->contributions) {
+    TROUPE_CHECK(
+        !beyond_barrier(step),
+        fmt::format("rank {} step {} goes to the owner in front of a barrier", rank, step));
+  }
+  return push;
 }
 
 void DeviceSlice::want(std::uint32_t rank, std::uint64_t step) {
@@ -58,6 +73,9 @@ std::vector<WeightPull> DeviceSlice::desired() const {
     const auto at = std::lower_bound(pulls.begin(), pulls.end(), pull);
     if (at == pulls.end() || *at != pull) pulls.insert(at, pull);
   }
+  TROUPE_CHECK(
+      std::adjacent_find(pulls.begin(), pulls.end(), std::greater_equal<>()) == pulls.end(),
+      "a question to the owner is asked twice, or out of order");
   return pulls;
 }
 
@@ -82,6 +100,11 @@ void DeviceSlice::note_complete(const std::vector<std::uint64_t>& next) {
   const std::optional<std::uint64_t> complete = rules_->steps.barrier_at(low);
   barrier_complete_ = std::max(barrier_complete_, complete);
   for (auto& [rank, push] : std::exchange(held_back_, {})) this->push(std::move(push));
+  for (const auto& [rank, push] : held_back_) {
+    TROUPE_CHECK(
+        beyond_barrier(push.step),
+        fmt::format("rank {} step {} waits for a barrier that is complete", rank, push.step));
+  }
 }
 
 std::string DeviceSlice::waits_for() const {

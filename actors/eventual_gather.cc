@@ -2,6 +2,8 @@
 // What has come, what has been sent, and when the next push may go out.
 #include "actors/eventual_gather.h"
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 
 namespace troupe::actors {
@@ -14,10 +16,17 @@ EventualGather::EventualGather(const store::SliceRules& rules, std::uint32_t mac
   for (const std::uint32_t rank : rules.ranks_of_machine(machine)) {
     arrived_[rank] = unsent_[rank] = rules.steps.start;
   }
+  TROUPE_CHECK(!arrived_.empty(), fmt::format("machine {} gathers without a rank", machine));
 }
 
 void EventualGather::push(RankPush push) {
-  std::uint64_t& next = arrived_.at(push.rank);
+  const auto found = arrived_.find(push.rank);
+  TROUPE_CHECK(found != arrived_.end(),
+               fmt::format("a gradient of rank {} has come to a machine without it", push.rank));
+  TROUPE_CHECK(
+      push.data || push.count == 0.0,
+      fmt::format("a gradient of rank {} has count {} and no bytes", push.rank, push.count));
+  std::uint64_t& next = found->second;
   if (push.step > next) return answer(push.rank, push.step, PushResult::not_ready);
   if (push.step < next) {
     const auto same = [&](const RankPush& other) {
@@ -49,6 +58,7 @@ std::optional<GatherWork> EventualGather::next_work() {
 
 void EventualGather::done(std::uint64_t id, base::Buffer result) {
   TROUPE_CHECK(adding_ && id == next_id_, "work ends that was never given");
+  TROUPE_CHECK(result, "an addition or a copy has ended without bytes");
   ++next_id_;
   sum_.data = std::move(result);
   const RankPush push = std::move(*adding_);
@@ -57,6 +67,8 @@ void EventualGather::done(std::uint64_t id, base::Buffer result) {
 }
 
 void EventualGather::take(const RankPush& push) {
+  TROUPE_CHECK(push.step < arrived_.at(push.rank) && push.step >= unsent_.at(push.rank),
+               fmt::format("rank {} step {} is summed twice", push.rank, push.step));
   sum_.count += push.count;
   sum_.contributions.push_back({push.rank, push.step});
   answer(push.rank, push.step, PushResult::taken, push.data.size());
@@ -67,9 +79,13 @@ std::optional<SlicePush> EventualGather::next_push(const OwnerView& owner) {
   if (sum_.contributions.empty()) return abstain(owner);
   if (!may_push(owner)) return std::nullopt;
   SlicePush push = std::exchange(sum_, {});
+  TROUPE_CHECK(push.data || push.count == 0.0,
+               fmt::format("a sum has count {} and no bytes", push.count));
   push.machine = machine_;
   push.node = machine_node(machine_);
   if (rules_->cluster_sequential()) {
+    TROUPE_CHECK(pushed_version_ < owner.version,
+                 fmt::format("a push to version {} after a later one", *owner.version));
     push.step = *owner.version;
     pushed_version_ = owner.version;
   } else {
@@ -77,7 +93,12 @@ std::optional<SlicePush> EventualGather::next_push(const OwnerView& owner) {
     outstanding_ = number_;
   }
   ++number_;
-  for (const auto& [rank, step] : push.contributions) unsent_[rank] = step + 1;
+  for (const auto& [rank, step] : push.contributions) {
+    std::uint64_t& unsent = unsent_.at(rank);
+    TROUPE_CHECK(step == unsent,
+                 fmt::format("rank {} step {} is sent where step {} is next", rank, step, unsent));
+    ++unsent;
+  }
   return push;
 }
 
@@ -99,6 +120,7 @@ std::optional<SlicePush> EventualGather::abstain(const OwnerView& owner) {
   if (!rules_->has_abstentions() || !owner.blocked) return std::nullopt;
   if (!owner.contained || !arrivals_.empty()) return std::nullopt;
   if (spoken_version() >= owner.version) return std::nullopt;
+  TROUPE_CHECK(!sum_.data, "a machine abstains that has a sum to push");
   abstained_version_ = owner.version;
   SlicePush push;
   push.machine = machine_;
@@ -109,6 +131,8 @@ std::optional<SlicePush> EventualGather::abstain(const OwnerView& owner) {
 }
 
 void EventualGather::acknowledged(std::uint64_t number) {
+  TROUPE_CHECK(!outstanding_ || *outstanding_ + 1 == number_,
+               "the push that waits for its answer is not the last one");
   if (outstanding_ == number) outstanding_.reset();
 }
 

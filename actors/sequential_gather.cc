@@ -2,6 +2,8 @@
 // A step's way through a machine: gradients, frontier sums, what goes to the owner.
 #include "actors/sequential_gather.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -19,9 +21,14 @@ using store::TreeNode;
 FrontierSums::FrontierSums(const store::SliceRules& rules, std::uint32_t machine)
     : rules_(&rules), ranks_(rules.ranks_of_machine(machine)), sum_(rules.tree) {
   for (const TreeNode& node : rules.tree.frontier(ranks_)) frontier_.push_back({node, {}, {}});
+  TROUPE_CHECK(!frontier_.empty(), fmt::format("machine {} gathers without a rank", machine));
 }
 
 bool FrontierSums::offer(std::uint32_t rank, base::Buffer data, double count) {
+  TROUPE_CHECK(std::binary_search(ranks_.begin(), ranks_.end(), rank),
+               fmt::format("a gradient of rank {} has come to a machine without it", rank));
+  TROUPE_CHECK(data || count == 0.0,
+               fmt::format("a gradient of rank {} has count {} and no bytes", rank, count));
   if (!sum_.offer(rules_->tree.leaf(rank), std::move(data), count)) return false;
   find_complete();
   return true;
@@ -41,6 +48,7 @@ std::optional<GatherWork> FrontierSums::next_work() {
 TreeNode FrontierSums::done(std::uint64_t id, base::Buffer result) {
   const auto found = running_.find(id);
   TROUPE_CHECK(found != running_.end(), "work ends that was never given");
+  TROUPE_CHECK(result, "an addition or a copy has ended without bytes");
   const Work work = found->second;
   running_.erase(found);
   if (work.addition) {
@@ -50,6 +58,8 @@ TreeNode FrontierSums::done(std::uint64_t id, base::Buffer result) {
   }
   const auto copied = std::find_if(frontier_.begin(), frontier_.end(),
                                    [&](const Node& at) { return at.node == work.node; });
+  TROUPE_CHECK(copied != frontier_.end() && copied->state == State::copying,
+               "a copy has ended of a sum that was not being copied");
   copied->sum = {std::move(result), sum_.part(work.node)->count, true};
   copied->state = State::complete;
   return work.node;
@@ -84,11 +94,15 @@ std::optional<FrontierSum> FrontierSums::next_complete() {
   const auto next = std::find_if(frontier_.begin(), frontier_.end(),
                                  [](const Node& at) { return at.state == State::complete; });
   if (next == frontier_.end()) return std::nullopt;
+  TROUPE_CHECK(next->sum.data || next->sum.count == 0.0,
+               fmt::format("a frontier sum has count {} and no bytes", next->sum.count));
   next->state = State::given;
   return FrontierSum{next->node, std::exchange(next->sum, {})};
 }
 
 void FrontierSums::clear() {
+  TROUPE_CHECK(running_.empty(),
+               fmt::format("a step ends while {} additions or copies run", running_.size()));
   for (Node& at : frontier_) {
     TROUPE_CHECK(at.state == State::given, "a step ends before its sums have been sent");
     at.state = State::adding;
@@ -107,6 +121,7 @@ std::vector<std::uint32_t> FrontierSums::missing() const {
 // ---- from frontier sums to one ----
 
 OrderedSum::OrderedSum(std::deque<SumPart> parts) : parts_(std::move(parts)) {
+  TROUPE_CHECK(!parts_.empty(), "a sum of no parts");
   advance();
 }
 
@@ -116,6 +131,8 @@ void OrderedSum::advance() {
   while (!running_ && !parts_.empty()) {
     SumPart next = std::move(parts_.front());
     parts_.pop_front();
+    TROUPE_CHECK(next.data || next.count == 0.0,
+                 fmt::format("a part of a sum has count {} and no bytes", next.count));
     total_.count += next.count;
     if (!total_.data) {
       total_.data = std::move(next.data);
@@ -132,6 +149,7 @@ std::optional<GatherWork> OrderedSum::next_work() {
 
 void OrderedSum::done(std::uint64_t id, base::Buffer result) {
   TROUPE_CHECK(running_ == id && !ready_, "work ends that was never given");
+  TROUPE_CHECK(result, "an addition has ended without bytes");
   running_.reset();
   total_.data = std::move(result);
   advance();
@@ -160,7 +178,8 @@ void SequentialGather::push(RankPush push) {
     return;
   }
   if (something) {
-    borrowed_[push.rank] = bytes;
+    TROUPE_CHECK(borrowed_.emplace(push.rank, bytes).second,
+                 fmt::format("a second gradient of rank {} is read in step {}", push.rank, step_));
   } else {
     answer(push.rank, push.step, PushResult::taken);
   }
@@ -223,11 +242,15 @@ void SequentialGather::send_whole() {
   for (const std::uint32_t rank : rules_->ranks_of_machine(machine_)) {
     push.contributions.push_back({rank, step_});
   }
+  TROUPE_CHECK(push.data || push.count == 0.0,
+               fmt::format("the sum of step {} has count {} and no bytes", step_, push.count));
   outgoing_.push_back(std::move(push));
   end_step();
 }
 
 void SequentialGather::end_step() {
+  TROUPE_CHECK(borrowed_.empty(), fmt::format("step {} ends while gradients of {} ranks are read",
+                                              step_, borrowed_.size()));
   whole_.reset();
   frontier_.clear();
   ++step_;
@@ -237,6 +260,8 @@ std::optional<SlicePush> SequentialGather::next_push(const OwnerView&) {
   if (outgoing_.empty()) return std::nullopt;
   SlicePush push = std::move(outgoing_.front());
   outgoing_.pop_front();
+  TROUPE_CHECK(push.step <= step_ && !push.abstains,
+               fmt::format("a push of step {} goes out in step {}", push.step, step_));
   return push;
 }
 

@@ -28,6 +28,8 @@ SliceWeights::SliceWeights(const store::SliceRules& rules, std::uint32_t machine
     : rules_(&rules), ranks_(rules.ranks_of_machine(machine)), slice_(slice) {}
 
 void SliceWeights::want(std::uint32_t rank, std::uint64_t step) {
+  TROUPE_CHECK(std::binary_search(ranks_.begin(), ranks_.end(), rank),
+               fmt::format("rank {} wants weights of a machine without it", rank));
   const auto handed = handed_.find(rank);
   if (handed != handed_.end() && step < handed->second) return;
   std::uint64_t& wanted = waiting_[rank];
@@ -55,6 +57,8 @@ OwnerView SliceWeights::owner(const DeviceGather& gather) const {
 
 /// Everything that the machine has sent is in these weights.
 bool SliceWeights::contained(const Held& held, const DeviceGather& gather) const {
+  TROUPE_CHECK(held.next.size() == rules_->tree.ranks(),
+               fmt::format("version {} does not say what it contains", held.version));
   return std::all_of(ranks_.begin(), ranks_.end(),
                      [&](std::uint32_t rank) { return held.next[rank] >= gather.unsent(rank); });
 }
@@ -190,6 +194,8 @@ base::Status SliceWeights::take(const schemas::WeightReply& reply, const base::B
 void SliceWeights::keep_step(Held held) {
   if (newest_ && held.step <= newest_->step) return;
   previous_ = std::exchange(newest_, std::move(held));
+  TROUPE_CHECK(!previous_ || previous_->step < newest_->step,
+               fmt::format("weights of step {} are kept as newer", newest_->step));
 }
 
 /// Eventual device: weights that contain every step below a barrier and nothing later are the
@@ -201,6 +207,7 @@ void SliceWeights::keep_barrier(const Held& held) {
                                          [&](std::uint64_t next) { return next == step; });
   if (!nothing_later || !rules_->steps.is_barrier(step)) return;
   if (barrier_ && barrier_->step >= step) return;
+  TROUPE_CHECK(!lock_step(), "a barrier's weights are kept by themselves in lock step");
   barrier_ = held;
   barrier_->step = step;
 }
@@ -210,6 +217,24 @@ void SliceWeights::keep_newest(Held held) {
   if (newest_ && held.version <= newest_->version) return;
   newest_ = std::move(held);
   asked_ = !waiting_.empty();
+  TROUPE_CHECK(!previous_, "weights older than the newest are kept without lock step");
+}
+
+/// The promise to a rank, whatever way the weights were found.
+void SliceWeights::check_handout(std::uint32_t rank, std::uint64_t step, const Held& held) const {
+  const auto last = handed_.find(rank);
+  TROUPE_CHECK(last == handed_.end() || last->second <= step,
+               fmt::format("rank {} gets weights of step {} after later ones", rank, step));
+  if (lock_step()) {
+    TROUPE_CHECK(held.step == step,
+                 fmt::format("rank {} gets weights of step {} for step {}", rank, held.step, step));
+    return;
+  }
+  TROUPE_CHECK(held.next[rank] >= step,
+               fmt::format("rank {} gets weights for step {} that contain its own below step {}",
+                           rank, step, held.next[rank]));
+  TROUPE_CHECK(lowest(held.next) >= rules_->steps.barrier_at(step),
+               fmt::format("rank {} gets weights for step {} in front of a barrier", rank, step));
 }
 
 std::optional<Handout> SliceWeights::next_handout() {
@@ -217,6 +242,7 @@ std::optional<Handout> SliceWeights::next_handout() {
     const auto [rank, step] = *at;
     const Held* held = held_for(rank, step);
     if (held == nullptr) continue;
+    check_handout(rank, step, *held);
     Handout handout{rank, step, held->version, held->weight, held->next};
     handed_[rank] = step;
     waiting_.erase(at);

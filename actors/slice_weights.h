@@ -85,6 +85,7 @@ class SliceWeights {
   void keep_step(Held held);
   void keep_barrier(const Held& held);
   void keep_newest(Held held);
+  void check_handout(std::uint32_t rank, std::uint64_t step, const Held& held) const;
 
   const store::SliceRules* rules_;
   std::vector<std::uint32_t> ranks_;

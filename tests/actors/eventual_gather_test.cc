@@ -159,6 +159,10 @@ TEST_CASE("cluster sequential: a machine abstains once per version, when all its
   // After a push the version has been spoken for.
   CHECK_FALSE(gather.next_push(fresh(0, true)).has_value());
   CHECK(gather.next_push(fresh(1, true))->abstains);
+  gather.push(gradient(3, 0));
+  run_all(gather);
+  CHECK_FALSE(gather.next_push(fresh(2, true))->abstains);
+  CHECK_FALSE(gather.next_push(fresh(2, true)).has_value());
 }
 
 TEST_CASE("cluster sequential: nobody abstains while a gradient waits to be added") {

@@ -115,6 +115,19 @@ TEST_CASE("sequential, eventual: the pull demands what the bound and the last ba
   CHECK(of.desired() == Pulls{{kSlice, kNewestVersion, 4, 5}});
 }
 
+TEST_CASE("behind a barrier no weights are in front of it, without any bound") {
+  Weights lock_step(modes(kSequential, kEventual));
+  lock_step.weights.want(0, 6);
+  CHECK(lock_step.desired() == Pulls{{kSlice, kNewestVersion, 4, 6}});
+  Weights of(modes(kEventual, kEventual));
+  of.come(9, 0, {6, 4, 3, 4});
+  of.weights.want(0, 6);
+  CHECK_FALSE(of.handed(0).has_value());
+  CHECK(of.desired() == Pulls{{kSlice, kNewestVersion, 4, 0}});
+  of.come(10, 0, {6, 4, 4, 4});
+  CHECK(of.handed(0) == 10);
+}
+
 TEST_CASE("eventual device: a rank's own steps are in its weights, others' as far as they came") {
   Weights of(modes(kEventual, kEventual));
   of.come(9, 0, {1, 1, 0, 0});
@@ -178,6 +191,15 @@ TEST_CASE("eventual device: a barrier's weights go once everybody has passed it 
   of.weights.want(1, 4);
   CHECK_FALSE(of.handed(1).has_value());
   CHECK(of.desired() == Pulls{{kSlice, kBarrierVersion, 4, 4}});
+}
+
+TEST_CASE("eventual device: the next barrier's weights take the place of the last one's") {
+  Weights of(modes(kEventual, kEventual));
+  of.come(6, 0, {4, 4, 4, 4});
+  of.come(12, 0, {8, 8, 8, 8});
+  of.come(6, 4, {4, 4, 4, 4});  // late
+  of.weights.want(1, 8);
+  CHECK(of.handed(1) == 12);
 }
 
 TEST_CASE("eventual, sequential: the next version is fetched when this one has been spoken for") {
