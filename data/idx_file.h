@@ -31,9 +31,8 @@ class IdxFile {
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::uint32_t>& extents() const { return extents_; }
   std::uint64_t items() const { return extents_[0]; }
-  /// Bytes of one item: the product of all extents but the first.
-  std::uint64_t item_bytes() const { return item_bytes_; }
-  /// Fills `out` (item_bytes() long, CHECKed) with the next item.
+  /// Fills `out` with the next item; it is as long as the product of all extents but the first
+  /// (CHECKed).
   base::Status read_item(std::span<std::uint8_t> out);
   /// data_loss when anything follows the last item, or the compressed stream ends wrongly.
   base::Status expect_end();

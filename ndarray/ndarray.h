@@ -22,9 +22,6 @@
 
 namespace troupe::ndarray {
 
-/// Room for imperative differentiation; defined with it.
-struct TapeEntry;
-
 /// Bytes and their tag. Only operations that hold the variable's tag look inside; when the last
 /// handle goes, an operation that writes the variable destroys the chunk, so its bytes are never
 /// reused under running work.
@@ -133,9 +130,6 @@ class NDArray {
   /// Before writing: replaces a shared buffer by an own copy. `content`: the old values matter.
   base::Status make_writable(bool content) const;
 
-  /// Entry on the tape that recorded this array; empty outside recording.
-  const std::shared_ptr<TapeEntry>& tape() const { return tape_; }
-
  private:
   NDArray window(std::size_t offset, const base::Shape& shape) const;
   base::Status check_read(base::DType dtype) const;
@@ -147,7 +141,6 @@ class NDArray {
   base::Device device_;
   std::size_t offset_ = 0;
   bool whole_ = true;
-  std::shared_ptr<TapeEntry> tape_;
   base::Status error_;
 };
 
