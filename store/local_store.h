@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "ndarray/prepared_kernels.h"

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/buffer.h"
 #include "store/addition_tree.h"
