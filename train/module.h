@@ -5,6 +5,7 @@
 // which outlives it. Start with fit, score and predict; the calls between are their steps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <map>
