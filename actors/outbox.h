@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/limits.h"

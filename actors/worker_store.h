@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 
 #include "actors/effects.h"
 #include "base/mutex.h"

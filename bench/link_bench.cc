@@ -7,11 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "link/link_set.h"
 #include "storage/storage.h"
 
@@ -25,16 +24,17 @@ class Counter final : public link::LinkHandler {
  public:
   void on_envelope(schemas::Envelope envelope) override {
     if (echo) static_cast<void>(echo->send(std::move(envelope)).ok());
-    std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (++count_ == wanted_) changed_.notify_one();
   }
   void on_down(const base::Status&) override {}
   /// False when `more` envelopes do not come within a minute.
   bool wait_for(std::uint64_t more) {
-    std::unique_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     wanted_ = more;
     const bool came =
-        changed_.wait_for(lock, std::chrono::minutes(1), [this] { return count_ >= wanted_; });
+        changed_.wait_for(mutex_, std::chrono::minutes(1),
+                          [this]() TROUPE_REQUIRES(mutex_) { return count_ >= wanted_; });
     count_ -= came ? wanted_ : 0;
     wanted_ = ~std::uint64_t{0};
     return came;
@@ -42,10 +42,10 @@ class Counter final : public link::LinkHandler {
   std::shared_ptr<link::Link> echo;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t count_ = 0;
-  std::uint64_t wanted_ = ~std::uint64_t{0};
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::uint64_t count_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t wanted_ TROUPE_GUARDED_BY(mutex_) = ~std::uint64_t{0};
 };
 
 /// Two ends of a link in one process, each with its own thread and pool.

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/status.h"
@@ -80,8 +82,10 @@ inline int option(int argc, char** argv, std::string_view name, int otherwise) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with("--") || !argument.substr(2).starts_with(name)) continue;
     if (argument.size() <= name.size() + 3 || argument[name.size() + 2] != '=') continue;
-    const int value = std::atoi(argv[i] + name.size() + 3);
-    if (value > 0) return value;
+    const std::string_view digits = argument.substr(name.size() + 3);
+    int value = 0;
+    const auto read = std::from_chars(digits.begin(), digits.end(), value);
+    if (read.ec == std::errc() && read.ptr == digits.end() && value > 0) return value;
     std::fprintf(stderr, "%s: a whole number above 0 is wanted\n", argv[i]);
     std::exit(2);
   }

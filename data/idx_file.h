@@ -31,8 +31,8 @@ class IdxFile {
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::uint32_t>& extents() const { return extents_; }
   std::uint64_t items() const { return extents_[0]; }
-  /// Fills `out` with the next item; CHECKs that it is as long as the product of all extents but
-  /// the first.
+  /// Fills `out` with the next item; it is as long as the product of all extents but the first
+  /// (CHECKed).
   base::Status read_item(std::span<std::uint8_t> out);
   /// data_loss when anything follows the last item, or the compressed stream ends wrongly.
   base::Status expect_end();

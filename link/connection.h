@@ -5,8 +5,10 @@
 // Private to this folder.
 #pragma once
 
+#include <array>
 #include <asio/generic/stream_protocol.hpp>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "link/frame.h"

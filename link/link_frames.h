@@ -4,6 +4,8 @@
 // Private to this folder.
 #pragma once
 
+#include <span>
+
 #include "base/limits.h"
 #include "link/frame.h"
 #include "link/lane_queue.h"

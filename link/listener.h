@@ -9,6 +9,8 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/address.h"
 #include "base/log.h"

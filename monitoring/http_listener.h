@@ -2,6 +2,8 @@
 // A listening TCP socket with a name for errors. Used by HttpServer's socket thread.
 #pragma once
 
+#include <utility>
+
 #include "base/address.h"
 #include "base/status.h"
 

@@ -5,7 +5,7 @@
 
 #include <httplib.h>
 
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
 
 namespace troupe::monitoring {
@@ -103,7 +103,11 @@ std::string HttpRouter::route(const std::string& request) const {
 
 int http_status(const std::string& answer) {
   const std::size_t space = answer.find(' ');
-  return space == std::string::npos ? 0 : std::atoi(answer.c_str() + space + 1);
+  int status = 0;
+  if (space != std::string::npos) {
+    std::from_chars(answer.data() + space + 1, answer.data() + answer.size(), status);
+  }
+  return status;
 }
 
 }  // namespace troupe::monitoring

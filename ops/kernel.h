@@ -83,8 +83,6 @@ class Kernel {
   /// Layouts it takes and gives, one per input and output; empty: all dense.
   virtual std::vector<base::Layout> input_layouts() const { return {}; }
   virtual std::vector<base::Layout> output_layouts() const { return {}; }
-  /// True when the run may be captured into a CUDA graph.
-  virtual bool capturable() const { return false; }
 };
 
 using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)>;

@@ -4,6 +4,7 @@
 // reads it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what compilers do not: layers, file headers, budgets. Exit 1, one line per fault."""
+"""Checks what compilers do not: layers, comments, budgets, banned calls; tidy_tree.py has the rules
+that take more than one file. Exit 1, one line per fault. Usage: tools/tidy.py [ROOT]"""
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-LEAVES = {"apps", "bench", "tests", "examples", "python", "tools"}
+import tidy_tree
+from tidy_tree import LEAVES, Tree
+
 LINE_MAX, FILE_MAX, FUNCTION_MAX, NESTING_MAX, PARAMETERS_MAX = 100, 600, 70, 4, 6
 # Headers of a package may appear only in these folders.
 PACKAGES = {
@@ -25,24 +26,21 @@ OTHER_BLOCKS = (r"\b(namespace|class|struct|enum|union|if|for|while|switch|catch
 # Name, parameters in parentheses, then what may follow them.
 SIGNATURE = (r"[\w>~\])&=+\-*/<!]\s*\((.*)\)\s*"
              r"(const|noexcept|override|final|->[^{]*|TROUPE_REQUIRES\([^)]*\)|\s|:.*)*$")
-faults = []
+# Calls and types that nobody uses: pattern, what is used instead, folders and files that may.
+CALL = r"(?<![\w.>:])(?:std::|::)?"  # not the members and the namespaces of others
+BANNED = [
+    (CALL + r"(srand|rand)\s*\(|\bstd::random_device\b", "base/random.h", ()),
+    (CALL + r"(strcpy|strcat|sprintf|vsprintf|gets|strtok)\s*\(", "std::string and fmt", ()),
+    (CALL + r"(atoi|atol|atoll|atof)\s*\(", "std::from_chars", ()),
+    (CALL + r"(getenv|secure_getenv|setenv|putenv|unsetenv)\s*\(", "base/environment.h",
+     ("base/environment.cc", "tests")),
+    (r"\bthrow\b", "a Status or a Result", ("base/call_memory.cc",)),  # C++ demands bad_alloc
+    (r"\bstd::async\b", "the engine, or a thread with an owner", ("tests",)),
+]
 
 
-def fault(path, line, text):
-    faults.append(f"{path.relative_to(ROOT)}:{line}: {text}")
-
-
-def layers():
-    table = {}
-    for line in (ROOT / "cmake/layers.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            name, uses = line.split(":")
-            table[name] = set(uses.split()) | {name}
-    return table
-
-
-def check_includes(path, lines, table):
-    folder = path.relative_to(ROOT).parts[0]
+def check_includes(tree, path, lines):
+    folder, table = path.parts[0], tree.table
     for number, line in enumerate(lines, 1):
         match = re.match(r'\s*#\s*include\s+(["<][^">]+[">])', line)
         if not match:
@@ -50,33 +48,25 @@ def check_includes(path, lines, table):
         target = match.group(1)
         for pattern, allowed in PACKAGES.items():
             if re.search(pattern, target) and folder not in allowed and folder not in LEAVES:
-                fault(path, number, f"{target} belongs to {', '.join(sorted(allowed))} only")
+                tree.fault(path, number, f"{target} belongs to {', '.join(sorted(allowed))} only")
         first = target[1:].split("/")[0] if target[0] == '"' else ""
         if target[0] == '"' and folder in table and first in table and first not in table[folder]:
-            fault(path, number, f"{folder} must not include {first} (cmake/layers.txt)")
+            tree.fault(path, number, f"{folder} must not include {first} (cmake/layers.txt)")
         if target[0] == '"' and folder in table and first in LEAVES:
-            fault(path, number, f"{folder} must not include {first}, a leaf")
+            tree.fault(path, number, f"{folder} must not include {first}, a leaf")
         if target[0] == '"' and "/" not in target and not target.endswith('-inl.h"'):
-            fault(path, number, f"{target}: include from the root of the repository")
+            tree.fault(path, number, f"{target}: include from the root of the repository")
 
 
-def check_header(path, lines):
+def check_head(tree, path, lines):
     mark = "//" if path.suffix in (".h", ".cc", ".cu") else "#"
     first = 1 if lines and lines[0].startswith("#!") else 0
     if len(lines) <= first or lines[first] != f"{mark} SPDX-License-Identifier: Apache-2.0":
-        fault(path, first + 1, "the first line must be the SPDX licence line")
+        tree.fault(path, first + 1, "the first line must be the SPDX licence line")
     if path.suffix == ".h" and "#pragma once" not in lines:
-        fault(path, 1, "header without #pragma once")
+        tree.fault(path, 1, "header without #pragma once")
     if mark == "//" and not (len(lines) > 1 and lines[1].startswith("// ")):
-        fault(path, 2, "behind the licence, 2-8 lines must say what this file is")
-
-
-def strip_code(lines):
-    """The lines without strings, characters and comments, so that braces can be counted."""
-    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', '""', "\n".join(lines))
-    text = re.sub(r"//[^\n]*", "", text)
-    blank = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
-    return blank.split("\n")
+        tree.fault(path, 2, "behind the licence, 2-8 lines must say what this file is")
 
 
 def opens_function(head):
@@ -103,10 +93,10 @@ def count_parameters(text):
     return commas + 1 if seen else 0
 
 
-def check_functions(path, lines):
+def check_functions(tree, path):
     """Length, nesting and parameter count of functions, found by counting braces."""
     stack, head = [], ""
-    for number, line in enumerate(strip_code(lines), 1):
+    for number, line in enumerate(tree.code(path).split("\n"), 1):
         if line.lstrip().startswith("#"):
             continue
         for character in line:
@@ -116,15 +106,15 @@ def check_functions(path, lines):
                 control = bool(re.search(r"\b(if|for|while|switch|do|else|case)\b", head))
                 stack.append((parameters is not None, number, control))
                 if parameters is not None and count_parameters(parameters) > PARAMETERS_MAX:
-                    fault(path, number, f"more than {PARAMETERS_MAX} parameters")
+                    tree.fault(path, number, f"more than {PARAMETERS_MAX} parameters")
                 if sum(1 for _, _, c in stack if c) > NESTING_MAX:
-                    fault(path, number, f"nesting deeper than {NESTING_MAX}")
+                    tree.fault(path, number, f"nesting deeper than {NESTING_MAX}")
                 head = ""
             elif character == "}":
                 if stack:
                     is_function, start, _ = stack.pop()
                     if is_function and number - start + 1 > FUNCTION_MAX:
-                        fault(path, start, f"function of more than {FUNCTION_MAX} lines")
+                        tree.fault(path, start, f"function of more than {FUNCTION_MAX} lines")
                 head = ""
             elif character == ";" and head.count("(") == head.count(")"):
                 head = ""
@@ -133,45 +123,81 @@ def check_functions(path, lines):
         head += "\n"
 
 
-def check_file(path, table):
-    lines = path.read_text().split("\n")
-    check_header(path, lines)
+def check_types(tree, path, lines):
+    """A type at namespace scope has a comment; a specialisation has that of its template."""
+    code = tree.code(path).split("\n")
+    for number, line in enumerate(code, 1):
+        match = re.match(r"(template\s*<.*>\s*)?(class|struct|union|enum)\s+[\w:]", line)
+        if not match:
+            continue
+        first = number - 1
+        while first > 0 and re.match(r"template\b|requires\b|\s+\S", code[first - 1]):
+            first -= 1
+        declared = re.search(r"[{;]", "\n".join(code[number - 1:number + 9]))
+        special = re.match(r"template\s*<\s*>", code[first])
+        if declared and declared.group() == "{" and not special:
+            if first == 0 or not lines[first - 1].startswith("///"):
+                tree.fault(path, number, "a type of a header has a comment with ///")
+
+
+def check_banned(tree, path):
+    code = tree.code(path)
+    for pattern, instead, allowed in BANNED:
+        if path.parts[0] in allowed or str(path) in allowed:
+            continue
+        for match in re.finditer(pattern, code):
+            line = code.count("\n", 0, match.start()) + 1
+            tree.fault(path, line, f"{match.group().strip(' (')}: use {instead}")
+
+
+def check_mutexes(tree, path):
+    """A mutex says what it guards, or clang has nothing to check."""
+    code = tree.code(path)
+    for match in re.finditer(r"\b(?:base::(?:Shared)?|Spin)Mutex (\w+);", code):
+        if not re.search(rf"TROUPE_(GUARDED_BY|REQUIRES)\({match[1]}\)", code):
+            line = code.count("\n", 0, match.start()) + 1
+            tree.fault(path, line, f"{match[1]}: say with TROUPE_GUARDED_BY what it guards")
+
+
+def check_own_includes(tree, path, lines):
+    """A source begins with its own header, which is thereby compiled alone."""
+    found = [match[1] for line in lines if (match := re.match(r'#include ["<]([^">]+)', line))]
+    own = str(path.with_suffix(".h"))
+    if path.suffix == ".cc" and own in tree.names and found and found[0] != own:
+        tree.fault(path, 1, f"the first include is {own}")
+
+
+def check_file(tree, path):
+    lines = tree.text(path).split("\n")
+    check_head(tree, path, lines)
     if len(lines) - 1 > FILE_MAX:
-        fault(path, FILE_MAX + 1, f"{len(lines) - 1} lines (limit {FILE_MAX})")
+        tree.fault(path, FILE_MAX + 1, f"{len(lines) - 1} lines (limit {FILE_MAX})")
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_MAX:
-            fault(path, number, f"{len(line)} columns (limit {LINE_MAX})")
+            tree.fault(path, number, f"{len(line)} columns (limit {LINE_MAX})")
         if line != line.rstrip() or "\t" in line:
-            fault(path, number, "trailing space or tab")
+            tree.fault(path, number, "trailing space or tab")
     if path.suffix in (".h", ".cc", ".cu"):
-        check_includes(path, lines, table)
-        check_functions(path, lines)
-
-
-def check_folders(table):
-    for folder in table:
-        if not (ROOT / folder).is_dir():
-            continue
-        readme = ROOT / folder / "README.md"
-        if not readme.exists():
-            fault(readme, 1, "every folder has a README.md")
-        elif len(readme.read_text().splitlines()) > 60:
-            fault(readme, 61, "a folder's README.md has at most 60 lines")
+        check_includes(tree, path, lines)
+        check_functions(tree, path)
+        check_banned(tree, path)
+        check_mutexes(tree, path)
+        check_own_includes(tree, path, lines)
+    if path.suffix == ".h" and path.parts[0] in tree.libraries:
+        check_types(tree, path, lines)
 
 
 def main():
-    table = layers()
-    listing = ["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cc", "*.cu", "*.py",
-               "*CMakeLists.txt", "*.cmake"]
-    run = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
-    files = run.stdout.split()
-    for name in files:
-        if (ROOT / name).exists():
-            check_file(ROOT / name, table)
-    check_folders(table)
-    print("\n".join(faults))
-    print(f"tidy: {len(files)} files, {len(faults)} faults")
-    return 1 if faults else 0
+    if len(sys.argv) > 2:
+        sys.exit("usage: tools/tidy.py [ROOT]")
+    here = Path(__file__).resolve().parent.parent
+    tree = Tree(Path(sys.argv[1]).resolve() if len(sys.argv) == 2 else here)
+    for path in tree.files:
+        check_file(tree, path)
+    tidy_tree.check(tree)
+    print("\n".join(tree.faults))
+    print(f"tidy: {len(tree.files)} files, {len(tree.faults)} faults")
+    return 1 if tree.faults else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprint's lines and their comparison.
+// The fingerprint's lines and their comparison. Every struct of a job is opened by a structured
+// binding, so a new field does not compile until somebody has said here whether bits depend on it.
 #include "train/fingerprint.h"
 
 #include <fmt/format.h>
@@ -18,9 +19,9 @@ std::string digest(std::string_view text) {
 }
 
 std::string tier(const schemas::TierSpec& spec) {
-  const std::string_view mode = name_of(spec.mode);
-  return spec.max_staleness ? fmt::format("{}, at most {}", mode, *spec.max_staleness)
-                            : std::string(mode);
+  const auto& [mode, max_staleness] = spec;
+  return max_staleness ? fmt::format("{}, at most {}", name_of(mode), *max_staleness)
+                       : std::string(name_of(mode));
 }
 
 template <typename T>
@@ -46,6 +47,108 @@ class Lines {
   std::string text_;
 };
 
+/// What may differ between two runs that end in the same bits.
+template <typename... Fields>
+void no_bit_depends_on(const Fields&...) {}
+
+void add_model(Lines& lines, const schemas::ModelSpec& model) {
+  const auto& [network, symbol, symbol_json, classes, input, dropout, bias] = model;
+  lines.add("model.network", network)
+      .add("model.symbol", digest(symbol_json))
+      .add("model.classes", classes)
+      .add("model.input", list(input))
+      .add("model.dropout", optional(dropout))
+      .add("model.bias", optional(bias));
+  no_bit_depends_on(symbol);  // the graph counts, not where it lies
+}
+
+void add_data(Lines& lines, const schemas::DataSpec& data) {
+  const auto& [train, test, mean, std, batch, test_batch, prefetch_threads, prefetch_batches,
+               on_bad_record] = data;
+  lines.add("data.mean", list(mean))
+      .add("data.std", list(std))
+      .add("data.batch", batch)
+      .add("data.on_bad_record", name_of(on_bad_record));
+  // The records of training count: the manifest compares them, wherever they lie. Scores are
+  // counts.
+  no_bit_depends_on(train, test, test_batch);
+  no_bit_depends_on(prefetch_threads, prefetch_batches);  // a batch is a function of its step
+}
+
+void add_optimizer(Lines& lines, const schemas::OptimizerSpec& optimizer) {
+  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json] = optimizer;
+  lines.add("train.optimizer.name", name)
+      .add("train.optimizer.lr", lr)
+      .add("train.optimizer.momentum", momentum)
+      .add("train.optimizer.wd", wd)
+      .add("train.optimizer.clip_gradient", clip_gradient)
+      .add("train.optimizer.symbol", digest(symbol_json));
+  no_bit_depends_on(symbol);  // as in the model
+}
+
+void add_schedule(Lines& lines, const schemas::ScheduleSpec& schedule) {
+  const auto& [kind, warmup, warmup_lr, final_lr] = schedule;
+  const auto& [count, unit] = warmup;
+  lines.add("train.schedule.name", name_of(kind))
+      .add("train.schedule.warmup", count)
+      .add("train.schedule.warmup_unit", name_of(unit))
+      .add("train.schedule.warmup_lr", warmup_lr)
+      .add("train.schedule.final_lr", final_lr);
+}
+
+void add_initializer(Lines& lines, const schemas::InitializerSpec& initializer) {
+  const auto& [kind, scale, fan, distribution] = initializer;
+  lines.add("train.initializer.name", name_of(kind))
+      .add("train.initializer.scale", optional(scale))
+      .add("train.initializer.fan", name_of(fan))
+      .add("train.initializer.distribution", name_of(distribution));
+}
+
+void add_train(Lines& lines, const schemas::TrainSpec& train) {
+  const auto& [epochs, max_steps, optimizer, schedule, initializer, weights, log_every, score_every,
+               hold, non_finite] = train;
+  lines.add("train.epochs", epochs);
+  add_optimizer(lines, optimizer);
+  add_schedule(lines, schedule);
+  add_initializer(lines, initializer);
+  lines.add("train.weights", weights);
+  no_bit_depends_on(max_steps);  // where a run ends early, not how it gets there
+  no_bit_depends_on(log_every, score_every, hold);
+  no_bit_depends_on(non_finite);  // it ends a run or changes nothing
+}
+
+void add_workers(Lines& lines, const schemas::WorkersSpec& workers) {
+  const auto& [machines, devices, threads] = workers;
+  lines.add("workers.machines", machines)
+      .add("workers.devices", devices)
+      .add("workers.threads", threads);
+}
+
+void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) {
+  const auto& [device, cluster] = consistency;
+  lines.add("consistency.device", tier(device)).add("consistency.cluster", tier(cluster));
+}
+
+void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
+  const auto& [isa, layout, reference_only, dtype] = numerics;
+  lines.add("numerics.isa", name_of(isa))
+      .add("numerics.layout", name_of(layout))
+      .add("numerics.reference_only", reference_only)
+      .add("numerics.dtype", base::dtype_name(dtype));
+}
+
+/// The order of additions belongs to the job, whatever server does them.
+void leave_out(const schemas::ServersSpec& servers) {
+  const auto& [shards, threads] = servers;
+  no_bit_depends_on(shards, threads);
+}
+
+/// A run goes on in the bits of one that was never interrupted.
+void leave_out(const schemas::CheckpointSpec& checkpoint) {
+  const auto& [dir, every, keep, resume, change_numerics] = checkpoint;
+  no_bit_depends_on(dir, every, keep, resume, change_numerics);
+}
+
 std::string_view take_line(std::string_view& text) {
   const auto end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -56,45 +159,20 @@ std::string_view take_line(std::string_view& text) {
 }  // namespace
 
 std::string job_fingerprint(const schemas::JobSpec& job) {
-  const auto& train = job.train;
+  const auto& [name, seed, reproducible, model, data, train, workers, servers, consistency,
+               checkpoint, numerics, limits] = job;
   Lines lines;
-  lines.add("seed", job.seed)
-      .add("model.network", job.model.network)
-      .add("model.symbol", digest(job.model.symbol_json))
-      .add("model.classes", job.model.classes)
-      .add("model.input", list(job.model.input))
-      .add("model.dropout", optional(job.model.dropout))
-      .add("model.bias", optional(job.model.bias))
-      .add("data.mean", list(job.data.mean))
-      .add("data.std", list(job.data.std))
-      .add("data.batch", job.data.batch)
-      .add("data.on_bad_record", name_of(job.data.on_bad_record))
-      .add("train.epochs", train.epochs)
-      .add("train.optimizer.name", train.optimizer.name)
-      .add("train.optimizer.lr", train.optimizer.lr)
-      .add("train.optimizer.momentum", train.optimizer.momentum)
-      .add("train.optimizer.wd", train.optimizer.wd)
-      .add("train.optimizer.clip_gradient", train.optimizer.clip_gradient)
-      .add("train.optimizer.symbol", digest(train.optimizer.symbol_json))
-      .add("train.schedule.name", name_of(train.schedule.kind))
-      .add("train.schedule.warmup", train.schedule.warmup.count)
-      .add("train.schedule.warmup_unit", name_of(train.schedule.warmup.unit))
-      .add("train.schedule.warmup_lr", train.schedule.warmup_lr)
-      .add("train.schedule.final_lr", train.schedule.final_lr)
-      .add("train.initializer.name", name_of(train.initializer.kind))
-      .add("train.initializer.scale", optional(train.initializer.scale))
-      .add("train.initializer.fan", name_of(train.initializer.fan))
-      .add("train.initializer.distribution", name_of(train.initializer.distribution))
-      .add("train.weights", train.weights)
-      .add("workers.machines", job.workers.machines)
-      .add("workers.devices", job.workers.devices)
-      .add("workers.threads", job.workers.threads)
-      .add("consistency.device", tier(job.consistency.device))
-      .add("consistency.cluster", tier(job.consistency.cluster))
-      .add("numerics.isa", name_of(job.numerics.isa))
-      .add("numerics.layout", name_of(job.numerics.layout))
-      .add("numerics.reference_only", job.numerics.reference_only)
-      .add("numerics.dtype", base::dtype_name(job.numerics.dtype));
+  lines.add("seed", seed);
+  add_model(lines, model);
+  add_data(lines, data);
+  add_train(lines, train);
+  add_workers(lines, workers);
+  add_consistency(lines, consistency);
+  add_numerics(lines, numerics);
+  leave_out(servers);
+  leave_out(checkpoint);
+  no_bit_depends_on(name, reproducible);
+  no_bit_depends_on(limits);  // none of them: they bound memory, queues and time
   return lines.take();
 }
 

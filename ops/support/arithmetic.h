@@ -3,6 +3,10 @@
 // the parameter `scalar`.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "ops/support/broadcast.h"
 #include "ops/support/pointwise.h"
 

@@ -4,6 +4,7 @@
 // whatever layout there is. Plain values; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 

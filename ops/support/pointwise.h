@@ -3,6 +3,7 @@
 // Outputs may share memory with inputs of the same shape.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <utility>
 

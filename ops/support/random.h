@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "base/random.h"
 #include "ops/support/chunks.h"

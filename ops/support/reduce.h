@@ -4,7 +4,10 @@
 // one after the other (innermost axis kept), always in f64; blocks are joined in order.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "ops/op.h"

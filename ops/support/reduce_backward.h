@@ -2,6 +2,8 @@
 // Definitions of reductions and of their gradients, which repeat a gradient along reduced axes.
 #pragma once
 
+#include <string>
+
 #include "ops/support/broadcast.h"
 #include "ops/support/reduce.h"
 

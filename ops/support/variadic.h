@@ -2,7 +2,10 @@
 // Operators with any number of inputs: the parameter `num_args` says how many.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/op.h"

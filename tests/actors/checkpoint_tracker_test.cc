@@ -29,7 +29,8 @@ JobPlan plan_of(std::uint32_t shards) {
 struct Tracker {
   JobPlan plan;
   std::uint32_t shard;
-  Mail mail{plan, {Role::parameter_server, shard}};
+  EffectList<ParameterEffect> effects = {};
+  Mail mail{plan, {Role::parameter_server, shard}, effects};
   std::unique_ptr<CheckpointTracker> tracker;
   std::vector<schemas::SliceId> slices;
 
@@ -43,29 +44,29 @@ struct Tracker {
     for (const store::SliceInfo& slice : plan.layout.slices()) {
       if (slice.shard == shard) slices.push_back(slice.id);
     }
-    tracker = std::make_unique<CheckpointTracker>(mail, shard, slices.size());
+    tracker = std::make_unique<CheckpointTracker>(mail, effects, shard, slices.size());
   }
   Tracker(const Tracker&) = delete;
 
   /// Hands all slices of a step in; the writing that begins with the last one.
   WriteShard cut(std::uint64_t step) {
     for (const schemas::SliceId& slice : slices) tracker->hand_in(step, {slice, {}});
-    return of_kind<WriteShard>(mail.take_effects()).at(0);
+    return of_kind<WriteShard>(effects.take()).at(0);
   }
   /// The writing ends; what is sent about it.
   ShardCheckpoint write(const WriteShard& writing, const base::Status& status = {}) {
     EffectDone done{writing.id, status, {}};
     if (status.ok()) done.result = ShardCheckpoint{};
     REQUIRE(tracker->effect_done(done));
-    const auto files = sent<ShardCheckpoint>(mail.take_effects());
+    const auto files = sent<ShardCheckpoint>(effects.take());
     REQUIRE(files.size() == 1);
     CHECK(files[0].first == schemas::ActorId{Role::parameter_server, plan.layout.first_shard()});
     return files[0].second;
   }
   /// A file is reported; what follows.
-  std::vector<Effect> report(const ShardCheckpoint& file) {
+  std::vector<ParameterEffect> report(const ShardCheckpoint& file) {
     tracker->take(file);
-    return mail.take_effects();
+    return effects.take();
   }
   ShardCheckpoint of_other(std::uint64_t step) const {
     ShardCheckpoint file;
@@ -84,10 +85,10 @@ TEST_CASE("a shard's file is written when all its slices are in, ordered by slic
   REQUIRE(of.slices.size() == 2);
   CHECK(of.tracker->idle());
   of.tracker->hand_in(1, {of.slices[1], {}});
-  CHECK(of.mail.take_effects().empty());
+  CHECK(of.effects.take().empty());
   CHECK_FALSE(of.tracker->idle());
   of.tracker->hand_in(1, {of.slices[0], {}});
-  const auto writes = of_kind<WriteShard>(of.mail.take_effects());
+  const auto writes = of_kind<WriteShard>(of.effects.take());
   REQUIRE(writes.size() == 1);
   CHECK(writes[0].step == 1);
   REQUIRE(writes[0].slices.size() == 2);
@@ -127,7 +128,7 @@ TEST_CASE("the first shard has the manifest written once all files are in, each 
   CHECK_FALSE(of.tracker->idle());
 
   REQUIRE(of.tracker->effect_done({manifests[0].id, {}, std::string("step-1-g3")}));
-  const auto settled = of.mail.take_effects();
+  const auto settled = of.effects.take();
   const auto reports = sent<CheckpointReport>(settled);
   REQUIRE(reports.size() == 3);  // the coordinator and both shards
   CHECK(reports[0].first == kCoordinator);
@@ -157,7 +158,7 @@ TEST_CASE("a file is reported again and again until its checkpoint is settled") 
   const auto repeated = [&](std::uint64_t now_ms) {
     of.mail.tick(now_ms);
     of.tracker->repeat();
-    return sent<ShardCheckpoint>(of.mail.take_effects()).size();
+    return sent<ShardCheckpoint>(of.effects.take()).size();
   };
   CHECK(repeated(1) == 0);
   CHECK(repeated(10'000) == 1);
@@ -207,7 +208,7 @@ TEST_CASE("a manifest that could not be written gives the checkpoint up, too") {
   const auto manifests = of_kind<WriteManifest>(of.report(of.write(of.cut(1))));
   REQUIRE(manifests.size() == 1);
   REQUIRE(of.tracker->effect_done({manifests[0].id, kFull, {}}));
-  const auto reports = sent<CheckpointReport>(of.mail.take_effects());
+  const auto reports = sent<CheckpointReport>(of.effects.take());
   REQUIRE(reports.size() == 2);
   CHECK(reports[1].second.code == base::Errc::resource_exhausted);
 }

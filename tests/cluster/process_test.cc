@@ -195,7 +195,7 @@ TEST_CASE("stop asks first and kills after the grace", "[process]") {
 TEST_CASE("a child's own children end with it", "[process]") {
   Fixture fixture;
   fixture.shell("sleep 1000 & echo $! >&3; echo end >&3; exit 0");
-  const pid_t grandchild = std::atoi(fixture.read("end").c_str());
+  const pid_t grandchild = std::stoi(fixture.read("end"));
   REQUIRE(grandchild > 1);
   CHECK(fixture.wait_exit().how == "exit 0");
   CHECK(ends_in_time(grandchild));

@@ -34,6 +34,17 @@ class NoResourcesTest(RefusalCase):
                     self.out.mkdir(exist_ok=True)
                     self.expect(RESOURCES, [used, "in use"], *words)
 
+    def test_openmp_variables(self):
+        """The program starts once more without what would change its threads."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "3", "GOMP_SPINCOUNT": "9"}
+        run = subprocess.run([cluster.TROUPE, "version"], env=environment, capture_output=True,
+                             text=True, timeout=LIMIT_S)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, "restarting without.* OMP_NUM_THREADS")
+        self.assertRegex(run.stderr, "restarting without.* GOMP_SPINCOUNT")
+        self.assertEqual(run.stderr.count("restarting"), 1, run.stderr)
+        self.assertEqual(run.stdout, cluster.troupe("version").stdout)
+
     def test_something_else_at_the_coordinators_port(self):
         """Silence, another protocol and noise: the commands give up in time."""
         def serve(listener, greeting):

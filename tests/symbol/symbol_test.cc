@@ -8,6 +8,7 @@
 #include "symbol/gradient.h"
 #include "symbol/networks/networks.h"
 #include "symbol/passes.h"
+#include "tests/support/test_folder.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::symbol {
@@ -192,6 +193,15 @@ TEST_CASE("files of old MXNet versions load") {
   CHECK(shapes.arguments[1] == Shape{6, 3, 3, 3});
   CHECK(shapes.auxiliary[0] == Shape{6});
   CHECK(net.to_json().find("\"__lr_mult__\": \"0.1\"") != std::string::npos);
+}
+
+TEST_CASE("a saved symbol loads as the same") {
+  const TestFolder folder("symbol_save");
+  const std::string path = folder.path() / "net.json";
+  const Symbol net = two_layers();
+  REQUIRE(net.save(path).ok());
+  CHECK(Symbol::load(table(), path).value().to_json() == net.to_json());
+  CHECK(net.save(folder.path() / "nowhere" / "net.json").code() == Errc::not_found);
 }
 
 TEST_CASE("malformed JSON gives one error that says where") {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <string>
 
 #include "ndarray/invoke.h"
 #include "ndarray/safetensors.h"
@@ -179,6 +180,6 @@ int main(int argc, char** argv) {
   }
   const auto dtype = troupe::base::parse_dtype(argv[2]);
   if (!dtype.ok()) return 2;
-  return troupe::compare(argv[1], *dtype, std::atoi(argv[3]), std::string_view(argv[4]) == "free",
+  return troupe::compare(argv[1], *dtype, std::stoi(argv[3]), std::string_view(argv[4]) == "free",
                          argv[5]);
 }

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What must not compile: things that are forgotten in the second of two places. Each case edits a
+copy of some files and compiles a source that sees them: it must be refused with the expected words.
+Then the case mends what was forgotten, and the same source must compile.
+
+Usage: compile_fail_test.py BUILD_FOLDER [unittest arguments]. Nothing is linked or run.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from syntax import Build  # noqa: E402
+
+# A structured binding that does not name every field of a struct, in the words of g++ and clang.
+UNNAMED = r"only \d+ names (were )?provided"
+BUILD = None  # see the last lines
+
+
+class CompileFailTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.overlay = pathlib.Path(folder.name)
+
+    def edit(self, name, old, new):
+        """In the copy; the file is copied first where it is not yet."""
+        path = self.overlay / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text((ROOT / name).read_text())
+        text = path.read_text()
+        self.assertEqual(text.count(old), 1, f"{old!r} in {name}")
+        path.write_text(text.replace(old, new))
+
+    def errors(self, source):
+        """Of the copy of `source`, or of `source` itself; edited headers come first. Each error has
+        the notes that explain it."""
+        own = self.overlay / source
+        flags = BUILD.commands.get(source) or BUILD.flags_of_folder(source.split("/")[0])
+        command = [BUILD.compiler, "-fsyntax-only", "-I", self.overlay, *flags,
+                   own if own.exists() else ROOT / source]
+        run = subprocess.run(command, cwd=BUILD.folder, capture_output=True, text=True)
+        found = re.split(r"error: ", run.stderr)[1:]
+        self.assertEqual(bool(found), run.returncode != 0, run.stderr)
+        return found
+
+    def expect_refusal(self, source, words):
+        """The first error, from which others may follow, says `words` (a pattern)."""
+        found = self.errors(source)
+        self.assertTrue(found, f"{source} compiles")
+        self.assertRegex(found[0], words)
+
+    def expect_success(self, source):
+        self.assertEqual(self.errors(source), [])
+
+    def write(self, name, text):
+        (self.overlay / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.overlay / name).write_text(text)
+
+    def test_a_family_that_is_not_in_the_list(self):
+        snippet = ('#include "monitoring/families.h"\n'
+                   'const auto& seen = troupe::monitoring::family("troupe_{}");\n')
+        source = "monitoring/snippet.cc"
+        self.write(source, snippet.format("worker_epok"))
+        self.expect_refusal(source, "name_is_not_in_the_list")
+        self.write(source, snippet.format("worker_epoch"))
+        self.expect_success(source)
+
+    def test_a_limit_without_a_row(self):
+        self.edit("base/limits.h", "struct Limits {\n",
+                  "struct Limits {\n  std::uint64_t pause_ms = 1;\n")
+        self.expect_refusal("base/limits.cc", r"static assertion failed|static_assert failed")
+        self.edit("base/limits.cc", "kTable = {\n",
+                  'kTable = {\n    LimitInfo{"pause_ms", &Limits::pause_ms},\n')
+        self.expect_success("base/limits.cc")
+
+    def test_a_field_of_a_message_without_a_codec(self):
+        self.edit("schemas/messages.h", "  PushResult result = PushResult::taken;\n",
+                  "  PushResult result = PushResult::taken;\n  std::uint32_t tries = 0;\n")
+        self.expect_refusal("schemas/codec_data.cc", UNNAMED)
+        self.edit("schemas/codec_data.cc", "const auto& [slice, node, step, result] = m;",
+                  "const auto& [slice, node, step, result, tries] = m;")
+        self.expect_success("schemas/codec_data.cc")
+
+    def test_a_key_of_a_job_without_a_codec(self):
+        self.edit("schemas/job_spec.h", "struct ServersSpec {\n",
+                  "struct ServersSpec {\n  std::uint32_t spares = 0;\n")
+        self.expect_refusal("schemas/codec_spec.cc", UNNAMED)
+        self.edit("schemas/codec_spec.cc", "const auto& [shards, server_threads] = servers;",
+                  "const auto& [spares, shards, server_threads] = servers;")
+        self.expect_success("schemas/codec_spec.cc")
+
+    def test_a_key_of_a_job_that_the_fingerprint_does_not_know(self):
+        self.edit("schemas/job_spec.h", "struct ServersSpec {\n",
+                  "struct ServersSpec {\n  std::uint32_t spares = 0;\n")
+        self.expect_refusal("train/fingerprint.cc", UNNAMED)
+        self.edit("train/fingerprint.cc", "const auto& [shards, threads] = servers;\n",
+                  "const auto& [spares, shards, threads] = servers;\n"
+                  "  no_bit_depends_on(spares);\n")
+        self.expect_success("train/fingerprint.cc")
+
+    def test_a_part_of_a_job_that_the_fingerprint_does_not_know(self):
+        self.edit("schemas/job_spec.h", "  ServersSpec servers;\n",
+                  "  ServersSpec servers;\n  ServersSpec others;\n")
+        self.expect_refusal("train/fingerprint.cc", UNNAMED)
+        self.edit("train/fingerprint.cc", "workers, servers,", "workers, servers, others,")
+        self.edit("train/fingerprint.cc", "  leave_out(servers);\n",
+                  "  leave_out(servers);\n  leave_out(others);\n")
+        self.expect_success("train/fingerprint.cc")
+
+
+if __name__ == "__main__":
+    BUILD = Build(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

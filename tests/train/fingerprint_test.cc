@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text that checkpoints keep to know their job again: it must not change, or no old checkpoint
+// could be resumed.
+#include "train/fingerprint.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <vector>
+
+namespace troupe::train {
+namespace {
+
+using schemas::JobSpec;
+
+/// No field that counts has its default.
+JobSpec job_of_everything() {
+  JobSpec job;
+  job.name = "all";
+  job.seed = 7;
+  job.model = {"lenet", "net.json", "{}", 3, {1, 28, 28}, 0.25, true};
+  job.data = {"a.rec", "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip};
+  job.train.epochs = 11;
+  job.train.max_steps = 5;
+  job.train.optimizer = {"adam", 0.1, 0.9, 1e-4, 2.5, "rule.json", "[]"};
+  job.train.schedule = {
+      schemas::ScheduleKind::cosine, {3, schemas::Period::Unit::epochs}, 0.001, 1e-5};
+  job.train.initializer = {schemas::InitializerKind::msra, 0.3, schemas::FanKind::in,
+                           schemas::Distribution::normal};
+  job.train.weights = "first.safetensors";
+  job.workers = {4, 2, 6};
+  job.consistency = {{schemas::ConsistencyMode::eventual, std::nullopt},
+                     {schemas::ConsistencyMode::eventual, 3}};
+  job.numerics = {schemas::Isa::avx2, schemas::LayoutChoice::dense, true, base::DType::f64};
+  return job;
+}
+
+TEST_CASE("the text of a fingerprint is that of old checkpoints", "[fingerprint]") {
+  CHECK(job_fingerprint(job_of_everything()) == R"(seed = 7
+model.network = lenet
+model.symbol = 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
+model.classes = 3
+model.input = (1, 28, 28)
+model.dropout = 0.25
+model.bias = true
+data.mean = (0.5, 0.25)
+data.std = (0.125)
+data.batch = 48
+data.on_bad_record = skip
+train.epochs = 11
+train.optimizer.name = adam
+train.optimizer.lr = 0.1
+train.optimizer.momentum = 0.9
+train.optimizer.wd = 0.0001
+train.optimizer.clip_gradient = 2.5
+train.optimizer.symbol = 4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945
+train.schedule.name = cosine
+train.schedule.warmup = 3
+train.schedule.warmup_unit = epochs
+train.schedule.warmup_lr = 0.001
+train.schedule.final_lr = 1e-05
+train.initializer.name = msra
+train.initializer.scale = 0.3
+train.initializer.fan = in
+train.initializer.distribution = normal
+train.weights = first.safetensors
+workers.machines = 4
+workers.devices = 2
+workers.threads = 6
+consistency.device = eventual
+consistency.cluster = eventual, at most 3
+numerics.isa = avx2
+numerics.layout = dense
+numerics.reference_only = true
+numerics.dtype = f64
+)");
+}
+
+TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
+  const std::vector<std::function<void(JobSpec&)>> changes = {
+      [](JobSpec& job) { job.name = "other"; },
+      [](JobSpec& job) { job.reproducible = false; },
+      [](JobSpec& job) { job.model.symbol = "elsewhere.json"; },
+      [](JobSpec& job) { job.data.train = "moved.rec"; },
+      [](JobSpec& job) { job.data.prefetch_threads = 8; },
+      [](JobSpec& job) { job.train.max_steps = 99; },
+      [](JobSpec& job) { job.train.hold = schemas::Hold::until_scraped; },
+      [](JobSpec& job) {
+        job.servers = {3, 4};
+      },
+      [](JobSpec& job) {
+        job.checkpoint = {"out", {5, {}}, 1, false, true};
+      },
+      [](JobSpec& job) { job.limits.ping_ms += 1; },
+  };
+  const std::string text = job_fingerprint(job_of_everything());
+  for (const auto& change : changes) {
+    JobSpec job = job_of_everything();
+    change(job);
+    CHECK(job_fingerprint(job) == text);
+  }
+}
+
+TEST_CASE("jobs that differ are told apart by the first line that differs", "[fingerprint]") {
+  JobSpec other = job_of_everything();
+  other.data.batch = 64;
+  other.train.epochs = 12;
+  const base::Status status =
+      check_fingerprint("step-5", job_fingerprint(other), job_fingerprint(job_of_everything()));
+  CHECK(status.code() == base::Errc::failed_precondition);
+  CHECK(status.text() ==
+        "step-5 is of another job: there 'data.batch = 64', here 'data.batch = 48'; choose another "
+        "checkpoint.dir or resume with the job it came from");
+}
+
+}  // namespace
+}  // namespace troupe::train
