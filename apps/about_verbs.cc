@@ -30,14 +30,12 @@ void add_about_verbs(CLI::App& app, Context& context) {
       "metrics",
       describe("List the metrics: name, labels, type, meaning", {"troupe metrics --list"}));
   metrics->add_flag("--list")->description("One family a line")->required();
-  metrics->callback([&context] { context.action = [&context] { return list_metrics(context); }; });
+  set_action(metrics, context, [&context] { return list_metrics(context); });
 
   CLI::App* version = app.add_subcommand("version", "Print the version");
-  version->callback([&context] {
-    context.action = [&context] {
-      context.console.data("troupe " + program_version() + "\n");
-      return ExitCode::ok;
-    };
+  set_action(version, context, [&context] {
+    context.console.data("troupe " + program_version() + "\n");
+    return ExitCode::ok;
   });
 }
 

@@ -54,16 +54,13 @@ ExitCode show(const std::string& folder, Context& context) {
 }  // namespace
 
 void add_checkpoint_verbs(CLI::App& app, Context& context) {
-  CLI::App* family = app.add_subcommand("checkpoint", "Look at checkpoints");
-  family->require_subcommand(1);
+  CLI::App* family = add_family(app, "checkpoint", "Look at checkpoints");
   const auto folder = std::make_shared<std::string>();
   const auto add = [&](const char* name, const std::string& description,
                        ExitCode (*action)(const std::string&, Context&)) {
     CLI::App* verb = family->add_subcommand(name, description);
     verb->add_option("DIR", *folder, "The job's checkpoint.dir")->required()->type_name("");
-    verb->callback([&context, folder, action] {
-      context.action = [&context, folder, action] { return action(*folder, context); };
-    });
+    set_action(verb, context, [&context, folder, action] { return action(*folder, context); });
   };
   add("hash",
       describe("Print the SHA-256 of the newest complete checkpoint's content, 64 hex digits",

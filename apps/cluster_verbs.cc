@@ -154,29 +154,23 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       "coordinator",
       describe("Serve a cluster: agents join it, people submit jobs to it",
                {"troupe coordinator --listen 127.0.0.1:7700 --http 127.0.0.1:7701 --state state"}));
-  coordinator->add_option("--listen", options->listen, "For agents and people; loopback")
-      ->required()
-      ->check(check_address)
-      ->type_name("HOST:PORT");
-  coordinator->add_option("--http", options->http, "For /metrics, /healthz and /sd/targets")
-      ->required()
-      ->check(check_address)
-      ->type_name("HOST:PORT");
+  add_address_option(*coordinator, "--listen", options->listen, "For agents and people; loopback")
+      ->required();
+  add_address_option(*coordinator, "--http", options->http,
+                     "For /metrics, /healthz and /sd/targets")
+      ->required();
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
       ->type_name("DIR");
   add_limits_option(coordinator, *options);
-  coordinator->callback([&context, options] {
-    context.action = [&context, options] { return run_coordinator_verb(*options, context); };
-  });
+  set_action(coordinator, context,
+             [&context, options] { return run_coordinator_verb(*options, context); });
 
   CLI::App* agent = app.add_subcommand(
       "agent", describe("Offer this machine's devices to a coordinator",
                         {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2"}));
-  agent->add_option("--join", options->join, "The coordinator's --listen address")
-      ->required()
-      ->check(check_address)
-      ->type_name("HOST:PORT");
+  add_address_option(*agent, "--join", options->join, "The coordinator's --listen address")
+      ->required();
   agent->add_option("--name", options->name, "The machine's name")
       ->required()
       ->check(check_name)
@@ -188,18 +182,14 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")
       ->check(check_duration)
       ->type_name("TIME");
-  agent->add_option("--http", options->http, "For /metrics and /healthz (127.0.0.1:0)")
-      ->check(check_address)
-      ->type_name("HOST:PORT");
+  add_address_option(*agent, "--http", options->http, "For /metrics and /healthz (127.0.0.1:0)");
   add_limits_option(agent, *options);
-  agent->callback([&context, options] {
-    context.action = [&context, options] {
-      cluster::AgentOptions how;
-      if (!read_limits(*options, context, how.limits)) return ExitCode::bad_input;
-      if (options->http.empty()) options->http = "127.0.0.1:0";
-      const base::Status status = run_agent_verb(*options, how);
-      return status.ok() ? ExitCode::ok : context.fail(status);
-    };
+  set_action(agent, context, [&context, options] {
+    cluster::AgentOptions how;
+    if (!read_limits(*options, context, how.limits)) return ExitCode::bad_input;
+    if (options->http.empty()) options->http = "127.0.0.1:0";
+    const base::Status status = run_agent_verb(*options, how);
+    return status.ok() ? ExitCode::ok : context.fail(status);
   });
 
   CLI::App* internal = app.add_subcommand("internal", "A job's process, started by an agent");
@@ -209,8 +199,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   internal->add_option("--role", options->role)->required();
   internal->add_option("--index", options->process.actor.index)->required();
   internal->add_option("--name", options->process.machine)->required();
-  internal->callback(
-      [&context, options] { context.action = [options] { return run_internal_verb(*options); }; });
+  set_action(internal, context, [options] { return run_internal_verb(*options); });
 }
 
 }  // namespace troupe::apps

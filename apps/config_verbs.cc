@@ -9,12 +9,7 @@
 namespace troupe::apps {
 namespace {
 
-struct CheckOptions {
-  std::string path;
-  std::vector<std::string> overrides;
-};
-
-ExitCode check(const CheckOptions& options, Context& context) {
+ExitCode check(const JobFileOptions& options, Context& context) {
   const JobFile job = read_job_file(options.path, options.overrides);
   if (!job.errors.empty()) return context.fail_lines(job.errors, "this is no job that can run");
   const schemas::JobSpec& spec = job.spec;
@@ -29,23 +24,14 @@ ExitCode check(const CheckOptions& options, Context& context) {
 }  // namespace
 
 void add_config_verbs(CLI::App& app, Context& context) {
-  CLI::App* config = app.add_subcommand("config", "Check job files");
-  config->require_subcommand(1);
+  CLI::App* config = add_family(app, "config", "Check job files");
   CLI::App* verb = config->add_subcommand(
       "check", describe("Check a job file; every error at once, with line and column",
                         {"troupe config check JOB.toml",
                          "troupe config check JOB.toml --set data.batch=64"}));
-  const auto options = std::make_shared<CheckOptions>();
-  verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
-      ->required()
-      ->type_name("");
-  verb->add_option("--set", options->overrides, "Override a key of the job file")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
-  verb->callback([&context, options] {
-    context.action = [&context, options] { return check(*options, context); };
-  });
+  const auto options = std::make_shared<JobFileOptions>();
+  add_job_file_options(*verb, *options);
+  set_action(verb, context, [&context, options] { return check(*options, context); });
 }
 
 }  // namespace troupe::apps

@@ -68,12 +68,10 @@ void add_pack_fashion(CLI::App& pack, Context& context) {
   verb->add_option("--source", options->source, "Folder of the four .gz files")
       ->capture_default_str()
       ->type_name("DIR");
-  verb->callback([&context, options] {
-    context.action = [&context, options] {
-      return pack_into(options->target, context, [&options] {
-        return data::pack_fashion_mnist(options->source, options->target.out);
-      });
-    };
+  set_action(verb, context, [&context, options] {
+    return pack_into(options->target, context, [&options] {
+      return data::pack_fashion_mnist(options->source, options->target.out);
+    });
   });
 }
 
@@ -99,13 +97,11 @@ void add_pack_idx(CLI::App& pack, Context& context) {
   CLI::Option* labels = verb->add_option("--test-labels", options->test.labels, "Test labels");
   images->type_name("FILE")->needs(labels);
   labels->type_name("FILE")->needs(images);
-  verb->callback([&context, options] {
+  set_action(verb, context, [&context, options] {
     if (!options->test.images.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
-    context.action = [&context, options] {
-      return pack_into(options->target, context,
-                       [&options] { return data::pack_idx(options->pack); });
-    };
+    return pack_into(options->target, context,
+                     [&options] { return data::pack_idx(options->pack); });
   });
 }
 
@@ -127,23 +123,19 @@ void add_pack_images(CLI::App& pack, Context& context) {
   verb->add_option("--test", options->test, "The same for the test set")->type_name("DIR");
   verb->add_flag("--keep-encoded", options->pack.keep_encoded,
                  "Store the files' bytes as they are: smaller, slower to read");
-  verb->callback([&context, options] {
+  set_action(verb, context, [&context, options] {
     if (!options->test.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
-    context.action = [&context, options] {
-      return pack_into(options->target, context,
-                       [&options] { return data::pack_images(options->pack); });
-    };
+    return pack_into(options->target, context,
+                     [&options] { return data::pack_images(options->pack); });
   });
 }
 
 }  // namespace
 
 void add_data_verbs(CLI::App& app, Context& context) {
-  CLI::App* family = app.add_subcommand("data", "Make, index and check record files");
-  family->require_subcommand(1);
-  CLI::App* pack = family->add_subcommand("pack", "Turn images into record files");
-  pack->require_subcommand(1);
+  CLI::App* family = add_family(app, "data", "Make, index and check record files");
+  CLI::App* pack = add_family(*family, "pack", "Turn images into record files");
   add_pack_fashion(*pack, context);
   add_pack_idx(*pack, context);
   add_pack_images(*pack, context);
@@ -156,19 +148,16 @@ void add_data_verbs(CLI::App& app, Context& context) {
   CLI::App* index = family->add_subcommand(
       "index", describe("Make a record file's .idx anew", {"troupe data index train.rec"}));
   index->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
-  index->callback([&context, options] {
-    context.action = [&context, options] {
-      return finish(data::index_record_file(options->path), context);
-    };
+  set_action(index, context, [&context, options] {
+    return finish(data::index_record_file(options->path), context);
   });
   CLI::App* verb = family->add_subcommand(
       "check", describe("Count records; name the first damage and exit 3 where there is any",
                         {"troupe data check train.rec", "troupe data check train.rec --decode"}));
   verb->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
   verb->add_flag("--decode", options->decode, "Decode every image too");
-  verb->callback([&context, options] {
-    context.action = [&context, options] { return check(options->path, options->decode, context); };
-  });
+  set_action(verb, context,
+             [&context, options] { return check(options->path, options->decode, context); });
 }
 
 }  // namespace troupe::apps

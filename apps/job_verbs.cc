@@ -18,9 +18,8 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(300);
 
 struct JobVerb {
-  std::string path;
+  JobFileOptions job;
   std::string id;
-  std::vector<std::string> overrides;
   bool wait = false;
 };
 
@@ -117,7 +116,7 @@ ExitCode wait(cluster::JobClient& client, const std::string& id, const StopSigna
 }
 
 ExitCode submit(const JobVerb& options, Context& context) {
-  JobFile job = read_job_file(options.path, options.overrides);
+  JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
@@ -171,45 +170,32 @@ ExitCode stop(cluster::JobClient& client, const std::string& id, Context& contex
 }  // namespace
 
 void add_job_verbs(CLI::App& app, Context& context) {
-  CLI::App* job = app.add_subcommand(
-      "job", describe("Submit jobs to a coordinator, list, watch and stop them",
-                      {"troupe --coordinator 127.0.0.1:7700 job submit JOB.toml --wait",
-                       "troupe --coordinator 127.0.0.1:7700 job list"}));
-  job->require_subcommand(1);
+  CLI::App* job =
+      add_family(app, "job",
+                 describe("Submit jobs to a coordinator, list, watch and stop them",
+                          {"troupe --coordinator 127.0.0.1:7700 job submit JOB.toml --wait",
+                           "troupe --coordinator 127.0.0.1:7700 job list"}));
   const auto options = std::make_shared<JobVerb>();
   CLI::App* submit_verb = job->add_subcommand(
       "submit", describe("Submit a job; prints its id",
                          {"troupe job submit examples/fashion-lenet.toml --wait"}));
-  submit_verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
-      ->required()
-      ->type_name("");
-  submit_verb->add_option("--set", options->overrides, "Override a key of the job file")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
+  add_job_file_options(*submit_verb, options->job);
   submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
       ->check(check_name)
       ->type_name("ID");
   submit_verb->add_flag("--wait", options->wait, "End with the job's result");
-  submit_verb->callback([&context, options] {
-    context.action = [&context, options] { return submit(*options, context); };
-  });
-  job->add_subcommand("list", "List all jobs")->callback([&context] {
-    context.action = [&context] {
-      return with_client(context,
-                         [&](cluster::JobClient& client) { return list(client, context); });
-    };
+  set_action(submit_verb, context, [&context, options] { return submit(*options, context); });
+  set_action(job->add_subcommand("list", "List all jobs"), context, [&context] {
+    return with_client(context, [&](cluster::JobClient& client) { return list(client, context); });
   });
   const auto add = [&](const char* name, const char* summary,
                        ExitCode (*action)(cluster::JobClient&, const std::string&, Context&)) {
     CLI::App* verb = job->add_subcommand(name, summary);
     verb->add_option("ID", options->id, "The job's id")->required()->type_name("");
-    verb->callback([&context, options, action] {
-      context.action = [&context, options, action] {
-        return with_client(context, [&](cluster::JobClient& client) {
-          return action(client, options->id, context);
-        });
-      };
+    set_action(verb, context, [&context, options, action] {
+      return with_client(context, [&](cluster::JobClient& client) {
+        return action(client, options->id, context);
+      });
     });
   };
   const auto watch = [](cluster::JobClient& client, const std::string& id, Context& c) {

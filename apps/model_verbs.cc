@@ -44,8 +44,7 @@ void add_options(CLI::App* verb, InspectOptions& options) {
 }  // namespace
 
 void add_model_verbs(CLI::App& app, Context& context) {
-  CLI::App* family = app.add_subcommand("model", "Look at networks");
-  family->require_subcommand(1);
+  CLI::App* family = add_family(app, "model", "Look at networks");
   CLI::App* verb = family->add_subcommand(
       "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
                           {"troupe model inspect lenet",
@@ -53,9 +52,7 @@ void add_model_verbs(CLI::App& app, Context& context) {
                            "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
   const auto options = std::make_shared<InspectOptions>();
   add_options(verb, *options);
-  verb->callback([&context, options] {
-    context.action = [&context, options] { return inspect(*options, context); };
-  });
+  set_action(verb, context, [&context, options] { return inspect(*options, context); });
 }
 
 }  // namespace troupe::apps

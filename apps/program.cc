@@ -5,9 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/verbs.h"
-#include "base/address.h"
 #include "base/log.h"
-#include "base/name.h"
 #include "base/suggest.h"
 
 namespace troupe::apps {
@@ -83,10 +81,8 @@ void set_log_level(const Context& context) {
 
 void add_global_options(CLI::App& app, Context& context) {
   context.coordinator = context.environment.coordinator;
-  app.add_option("--coordinator", context.coordinator,
-                 "The coordinator's --listen address (or TROUPE_COORDINATOR)")
-      ->check(check_address)
-      ->type_name("HOST:PORT");
+  add_address_option(app, "--coordinator", context.coordinator,
+                     "The coordinator's --listen address (or TROUPE_COORDINATOR)");
   CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   app.add_flag_callback(
@@ -135,23 +131,6 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
 }
 
 }  // namespace
-
-std::string check_address(const std::string& text) {
-  const auto address = base::parse_address(text);
-  return address.ok() ? std::string() : address.status().text();
-}
-
-std::string check_name(const std::string& text) {
-  if (base::plain_name(text)) return "";
-  return fmt::format("'{}' is no name: {}", text, base::kPlainNameRule);
-}
-
-std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {
-  std::string text(summary);
-  text += "\n\nExamples:";
-  for (const std::string_view example : examples) text.append("\n  ").append(example);
-  return text + "\n";
-}
 
 ExitCode Context::fail(const base::Status& status) {
   console.error(status.text());

@@ -21,8 +21,7 @@ namespace troupe::apps {
 namespace {
 
 struct RunOptions {
-  std::string path;
-  std::vector<std::string> overrides;
+  JobFileOptions job;
   std::string metrics_address = "127.0.0.1:0";
   std::string trace_path;
   bool local_store = false;
@@ -106,7 +105,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
 }
 
 ExitCode run(const RunOptions& options, Context& context) {
-  const JobFile job = read_job_file(options.path, options.overrides);
+  const JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was run");
   std::atomic<bool> stop{false};
   StopSignals signals([&stop](int) {
@@ -136,24 +135,14 @@ void add_run_verb(CLI::App& app, Context& context) {
                       {"troupe run examples/fashion-lenet.toml",
                        "troupe run JOB.toml --set train.epochs=1 --set checkpoint.dir=out2"}));
   const auto options = std::make_shared<RunOptions>();
-  verb->add_option("JOB.toml", options->path, "The job file; - for standard input")
-      ->required()
-      ->type_name("");
-  verb->add_option("--set", options->overrides, "Override a key of the job file")
-      ->type_name("KEY=VALUE")
-      ->expected(1)
-      ->take_all();
-  verb->add_option("--metrics", options->metrics_address, "Where /metrics is served")
-      ->capture_default_str()
-      ->check(check_address)
-      ->type_name("HOST:PORT");
+  add_job_file_options(*verb, options->job);
+  add_address_option(*verb, "--metrics", options->metrics_address, "Where /metrics is served")
+      ->capture_default_str();
   verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
       ->type_name("FILE.json");
   verb->add_flag("--local-store", options->local_store,
                  "Without the company's servers: the same bits, sequential tiers only");
-  verb->callback([&context, options] {
-    context.action = [&context, options] { return run(*options, context); };
-  });
+  set_action(verb, context, [&context, options] { return run(*options, context); });
 }
 
 }  // namespace troupe::apps

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verb families; each adds its subcommands to the command line and leaves the action of the one
 // chosen in the context. A verb's description is its summary, then examples: help leads with them.
+// Below them: what several families use. One thread.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/program.h"
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace troupe::apps {
@@ -39,5 +44,25 @@ std::string check_name(const std::string& text);
 
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples);
+
+/// A word before verbs, as `data` in `data check`: alone it is bad usage. CLI11 owns the result.
+CLI::App* add_family(CLI::App& app, const std::string& name, const std::string& description);
+
+/// What the command line does when it chooses `verb`. `action` runs after all of it was parsed, so
+/// it shares ownership of the options that it reads.
+void set_action(CLI::App* verb, Context& context, std::function<ExitCode()> action);
+
+/// An option HOST:PORT, checked by check_address. `address` outlives the parsing.
+CLI::Option* add_address_option(CLI::App& verb, const std::string& name, std::string& address,
+                                const std::string& meaning);
+
+/// A job as verbs take it.
+struct JobFileOptions {
+  std::string path;                    ///< JOB.toml; "-": standard input
+  std::vector<std::string> overrides;  ///< --set KEY=VALUE, in the order given
+};
+
+/// JOB.toml and --set. `options` outlives the parsing.
+void add_job_file_options(CLI::App& verb, JobFileOptions& options);
 
 }  // namespace troupe::apps
