@@ -54,8 +54,8 @@ class RecordingPorts final : public CoordinatorPorts {
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<std::pair<control::PeerId, schemas::Message>> sent_;
-  std::vector<control::PeerId> dropped_;
+  std::vector<std::pair<control::PeerId, schemas::Message>> sent_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<control::PeerId> dropped_ TROUPE_GUARDED_BY(mutex_);
 };
 
 TEST_CASE("a coordinator answers people and turns others away", "[coordinator]") {

@@ -39,7 +39,7 @@ class SumState {
   using Effect = std::variant<control::Note, Added, Hold>;
 
   std::vector<Effect> handle(const Event& event) {
-    if (std::holds_alternative<Misfortune>(event)) throw std::runtime_error("out of luck");
+    if (std::holds_alternative<Misfortune>(event)) static_cast<void>(std::vector<int>().at(1));
     if (const auto* hold = std::get_if<Hold>(&event)) return {*hold};
     if (const auto* number = std::get_if<Number>(&event)) {
       sum_ = sum_ * 10 + number->value;
@@ -131,7 +131,7 @@ TEST_CASE("an exception in a role ends the process, and the log says why", "[she
   INFO(output);
   REQUIRE(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGABRT);
-  CHECK(output.find("test role: exception: out of luck; the process ends") != std::string::npos);
+  CHECK(output.find("test role: exception: vector::_M_range_check") != std::string::npos);
 }
 
 }  // namespace
