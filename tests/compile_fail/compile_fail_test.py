@@ -114,6 +114,45 @@ class CompileFailTest(unittest.TestCase):
                   "  leave_out(servers);\n  leave_out(others);\n")
         self.expect_success("train/fingerprint.cc")
 
+    def test_an_effect_that_a_shell_does_not_perform(self):
+        self.edit("actors/effects.h", "using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;",
+                  "struct Lend {};\n"
+                  "using DeviceEffect = std::variant<Send, Fail, End, Add, Copy, Lend>;")
+        self.expect_refusal("actors/company.cc", r"no matching function for call to .*perform")
+        self.edit("actors/server.h", "  void perform(const Fail&) const {}\n",
+                  "  void perform(const Fail&) const {}\n  void perform(const Lend&) const {}\n")
+        self.expect_success("actors/company.cc")
+
+    def test_an_event_that_a_machine_does_not_take(self):
+        self.edit("actors/effects.h", "using WorkerEvent =\n    std::variant<Received, ",
+                  "struct Paused {};\nusing WorkerEvent =\n    std::variant<Paused, Received, ")
+        self.expect_refusal("actors/worker_state.cc", r"no matching function for call to .*on\(")
+        self.edit("actors/worker_state.h", "  void on(const Tick& tick);\n",
+                  "  void on(const Tick& tick);\n  void on(const Paused&) {}\n")
+        self.expect_success("actors/worker_state.cc")
+
+    def add_message(self, family, last):
+        """A message that belongs to no family yet, then to `family`, which ended with `last`."""
+        self.edit("schemas/messages.h", "/// Every message. ", "struct Probe {};\n\n/// Every message. ")
+        self.edit("schemas/messages.h", "Ping, Pong, Goodbye>;", "Ping, Pong, Goodbye, Probe>;")
+        self.expect_refusal("actors/worker_state.cc", "static assertion failed|static_assert failed")
+        self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
+
+    def test_a_message_that_a_role_of_a_job_does_not_take(self):
+        self.add_message("DataMessage", "ShardCheckpoint>;")
+        for role in ("worker", "device_server", "parameter_server"):
+            source = f"actors/{role}_state"
+            self.expect_refusal(f"{source}.cc", r"no matching function for call to .*take\(")
+            self.edit(f"{source}.h", " private:\n",
+                      " private:\n  void take(schemas::Envelope&, const schemas::Probe&) {}\n")
+            self.expect_success(f"{source}.cc")
+
+    def test_a_message_that_the_control_plane_does_not_take(self):
+        self.add_message("AgentMessage", "FolderProbeResult>;")
+        self.expect_success("actors/worker_state.cc")  # agents' messages never come to ranks
+        for role, call in (("agent", "on_message"), ("coordinator", "on_message")):
+            self.expect_refusal(f"control/{role}_state.cc", f"no matching function for call to .*{call}")
+
 
 if __name__ == "__main__":
     BUILD = Build(pathlib.Path(sys.argv.pop(1)).resolve())
