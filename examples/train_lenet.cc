@@ -112,7 +112,7 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
 }
 
 int main(int count, char** words) {
-  const int epochs = count == 3 ? std::atoi(words[2]) : 0;
+  const unsigned long epochs = count == 3 ? std::strtoul(words[2], nullptr, 10) : 0;
   if (epochs < 1) return std::fputs("usage: train_lenet FOLDER EPOCHS\n", stderr), 2;
   const base::Status status = train_lenet(words[1], static_cast<std::uint32_t>(epochs));
   if (!status.ok()) std::fprintf(stderr, "train_lenet: %s\n", status.to_string().c_str());
