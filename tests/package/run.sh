@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs a build into a folder of its own, builds a project against it and runs both programs:
-# run.sh BUILD COMPILER
+# Installs a build into a folder of its own, builds a project against it and runs its programs
+# (without data, the example says how it is used): run.sh BUILD COMPILER
 set -euo pipefail
 build=$1 compiler=$2
 source=$(cd "$(dirname "$0")" && pwd)
@@ -12,4 +12,7 @@ cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/installed" \
   -DCMAKE_CXX_COMPILER="$compiler" >"$work/log"
 cmake --build "$work/build" >"$work/log" || { cat "$work/log" >&2; exit 1; }
 "$work/build/consumer"
+code=0
+"$work/build/train_lenet" 2>"$work/log" || code=$?
+[ "$code" -eq 2 ] && grep -q "usage: train_lenet FOLDER EPOCHS" "$work/log"
 "$work/installed/bin/troupe" version
