@@ -44,9 +44,9 @@ const train::RankFigures* Worker::figures() const {
   return runner_ ? &runner_->figures() : nullptr;
 }
 
-data::BatchStats Worker::data_stats() const {
+data::BatchFigures Worker::data_stats() const {
   const base::MutexLock lock(mutex_);
-  return runner_ ? runner_->data_stats() : data::BatchStats();
+  return runner_ ? runner_->data_stats() : data::BatchFigures();
 }
 
 void Worker::perform(const Fail& fail) {
@@ -112,7 +112,7 @@ base::Status Worker::work() {
   auto store = std::make_unique<WorkerStore>(options_.rank, parts_.plan.spec, runner->runtime(),
                                              [this](WorkerEvent event) { post(std::move(event)); });
   train::RankRunner* running = runner.get();
-  WorkerStore* door = store.get();
+  WorkerStore* rank_store = store.get();
   {
     const base::MutexLock lock(mutex_);
     TROUPE_TRY(stopped_);
@@ -120,7 +120,7 @@ base::Status Worker::work() {
     store_ = std::move(store);
   }
   Observer observer(*this);
-  return running->run(*door, observer);
+  return running->run(*rank_store, observer);
 }
 
 void Worker::main() {

@@ -26,7 +26,7 @@ class Worker final : public JobRole<Worker, WorkerState> {
   void start();
   /// Figures of the rank; zero until it trains. Any thread.
   const train::RankFigures* figures() const;
-  data::BatchStats data_stats() const;
+  data::BatchFigures data_stats() const;
 
  private:
   class Observer;

@@ -17,7 +17,7 @@
 
 namespace troupe::actors {
 
-/// One rank's door to the tiers.
+/// A rank's KVStore over the tiers.
 class WorkerStore final : public store::KVStore {
  public:
   using Post = std::function<void(WorkerEvent)>;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kRanks = 2;
 constexpr int kWarmup = 3;
 
-/// A rank's engine, arrays and door.
+/// A rank's engine, arrays and store.
 struct Rank {
   explicit Rank(const ops::OpTable& table)
       : engine(engine::make_threaded_engine({}, clock)),
@@ -28,7 +28,7 @@ struct Rank {
   std::unique_ptr<engine::Engine> engine;
   ndarray::Runtime runtime;
   ndarray::NDArray weight, gradient;
-  std::unique_ptr<store::KVStore> door;
+  std::unique_ptr<store::KVStore> rank_store;
 };
 
 void push_pull(benchmark::State& state) {
@@ -55,17 +55,18 @@ void push_pull(benchmark::State& state) {
     Rank& rank = *ranks.emplace_back(std::make_unique<Rank>(table));
     rank.weight = ndarray::NDArray::zeros(rank.runtime, key.shape).value();
     rank.gradient = ndarray::NDArray::zeros(rank.runtime, key.shape).value();
-    rank.door = store->door(r, rank.runtime);
+    rank.rank_store = store->rank_store(r, rank.runtime);
     const std::vector<ndarray::NDArray> values = {rank.weight};
-    TROUPE_CHECK(rank.door->init({&key, 1}, values).ok(), "init failed");
+    TROUPE_CHECK(rank.rank_store->init({&key, 1}, values).ok(), "init failed");
   }
-  for (const auto& rank : ranks) TROUPE_CHECK(rank->door->set_updater(rule).ok(), "no updater");
+  for (const auto& rank : ranks)
+    TROUPE_CHECK(rank->rank_store->set_updater(rule).ok(), "no updater");
 
   std::uint64_t step = 0;
   const auto exchange = [&] {
     for (const auto& rank : ranks) {
-      rank->door->push(0, rank->gradient, {step, 1.0, 0});
-      rank->door->pull(0, rank->weight, {step + 1, false, 0});
+      rank->rank_store->push(0, rank->gradient, {step, 1.0, 0});
+      rank->rank_store->pull(0, rank->weight, {step + 1, false, 0});
     }
     for (const auto& rank : ranks) TROUPE_CHECK(rank->weight.wait().ok(), "pull failed");
     ++step;

@@ -68,7 +68,7 @@ class Lenet {
         {}};
     store_ =
         must(store::LocalStore::create({table_, storage_.pool(base::Device{}), kernels_}, options));
-    door_ = store_->door(0, runtime_);
+    door_ = store_->rank_store(0, runtime_);
     must(module_->init_params(first_weights()));
     store::UpdateRule rule;
     rule.optimizer.lr = kLearningRate;

@@ -106,7 +106,7 @@ class Peer final : public link::LinkHandler {
   const actors::PostOffice& post_office_;
 };
 
-void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link) {
+void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link) {
   post_office.open(peer, [link = std::move(link)](schemas::Envelope envelope) {
     // A link that is down ends the benchmark by silence.
     static_cast<void>(link->send(std::move(envelope)).ok());
@@ -122,7 +122,7 @@ void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
       "127.0.0.1:0", setup.end(self),
       [&](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
           -> base::Result<std::shared_ptr<link::LinkHandler>> {
-        open_door(setup.post_office, hello.actor, link);
+        open_sink(setup.post_office, hello.actor, link);
         return std::shared_ptr<link::LinkHandler>(std::make_shared<Peer>(setup.post_office));
       }));
   setup.open(self);
@@ -133,7 +133,7 @@ void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
   std::_Exit(0);
 }
 
-/// A rank's door to the tiers, without data and network.
+/// A rank's KVStore over the tiers, without data and network.
 class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
  public:
   Rank(Setup& setup, std::uint32_t rank)
@@ -199,7 +199,7 @@ void host(Setup& setup, std::uint32_t machine, const std::vector<std::string>& a
     const ActorId peer{Role::parameter_server, shard};
     link::DialOptions dial{addresses[shard], setup.end(self), setup.end(peer), 1, 5'000};
     auto link = must(links.dial(std::move(dial), std::make_shared<Peer>(setup.post_office)));
-    open_door(setup.post_office, peer, std::move(link));
+    open_sink(setup.post_office, peer, std::move(link));
   }
   setup.open(self);
   Rank rank(setup, machine);

@@ -85,7 +85,7 @@ struct JobFigures {
 
 /// What a scrape shows of the coordinator.
 struct Shown {
-  control::CoordinatorCounts counts;
+  control::CoordinatorFigures counts;
   std::vector<control::ScrapedJob> jobs;
 };
 
@@ -255,7 +255,7 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
     return;
   }
   late_told_ = false;
-  const control::CoordinatorCounts& counts = answer->counts;
+  const control::CoordinatorFigures& counts = answer->counts;
   for (int position = 0; position <= static_cast<int>(kLastPhase); ++position) {
     const auto phase = static_cast<JobPhase>(position);
     const auto found = counts.jobs.find(phase);

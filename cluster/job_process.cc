@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A crew with its links. The main thread does what its inbox says; links only fill the inbox or
-// post to actors.
+// The actors of a process with its links. The main thread does what its inbox says; links only fill
+// the inbox or post to actors.
 #include "cluster/job_process.h"
 
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <deque>
 #include <variant>
 
-#include "actors/crew.h"
+#include "actors/job_actors.h"
 #include "actors/metrics.h"
 #include "base/address.h"
 #include "base/folder_lock.h"
@@ -104,7 +104,7 @@ class PeerHandler final : public link::LinkHandler {
   Inbox& inbox_;
 };
 
-void open_door(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
+void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
                Inbox& inbox) {
   post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
     const std::int32_t priority = priority_of(envelope.message);
@@ -128,7 +128,7 @@ class JobProcess {
         server_metrics_(metrics, options.job),
         agent_links_(base::Limits{}, storage_.pool(base::Device{})) {}
   ~JobProcess() {
-    // Links call into the crew's post office, its actors into links: doors first, then the crew.
+    // Links call into the actors' post office, actors into links: links first, then the actors.
     if (links_) links_->stop();
     agent_links_.stop();
   }
@@ -155,9 +155,9 @@ class JobProcess {
   storage::Storage storage_;
   monitoring::Collection shown_;  // of the storage: what links read into
   Inbox inbox_;
-  actors::ServerMetrics server_metrics_;  // outlives the crew
+  actors::ServerMetrics server_metrics_;  // outlives the actors
   base::FolderLock lock_;                 // first parameter server: on the checkpoints
-  std::unique_ptr<actors::Crew> crew_;
+  std::unique_ptr<actors::JobActors> job_actors_;
   std::unique_ptr<monitoring::HttpServer> http_;
   bool connected_ = false;
   bool done_ = false;
@@ -171,8 +171,8 @@ base::Status JobProcess::run() {
   TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, link::LinkSet::Greeting::speak, self(),
                                                std::make_shared<AgentHandler>(inbox_)));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
-  if (crew_->spec().train.hold == schemas::Hold::until_scraped && http_) {
-    const std::uint64_t hold_ms = crew_->spec().limits.hold_ms;
+  if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
+    const std::uint64_t hold_ms = job_actors_->spec().limits.hold_ms;
     const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
     if (scraped == monitoring::HttpServer::Scraped::late) {
       base::log_warn("nobody read /metrics within {} ms", hold_ms);
@@ -192,50 +192,51 @@ base::Status JobProcess::handle(Incident incident) {
   auto& envelope = std::get<schemas::Envelope>(incident);
   if (const auto* end = std::get_if<schemas::JobEnd>(&envelope.message)) {
     if (end->code != Errc::ok) return base::Status(end->code, end->text);
-    done_ = crew_ != nullptr;
+    done_ = job_actors_ != nullptr;
     return {};
   }
   if (const auto* launch = std::get_if<schemas::LaunchProcess>(&envelope.message)) {
     tell_failure(open(*launch));
     return {};
   }
-  if (!crew_) return {};
+  if (!job_actors_) return {};
   if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
     tell_failure(connect(*placement));
   }
   envelope.job = options_.job;
   envelope.generation = options_.generation;
   envelope.from = {Role::coordinator, 0};
-  crew_->post_office().post(std::move(envelope));
+  job_actors_->post_office().post(std::move(envelope));
   return {};
 }
 
 base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
-  TROUPE_TRY_ASSIGN(crew_, actors::Crew::open(launch, clock_, metrics_,
-                                              server_metrics_.observer(options_.actor)));
-  const std::string& checkpoints = crew_->spec().checkpoint.dir;
+  TROUPE_TRY_ASSIGN(job_actors_, actors::JobActors::open(launch, clock_, metrics_,
+                                                         server_metrics_.observer(options_.actor)));
+  const std::string& checkpoints = job_actors_->spec().checkpoint.dir;
   if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
     // What a job before this one left may still be ending.
-    const std::chrono::milliseconds wait(crew_->spec().limits.stop_grace_ms);
+    const std::chrono::milliseconds wait(job_actors_->spec().limits.stop_grace_ms);
     auto lock = base::FolderLock::take(checkpoints, wait);
     if (!lock.ok()) return lock.status().with_context("checkpoint.dir");
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
-  links_ = std::make_unique<link::LinkSet>(crew_->spec().limits, storage_.pool(base::Device{}));
+  links_ =
+      std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
-  crew_->post_office().open({Role::coordinator, 0},
-                            [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
+  job_actors_->post_office().open(
+      {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;
   ready.actor = options_.actor;
   ready.pid = static_cast<std::uint64_t>(::getpid());
-  ready.numeric_class = crew_->numeric_class();
+  ready.numeric_class = job_actors_->numeric_class();
   if (!host) {
     TROUPE_TRY_ASSIGN(ready.address, listen());
   }
   TROUPE_TRY_ASSIGN(
-      http_, monitoring::HttpServer::start({"127.0.0.1", 0}, crew_->spec().limits, metrics_));
+      http_, monitoring::HttpServer::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
   ready.http_address = http_->address().to_string();
   tell(options_.actor, std::move(ready));
   return {};
@@ -252,9 +253,9 @@ base::Result<std::string> JobProcess::listen() {
                                                "a parameter server does not serve {}",
                                                hello.actor.to_string());
                           }
-                          open_door(crew_->post_office(), hello.actor, link, inbox_);
+                          open_sink(job_actors_->post_office(), hello.actor, link, inbox_);
                           return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(
-                              hello.actor, crew_->post_office(), inbox_));
+                              hello.actor, job_actors_->post_office(), inbox_));
                         });
 }
 
@@ -268,13 +269,13 @@ base::Status JobProcess::connect(const schemas::Placement& placement) {
     TROUPE_TRY(dial(shard, placement));
   }
   // Not before: the coordinator compares data files once all processes are up.
-  crew_->start();
+  job_actors_->start();
   return {};
 }
 
 base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& placement) {
   const ActorId peer{Role::parameter_server, shard};
-  const base::Limits& limits = crew_->spec().limits;
+  const base::Limits& limits = job_actors_->spec().limits;
   link::DialOptions dial;
   dial.address = placement.shard_addresses[shard];
   dial.self = self();
@@ -282,10 +283,10 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
   dial.wait_ms = limits.dial_ms;
-  TROUPE_TRY_ASSIGN(
-      auto link, links_->dial(std::move(dial),
-                              std::make_shared<PeerHandler>(peer, crew_->post_office(), inbox_)));
-  open_door(crew_->post_office(), peer, std::move(link), inbox_);
+  TROUPE_TRY_ASSIGN(auto link,
+                    links_->dial(std::move(dial), std::make_shared<PeerHandler>(
+                                                      peer, job_actors_->post_office(), inbox_)));
+  open_sink(job_actors_->post_office(), peer, std::move(link), inbox_);
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One process of a job, started by an agent: a host process (a machine's device server and workers)
-// or a parameter server. It opens its crew, links to the other tier, and lives until the
+// or a parameter server. It opens its actors, links to the other tier, and lives until the
 // coordinator ends the job. Main thread.
 #pragma once
 

@@ -383,8 +383,8 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
   return targets;
 }
 
-CoordinatorCounts CoordinatorState::counts() const {
-  CoordinatorCounts counts;
+CoordinatorFigures CoordinatorState::counts() const {
+  CoordinatorFigures counts;
   for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;

@@ -26,7 +26,7 @@ struct CoordinatorOptions {
 };
 
 /// What stands in the coordinator's metrics.
-struct CoordinatorCounts {
+struct CoordinatorFigures {
   std::map<schemas::JobPhase, std::uint64_t> jobs;
   std::uint64_t agents = 0;
   std::uint64_t slots = 0;
@@ -57,7 +57,7 @@ class CoordinatorState {
   std::vector<ScrapedJob> scraped_jobs() const;
   /// Every process that can be scraped, agents included.
   std::vector<ScrapeTarget> targets() const;
-  CoordinatorCounts counts() const;
+  CoordinatorFigures counts() const;
 
  private:
   struct Agent {

@@ -179,9 +179,9 @@ std::uint64_t BatchIterator::position() const {
   return position_;
 }
 
-BatchStats BatchIterator::stats() const {
+BatchFigures BatchIterator::stats() const {
   const MutexLock lock(mutex_);
-  BatchStats stats = stats_;
+  BatchFigures stats = stats_;
   stats.queue_limit = slots_.size();
   return stats;
 }

@@ -44,7 +44,7 @@ struct BatchSources {
 };
 
 /// Sums over the batches handed out, and the present queue.
-struct BatchStats {
+struct BatchFigures {
   std::uint64_t batches = 0;
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;        ///< of payloads read
@@ -78,7 +78,7 @@ class BatchIterator {
   void seek(std::uint64_t step);
   /// The step that next() gives.
   std::uint64_t position() const;
-  BatchStats stats() const;
+  BatchFigures stats() const;
 
  private:
   BatchIterator(BatchSources sources, SampleOptions samples, PrefetchOptions prefetch,
@@ -110,7 +110,7 @@ class BatchIterator {
   std::uint64_t generation_ TROUPE_GUARDED_BY(mutex_) =
       0;  // counts seeks; older batches are dropped
   bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
-  BatchStats stats_ TROUPE_GUARDED_BY(mutex_);
+  BatchFigures stats_ TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::data

@@ -6,7 +6,8 @@ namespace troupe::data {
 
 using monitoring::family;
 
-void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::string_view source) {
+void scrape_batches(monitoring::Scrape& scrape, const BatchFigures& stats,
+                    std::string_view source) {
   const auto show = [&](const monitoring::Family& row, auto value) {
     scrape.value(row, {source}, static_cast<double>(value));
   };

@@ -10,7 +10,7 @@
 namespace troupe::data {
 
 /// Gives an iterator's figures under troupe_data_*{source}.
-void scrape_batches(monitoring::Scrape& scrape, const BatchStats& stats, std::string_view source);
+void scrape_batches(monitoring::Scrape& scrape, const BatchFigures& stats, std::string_view source);
 
 /// For BatchSources of one iterator.
 monitoring::Histogram& batch_seconds(monitoring::Metrics& metrics, std::string_view source);

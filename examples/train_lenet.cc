@@ -90,7 +90,7 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
                                                         {0, job->train_data->records()}));
   const store::LocalStoreParts parts{setup.operators, setup.pool, setup.kernels};
   TROUPE_TRY_ASSIGN(const auto local, store::LocalStore::create(parts, {.rules = rules}));
-  const auto store = local->door(0, setup.runtime);
+  const auto store = local->rank_store(0, setup.runtime);
 
   // The training loop, with a word after each epoch.
   train::FitOptions fit{.rule = job->rule(), .steps = rules.steps, .evaluation = test.get()};

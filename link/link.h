@@ -30,7 +30,7 @@ struct LinkEnd {
 };
 
 /// Counters of one link since it was made. Bytes are those of whole frames.
-struct LinkStats {
+struct LinkFigures {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t frames_sent = 0;
@@ -39,7 +39,7 @@ struct LinkStats {
   std::uint64_t duplicates = 0;    ///< received again and dropped
   std::uint64_t resumes = 0;       ///< cuts that were healed
   std::uint64_t queued_bytes = 0;  ///< waiting or unacknowledged now
-  LinkStats& operator+=(const LinkStats& other);
+  LinkFigures& operator+=(const LinkFigures& other);
 };
 
 /// What a link tells its owner, on the I/O thread: be quick, never wait. The link holds it until
@@ -81,7 +81,7 @@ class Link {
   virtual void abort(base::Status reason) = 0;
   /// The other end; of an adopted link only known when it is up.
   virtual LinkEnd peer() const = 0;
-  virtual LinkStats stats() const = 0;
+  virtual LinkFigures stats() const = 0;
 };
 
 }  // namespace troupe::link

@@ -111,7 +111,7 @@ LinkEnd LinkCore::peer() const {
   return peer_;
 }
 
-LinkStats& LinkStats::operator+=(const LinkStats& other) {
+LinkFigures& LinkFigures::operator+=(const LinkFigures& other) {
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
   frames_sent += other.frames_sent;
@@ -123,9 +123,9 @@ LinkStats& LinkStats::operator+=(const LinkStats& other) {
   return *this;
 }
 
-LinkStats LinkCore::stats() const {
+LinkFigures LinkCore::stats() const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  LinkStats stats;
+  LinkFigures stats;
   stats.bytes_sent = counters_.bytes_sent.load(kRelaxed);
   stats.bytes_received = counters_.bytes_received.load(kRelaxed);
   stats.frames_sent = counters_.frames_sent.load(kRelaxed);

@@ -64,7 +64,7 @@ class LinkCore final : public Link,
   void close(std::string text) override;
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
-  LinkStats stats() const override;
+  LinkFigures stats() const override;
 
   // For LinkSet, on the I/O thread.
   void set_handler(std::shared_ptr<LinkHandler> handler) { handler_ = std::move(handler); }

@@ -63,7 +63,7 @@ class LinkSet::Impl {
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void stop();
-  LinkTotals totals() const {
+  LinkSetFigures totals() const {
     const base::MutexLock lock(totals_mutex_);
     return totals_;
   }
@@ -94,10 +94,10 @@ class LinkSet::Impl {
   std::vector<std::shared_ptr<LinkCore>> links_;
   std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
   std::vector<std::shared_ptr<Listener>> listeners_;
-  LinkStats ended_;  ///< of links that are no more
+  LinkFigures ended_;  ///< of links that are no more
 
   mutable base::Mutex totals_mutex_;
-  LinkTotals totals_ TROUPE_GUARDED_BY(totals_mutex_);
+  LinkSetFigures totals_ TROUPE_GUARDED_BY(totals_mutex_);
 };
 
 // ---- any thread ----
@@ -223,7 +223,7 @@ void LinkSet::Impl::tick() {
 }
 
 void LinkSet::Impl::sum_up() {
-  LinkTotals totals;
+  LinkSetFigures totals;
   for (const auto& link : links_) {
     if (link->is_down()) {
       ended_ += link->stats();  // tick() forgets it next
@@ -318,7 +318,7 @@ Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, Link
   return impl_->adopt(socket, greeting, std::move(self), std::move(handler));
 }
 
-LinkTotals LinkSet::totals() const {
+LinkSetFigures LinkSet::totals() const {
   return impl_->totals();
 }
 

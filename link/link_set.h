@@ -24,8 +24,8 @@ struct DialOptions {
 };
 
 /// All links of a process, those that have ended included.
-struct LinkTotals {
-  LinkStats stats;
+struct LinkSetFigures {
+  LinkFigures stats;
   std::uint64_t links = 0;  ///< alive now
 };
 
@@ -61,7 +61,7 @@ class LinkSet {
   /// heard it. Nothing can be made afterwards.
   void stop();
   /// As of the last tick, at most 100 ms ago.
-  LinkTotals totals() const;
+  LinkSetFigures totals() const;
 
  private:
   class Impl;

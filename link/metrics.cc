@@ -8,7 +8,7 @@ using monitoring::family;
 
 monitoring::Collection show_links(monitoring::Metrics& metrics, const LinkSet& links) {
   return metrics.on_scrape([&links](monitoring::Scrape& scrape) {
-    const LinkTotals totals = links.totals();
+    const LinkSetFigures totals = links.totals();
     const auto show = [&](const monitoring::Family& row, monitoring::LabelValues labels,
                           std::uint64_t value) {
       scrape.value(row, labels, static_cast<double>(value));

@@ -162,7 +162,7 @@ void get(wire::StaleView::Reader in, StaleView& out, Intake& intake);
 void put(wire::ShardCheckpoint::Builder out, const ShardCheckpoint& m);
 void get(wire::ShardCheckpoint::Reader in, ShardCheckpoint& out, Intake& intake);
 
-// A job's processes and the coordinator: codec_job.cc.
+// A job's processes and the coordinator: codec_process.cc.
 void put(wire::DatasetReport::Builder out, const DatasetReport& m);
 void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake);
 void put(wire::TrainingStart::Builder out, const TrainingStart& m);

@@ -9,7 +9,7 @@ namespace {
 
 using monitoring::family;
 
-void show_pool(monitoring::Scrape& scrape, const PoolStatistics& pool, std::string_view device,
+void show_pool(monitoring::Scrape& scrape, const PoolFigures& pool, std::string_view device,
                std::string_view name) {
   const auto bytes = [&](const monitoring::Family& row, std::uint64_t value) {
     scrape.value(row, {device, name}, static_cast<double>(value));

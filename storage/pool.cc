@@ -203,7 +203,7 @@ void Pool::close() {
 }
 
 base::Status Pool::out_of_memory(std::size_t wanted, std::string_view holder) {
-  const PoolStatistics now = statistics();
+  const PoolFigures now = statistics();
   {
     const base::MutexLock lock(mutex_);
     ++statistics_.failures;
@@ -225,9 +225,9 @@ base::Status Pool::out_of_memory(std::size_t wanted, std::string_view holder) {
                      names.empty() ? "none" : names);
 }
 
-PoolStatistics Pool::statistics() const {
+PoolFigures Pool::statistics() const {
   const base::MutexLock lock(mutex_);
-  PoolStatistics now = statistics_;
+  PoolFigures now = statistics_;
   for (const Holder& holder : holders_) {
     if (holder.used_bytes > 0) now.holders[holder.name] += holder.used_bytes;
   }

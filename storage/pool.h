@@ -33,7 +33,7 @@ class Pool final : public base::BufferPool {
   base::Result<base::Buffer> allocate(std::size_t bytes, std::string_view holder) override;
   base::Device device() const override { return device_; }
   base::Result<base::Buffer> allocate_arena(std::size_t bytes, std::string_view holder);
-  PoolStatistics statistics() const;
+  PoolFigures statistics() const;
   /// Gives cached blocks back to the system.
   void trim();
   /// The owner's last call: the pool deletes itself now, or with its last buffer.
@@ -84,7 +84,7 @@ class Pool final : public base::BufferPool {
   std::array<Block*, kSizeClasses> cached_ TROUPE_GUARDED_BY(mutex_){};
   std::uint64_t cached_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
   bool closed_ TROUPE_GUARDED_BY(mutex_) = false;
-  PoolStatistics statistics_ TROUPE_GUARDED_BY(mutex_);  // without holders
+  PoolFigures statistics_ TROUPE_GUARDED_BY(mutex_);  // without holders
   std::deque<Block> blocks_ TROUPE_GUARDED_BY(mutex_);
   Block* unused_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // block records without memory
   std::deque<Holder> holders_ TROUPE_GUARDED_BY(mutex_);

@@ -56,9 +56,9 @@ base::Result<base::Buffer> Storage::allocate_arena(base::Device device, std::siz
   return impl_->pool(device).allocate_arena(bytes, holder);
 }
 
-PoolStatistics Storage::statistics(base::Device device) const {
+PoolFigures Storage::statistics(base::Device device) const {
   const Pool* const pool = impl_->find(device);
-  return pool == nullptr ? PoolStatistics{} : pool->statistics();
+  return pool == nullptr ? PoolFigures{} : pool->statistics();
 }
 
 std::vector<base::Device> Storage::devices() const {

@@ -24,7 +24,7 @@ struct PoolOptions {
 
 /// A pool's state, for metrics and out-of-memory errors. Blocks count in full: up to an eighth more
 /// than was asked for.
-struct PoolStatistics {
+struct PoolFigures {
   std::uint64_t used_bytes = 0;      ///< in buffers that are alive
   std::uint64_t reserved_bytes = 0;  ///< held from the system, free ones included
   std::uint64_t peak_bytes = 0;      ///< highest used_bytes
@@ -48,7 +48,7 @@ class Storage {
   /// on huge pages where it is large, cleared to zero.
   base::Result<base::Buffer> allocate_arena(base::Device device, std::size_t bytes,
                                             std::string_view holder);
-  PoolStatistics statistics(base::Device device) const;
+  PoolFigures statistics(base::Device device) const;
   std::vector<base::Device> devices() const;
   /// Gives free memory back to the system.
   void trim();

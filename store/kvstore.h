@@ -30,7 +30,7 @@ struct PullInfo {
   int priority = 0;
 };
 
-/// A rank's door to the store.
+/// What a rank sees of the store.
 class KVStore {
  public:
   virtual ~KVStore() = default;

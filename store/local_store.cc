@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared core of a local store, and the doors that turn calls into engine operations.
+// The shared core of a local store, and the rank stores that turn calls into engine operations.
 #include "store/local_store.h"
 
 #include <algorithm>
@@ -380,11 +380,11 @@ void LocalStore::Core::fail(const base::Status& status) {
 
 namespace {
 
-// One rank's door: each call is one asynchronous operation on the rank's copy lane, which may end
-// after the door.
-class LocalDoor final : public KVStore {
+// One rank's KVStore: each call is one asynchronous operation on the rank's copy lane, which may
+// end after this object.
+class RankStore final : public KVStore {
  public:
-  LocalDoor(std::shared_ptr<LocalStore::Core> core, std::uint32_t rank, ndarray::Runtime& runtime)
+  RankStore(std::shared_ptr<LocalStore::Core> core, std::uint32_t rank, ndarray::Runtime& runtime)
       : core_(std::move(core)), rank_(rank), runtime_(runtime) {}
 
   std::uint32_t rank() const override { return rank_; }
@@ -460,9 +460,9 @@ base::Result<std::unique_ptr<LocalStore>> LocalStore::create(const LocalStorePar
   return std::unique_ptr<LocalStore>(new LocalStore(std::make_shared<Core>(parts, options)));
 }
 
-std::unique_ptr<KVStore> LocalStore::door(std::uint32_t rank, ndarray::Runtime& runtime) {
+std::unique_ptr<KVStore> LocalStore::rank_store(std::uint32_t rank, ndarray::Runtime& runtime) {
   TROUPE_CHECK(rank < core_->ranks(), "no such rank");
-  return std::make_unique<LocalDoor>(core_, rank, runtime);
+  return std::make_unique<RankStore>(core_, rank, runtime);
 }
 
 void LocalStore::fail(const base::Status& status) {

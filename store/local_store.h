@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LocalStore: the KVStore of ranks that share one process, without servers. It adds along the same
 // tree and updates by the same SliceOwner and SliceCompute as the parameter servers, so it ends in
-// the same bits. Both tiers sequential. Every rank has its own door; work is done on the threads of
-// whichever rank's engine brought it about. The store outlives its doors.
+// the same bits. Both tiers sequential. Every rank has a KVStore of its own; work is done on the
+// threads of whichever rank's engine brought it about. The store outlives them.
 #pragma once
 
 #include <cstdint>
@@ -48,15 +48,15 @@ struct LocalStoreParts {
   ndarray::PreparedKernels& kernels;
 };
 
-/// The store behind the doors.
+/// The store behind them.
 class LocalStore {
  public:
   static base::Result<std::unique_ptr<LocalStore>> create(const LocalStoreParts& parts,
                                                           const LocalStoreOptions& options);
   ~LocalStore();
 
-  /// The door of a rank; `runtime` is the rank's. CHECKs the rank.
-  std::unique_ptr<KVStore> door(std::uint32_t rank, ndarray::Runtime& runtime);
+  /// The KVStore of a rank; `runtime` is the rank's. CHECKs the rank.
+  std::unique_ptr<KVStore> rank_store(std::uint32_t rank, ndarray::Runtime& runtime);
   /// Fails every waiting and later operation: one rank's end is everybody's.
   void fail(const base::Status& status);
   /// The first failure, also of what no rank waits for any more: the last cut.

@@ -12,8 +12,8 @@
 #include "data/batch_iterator.h"
 #include "store/schedule.h"
 #include "store/slice_rules.h"
-#include "train/metric.h"
 #include "train/rank_phases.h"
+#include "train/score.h"
 
 namespace troupe::train {
 

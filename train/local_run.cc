@@ -206,8 +206,8 @@ base::Status LocalRun::checkpoint(
 
 void LocalRun::run_rank(std::uint32_t rank) {
   RankRunner& runner = *runners_[rank];
-  const auto door = store_->door(rank, runner.runtime());
-  const base::Status status = runner.run(*door, observer_);
+  const auto rank_store = store_->rank_store(rank, runner.runtime());
+  const base::Status status = runner.run(*rank_store, observer_);
   if (!status.ok()) fail(status.with_context(fmt::format("rank {}", rank)));
 }
 

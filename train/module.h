@@ -31,7 +31,7 @@
 #include "symbol/symbol.h"
 #include "train/fit.h"
 #include "train/keys.h"
-#include "train/metric.h"
+#include "train/score.h"
 
 namespace troupe::train {
 
@@ -75,7 +75,7 @@ class Module {
 
   /// Trains: step s of options.steps takes the batch of `batches`' position s (in the end of an
   /// epoch perhaps without samples), and every rank of `store` does the same. Returns when all is
-  /// computed and this rank's part in the store is finished, so a store's door serves one fit. The
+  /// computed and this rank's part in the store is finished, so a rank's store serves one fit. The
   /// first error of data, operations, store or callbacks ends it and cancels the engine, since
   /// other ranks may never send what is awaited: after that the Runtime can only be destroyed.
   /// Blocks.

@@ -80,10 +80,10 @@ Module& RankRunner::module() {
 const RankFigures& RankRunner::figures() const {
   return parts_->figures;
 }
-data::BatchStats RankRunner::data_stats() const {
+data::BatchFigures RankRunner::data_stats() const {
   return parts_->train_batches->stats();
 }
-std::optional<data::BatchStats> RankRunner::score_data_stats() const {
+std::optional<data::BatchFigures> RankRunner::score_data_stats() const {
   if (!parts_->test_batches) return std::nullopt;
   return parts_->test_batches->stats();
 }

@@ -70,9 +70,9 @@ class RankRunner {
   ndarray::Runtime& runtime();
   Module& module();
   const RankFigures& figures() const;
-  data::BatchStats data_stats() const;
+  data::BatchFigures data_stats() const;
   /// Of the batches to score with; nothing when the job has none.
-  std::optional<data::BatchStats> score_data_stats() const;
+  std::optional<data::BatchFigures> score_data_stats() const;
   const RankPhases& phases() const;
 
   /// Runs steps [start_step, job.steps_end()) against `store`. The first error ends it: of the

@@ -83,14 +83,14 @@ TEST_CASE("what a rank pushes is the executor's gradient itself", "[no_copy]") {
   const auto module = train::Module::create(test.runtime, *network, options);
   REQUIRE(module.ok());
   std::map<std::uint32_t, const std::byte*> pushed;
-  WorkerStore* door = nullptr;
+  WorkerStore* rank_store = nullptr;
   const schemas::JobSpec spec;
   WorkerStore store(0, spec, test.runtime, [&](WorkerEvent event) {
     const auto& push = std::get<PushWanted>(event);
     pushed[push.key] = push.gradient.data();
-    door->taken({push.key});
+    rank_store->taken({push.key});
   });
-  door = &store;
+  rank_store = &store;
   REQUIRE((*module)->init_optimizer(store, {}, false).ok());
   train::ModuleBatch batch;
   batch.size = 2;

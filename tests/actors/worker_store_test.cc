@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's door: what it hands to the worker's state machine.
+// The worker's store: what it hands to the worker's state machine.
 #include "actors/worker_store.h"
 
 #include <catch2/catch.hpp>
@@ -13,12 +13,12 @@ TEST_CASE("a gradient of no samples is handed over without bytes", "[worker_stor
   tests::TestRuntime test;
   const schemas::JobSpec spec;
   std::vector<PushWanted> pushed;
-  WorkerStore* door = nullptr;
+  WorkerStore* rank_store = nullptr;
   WorkerStore store(0, spec, test.runtime, [&](WorkerEvent event) {
     pushed.push_back(std::get<PushWanted>(event));
-    door->taken({pushed.back().key});
+    rank_store->taken({pushed.back().key});
   });
-  door = &store;
+  rank_store = &store;
   const auto gradient = ndarray::NDArray::zeros(test.runtime, base::Shape{4}, base::DType::f32);
   REQUIRE(gradient.ok());
   store.push(0, *gradient, {0, 8.0, 0});

@@ -115,9 +115,8 @@ class CompileFailTest(unittest.TestCase):
         self.expect_success("train/fingerprint.cc")
 
     def test_an_effect_that_a_shell_does_not_perform(self):
-        self.edit("actors/effects.h", "using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;",
-                  "struct Lend {};\n"
-                  "using DeviceEffect = std::variant<Send, Fail, End, Add, Copy, Lend>;")
+        self.edit("actors/effects.h", "using DeviceEffect = std::variant<",
+                  "struct Lend {};\nusing DeviceEffect = std::variant<Lend, ")
         self.expect_refusal("actors/company.cc", r"no matching function for call to .*perform")
         self.edit("actors/server.h", "  void perform(const Fail&) const {}\n",
                   "  void perform(const Fail&) const {}\n  void perform(const Lend&) const {}\n")
@@ -133,9 +132,10 @@ class CompileFailTest(unittest.TestCase):
 
     def add_message(self, family, last):
         """A message that belongs to no family yet, then to `family`, which ended with `last`."""
-        self.edit("schemas/messages.h", "/// Every message. ", "struct Probe {};\n\n/// Every message. ")
+        self.edit("schemas/messages.h", "/// Every message. ",
+                  "struct Probe {};\n\n/// Every message. ")
         self.edit("schemas/messages.h", "Ping, Pong, Goodbye>;", "Ping, Pong, Goodbye, Probe>;")
-        self.expect_refusal("actors/worker_state.cc", "static assertion failed|static_assert failed")
+        self.expect_refusal("actors/worker_state.cc", "static assertion failed")
         self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
 
     def test_a_message_that_a_role_of_a_job_does_not_take(self):
@@ -150,8 +150,8 @@ class CompileFailTest(unittest.TestCase):
     def test_a_message_that_the_control_plane_does_not_take(self):
         self.add_message("AgentMessage", "FolderProbeResult>;")
         self.expect_success("actors/worker_state.cc")  # agents' messages never come to ranks
-        for role, call in (("agent", "on_message"), ("coordinator", "on_message")):
-            self.expect_refusal(f"control/{role}_state.cc", f"no matching function for call to .*{call}")
+        for source in ("control/agent_state.cc", "control/coordinator_state.cc"):
+            self.expect_refusal(source, "no matching function for call to .*on_message")
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ TEST_CASE("a lost agent fails its jobs; the others' processes end") {
   world.set_fate("a/host", Fate::hangs);
   world.at(600, [&] { world.kill_agent("b"); });
   world.at(650, [&] {  // a's processes still end
-    const CoordinatorCounts counts = world.coordinator().counts();
+    const CoordinatorFigures counts = world.coordinator().counts();
     CHECK(counts.slots == 2);
     CHECK(counts.slots_used == 2);
   });

@@ -117,7 +117,7 @@ TEST_CASE("samples are the dealt records, normalised, with their labels") {
   }
   // 43 records: three full steps of 12 and a last one of 3 + 2 + 2.
   CHECK(batches[3].count() == 2);
-  const BatchStats stats = iterator->stats();
+  const BatchFigures stats = iterator->stats();
   CHECK(stats.batches == 12);
   CHECK(stats.records == 3 * (4 + 4 + 4 + 2));
   CHECK(stats.bytes == stats.records * (24 + 16 + kShape.bytes()));

@@ -55,7 +55,7 @@ TEST_CASE("buffers show the asked size, are aligned and are recycled") {
   const Buffer again = get(storage, 990);
   CHECK(again.data() == first);
   CHECK(get(storage, 0).size() == 0);
-  const PoolStatistics statistics = storage.statistics(kCpu);
+  const PoolFigures statistics = storage.statistics(kCpu);
   CHECK(statistics.hits == 1);
   CHECK(statistics.misses == 2);
   CHECK(statistics.used_bytes == 1024);
@@ -165,7 +165,7 @@ TEST_CASE("more holders than are kept apart share one count") {
   Storage storage;
   std::vector<Buffer> all;
   for (int i = 0; i < 1500; ++i) all.push_back(get(storage, 64, fmt::format("holder {}", i)));
-  const PoolStatistics statistics = storage.statistics(kCpu);
+  const PoolFigures statistics = storage.statistics(kCpu);
   CHECK(statistics.holders.size() == 1024);
   CHECK(statistics.holders.at("others") == (1500 - 1023) * 64);
 }
@@ -185,7 +185,7 @@ TEST_CASE("threads share a pool") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const PoolStatistics statistics = storage.statistics(kCpu);
+  const PoolFigures statistics = storage.statistics(kCpu);
   CHECK(statistics.used_bytes == 0);
   CHECK(statistics.holders.empty());
   CHECK(statistics.hits + statistics.misses == 8000);

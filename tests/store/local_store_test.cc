@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The local store's doors: what ranks without samples take part with.
+// The stores of the local store's ranks: what ranks without samples take part with.
 #include "store/local_store.h"
 
 #include <array>
@@ -36,22 +36,22 @@ class Pair {
     rule.optimizer.lr = 1.0;
     const std::array values = {filled(test_.runtime, 1.0F)};
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      doors_[rank] = store_->door(rank, test_.runtime);
-      REQUIRE(doors_[rank]
+      rank_stores_[rank] = store_->rank_store(rank, test_.runtime);
+      REQUIRE(rank_stores_[rank]
                   ->init(keys,
                          rank == 0 ? std::span<const NDArray>(values) : std::span<const NDArray>())
                   .ok());
     }
-    for (const auto& door : doors_) REQUIRE(door->set_updater(rule).ok());
+    for (const auto& rank_store : rank_stores_) REQUIRE(rank_store->set_updater(rule).ok());
   }
 
   void push(std::uint32_t rank, float value, const PushInfo& info) {
-    doors_[rank]->push(0, filled(test_.runtime, value), info);
+    rank_stores_[rank]->push(0, filled(test_.runtime, value), info);
   }
 
   std::vector<float> weights(std::uint64_t step) {
     const NDArray weight = filled(test_.runtime, 0.0F);
-    doors_[0]->pull(0, weight, {step, false, 0});
+    rank_stores_[0]->pull(0, weight, {step, false, 0});
     REQUIRE(test_.engine->wait_all().ok());
     return weight.to_vector<float>().value();
   }
@@ -65,7 +65,7 @@ class Pair {
  private:
   tests::TestRuntime test_;
   std::unique_ptr<LocalStore> store_;
-  std::array<std::unique_ptr<KVStore>, 2> doors_;
+  std::array<std::unique_ptr<KVStore>, 2> rank_stores_;
 };
 
 TEST_CASE("the bytes of a rank without samples reach no sum", "[local_store]") {
@@ -90,11 +90,11 @@ TEST_CASE("first values that do not fit their keys are refused by the key's name
   const std::vector<schemas::KeyInfo> keys = {{0, "v", base::Shape{4}}, {1, "w", base::Shape{2}}};
   const std::array values = {filled(test.runtime, 1.0F), filled(test.runtime, 1.0F)};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    const auto door = store->door(rank, test.runtime);
-    const base::Status shape = door->init(keys, values);
+    const auto rank_store = store->rank_store(rank, test.runtime);
+    const base::Status shape = rank_store->init(keys, values);
     CHECK(shape.code() == base::Errc::invalid_argument);
     CHECK_THAT(shape.text(), Catch::Contains("key 'w'") && Catch::Contains("(4,)"));
-    CHECK(door->init(keys, std::span(values).first(1)).text() == "1 values for 2 keys");
+    CHECK(rank_store->init(keys, std::span(values).first(1)).text() == "1 values for 2 keys");
   }
 }
 

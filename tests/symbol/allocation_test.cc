@@ -44,7 +44,7 @@ void check_quiet(const std::string& network, const ExecutorOptions& options, int
   engine_options.threads = threads;
   Bound bound(network, data, options, true, engine_options);
   asked_in_step(bound, 0);
-  const storage::PoolStatistics before = bound.test.storage.statistics({});
+  const storage::PoolFigures before = bound.test.storage.statistics({});
   int quiet = 0;
   tests::Allocations asked;
   for (int step = 1; step < kStepsMax && quiet < kQuietSteps; ++step) {
@@ -53,7 +53,7 @@ void check_quiet(const std::string& network, const ExecutorOptions& options, int
   }
   INFO(asked.calls << " allocations in the last step, the largest of " << asked.largest_bytes);
   CHECK(quiet == kQuietSteps);
-  const storage::PoolStatistics after = bound.test.storage.statistics({});
+  const storage::PoolFigures after = bound.test.storage.statistics({});
   CHECK(after.hits + after.misses == before.hits + before.misses);
   CHECK(after.used_bytes == before.used_bytes);
 }

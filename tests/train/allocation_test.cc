@@ -44,7 +44,7 @@ class Training {
         spec.limits.stall_ms};
     store_ =
         store::LocalStore::create({tests::test_operators(), pool(), test_.kernels}, how).value();
-    door_ = store_->door(0, test_.runtime);
+    door_ = store_->rank_store(0, test_.runtime);
     REQUIRE(module_->init_optimizer(*door_, job_->rule(), true).ok());
     REQUIRE(module_->pull(0, true).ok());
     batch_.size = spec.data.batch;
@@ -64,7 +64,7 @@ class Training {
     return asked;
   }
 
-  storage::PoolStatistics pool_statistics() { return test_.storage.statistics({}); }
+  storage::PoolFigures pool_statistics() { return test_.storage.statistics({}); }
 
  private:
   base::BufferPool& pool() { return test_.storage.pool(base::Device{}); }
@@ -102,7 +102,7 @@ TEST_CASE("a step of training asks allocators for bookkeeping only", "[allocatio
     for (int step = 0; step < kWarmSteps; ++step) {
       training.step(static_cast<std::uint64_t>(step));
     }
-    const storage::PoolStatistics before = training.pool_statistics();
+    const storage::PoolFigures before = training.pool_statistics();
     tests::Allocations most;
     for (int step = kWarmSteps; step < kWarmSteps + kSteps; ++step) {
       const tests::Allocations asked = training.step(static_cast<std::uint64_t>(step));
@@ -112,7 +112,7 @@ TEST_CASE("a step of training asks allocators for bookkeeping only", "[allocatio
     INFO(network << ": " << most.calls << " calls, largest " << most.largest_bytes);
     CHECK(most.largest_bytes <= kBookkeepingBytesMax);
     CHECK(most.calls <= kBookkeepingCallsMax);
-    const storage::PoolStatistics after = training.pool_statistics();
+    const storage::PoolFigures after = training.pool_statistics();
     CHECK(after.misses == before.misses);
     CHECK(after.used_bytes == before.used_bytes);
   }

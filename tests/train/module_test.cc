@@ -92,7 +92,7 @@ class Trainer {
         {},
         spec.limits.stall_ms};
     store = store::LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
-    door = store->door(0, test.runtime);
+    rank_store = store->rank_store(0, test.runtime);
     const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
     test_batches = batches(job->test_data, data::make_evaluation_plan(deal, 0));
     train_batches =
@@ -141,7 +141,7 @@ class Trainer {
   std::shared_ptr<const Job> job;
   std::unique_ptr<Module> module;
   std::unique_ptr<store::LocalStore> store;
-  std::unique_ptr<store::KVStore> door;
+  std::unique_ptr<store::KVStore> rank_store;
   std::unique_ptr<data::BatchIterator> train_batches, test_batches;
   FitOptions fit;
 };
@@ -202,7 +202,7 @@ TEST_CASE("fit learns and ends in the bits of a local run of the same job", "[mo
     epochs.push_back(end);
     return base::Status();
   };
-  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit).ok());
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit).ok());
   CHECK(steps.size() == 28);  // 50 records in batches of 8: 7 steps, the last one of 2
   CHECK(steps.back() == 27);
   CHECK(samples == 200);
@@ -322,7 +322,7 @@ TEST_CASE("gradients of an executor that went out of use are not pushed", "[modu
   const TestFolder folder("module-gone");
   Trainer trainer(linear_job(folder), 1);
   Module& module = *trainer.module;
-  REQUIRE(module.init_optimizer(*trainer.door, trainer.fit.rule, true).ok());
+  REQUIRE(module.init_optimizer(*trainer.rank_store, trainer.fit.rule, true).ok());
   const auto item = trainer.train_batches->next(kBatchDeadline);
   REQUIRE(item.ok());
   const ModuleBatch batch = module.batch(**item).value();
@@ -376,18 +376,18 @@ TEST_CASE("the first error ends a fit", "[module]") {
     trainer.fit.batch_end = [](const BatchEnd& end) {
       return end.step < 3 ? base::Status() : base::error(base::Errc::cancelled, "enough");
     };
-    status = trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit);
+    status = trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit);
     CHECK(status.text() == "enough");
   }
   SECTION("of data that end too early") {
     const auto few = trainer.batches(trainer.job->train_data,
                                      data::make_training_plan(trainer.job->orders, 0, 5));
-    status = trainer.module->fit(*few, *trainer.door, trainer.fit);
+    status = trainer.module->fit(*few, *trainer.rank_store, trainer.fit);
     CHECK_THAT(status.text(), Catch::Contains("ends before step 5 of 14"));
   }
   SECTION("of options that make no sense") {
     trainer.fit.evaluation_epochs = 0;
-    status = trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit);
+    status = trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit);
     CHECK(status.code() == base::Errc::invalid_argument);
   }
   CHECK_FALSE(status.ok());
@@ -451,7 +451,7 @@ TEST_CASE("a schedule changes the weights' steps and binds nothing anew", "[modu
     return base::Status();
   };
   REQUIRE(trainer.module->keys()[0].name == "fc_weight");
-  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.door, trainer.fit).ok());
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit).ok());
   CHECK(prepared > 0);
   CHECK(trainer.data_of(8).same_memory(bound_full));
   CHECK(trainer.data_of(2).same_memory(bound_last));

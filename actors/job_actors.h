@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crew: the actors of one process of a job: a machine's device server and workers (a host process),
-// or one parameter server. Whoever opens it gives the post office doors to the coordinator and to
-// the other processes. Opening blocks (files); made and destroyed by one thread.
+// JobActors: the actors of one process of a job: a machine's device server and workers (a host
+// process), or one parameter server. Whoever opens it gives the post office sinks for the
+// coordinator and the other processes. Opening blocks (files); made and destroyed by one thread.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,17 @@
 namespace troupe::actors {
 
 /// See the top of the file.
-class Crew {
+class JobActors {
  public:
   /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
-  /// ranks and outlives the crew; `observer`: of the server's figures. Errors: the job's files and
-  /// keys; failed_precondition when the folder of checkpoints holds some of the launch's generation
-  /// already.
-  static base::Result<std::unique_ptr<Crew>> open(const schemas::LaunchProcess& launch,
-                                                  base::Clock& clock, monitoring::Metrics& metrics,
-                                                  ServerObserver observer = {});
-  ~Crew();
+  /// ranks and outlives the actors; `observer`: of the server's figures. Errors: the job's files
+  /// and keys; failed_precondition when the folder of checkpoints holds some of the launch's
+  /// generation already.
+  static base::Result<std::unique_ptr<JobActors>> open(const schemas::LaunchProcess& launch,
+                                                       base::Clock& clock,
+                                                       monitoring::Metrics& metrics,
+                                                       ServerObserver observer = {});
+  ~JobActors();
 
   PostOffice& post_office() { return post_office_; }
   const schemas::JobSpec& spec() const { return plan_.spec; }
@@ -36,7 +37,8 @@ class Crew {
   void start();
 
  private:
-  Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan, base::Clock& clock);
+  JobActors(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,
+            base::Clock& clock);
 
   const std::unique_ptr<const ops::OpTable> table_;  // others refer to it: it stays in its place
   ServerJob server_job_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics by the operators cross_entropy_sum and accuracy_count.
-#include "train/metric.h"
+#include "train/score.h"
 
 #include <array>
 

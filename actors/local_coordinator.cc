@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's place in the post office.
-#include "actors/job_actor.h"
+#include "actors/local_coordinator.h"
 
 #include <chrono>
 #include <utility>
@@ -15,7 +15,8 @@ constexpr std::chrono::milliseconds kStopLook{20};
 
 }  // namespace
 
-JobActor::JobActor(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer)
+LocalCoordinator::LocalCoordinator(const JobParts& parts, control::JobRoster roster,
+                                   train::JobObserver& observer)
     : RoleShell("job " + parts.plan.job, std::move(roster)), parts_(parts), observer_(observer) {
   begin(parts_.actors, parts_.clock, tick_ms(parts_.plan.spec.limits));
   parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
@@ -25,12 +26,12 @@ JobActor::JobActor(const JobParts& parts, control::JobRoster roster, train::JobO
   post(control::Begin{static_cast<std::uint64_t>(parts_.clock.now_ms())});
 }
 
-JobActor::~JobActor() {
+LocalCoordinator::~LocalCoordinator() {
   parts_.post_office.close(kCoordinator);
   end();
 }
 
-base::Status JobActor::wait(const std::atomic<bool>* stop) {
+base::Status LocalCoordinator::wait(const std::atomic<bool>* stop) {
   std::future<base::Status> ended = ended_.get_future();
   if (stop != nullptr) {
     while (!stop->load() && ended.wait_for(kStopLook) != std::future_status::ready) {
@@ -42,7 +43,7 @@ base::Status JobActor::wait(const std::atomic<bool>* stop) {
   return ended.get();
 }
 
-void JobActor::perform(control::Send<schemas::ActorId> send) const {
+void LocalCoordinator::perform(control::Send<schemas::ActorId> send) const {
   schemas::Envelope envelope;
   envelope.job = parts_.plan.job;
   envelope.generation = parts_.plan.generation;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a process's part of a job.
-#include "actors/crew.h"
+#include "actors/job_actors.h"
 
 #include "schemas/codec.h"
 
 namespace troupe::actors {
 
-Crew::Crew(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,
-           base::Clock& clock)
+JobActors::JobActors(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,
+                     base::Clock& clock)
     : table_(std::move(table)),
       server_job_(std::move(job)),
       plan_(std::move(plan)),
       parts_{actors_, post_office_, plan_, server_job_.job, *table_, clock} {}
 
-Crew::~Crew() = default;
+JobActors::~JobActors() = default;
 
-base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& launch,
-                                               base::Clock& clock, monitoring::Metrics& metrics,
-                                               ServerObserver observer) {
+base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchProcess& launch,
+                                                         base::Clock& clock,
+                                                         monitoring::Metrics& metrics,
+                                                         ServerObserver observer) {
   TROUPE_TRY_ASSIGN(schemas::JobSpec spec, schemas::decode_job_spec(launch.job_text));
   TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));
   auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
@@ -33,27 +34,27 @@ base::Result<std::unique_ptr<Crew>> Crew::open(const schemas::LaunchProcess& lau
   server_job.start.generation = launch.generation;
   TROUPE_TRY_ASSIGN(JobPlan plan,
                     make_job_plan(launch.job, launch.generation, std::move(spec), job->keys.keys));
-  std::unique_ptr<Crew> crew(
-      new Crew(std::move(table), std::move(server_job), std::move(plan), clock));
+  std::unique_ptr<JobActors> made(
+      new JobActors(std::move(table), std::move(server_job), std::move(plan), clock));
   const std::uint32_t index = launch.actor.index;
   if (server) {
-    crew->parameter_server_ = std::make_unique<ParameterServer>(crew->parts_, crew->server_job_,
+    made->parameter_server_ = std::make_unique<ParameterServer>(made->parts_, made->server_job_,
                                                                 index, std::move(observer));
   }
-  crew->server_job_.first.reset();
-  if (server) return crew;
-  crew->device_server_ =
-      std::make_unique<DeviceServer>(crew->parts_, crew->server_job_, index, std::move(observer));
+  made->server_job_.first.reset();
+  if (server) return made;
+  made->device_server_ =
+      std::make_unique<DeviceServer>(made->parts_, made->server_job_, index, std::move(observer));
   for (const std::uint32_t rank : launch.ranks) {
     train::RankOptions options;
     options.rank = rank;
     options.metrics = &metrics;
-    crew->workers_.emplace_back(rank, std::make_unique<Worker>(crew->parts_, options));
+    made->workers_.emplace_back(rank, std::make_unique<Worker>(made->parts_, options));
   }
-  return crew;
+  return made;
 }
 
-void Crew::start() {
+void JobActors::start() {
   for (const auto& [rank, worker] : workers_) worker->start();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JobActor: a job without a coordinator: the actor around JobState that `troupe run` has in its
-// place. The other roles know no difference. Made, asked and destroyed by one thread.
+// LocalCoordinator: a job without a coordinator: the actor around JobState that `troupe run` has in
+// its place. The other roles know no difference. Made, asked and destroyed by one thread.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@
 namespace troupe::actors {
 
 /// See the top of the file.
-class JobActor final : public RoleShell<JobActor, control::JobState> {
+class LocalCoordinator final : public RoleShell<LocalCoordinator, control::JobState> {
  public:
   /// Sends the placement to the actors of the roster. `observer` is called on the actor; it and all
   /// of `parts` outlive this object.
-  JobActor(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer);
-  ~JobActor();
+  LocalCoordinator(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer);
+  ~LocalCoordinator();
 
   /// Waits for the job's end, once; `stop` asks for an early one and may be null. ok, the first
   /// failure, or cancelled.
   base::Status wait(const std::atomic<bool>* stop);
 
  private:
-  friend class RoleShell<JobActor, control::JobState>;
+  friend class RoleShell<LocalCoordinator, control::JobState>;
   using RoleShell::perform;
   void perform(control::Send<schemas::ActorId> send) const;
   void perform(const control::JobStepped& stepped) { observer_.progress(stepped.progress); }
