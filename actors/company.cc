@@ -63,10 +63,10 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     if (rank == 0) how.trace_path = options.run.trace_path;
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
-  LocalCoordinator job_actor(parts, make_roster(plan, start.step), observer);
+  LocalCoordinator coordinator(parts, make_roster(plan, start.step), observer);
   observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
-  const base::Status status = local_coordinator.wait(options.run.stop);
+  const base::Status status = coordinator.wait(options.run.stop);
   if (status.ok() && options.run.at_end) options.run.at_end();
   return status;
 }
