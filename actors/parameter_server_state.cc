@@ -108,7 +108,7 @@ void ParameterServerState::take_push(Envelope& envelope, schemas::GradientPush& 
         Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
         envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, info(owned).bytes));
   }
-  const store::PushName name{envelope.from.index, push.node, push.step};
+  const schemas::PushName name = schemas::push_name(push, envelope.from.index);
   store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
       std::move(envelope.payload)};
@@ -230,7 +230,7 @@ void ParameterServerState::send_acks(std::size_t index) {
     owned.round.add(mail_.event_ns());
     const auto waited = owned.pushes.close(name, mail_.event_ns());
     mail_.emit(Spent{Spent::What::push, waited.value_or(0)});
-    mail_.send({Role::device_server, name.machine},
+    mail_.send({Role::device_server, name.sender},
                schemas::PushAck{id, name.node, name.step, PushResult::taken});
   }
 }

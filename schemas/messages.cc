@@ -73,6 +73,14 @@ std::string ActorId::to_string() const {
   return fmt::format("{} {}", role_name(role), index);
 }
 
+PushName push_name(const GradientPush& push, std::uint32_t sender) {
+  return {push.slice, sender, push.node, push.step};
+}
+
+PushName push_name(const PushAck& ack, std::uint32_t sender) {
+  return {ack.slice, sender, ack.node, ack.step};
+}
+
 std::optional<SliceId> slice_of(const Message& message) {
   return std::visit(
       [](const auto& m) -> std::optional<SliceId> {
