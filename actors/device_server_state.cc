@@ -101,7 +101,7 @@ void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
   // not_ready and stale_view: the letter stays and is repeated.
   if (ack.result != PushResult::taken && ack.result != PushResult::duplicate) return;
   if (!mail_.plan().layout.contains(ack.slice)) return;
-  if (!pushes_.answered({ack.slice, ack.node, ack.step})) return;
+  if (!pushes_.answered(schemas::push_name(ack, machine_))) return;
   const std::size_t position = mail_.plan().layout.position(ack.slice);
   slices_[position].gather().acknowledged(ack.step);
   pump(position);
@@ -233,10 +233,10 @@ void DeviceServerState::send_pushes(std::size_t position) {
     schemas::GradientPush message{slice.id(), push->node, push->step, push->count,
                                   std::move(push->contributions)};
     message.abstains = push->abstains;
-    const PushKey key{slice.id(), push->node, push->step};
+    const schemas::PushName name = schemas::push_name(message, machine_);
     Letter letter{{Role::parameter_server, shard}, std::move(message), std::move(push->data)};
     mail_.send(letter);
-    pushes_.keep(key, std::move(letter), mail_.now_ms());
+    pushes_.keep(name, std::move(letter), mail_.now_ms());
   }
 }
 

@@ -35,12 +35,6 @@ class DeviceServerState {
   std::string waits_for() const;
 
  private:
-  struct PushKey {
-    schemas::SliceId slice;
-    store::TreeNode node;
-    std::uint64_t step = 0;
-    friend auto operator<=>(const PushKey&, const PushKey&) = default;
-  };
   struct Work {
     std::size_t slice = 0;
     std::uint64_t id = 0;
@@ -78,7 +72,7 @@ class DeviceServerState {
   std::set<std::uint32_t> ranks_;
   std::vector<DeviceSlice> slices_;  // in the order of the layout
   std::map<EffectId, Work> running_;
-  Outbox<PushKey> pushes_;
+  Outbox<schemas::PushName> pushes_;
   Outbox<schemas::WeightPull> pulls_;
   Outbox<std::uint32_t> finals_;  // Finished, by shard; repeated until the job ends
   std::map<std::uint32_t, std::uint64_t> finished_;

@@ -189,7 +189,7 @@ void ParameterServerState::send_acks(std::size_t index) {
   const schemas::SliceId id = info(owned).id;
   for (const store::PushName& name : owned.owner.take_acks()) {
     moved_ = true;
-    mail_.send({Role::device_server, name.machine},
+    mail_.send({Role::device_server, name.sender},
                schemas::PushAck{id, name.node, name.step, PushResult::taken});
   }
 }

@@ -55,7 +55,7 @@ void DeviceFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
     // A step that has been answered, or an earlier one, is an echo.
     if (pull->step > last.step) last = {pull->step, now_ns};
   } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
-    if (settled(ack->result)) owner_pushes_.erase({ack->slice, ack->node, ack->step});
+    if (settled(ack->result)) owner_pushes_.erase(schemas::push_name(*ack, machine_));
   } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
     ++counters_.owner_replies;
     counters_.owner_reply_bytes += envelope.payload.size();
@@ -91,7 +91,7 @@ void DeviceFigures::leaving(const std::vector<DeviceEffect>& effects, std::int64
 
 void DeviceFigures::left(const Envelope& envelope, std::int64_t now_ns) {
   if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
-    if (!owner_pushes_.insert({push->slice, push->node, push->step}).second) return;
+    if (!owner_pushes_.insert(schemas::push_name(*push, machine_)).second) return;
     ++counters_.owner_pushes;
     counters_.owner_push_bytes += envelope.payload.size();
   } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
@@ -181,7 +181,7 @@ void ParameterFigures::ended(const EffectDone& done) {
 
 void ParameterFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
   if (const auto* push = std::get_if<schemas::GradientPush>(&envelope.message)) {
-    pushes_.try_emplace({push->slice, envelope.from.index, push->node, push->step},
+    pushes_.try_emplace(schemas::push_name(*push, envelope.from.index),
                         Push{now_ns, envelope.payload.size()});
   } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
     pulls_.try_emplace({envelope.from.index, *pull}, now_ns);
@@ -215,7 +215,7 @@ void ParameterFigures::left(const Envelope& envelope, std::int64_t now_ns) {
 
 void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& ack,
                                 std::int64_t now_ns) {
-  const auto push = pushes_.find({ack.slice, machine, ack.node, ack.step});
+  const auto push = pushes_.find(schemas::push_name(ack, machine));
   switch (ack.result) {
     case PushResult::taken:
       ++counters_.pushes;

@@ -136,12 +136,6 @@ class DeviceFigures {
     std::uint64_t step = 0;
     std::optional<std::int64_t> since_ns = {};  // absent: answered
   };
-  struct OwnerPush {
-    schemas::SliceId slice;
-    schemas::TreeNode node;
-    std::uint64_t step = 0;
-    friend auto operator<=>(const OwnerPush&, const OwnerPush&) = default;
-  };
 
   void arrived(const schemas::Envelope& envelope, std::int64_t now_ns);
   void left(const schemas::Envelope& envelope, std::int64_t now_ns);
@@ -159,7 +153,7 @@ class DeviceFigures {
   DeviceServerCounters counters_;
   std::map<std::pair<Request, std::uint64_t>, Push> pushes_;  // not answered; with the step
   std::map<Request, Pull> pulls_;                             // the last of each
-  std::set<OwnerPush> owner_pushes_;                          // not acknowledged
+  std::set<schemas::PushName> owner_pushes_;                  // not acknowledged
   std::map<schemas::SliceId, PushRound> rounds_;
   std::map<schemas::SliceId, std::uint64_t> held_bytes_;  // of weights
   std::uint64_t store_bytes_ = 0;
@@ -179,13 +173,6 @@ class ParameterFigures {
   ServerHoldings holdings() const;
 
  private:
-  struct PushName {
-    schemas::SliceId slice;
-    std::uint32_t machine = 0;
-    schemas::TreeNode node;
-    std::uint64_t step = 0;
-    friend auto operator<=>(const PushName&, const PushName&) = default;
-  };
   struct Push {
     std::int64_t since_ns = 0;
     std::uint64_t bytes = 0;
@@ -212,8 +199,8 @@ class ParameterFigures {
   std::map<EffectId, std::pair<std::size_t, std::uint64_t>> running_;  // slice, version
   ParameterServerCounters counters_;
   std::uint64_t store_bytes_ = 0;
-  std::map<PushName, Push> pushes_;         // not answered
-  std::map<PullName, std::int64_t> pulls_;  // not answered, with the time they came
+  std::map<schemas::PushName, Push> pushes_;  // not answered
+  std::map<PullName, std::int64_t> pulls_;    // not answered, with the time they came
   std::map<schemas::SliceId, PushRound> rounds_;
 };
 

@@ -80,9 +80,10 @@ void WorkerState::on(const PushWanted& push) {
     message.count = push.count;
     base::Buffer payload = nothing ? base::Buffer() : push.gradient.slice(offset, slice.bytes);
     offset += slice.bytes;
+    const schemas::PushName name = schemas::push_name(message, rank_);
     Letter letter{server(), std::move(message), std::move(payload)};
     mail_.send(letter);
-    pushes_.keep({slice.id, push.step}, std::move(letter), mail_.now_ms());
+    pushes_.keep(name, std::move(letter), mail_.now_ms());
   }
 }
 
@@ -90,7 +91,7 @@ void WorkerState::take(Envelope&, const schemas::PushAck& ack) {
   // not_ready and stale_view: the letter stays and is repeated.
   const bool settled =
       ack.result == schemas::PushResult::taken || ack.result == schemas::PushResult::duplicate;
-  if (!settled || !pushes_.answered({ack.slice, ack.step})) return;
+  if (!settled || !pushes_.answered(schemas::push_name(ack, rank_))) return;
   const auto untaken = untaken_.find(ack.slice.key);
   if (--untaken->second > 0) return;
   untaken_.erase(untaken);

@@ -36,11 +36,6 @@ class WorkerState {
   std::string waits_for() const;
 
  private:
-  struct PushKeyName {
-    schemas::SliceId slice;
-    std::uint64_t step = 0;
-    friend auto operator<=>(const PushKeyName&, const PushKeyName&) = default;
-  };
   struct Pulling {
     std::uint64_t step = 0;
     std::size_t missing = 0;
@@ -71,7 +66,7 @@ class WorkerState {
   EffectList<Effect> effects_;
   Mail mail_;
   std::uint32_t rank_;
-  Outbox<PushKeyName> pushes_;
+  Outbox<schemas::PushName> pushes_;
   Outbox<schemas::SliceId> pulls_;
   Outbox<std::uint64_t> finals_;                  // Finished; repeated until the job ends
   std::map<std::uint32_t, std::size_t> untaken_;  // by key: slices of its gradient still read

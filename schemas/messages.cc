@@ -101,6 +101,14 @@ std::string Placement::name_of(const ActorId& actor) const {
   return fmt::format("{} on machine '{}'", actor.to_string(), machines[*machine]);
 }
 
+PushName push_name(const GradientPush& push, std::uint32_t sender) {
+  return {push.slice, sender, push.node, push.step};
+}
+
+PushName push_name(const PushAck& ack, std::uint32_t sender) {
+  return {ack.slice, sender, ack.node, ack.step};
+}
+
 std::optional<SliceId> slice_of(const Message& message) {
   return std::visit(
       [](const auto& m) -> std::optional<SliceId> {

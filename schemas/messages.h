@@ -114,6 +114,19 @@ struct PushAck {
   PushResult result = PushResult::taken;
 };
 
+/// What names a push in one generation of a job: to its sender, to whoever takes each push once,
+/// and in the answer, which repeats all of it but the sender.
+struct PushName {
+  SliceId slice;
+  std::uint32_t sender = 0;  ///< rank (to its device server) or machine (to the slice's owner)
+  TreeNode node;
+  std::uint64_t step = 0;
+  friend auto operator<=>(const PushName&, const PushName&) = default;
+};
+PushName push_name(const GradientPush& push, std::uint32_t sender);
+/// The name of the push that `ack` answers, which `sender` had sent.
+PushName push_name(const PushAck& ack, std::uint32_t sender);
+
 /// Any version will do as long as it is recent enough (eventual tiers).
 inline constexpr std::uint64_t kNewestVersion = ~std::uint64_t{0};
 

@@ -72,10 +72,10 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
     return base::error(Errc::invalid_argument, "[{}] push {} of machine {} sums nothing", name(),
                        push.step, push.machine);
   }
-  const PushName push_name{push.machine, push.node, push.step};
+  const PushName push_name = name_of(push);
   if (late_.count(push_name) != 0) return std::optional<PushResult>();
   if (duplicate(push_name)) return std::optional(PushResult::duplicate);
-  const auto waits = [&](const auto& entry) { return entry.first.machine == push.machine; };
+  const auto waits = [&](const auto& entry) { return entry.first.sender == push.machine; };
   if (std::any_of(late_.begin(), late_.end(), waits)) {
     return base::error(Errc::internal, "[{}] push {} of machine {} while another one waits", name(),
                        push.step, push.machine);
@@ -113,8 +113,12 @@ SliceOwner::Taking SliceOwner::abstain(const SlicePush& push) {
   return std::optional(PushResult::taken);
 }
 
+PushName SliceOwner::name_of(const SlicePush& push) const {
+  return {id_, push.machine, push.node, push.step};
+}
+
 bool SliceOwner::duplicate(const PushName& name) const {
-  return name.step < numbers_[name.machine];
+  return name.step < numbers_[name.sender];
 }
 
 /// The push's contributions have been taken.
@@ -129,7 +133,7 @@ void SliceOwner::join_round(SlicePush& push) {
 }
 
 SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
-  const PushName name{push.machine, push.node, push.step};
+  const PushName name = name_of(push);
   std::uint64_t& number = numbers_[push.machine];
   if (push.step > number) return std::optional(PushResult::not_ready);
   if (duplicate(name)) {
@@ -323,7 +327,7 @@ void SliceOwner::advance(const Round& round) {
     samples_before_[contribution.rank] = samples_applied_;
   }
   if (round.name) {
-    std::uint64_t& applied = numbers_applied_[round.name->machine];
+    std::uint64_t& applied = numbers_applied_[round.name->sender];
     TROUPE_CHECK(round.name->step == applied, "pushes of a machine are applied out of order");
     ++applied;
   }

@@ -25,6 +25,8 @@
 
 namespace troupe::store {
 
+using schemas::PushName;
+
 /// What a push brings, as the owner sees it.
 struct SlicePush {
   std::uint32_t machine = 0;  ///< the sender
@@ -34,14 +36,6 @@ struct SlicePush {
   std::vector<schemas::Contribution> contributions;  ///< else: what it sums
   base::Buffer data;                                 ///< empty: nothing (count 0)
   bool abstains = false;  ///< the machine only says that round `step` need not wait for it
-};
-
-/// Names a push to its sender.
-struct PushName {
-  std::uint32_t machine = 0;
-  TreeNode node;
-  std::uint64_t step = 0;
-  friend auto operator<=>(const PushName&, const PushName&) = default;
 };
 
 /// Run the updater once: from.values and the gradient in, new buffers out.
@@ -144,6 +138,7 @@ class SliceOwner {
   Taking abstain(const SlicePush& push);
   base::Status take_contributions(const SlicePush& push);
   void join_round(SlicePush& push);
+  PushName name_of(const SlicePush& push) const;
   bool duplicate(const PushName& name) const;
   void open_step();
   void open_round();

@@ -255,5 +255,15 @@ TEST_CASE("a placement knows where actors are and what people call them", "[mess
   }
 }
 
+TEST_CASE("an answer names its push, and an abstention is another push than the sum",
+          "[messages]") {
+  const GradientPush push{.slice = {3, 4}, .node = {1, 0, 2, 3}, .step = 7, .count = 1.0};
+  const PushAck ack{push.slice, push.node, push.step, PushResult::taken};
+  CHECK(push_name(ack, 2) == push_name(push, 2));
+  CHECK(push_name(ack, 1) != push_name(push, 2));
+  const GradientPush abstention{.slice = {3, 4}, .node = {1, 0, 2, 2}, .step = 7, .abstains = true};
+  CHECK(push_name(ack, 2) != push_name(abstention, 2));
+}
+
 }  // namespace
 }  // namespace troupe::schemas

@@ -299,7 +299,7 @@ TEST_CASE("eventual device, sequential cluster: abstentions let a round go on, b
   CHECK(owner.take_acks().empty());
   CHECK_FALSE(owner.answer({{0, 0}, schemas::kNewestVersion, 0, 1}, 0).has_value());
   owner.updated({bytes(), {}});
-  CHECK(owner.take_acks() == std::vector<PushName>{{0, {1, 0, 0, 1}, 0}});
+  CHECK(owner.take_acks() == std::vector<PushName>{{{0, 0}, 0, {1, 0, 0, 1}, 0}});
   CHECK(owner.answer({{0, 0}, schemas::kNewestVersion, 0, 1}, 0)->next ==
         std::vector<std::uint64_t>{0, 0, 1, 0});
   CHECK(*owner.push(listed_push(0, 0, {{0, 0}})) == PushResult::duplicate);
