@@ -6,6 +6,9 @@
 #include <caf/all.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <future>
+#include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/engine.h"
@@ -62,7 +65,20 @@ caf::behavior role(caf::event_based_actor* self, const std::shared_ptr<RoleOptio
   };
 }
 
+/// CAF's own, beside those that run actors: its clock and its printer.
+constexpr std::size_t kOwnThreads = 2;
+
+/// A constructor of CAF that finds no thread left waits for its own threads for ever, or crashes.
+/// So as many as it is going to start are tried first, all at once. Throws std::system_error.
+void try_threads(std::size_t count) {
+  std::vector<std::jthread> threads;
+  std::promise<void> tried;  // its end lets them go
+  const std::shared_future<void> over = tried.get_future().share();
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([over] { over.wait(); });
+}
+
 caf::actor_system_config& configure(caf::actor_system_config& config, std::uint32_t threads) {
+  try_threads(threads + kOwnThreads);
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", static_cast<std::size_t>(threads));
   return config;

@@ -17,7 +17,8 @@ namespace troupe::actors {
 /// The scheduler of a process's actors. Outlives all RoleActors made on it.
 class ActorSystem {
  public:
-  /// `threads` run all actors: they only shuffle handles, so few suffice.
+  /// `threads` run all actors: they only shuffle handles, so few suffice. Throws std::system_error
+  /// when the system has no threads left.
   explicit ActorSystem(std::uint32_t threads = 2);
   ~ActorSystem();
   ActorSystem(const ActorSystem&) = delete;

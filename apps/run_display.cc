@@ -20,15 +20,21 @@ double mean_loss(const control::EpochScore& score) {
 RunDisplay::RunDisplay(Console& console, const base::Clock& clock)
     : console_(console), clock_(clock), display_(console, clock) {}
 
-void RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
+monitoring::Collection RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
   job_ = &job;
-  metrics_ = &metrics;
-  const std::string& name = job.spec.name;
-  samples_total_ = &metrics.counter(monitoring::family("troupe_job_samples_total"), {name});
+  {
+    const base::MutexLock lock(mutex_);
+    series_.job = job.spec.name;
+    series_.steps_total = job.steps_end();
+  }
   report_ms_ = clock_.now_ms();
-  console_.note(fmt::format("job {}: {} steps of {} rank(s), {} training samples", name,
+  console_.note(fmt::format("job {}: {} steps of {} rank(s), {} training samples", job.spec.name,
                             job.steps_end(), job.spec.ranks(),
                             base::format_count(job.train_data->records())));
+  return metrics.on_scrape([this](monitoring::Scrape& scrape) {
+    const base::MutexLock lock(mutex_);
+    actors::show_job(series_, scrape);
+  });
 }
 
 void RunDisplay::began(const train::RunStart& start) {
@@ -52,16 +58,17 @@ void RunDisplay::progress(const control::StepProgress& progress) {
   }
   if (const auto it = progress.metrics.find("cross_entropy"); it != progress.metrics.end()) {
     shown_.loss = it->second.mean();
-    set(monitoring::family("troupe_job_loss"), {job_->spec.name, "train"}, *shown_.loss);
     if (!std::isfinite(*shown_.loss) && !diverged_) {
       diverged_ = true;
       base::log_warn("{}", control::divergence_text(progress.step, *shown_.loss));
     }
   }
-  samples_total_->add(samples);
-  set(monitoring::family("troupe_job_step"), {job_->spec.name}, static_cast<double>(progress.step));
-  set(monitoring::family("troupe_job_progress_ratio"), {job_->spec.name},
-      static_cast<double>(progress.step) / static_cast<double>(end));
+  {
+    const base::MutexLock lock(mutex_);
+    series_.samples = progress.samples;
+    series_.step = progress.step;
+    series_.loss = shown_.loss;
+  }
   report_ms_ = now;
   samples_done_ = progress.samples;
   display_.show(shown_);
@@ -70,15 +77,20 @@ void RunDisplay::progress(const control::StepProgress& progress) {
 void RunDisplay::scored(const control::EpochScore& score) {
   score_ = score;
   shown_.accuracy = score.accuracy();
-  set(monitoring::family("troupe_job_accuracy_ratio"), {job_->spec.name, "test"}, score.accuracy());
+  {
+    const base::MutexLock lock(mutex_);
+    series_.accuracy = score.accuracy();
+  }
   console_.note(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
                             score.accuracy(), mean_loss(score)));
 }
 
 void RunDisplay::checkpointed(std::uint64_t step, const std::string& path) {
   checkpoint_ = path;
-  set(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job_->spec.name},
-      static_cast<double>(std::time(nullptr)));
+  {
+    const base::MutexLock lock(mutex_);
+    series_.checkpoint_unix_seconds = static_cast<double>(std::time(nullptr));
+  }
   base::log_debug("checkpoint of step {}: {}", step, path);
 }
 
@@ -95,11 +107,6 @@ std::string RunDisplay::results() const {
   }
   if (!checkpoint_.empty()) text += fmt::format("checkpoint {}\n", checkpoint_);
   return text.empty() ? "nothing left to do: the job's last step is done\n" : text;
-}
-
-void RunDisplay::set(const monitoring::Family& family, monitoring::LabelValues labels,
-                     double value) {
-  metrics_->gauge(family, labels).set(value);
 }
 
 }  // namespace troupe::apps

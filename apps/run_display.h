@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a running job tells: progress for people, troupe_job_* for Prometheus, results at the end.
-// Calls come one at a time.
+// Calls come one at a time; scrapes from another thread.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "actors/job_metrics.h"
 #include "apps/progress.h"
+#include "base/mutex.h"
 #include "monitoring/metrics.h"
 #include "train/local_run.h"
 
@@ -17,8 +19,9 @@ class RunDisplay final : public train::JobObserver {
  public:
   RunDisplay(Console& console, const base::Clock& clock);
 
-  /// Call before the run; `job` and `metrics` outlive it.
-  void start(const train::Job& job, monitoring::Metrics& metrics);
+  /// Call before the run; `job` outlives it. The job's series are shown while the result lives,
+  /// which `metrics` and this object outlive.
+  [[nodiscard]] monitoring::Collection start(const train::Job& job, monitoring::Metrics& metrics);
   void began(const train::RunStart& start) override;
   void progress(const control::StepProgress& progress) override;
   void scored(const control::EpochScore& score) override;
@@ -36,16 +39,14 @@ class RunDisplay final : public train::JobObserver {
   std::string results() const;
 
  private:
-  void set(const monitoring::Family& family, monitoring::LabelValues labels, double value);
-
   Console& console_;
   const base::Clock& clock_;
   ProgressDisplay display_;
   bool began_ = false;
   bool diverged_ = false;  // and said so
   const train::Job* job_ = nullptr;
-  monitoring::Metrics* metrics_ = nullptr;
-  monitoring::Counter* samples_total_ = nullptr;
+  base::Mutex mutex_;
+  actors::JobSeries series_ TROUPE_GUARDED_BY(mutex_);
 
   std::int64_t report_ms_ = 0;      // of the last report
   std::uint64_t samples_done_ = 0;  // as it said

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "actors/coordinator.h"
+#include "actors/job_metrics.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/folder_lock.h"
@@ -123,7 +124,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
 
   monitoring::HttpReply targets();
   void scrape(monitoring::Scrape& scrape);
-  void scrape_job(monitoring::Scrape& scrape, const control::ScrapedJob& shown) const;
+  actors::JobSeries series_of(const control::ScrapedJob& shown) const;
 
   const CoordinatorNodeOptions options_;
   monitoring::Metrics& metrics_;
@@ -267,28 +268,24 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const auto& devices = monitoring::family("troupe_coordinator_devices");
   scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
   scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
-  for (const control::ScrapedJob& job : answer->jobs) scrape_job(scrape, job);
+  for (const control::ScrapedJob& job : answer->jobs) actors::show_job(series_of(job), scrape);
 }
 
-void CoordinatorNode::scrape_job(monitoring::Scrape& scrape,
-                                 const control::ScrapedJob& shown) const {
+actors::JobSeries CoordinatorNode::series_of(const control::ScrapedJob& shown) const {
   const schemas::JobInfo& job = shown.info;
-  for (const std::uint32_t rank : shown.missing_ranks) {
-    scrape.value(monitoring::family("troupe_job_missing_ranks"), {job.id, std::to_string(rank)},
-                 1.0);
-  }
+  actors::JobSeries series;
+  series.job = job.id;
+  series.samples = job.samples;
+  series.step = job.step;
+  series.steps_total = job.steps_total;
+  series.missing_ranks = shown.missing_ranks;
   if (shown.checkpointed_ms != 0) {
-    scrape.value(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job.id},
-                 unix_seconds_ + number(shown.checkpointed_ms) * 1e-3);
+    series.checkpoint_unix_seconds = unix_seconds_ + number(shown.checkpointed_ms) * 1e-3;
   }
-  scrape.value(monitoring::family("troupe_job_step"), {job.id}, number(job.step));
-  scrape.value(monitoring::family("troupe_job_samples_total"), {job.id}, number(job.samples));
-  if (job.steps_total == 0) return;
-  scrape.value(monitoring::family("troupe_job_progress_ratio"), {job.id},
-               number(job.step) / number(job.steps_total));
-  scrape.value(monitoring::family("troupe_job_loss"), {job.id, "train"}, job.loss);
-  if (job.accuracy < 0.0) return;
-  scrape.value(monitoring::family("troupe_job_accuracy_ratio"), {job.id, "test"}, job.accuracy);
+  if (job.steps_total == 0) return series;
+  series.loss = job.loss;
+  if (job.accuracy >= 0.0) series.accuracy = job.accuracy;
+  return series;
 }
 
 }  // namespace

@@ -123,8 +123,8 @@ base::Result<std::string> JobClient::submit(const std::string& id, const schemas
 }
 
 base::Result<std::vector<schemas::JobInfo>> JobClient::query(const std::string& id) {
-  TROUPE_TRY_ASSIGN(auto answer, impl_->ask<schemas::JobList>(schemas::JobQuery{id, false},
-                                                              impl_->limits().request_ms));
+  TROUPE_TRY_ASSIGN(
+      auto answer, impl_->ask<schemas::JobList>(schemas::JobQuery{id}, impl_->limits().request_ms));
   return std::move(answer.jobs);
 }
 

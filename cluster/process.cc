@@ -166,22 +166,7 @@ void ProcessSupervisor::stop(std::uint64_t id, std::uint64_t grace_ms) {
   do_later([this, id, grace_ms] { do_stop(id, grace_ms); });
 }
 
-void ProcessSupervisor::quit() {
-  do_later([this] {
-    MutexLock lock(mutex_);
-    quit_ = true;
-  });
-}
-
 // ---- the main thread ----
-
-void ProcessSupervisor::run() {
-  for (;;) {
-    run_once(-1);
-    MutexLock lock(mutex_);
-    if (std::exchange(quit_, false)) return;
-  }
-}
 
 void ProcessSupervisor::run_once(std::int64_t wait_ms) {
   wait_for_events(wait_ms);

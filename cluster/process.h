@@ -58,18 +58,14 @@ class ProcessSupervisor {
   ProcessSupervisor(const ProcessSupervisor&) = delete;
   ProcessSupervisor& operator=(const ProcessSupervisor&) = delete;
 
-  /// Starts a child. Both functions are called by run() on the main thread: `started` once, with an
-  /// error when the program cannot be run; after success `exited` once. Any thread.
+  /// Starts a child. Both functions are called by run_once() on the main thread: `started` once,
+  /// with an error when the program cannot be run; after success `exited` once. Any thread.
   void start(ProcessSpec spec, Started started, Exited exited);
   /// SIGTERM to the child's group now, SIGKILL after `grace_ms` (0: at once). A child that has
   /// ended is left alone. Any thread.
   void stop(std::uint64_t id, std::uint64_t grace_ms);
-  /// Makes run() return. Any thread.
-  void quit();
 
-  /// Serves until quit(); main thread.
-  void run();
-  /// The same for at most `wait_ms`, or until something was done; for tests and own loops.
+  /// Serves for at most `wait_ms`, or until something was done. Main thread.
   void run_once(std::int64_t wait_ms);
 
  private:
@@ -100,7 +96,6 @@ class ProcessSupervisor {
   std::map<std::uint64_t, Child> children_;
   base::Mutex mutex_;
   std::vector<std::function<void()>> commands_ TROUPE_GUARDED_BY(mutex_);
-  bool quit_ TROUPE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace troupe::cluster

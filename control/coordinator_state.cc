@@ -211,8 +211,6 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
   Job* job = find(query.id);
   if (job == nullptr) {
     emit(Send<PeerId>{peer, not_found(query.id)});
-  } else if (query.wait) {
-    job->waiting.insert(peer);
   } else {
     emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
   }

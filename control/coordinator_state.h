@@ -72,7 +72,7 @@ class CoordinatorState {
     std::unique_ptr<RunState> run;
     std::uint64_t submitted_ms = 0;
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
-    std::set<PeerId> waiting;               // for the final phase
+    std::set<PeerId> waiting;               // who has stopped it, for the final phase
   };
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 

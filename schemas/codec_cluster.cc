@@ -161,14 +161,12 @@ void get(wire::JobSubmitted::Reader in, JobSubmitted& out, Intake& intake) {
 }
 
 void put(wire::JobQuery::Builder out, const JobQuery& m) {
-  const auto& [id, wait] = m;
+  const auto& [id] = m;
   out.setId(text_of(id));
-  out.setWait(wait);
 }
 
 void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
-  out.wait = in.getWait();
 }
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {

@@ -402,10 +402,9 @@ struct JobInfo {
   std::uint64_t age_ms = 0;
 };
 
-/// id empty: all jobs. `wait`: answered when the phase is final.
+/// Asks for a job; id empty: for all of them.
 struct JobQuery {
   std::string id;
-  bool wait = false;
 };
 
 /// The answer to JobQuery and JobStop.

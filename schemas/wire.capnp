@@ -289,7 +289,6 @@ struct JobSubmitted {
 
 struct JobQuery {
   id @0 :Text;
-  wait @1 :Bool;
 }
 
 enum JobPhase {

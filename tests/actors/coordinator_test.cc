@@ -63,7 +63,7 @@ TEST_CASE("a coordinator answers people and turns others away", "[coordinator]")
   ActorSystem system(1);
   RecordingPorts ports;
   Coordinator coordinator(system, clock, ports, {"1", {}});
-  coordinator.hear({7, schemas::JobQuery{"", false}});
+  coordinator.hear({7, schemas::JobQuery{}});
   coordinator.hear({8, schemas::Ping{}});
   REQUIRE(ports.wait_sent(1));
   CHECK(ports.wait_dropped(8));
@@ -85,7 +85,7 @@ TEST_CASE("who floods a coordinator waits until it is heard", "[coordinator]") {
   constexpr std::size_t kFlood = 3 * kUnhandledMax;
   std::atomic<std::size_t> said{0};
   std::thread flood([&] {
-    for (; said < kFlood; ++said) coordinator.hear({1, schemas::JobQuery{"", false}});
+    for (; said < kFlood; ++said) coordinator.hear({1, schemas::JobQuery{}});
   });
   const auto late = std::chrono::steady_clock::now() + kWait;
   while (said < kUnhandledMax && std::chrono::steady_clock::now() < late) {

@@ -235,18 +235,15 @@ TEST_CASE("children die with their agent", "[process]") {
   ::close(report[1]);
 }
 
-TEST_CASE("other threads may ask, run() serves until quit()", "[process]") {
+TEST_CASE("other threads may ask", "[process]") {
   Fixture fixture;
   std::thread other([&] {
     fixture.supervisor.start(
         {"the child", {"/bin/sh", "-c", "exit 0"}, {}},
         [&](Result<ChildProcess> child) { fixture.started = std::move(child); },
-        [&](const ProcessExit& exit) {
-          fixture.exit = exit;
-          fixture.supervisor.quit();
-        });
+        [&](const ProcessExit& exit) { fixture.exit = exit; });
   });
-  fixture.supervisor.run();
+  fixture.wait_exit();
   other.join();
   CHECK(fixture.exit->how == "exit 0");
 }

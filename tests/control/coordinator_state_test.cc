@@ -78,7 +78,7 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
   CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage"})).code !=
         Errc::ok);
   CHECK(world.coordinator().jobs().size() == 1);
-  CHECK(std::get<schemas::JobList>(answer(schemas::JobQuery{"z", false})).code == Errc::not_found);
+  CHECK(std::get<schemas::JobList>(answer(schemas::JobQuery{"z"})).code == Errc::not_found);
   CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"z"})).code == Errc::not_found);
   CHECK(std::get<schemas::JobList>(answer(schemas::JobStop{"x"})).jobs.front().phase ==
         JobPhase::stopped);
@@ -170,18 +170,20 @@ TEST_CASE("a lost agent fails its jobs; the others' processes end") {
   CHECK(world.coordinator().counts().slots == 2);
 }
 
-TEST_CASE("waiting is answered at the end, stopping too") {
+TEST_CASE("stopping is answered at the end, to everybody who asked") {
   ControlWorld world(6);
   world.add_agent("a", 1);
   world.set_fate("a/host", Fate::hangs);
   world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))});
   world.run_until(50);
-  const PeerId waiting = world.say(schemas::JobQuery{"x", true});
   world.run_until(400);
-  CHECK(world.answers(waiting).empty());
-  const PeerId stopping = world.say(schemas::JobStop{"x"});
+  const PeerId first = world.say(schemas::JobStop{"x"});
+  const PeerId second = world.say(schemas::JobStop{"x"});
+  world.run_until(440);
+  CHECK(world.answers(first).empty());
+  CHECK(world.answers(second).empty());
   world.run_until(2'000);
-  for (const PeerId person : {waiting, stopping}) {
+  for (const PeerId person : {first, second}) {
     REQUIRE(world.answers(person).size() == 1);
     CHECK(std::get<schemas::JobList>(world.answers(person)[0]).jobs[0].phase == JobPhase::stopped);
   }
@@ -211,11 +213,22 @@ TEST_CASE("a process that outlives its run is not taken for one of the next run"
 
 TEST_CASE("a peer that asks again and again waits once") {
   CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello hello;
+  hello.name = std::string("a");
+  hello.version = std::string("1");
+  hello.slots = 1;
+  state.handle(PeerSaid{2, hello});
   state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
-  for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobQuery{"x", true}});
-  const auto effects = state.handle(PeerSaid{1, schemas::JobStop{"x"}});
+  state.handle(PeerSaid{2, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
+  state.handle(StartFound{"x", {}, 0, 1, 5, ""});
+  for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobStop{"x"}});
+  state.handle(
+      PeerSaid{2, schemas::ProcessExited{"x", 1, {schemas::Role::device_server, 0}, "", {}}});
+  const auto effects = state.handle(
+      PeerSaid{2, schemas::ProcessExited{"x", 1, {schemas::Role::parameter_server, 0}, "", {}}});
   CHECK(std::count_if(effects.begin(), effects.end(), [](const CoordinatorEffect& effect) {
-          return std::holds_alternative<Send<PeerId>>(effect);
+          const auto* send = std::get_if<Send<PeerId>>(&effect);
+          return send != nullptr && send->to == 1;
         }) == 1);
 }
 

@@ -88,26 +88,47 @@ class NoResourcesTest(RefusalCase):
         self.run_job(FAILED, ["checkpoint", "File too large"], "checkpoint.every=1 steps",
                      "limits.checkpoint_failures_max=2", **how)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to become somebody else")
-    def test_no_threads(self):
-        """However few there are: an error, never a hang or a crash."""
+    def run_with_threads(self, number, *words):
+        """Runs as somebody who may have so many threads; gives what is left of the process."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
+            os.setgroups([])
+            os.setresgid(NOBODY - 1, NOBODY - 1, NOBODY - 1)
+            os.setresuid(NOBODY - 1, NOBODY - 1, NOBODY - 1)
+        return subprocess.run([cluster.TROUPE, *words], preexec_fn=limit, capture_output=True,
+                              timeout=LIMIT_S)
+
+    def open_folder(self):
         folder = self.folder / "open"
         folder.mkdir()
         for path in (folder, *folder.parents):
             if path != pathlib.Path("/") and path.stat().st_uid == os.geteuid():
                 path.chmod(path.stat().st_mode | 0o055)
         folder.chmod(0o777)
+        return folder
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to become somebody else")
+    def test_no_threads(self):
+        """However few there are: an error, never a hang or a crash."""
+        folder = self.open_folder()
         for number in (3, 5, 7, 9, 12, 16, 20):
-            def limit(number=number):
-                resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
-                os.setgroups([])
-                os.setresgid(NOBODY - 1, NOBODY - 1, NOBODY - 1)
-                os.setresuid(NOBODY - 1, NOBODY - 1, NOBODY - 1)
             with self.subTest(number):
-                done = subprocess.run([cluster.TROUPE, "run", self.job, "--set",
-                                       f"checkpoint.dir={folder}/{number}"], preexec_fn=limit,
-                                      capture_output=True, timeout=LIMIT_S)
+                done = self.run_with_threads(number, "run", self.job, "--set",
+                                             f"checkpoint.dir={folder}/{number}")
                 self.assertEqual(done.returncode, RESOURCES, done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to become somebody else")
+    def test_no_threads_for_a_cluster(self):
+        """The coordinator and an agent need eight, and say so before they begin."""
+        folder = self.open_folder()
+        free = "127.0.0.1:0"
+        for number in range(2, 8):
+            for words in (("coordinator", "--listen", free, "--http", free, "--state",
+                           folder / str(number)),
+                          ("agent", "--join", "127.0.0.1:1", "--name", "a", "--http", free)):
+                with self.subTest(words[0], number=number):
+                    done = self.run_with_threads(number, *words)
+                    self.assertEqual(done.returncode, RESOURCES, done.stderr)
 
     def test_no_memory(self):
         self.run_job(RESOURCES, ["parameters", "GiB"], "model.classes=1073741824")
