@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error codes' names and sentences, Status, and the end of a failed CHECK.
+// Error codes' names, Status, and the end of a failed CHECK.
 #include "base/status.h"
 
 #include <array>
@@ -9,43 +9,35 @@
 namespace troupe::base {
 namespace {
 
-struct CodeText {
-  std::string_view name;
-  std::string_view sentence;
+// By code.
+constexpr std::array<std::string_view, 17> kNames = {
+    "ok",
+    "invalid_argument",
+    "not_found",
+    "already_exists",
+    "failed_precondition",
+    "resource_exhausted",
+    "unavailable",
+    "deadline_exceeded",
+    "cancelled",
+    "abandoned",
+    "data_loss",
+    "permission_denied",
+    "unimplemented",
+    "stale_view",
+    "version_mismatch",
+    "not_finite",
+    "internal",
 };
-
-constexpr std::array<CodeText, 17> kCodes = {{
-    {"ok", "Nothing went wrong."},
-    {"invalid_argument", "An argument, attribute or option has an impossible value."},
-    {"not_found", "The named thing does not exist."},
-    {"already_exists", "The named thing exists already with other content."},
-    {"failed_precondition", "The call is valid but not in the present state."},
-    {"resource_exhausted", "A configured limit or a resource is used up."},
-    {"unavailable", "A peer or service cannot be reached now; trying again may help."},
-    {"deadline_exceeded", "A deadline passed before the thing happened."},
-    {"cancelled", "The operation was stopped because its job or owner ended."},
-    {"abandoned", "The party that had to finish the operation is gone."},
-    {"data_loss", "The bytes are truncated, garbled or fail their checksum."},
-    {"permission_denied", "The peer or user may not do this."},
-    {"unimplemented", "The request is understood but this version does not do it."},
-    {"stale_view", "The message belongs to an earlier membership view."},
-    {"version_mismatch", "The two programs speak different versions."},
-    {"not_finite", "A value is NaN or infinite where only finite values make sense."},
-    {"internal", "An invariant is broken; this is a defect of Troupe."},
-}};
 
 }  // namespace
 
 std::string_view errc_name(Errc code) {
-  return kCodes.at(static_cast<std::size_t>(code)).name;
-}
-
-std::string_view errc_sentence(Errc code) {
-  return kCodes.at(static_cast<std::size_t>(code)).sentence;
+  return kNames.at(static_cast<std::size_t>(code));
 }
 
 Errc errc_from_wire(std::uint16_t number) {
-  return number < kCodes.size() ? static_cast<Errc>(number) : Errc::internal;
+  return number < kNames.size() ? static_cast<Errc>(number) : Errc::internal;
 }
 
 Status::Status(Errc code, std::string text) {

@@ -56,8 +56,6 @@ enum class Errc : std::uint16_t {
 
 /// The code's identifier, for example "not_found".
 std::string_view errc_name(Errc code);
-/// One sentence for people, for example "The named thing does not exist."
-std::string_view errc_sentence(Errc code);
 /// The code for a number from the wire; unknown numbers become Errc::internal.
 Errc errc_from_wire(std::uint16_t number);
 

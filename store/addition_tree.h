@@ -33,8 +33,6 @@ class AdditionTree {
   /// CHECKs that both are at least 1.
   AdditionTree(std::uint32_t machines, std::uint32_t devices);
 
-  std::uint32_t groups() const { return groups_; }
-  std::uint32_t devices() const { return devices_; }
   std::uint32_t ranks() const { return groups_ * devices_; }
 
   TreeNode root() const { return group_node(0, groups_); }

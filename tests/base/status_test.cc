@@ -17,11 +17,10 @@ Result<int> quarter(int n) {
   return half(h);
 }
 
-TEST_CASE("every error code has a name and a sentence and survives the wire", "[status]") {
+TEST_CASE("every error code has a name and survives the wire", "[status]") {
   for (std::uint16_t i = 0; i <= static_cast<std::uint16_t>(Errc::internal); ++i) {
     const auto code = static_cast<Errc>(i);
     CHECK_FALSE(errc_name(code).empty());
-    CHECK(errc_sentence(code).back() == '.');
     CHECK(errc_from_wire(i) == code);
   }
   CHECK(errc_from_wire(60000) == Errc::internal);

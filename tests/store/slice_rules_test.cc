@@ -68,8 +68,8 @@ TEST_CASE("rules say what the job promises and who holds which rank") {
   spec.consistency.device.mode = schemas::ConsistencyMode::eventual;
   const auto rules = make_rules(spec, placement({0, 2, 2, 0}), {10, 300});
   REQUIRE(rules.ok());
-  CHECK(rules->tree.groups() == 2);
-  CHECK(rules->tree.devices() == 2);
+  CHECK(rules->tree.ranks() == 4);
+  CHECK(rules->tree.contains({1, 0, 1, 2}));  // a group of two
   CHECK(rules->steps.start == 10);
   CHECK(rules->nominal_count == 32.0);
   CHECK_FALSE(rules->device_sequential());
