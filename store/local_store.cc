@@ -7,7 +7,6 @@
 #include <cstring>
 #include <list>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/mutex.h"
@@ -161,7 +160,7 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
       TROUPE_TRY(value.read(given.back()));
     }
   }
-  std::unique_lock<base::Mutex> lock(mutex_);
+  const base::MutexLock lock(mutex_);
   TROUPE_TRY(declare(keys));
   if (rank == 0) {
     given_ = std::move(given);
@@ -169,7 +168,9 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
     changed_.notify_all();
   }
   const auto deadline = std::chrono::milliseconds(options_.deadline_ms);
-  if (values.empty() || changed_.wait_for(lock, deadline, [this] { return published_; })) return {};
+  const bool known =
+      values.empty() || changed_.wait_for(mutex_, deadline, [this] { return published_; });
+  if (known) return {};
   return base::error(base::Errc::deadline_exceeded, "rank 0 gave no values within {} ms",
                      options_.deadline_ms);
 }
