@@ -1,35 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of CallMemory, and the operator new and delete of every program of this project. Both
-// stay on malloc and free, but for memory that lies in a block.
+// The blocks of CallMemory.
 #include "base/call_memory.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TROUPE_FOREIGN_NEW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define TROUPE_FOREIGN_NEW 1
-#endif
-#endif
-
-#ifdef TROUPE_FOREIGN_NEW
+#if TROUPE_FOREIGN_NEW
 
 namespace troupe::base {
 CallMemory::CallMemory() = default;
 CallMemory::~CallMemory() = default;
 void CallMemory::keep_on_this_thread() {}
+void* CallMemory::take(std::size_t) noexcept {
+  return nullptr;
+}
+bool CallMemory::give_back(void*) noexcept {
+  return false;
+}
 }  // namespace troupe::base
 
 #else
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 namespace {
 
@@ -45,35 +38,13 @@ struct alignas(64) Block {
   std::atomic<std::uint32_t> used{0};  // a bit per piece, set by the holder alone
 };
 
-// Process-wide and never constructed, as operator new is: it may run before main.
+// Process-wide and never constructed, because operator new may run before main.
 constinit std::array<Block, kBlocks> blocks;
 alignas(64) constinit std::array<std::byte, kBlocks * kBlockBytes> memory{};
 
 /// The block that this thread holds, or held last.
 constinit thread_local std::size_t block_number = 0;
 constinit thread_local bool holding = false;
-
-/// Null when the thread holds no block or has no piece for it.
-void* take(std::size_t bytes) {
-  if (!holding || bytes > kPieceBytes) return nullptr;
-  std::atomic<std::uint32_t>& used = blocks[block_number].used;
-  const auto piece =
-      static_cast<std::size_t>(std::countr_one(used.load(std::memory_order_acquire)));
-  if (piece == kPieces) return nullptr;
-  used.fetch_or(std::uint32_t{1} << piece, std::memory_order_relaxed);
-  return memory.data() + block_number * kBlockBytes + piece * kPieceBytes;
-}
-
-/// False when `place` lies in no block.
-bool give_back(void* place) {
-  const auto offset =
-      reinterpret_cast<std::uintptr_t>(place) - reinterpret_cast<std::uintptr_t>(memory.data());
-  if (offset >= memory.size()) return false;
-  const std::size_t piece = offset % kBlockBytes / kPieceBytes;
-  blocks[offset / kBlockBytes].used.fetch_and(~(std::uint32_t{1} << piece),
-                                              std::memory_order_release);
-  return true;
-}
 
 }  // namespace
 
@@ -101,24 +72,26 @@ void CallMemory::keep_on_this_thread() {
   thread_local const CallMemory kept;
 }
 
+void* CallMemory::take(std::size_t bytes) noexcept {
+  if (!holding || bytes > kPieceBytes) return nullptr;
+  std::atomic<std::uint32_t>& used = blocks[block_number].used;
+  const auto piece =
+      static_cast<std::size_t>(std::countr_one(used.load(std::memory_order_acquire)));
+  if (piece == kPieces) return nullptr;
+  used.fetch_or(std::uint32_t{1} << piece, std::memory_order_relaxed);
+  return memory.data() + block_number * kBlockBytes + piece * kPieceBytes;
+}
+
+bool CallMemory::give_back(void* place) noexcept {
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(place) - reinterpret_cast<std::uintptr_t>(memory.data());
+  if (offset >= memory.size()) return false;
+  const std::size_t piece = offset % kBlockBytes / kPieceBytes;
+  blocks[offset / kBlockBytes].used.fetch_and(~(std::uint32_t{1} << piece),
+                                              std::memory_order_release);
+  return true;
+}
+
 }  // namespace troupe::base
-
-void* operator new(std::size_t bytes) {
-  if (void* place = take(bytes)) return place;
-  while (true) {
-    if (void* place = std::malloc(std::max<std::size_t>(bytes, 1))) return place;
-    const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr) throw std::bad_alloc();
-    handler();
-  }
-}
-
-void operator delete(void* place) noexcept {
-  if (!give_back(place)) std::free(place);
-}
-
-void operator delete(void* place, std::size_t) noexcept {
-  operator delete(place);
-}
 
 #endif

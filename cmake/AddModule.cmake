@@ -60,7 +60,7 @@ function(troupe_add_test target)
     target_link_libraries(troupe_test_main PUBLIC troupe_base Catch2::Catch2)
   endif()
   include(Catch)
-  add_executable(${target} ${TEST_SOURCES})
+  add_executable(${target} ${TEST_SOURCES} $<TARGET_OBJECTS:troupe_operator_new>)
   target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} troupe_test_main rapidcheck)
   target_compile_definitions(${target} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")

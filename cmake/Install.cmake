@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` leaves for find_package(troupe): the libraries as troupe::<folder>,
-# their headers below include/troupe, and the packages they need, found by the same file as here.
+# What `cmake --install` leaves for find_package(troupe): the libraries as troupe::<folder>, the
+# headers of public_headers.txt below include/troupe, and the packages they need, found by the same
+# file as here.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -10,8 +11,14 @@ set_target_properties(troupe_options PROPERTIES EXPORT_NAME options)
 foreach(folder IN LISTS TROUPE_LAYERS)
   list(APPEND installed troupe_${folder})
   set_target_properties(troupe_${folder} PROPERTIES EXPORT_NAME ${folder})
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe
-    FILES_MATCHING PATTERN "*.h")
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt)
+file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt public_headers REGEX "^[a-z]")
+foreach(header IN LISTS public_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${CMAKE_SOURCE_DIR}/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder})
 endforeach()
 install(TARGETS ${installed} EXPORT troupe)
 install(EXPORT troupe NAMESPACE troupe:: DESTINATION ${troupe_package} FILE troupeTargets.cmake)

@@ -34,7 +34,7 @@ BANNED = [
     (CALL + r"(atoi|atol|atoll|atof)\s*\(", "std::from_chars", ()),
     (CALL + r"(getenv|secure_getenv|setenv|putenv|unsetenv)\s*\(", "base/environment.h",
      ("base/environment.cc", "tests")),
-    (r"\bthrow\b", "a Status or a Result", ("base/call_memory.cc",)),  # C++ demands bad_alloc
+    (r"\bthrow\b", "a Status or a Result", ("apps/operator_new.cc",)),  # bad_alloc
     (r"\bstd::async\b", "the engine, or a thread with an owner", ("tests",)),
 ]
 

@@ -8,6 +8,9 @@ from pathlib import Path
 LEAVES = {"apps", "bench", "tests", "examples", "python", "tools"}
 README_MAX = 60
 PRIVATE = "// Private to this folder."
+# What an installation has: the headers for programs, this line, what those headers include.
+PUBLIC = Path("cmake/public_headers.txt")
+PUBLIC_NEEDED = "# What those include."
 # Which sources have no test of their own stem, and why: folder/stem: test, because ...
 COVERED = Path("tests/covered.txt")
 # One source per operator, tested by the samples in its definition.
@@ -86,7 +89,7 @@ def check_readmes(tree):
 
 def check_private(tree):
     """A private header is marked by one line and included by its own folder and that folder's tests
-    only."""
+    only. Gives their names."""
     private = set()
     for path in tree.of(".h"):
         head = tree.text(path).split("#pragma once")[0]
@@ -102,6 +105,35 @@ def check_private(tree):
                 folder = match[1].split("/")[0]
                 if path.parts[0] != folder and path.parts[:2] != ("tests", folder):
                     tree.fault(path, number, f"{match[1]} is private to {folder}")
+    return private
+
+
+def check_public(tree, private):
+    """The installed headers are those that programs include, and what these include; no more."""
+    if not (tree.root / PUBLIC).exists():
+        return
+    text = tree.text(PUBLIC)
+    listed = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line and not line.startswith("#"):
+            listed[line] = number
+            if line not in tree.names:
+                tree.fault(PUBLIC, number, f"{line} does not exist")
+    first = {name for name in text.split(PUBLIC_NEEDED)[0].splitlines() if name in tree.names}
+    needed, open_ends = set(first), list(first)
+    while open_ends:
+        path = Path(open_ends.pop())
+        for name in re.findall(r'^#include "([^"]+)"', tree.text(path), re.M):
+            if name not in needed and name in tree.names:
+                needed.add(name)
+                open_ends.append(name)
+            if name not in listed:
+                tree.fault(path, 1, f"is installed and includes {name}, which {PUBLIC} lacks")
+    for name, number in listed.items():
+        if name in tree.names and name not in needed:
+            tree.fault(PUBLIC, number, f"{name} is included by none of the first list")
+        if name in private:
+            tree.fault(PUBLIC, number, f"{name} is private")
 
 
 def check_tests(tree):
@@ -159,6 +191,6 @@ def check_dead(tree):
 
 def check(tree):
     check_readmes(tree)
-    check_private(tree)
+    check_public(tree, check_private(tree))
     check_tests(tree)
     check_dead(tree)

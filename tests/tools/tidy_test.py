@@ -52,6 +52,7 @@ TREE = {
     "base/thing.h": HEADER,
     "base/thing.cc": SOURCE,
     "tests/base/thing_test.cc": TEST,
+    "cmake/public_headers.txt": "# For programs.\nbase/thing.h\n# What those include.\n",
     "engine/README.md": "# engine\n\n`wheel`, `spoke`: parts.\n",
     "engine/wheel.h": LICENCE + "// A wheel.\n// Private to this folder.\n#pragma once\n",
     "engine/spoke.cc": LICENCE + '// A spoke.\n#include "engine/wheel.h"\n',
@@ -159,6 +160,21 @@ class TidyTest(unittest.TestCase):
             self.change(name, "wheel.h", "wheel_internal.h")
         self.change("engine/README.md", "`wheel`", "`wheel_internal`")
         self.expect(("engine/wheel_internal.h:2", "Private to this folder."))
+
+    def test_installed_headers_are_complete_and_no_more(self):
+        self.change("base/thing.h", "<string>", '<string>\n\n#include "base/part.h"')
+        self.write("base/part.h", LICENCE + "// A part.\n#pragma once\n")
+        self.change("base/README.md", "`thing`", "`thing`, `part`")
+        self.expect(("base/thing.h:1", "is installed and includes base/part.h, which"))
+        self.add("cmake/public_headers.txt", "base/part.h\n")
+        self.expect()
+        self.change("base/thing.h", '\n#include "base/part.h"', "")
+        self.expect(("cmake/public_headers.txt:4", "base/part.h is included by none"))
+        self.change("cmake/public_headers.txt", "base/part.h", "base/gone.h")
+        self.expect(("cmake/public_headers.txt:4", "base/gone.h does not exist"))
+        self.change("cmake/public_headers.txt", "base/gone.h\n", "")
+        self.change("cmake/public_headers.txt", "thing.h\n", "thing.h\nengine/wheel.h\n")
+        self.expect(("cmake/public_headers.txt:3", "engine/wheel.h is private"))
 
     def test_every_source_has_a_test_or_a_reason(self):
         self.write("tests/covered.txt", "# Why.\n")
