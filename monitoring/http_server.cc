@@ -131,16 +131,19 @@ class HttpServer::Impl {
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     TROUPE_CHECK(wake_ >= 0, "no eventfd for the HTTP endpoint");
     sockets_ = std::thread([this] { serve(); });
-    handlers_ = std::thread([this] { handle(); });
+    try {
+      handlers_ = std::thread([this] { handle(); });
+    } catch (...) {
+      // No thread is left. The other one must end first: std::thread would end the program in its
+      // place, without the reason.
+      end_sockets();
+      close(wake_);
+      throw;
+    }
   }
 
   ~Impl() {
-    {
-      base::MutexLock lock(mutex_);
-      stopping_ = true;
-    }
-    wake();
-    sockets_.join();
+    end_sockets();
     {
       base::MutexLock lock(mutex_);
       handlers_may_end_ = true;
@@ -169,6 +172,15 @@ class HttpServer::Impl {
   }
 
  private:
+  void end_sockets() {
+    {
+      base::MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    wake();
+    sockets_.join();
+  }
+
   // ---- handler thread ----
 
   HttpRoutes with_metrics(HttpRoutes routes) {
