@@ -79,8 +79,8 @@ base::Result<double> train_on(const std::filesystem::path& path) {
   const store::LocalStoreOptions how{
       store::SliceRules{store::AdditionTree(1, 1), {}, fit.steps, double{kBatch}, {0}}, {}, {}};
   TROUPE_TRY_ASSIGN(const auto store, store::LocalStore::create({operators, pool, kernels}, how));
-  const auto door = store->door(0, runtime);
-  TROUPE_TRY(module->fit(*batches, *door, fit));
+  const auto rank_store = store->rank_store(0, runtime);
+  TROUPE_TRY(module->fit(*batches, *rank_store, fit));
 
   const data::BatchSources again{dataset, data::make_evaluation_plan({kRecords, 1, kBatch, 0}, 0),
                                  &pool, &clock};
