@@ -78,7 +78,8 @@ void DeviceFigures::pushed(const Envelope& envelope, const schemas::GradientPush
   const bool lock_step = plan_.spec.consistency.device.mode == schemas::ConsistencyMode::sequential;
   if (!is_new || !lock_step) return;
   PushRound& round = rounds_[push.slice];
-  round.add(push.step, now_ns);
+  if (round.step != push.step) round = {push.step};
+  round.add(now_ns);
   if (round.pushes == ranks_.size()) tell(Spent::What::round, round.spread_ns());
 }
 
@@ -220,7 +221,7 @@ void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& a
     case PushResult::taken:
       ++counters_.pushes;
       if (push != pushes_.end()) counters_.push_bytes += push->second.bytes;
-      rounds_[ack.slice].add(ack.step, now_ns);
+      rounds_[ack.slice].add(now_ns);
       break;
     case PushResult::duplicate:
       ++counters_.duplicates;
@@ -255,7 +256,10 @@ void ParameterFigures::updating(const Update& update) {
   running_[update.id] = {index_.at(update.slice), update.update.from.version + 1};
   const bool lock_step =
       plan_.spec.consistency.cluster.mode == schemas::ConsistencyMode::sequential;
-  if (lock_step) tell(Spent::What::round, rounds_[update.slice].spread_ns());
+  if (!lock_step) return;
+  PushRound& round = rounds_[update.slice];
+  tell(Spent::What::round, round.spread_ns());
+  round = {};
 }
 
 ServerHoldings ParameterFigures::holdings() const {

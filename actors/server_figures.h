@@ -95,15 +95,14 @@ class LowestVersion {
   std::uint64_t lowest_ = 0;
 };
 
-/// From the first push of a step to the last.
+/// From the first push of a round to the last.
 struct PushRound {
   std::uint64_t step = 0;
   std::uint64_t pushes = 0;
   std::int64_t first_ns = 0;
   std::int64_t last_ns = 0;
 
-  void add(std::uint64_t of_step, std::int64_t now_ns) {
-    if (of_step != step) *this = {of_step};
+  void add(std::int64_t now_ns) {
     if (pushes++ == 0) first_ns = now_ns;
     last_ns = now_ns;
   }
@@ -133,7 +132,7 @@ class DeviceFigures {
     std::uint64_t bytes = 0;
   };
   struct Pull {
-    std::uint64_t step = 0;
+    std::optional<std::uint64_t> step = {};     // absent: none yet
     std::optional<std::int64_t> since_ns = {};  // absent: answered
   };
 

@@ -114,7 +114,7 @@ void AgentState::on_message(const schemas::JobEnd& end) {
     emit(Note{true, end.text + "; trying again"});
     return;
   }
-  leaving_ = base::Status(end.code, end.text);
+  leaving_ = end.code == base::Errc::ok ? base::Status() : base::Status(end.code, end.text);
   stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
 }
 

@@ -9,6 +9,7 @@
 
 #include "actors/agent.h"
 #include "base/clock.h"
+#include "schemas/codec.h"
 
 namespace troupe::actors {
 namespace {
@@ -57,6 +58,21 @@ class RecordingPorts final : public CoordinatorPorts {
   std::vector<std::pair<control::PeerId, schemas::Message>> sent_ TROUPE_GUARDED_BY(mutex_);
   std::vector<control::PeerId> dropped_ TROUPE_GUARDED_BY(mutex_);
 };
+
+TEST_CASE("a job that is submitted at once is young", "[coordinator]") {
+  base::SteadyClock clock;
+  ActorSystem system(1);
+  RecordingPorts ports;
+  Coordinator coordinator(system, clock, ports, {"1", {}});
+  schemas::JobSpec spec;
+  spec.name = "young";
+  coordinator.hear({7, schemas::JobSubmit{"", schemas::encode_job_spec(spec).value()}});
+  const auto jobs =
+      coordinator.ask([](const control::CoordinatorState& state) { return state.jobs(); }, kWait);
+  REQUIRE(jobs.ok());
+  REQUIRE(jobs->size() == 1);
+  CHECK(jobs->front().age_ms < 60'000);  // of a clock that counts from the machine's start
+}
 
 TEST_CASE("a coordinator answers people and turns others away", "[coordinator]") {
   base::SteadyClock clock;

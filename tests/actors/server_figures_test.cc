@@ -128,6 +128,17 @@ TEST_CASE("a device server's rounds, waits and holdings are read off", "[metrics
   CHECK(totals.worker_replies == 1);
 }
 
+TEST_CASE("the first pull of a rank, of step 0, is timed", "[metrics]") {
+  Watched<DeviceServerState, DeviceFigures> server(small_plan(), 0);
+  const schemas::WeightPull pull{kSlice, schemas::kNewestVersion, 0, 0};
+  server.handle(Received{letter(server.plan, {Role::worker, 0}, pull)}, 100);
+  schemas::WeightReply reply;
+  reply.slice = kSlice;
+  const schemas::ActorId owner{Role::parameter_server, server.plan.layout.info(kSlice).shard};
+  server.handle(Received{letter(server.plan, owner, reply, base::make_host_buffer(kBytes))}, 400);
+  CHECK(server.told.take(Spent::What::pull) == Times{300});
+}
+
 TEST_CASE("a message of another run is no figure", "[metrics]") {
   Watched<DeviceServerState, DeviceFigures> server(small_plan(), 0);
   schemas::Envelope old = letter(server.plan, {Role::worker, 0}, push_of({0, 0, 0, 1}, 1.0),
