@@ -232,6 +232,16 @@ TEST_CASE("a peer that asks again and again waits once") {
         }) == 1);
 }
 
+TEST_CASE("a look at the clock that comes late changes nothing") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(Tick{1'000});
+  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  CHECK(state.handle(Tick{950}).empty());
+  CHECK(state.jobs().front().age_ms == 0);
+  state.handle(Tick{1'050});
+  CHECK(state.jobs().front().age_ms == 50);
+}
+
 TEST_CASE("jobs' time in the queue and their ends are told once") {
   CoordinatorState state({"1", ControlWorld::limits()});
   std::vector<std::uint64_t> queued;
