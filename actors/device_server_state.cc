@@ -26,22 +26,11 @@ std::vector<DeviceEffect> DeviceServerState::handle(Event event) {
 }
 
 void DeviceServerState::on(Received& received) {
-  receive(std::move(received.envelope));
-}
-
-void DeviceServerState::receive(Envelope envelope) {
-  switch (mail_.judge(envelope)) {
-    case Mail::Verdict::done:
-      return;
-    case Mail::Verdict::take:
-      return std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
-    case Mail::Verdict::opened:
-      open();
-      break;
-    case Mail::Verdict::moved:
-      break;
-  }
-  while (auto parked = mail_.parked()) receive(std::move(*parked));
+  mail_.receive(
+      std::move(received.envelope), [this] { open(); },
+      [this](Envelope& envelope) {
+        std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
+      });
 }
 
 void DeviceServerState::open() {
@@ -128,7 +117,9 @@ void DeviceServerState::take(Envelope&, const schemas::Finished& finished) {
   finish_if_done();
 }
 
-/// Once all ranks have finished, every shard is told, again and again until the job ends.
+/// Once all ranks have finished, every shard is told, again and again until the job ends. The
+/// server is done when its last sums have been acknowledged: until then an owner may need them
+/// again.
 void DeviceServerState::finish_if_done() {
   if (finished_.size() < ranks_.size()) return;
   if (finals_.empty()) {
@@ -172,6 +163,11 @@ void DeviceServerState::on(const Tick& tick) {
   mail_.repeat(finals_);
 }
 
+/// Whatever has changed in a slice: runs additions, hands weights out, sends sums and questions on,
+/// in this order, because a handout may be the last thing that keeps the machine from being
+/// blocked. A machine that has just become blocked abstains in all its slices (decision 0008):
+/// another slice's round may wait for this machine, which cannot push there before that round gives
+/// it weights.
 void DeviceServerState::pump(std::size_t position) {
   const bool was_blocked = blocked();
   run_work(position);

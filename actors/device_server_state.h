@@ -44,7 +44,6 @@ class DeviceServerState {
   void on(const Tick& tick);
   void on(EffectDone& done);
   void open();
-  void receive(schemas::Envelope envelope);
   void take(schemas::Envelope& envelope, const schemas::GradientPush& push);
   void take(schemas::Envelope& envelope, const schemas::WeightPull& pull);
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
@@ -53,8 +52,7 @@ class DeviceServerState {
   /// Spoken among parameter servers.
   template <schemas::OneOf<schemas::ShardCheckpoint, schemas::CheckpointReport> Message>
   void take(schemas::Envelope&, const Message&) {}
-  template <typename Message>
-  requires ReadByMail<Message> || ToldToCoordinator<Message> || OfOthers<Message>
+  template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}
   bool knows(const schemas::Envelope& envelope, const schemas::SliceId& slice);
   void pump(std::size_t position);

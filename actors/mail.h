@@ -60,6 +60,17 @@ class Mail {
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
 
+  /// Takes an envelope in: judges it, calls `open()` when it has opened the role, and `take(its)`
+  /// for it and for those it lets in that were parked.
+  template <typename Open, typename Take>
+  void receive(schemas::Envelope envelope, const Open& open, const Take& take) {
+    const Verdict verdict = judge(envelope);
+    if (verdict == Verdict::done) return;
+    if (verdict == Verdict::take) return take(envelope);
+    if (verdict == Verdict::opened) open();
+    // A role that is open in this view hears now what peers said before it was.
+    while (auto due = parked()) receive(std::move(*due), open, take);
+  }
   Verdict judge(schemas::Envelope& envelope);
   /// The next parked envelope that may be processed now.
   std::optional<schemas::Envelope> parked();
@@ -105,9 +116,10 @@ template <typename T>
 concept ToldToCoordinator =
     schemas::OneOf<T, schemas::DatasetReport, schemas::ProgressReport, schemas::EvaluationReport,
                    schemas::ActorDone, schemas::ActorFailed, schemas::ProcessReady>;
-/// What never comes to an actor of a job.
+/// What no worker or server acts upon: the above, and what never comes to an actor of a job.
 template <typename T>
-concept OfOthers = schemas::AgentMessage<T> || schemas::PersonMessage<T> || schemas::LinkMessage<T>;
+concept ForOthers = ReadByMail<T> || ToldToCoordinator<T> || schemas::AgentMessage<T> ||
+    schemas::PersonMessage<T> || schemas::LinkMessage<T>;
 
 /// The coordinator's address.
 inline constexpr schemas::ActorId kCoordinator{schemas::Role::coordinator, 0};

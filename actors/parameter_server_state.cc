@@ -25,22 +25,11 @@ std::vector<ParameterEffect> ParameterServerState::handle(Event event) {
 }
 
 void ParameterServerState::on(Received& received) {
-  receive(std::move(received.envelope));
-}
-
-void ParameterServerState::receive(Envelope envelope) {
-  switch (mail_.judge(envelope)) {
-    case Mail::Verdict::done:
-      return;
-    case Mail::Verdict::take:
-      return std::visit([&](auto& message) { take(envelope, message); }, envelope.message);
-    case Mail::Verdict::opened:
-      open();
-      break;
-    case Mail::Verdict::moved:
-      break;
-  }
-  while (auto parked = mail_.parked()) receive(std::move(*parked));
+  mail_.receive(
+      std::move(received.envelope), [this] { open(); },
+      [this](Envelope& envelope) {
+        std::visit([&](auto& message) { take(envelope, message); }, envelope.message);
+      });
 }
 
 void ParameterServerState::open() {
@@ -159,6 +148,9 @@ void ParameterServerState::on(const Tick& tick) {
   watch_progress();
 }
 
+/// Whatever has changed in a slice: starts the work that it allows, answers pulls that wait for it,
+/// and hands its state in where a checkpoint is due; that frees the slice to go on, so all is
+/// looked at again.
 void ParameterServerState::pump(std::size_t index) {
   do {
     run_work(index);
@@ -184,6 +176,8 @@ void ParameterServerState::run_work(std::size_t index) {
   send_acks(index);
 }
 
+/// Under cluster eventual a push is acknowledged when its update starts (decision 0008): then its
+/// machine may send the next, and at most one of each waits here.
 void ParameterServerState::send_acks(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
@@ -248,6 +242,8 @@ void ParameterServerState::note_missing(std::vector<std::uint32_t> ranks) {
   effects_.emit(Missing{missing_});
 }
 
+/// Ranks tell their device servers, and those every shard, that no more will come. The shard is
+/// done when all of it is in its slices and every checkpoint that they owe has been settled.
 void ParameterServerState::finish_if_done() {
   if (done_ || mail_.ended() || finished_.size() < mail_.rules().tree.ranks()) return;
   const std::uint64_t total = mail_.rules().steps.total;

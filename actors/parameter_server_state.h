@@ -57,7 +57,6 @@ class ParameterServerState {
   void on(const Tick& tick);
   void on(EffectDone& done);
   void open();
-  void receive(schemas::Envelope envelope);
   void take(schemas::Envelope& envelope, schemas::GradientPush& push);
   void take(schemas::Envelope& envelope, const schemas::WeightPull& pull);
   void take(schemas::Envelope& envelope, const schemas::Finished& finished);
@@ -66,8 +65,7 @@ class ParameterServerState {
   /// The answers that it gives itself.
   template <schemas::OneOf<schemas::PushAck, schemas::WeightReply> Message>
   void take(schemas::Envelope&, const Message&) {}
-  template <typename Message>
-  requires ReadByMail<Message> || ToldToCoordinator<Message> || OfOthers<Message>
+  template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}
   const store::SliceInfo& info(const Owned& owned) const;
   std::optional<std::size_t> own(const schemas::SliceId& slice);

@@ -29,7 +29,15 @@ std::vector<WorkerEffect> WorkerState::handle(Event event) {
 }
 
 void WorkerState::on(Received& received) {
-  receive(std::move(received.envelope));
+  mail_.receive(
+      std::move(received.envelope), [this] { open(); },
+      [this](Envelope& envelope) {
+        std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
+      });
+}
+
+void WorkerState::open() {
+  effects_.emit(StartTraining{mail_.rules().steps.start, mail_.records()});
 }
 
 void WorkerState::on(const DatasetChecked& checked) {
@@ -42,23 +50,9 @@ void WorkerState::on(Report& report) {
   mail_.send(kCoordinator, std::move(report.message));
 }
 
-void WorkerState::receive(Envelope envelope) {
-  switch (mail_.judge(envelope)) {
-    case Mail::Verdict::done:
-      return;
-    case Mail::Verdict::moved:
-      break;
-    case Mail::Verdict::opened: {
-      const store::SliceRules& rules = mail_.rules();
-      effects_.emit(StartTraining{rules.steps.start, mail_.records()});
-      break;
-    }
-    case Mail::Verdict::take:
-      return std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
-  }
-  while (auto parked = mail_.parked()) receive(std::move(*parked));
-}
-
+/// The gradient is cut into slices without a copy: each letter borrows its part of the executor's
+/// own buffer. So the buffer may be written again only when all parts have been taken
+/// (GradientTaken), and a letter that is repeated sends the same bytes.
 void WorkerState::on(const PushWanted& push) {
   if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "a gradient before the start");
@@ -99,6 +93,9 @@ void WorkerState::take(Envelope&, const schemas::PushAck& ack) {
   finish_if_done();
 }
 
+/// Under sequential tiers a step's weights have a number, the step's. Under eventual ones the
+/// device server decides which version is recent enough, but for a barrier, whose version is one
+/// and the same for everybody (decision 0008).
 void WorkerState::on(const PullWanted& pull) {
   if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "weights are wanted before the start");
@@ -143,6 +140,8 @@ void WorkerState::on(const Finish& finish) {
   finish_if_done();
 }
 
+/// A rank is done when its last gradients have been taken, too: before that its process must not
+/// end, since their buffers are its own.
 void WorkerState::finish_if_done() {
   if (done_ || !finished_ || !untaken_.empty()) return;
   done_ = true;

@@ -49,7 +49,7 @@ class WorkerState {
   void on(const PullWanted& pull);
   void on(Report& report);
   void on(const Finish& finish);
-  void receive(schemas::Envelope envelope);
+  void open();
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
   void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
   /// Spoken between ranks and servers in the other direction, or among servers.
@@ -57,8 +57,7 @@ class WorkerState {
                            schemas::ShardCheckpoint, schemas::CheckpointReport>
                 Message>
   void take(schemas::Envelope&, const Message&) {}
-  template <typename Message>
-  requires ReadByMail<Message> || ToldToCoordinator<Message> || OfOthers<Message>
+  template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}
   void finish_if_done();
   schemas::ActorId server() const;
