@@ -197,7 +197,7 @@ void SliceOwner::open_round() {
 ///   another one, for ever.
 /// - It does not wait for a machine whose ranks have contributed all steps before the next barrier.
 ///   They go on when the barrier is reached, and the barrier may need this very round.
-/// - It does not wait for a machine that excused itself. All ranks of that machine wait for weights
+/// - It does not wait for a machine that abstains. All ranks of that machine wait for weights
 ///   of other slices, and the rounds of those slices may wait for machines that wait for this one.
 ///   Slices collect contributions differently, so such circles do happen; the simulator found one.
 /// A machine that is not in the round is a leaf without data: the order of additions stays the
