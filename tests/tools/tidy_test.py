@@ -214,6 +214,13 @@ class TidyTest(unittest.TestCase):
         self.change("base/thing.cc", '#include "base/', '#include <string>\n\n#include "base/')
         self.expect(("base/thing.cc:1", "the first include is base/thing.h"))
 
+    def test_headers_include_what_they_name(self):
+        self.change("base/thing.h", "#include <string>\n", "#include <vector>\n")
+        self.expect(("base/thing.h:12", "std::string without #include <string>"))
+        self.change("base/thing.h", "<vector>", "<string>")
+        self.change("base/thing.h", "show() const", "show(std::string_view text) const")
+        self.expect(("base/thing.h:12", "std::string_view without #include <string_view>"))
+
     def test_dead_functions(self):
         self.change("base/thing.h", "show() const;\n", "show() const;\n  int size() const;\n")
         self.expect(("base/thing.h:13", "size() is called by nobody"))
