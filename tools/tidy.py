@@ -37,6 +37,9 @@ BANNED = [
     # Not `throw;`, which passes a library's exception on. bad_alloc is what C++ demands.
     (r"\bthrow\b(?!\s*;)", "a Status or a Result", ("apps/operator_new.cc",)),
     (r"\bstd::async\b", "the engine, or a thread with an owner", ("tests",)),
+    (r"\bstd::((recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|"
+     r"condition_variable(_any)?|(lock_guard|unique_lock|shared_lock|scoped_lock))\b",
+     "base/mutex.h, which clang checks", ("base", "tests")),
 ]
 # Names of the standard library and the header that a header which uses them includes.
 STANDARD = {
