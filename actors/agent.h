@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "actors/backlog.h"
 #include "actors/role_shell.h"

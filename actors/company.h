@@ -4,6 +4,9 @@
 // several processes and of the local store to the bit.
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "actors/device_server.h"
 #include "actors/parameter_server.h"
 #include "actors/worker.h"

@@ -4,6 +4,8 @@
 // Any thread may speak to it; made and destroyed by one.
 #pragma once
 
+#include <utility>
+
 #include "actors/backlog.h"
 #include "actors/role_shell.h"
 #include "control/coordinator_state.h"

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "actors/job_parts.h"

@@ -37,7 +37,31 @@ BANNED = [
     # Not `throw;`, which passes a library's exception on. bad_alloc is what C++ demands.
     (r"\bthrow\b(?!\s*;)", "a Status or a Result", ("apps/operator_new.cc",)),
     (r"\bstd::async\b", "the engine, or a thread with an owner", ("tests",)),
+    (r"\bstd::((recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|"
+     r"condition_variable(_any)?|(lock_guard|unique_lock|shared_lock|scoped_lock))\b",
+     "base/mutex.h, which clang checks", ("base", "tests")),
 ]
+# Names of the standard library and the header that a header which uses them includes.
+STANDARD = {
+    "algorithm": r"(min|max|clamp|sort|find(_if)?|any_of|all_of|copy|fill|equal|lower_bound)\(",
+    "array": r"array\b",
+    "atomic": r"(atomic|memory_order\w*)\b",
+    "chrono": r"chrono\b",
+    "filesystem": r"filesystem\b",
+    "functional": r"(function|less|hash|plus|greater)\b",
+    "map": r"(multi)?map\b",
+    "memory": r"(unique_ptr|shared_ptr|weak_ptr|make_unique|make_shared|enable_shared_from_this)\b",
+    "optional": r"(optional|nullopt)\b",
+    "set": r"(multi)?set\b",
+    "span": r"(span|as_bytes|as_writable_bytes)\b",
+    "string": r"(string|to_string)\b",
+    "string_view": r"string_view\b",
+    "thread": r"(thread|this_thread)\b",
+    "tuple": r"(tuple|tie)\b",
+    "utility": r"(exchange|forward|move|pair|swap|make_pair)\b",
+    "variant": r"(variant|visit|get_if|holds_alternative|monostate)\b",
+    "vector": r"vector\b",
+}
 
 
 def check_includes(tree, path, lines):
@@ -161,11 +185,20 @@ def check_mutexes(tree, path):
 
 
 def check_own_includes(tree, path, lines):
-    """A source begins with its own header, which is thereby compiled alone."""
+    """A source begins with its own header, which is thereby compiled alone. A header includes what
+    it names of the standard library, so that no other header's includes keep it alive."""
     found = [match[1] for line in lines if (match := re.match(r'#include ["<]([^">]+)', line))]
     own = str(path.with_suffix(".h"))
     if path.suffix == ".cc" and own in tree.names and found and found[0] != own:
         tree.fault(path, 1, f"the first include is {own}")
+    if path.suffix != ".h" or path.parts[0] not in tree.libraries:
+        return
+    code = tree.code(path)
+    for header, names in STANDARD.items():
+        match = re.search(r"\bstd::" + names, code)
+        if match and header not in found:
+            line = code.count("\n", 0, match.start()) + 1
+            tree.fault(path, line, f"{match.group().strip('(')} without #include <{header}>")
 
 
 def check_file(tree, path):

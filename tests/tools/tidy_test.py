@@ -204,6 +204,15 @@ class TidyTest(unittest.TestCase):
         self.write("base/thing.cc", SOURCE + "operand(); dice.rand(); ops::rand(); // rand()\n")
         self.expect()
 
+    def test_locks_are_those_that_clang_checks(self):
+        for name in ("mutex", "recursive_mutex", "shared_mutex", "condition_variable",
+                     "condition_variable_any", "lock_guard", "unique_lock", "scoped_lock"):
+            self.write("engine/spoke.cc", TREE["engine/spoke.cc"] + f"std::{name} x;\n")
+            self.expect(("engine/spoke.cc:4", f"std::{name}: use base/mutex.h"))
+            self.write("engine/spoke.cc", TREE["engine/spoke.cc"])
+            self.write("base/thing.cc", SOURCE + f"std::{name} x;\n")
+            self.expect()
+
     def test_mutexes_say_what_they_guard(self):
         self.change("base/thing.h", "const;\n", "const;\n  base::Mutex mutex_;\n")
         self.expect(("base/thing.h:13", "mutex_: say with TROUPE_GUARDED_BY"))
@@ -213,6 +222,13 @@ class TidyTest(unittest.TestCase):
     def test_own_header_first(self):
         self.change("base/thing.cc", '#include "base/', '#include <string>\n\n#include "base/')
         self.expect(("base/thing.cc:1", "the first include is base/thing.h"))
+
+    def test_headers_include_what_they_name(self):
+        self.change("base/thing.h", "#include <string>\n", "#include <vector>\n")
+        self.expect(("base/thing.h:12", "std::string without #include <string>"))
+        self.change("base/thing.h", "<vector>", "<string>")
+        self.change("base/thing.h", "show() const", "show(std::string_view text) const")
+        self.expect(("base/thing.h:12", "std::string_view without #include <string_view>"))
 
     def test_dead_functions(self):
         self.change("base/thing.h", "show() const;\n", "show() const;\n  int size() const;\n")
