@@ -87,8 +87,7 @@ void DeviceServerState::take(Envelope& envelope, const schemas::WeightPull& pull
 }
 
 void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
-  // not_ready and stale_view: the letter stays and is repeated.
-  if (ack.result != PushResult::taken && ack.result != PushResult::duplicate) return;
+  if (!settles(ack.result)) return;
   if (!mail_.plan().layout.contains(ack.slice)) return;
   if (!pushes_.answered(schemas::push_name(ack, machine_))) return;
   const std::size_t position = mail_.plan().layout.position(ack.slice);

@@ -23,6 +23,11 @@ struct Letter {
   base::Buffer payload;
 };
 
+/// True when this answer to a push ends its letter; after the others it stays and is repeated.
+constexpr bool settles(schemas::PushResult result) {
+  return result == schemas::PushResult::taken || result == schemas::PushResult::duplicate;
+}
+
 /// Letters by a name that their answers repeat.
 template <typename Key>
 class Outbox {

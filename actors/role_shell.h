@@ -91,7 +91,6 @@ class RoleShell {
       base::log_info("{}: {}", name_, note.text);
     }
   }
-  const std::string& name() const { return name_; }
   State& state() { return state_; }
 
  private:

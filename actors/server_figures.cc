@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "actors/outbox.h"
+
 namespace troupe::actors {
 
 using schemas::Envelope;
@@ -11,10 +13,6 @@ using schemas::PushResult;
 using schemas::Role;
 
 namespace {
-
-constexpr bool settled(PushResult result) {
-  return result == PushResult::taken || result == PushResult::duplicate;
-}
 
 std::map<schemas::SliceId, std::size_t> slices_of(const JobPlan& plan, std::uint32_t shard) {
   std::map<schemas::SliceId, std::size_t> index;
@@ -55,7 +53,7 @@ void DeviceFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
     // A step that has been answered, or an earlier one, is an echo.
     if (pull->step > last.step) last = {pull->step, now_ns};
   } else if (const auto* ack = std::get_if<schemas::PushAck>(&envelope.message)) {
-    if (settled(ack->result)) owner_pushes_.erase(schemas::push_name(*ack, machine_));
+    if (settles(ack->result)) owner_pushes_.erase(schemas::push_name(*ack, machine_));
   } else if (const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message)) {
     ++counters_.owner_replies;
     counters_.owner_reply_bytes += envelope.payload.size();

@@ -82,10 +82,7 @@ void WorkerState::on(const PushWanted& push) {
 }
 
 void WorkerState::take(Envelope&, const schemas::PushAck& ack) {
-  // not_ready and stale_view: the letter stays and is repeated.
-  const bool settled =
-      ack.result == schemas::PushResult::taken || ack.result == schemas::PushResult::duplicate;
-  if (!settled || !pushes_.answered(schemas::push_name(ack, rank_))) return;
+  if (!settles(ack.result) || !pushes_.answered(schemas::push_name(ack, rank_))) return;
   const auto untaken = untaken_.find(ack.slice.key);
   if (--untaken->second > 0) return;
   untaken_.erase(untaken);
