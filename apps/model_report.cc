@@ -150,7 +150,7 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
     if (!is_input(name)) bindings.grad_req[name] = symbol::GradReq::write;
   }
   symbol::ExecutorOptions how;
-  how.layouts = options.dense ? symbol::LayoutPolicy::dense : symbol::LayoutPolicy::chosen;
+  how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
   TROUPE_TRY_ASSIGN(const auto executor,
                     symbol::Executor::bind(runtime, network, std::move(bindings), how));

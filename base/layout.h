@@ -12,6 +12,10 @@
 
 namespace troupe::base {
 
+/// Which layouts a graph may use between its ports. dense: row-major everywhere; chosen: what the
+/// kernels prefer.
+enum class LayoutPolicy : std::uint8_t { dense, chosen };
+
 /// One inner block of a blocked layout: `axis` is cut into pieces of `size` elements.
 struct InnerBlock {
   std::int32_t axis = 0;

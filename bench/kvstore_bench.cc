@@ -42,8 +42,7 @@ void push_pull(benchmark::State& state) {
   store::StepPlan plan;
   plan.total = store::kNoStep - 1;
   plan.epoch_steps = plan.total;
-  store::LocalStoreOptions options{
-      store::SliceRules{store::AdditionTree(1, kRanks), {}, plan, kRanks, {0, 0}}, {}, {}};
+  const store::LocalStoreOptions options{.workers = {.devices = kRanks}, .steps = plan};
   const store::LocalStoreParts parts{table, storage.pool(base::Device{}), kernels};
   const std::unique_ptr<store::LocalStore> store =
       store::LocalStore::create(parts, options).value();

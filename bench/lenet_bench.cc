@@ -62,10 +62,8 @@ class Lenet {
     module_ = must(train::Module::create(runtime_, network, how));
     store::StepPlan plan;
     plan.total = plan.epoch_steps = store::kNoStep - 1;
-    const store::LocalStoreOptions options{
-        store::SliceRules{store::AdditionTree(1, 1), {}, plan, static_cast<double>(batch), {0}},
-        {},
-        {}};
+    const store::LocalStoreOptions options{.batch = static_cast<std::uint32_t>(batch),
+                                           .steps = plan};
     store_ =
         must(store::LocalStore::create({table_, storage_.pool(base::Device{}), kernels_}, options));
     door_ = store_->rank_store(0, runtime_);

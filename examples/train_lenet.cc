@@ -9,7 +9,7 @@
 
 #include "ndarray/safetensors.h"
 #include "store/local_store.h"
-#include "store/slice_rules.h"
+#include "store/schedule.h"
 #include "train/job.h"
 #include "train/module.h"
 
@@ -86,14 +86,14 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
   TROUPE_TRY(module->init_params(job->spec.train.initializer));
 
   // A store takes gradients and gives weights. The local one serves one process: here rank 0 alone.
-  TROUPE_TRY_ASSIGN(const auto rules, store::make_rules(job->spec, {.machine_of_rank = {0}},
-                                                        {0, job->train_data->records()}));
+  const auto steps = store::make_step_plan(job->spec, job->train_data->records(), 0);
   const store::LocalStoreParts parts{setup.operators, setup.pool, setup.kernels};
-  TROUPE_TRY_ASSIGN(const auto local, store::LocalStore::create(parts, {.rules = rules}));
+  TROUPE_TRY_ASSIGN(const auto local, store::LocalStore::create(
+                                          parts, {.batch = job->spec.data.batch, .steps = steps}));
   const auto store = local->rank_store(0, setup.runtime);
 
   // The training loop, with a word after each epoch.
-  train::FitOptions fit{.rule = job->rule(), .steps = rules.steps, .evaluation = test.get()};
+  train::FitOptions fit{.rule = job->rule(), .steps = steps, .evaluation = test.get()};
   fit.epoch_end = [](const train::EpochEnd& end) {
     std::printf("epoch %d: accuracy %.4f\n", static_cast<int>(end.epochs),
                 end.evaluation->at("accuracy").mean());

@@ -10,6 +10,11 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "ndarray/prepared_kernels.h"
+#include "store/slice_compute.h"
+#include "store/slice_layout.h"
+#include "store/slice_rules.h"
+#include "store/slice_values.h"
 
 namespace troupe::store {
 
@@ -86,14 +91,21 @@ base::Status check_values(std::span<const KeyInfo> keys, std::span<const NDArray
   return {};
 }
 
+SliceRules rules_of(const LocalStoreOptions& options) {
+  const schemas::WorkersSpec& workers = options.workers;
+  const AdditionTree tree(workers.machines, workers.devices);
+  return {tree, options.consistency, options.steps,
+          static_cast<double>(tree.ranks()) * options.batch, machine_of_rank_by_group(workers)};
+}
+
 }  // namespace
 
 class LocalStore::Core {
  public:
   Core(const LocalStoreParts& parts, const LocalStoreOptions& options)
-      : parts_(parts), options_(options) {}
+      : parts_(parts), options_(options), rules_(rules_of(options)) {}
 
-  std::uint32_t ranks() const { return options_.rules.tree.ranks(); }
+  std::uint32_t ranks() const { return rules_.tree.ranks(); }
   std::span<const SliceInfo> slices(std::uint32_t key) const { return layout_->of_key(key); }
 
   base::Status init(std::uint32_t rank, std::span<const KeyInfo> keys,
@@ -120,6 +132,7 @@ class LocalStore::Core {
 
   const LocalStoreParts parts_;
   LocalStoreOptions options_;  // `first` goes with the first values, all else stays
+  const SliceRules rules_;
 
   mutable base::Mutex failure_mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
@@ -143,7 +156,7 @@ base::Status LocalStore::Core::declare(std::span<const KeyInfo> keys) {
   keys_.assign(keys.begin(), keys.end());
   TROUPE_TRY_ASSIGN(layout_, SliceLayout::create(keys_, 1));
   for (const SliceInfo& slice : layout_->slices()) {
-    slots_.push_back(std::make_unique<Slot>(options_.rules, slice));
+    slots_.push_back(std::make_unique<Slot>(rules_, slice));
   }
   declared_ = true;
   return {};
@@ -226,8 +239,8 @@ base::Status LocalStore::Core::take_push(Slot& slot, std::uint32_t rank, const P
   const base::MutexLock lock(slot.mutex);
   TROUPE_TRY(failure());
   SlicePush push;
-  push.machine = options_.rules.machine_of_rank[rank];
-  push.node = options_.rules.tree.leaf(rank);
+  push.machine = rules_.machine_of_rank[rank];
+  push.node = rules_.tree.leaf(rank);
   push.step = info.step;
   push.count = info.count;
   push.data = std::move(gradient);
@@ -454,7 +467,16 @@ LocalStore::~LocalStore() = default;
 
 base::Result<std::unique_ptr<LocalStore>> LocalStore::create(const LocalStoreParts& parts,
                                                              const LocalStoreOptions& options) {
-  if (!options.rules.sequential()) {
+  const schemas::WorkersSpec& workers = options.workers;
+  if (workers.machines == 0 || workers.devices == 0) {
+    return base::error(base::Errc::invalid_argument,
+                       "a local store of {} machines x {} devices has no ranks", workers.machines,
+                       workers.devices);
+  }
+  if (options.batch == 0) {
+    return base::error(base::Errc::invalid_argument, "a local store for batches of 0 samples");
+  }
+  if (!options.consistency.sequential()) {
     return base::error(base::Errc::invalid_argument,
                        "the local store is sequential; eventual tiers need the company");
   }

@@ -13,17 +13,18 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
-#include "ndarray/prepared_kernels.h"
 #include "ndarray/runtime.h"
 #include "ops/table.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
 #include "store/kvstore.h"
-#include "store/slice_compute.h"
-#include "store/slice_layout.h"
-#include "store/slice_rules.h"
-#include "store/slice_values.h"
+#include "store/schedule.h"
 
 namespace troupe::store {
+
+class SliceCompute;
+struct SliceInfo;
+struct SliceState;
 
 /// A complete cut: every slice at one step. Called on an engine thread; an error ends the job.
 using CutFunction =
@@ -35,7 +36,10 @@ using FirstFunction =
 
 /// What a local store is made of.
 struct LocalStoreOptions {
-  SliceRules rules;                    ///< invalid_argument unless both tiers are sequential
+  schemas::WorkersSpec workers;          ///< machines x devices: the ranks and their tree
+  schemas::ConsistencySpec consistency;  ///< invalid_argument unless both tiers are sequential
+  std::uint32_t batch = 1;               ///< samples of one rank in a whole step, N / V
+  StepPlan steps;
   FirstFunction first;                 ///< where init() brings no values
   CutFunction cut;                     ///< may be empty
   std::uint64_t deadline_ms = 60'000;  ///< other ranks' wait in init and set_updater

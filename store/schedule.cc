@@ -1,16 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedules' formulas.
+// Arithmetic of steps and barriers, and the schedules' formulas.
 #include "store/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "base/check.h"
+
 namespace troupe::store {
+namespace {
+
+/// The last multiple of `period` at or before `step`; 0 when there is no period.
+std::uint64_t multiple_at(std::uint64_t step, std::uint64_t period) {
+  return period == 0 ? 0 : step - step % period;
+}
+
+}  // namespace
 
 std::uint64_t period_steps(const schemas::Period& period, std::uint64_t steps_per_epoch) {
   return period.unit == schemas::Period::Unit::epochs ? period.count * steps_per_epoch
                                                       : period.count;
+}
+
+std::uint64_t StepPlan::barrier_at(std::uint64_t step) const {
+  if (step >= total) return total;
+  const std::uint64_t cut = checkpoints ? multiple_at(step, checkpoint_steps) : 0;
+  return std::max({start, multiple_at(step, epoch_steps), cut});
+}
+
+std::uint64_t StepPlan::barrier_after(std::uint64_t step) const {
+  std::uint64_t next = multiple_at(step, epoch_steps) + epoch_steps;
+  if (checkpoints && checkpoint_steps > 0) {
+    next = std::min(next, multiple_at(step, checkpoint_steps) + checkpoint_steps);
+  }
+  return std::min(std::max(next, start), total);
+}
+
+bool StepPlan::is_barrier(std::uint64_t step) const {
+  return barrier_at(step) == step;
+}
+
+bool StepPlan::is_cut(std::uint64_t step) const {
+  if (!checkpoints || step <= start) return false;
+  return step == total || (checkpoint_steps > 0 && step % checkpoint_steps == 0);
+}
+
+StepPlan make_step_plan(const schemas::JobSpec& job, std::uint64_t records, std::uint64_t start) {
+  TROUPE_CHECK(records > 0, "a job has at least one training record");
+  const std::uint64_t samples = std::uint64_t{job.ranks()} * job.data.batch;
+  StepPlan plan;
+  plan.start = start;
+  plan.epoch_steps = (records + samples - 1) / samples;
+  plan.total = plan.epoch_steps * job.train.epochs;
+  if (job.train.max_steps) plan.total = std::min(plan.total, *job.train.max_steps);
+  plan.checkpoints = !job.checkpoint.dir.empty();
+  plan.checkpoint_steps = period_steps(job.checkpoint.every, plan.epoch_steps);
+  return plan;
 }
 
 double learning_rate(const schemas::ScheduleSpec& schedule, double lr, const ScheduleSpan& span,

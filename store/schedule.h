@@ -1,12 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates by step, and stretches of training in steps. Pure functions, any thread.
+// When things happen in a job, counted in steps: its plan of steps with the barriers at which
+// everybody meets, and the learning rate of each step. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "schemas/job_spec.h"
 
 namespace troupe::store {
+
+/// A step beyond all others.
+inline constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
+
+/// A job's steps. Barriers (the start, ends of epochs, checkpoints, the end) are steps that no rank
+/// begins before every contribution of earlier steps is in its weights, in every mode.
+struct StepPlan {
+  std::uint64_t start = 0;             ///< the step that training begins with (resume: the cut)
+  std::uint64_t total = 1;             ///< steps of the whole job
+  std::uint64_t epoch_steps = 1;       ///< steps of one epoch
+  std::uint64_t checkpoint_steps = 0;  ///< between two checkpoints; 0: only one at the end
+  bool checkpoints = false;            ///< false: none at all
+
+  bool is_barrier(std::uint64_t step) const;
+  /// The last barrier at or before `step`; at least `start`.
+  std::uint64_t barrier_at(std::uint64_t step) const;
+  /// The first barrier behind `step`; at most `total`.
+  std::uint64_t barrier_after(std::uint64_t step) const;
+  /// True for a step whose weights are a checkpoint of this run.
+  bool is_cut(std::uint64_t step) const;
+};
+
+/// The steps of a job over `records` training records, from `start` on. An epoch has
+/// ceil(records / (ranks x batch)) steps; CHECKs that there are records.
+StepPlan make_step_plan(const schemas::JobSpec& job, std::uint64_t records, std::uint64_t start);
 
 /// A period in steps; 0 stays 0 (never).
 std::uint64_t period_steps(const schemas::Period& period, std::uint64_t steps_per_epoch);

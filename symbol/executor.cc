@@ -9,7 +9,9 @@
 #include <set>
 #include <utility>
 
+#include "symbol/arena.h"
 #include "symbol/gradient.h"
+#include "symbol/layouts.h"
 #include "symbol/passes.h"
 #include "symbol/program.h"
 #include "symbol/value_numbers.h"

@@ -11,12 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "base/layout.h"
 #include "ndarray/ndarray.h"
-#include "symbol/arena.h"
-#include "symbol/layouts.h"
 #include "symbol/symbol.h"
 
 namespace troupe::symbol {
+
+class Arena;
+class Binder;
+class Program;
 
 /// What backward() does with an argument's gradient. `add` sums over calls, in the gradient array.
 enum class GradReq : std::uint8_t { null, write, add };
@@ -36,7 +39,7 @@ struct Bindings {
 /// How an executor computes.
 struct ExecutorOptions {
   base::Device device;
-  LayoutPolicy layouts = LayoutPolicy::chosen;
+  base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
   bool train = true;       ///< prepare the graph of forward(true) and backward
@@ -72,9 +75,6 @@ struct ExecutorReport {
   int in_place = 0;                ///< outputs that took an input's memory
   double flops = 0;                ///< of the forward pass
 };
-
-class Binder;
-class Program;
 
 /// A bound symbol.
 class Executor {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "symbol/infer.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {

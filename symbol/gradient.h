@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "symbol/infer.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "symbol/graph.h"
 #include "symbol/symbol.h"
 
 namespace troupe::symbol {
@@ -25,7 +27,7 @@ struct Differentiated {
 /// gradient.
 base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
                                            std::span<const std::string> wrt,
-                                           const ValueDTypes* dtypes = nullptr);
+                                           const std::vector<base::DType>* dtypes = nullptr);
 
 /// The gradients of `symbol` with respect to `wrt`, as a symbol with one output each.
 base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,

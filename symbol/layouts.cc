@@ -98,7 +98,7 @@ class Chooser {
   base::Result<KernelPointer> prepare(std::size_t index, bool free_inputs) {
     const GraphNode& node = graph_.nodes[index];
     ops::OpCall call = call_of(*node.op, node.params);
-    const bool choose = options_.layouts == LayoutPolicy::chosen;
+    const bool choose = options_.layouts == base::LayoutPolicy::chosen;
     for (Value input : node.inputs) {
       const std::size_t v = numbers_[input];
       call.inputs.push_back({dtypes_[v], shapes_[v], layout_of(input), choose && free_inputs});
@@ -124,7 +124,7 @@ class Chooser {
   /// (element-wise operators and pooling do).
   base::Result<KernelPointer> choose_kernel(std::size_t index) {
     base::Result<KernelPointer> free_choice = prepare(index, true);
-    if (options_.layouts == LayoutPolicy::dense) return free_choice;
+    if (options_.layouts == base::LayoutPolicy::dense) return free_choice;
     if (free_choice.ok() && !falls_back_to_dense(index, **free_choice)) return free_choice;
     base::Result<KernelPointer> as_it_is = prepare(index, false);
     if (as_it_is.ok() && !falls_back_to_dense(index, **as_it_is)) return as_it_is;

@@ -13,9 +13,6 @@
 
 namespace troupe::symbol {
 
-/// dense: every tensor row-major; chosen: what the kernels prefer.
-enum class LayoutPolicy : std::uint8_t { dense, chosen };
-
 /// A graph whose kernels are prepared.
 struct PreparedGraph {
   Graph graph;
@@ -31,7 +28,7 @@ struct PreparedGraph {
 /// What the kernels are prepared for.
 struct PrepareOptions {
   base::Device device;
-  LayoutPolicy layouts = LayoutPolicy::chosen;
+  base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
 };
 

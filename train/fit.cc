@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/module.h"
+#include "train/rank_phases.h"
 
 namespace troupe::train {
 namespace {

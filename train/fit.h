@@ -11,11 +11,11 @@
 #include "base/status.h"
 #include "data/batch_iterator.h"
 #include "store/schedule.h"
-#include "store/slice_rules.h"
-#include "train/rank_phases.h"
 #include "train/score.h"
 
 namespace troupe::train {
+
+class RankPhases;
 
 /// Longest wait for one batch where nobody says otherwise.
 inline constexpr std::chrono::milliseconds kBatchDeadline = std::chrono::minutes(1);

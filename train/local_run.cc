@@ -19,8 +19,8 @@
 #include "store/checkpoint_writer.h"
 #include "store/local_store.h"
 #include "store/metrics.h"
+#include "store/schedule.h"
 #include "store/slice_compute.h"
-#include "store/slice_rules.h"
 
 namespace troupe::train {
 namespace {
@@ -134,11 +134,12 @@ class LocalRun {
 
 base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
-  schemas::Placement placement;
-  placement.machine_of_rank = store::machine_of_rank_by_group(spec.workers);
-  TROUPE_TRY_ASSIGN(store::SliceRules rules,
-                    store::make_rules(spec, placement, {start_.step, job_->train_data->records()}));
-  store::LocalStoreOptions options{std::move(rules), {}, {}, spec.limits.stall_ms};
+  store::LocalStoreOptions options{
+      .workers = spec.workers,
+      .consistency = spec.consistency,
+      .batch = spec.data.batch,
+      .steps = store::make_step_plan(spec, job_->train_data->records(), start_.step),
+      .deadline_ms = spec.limits.stall_ms};
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));

@@ -6,6 +6,7 @@
 
 #include "ndarray/invoke.h"
 #include "store/initializer.h"
+#include "symbol/arena.h"
 #include "train/finite.h"
 
 namespace troupe::train {

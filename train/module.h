@@ -16,6 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/device.h"
+#include "base/layout.h"
 #include "base/status.h"
 #include "data/batch.h"
 #include "data/batch_iterator.h"
@@ -25,9 +26,7 @@
 #include "schemas/messages.h"
 #include "store/kvstore.h"
 #include "store/schedule.h"
-#include "symbol/arena.h"
 #include "symbol/executor.h"
-#include "symbol/layouts.h"
 #include "symbol/symbol.h"
 #include "train/fit.h"
 #include "train/keys.h"
@@ -39,7 +38,7 @@ namespace troupe::train {
 struct ModuleOptions {
   InputSpec inputs;  ///< the symbol's arguments and one sample's shape
   base::Device device;
-  symbol::LayoutPolicy layouts = symbol::LayoutPolicy::chosen;
+  base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool planned = true;
   bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "data/metrics.h"
-#include "store/slice_rules.h"
+#include "store/schedule.h"
 #include "train/metrics.h"
 
 namespace troupe::train {
@@ -100,8 +100,8 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   ModuleOptions how;
   how.inputs = job->keys.inputs;
   how.device = options.device;
-  how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? symbol::LayoutPolicy::dense
-                                                                     : symbol::LayoutPolicy::chosen;
+  how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? base::LayoutPolicy::dense
+                                                                     : base::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;

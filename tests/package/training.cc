@@ -76,8 +76,7 @@ base::Result<double> train_on(const std::filesystem::path& path) {
   options.inputs.sample = {1, kSide, kSide};
   TROUPE_TRY_ASSIGN(const auto module, train::Module::create(runtime, net, options));
   TROUPE_TRY(module->init_params(schemas::InitializerSpec{}));
-  const store::LocalStoreOptions how{
-      store::SliceRules{store::AdditionTree(1, 1), {}, fit.steps, double{kBatch}, {0}}, {}, {}};
+  const store::LocalStoreOptions how{.batch = kBatch, .steps = fit.steps};
   TROUPE_TRY_ASSIGN(const auto store, store::LocalStore::create({operators, pool, kernels}, how));
   const auto rank_store = store->rank_store(0, runtime);
   TROUPE_TRY(module->fit(*batches, *rank_store, fit));

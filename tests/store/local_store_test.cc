@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "store/slice_layout.h"
+#include "store/slice_values.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::store {
@@ -28,8 +30,11 @@ class Pair {
     steps.total = 4;
     steps.epoch_steps = 4;
     steps.checkpoints = cut != nullptr;
-    const LocalStoreOptions options{
-        SliceRules{AdditionTree(1, 2), {}, steps, 16.0, {0, 0}}, {}, std::move(cut), 1000};
+    const LocalStoreOptions options{.workers = {.devices = 2},
+                                    .batch = 8,
+                                    .steps = steps,
+                                    .cut = std::move(cut),
+                                    .deadline_ms = 1000};
     base::BufferPool& pool = test_.storage.pool(base::Device{});
     store_ = LocalStore::create({tests::test_operators(), pool, test_.kernels}, options).value();
     UpdateRule rule;
@@ -82,8 +87,7 @@ TEST_CASE("the bytes of a rank without samples reach no sum", "[local_store]") {
 TEST_CASE("first values that do not fit their keys are refused by the key's name",
           "[local_store]") {
   tests::TestRuntime test;
-  const LocalStoreOptions options{
-      SliceRules{AdditionTree(1, 2), {}, {}, 16.0, {0, 0}}, {}, {}, 1000};
+  const LocalStoreOptions options{.workers = {.devices = 2}, .batch = 8, .deadline_ms = 1000};
   base::BufferPool& pool = test.storage.pool(base::Device{});
   const auto store =
       LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
@@ -96,6 +100,21 @@ TEST_CASE("first values that do not fit their keys are refused by the key's name
     CHECK_THAT(shape.text(), Catch::Contains("key 'w'") && Catch::Contains("(4,)"));
     CHECK(rank_store->init(keys, std::span(values).first(1)).text() == "1 values for 2 keys");
   }
+}
+
+TEST_CASE("a local store says why it cannot be made", "[local_store]") {
+  tests::TestRuntime test;
+  const auto refused = [&](const LocalStoreOptions& options) {
+    base::BufferPool& pool = test.storage.pool(base::Device{});
+    const auto store = LocalStore::create({tests::test_operators(), pool, test.kernels}, options);
+    CHECK(store.status().code() == base::Errc::invalid_argument);
+    return store.status().text();
+  };
+  CHECK(refused({.workers = {.machines = 2, .devices = 0}}) ==
+        "a local store of 2 machines x 0 devices has no ranks");
+  CHECK(refused({.batch = 0}) == "a local store for batches of 0 samples");
+  CHECK_THAT(refused({.consistency = {.cluster = {.mode = schemas::ConsistencyMode::eventual}}}),
+             Catch::Contains("sequential"));
 }
 
 TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's barriers and checkpoints in steps, and its rules under a placement.
+// The rules of a job under a placement.
 #include "store/slice_rules.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace troupe::store {
 namespace {
-
-using schemas::Period;
 
 /// 2 machines x 2 devices x batch 8: 32 samples a step.
 schemas::JobSpec job() {
@@ -16,9 +13,6 @@ schemas::JobSpec job() {
   spec.workers.machines = 2;
   spec.workers.devices = 2;
   spec.data.batch = 8;
-  spec.train.epochs = 3;
-  spec.checkpoint.dir = "/checkpoints";
-  spec.checkpoint.every = {4, Period::Unit::steps};
   return spec;
 }
 
@@ -27,40 +21,6 @@ schemas::Placement placement(std::vector<std::uint32_t> machine_of_rank) {
   placement.view = 7;
   placement.machine_of_rank = std::move(machine_of_rank);
   return placement;
-}
-
-TEST_CASE("ends of epochs, checkpoints and the end of the job are barriers") {
-  const StepPlan plan = make_step_plan(job(), 300, 0);  // 9 full steps and a last one of 12 samples
-  CHECK(plan.epoch_steps == 10);
-  CHECK(plan.total == 30);
-  std::vector<std::uint64_t> barriers;
-  std::vector<std::uint64_t> cuts;
-  for (std::uint64_t step = 0; step <= plan.total; ++step) {
-    if (plan.is_barrier(step)) barriers.push_back(step);
-    if (plan.is_cut(step)) cuts.push_back(step);
-  }
-  CHECK(barriers == std::vector<std::uint64_t>{0, 4, 8, 10, 12, 16, 20, 24, 28, 30});
-  CHECK(cuts == std::vector<std::uint64_t>{4, 8, 12, 16, 20, 24, 28, 30});
-  for (std::uint64_t step = 0; step < plan.total; ++step) {
-    const std::uint64_t next = plan.barrier_after(step);
-    CHECK(next == *std::upper_bound(barriers.begin(), barriers.end(), step));
-    CHECK(plan.barrier_at(next - 1) == plan.barrier_at(step));
-  }
-}
-
-TEST_CASE("a resumed job begins with a barrier that is no checkpoint of its own") {
-  schemas::JobSpec spec = job();
-  spec.train.max_steps = 22;
-  const StepPlan plan = make_step_plan(spec, 300, 13);
-  CHECK(plan.total == 22);
-  CHECK(plan.is_barrier(13));
-  CHECK_FALSE(plan.is_cut(13));
-  CHECK(plan.barrier_at(15) == 13);
-  CHECK(plan.barrier_after(13) == 16);
-  CHECK(plan.barrier_after(20) == 22);
-  CHECK(plan.is_cut(22));
-  spec.checkpoint.dir.clear();
-  CHECK_FALSE(make_step_plan(spec, 300, 13).is_cut(22));
 }
 
 TEST_CASE("rules say what the job promises and who holds which rank") {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ndarray/invoke.h"
+#include "symbol/arena.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 
@@ -170,7 +171,7 @@ TEST_CASE("planned, unplanned, serial, threaded and delayed runs agree to the bi
 
 TEST_CASE("blocked and dense layouts agree within rounding, and reorders are listed") {
   ExecutorOptions dense, chosen;
-  dense.layouts = LayoutPolicy::dense;
+  dense.layouts = base::LayoutPolicy::dense;
   Bound a("lenet", {4, 1, 28, 28}, dense), b("lenet", {4, 1, 28, 28}, chosen);
   const Results x = a.step(), y = b.step();
   for (const auto& [name, bytes] : x) {

@@ -33,15 +33,10 @@ class Training {
     options.seed = spec.seed;
     module_ = Module::create(test_.runtime, job_->network, options).value();
     REQUIRE(module_->init_params(spec.train.initializer).ok());
-    store::LocalStoreOptions how{
-        store::SliceRules{store::AdditionTree(1, 1),
-                          spec.consistency,
-                          store::make_step_plan(job_->spec, job_->train_data->records(), 0),
-                          static_cast<double>(spec.data.batch),
-                          {0}},
-        {},
-        {},
-        spec.limits.stall_ms};
+    const store::LocalStoreOptions how{
+        .batch = spec.data.batch,
+        .steps = store::make_step_plan(job_->spec, job_->train_data->records(), 0),
+        .deadline_ms = spec.limits.stall_ms};
     store_ =
         store::LocalStore::create({tests::test_operators(), pool(), test_.kernels}, how).value();
     door_ = store_->rank_store(0, test_.runtime);

@@ -86,11 +86,7 @@ class Trainer {
     fit.steps = store::make_step_plan(spec, job->train_data->records(), 0);
     fit.steps.checkpoints = false;
     const store::LocalStoreOptions how{
-        store::SliceRules{
-            store::AdditionTree(1, 1), {}, fit.steps, static_cast<double>(spec.data.batch), {0}},
-        {},
-        {},
-        spec.limits.stall_ms};
+        .batch = spec.data.batch, .steps = fit.steps, .deadline_ms = spec.limits.stall_ms};
     store = store::LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
     rank_store = store->rank_store(0, test.runtime);
     const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
