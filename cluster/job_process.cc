@@ -15,6 +15,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "cluster/peer_links.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
@@ -68,12 +69,6 @@ class Inbox {
   std::deque<Incident> incidents_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// Keys used first in the next forward pass go first.
-std::int32_t priority_of(const schemas::Message& message) {
-  const auto slice = schemas::slice_of(message);
-  return slice ? -static_cast<std::int32_t>(slice->key) : 0;
-}
-
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -84,40 +79,6 @@ class AgentHandler final : public link::LinkHandler {
  private:
   Inbox& inbox_;
 };
-
-/// Another process of the job.
-class PeerHandler final : public link::LinkHandler {
- public:
-  PeerHandler(ActorId peer, actors::PostOffice& post_office, Inbox& inbox)
-      : peer_(peer), post_office_(post_office), inbox_(inbox) {}
-  void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
-  void on_down(const base::Status& reason) override {
-    post_office_.close(peer_);
-    if (reason.ok()) return;  // after a Goodbye the peer had nothing more to say
-    inbox_.put(
-        Failed{base::error(Errc::unavailable, "lost {}: {}", peer_.to_string(), reason.text())});
-  }
-
- private:
-  const ActorId peer_;
-  actors::PostOffice& post_office_;
-  Inbox& inbox_;
-};
-
-void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
-               Inbox& inbox) {
-  post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
-    const std::int32_t priority = priority_of(envelope.message);
-    const base::Status status = link->send(std::move(envelope), priority);
-    if (status.code() == Errc::invalid_argument) {
-      // No repetition makes it fit.
-      inbox.put(Failed{status.with_context("cannot send to " + peer.to_string())});
-    } else if (status.code() == Errc::resource_exhausted) {
-      base::log_warn("{}", status.text());  // the actors repeat what is not answered
-    }
-    // A link that is down has told its handler.
-  });
-}
 
 /// See run_job_process.
 class JobProcess {
@@ -162,6 +123,7 @@ class JobProcess {
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<link::Link> agent_;
+  std::unique_ptr<PeerLinks> peers_;  // outlives the links
   std::unique_ptr<link::LinkSet> links_;
   monitoring::Collection traffic_;  // of the links
   link::LinkSet agent_links_;
@@ -226,6 +188,10 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   links_ =
       std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
+  peers_ = std::make_unique<PeerLinks>(
+      options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
+      job_actors_->post_office(),
+      [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
   job_actors_->post_office().open(
       {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;
@@ -243,20 +209,11 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
 }
 
 base::Result<std::string> JobProcess::listen() {
-  return links_->listen(options_.listen, self(),
-                        [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
-                            -> base::Result<std::shared_ptr<link::LinkHandler>> {
-                          const bool known = hello.actor.role == Role::device_server ||
-                                             hello.actor.role == Role::parameter_server;
-                          if (!known) {
-                            return base::error(Errc::permission_denied,
-                                               "a parameter server does not serve {}",
-                                               hello.actor.to_string());
-                          }
-                          open_sink(job_actors_->post_office(), hello.actor, link, inbox_);
-                          return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(
-                              hello.actor, job_actors_->post_office(), inbox_));
-                        });
+  return links_->listen(
+      options_.listen, self(),
+      [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link) {
+        return peers_->accept(hello.actor, link);
+      });
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {
@@ -283,11 +240,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
   dial.wait_ms = limits.dial_ms;
-  TROUPE_TRY_ASSIGN(auto link,
-                    links_->dial(std::move(dial), std::make_shared<PeerHandler>(
-                                                      peer, job_actors_->post_office(), inbox_)));
-  open_sink(job_actors_->post_office(), peer, std::move(link), inbox_);
-  return {};
+  return peers_->dial(*links_, std::move(dial));
 }
 
 void JobProcess::tell(schemas::Envelope envelope) {

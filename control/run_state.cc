@@ -140,8 +140,10 @@ void RunState::launch() {
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
   for (auto& [actor, process] : processes_) {
     process.gone = false;
-    send(process.machine, schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor,
-                                                 process.machine, process.ranks, plan_.job_text});
+    send(process.machine,
+         schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor, process.machine,
+                                process.ranks, plan_.job_text,
+                                static_cast<std::uint32_t>(plan_.placement.machines.size())});
   }
 }
 

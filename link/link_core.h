@@ -119,6 +119,8 @@ class LinkCore final : public Link,
   void drain();
   void pump(Lane& lane);
   void pump_all();
+  base::Result<schemas::Envelope> open_envelope(const FrameHead& head,
+                                                std::span<const std::byte> header);
   base::Status deliver(Lane& lane, const FrameHead& head, std::span<const std::byte> header,
                        base::Buffer payload);
   base::Status on_own_message(const schemas::Message& message);

@@ -39,13 +39,14 @@ void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
 }
 
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
-  const auto& [job, generation, actor, machine, ranks, job_text] = m;
+  const auto& [job, generation, actor, machine, ranks, job_text, machines] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   put(out.initActor(), actor);
   out.setMachine(machine);
   put_numbers(out.initRanks(size_of(ranks)), ranks);
   out.setJobText(data_of(job_text));
+  out.setMachines(machines);
 }
 
 void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
@@ -55,6 +56,7 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
+  out.machines = in.getMachines();
 }
 
 void put(wire::StopProcesses::Builder out, const StopProcesses& m) {

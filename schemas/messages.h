@@ -311,6 +311,7 @@ struct LaunchProcess {
   std::uint32_t machine = 0;
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
   std::string job_text;              ///< the encoded job spec
+  std::uint32_t machines = 0;        ///< of the job; each has one device server
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.

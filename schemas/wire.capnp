@@ -235,6 +235,7 @@ struct LaunchProcess {
   machine @3 :UInt32;
   ranks @4 :List(UInt32);
   jobText @5 :Data;  # job.capnp
+  machines @6 :UInt32;
 }
 
 struct StopProcesses {

@@ -223,6 +223,14 @@ TEST_CASE("a greeted peer that breaks the rules loses its own link only", "[list
     const auto encoded = encode_frame_head(head, std::as_bytes(std::span(header)));
     bytes = std::string(reinterpret_cast<const char*>(encoded.data()), encoded.size()) + header;
   }
+  SECTION("an envelope of another job") {
+    push.job = std::string("job-2");
+    bytes = frame_bytes(push, 1);
+  }
+  SECTION("an envelope of another run") {
+    push.generation += 1;
+    bytes = frame_bytes(push, 1);
+  }
   SECTION("a second Hello") {
     bytes = frame_bytes(hello_of(5), 0);
   }
