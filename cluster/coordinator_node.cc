@@ -17,6 +17,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/secret.h"
 #include "cluster/background_calls.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
@@ -213,7 +214,10 @@ void CoordinatorNode::find_start(control::FindStart find) {
   const std::string job = find.job;
   const bool added =
       searches_.add(job, [this, look_up = options_.find_start, find = std::move(find)]() {
-        return [this, found = look_up(find)] { coordinator_.post(found); };
+        return [this, found = look_up(find)]() mutable {
+          found.secret = base::random_secret();
+          coordinator_.post(std::move(found));
+        };
       });
   if (added) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", job,

@@ -118,6 +118,7 @@ class JobProcess {
   Inbox inbox_;
   actors::ServerMetrics server_metrics_;  // outlives the actors
   base::FolderLock lock_;                 // first parameter server: on the checkpoints
+  base::Secret secret_{};                 // of the run
   std::unique_ptr<actors::JobActors> job_actors_;
   std::unique_ptr<monitoring::HttpServer> http_;
   bool connected_ = false;
@@ -188,6 +189,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   links_ =
       std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
+  secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(
       options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
       job_actors_->post_office(),
@@ -213,7 +215,8 @@ base::Result<std::string> JobProcess::listen() {
       options_.listen, self(),
       [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link) {
         return peers_->accept(hello.actor, link);
-      });
+      },
+      secret_);
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {
@@ -240,6 +243,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
   dial.wait_ms = limits.dial_ms;
+  dial.secret = secret_;
   return peers_->dial(*links_, std::move(dial));
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "base/secret.h"
 #include "base/status.h"
 #include "control/role_events.h"
 #include "schemas/job_spec.h"
@@ -34,6 +35,7 @@ struct StartFound {
   std::uint64_t generation = 1;
   std::uint64_t steps_total = 0;  ///< the step that the job ends at
   std::string checkpoint;         ///< that it goes on from; empty: from the beginning
+  base::Secret secret{};          ///< random, for the run's processes
 };
 
 // ---- coordinator: events ----

@@ -118,6 +118,7 @@ void RunState::on(const StartFound& found) {
   plan_.placement.start_step = info_.step = found.step;
   std::uint64_t& generation = plan_.placement.generation;
   generation = std::max(generation, found.generation);
+  secret_ = found.secret;
   info_.steps_total = found.steps_total;
   info_.checkpoint = found.checkpoint;
   if (!found.checkpoint.empty()) {
@@ -141,9 +142,9 @@ void RunState::launch() {
   for (auto& [actor, process] : processes_) {
     process.gone = false;
     send(process.machine,
-         schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor, process.machine,
-                                process.ranks, plan_.job_text,
-                                static_cast<std::uint32_t>(plan_.placement.machines.size())});
+         schemas::LaunchProcess{
+             plan_.job, plan_.placement.generation, actor, process.machine, process.ranks,
+             plan_.job_text, static_cast<std::uint32_t>(plan_.placement.machines.size()), secret_});
   }
 }
 

@@ -149,6 +149,7 @@ class RunState {
   std::vector<bool> probed_;       // by machine
   std::vector<bool> lost_;         // by machine
   std::map<schemas::ActorId, Process> processes_;
+  base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;
   std::optional<Suspicion> suspicion_;
   base::Status outcome_;  // first cause

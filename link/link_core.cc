@@ -55,6 +55,7 @@ LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
   }
   heard_ms_ = now_ms();
   open_until_ms_ = heard_ms_ + static_cast<std::int64_t>(context_->limits.handshake_ms);
+  unheard_ = plan_.origin == Origin::accepted && !plan_.secret;
 }
 
 // ---- any thread ----
@@ -186,6 +187,7 @@ void LinkCore::pump(Lane& lane) {
 
 void LinkCore::on_written(Connection& connection) {
   Lane& lane = lanes_[lane_of(connection)];
+  write_proof(lane);
   pump(lane);
   // Behind a Goodbye nothing is left to say.
   if (goodbye_sent_ && &lane == &lanes_.front() && !connection.writing()) connection.finish();
@@ -295,6 +297,7 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
                              schemas::message_name(head.type)));
   }
   lane.received = head.sequence;
+  unheard_ = false;
   faults_ = 0;
   owe_acknowledgement(lane, kFrameHeadBytes + header.size() + payload.size());
   envelope.payload = std::move(payload);

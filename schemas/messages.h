@@ -18,6 +18,7 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/numeric_class.h"
+#include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
 
@@ -312,6 +313,8 @@ struct LaunchProcess {
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
   std::string job_text;              ///< the encoded job spec
   std::uint32_t machines = 0;        ///< of the job; each has one device server
+  base::Secret secret{};             ///< of this run; its processes prove to each other that they
+                                     ///< know it, and it travels no other way
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.
@@ -437,13 +440,16 @@ struct Hello {
   std::uint32_t lane = 0;   ///< 0: the control connection; then the data connections
   std::uint32_t lanes = 1;  ///< connections of the link, the control connection included
   bool resume = false;      ///< the link was up before; refused when the peer does not know it
+  base::Secret nonce{};     ///< between processes of a job; see Challenge
 };
 
-/// The answer; `code` other than ok refuses and the connection closes.
+/// The answer; `code` other than ok refuses and the connection closes. `proof`: where there was a
+/// Challenge, that the listener knows the job's secret.
 struct HelloReply {
   std::uint32_t protocol = kProtocolVersion;
   base::Errc code = base::Errc::ok;
   std::string text;
+  base::Sha256Digest proof{};
 };
 
 /// Asks a silent peer whether it is there.
@@ -460,6 +466,16 @@ struct Goodbye {
   std::string text;
 };
 
+/// A listener of a job answers any Hello with it, right or wrong, and tells nothing of itself.
+struct Challenge {
+  base::Secret nonce{};
+};
+
+/// The answer to Challenge: that the sender of the Hello knows the job's secret.
+struct Proof {
+  base::Sha256Digest proof{};
+};
+
 /// Every message. The position is the wire's type number: append only.
 using Message =
     std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
@@ -467,7 +483,7 @@ using Message =
                  CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
                  AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
-                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye>;
+                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

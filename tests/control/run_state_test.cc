@@ -64,7 +64,8 @@ struct Run {
         AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
   }
   Effects found(std::uint64_t step = 0, std::uint64_t generation = 1) {
-    return state->handle(StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : ""});
+    return state->handle(
+        StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : "", {1, 2, 3}});
   }
   Effects says(std::uint32_t machine, ActorId from, const schemas::Message& message) {
     return state->handle(AgentSaid{
@@ -94,6 +95,19 @@ struct Run {
   std::optional<RunState> state;
   Effects begun;
 };
+
+TEST_CASE("every process of a run learns the run's secret and how many machines there are") {
+  Run run(false);
+  const Effects effects = run.found();
+  for (const auto& [peer, processes] : {std::pair(kAgentA, 2u), std::pair(kAgentB, 1u)}) {
+    const auto launched = sent<schemas::LaunchProcess>(effects, peer);
+    REQUIRE(launched.size() == processes);
+    for (const schemas::LaunchProcess& launch : launched) {
+      CHECK(launch.secret == base::Secret{1, 2, 3});
+      CHECK(launch.machines == 2);
+    }
+  }
+}
 
 TEST_CASE("all machines see one folder before the start is looked up") {
   Run run;

@@ -137,7 +137,7 @@ TEST_CASE("damage names file and offset") {
   };
   const std::string good = hex({kMagicHex, "04000000", "61626364"});
   check(good + "0a23", "offset 12: truncated: 2 bytes are left for a head of 8");
-  check(good + "0b23d7ce00000000", "offset 12: found 0xced7230b where the magic");
+  check(good + "0b23d7ce00000000", "offset 12: the magic 0xced7230a is not there");
   check(good + hex({kMagicHex, "05000000", "61626364"}), "truncated: a length of 5 needs 16 bytes");
   check(good + hex({kMagicHex, "ffffff1f"}), "truncated: a length of 536870911");
   check(hex({kMagicHex, "04000080", "61626364"}), "unknown kind of part 4");
