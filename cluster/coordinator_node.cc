@@ -2,6 +2,8 @@
 // The coordinator's links, background calls and web routes around its actor.
 #include "cluster/coordinator_node.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -135,6 +137,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   storage::Storage storage_;
   base::FolderLock lock_;
   Peers peers_;
+  base::LogBudget drops_;               // the actor's alone
+  base::LogBudget faults_;              // the links' thread's alone
   std::atomic<bool> late_told_{false};  // a scrape that got no answer
   base::Mutex mutex_;
   std::string http_address_ TROUPE_GUARDED_BY(mutex_);  // of this process; empty until it serves
@@ -147,12 +151,18 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
 class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
-      : node_(node), peer_(node.peers_.add(link)) {}
+      : node_(node), peer_(node.peers_.add(link)) {
+    const auto address = base::parse_address(link->address());
+    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : ""});
+  }
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
+    const bool fault =
+        reason.code() == base::Errc::data_loss || reason.code() == base::Errc::deadline_exceeded;
+    if (fault) node_.faults_.warn(node_.clock_.now_ms(), reason.text());
     node_.coordinator_.post(control::PeerLost{peer_, reason.ok() ? "it left" : reason.text()});
   }
 
@@ -205,7 +215,11 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
 
 void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
   send(peer, schemas::JobEnd{reason.code(), reason.text()});
-  if (const auto link = peers_.find(peer)) link->close(reason.text());
+  const auto link = peers_.find(peer);
+  if (!link) return;
+  drops_.warn(clock_.now_ms(), fmt::format("turned away {} at {}: {}", link->peer().to_string(),
+                                           link->address(), reason.text()));
+  link->close(reason.text());
 }
 
 /// Folders may be slow or dead: neither the coordinator nor other jobs wait for them. A look-up may

@@ -43,6 +43,11 @@ struct StartFound {
 /// One end of the coordinator's links, an agent or a person; chosen by the shell, never used twice.
 using PeerId = std::uint64_t;
 
+/// A peer has greeted, before it says anything.
+struct PeerLinked {
+  PeerId peer = 0;
+  std::string host;  ///< where it calls from, a number
+};
 /// A peer has sent a message.
 struct PeerSaid {
   PeerId peer = 0;
@@ -54,7 +59,7 @@ struct PeerLost {
   std::string reason;
 };
 
-using CoordinatorEvent = std::variant<Tick, PeerSaid, PeerLost, StartFound>;
+using CoordinatorEvent = std::variant<Tick, PeerLinked, PeerSaid, PeerLost, StartFound>;
 
 // ---- coordinator: effects ----
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "schemas/codec.h"
 
@@ -33,6 +34,7 @@ ActorId host_of(std::uint32_t machine) {
 RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
+  TROUPE_CHECK(plan_.hosts.size() == placement.machines.size(), "every agent calls from somewhere");
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
   info_.phase = schemas::JobPhase::starting;
@@ -158,8 +160,15 @@ void RunState::on_report(std::uint32_t machine, const schemas::ProcessMessage& m
   std::visit([&](const auto& said) { on_message(message.actor, *process, said); }, *inner);
 }
 
-void RunState::on_message(const ActorId&, Process& process, const schemas::ProcessReady& ready) {
+/// A process listens on its machine and nowhere else: others would be sent there.
+void RunState::on_message(const ActorId& from, Process& process,
+                          const schemas::ProcessReady& ready) {
   if (stage_ != Stage::launching) return;
+  for (const std::string& address : {ready.address, ready.http_address}) {
+    if (address.empty()) continue;
+    const base::Status local = base::check_host(address, plan_.hosts[process.machine]);
+    if (!local.ok()) return fail(local.with_context(name_of(from, process)));
+  }
   process.ready = ready;
   for (const auto& [actor, other] : processes_) {
     if (!other.ready) return;

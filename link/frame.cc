@@ -118,8 +118,8 @@ std::size_t FrameDecoder::part_bytes() const {
   return 0;
 }
 
-/// Moves the bytes that belong to the present part. A header takes memory as it comes: its length is
-/// only announced.
+/// Moves the bytes that belong to the present part. A header takes memory as it comes: its length
+/// is only announced.
 Status FrameDecoder::take(std::span<const std::byte>& bytes) {
   const std::size_t count = std::min(bytes.size(), part_bytes() - done_);
   if (part_ == Part::header) {

@@ -89,6 +89,8 @@ class Link {
   virtual void abort(base::Status reason) = 0;
   /// The other end; of an adopted link only known when it is up.
   virtual LinkEnd peer() const = 0;
+  /// HOST:PORT of the other end; empty over a pair of sockets.
+  virtual std::string address() const = 0;
   virtual LinkFigures stats() const = 0;
 };
 

@@ -65,6 +65,7 @@ class LinkCore final : public Link,
   void close(std::string text) override;
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
+  std::string address() const override { return plan_.address; }
   LinkFigures stats() const override;
 
   // For LinkSet, on the I/O thread.
@@ -162,7 +163,7 @@ class LinkCore final : public Link,
   std::deque<Lane> lanes_;
   Endpoint endpoint_;
   std::int64_t open_until_ms_ = 0;  ///< opening must have ended
-  bool unheard_ = false;           ///< accepted without a secret, and nothing said but Hello yet
+  bool unheard_ = false;            ///< accepted without a secret, and nothing said but Hello yet
   bool interrupted_ = false;
   std::int64_t heal_until_ms_ = 0;
   base::Status cut_reason_;

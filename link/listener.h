@@ -2,7 +2,8 @@
 // Listener: accepts connections and reads their Hello, and the proof of the job's secret where
 // there is one, and nothing else, before its owner decides. Strangers cost little: a bounded number
 // of them, a 4 KiB header, a deadline, a bounded number of log lines. The I/O thread only, but for
-// open(). Private to this folder.
+// open().
+// Private to this folder.
 #pragma once
 
 #include <asio/ip/tcp.hpp>

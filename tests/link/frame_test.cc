@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "schemas/codec.h"
+#include "tests/support/count_allocations.h"
 
 namespace troupe::link {
 namespace {
