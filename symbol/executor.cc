@@ -201,8 +201,7 @@ class Binder {
  private:
   base::Result<Differentiated> differentiate_wanted();
   base::Status add_head_gradients(const std::vector<std::string>& names, BoundGraph& bound);
-  base::Status prepare_gradients(std::map<std::size_t, std::string>& accumulators,
-                                 BoundGraph& bound);
+  base::Result<GradientHeads> prepare_gradients(BoundGraph& bound);
   void keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_values);
 
   ndarray::Runtime& runtime_;
@@ -238,9 +237,9 @@ base::Status Binder::add_head_gradients(const std::vector<std::string>& names, B
 }
 
 /// Gradient arrays that bind makes, and accumulators for GradReq::add.
-base::Status Binder::prepare_gradients(std::map<std::size_t, std::string>& accumulators,
-                                       BoundGraph& bound) {
+base::Result<GradientHeads> Binder::prepare_gradients(BoundGraph& bound) {
   Bindings& bindings = executor_.bindings_;
+  GradientHeads gradients{flat_.heads.size(), flat_.heads.size() + wanted_.size()};
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     const std::string& name = wanted_[i];
     const NDArray& argument = bindings.arguments.at(name);
@@ -252,10 +251,10 @@ base::Status Binder::prepare_gradients(std::map<std::size_t, std::string>& accum
     bound.heads.push_back(gradient);
     if (bindings.grad_req.at(name) != GradReq::add) continue;
     const std::string accumulator = name + "_gradient_sum";
-    accumulators.emplace(flat_.heads.size() + i, accumulator);
+    gradients.accumulators.emplace(gradients.begin + i, accumulator);
     bound.variables.emplace(accumulator, gradient);
   }
-  return {};
+  return gradients;
 }
 
 base::Status Binder::bind_training() {
@@ -272,11 +271,10 @@ base::Status Binder::bind_training() {
   bound.variables = variables_;
   bound.heads = executor_.bindings_.outputs;
   bound.heads.resize(flat_.heads.size());
-  std::map<std::size_t, std::string> accumulators;
   TROUPE_TRY(add_head_gradients(result.head_gradients, bound));
-  TROUPE_TRY(prepare_gradients(accumulators, bound));
+  TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
   const Graph merged = eliminate_common_subexpressions(prune(result.graph));
-  bound.graph = separate_heads(runtime_.ops, merged, accumulators);
+  bound.graph = separate_heads(runtime_.ops, merged, gradients);
   TROUPE_TRY_ASSIGN(executor_.train_, make_program(runtime_, bound, executor_.options_));
   keep(bound, batch_values);
   return {};
@@ -295,7 +293,7 @@ void Binder::keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_
 base::Status Binder::bind_prediction() {
   TROUPE_TRY_ASSIGN(const Graph frozen, freeze(runtime_.ops, flat_));
   BoundGraph bound;
-  bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen), {});
+  bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;
   bound.heads = executor_.bindings_.outputs;
   TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));

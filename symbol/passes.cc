@@ -129,41 +129,85 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
   return prune(result);
 }
 
-Graph separate_heads(const ops::OpTable& table, const Graph& graph,
-                     const std::map<std::size_t, std::string>& accumulators) {
-  Graph result;
-  Builder builder(table, result);
-  std::vector<std::int64_t> index(graph.nodes.size(), -1);
-  std::vector<std::vector<std::size_t>> heads_of(graph.nodes.size());
-  for (std::size_t i = 0; i < graph.heads.size(); ++i) {
-    heads_of[node_index(graph.heads[i])].push_back(i);
+namespace {
+
+/// The state of one separation of heads.
+class HeadSeparator {
+ public:
+  HeadSeparator(const ops::OpTable& table, const Graph& graph, const GradientHeads& gradients)
+      : graph_(graph), gradients_(gradients), builder_(table, result_) {
+    result_.heads.resize(graph.heads.size());
   }
-  result.heads.resize(graph.heads.size());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    GraphNode node = graph.nodes[i];
-    for (Value& input : node.inputs) input.node = index[node_index(input)];
-    index[i] = builder.add_node(std::move(node)).front().node;
-    std::vector<bool> taken(static_cast<std::size_t>(graph.nodes[i].outputs), false);
-    for (std::size_t head : heads_of[i]) {
-      const Value value{index[i], graph.heads[head].output};
-      const auto accumulator = accumulators.find(head);
-      const bool own =
-          !graph.nodes[i].is_variable() && !taken[static_cast<std::size_t>(value.output)];
-      builder.set_backward(graph.nodes[i].backward);
-      if (accumulator != accumulators.end()) {
-        builder.set_prefix(graph.value_name(graph.heads[head]) + "_add");
-        const Value sum = builder.add_variable(accumulator->second);
-        result.heads[head] = builder.add1("add_n", {sum, value}, {{"num_args", "2"}});
-      } else if (own) {
-        taken[static_cast<std::size_t>(value.output)] = true;
-        result.heads[head] = value;
-      } else {
-        builder.set_prefix(graph.value_name(graph.heads[head]) + "_copy");
-        result.heads[head] = builder.add1("copy", {value});
+
+  Graph run() {
+    std::vector<std::int64_t> index(graph_.nodes.size(), -1);
+    std::vector<std::vector<std::size_t>> heads_of(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.heads.size(); ++i) {
+      heads_of[node_index(graph_.heads[i])].push_back(i);
+    }
+    std::vector<std::size_t> late;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      GraphNode node = graph_.nodes[i];
+      for (Value& input : node.inputs) input.node = index[node_index(input)];
+      index[i] = builder_.add_node(std::move(node)).front().node;
+      taken_.assign(static_cast<std::size_t>(graph_.nodes[i].outputs), false);
+      for (std::size_t head : heads_of[i]) {
+        result_.heads[head] = {index[i], graph_.heads[head].output};
+        if (is_late(head)) {
+          late.push_back(head);
+        } else {
+          separate(head);
+        }
       }
     }
+    for (std::size_t head : late) separate(head);
+    return std::move(result_);
   }
-  return result;
+
+ private:
+  bool is_gradient(std::size_t head) const {
+    return head >= gradients_.begin && head < gradients_.end;
+  }
+  /// The memory of a forward value must live until the backward pass has copied it.
+  bool is_late(std::size_t head) const {
+    const GraphNode& node = graph_.node(graph_.heads[head]);
+    return is_gradient(head) && !node.backward && !node.is_variable();
+  }
+
+  /// Where result_.heads[head] is the value itself.
+  void separate(std::size_t head) {
+    const Value value = result_.heads[head];
+    const GraphNode& node = graph_.node(graph_.heads[head]);
+    const std::string name = graph_.value_name(graph_.heads[head]);
+    const bool backward = node.backward || is_gradient(head);
+    builder_.set_backward(backward);
+    if (const auto it = gradients_.accumulators.find(head); it != gradients_.accumulators.end()) {
+      builder_.set_prefix(name + "_add");
+      const Value sum = builder_.add_variable(it->second);
+      result_.heads[head] = builder_.add1("add_n", {sum, value}, {{"num_args", "2"}});
+      return;
+    }
+    const auto output = static_cast<std::size_t>(value.output);
+    if (!node.is_variable() && node.backward == backward && !taken_[output]) {
+      taken_[output] = true;
+      return;
+    }
+    builder_.set_prefix(name + "_copy");
+    result_.heads[head] = builder_.add1("copy", {value});
+  }
+
+  const Graph& graph_;
+  const GradientHeads& gradients_;
+  Graph result_;
+  Builder builder_;
+  std::vector<bool> taken_;  // outputs of the node at hand whose memory is a head's
+};
+
+}  // namespace
+
+Graph separate_heads(const ops::OpTable& table, const Graph& graph,
+                     const GradientHeads& gradients) {
+  return HeadSeparator(table, graph, gradients).run();
 }
 
 }  // namespace troupe::symbol
