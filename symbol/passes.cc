@@ -67,30 +67,38 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
 
 namespace {
 
+/// A hidden output that a predict form has left out.
+constexpr Value kMissing{};
+
 /// What an operator's predict form sees: its inputs in the new graph, and no gradients.
 class PredictForm final : public ops::GradientBuilder {
  public:
-  PredictForm(Builder& builder, const GraphNode& node, const std::vector<Value>& inputs)
-      : builder_(builder), node_(node), inputs_(inputs) {}
+  PredictForm(Builder& builder, const GraphNode& node) : builder_(builder), node_(node) {}
 
   std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
                          const ops::Attributes& attributes) override {
     return builder_.add(op, std::move(inputs), attributes);
   }
   const ops::Params& params() const override { return node_.params; }
-  int input_count() const override { return static_cast<int>(inputs_.size()); }
-  Value input(int index) override { return inputs_.at(static_cast<std::size_t>(index)); }
+  int input_count() const override { return static_cast<int>(node_.inputs.size()); }
+  Value input(int index) override {
+    const Value value = node_.inputs.at(static_cast<std::size_t>(index));
+    if (value == kMissing) missing_ = static_cast<std::size_t>(index);
+    return value;
+  }
   Value output(int) override {
     TROUPE_CHECK(false, node_label(node_) + " predict form cannot use the outputs it replaces");
     return {};
   }
   std::optional<Value> output_gradient(int) override { return std::nullopt; }
   bool wanted(int) const override { return false; }
+  /// The input that was asked for and does not exist: the form is worth nothing then.
+  std::optional<std::size_t> missing() const { return missing_; }
 
  private:
   Builder& builder_;
   const GraphNode& node_;
-  const std::vector<Value>& inputs_;
+  std::optional<std::size_t> missing_;
 };
 
 }  // namespace
@@ -99,32 +107,37 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
   Graph result;
   Builder builder(table, result);
   std::vector<std::vector<Value>> mapped(graph.nodes.size());
-  const auto map = [&](Value v) -> base::Result<Value> {
+  const auto map = [&mapped](Value v) {
     const std::vector<Value>& outputs = mapped[node_index(v)];
-    if (static_cast<std::size_t>(v.output) < outputs.size()) {
-      return outputs[static_cast<std::size_t>(v.output)];
-    }
+    const auto output = static_cast<std::size_t>(v.output);
+    return output < outputs.size() ? outputs[output] : kMissing;
+  };
+  const auto missing = [&graph](Value v) {
     return base::error(base::Errc::invalid_argument, "{} does not exist in prediction",
                        graph.value_name(v));
   };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode node = graph.nodes[i];
+    const bool rewritten = !node.is_variable() && node.op->predict_form;
     for (Value& input : node.inputs) {
-      TROUPE_TRY_ASSIGN(input, map(input));
+      const Value from = input;
+      input = map(from);
+      if (input == kMissing && !rewritten) return missing(from);
     }
-    if (node.is_variable() || !node.op->predict_form) {
+    if (!rewritten) {
       mapped[i] = builder.add_node(std::move(node));
       continue;
     }
     builder.set_prefix(node.name);
-    PredictForm form(builder, node, node.inputs);
+    PredictForm form(builder, node);
     base::Result<std::vector<Value>> values = node.op->predict_form(form);
     if (!values.ok()) return values.status().with_context(node_label(node));
+    if (form.missing()) return missing(graph.nodes[i].inputs[*form.missing()]);
     mapped[i] = std::move(values).value();
   }
   for (Value head : graph.heads) {
-    TROUPE_TRY_ASSIGN(const Value value, map(head));
-    result.heads.push_back(value);
+    result.heads.push_back(map(head));
+    if (result.heads.back() == kMissing) return missing(head);
   }
   return prune(result);
 }
