@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "data/index.h"
 #include "symbol/gradient.h"
+#include "symbol/infer.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::train {
@@ -55,11 +56,14 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
   for (const schemas::KeyInfo& key : keys.keys) {
     if (key.kind == schemas::KeyKind::dense) learned.push_back(key.name);
   }
-  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, network.graph(), learned));
+  const symbol::Graph graph = network.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes,
+                    symbol::infer_dtypes(graph, {{keys.inputs.data, keys.inputs.dtype}}));
+  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, graph, learned, dtypes));
   if (backward.head_gradients.empty()) return {};
   return base::error(base::Errc::invalid_argument,
                      "an output is no loss, so the network cannot be trained: no value for {}",
-                     backward.head_gradients.front());
+                     backward.head_gradients.front().name);
 }
 
 }  // namespace

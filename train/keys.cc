@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "symbol/states.h"
+
 namespace troupe::train {
 namespace {
 
@@ -22,19 +24,6 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
   return base::error(base::Errc::invalid_argument,
                      "the network has {} arguments that end in 'label' and none named '{}'",
                      found.size(), wanted);
-}
-
-// m of each auxiliary state, by the state's name.
-std::map<std::string, double> momenta(const symbol::Graph& graph) {
-  std::map<std::string, double> found;
-  for (const symbol::GraphNode& node : graph.nodes) {
-    if (node.is_variable()) continue;
-    for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      const symbol::Value input = node.inputs[static_cast<std::size_t>(state.input)];
-      found[graph.node(input).name] = node.params.real(state.momentum);
-    }
-  }
-  return found;
 }
 
 }  // namespace
@@ -81,11 +70,14 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
   if (network.keys.empty()) {
     return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
   }
-  const auto momentum = momenta(symbol.graph());
+  std::map<std::string, double> momenta;
+  for (const symbol::StateUpdate& update : symbol::state_updates(symbol.graph())) {
+    momenta.emplace(update.state, update.momentum);
+  }
   for (std::size_t i = 0; i < states.size(); ++i) {
     TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
     key->kind = KeyKind::average;
-    key->momentum = momentum.at(states[i]);
+    key->momentum = momenta.at(states[i]);
   }
   return network;
 }
