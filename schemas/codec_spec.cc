@@ -81,7 +81,7 @@ void put(wire::InitializerSpec::Builder out, const InitializerSpec& m) {
 }
 
 void get(wire::InitializerSpec::Reader in, InitializerSpec& out, Intake& intake) {
-  intake.choice(in.getKind(), InitializerKind::msra, "initializer", out.kind);
+  intake.choice(in.getKind(), InitializerKind::constant, "initializer", out.kind);
   if (in.hasScale()) intake.finite(in.getScale().getValue(), "scale", out.scale.emplace());
   intake.choice(in.getFan(), FanKind::out, "fan", out.fan);
   intake.choice(in.getDistribution(), Distribution::normal, "distribution", out.distribution);
@@ -281,7 +281,7 @@ void get(wire::ScheduleSpec::Reader in, ScheduleSpec& out, Intake& intake) {
 }
 
 void put(wire::KeyInfo::Builder out, const KeyInfo& m) {
-  const auto& [id, name, shape, kind, dtype, gradient_wire, weight_wire, momentum] = m;
+  const auto& [id, name, shape, kind, dtype, gradient_wire, weight_wire, momentum, initializer] = m;
   out.setId(id);
   out.setName(text_of(name));
   auto dims = out.initShape(static_cast<unsigned>(shape.rank()));
@@ -293,6 +293,7 @@ void put(wire::KeyInfo::Builder out, const KeyInfo& m) {
   out.setGradientWire(choice_of<wire::DType>(gradient_wire));
   out.setWeightWire(choice_of<wire::DType>(weight_wire));
   out.setMomentum(momentum);
+  if (initializer) put(out.initInitializer(), *initializer);
 }
 
 void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
@@ -304,6 +305,7 @@ void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
   intake.choice(in.getGradientWire(), base::DType::boolean, "gradient_wire", out.gradient_wire);
   intake.choice(in.getWeightWire(), base::DType::boolean, "weight_wire", out.weight_wire);
   intake.finite(in.getMomentum(), "momentum", out.momentum);
+  if (in.hasInitializer()) get(in.getInitializer(), out.initializer.emplace(), intake);
 }
 
 void put(wire::JobSpec::Builder out, const JobSpec& m) {

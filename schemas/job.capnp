@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A job as data, as job_spec.h describes it. An absent optional value is a null pointer.
+# A job as data, as job_spec.h describes it, and its keys, as messages.h does. An absent optional
+# value is a null pointer.
 @0xd0a1c5f4b7e21a03;
 using Cxx = import "/capnp/c++.capnp";
 using Common = import "common.capnp";
@@ -76,6 +77,7 @@ enum InitializerKind {
   normal @1;
   xavier @2;
   msra @3;
+  constant @4;
 }
 
 enum FanKind {
@@ -94,6 +96,24 @@ struct InitializerSpec {
   scale @1 :OptionalFloat64;
   fan @2 :FanKind;
   distribution @3 :Distribution;
+}
+
+enum KeyKind {
+  dense @0;
+  average @1;
+  rows @2;
+}
+
+struct KeyInfo {
+  id @0 :UInt32;
+  name @1 :Text;
+  shape @2 :List(Int64);
+  kind @3 :KeyKind;
+  dtype @4 :Common.DType;
+  gradientWire @5 :Common.DType;
+  weightWire @6 :Common.DType;
+  momentum @7 :Float64;
+  initializer @8 :InitializerSpec;  # null: the job's
 }
 
 enum Hold {

@@ -84,7 +84,7 @@ struct ScheduleSpec {
 };
 
 /// Distribution of first weights.
-enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra };
+enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra, constant };
 /// Which fan of a weight divides its variance.
 enum class FanKind : std::uint8_t { average, in, out };
 /// How xavier draws.
@@ -94,7 +94,7 @@ enum class Distribution : std::uint8_t { uniform, normal };
 struct InitializerSpec {
   InitializerKind kind = InitializerKind::xavier;
   std::optional<double> scale;     ///< uniform: half width (0.07); normal: deviation (0.01);
-                                   ///< xavier: magnitude (3); msra: slope (0)
+                                   ///< xavier: magnitude (3); msra: slope (0); constant: value (0)
   FanKind fan = FanKind::average;  ///< xavier, msra: which fan divides
   Distribution distribution = Distribution::uniform;  ///< xavier only; msra draws normal
   friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
@@ -202,8 +202,8 @@ inline constexpr std::array<std::string_view, 2> kNames<BadRecord>{"fail", "skip
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<ScheduleKind>{"constant", "cosine"};
 template <>
-inline constexpr std::array<std::string_view, 4> kNames<InitializerKind>{"uniform", "normal",
-                                                                         "xavier", "msra"};
+inline constexpr std::array<std::string_view, 5> kNames<InitializerKind>{
+    "uniform", "normal", "xavier", "msra", "constant"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<FanKind>{"average", "in", "out"};
 template <>

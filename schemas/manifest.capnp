@@ -39,6 +39,6 @@ struct Manifest {
   schedule @13 :Job.ScheduleSpec;
   stepsPerEpoch @14 :UInt64;
   stepsTotal @15 :UInt64;
-  keys @16 :List(Common.KeyInfo);
+  keys @16 :List(Job.KeyInfo);
   files @17 :List(ShardFile);
 }

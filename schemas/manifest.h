@@ -15,7 +15,7 @@
 namespace troupe::schemas {
 
 /// Format of manifests and shard files; readers refuse others with both numbers.
-inline constexpr std::uint32_t kManifestVersion = 1;
+inline constexpr std::uint32_t kManifestVersion = 2;
 
 /// One shard's file, in the manifest's folder.
 struct ShardFile {

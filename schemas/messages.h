@@ -20,6 +20,7 @@
 #include "base/numeric_class.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "schemas/job_spec.h"
 
 namespace troupe::schemas {
 
@@ -58,6 +59,7 @@ struct KeyInfo {
   base::DType gradient_wire = base::DType::f32;
   base::DType weight_wire = base::DType::f32;
   double momentum = 0.0;  ///< average: m of state = m * state + (1 - m) * batch value
+  std::optional<InitializerSpec> initializer;  ///< of its first values; absent: the job's
   friend bool operator==(const KeyInfo&, const KeyInfo&) = default;
 };
 

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string_view>
+
+#include "train/key_attributes.h"
 
 namespace troupe::train {
 namespace {
@@ -24,15 +28,42 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
                      found.size(), wanted);
 }
 
-// m of each auxiliary state, by the state's name.
-std::map<std::string, double> momenta(const symbol::Graph& graph) {
-  std::map<std::string, double> found;
+/// An auxiliary state as its operator declares it.
+struct StateRule {
+  double momentum = 0.0;
+  double initial = 0.0;
+};
+
+/// By the state's name.
+std::map<std::string, StateRule> state_rules(const symbol::Graph& graph) {
+  std::map<std::string, StateRule> found;
   for (const symbol::GraphNode& node : graph.nodes) {
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      const symbol::Value input = node.inputs[static_cast<std::size_t>(state.input)];
-      found[graph.node(input).name] = node.params.real(state.momentum);
+      found[graph.node(node.input(state.input)).name] = {node.params.real(state.momentum),
+                                                         state.initial};
     }
+  }
+  return found;
+}
+
+schemas::InitializerSpec constant(double value) {
+  return {schemas::InitializerKind::constant, value};
+}
+
+/// Parameters by MXNet's convention of names; without a value: by the job's initialiser.
+std::optional<schemas::InitializerSpec> initializer_by_name(std::string_view name) {
+  if (name.ends_with("bias") || name.ends_with("beta")) return constant(0.0);
+  if (name.ends_with("gamma")) return constant(1.0);
+  return std::nullopt;
+}
+
+/// What the symbol's variables say, by name.
+base::Result<std::map<std::string, KeyAttributes>> attributes_of(const symbol::Graph& graph) {
+  std::map<std::string, KeyAttributes> found;
+  for (const symbol::GraphNode& node : graph.nodes) {
+    if (!node.is_variable()) continue;
+    TROUPE_TRY_ASSIGN(found[node.name], read_key_attributes(node));
   }
   return found;
 }
@@ -61,6 +92,8 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
                                          {network.inputs.label, base::Shape{1}}}));
   TROUPE_TRY_ASSIGN(const symbol::InferredDTypes dtypes,
                     symbol.infer_dtypes({{inputs.data, inputs.dtype}}));
+  const symbol::Graph graph = symbol.graph();
+  TROUPE_TRY_ASSIGN(const auto attributes, attributes_of(graph));
   auto declare = [&](const std::string& name, const base::Shape& shape,
                      base::DType dtype) -> base::Result<KeyInfo*> {
     if (!shape.complete()) {
@@ -72,20 +105,25 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     key.name = name;
     key.shape = shape;
     key.dtype = key.gradient_wire = key.weight_wire = dtype;
+    key.initializer = attributes.at(name).initializer;
     return &key;
   };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == inputs.data || arguments[i] == network.inputs.label) continue;
-    TROUPE_TRY(declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]).status());
+    TROUPE_TRY_ASSIGN(KeyInfo * key,
+                      declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
+    if (!key->initializer) key->initializer = initializer_by_name(key->name);
   }
   if (network.keys.empty()) {
     return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
   }
-  const auto momentum = momenta(symbol.graph());
+  const auto rules = state_rules(graph);
   for (std::size_t i = 0; i < states.size(); ++i) {
     TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
     key->kind = KeyKind::average;
-    key->momentum = momentum.at(states[i]);
+    const StateRule& rule = rules.at(states[i]);
+    key->momentum = rule.momentum;
+    if (!key->initializer) key->initializer = constant(rule.initial);
   }
   return network;
 }

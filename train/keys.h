@@ -24,13 +24,16 @@ struct InputSpec {
 };
 
 /// Keys in the order of their ids: parameters (kind dense) as the symbol lists them, then auxiliary
-/// states (kind average, with their momentum).
+/// states (kind average, with their momentum). First values of a key: as its variable says
+/// (__init__); else a state's as its operator says, whatever its name, and a parameter's by the end
+/// of its name: bias and beta 0, gamma 1, all others by the job's initialiser.
 struct NetworkKeys {
   InputSpec inputs;  ///< with the label's real name
   std::vector<schemas::KeyInfo> keys;
 };
 
-/// invalid_argument naming node, operator and shapes when the network does not fit the sample.
+/// invalid_argument naming node, operator and shapes when the network does not fit the sample, or a
+/// variable and what it says that cannot be obeyed.
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs);
 
 /// (batch, sample...).

@@ -95,7 +95,7 @@ inline ScheduleKind last(ScheduleKind) {
   return ScheduleKind::cosine;
 }
 inline InitializerKind last(InitializerKind) {
-  return InitializerKind::msra;
+  return InitializerKind::constant;
 }
 inline FanKind last(FanKind) {
   return FanKind::out;
