@@ -50,6 +50,11 @@ struct DataSpec {
   onBadRecord @8 :BadRecord;
 }
 
+enum Decay {
+  all @0;
+  weights @1;
+}
+
 struct OptimizerSpec {
   name @0 :Text;
   lr @1 :Float64;
@@ -58,6 +63,13 @@ struct OptimizerSpec {
   clipGradient @4 :Float64;
   symbol @5 :Text;
   symbolJson @6 :Text;
+  decay @7 :Decay;
+}
+
+struct KeyRule {
+  match @0 :Text;
+  lrMult @1 :OptionalFloat64;
+  wdMult @2 :OptionalFloat64;
 }
 
 enum ScheduleKind {
@@ -114,6 +126,8 @@ struct KeyInfo {
   weightWire @6 :Common.DType;
   momentum @7 :Float64;
   initializer @8 :InitializerSpec;  # null: the job's
+  lrMult @9 :Float64 = 1;
+  wdMult @10 :OptionalFloat64;
 }
 
 enum Hold {
@@ -137,6 +151,7 @@ struct TrainSpec {
   scoreEvery @7 :Period;
   hold @8 :Hold;
   nonFinite @9 :NonFinite;
+  keys @10 :List(KeyRule);
 }
 
 struct WorkersSpec {

@@ -20,6 +20,7 @@ struct DataCursor {
   stepInEpoch @1 :UInt64;
   records @2 :UInt64;
   checksum @3 :UInt32;
+  bytes @4 :UInt64;
 }
 
 struct Manifest {

@@ -31,8 +31,10 @@ struct ShardFile {
 struct DataCursor {
   std::uint64_t epoch = 0;
   std::uint64_t step_in_epoch = 0;  ///< the next step's number inside `epoch`
-  std::uint64_t records = 0;        ///< of the training file, to notice another one
-  std::uint32_t checksum = 0;       ///< CRC-32C of the training file, as in DatasetReport
+  // Of the training file, to notice another one: as in TrainingStart.
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
   friend bool operator==(const DataCursor&, const DataCursor&) = default;
 };
 

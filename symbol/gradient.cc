@@ -31,6 +31,10 @@ class Differentiator {
         ones_(numbers_.size(), false) {}
 
   base::Result<Differentiated> run(std::span<const std::string> wrt, const ValueDTypes* dtypes);
+  /// Adds the backward pass: per argument its gradient, or nothing where it is zero.
+  base::Result<std::vector<std::optional<Value>>> backward(
+      std::span<const std::string> wrt, const ValueDTypes* dtypes,
+      std::vector<std::string>& head_gradients);
 
  private:
   friend class NodeGradient;
@@ -183,26 +187,34 @@ base::Status Differentiator::visit(std::int64_t index) {
   return {};
 }
 
-base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt,
-                                                 const ValueDTypes* dtypes) {
+base::Result<std::vector<std::optional<Value>>> Differentiator::backward(
+    std::span<const std::string> wrt, const ValueDTypes* dtypes,
+    std::vector<std::string>& head_gradients) {
   TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt, dtypes));
   mark_dependents(arguments);
-  Differentiated result;
   builder_.set_backward(true);
-  seed_heads(result.head_gradients);
+  seed_heads(head_gradients);
   for (auto node = static_cast<std::int64_t>(forward_nodes_) - 1; node >= 0; --node) {
     const bool skip = graph_.node({node, 0}).is_variable() ||
                       !depends_[static_cast<std::size_t>(node)] || !has_gradient(node);
     if (!skip) TROUPE_TRY(visit(node));
   }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::optional<Value> total = sum(arguments[i]);
-    if (!total) {
+  std::vector<std::optional<Value>> totals;
+  for (const Value argument : arguments) totals.push_back(sum(argument));
+  return totals;
+}
+
+base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt,
+                                                 const ValueDTypes* dtypes) {
+  Differentiated result;
+  TROUPE_TRY_ASSIGN(const auto totals, backward(wrt, dtypes, result.head_gradients));
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) {
       return base::error(Errc::invalid_argument,
                          "gradient: no output depends on argument '{}' in a differentiable way",
                          wrt[i]);
     }
-    graph_.heads.push_back(*total);
+    graph_.heads.push_back(*totals[i]);
   }
   result.graph = std::move(graph_);
   return result;
@@ -214,6 +226,19 @@ base::Result<Differentiated> differentiate(const ops::OpTable& table, const Grap
                                            std::span<const std::string> wrt,
                                            const ValueDTypes* dtypes) {
   return Differentiator(table, graph).run(wrt, dtypes);
+}
+
+base::Result<std::vector<std::string>> without_gradient(const ops::OpTable& table,
+                                                        const Graph& graph,
+                                                        std::span<const std::string> wrt) {
+  std::vector<std::string> head_gradients;
+  TROUPE_TRY_ASSIGN(const auto totals,
+                    Differentiator(table, graph).backward(wrt, nullptr, head_gradients));
+  std::vector<std::string> without;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) without.push_back(wrt[i]);
+  }
+  return without;
 }
 
 base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,

@@ -147,6 +147,14 @@ base::Result<KeyAttributes> read_key_attributes(const symbol::GraphNode& variabl
     }
     read.initializer = *spec;
   }
+  for (const auto& [name, out] :
+       {std::pair("__lr_mult__", &read.lr_mult), std::pair("__wd_mult__", &read.wd_mult)}) {
+    const auto given = variable.extra.find(name);
+    if (given == variable.extra.end()) continue;
+    *out = number_of(std::string_view(given->second));
+    if (*out) continue;
+    return refused("variable '{}': {} '{}' is no number", variable.name, name, given->second);
+  }
   return read;
 }
 

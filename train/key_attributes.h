@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a variable of a symbol says about its key, in the attributes that MXNet writes: how its
-// first values are made. Pure functions, any thread.
+// first values are made, what multiplies its learning rate and decay. Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,8 @@ namespace troupe::train {
 /// Absent: the variable does not say it.
 struct KeyAttributes {
   std::optional<schemas::InitializerSpec> initializer;  ///< __init__
+  std::optional<double> lr_mult;                        ///< __lr_mult__
+  std::optional<double> wd_mult;                        ///< __wd_mult__
 };
 
 /// invalid_argument naming variable, attribute and value.

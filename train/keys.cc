@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
+#include "symbol/gradient.h"
 #include "train/key_attributes.h"
 
 namespace troupe::train {
@@ -68,6 +70,43 @@ base::Result<std::map<std::string, KeyAttributes>> attributes_of(const symbol::G
   return found;
 }
 
+/// Whether `name` is `pattern` with each * replaced by some letters or none.
+bool matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  // The first place of each piece leaves the most room for the next one.
+  while (true) {
+    const std::size_t end = pattern.find('*');
+    const std::string_view piece = pattern.substr(0, end);
+    if (end == std::string_view::npos) return name.ends_with(piece);
+    const std::size_t place = name.find(piece);
+    if (place == std::string_view::npos) return false;
+    name.remove_prefix(place + piece.size());
+    pattern.remove_prefix(end + 1);
+  }
+}
+
+base::Status apply_rules(std::span<const schemas::KeyRule> rules,
+                         std::vector<KeyInfo>& parameters) {
+  for (const schemas::KeyRule& rule : rules) {
+    bool any = false;
+    for (KeyInfo& key : parameters) {
+      if (!matches(rule.match, key.name)) continue;
+      any = true;
+      key.lr_mult = rule.lr_mult.value_or(key.lr_mult);
+      if (rule.wd_mult) key.wd_mult = rule.wd_mult;
+    }
+    if (any) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "train.keys: '{}' matches no parameter of the network ('{}', ...)",
+                       rule.match, parameters.front().name);
+  }
+  return {};
+}
+
 }  // namespace
 
 base::Shape batch_shape(std::int64_t batch, const base::Shape& sample) {
@@ -76,7 +115,8 @@ base::Shape batch_shape(std::int64_t batch, const base::Shape& sample) {
   return shape;
 }
 
-base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs) {
+base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
+                                       std::span<const schemas::KeyRule> rules) {
   TROUPE_TRY(symbol.validate());
   NetworkKeys network;
   network.inputs = inputs;
@@ -113,19 +153,38 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     TROUPE_TRY_ASSIGN(KeyInfo * key,
                       declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
     if (!key->initializer) key->initializer = initializer_by_name(key->name);
+    const KeyAttributes& said = attributes.at(key->name);
+    key->lr_mult = said.lr_mult.value_or(1.0);
+    key->wd_mult = said.wd_mult;
   }
   if (network.keys.empty()) {
     return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
   }
-  const auto rules = state_rules(graph);
+  TROUPE_TRY(apply_rules(rules, network.keys));
+  const auto by_state = state_rules(graph);
   for (std::size_t i = 0; i < states.size(); ++i) {
     TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
     key->kind = KeyKind::average;
-    const StateRule& rule = rules.at(states[i]);
+    const StateRule& rule = by_state.at(states[i]);
     key->momentum = rule.momentum;
     if (!key->initializer) key->initializer = constant(rule.initial);
   }
   return network;
+}
+
+base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,
+                                                   const symbol::Symbol& symbol,
+                                                   std::span<const KeyInfo> keys) {
+  std::vector<std::string> learned;
+  for (const KeyInfo& key : keys) {
+    if (key.kind == KeyKind::dense && key.lr_mult != 0.0) learned.push_back(key.name);
+  }
+  TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, symbol.graph(), learned));
+  std::set<std::string_view> reached(learned.begin(), learned.end());
+  for (const std::string& name : without) reached.erase(name);
+  std::vector<bool> with;
+  for (const KeyInfo& key : keys) with.push_back(reached.contains(key.name));
+  return with;
 }
 
 }  // namespace troupe::train

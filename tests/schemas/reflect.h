@@ -52,6 +52,8 @@ auto fields(T& t) {
     auto& [a, b, c, d, e, f, g, h, i] = t; return std::tie(a, b, c, d, e, f, g, h, i);
   } else if constexpr (n == 10) {
     auto& [a, b, c, d, e, f, g, h, i, j] = t; return std::tie(a, b, c, d, e, f, g, h, i, j);
+  } else if constexpr (n == 11) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = t; return std::tie(a, b, c, d, e, f, g, h, i, j, k);
   } else if constexpr (n == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
@@ -90,6 +92,9 @@ inline Period::Unit last(Period::Unit) {
 }
 inline BadRecord last(BadRecord) {
   return BadRecord::skip;
+}
+inline Decay last(Decay) {
+  return Decay::weights;
 }
 inline ScheduleKind last(ScheduleKind) {
   return ScheduleKind::cosine;

@@ -266,6 +266,8 @@ TEST_CASE("gradients that do not exist are errors that name the argument") {
   const Symbol sum = c.call("add", "s", {cut, c.variable("y")});
   CHECK(gradient(table(), sum, Names{"y"}).ok());
   CHECK(mentions(gradient(table(), sum, Names{"x"}).status(), {"'x'"}));
+  CHECK(without_gradient(table(), sum.graph(), Names{"x", "y"}).value() == Names{"x"});
+  CHECK(mentions(without_gradient(table(), sum.graph(), Names{"z"}).status(), {"'z'"}));
 }
 
 TEST_CASE("prune, common subexpressions and freeze") {

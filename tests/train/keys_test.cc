@@ -112,5 +112,81 @@ TEST_CASE("an initialiser that is not there is an error with variable and value"
                                  Catch::Contains("'orthogonal' is unknown (known: constant, "));
 }
 
+/// data -> fc1 -> stop_gradient -> fc2, with rules. Attributes: of fc2's bias.
+symbol::Symbol behind_stop(const ops::Attributes& of_bias = {}) {
+  symbol::Composer c(tests::test_operators());
+  const Symbol first =
+      c.call("fully_connected", "fc1", {c.variable("data")}, {{"num_hidden", "3"}});
+  symbol::Inputs inputs;
+  inputs.positional = {c.call("stop_gradient", "stop", {first}), c.variable("fc2_weight"),
+                       c.variable("fc2_bias", of_bias)};
+  const Symbol second = c.call("fully_connected", "fc2", inputs, {{"num_hidden", "3"}});
+  const auto network = c.finish(c.call("softmax_output", "softmax", {second}));
+  REQUIRE(network.ok());
+  return *network;
+}
+
+const InputSpec kTwo{.sample = base::Shape{2}};
+
+TEST_CASE("multipliers come from rules, the last that matches, else from the variable", "[keys]") {
+  const auto network =
+      behind_stop({{"__lr_mult__", "0.5"}, {"__wd_mult__", "2"}, {"__dtype__", "f32"}});
+  const auto plain = by_name(network_keys(network, kTwo));
+  CHECK(plain.at("fc2_weight").lr_mult == 1.0);
+  CHECK_FALSE(plain.at("fc2_weight").wd_mult.has_value());
+  CHECK(plain.at("fc2_bias").lr_mult == 0.5);
+  CHECK(plain.at("fc2_bias").wd_mult == 2.0);
+  const std::vector<schemas::KeyRule> rules = {
+      {"fc*", 3.0, {}}, {"*_bias", {}, 0.0}, {"fc1_bias", 0.0, {}}};
+  const auto ruled = by_name(network_keys(network, kTwo, rules));
+  CHECK(ruled.at("fc1_weight").lr_mult == 3.0);
+  CHECK_FALSE(ruled.at("fc1_weight").wd_mult.has_value());
+  CHECK(ruled.at("fc1_bias").lr_mult == 0.0);
+  CHECK(ruled.at("fc1_bias").wd_mult == 0.0);
+  CHECK(ruled.at("fc2_bias").lr_mult == 3.0);
+  CHECK(ruled.at("fc2_bias").wd_mult == 0.0);
+}
+
+TEST_CASE("a * stands for any letters, also none, and a rule must match something", "[keys]") {
+  const auto network = behind_stop();
+  const auto matched = [&](const std::string& pattern) {
+    const std::vector<schemas::KeyRule> rules = {{pattern, 7.0, {}}};
+    const auto keys = network_keys(network, kTwo, rules);
+    std::string names;
+    if (!keys.ok()) return keys.status().text();
+    for (const KeyInfo& key : keys->keys) names += key.lr_mult == 7.0 ? key.name + " " : "";
+    return names;
+  };
+  CHECK(matched("*") == "fc1_weight fc1_bias fc2_weight fc2_bias ");
+  CHECK(matched("fc1_bias") == "fc1_bias ");
+  CHECK(matched("fc1_bias*") == "fc1_bias ");
+  CHECK(matched("fc*_*s") == "fc1_bias fc2_bias ");
+  CHECK(matched("*2*") == "fc2_weight fc2_bias ");
+  CHECK(matched("**weight**") == "fc1_weight fc2_weight ");
+  CHECK(matched("f*fc1_bias") ==
+        "train.keys: 'f*fc1_bias' matches no parameter of the network ('fc1_weight', ...)");
+  CHECK_THAT(matched("fc1"), Catch::Contains("'fc1' matches no parameter"));
+  CHECK_THAT(matched(""), Catch::Contains("'' matches no parameter"));
+}
+
+TEST_CASE("a multiplier that is no number is an error with variable and value", "[keys]") {
+  for (const std::string value : {"", "fast", "1x", "nan"}) {
+    const base::Status refused = network_keys(behind_stop({{"__wd_mult__", value}}), kTwo).status();
+    CHECK(refused.code() == base::Errc::invalid_argument);
+    CHECK(refused.text() == "variable 'fc2_bias': __wd_mult__ '" + value + "' is no number");
+  }
+}
+
+TEST_CASE("what is frozen or behind stop_gradient has no gradient", "[keys]") {
+  const auto network = behind_stop();
+  const std::vector<schemas::KeyRule> rules = {{"fc2_bias", 0.0, {}}};
+  const auto keys = network_keys(network, kTwo, rules);
+  REQUIRE(keys.ok());
+  const auto with = keys_with_gradient(tests::test_operators(), network, keys->keys);
+  REQUIRE(with.ok());
+  // fc1's weight and bias, fc2's weight, fc2's bias.
+  CHECK(*with == std::vector<bool>{false, false, true, false});
+}
+
 }  // namespace
 }  // namespace troupe::train
