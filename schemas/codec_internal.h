@@ -146,6 +146,8 @@ void put(wire::KeyInfo::Builder out, const KeyInfo& m);
 void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake);
 void put(wire::NumericClass::Builder out, const base::NumericClass& m);
 void get(wire::NumericClass::Reader in, base::NumericClass& out, Intake& intake);
+void put(wire::KeyRule::Builder out, const KeyRule& m);
+void get(wire::KeyRule::Reader in, KeyRule& out, Intake& intake);
 void put(wire::OptimizerSpec::Builder out, const OptimizerSpec& m);
 void get(wire::OptimizerSpec::Reader in, OptimizerSpec& out, Intake& intake);
 void put(wire::ScheduleSpec::Builder out, const ScheduleSpec& m);

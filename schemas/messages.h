@@ -21,6 +21,7 @@
 #include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "schemas/job_spec.h"
 
 namespace troupe::schemas {
 
@@ -59,6 +60,10 @@ struct KeyInfo {
   base::DType gradient_wire = base::DType::f32;
   base::DType weight_wire = base::DType::f32;
   double momentum = 0.0;  ///< average: m of state = m * state + (1 - m) * batch value
+  std::optional<InitializerSpec> initializer;  ///< of its first values; absent: the job's
+  double lr_mult = 1.0;                        ///< dense: times the learning rate; 0: frozen
+  /// Dense: times the optimizer's weight decay; absent: as OptimizerSpec::decay says.
+  std::optional<double> wd_mult;
   friend bool operator==(const KeyInfo&, const KeyInfo&) = default;
 };
 
@@ -193,14 +198,16 @@ struct DatasetReport {
   std::string file;
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t checksum = 0;
+  std::uint32_t checksum = 0;  ///< of samples of the file: data::Fingerprint
 };
 
 /// All ranks agree on their data: training begins at `step`. To every actor of the job; `records`
-/// (training records) fixes the number of steps.
+/// (training records) fixes the number of steps, all three figures stand in the run's manifests.
 struct TrainingStart {
   std::uint64_t step = 0;
   std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
 };
 
 /// A sum and the weight it is divided by.

@@ -150,6 +150,8 @@ struct DatasetReport {
 struct TrainingStart {
   step @0 :UInt64;
   records @1 :UInt64;
+  bytes @2 :UInt64;
+  checksum @3 :UInt32;
 }
 
 struct MetricSum {

@@ -32,6 +32,9 @@ class Differentiator {
         ones_(numbers_.size(), false) {}
 
   base::Result<Differentiated> run(std::span<const std::string> wrt);
+  /// Adds the backward pass: per argument its gradient, or nothing where it is zero.
+  base::Result<std::vector<std::optional<Value>>> backward(
+      std::span<const std::string> wrt, std::vector<HeadGradient>& head_gradients);
 
  private:
   friend class NodeGradient;
@@ -213,23 +216,30 @@ base::Status Differentiator::visit(std::int64_t index) {
   return {};
 }
 
-base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt) {
+base::Result<std::vector<std::optional<Value>>> Differentiator::backward(
+    std::span<const std::string> wrt, std::vector<HeadGradient>& head_gradients) {
   TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt));
   mark_dependents(arguments);
-  Differentiated result;
   builder_.set_backward(true);
-  result.head_gradients = seed_heads();
+  head_gradients = seed_heads();
   for (auto node = static_cast<std::int64_t>(forward_nodes_) - 1; node >= 0; --node) {
     if (reached(node)) TROUPE_TRY(visit(node));
   }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::optional<Value> total = sum(arguments[i]);
-    if (!total) {
+  std::vector<std::optional<Value>> totals;
+  for (const Value argument : arguments) totals.push_back(sum(argument));
+  return totals;
+}
+
+base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt) {
+  Differentiated result;
+  TROUPE_TRY_ASSIGN(const auto totals, backward(wrt, result.head_gradients));
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) {
       return base::error(Errc::invalid_argument,
                          "gradient: no output depends on argument '{}' in a differentiable way",
                          wrt[i]);
     }
-    graph_.heads.push_back(*total);
+    graph_.heads.push_back(*totals[i]);
   }
   result.graph = std::move(graph_);
   return result;
@@ -241,6 +251,20 @@ base::Result<Differentiated> differentiate(const ops::OpTable& table, const Grap
                                            std::span<const std::string> wrt,
                                            const ValueDTypes& dtypes) {
   return Differentiator(table, graph, dtypes).run(wrt);
+}
+
+base::Result<std::vector<std::string>> without_gradient(const ops::OpTable& table,
+                                                        const Graph& graph,
+                                                        std::span<const std::string> wrt,
+                                                        const std::vector<base::DType>& dtypes) {
+  std::vector<HeadGradient> head_gradients;
+  TROUPE_TRY_ASSIGN(const auto totals,
+                    Differentiator(table, graph, dtypes).backward(wrt, head_gradients));
+  std::vector<std::string> without;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) without.push_back(wrt[i]);
+  }
+  return without;
 }
 
 base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,

@@ -37,6 +37,13 @@ base::Result<Differentiated> differentiate(const ops::OpTable& table, const Grap
                                            std::span<const std::string> wrt,
                                            const std::vector<base::DType>& dtypes);
 
+/// Those of the arguments `wrt` on which no output depends in a differentiable way, such as those
+/// behind stop_gradient: the gradient of each is zero. Errors as of differentiate().
+base::Result<std::vector<std::string>> without_gradient(const ops::OpTable& table,
+                                                        const Graph& graph,
+                                                        std::span<const std::string> wrt,
+                                                        const std::vector<base::DType>& dtypes);
+
 /// The gradients of `symbol` with respect to `wrt`, as a symbol with one output each. Arguments
 /// that nothing decides count as f32.
 base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,

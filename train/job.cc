@@ -52,9 +52,15 @@ std::string network_name(const schemas::ModelSpec& model) {
 /// An error unless every output that reaches a parameter is a loss.
 base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys,
                           const ops::OpTable& table) {
+  TROUPE_TRY_ASSIGN(const auto with_gradient, keys_with_gradient(table, network, keys.keys));
   std::vector<std::string> learned;
   for (const schemas::KeyInfo& key : keys.keys) {
-    if (key.kind == schemas::KeyKind::dense) learned.push_back(key.name);
+    if (with_gradient[key.id]) learned.push_back(key.name);
+  }
+  if (learned.empty()) {
+    return base::error(base::Errc::invalid_argument,
+                       "there is nothing to learn: every parameter is frozen or no output depends "
+                       "on it in a differentiable way");
   }
   const symbol::Graph graph = network.graph();
   TROUPE_TRY_ASSIGN(const auto dtypes,
@@ -154,7 +160,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   inputs.sample =
       base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};
   inputs.dtype = spec.numerics.dtype;
-  auto keys = network_keys(job->network, inputs);
+  auto keys = network_keys(job->network, inputs, spec.train.keys);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);
   const base::Status trains = check_trains(job->network, job->keys, table);

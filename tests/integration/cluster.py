@@ -115,7 +115,8 @@ class Cluster:
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
         self.coordinator = self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0",
-                                      "--http", "127.0.0.1:0", "--state", folder / "state", *options)
+                                      "--http", "127.0.0.1:0", "--state", folder / "state",
+                                      *options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
         for name, slots in agents.items():

@@ -95,11 +95,14 @@ inline Period::Unit last(Period::Unit) {
 inline BadRecord last(BadRecord) {
   return BadRecord::skip;
 }
+inline Decay last(Decay) {
+  return Decay::weights;
+}
 inline ScheduleKind last(ScheduleKind) {
   return ScheduleKind::cosine;
 }
 inline InitializerKind last(InitializerKind) {
-  return InitializerKind::msra;
+  return InitializerKind::constant;
 }
 inline FanKind last(FanKind) {
   return FanKind::out;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "symbol/infer.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -34,6 +35,10 @@ TEST_CASE("gradients that do not exist are errors that name the argument") {
   const Symbol sum = c.call("add", "s", {cut, c.variable("y")});
   CHECK(gradient(table(), sum, Names{"y"}).ok());
   CHECK(mentions(gradient(table(), sum, Names{"x"}).status(), {"'x'"}));
+  const Graph graph = sum.graph();
+  const ValueDTypes dtypes = infer_dtypes(graph, {}).value();
+  CHECK(without_gradient(table(), graph, Names{"x", "y"}, dtypes).value() == Names{"x"});
+  CHECK(mentions(without_gradient(table(), graph, Names{"z"}, dtypes).status(), {"'z'"}));
 }
 
 /// A file of one layer, dropout or batch_norm behind data, with the given output as head.
