@@ -18,7 +18,7 @@
 #include "cluster/agent_node.h"
 #include "cluster/coordinator_node.h"
 #include "cluster/job_process.h"
-#include "monitoring/http_server.h"
+#include "http/server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
 #include "train/resume.h"
@@ -111,8 +111,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
-  TROUPE_TRY_ASSIGN(const auto server,
-                    monitoring::HttpServer::start(http, options.limits, metrics));
+  TROUPE_TRY_ASSIGN(const auto server, http::Server::start(http, options.limits, metrics));
   options.coordinator = verb.join;
   options.name = verb.name;
   options.version = program_version();
