@@ -21,7 +21,7 @@
 #include "cluster/folder_probe.h"
 #include "cluster/job_process.h"
 #include "control/rank_placement.h"
-#include "monitoring/http_server.h"
+#include "http/server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
 #include "train/resume.h"
@@ -139,8 +139,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
-  TROUPE_TRY_ASSIGN(const auto server,
-                    monitoring::HttpServer::start(http, options.limits, metrics));
+  TROUPE_TRY_ASSIGN(const auto server, http::Server::start(http, options.limits, metrics));
   options.coordinator = verb.join;
   options.name = verb.name;
   options.version = program_version();

@@ -21,9 +21,9 @@
 #include "base/mutex.h"
 #include "base/secret.h"
 #include "cluster/background_calls.h"
+#include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
-#include "monitoring/http_server.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
@@ -125,7 +125,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
  private:
   class PeerHandler;
 
-  monitoring::HttpReply targets();
+  http::Reply targets();
   void scrape(monitoring::Scrape& scrape);
   actors::JobSeries series_of(const control::ScrapedJob& shown) const;
 
@@ -177,13 +177,13 @@ base::Status CoordinatorNode::run() {
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
-  monitoring::HttpRoutes routes;
-  routes["/sd/targets"] = [this](const monitoring::HttpRequest&) { return targets(); };
+  http::Routes routes;
+  routes["/sd/targets"] = [this](const http::Request&) { return targets(); };
   const auto collection =
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
   const auto traffic = link::show_links(metrics_, links_);
-  TROUPE_TRY_ASSIGN(const auto server, monitoring::HttpServer::start(http, options_.limits,
-                                                                     metrics_, std::move(routes)));
+  TROUPE_TRY_ASSIGN(const auto server,
+                    http::Server::start(http, options_.limits, metrics_, std::move(routes)));
   TROUPE_TRY_ASSIGN(
       const std::string address,
       links_.listen(options_.listen, {{Role::coordinator, 0}, "", "", 0},
@@ -240,7 +240,7 @@ void CoordinatorNode::find_start(control::FindStart find) {
 
 // ---- pages ----
 
-monitoring::HttpReply CoordinatorNode::targets() {
+http::Reply CoordinatorNode::targets() {
   auto answer = coordinator_.ask(
       [](const control::CoordinatorState& state) { return state.targets(); }, kAskDeadline);
   if (!answer.ok()) return {503, "text/plain", answer.status().text() + "\n"};

@@ -17,9 +17,9 @@
 #include "base/mutex.h"
 #include "cluster/peer_links.h"
 #include "cluster/process.h"
+#include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
-#include "monitoring/http_server.h"
 #include "storage/metrics.h"
 #include "storage/storage.h"
 
@@ -120,7 +120,7 @@ class JobProcess {
   base::FolderLock lock_;                 // first parameter server: on the checkpoints
   base::Secret secret_{};                 // of the run
   std::unique_ptr<actors::JobActors> job_actors_;
-  std::unique_ptr<monitoring::HttpServer> http_;
+  std::unique_ptr<http::Server> http_;
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<link::Link> agent_;
@@ -137,7 +137,7 @@ base::Status JobProcess::run() {
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
     const std::uint64_t hold_ms = job_actors_->spec().limits.hold_ms;
     const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
-    if (scraped == monitoring::HttpServer::Scraped::late) {
+    if (scraped == http::Server::Scraped::late) {
       base::log_warn("nobody read /metrics within {} ms", hold_ms);
     }
   }
@@ -203,8 +203,8 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (!host) {
     TROUPE_TRY_ASSIGN(ready.address, listen());
   }
-  TROUPE_TRY_ASSIGN(
-      http_, monitoring::HttpServer::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
+  TROUPE_TRY_ASSIGN(http_,
+                    http::Server::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
   ready.http_address = http_->address().to_string();
   tell(options_.actor, std::move(ready));
   return {};
