@@ -160,13 +160,16 @@ class Server::Impl {
     constexpr std::uint64_t kLookMs = 100;
     base::MutexLock lock(mutex_);
     const std::uint64_t wanted = scrapes_begun_ + 1;
-    for (std::uint64_t left_ms = deadline_ms; !give_up();) {
+    // By the clock: on a busy machine a pause is longer than what was asked for.
+    const std::int64_t end_ms = clock_.now_ms() + static_cast<std::int64_t>(deadline_ms);
+    while (!give_up()) {
+      const auto left_ms =
+          static_cast<std::uint64_t>(std::max<std::int64_t>(end_ms - clock_.now_ms(), 0));
       const std::uint64_t pause_ms = std::min(left_ms, kLookMs);
       if (changed_.wait_for(mutex_, std::chrono::milliseconds(pause_ms),
                             [&]() TROUPE_REQUIRES(mutex_) { return scrapes_sent_ >= wanted; })) {
         return Scraped::yes;
       }
-      left_ms -= pause_ms;
       if (left_ms == 0) return Scraped::late;
     }
     return Scraped::given_up;

@@ -94,6 +94,9 @@ TEST_CASE("a job without test data trains and scores nothing", "[run]") {
   CHECK_THAT(result.out, Matches("checkpoint .*/bare/step-10-g1.*\n"));
   REQUIRE(job().code == 0);
   CHECK(job.hash("bare") == job.hash("out"));
+  const Run unsaved = job({"--set", "data.test=", "--set", "checkpoint={}"});
+  CHECK(unsaved.code == 0);
+  CHECK(unsaved.out == "10 steps are done; nothing was saved: checkpoint.dir is not set\n");
 }
 
 TEST_CASE("a trace may go beside the checkpoints of a folder that the run makes", "[run]") {
