@@ -42,7 +42,8 @@ def read_safetensors(path):
     tensors = {}
     for name, entry in header.items():
         begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        tensors[name] = np.frombuffer(raw[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        values = np.frombuffer(raw[begin:end], DTYPES[entry["dtype"]])
+        tensors[name] = values.reshape(entry["shape"])
     return tensors, metadata
 
 
