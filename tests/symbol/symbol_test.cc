@@ -195,6 +195,23 @@ TEST_CASE("prune, common subexpressions and freeze") {
   CHECK(prune(wider).nodes.size() < nodes);
 }
 
+TEST_CASE("what an operator gives in training only does not exist in prediction") {
+  const auto frozen = [](const std::string& op) {
+    Graph graph;
+    Builder builder(table(), graph);
+    const Value data = builder.add_variable("data");
+    builder.set_prefix("drop");
+    const Value mask = builder.add("dropout", {data}, {})[1];
+    builder.set_prefix("user");
+    const ops::Attributes window = {{"kernel", "(2, 2)"}};
+    graph.heads = {builder.add(op, {mask}, op == "exp" ? ops::Attributes() : window).front()};
+    return freeze(table(), graph).status();
+  };
+  for (const char* op : {"exp", "pooling"}) {  // one with a form of its own for prediction
+    CHECK(mentions(frozen(op), {"drop_mask does not exist in prediction"}));
+  }
+}
+
 TEST_CASE("drawing") {
   const Symbol net = make_network(table(), "lenet").value();
   const std::map<std::string, Shape> known{{"data", Shape{32, 1, 28, 28}}};
