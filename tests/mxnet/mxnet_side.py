@@ -224,9 +224,6 @@ def again(folder):
 
 def main():
     mode, *rest = sys.argv[1:]
-    if mode == "version":
-        print(mx.__version__)
-        return True
     if mode == "calls":
         return calls(rest[0])
     if mode == "network":
