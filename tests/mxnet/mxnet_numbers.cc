@@ -51,8 +51,8 @@ schemas::OptimizerSpec optimizer() {
 class StepFile {
  public:
   StepFile(const std::filesystem::path& folder, std::uint64_t step)
-      : file_(must(ndarray::read_safetensors(
-            folder / ("step-" + std::to_string(step) + ".safetensors")))) {}
+      : file_(must(ndarray::read_safetensors(folder /
+                                             ("step-" + std::to_string(step) + ".safetensors")))) {}
 
   const ndarray::RawTensor& at(const std::string& name) const {
     const ndarray::RawTensor* tensor = file_.find(name);
