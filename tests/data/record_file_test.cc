@@ -150,7 +150,8 @@ TEST_CASE("damage names file and offset") {
   CHECK_THAT(reader.read_at(2).status().text(), Catch::Contains("no multiple of 4"));
   CHECK_THAT(reader.read_at(12).status().text(), Catch::Contains("the file ends at 12"));
   CHECK_THAT(reader.read_at(std::uint64_t{1} << 60).status().text(), Catch::Contains("ends at 12"));
-  CHECK_THAT(reader.read_at(4).status().text(), Catch::Contains("the magic 0xced7230a is not there"));
+  CHECK_THAT(reader.read_at(4).status().text(),
+             Catch::Contains("the magic 0xced7230a is not there"));
 
   RecordReaderOptions limited;
   limited.record_bytes_max = 3;
