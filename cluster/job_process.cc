@@ -11,6 +11,7 @@
 
 #include "actors/job_actors.h"
 #include "actors/metrics.h"
+#include "actors/outflow.h"
 #include "base/address.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
@@ -88,11 +89,17 @@ class AgentHandler final : public link::LinkHandler {
 /// Another process of the job.
 class PeerHandler final : public link::LinkHandler {
  public:
-  PeerHandler(ActorId peer, actors::PostOffice& post_office, Inbox& inbox)
-      : peer_(peer), post_office_(post_office), inbox_(inbox) {}
-  void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
+  PeerHandler(ActorId peer, actors::JobActors& job_actors, Inbox& inbox)
+      : peer_(peer), job_actors_(job_actors), inbox_(inbox) {}
+  /// Envelopes for the peer go into `link` from now on.
+  void open(std::shared_ptr<link::Link> link);
+  void on_envelope(schemas::Envelope envelope) override {
+    job_actors_.post_office().post(std::move(envelope));
+  }
+  void on_resumed() override { job_actors_.link_resumed(peer_); }
+  void on_drained() override { outflow_->drained(); }
   void on_down(const base::Status& reason) override {
-    post_office_.close(peer_);
+    job_actors_.post_office().close(peer_);
     if (reason.ok()) return;  // after a Goodbye the peer had nothing more to say
     inbox_.put(
         Failed{base::error(Errc::unavailable, "lost {}: {}", peer_.to_string(), reason.text())});
@@ -100,22 +107,25 @@ class PeerHandler final : public link::LinkHandler {
 
  private:
   const ActorId peer_;
-  actors::PostOffice& post_office_;
+  actors::JobActors& job_actors_;
   Inbox& inbox_;
+  const std::shared_ptr<actors::Outflow> outflow_ = std::make_shared<actors::Outflow>();
 };
 
-void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
-               Inbox& inbox) {
-  post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
-    const std::int32_t priority = priority_of(envelope.message);
-    const base::Status status = link->send(std::move(envelope), priority);
-    if (status.code() == Errc::invalid_argument) {
-      // No repetition makes it fit.
-      inbox.put(Failed{status.with_context("cannot send to " + peer.to_string())});
-    } else if (status.code() == Errc::resource_exhausted) {
-      base::log_warn("{}", status.text());  // the actors repeat what is not answered
-    }
-    // A link that is down has told its handler.
+void PeerHandler::open(std::shared_ptr<link::Link> link) {
+  outflow_->begin(
+      [peer = peer_, link = std::move(link), &inbox = inbox_](schemas::Envelope& envelope) {
+        if (!link->has_room()) return false;
+        const std::int32_t priority = priority_of(envelope.message);
+        const base::Status status = link->send(std::move(envelope), priority);
+        // No repetition makes it fit. A link that is down has told its handler.
+        if (status.code() == Errc::invalid_argument) {
+          inbox.put(Failed{status.with_context("cannot send to " + peer.to_string())});
+        }
+        return true;
+      });
+  job_actors_.post_office().open(peer_, [outflow = outflow_](schemas::Envelope envelope) {
+    outflow->post(std::move(envelope));
   });
 }
 
@@ -243,20 +253,20 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
 }
 
 base::Result<std::string> JobProcess::listen() {
-  return links_->listen(options_.listen, self(),
-                        [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
-                            -> base::Result<std::shared_ptr<link::LinkHandler>> {
-                          const bool known = hello.actor.role == Role::device_server ||
-                                             hello.actor.role == Role::parameter_server;
-                          if (!known) {
-                            return base::error(Errc::permission_denied,
-                                               "a parameter server does not serve {}",
-                                               hello.actor.to_string());
-                          }
-                          open_sink(job_actors_->post_office(), hello.actor, link, inbox_);
-                          return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(
-                              hello.actor, job_actors_->post_office(), inbox_));
-                        });
+  return links_->listen(
+      options_.listen, self(),
+      [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
+          -> base::Result<std::shared_ptr<link::LinkHandler>> {
+        const bool known =
+            hello.actor.role == Role::device_server || hello.actor.role == Role::parameter_server;
+        if (!known) {
+          return base::error(Errc::permission_denied, "a parameter server does not serve {}",
+                             hello.actor.to_string());
+        }
+        const auto handler = std::make_shared<PeerHandler>(hello.actor, *job_actors_, inbox_);
+        handler->open(link);
+        return std::shared_ptr<link::LinkHandler>(handler);
+      });
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {
@@ -283,10 +293,9 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
   dial.wait_ms = limits.dial_ms;
-  TROUPE_TRY_ASSIGN(auto link,
-                    links_->dial(std::move(dial), std::make_shared<PeerHandler>(
-                                                      peer, job_actors_->post_office(), inbox_)));
-  open_sink(job_actors_->post_office(), peer, std::move(link), inbox_);
+  const auto handler = std::make_shared<PeerHandler>(peer, *job_actors_, inbox_);
+  TROUPE_TRY_ASSIGN(auto link, links_->dial(std::move(dial), handler));
+  handler->open(std::move(link));
   return {};
 }
 

@@ -54,6 +54,7 @@ struct Message {
     ping @32 :Ping;
     pong @33 :Pong;
     goodbye @34 :Goodbye;
+    pushQuery @35 :PushQuery;
   }
 }
 
@@ -90,6 +91,7 @@ enum PushResult {
   duplicate @1;
   staleView @2;
   notReady @3;
+  unknown @4;
 }
 
 struct PushAck {
@@ -97,6 +99,12 @@ struct PushAck {
   node @1 :TreeNode;
   step @2 :UInt64;
   result @3 :PushResult;
+}
+
+struct PushQuery {
+  slice @0 :SliceId;
+  node @1 :TreeNode;
+  step @2 :UInt64;
 }
 
 struct WeightPull {
