@@ -55,6 +55,11 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   return made;
 }
 
+void JobActors::link_resumed(schemas::ActorId peer) const {
+  if (parameter_server_) parameter_server_->post(LinkResumed{peer});
+  if (device_server_) device_server_->post(LinkResumed{peer});
+}
+
 void JobActors::start() {
   for (const auto& [rank, worker] : workers_) worker->start();
 }

@@ -34,6 +34,8 @@ class JobActors {
   PostOffice& post_office() { return post_office_; }
   const schemas::JobSpec& spec() const { return plan_.spec; }
   const base::NumericClass& numeric_class() const { return server_job_.numeric_class; }
+  /// The link to the process of `peer` goes on after a cut. Any thread.
+  void link_resumed(schemas::ActorId peer) const;
   /// The ranks begin to check their data files. Call once the Placement has come.
   void start();
 

@@ -11,6 +11,7 @@
 
 #include "actors/job_actors.h"
 #include "actors/metrics.h"
+#include "actors/outflow.h"
 #include "base/address.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
@@ -192,7 +193,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(
       options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
-      job_actors_->post_office(),
+      job_actors_->post_office(), [this](const ActorId& peer) { job_actors_->link_resumed(peer); },
       [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
   job_actors_->post_office().open(
       {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/outflow.h"
 #include "base/log.h"
 #include "schemas/message_families.h"
 
@@ -50,21 +51,30 @@ base::Status check_peer_envelope(const ActorId& peer, const schemas::Envelope& e
 class PeerLinks::Handler final : public link::LinkHandler {
  public:
   Handler(PeerLinks& owner, ActorId peer) : owner_(owner), peer_(peer) {}
+  const std::shared_ptr<actors::Outflow>& outflow() const { return outflow_; }
   base::Status allow(const schemas::Envelope& envelope) override {
     return check_peer_envelope(peer_, envelope);
   }
   void on_envelope(schemas::Envelope envelope) override {
     owner_.post_office_.post(std::move(envelope));
   }
+  void on_resumed() override { owner_.resumed_(peer_); }
+  void on_drained() override { outflow_->drained(); }
   void on_down(const base::Status& reason) override { owner_.down(*this, peer_, reason); }
 
  private:
   PeerLinks& owner_;
   const ActorId peer_;
+  const std::shared_ptr<actors::Outflow> outflow_ = std::make_shared<actors::Outflow>();
 };
 
-PeerLinks::PeerLinks(ActorId self, JobSize size, actors::PostOffice& post_office, Failed failed)
-    : self_(self), size_(size), post_office_(post_office), failed_(std::move(failed)) {}
+PeerLinks::PeerLinks(ActorId self, JobSize size, actors::PostOffice& post_office, Resumed resumed,
+                     Failed failed)
+    : self_(self),
+      size_(size),
+      post_office_(post_office),
+      resumed_(std::move(resumed)),
+      failed_(std::move(failed)) {}
 
 base::Result<std::shared_ptr<link::LinkHandler>> PeerLinks::accept(
     const ActorId& peer, const std::shared_ptr<link::Link>& link) {
@@ -111,16 +121,18 @@ void PeerLinks::open(const Handler& handler, const ActorId& peer,
   const base::MutexLock lock(mutex_);
   const auto place = places_.find(peer);
   if (place == places_.end() || place->second != &handler) return;
-  post_office_.open(peer, [this, peer, link](schemas::Envelope envelope) {
+  handler.outflow()->begin([this, peer, link](schemas::Envelope& envelope) {
+    if (!link->has_room()) return false;
     const std::int32_t priority = priority_of(envelope.message);
     const base::Status status = link->send(std::move(envelope), priority);
+    // No repetition makes it fit. A link that is down has told its handler.
     if (status.code() == Errc::invalid_argument) {
-      // No repetition makes it fit.
       failed_(status.with_context("cannot send to " + peer.to_string()));
-    } else if (status.code() == Errc::resource_exhausted) {
-      base::log_warn("{}", status.text());  // the actors repeat what is not answered
     }
-    // A link that is down has told its handler.
+    return true;
+  });
+  post_office_.open(peer, [outflow = handler.outflow()](schemas::Envelope envelope) {
+    outflow->post(std::move(envelope));
   });
 }
 

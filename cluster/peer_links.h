@@ -33,7 +33,11 @@ class PeerLinks {
   /// Hears what the process cannot go on without: a lost peer, a message that cannot be sent.
   using Failed = std::function<void(base::Status)>;
 
-  PeerLinks(schemas::ActorId self, JobSize size, actors::PostOffice& post_office, Failed failed);
+  /// Hears of peers whose link was cut and has healed: what they have not answered may be lost.
+  using Resumed = std::function<void(const schemas::ActorId& peer)>;
+
+  PeerLinks(schemas::ActorId self, JobSize size, actors::PostOffice& post_office, Resumed resumed,
+            Failed failed);
 
   /// Decides about a peer that has said Hello as `peer`; see link::Acceptor. Lower tiers dial upper
   /// ones: a parameter server takes device servers and parameter servers of higher number. Errors:
@@ -54,6 +58,7 @@ class PeerLinks {
   const schemas::ActorId self_;
   const JobSize size_;
   actors::PostOffice& post_office_;
+  const Resumed resumed_;
   const Failed failed_;
   base::Mutex mutex_;
   std::map<schemas::ActorId, const Handler*> places_ TROUPE_GUARDED_BY(mutex_);

@@ -68,6 +68,8 @@ class LinkHandler {
   /// limits.reconnect_ms; nothing is lost meanwhile. An owner that knows better calls abort().
   virtual void on_interrupted(const base::Status& reason) { static_cast<void>(reason); }
   virtual void on_resumed() {}
+  /// The queue has become shorter, after has_room() has said no.
+  virtual void on_drained() {}
   /// The last call. ok: a Goodbye of either side. Else: unavailable (nobody there, cut and not
   /// healed), deadline_exceeded (silence), data_loss (the peer broke the protocol),
   /// version_mismatch, the peer's refusal, the reason of allow() or abort().
@@ -79,9 +81,12 @@ class Link {
  public:
   virtual ~Link() = default;
   /// Queues an envelope; its payload stays referenced until the peer has it. Slices of a higher
-  /// priority overtake others. Errors: resource_exhausted (limits.send_queue_*), invalid_argument
-  /// (too large), or the link's end.
+  /// priority overtake others. An empty queue takes any. Errors: resource_exhausted
+  /// (limits.send_queue_*), invalid_argument (too large), or the link's end.
   virtual base::Status send(schemas::Envelope envelope, std::int32_t priority = 0) = 0;
+  /// True when the queue takes any envelope, or the link is down. False: on_drained() follows. What
+  /// others send meanwhile may take the room.
+  virtual bool has_room() = 0;
   /// Sends what is queued, then a Goodbye, then goes down with ok; after limits.goodbye_ms it goes
   /// down anyway and says what was left. No further sends.
   virtual void close(std::string text) = 0;

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <asio/post.hpp>
 
 #include "schemas/codec.h"
@@ -70,9 +71,7 @@ Status LinkCore::send(Envelope envelope, std::int32_t priority) {
   const std::uint64_t bytes = frame->bytes();
   MutexLock lock(mutex_);
   TROUPE_TRY(end_);
-  const base::Limits& limits = context_->limits;
-  if (queued_bytes_ + bytes > limits.send_queue_bytes_max ||
-      queued_messages_ >= limits.send_queue_messages_max) {
+  if (!fits(bytes)) {
     return base::error(Errc::resource_exhausted,
                        "[link] {} bytes in {} messages wait for {}: the queue is full",
                        queued_bytes_, queued_messages_, peer_.to_string());
@@ -82,6 +81,22 @@ Status LinkCore::send(Envelope envelope, std::int32_t priority) {
   inbox_.push_back(std::move(frame));
   if (inbox_.size() == 1) post([self = shared_from_this()] { self->drain(); });
   return {};
+}
+
+bool LinkCore::fits(std::uint64_t bytes) const {
+  const base::Limits& limits = context_->limits;
+  return queued_messages_ == 0 || (queued_bytes_ + bytes <= limits.send_queue_bytes_max &&
+                                   queued_messages_ < limits.send_queue_messages_max);
+}
+
+bool LinkCore::has_room() {
+  const base::Limits& limits = context_->limits;
+  MutexLock lock(mutex_);
+  if (!end_.ok()) return true;
+  room_wanted_ =
+      !fits(kFrameHeadBytes + std::max(limits.control_header_bytes_max,
+                                       limits.data_header_bytes_max + limits.payload_bytes_max));
+  return !room_wanted_;
 }
 
 void LinkCore::post(std::function<void()> work) {
@@ -200,12 +215,15 @@ Status LinkCore::acknowledge(Lane& lane, std::uint64_t sequence) {
   counters_.frames_resent = resent;
   if (freed.messages == 0) return {};
   faults_ = 0;
+  bool room_wanted = false;
   {
     MutexLock lock(mutex_);
     queued_bytes_ -= freed.bytes;
     queued_messages_ -= freed.messages;
+    room_wanted = std::exchange(room_wanted_, false);
   }
   pump(lane);
+  if (room_wanted) handler_->on_drained();
   if (closing_) say_goodbye_when_idle();
   return {};
 }

@@ -62,6 +62,7 @@ class LinkCore final : public Link,
 
   // Link.
   base::Status send(schemas::Envelope envelope, std::int32_t priority) override;
+  bool has_room() override;
   void close(std::string text) override;
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
@@ -123,6 +124,7 @@ class LinkCore final : public Link,
   void post(std::function<void()> work) TROUPE_REQUIRES(mutex_);
   std::size_t lane_of(const Connection& connection) const;
   void drain();
+  bool fits(std::uint64_t bytes) const TROUPE_REQUIRES(mutex_);
   void pump(Lane& lane);
   void pump_all();
   base::Result<schemas::Envelope> open_envelope(const FrameHead& head,
@@ -181,8 +183,9 @@ class LinkCore final : public Link,
   std::vector<OutgoingPtr> inbox_ TROUPE_GUARDED_BY(mutex_);
   std::uint64_t queued_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::uint64_t queued_messages_ TROUPE_GUARDED_BY(mutex_) = 0;
-  base::Status end_ TROUPE_GUARDED_BY(mutex_);   ///< what send() answers once it is not ok
-  bool gone_ TROUPE_GUARDED_BY(mutex_) = false;  ///< down: nothing more is posted
+  bool room_wanted_ TROUPE_GUARDED_BY(mutex_) = false;  ///< has_room() has said no
+  base::Status end_ TROUPE_GUARDED_BY(mutex_);          ///< what send() answers once it is not ok
+  bool gone_ TROUPE_GUARDED_BY(mutex_) = false;         ///< down: nothing more is posted
   LinkEnd peer_ TROUPE_GUARDED_BY(mutex_);
 
   struct Counters {

@@ -127,6 +127,7 @@ std::size_t header_bytes_max(std::size_t type) {
   switch (type) {
     case type_of<GradientPush>():
     case type_of<PushAck>():
+    case type_of<PushQuery>():
     case type_of<WeightPull>():
     case type_of<WeightReply>():
       return kDataHeaderBytes;

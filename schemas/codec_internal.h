@@ -166,6 +166,8 @@ void put(wire::GradientPush::Builder out, const GradientPush& m);
 void get(wire::GradientPush::Reader in, GradientPush& out, Intake& intake);
 void put(wire::PushAck::Builder out, const PushAck& m);
 void get(wire::PushAck::Reader in, PushAck& out, Intake& intake);
+void put(wire::PushQuery::Builder out, const PushQuery& m);
+void get(wire::PushQuery::Reader in, PushQuery& out, Intake& intake);
 void put(wire::WeightPull::Builder out, const WeightPull& m);
 void get(wire::WeightPull::Reader in, WeightPull& out, Intake& intake);
 void put(wire::WeightReply::Builder out, const WeightReply& m);

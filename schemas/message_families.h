@@ -17,8 +17,8 @@ concept OneOf = (std::same_as<T, Ts> || ...);
 
 /// Between workers, device servers and parameter servers.
 template <typename T>
-concept DataMessage =
-    OneOf<T, GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView, ShardCheckpoint>;
+concept DataMessage = OneOf<T, GradientPush, PushAck, PushQuery, WeightPull, WeightReply, Finished,
+                            StaleView, ShardCheckpoint>;
 /// Between the actors of a job and the coordinator.
 template <typename T>
 concept JobMessage =

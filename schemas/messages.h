@@ -109,8 +109,9 @@ struct GradientPush {
   bool abstains = false;
 };
 
-/// What became of a push.
-enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready };
+/// What became of a push. Not ready: it was not taken and has to be sent again, after a pause.
+/// Unknown, to a PushQuery only: it has not come and has to be sent again at once.
+enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready, unknown };
 
 /// The immediate answer to a push; names it by slice, node and step.
 struct PushAck {
@@ -118,6 +119,15 @@ struct PushAck {
   TreeNode node;
   std::uint64_t step = 0;
   PushResult result = PushResult::taken;
+};
+
+/// What has become of a push that has not been answered for long? Asked in its place, since it may
+/// be large. Answered by a PushAck: duplicate when it has been taken, unknown when it has not come;
+/// not answered when the push waits where it is, since its own answer will follow.
+struct PushQuery {
+  SliceId slice;
+  TreeNode node;
+  std::uint64_t step = 0;
 };
 
 /// What names a push in one generation of a job: to its sender, to whoever takes each push once,
@@ -130,6 +140,8 @@ struct PushName {
   friend auto operator<=>(const PushName&, const PushName&) = default;
 };
 PushName push_name(const GradientPush& push, std::uint32_t sender);
+/// The name of the push that `sender` asks about.
+PushName push_name(const PushQuery& query, std::uint32_t sender);
 /// The name of the push that `ack` answers, which `sender` had sent.
 PushName push_name(const PushAck& ack, std::uint32_t sender);
 
@@ -484,13 +496,13 @@ struct Proof {
 };
 
 /// Every message. The position is the wire's type number: append only.
-using Message =
-    std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
-                 ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
-                 CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
-                 AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
-                 ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
-                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;
+using Message = std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
+                             ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport,
+                             EvaluationReport, CheckpointReport, ActorDone, ActorFailed, JobEnd,
+                             Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
+                             StopProcesses, ProcessExited, ProcessMessage, FolderProbe,
+                             FolderProbeResult, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop,
+                             Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof, PushQuery>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

@@ -56,6 +56,7 @@ struct Message {
     goodbye @34 :Goodbye;
     challenge @35 :Challenge;
     proof @36 :Proof;
+    pushQuery @37 :PushQuery;
   }
 }
 
@@ -92,6 +93,7 @@ enum PushResult {
   duplicate @1;
   staleView @2;
   notReady @3;
+  unknown @4;
 }
 
 struct PushAck {
@@ -99,6 +101,12 @@ struct PushAck {
   node @1 :TreeNode;
   step @2 :UInt64;
   result @3 :PushResult;
+}
+
+struct PushQuery {
+  slice @0 :SliceId;
+  node @1 :TreeNode;
+  step @2 :UInt64;
 }
 
 struct WeightPull {

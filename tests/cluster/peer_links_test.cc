@@ -21,12 +21,14 @@ class CountingLink final : public Link {
     ++sent;
     return {};
   }
+  bool has_room() override { return room; }
   void close(std::string) override {}
   void abort(Status) override {}
   LinkEnd peer() const override { return {}; }
   std::string address() const override { return {}; }
   LinkFigures stats() const override { return {}; }
   int sent = 0;
+  bool room = true;
 };
 
 /// Shard 1 of a job of two machines and three shards.
@@ -39,9 +41,12 @@ struct Shard {
   }
   actors::PostOffice post_office;
   std::vector<std::string> failures;
-  PeerLinks peers{kSelf, {2, 3}, post_office, [this](const Status& status) {
-                    failures.push_back(status.text());
-                  }};
+  std::vector<ActorId> resumed;
+  PeerLinks peers{kSelf,
+                  {2, 3},
+                  post_office,
+                  [this](const ActorId& peer) { resumed.push_back(peer); },
+                  [this](const Status& status) { failures.push_back(status.text()); }};
 };
 
 TEST_CASE("a parameter server takes those of its job who dial it, and nobody else", "[peer]") {
@@ -60,9 +65,29 @@ TEST_CASE("a parameter server takes those of its job who dial it, and nobody els
     INFO(stranger.to_string());
     CHECK(code(stranger) == Errc::permission_denied);
   }
-  PeerLinks host({Role::device_server, 0}, {2, 3}, shard.post_office, [](const Status&) {});
+  PeerLinks host(
+      {Role::device_server, 0}, {2, 3}, shard.post_office, [](const ActorId&) {},
+      [](const Status&) {});
   CHECK(host.accept({Role::device_server, 1}, shard.link()).status().code() ==
         Errc::permission_denied);
+  CHECK(shard.failures.empty());
+}
+
+TEST_CASE("what a link has no room for waits in order, and a healed link is told", "[peer]") {
+  Shard shard;
+  const auto link = shard.link();
+  const auto handler = shard.peers.accept(kPeer, link);
+  REQUIRE(handler.ok());
+  link->room = false;
+  shard.post_to(kPeer);
+  shard.post_to(kPeer);
+  CHECK(link->sent == 0);
+  link->room = true;
+  (*handler)->on_drained();
+  CHECK(link->sent == 2);
+  CHECK(shard.resumed.empty());
+  (*handler)->on_resumed();
+  CHECK(shard.resumed == std::vector<ActorId>{kPeer});
   CHECK(shard.failures.empty());
 }
 

@@ -227,6 +227,44 @@ TEST_CASE("a peer that does not read costs the sender a bounded queue", "[link]"
   }
 }
 
+TEST_CASE("a sender that asks for room is told when there is some, and nothing is refused",
+          "[link]") {
+  base::Limits limits = quick_limits();
+  limits.send_queue_bytes_max = 8 << 20;
+  Server server;
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  constexpr std::size_t kPushes = 60;
+  int drains = 0;
+  for (std::size_t step = 1; step <= kPushes;) {
+    if (client.link->has_room()) {
+      REQUIRE(client.link->send(push_of(1, step++, 1 << 20)).ok());
+      continue;
+    }
+    REQUIRE(client.recorder->wait([&] { return client.recorder->drains > drains; }));
+    drains = client.recorder->drains;
+  }
+  CHECK(drains > 0);
+  REQUIRE(server.recorder->wait_envelopes(kPushes));
+  client.link->abort(Status(Errc::cancelled, "enough"));
+  client.recorder->wait_down();
+  CHECK(client.link->has_room());  // who sends hears why it is down
+}
+
+TEST_CASE("an empty queue takes a message that is larger than the queue", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.send_queue_bytes_max = 8 << 20;
+  limits.payload_bytes_max = 16 << 20;
+  Server server(limits);
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  CHECK(client.link->has_room());
+  CHECK(client.link->send(push_of(1, 1, 12 << 20)).ok());
+  CHECK(server.recorder->wait_envelopes(1));
+}
+
 TEST_CASE("unacknowledged bytes without progress end in a new connection", "[link]") {
   base::Limits limits = quick_limits();
   limits.progress_ms = 100;

@@ -75,7 +75,7 @@ inline KeyKind last(KeyKind) {
   return KeyKind::rows;
 }
 inline PushResult last(PushResult) {
-  return PushResult::not_ready;
+  return PushResult::unknown;
 }
 inline JobPhase last(JobPhase) {
   return JobPhase::stopped;
