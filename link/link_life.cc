@@ -126,7 +126,7 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
   hello.lane = static_cast<std::uint32_t>(index);
   hello.lanes = static_cast<std::uint32_t>(lanes_.size());
   hello.resume = state_ == State::up;
-  lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.received);
+  lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.taken());
 }
 
 void LinkCore::adopt(std::shared_ptr<Connection> connection, bool speak) {
@@ -188,7 +188,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
   TROUPE_TRY(acknowledge(lane, acknowledged));
   lane.connection = std::move(connection);
   lane.connection->set_owner(*this);
-  lane.connection->write({make_own_frame(plan_.self, schemas::HelloReply{})}, lane.received);
+  lane.connection->write({make_own_frame(plan_.self, schemas::HelloReply{})}, lane.taken());
   open_lane(index);
   return {};
 }
@@ -196,6 +196,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
 void LinkCore::open_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   lane.open = true;
+  if (lane.receipts == nullptr) lane.receipts = make_receipts(index);
   lane.attempts = 0;
   lane.queue.rewind();
   lane.progress_ms = heard_ms_ = now_ms();

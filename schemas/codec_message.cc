@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::PUSH_QUERY) == type_of<PushQuery>());
+static_assert(static_cast<std::size_t>(Which::SERVER_REPORT) == type_of<ServerReport>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 36);
+static_assert(std::variant_size_v<Message> == 37);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -127,6 +127,9 @@ auto init(wire::Message::Builder m, const Goodbye&) {
 auto init(wire::Message::Builder m, const PushQuery&) {
   return m.initPushQuery();
 }
+auto init(wire::Message::Builder m, const ServerReport&) {
+  return m.initServerReport();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -182,6 +185,7 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::PONG: return take<Pong>(in.getPong(), out, intake);
     case Which::GOODBYE: return take<Goodbye>(in.getGoodbye(), out, intake);
     case Which::PUSH_QUERY: return take<PushQuery>(in.getPushQuery(), out, intake);
+    case Which::SERVER_REPORT: return take<ServerReport>(in.getServerReport(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "wor
                                                     "device server", "parameter server"};
 constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
-constexpr std::array<std::string_view, 36> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 37> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -48,7 +48,8 @@ constexpr std::array<std::string_view, 36> kMessages = {"GradientPush",
                                                         "Ping",
                                                         "Pong",
                                                         "Goodbye",
-                                                        "PushQuery"};
+                                                        "PushQuery",
+                                                        "ServerReport"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

@@ -55,6 +55,7 @@ struct Message {
     pong @33 :Pong;
     goodbye @34 :Goodbye;
     pushQuery @35 :PushQuery;
+    serverReport @36 :ServerReport;
   }
 }
 
@@ -190,6 +191,11 @@ struct CheckpointReport {
 struct ActorDone {
   actor @0 :Common.ActorId;
   steps @1 :UInt64;
+}
+
+struct ServerReport {
+  shard @0 :UInt32;
+  appliedBelow @1 :UInt64;
 }
 
 struct ActorFailed {

@@ -106,20 +106,25 @@ def run_local(folder, name, epochs):
 
 
 class Cluster:
-    """A coordinator and agents; ends them all."""
+    """A coordinator and agents, with `limits` other than the defaults; ends them all."""
 
-    def __init__(self, folder, agents):
+    def __init__(self, folder, agents, limits=None):
         self.folder = folder
+        self.limits = []
+        if limits:
+            path = folder / "limits.toml"
+            path.write_text("".join(f"{name} = {value}\n" for name, value in limits.items()))
+            self.limits = ["--limits", path]
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
         self.coordinator = self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0",
-                                      "--http", "127.0.0.1:0", "--state", folder / "state")
+                                      "--http", "127.0.0.1:0", "--state", folder / "state", *self.limits)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
         for name, slots in agents.items():
             self.start(name, "agent", "--join", self.address, "--name", name,
-                       "--devices", f"cpu:{slots}")
+                       "--devices", f"cpu:{slots}", *self.limits)
             self.wait_for(name, "joined the coordinator")
 
     def start(self, name, *arguments):
