@@ -19,12 +19,12 @@ bool comes_over_a_link(const control::AgentEvent& event) {
 
 Agent::Agent(ActorSystem& system, const base::Clock& clock, AgentPorts& ports,
              schemas::AgentHello hello, const base::Limits& limits)
-    : RoleShell("agent '" + hello.name + "'", hello, limits), clock_(clock), ports_(ports) {
-  begin(system, clock, kTickMs);
+    : RoleShell("agent '" + hello.name + "'", hello, limits), ports_(ports) {
+  begin(system, clock, kTickMs, limits);
 }
 
 void Agent::start() {
-  post(control::Begin{static_cast<std::uint64_t>(clock_.now_ms())});
+  post(control::Begin{now_ms()});
 }
 
 void Agent::hear(Event said) {

@@ -64,7 +64,6 @@ class Agent final : public RoleShell<Agent, control::AgentState> {
   void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
   void perform(const control::End& end);
 
-  const base::Clock& clock_;
   AgentPorts& ports_;
   Backlog backlog_{kUnhandledMax};
   mutable base::Mutex mutex_;

@@ -13,9 +13,9 @@ constexpr std::uint64_t kTickMs = 50;
 }  // namespace
 
 Coordinator::Coordinator(ActorSystem& system, const base::Clock& clock, CoordinatorPorts& ports,
-                         control::CoordinatorOptions options)
-    : RoleShell("coordinator", std::move(options)), ports_(ports) {
-  begin(system, clock, kTickMs);
+                         const control::CoordinatorOptions& options)
+    : RoleShell("coordinator", options), ports_(ports) {
+  begin(system, clock, kTickMs, options.limits);
 }
 
 void Coordinator::hear(control::PeerSaid said) {

@@ -33,7 +33,7 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
  public:
   /// `system`, `clock` and `ports` outlive end().
   Coordinator(ActorSystem& system, const base::Clock& clock, CoordinatorPorts& ports,
-              control::CoordinatorOptions options);
+              const control::CoordinatorOptions& options);
   ~Coordinator() { end(); }
 
   /// post() for what comes over links: waits while too much is unhandled. Not after end().

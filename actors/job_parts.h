@@ -38,7 +38,8 @@ class JobRole : public RoleShell<Role, State> {
   ~JobRole() = default;
 
   void begin() {
-    RoleShell<Role, State>::begin(parts_.actors, parts_.clock, tick_ms(parts_.plan.spec.limits));
+    const base::Limits& limits = parts_.plan.spec.limits;
+    RoleShell<Role, State>::begin(parts_.actors, parts_.clock, tick_ms(limits), limits);
     parts_.post_office.open(
         self_, [this](schemas::Envelope envelope) { this->post(Received{std::move(envelope)}); });
   }

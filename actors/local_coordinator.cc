@@ -18,12 +18,13 @@ constexpr std::chrono::milliseconds kStopLook{20};
 LocalCoordinator::LocalCoordinator(const JobParts& parts, control::JobRoster roster,
                                    train::JobObserver& observer)
     : RoleShell("job " + parts.plan.job, std::move(roster)), parts_(parts), observer_(observer) {
-  begin(parts_.actors, parts_.clock, tick_ms(parts_.plan.spec.limits));
+  const base::Limits& limits = parts_.plan.spec.limits;
+  begin(parts_.actors, parts_.clock, tick_ms(limits), limits);
   parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
     post(control::ActorSaid{envelope.from, std::move(envelope.message)});
   });
   // Nobody has said anything yet: actors wait for their placement.
-  post(control::Begin{static_cast<std::uint64_t>(parts_.clock.now_ms())});
+  post(control::Begin{now_ms()});
 }
 
 LocalCoordinator::~LocalCoordinator() {

@@ -72,7 +72,16 @@ Mail::Verdict Mail::open_if_complete() {
 }
 
 void Mail::park(Envelope& envelope) {
-  if (parked_.size() >= kParkedEnvelopesMax) return;
+  const std::uint64_t bytes = sizeof(Envelope) + envelope.payload.size();
+  std::uint64_t& held = parked_bytes_[envelope.from];
+  const std::uint64_t most = parked_bytes_max(plan_->spec.limits);
+  if (held + bytes > most) {
+    return fail(base::error(base::Errc::invalid_argument,
+                            "[{}] {} has sent more than {} bytes that wait for {}",
+                            self_.to_string(), envelope.from.to_string(), most,
+                            rules_ ? fmt::format("view {}", envelope.view) : "the start"));
+  }
+  held += bytes;
   ++counters_.parked;
   parked_.push_back(std::move(envelope));
 }
@@ -85,6 +94,7 @@ std::optional<Envelope> Mail::parked() {
   if (due == parked_.end()) return std::nullopt;
   Envelope envelope = std::move(*due);
   parked_.erase(due);
+  parked_bytes_[envelope.from] -= sizeof(Envelope) + envelope.payload.size();
   return envelope;
 }
 

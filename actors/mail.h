@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,14 +15,19 @@
 #include "actors/effect_list.h"
 #include "actors/job_plan.h"
 #include "actors/outbox.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "schemas/message_families.h"
 #include "store/slice_rules.h"
 
 namespace troupe::actors {
 
-/// Envelopes kept for a later view or for the start; more are dropped, their senders repeat them.
-inline constexpr std::size_t kParkedEnvelopesMax = 4'096;
+/// Bytes of one peer's envelopes that may wait for a later view or for the start: what its windows
+/// let it send. More is a fault of the peer, which ends the job.
+constexpr std::uint64_t parked_bytes_max(const base::Limits& limits) {
+  return (1 + limits.data_connections) *
+         (limits.push_window_bytes + limits.reply_window_bytes + limits.control_window_bytes);
+}
 
 /// What the fence has seen; counters only.
 struct MailCounters {
@@ -120,6 +126,7 @@ class Mail {
   bool ended_ = false;
   std::uint64_t now_ms_ = 0;
   std::deque<schemas::Envelope> parked_;
+  std::map<schemas::ActorId, std::uint64_t> parked_bytes_;  // by sender
   MailCounters counters_;
 };
 
@@ -131,7 +138,8 @@ concept ReadByMail = schemas::OneOf<T, schemas::StaleView, schemas::TrainingStar
 template <typename T>
 concept ToldToCoordinator =
     schemas::OneOf<T, schemas::DatasetReport, schemas::ProgressReport, schemas::EvaluationReport,
-                   schemas::ActorDone, schemas::ActorFailed, schemas::ProcessReady>;
+                   schemas::ActorDone, schemas::ActorFailed, schemas::ProcessReady,
+                   schemas::ServerReport>;
 /// What no worker or server acts upon: the above, and what never comes to an actor of a job.
 template <typename T>
 concept ForOthers = ReadByMail<T> || ToldToCoordinator<T> || schemas::AgentMessage<T> ||

@@ -166,7 +166,21 @@ void ParameterServerState::on(const Tick& tick) {
   mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
   checkpoints_->attend();
+  report();
   watch_progress();
+}
+
+/// The coordinator judges the silence of this server. A quarter of the time after which it names
+/// who is silent leaves room for load.
+void ParameterServerState::report() {
+  const std::uint64_t every_ms = mail_.plan().spec.limits.missing_log_ms / 4;
+  if (reported_ms_ && mail_.now_ms() - *reported_ms_ < every_ms) return;
+  reported_ms_ = mail_.now_ms();
+  std::uint64_t applied_below = mail_.rules().steps.total;
+  for (const Owned& owned : slices_) {
+    applied_below = std::min(applied_below, owned.owner.applied_below());
+  }
+  mail_.send(kCoordinator, schemas::ServerReport{shard_, applied_below});
 }
 
 /// Whatever has changed in a slice: starts the work that it allows, answers pulls that wait for it,

@@ -78,6 +78,7 @@ class ParameterServerState {
   void answer_or_wait(std::size_t index, const Pull& pull);
   bool cut(std::size_t index);
   void watch_progress();
+  void report();
   void finish_if_done();
 
   EffectList<Effect> effects_;
@@ -89,6 +90,7 @@ class ParameterServerState {
   std::optional<CheckpointTracker> checkpoints_;
   std::set<std::uint32_t> finished_;
   bool done_ = false;
+  std::optional<std::uint64_t> reported_ms_;
   bool moved_ = false;                  // something has moved training on since the last tick
   control::Silence silence_;            // of whatever does
   std::vector<std::uint32_t> missing_;  // ranks, as last told

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "actors/actor_system.h"
+#include "base/awake_clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -69,11 +70,17 @@ class RoleShell {
 
   /// Events are handled from now on: the last statement of the role's constructor, before anybody
   /// can post. The first one says what time it is: deadlines and ages count from a known one.
-  void begin(ActorSystem& system, const base::Clock& clock, std::uint64_t every_ms) {
-    actor_.emplace(system, name_, clock, every_ms,
+  /// `every_ms`: how often the role looks at the clock; `limits` say what is a pause of the
+  /// process.
+  void begin(ActorSystem& system, const base::Clock& clock, std::uint64_t every_ms,
+             const base::Limits& limits) {
+    clock_.emplace(clock, every_ms, base::own_pause_ms(limits.silence_dead_ms));
+    actor_.emplace(system, name_, *clock_, every_ms,
                    [this](std::uint64_t now_ms) { self().handle(control::Tick{now_ms}); });
-    post(control::Tick{static_cast<std::uint64_t>(clock.now_ms())});
+    post(control::Tick{now_ms()});
   }
+  /// The role's time: its deadlines do not count while the process stands still. After begin().
+  std::uint64_t now_ms() const { return static_cast<std::uint64_t>(clock_->now_ms()); }
   /// Afterwards no event is being handled or will be: the first statement of the role's destructor.
   void end() {
     if (actor_) actor_->end();
@@ -100,6 +107,7 @@ class RoleShell {
 
   const std::string name_;
   State state_;  // the actor's alone
+  std::optional<base::AwakeClock> clock_;
   std::optional<RoleActor> actor_;
 };
 

@@ -74,8 +74,9 @@ class AgentState {
   /// What the coordinator says to the actors of a job, and they to it, travels inside a
   /// ProcessMessage.
   template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
-                           schemas::EvaluationReport, schemas::CheckpointReport, schemas::ActorDone,
-                           schemas::ActorFailed, schemas::Placement, schemas::ProcessReady>
+                           schemas::EvaluationReport, schemas::CheckpointReport,
+                           schemas::ServerReport, schemas::ActorDone, schemas::ActorFailed,
+                           schemas::Placement, schemas::ProcessReady>
                 Carried>
   void on_message(const Carried&) {}
   /// The coordinator has nothing of these to say to an agent.

@@ -59,7 +59,7 @@ void JobState::on(const Tick& tick) {
   if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
-  if (servers_watch()) return;
+  if (servers_watch()) return watch_servers();
   const SilenceFinding found = silence_.check(now_ms_);
   switch (found.verdict) {
     case SilenceFinding::Verdict::quiet:
@@ -92,6 +92,26 @@ bool JobState::servers_watch() const {
          done(Role::parameter_server) < std::int64_t{roster_.shards()};
 }
 
+/// A server judges the silence of ranks, and somebody has to judge its own: a process whose links
+/// answer may have an actor that does nothing any more, and all ranks would wait for it for ever.
+void JobState::watch_servers() {
+  for (std::uint32_t shard = 0; shard < servers_.size(); ++shard) {
+    const ActorId server{Role::parameter_server, shard};
+    if (done_.contains(server)) continue;
+    const SilenceFinding found = servers_[shard].check(now_ms_);
+    if (found.verdict == SilenceFinding::Verdict::quiet) continue;
+    const base::Status silent = base::error(
+        base::Errc::deadline_exceeded, "{} has not reported for {} s, though its process lives",
+        roster_.placement.name_of(server), found.silent_ms / 1000);
+    if (found.verdict == SilenceFinding::Verdict::fail) return end(silent);
+    emit(Note{true, silent.text()});
+  }
+}
+
+void JobState::on_message(const ActorId&, const schemas::ServerReport& report) {
+  if (report.shard < servers_.size()) servers_[report.shard].heard(now_ms_);
+}
+
 /// Training over files that differ would be wrong without a sign of it, so nobody trains before all
 /// ranks have found the same file.
 void JobState::on_message(const ActorId&, const schemas::DatasetReport& report) {
@@ -120,6 +140,8 @@ void JobState::start_training() {
   TROUPE_CHECK(!started_, "training starts once");
   TROUPE_CHECK(datasets_.size() == roster_.ranks(), "every rank has reported its data");
   started_ = true;
+  servers_.assign(roster_.shards(), Silence(roster_.limits));
+  for (Silence& server : servers_) server.heard(now_ms_);
   send_to_all(
       schemas::TrainingStart{roster_.placement.start_step, datasets_.begin()->second.records});
 }

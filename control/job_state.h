@@ -95,6 +95,7 @@ class JobState {
   void on_message(const schemas::ActorId& from, const schemas::ProgressReport& report);
   void on_message(const schemas::ActorId& from, const schemas::EvaluationReport& report);
   void on_message(const schemas::ActorId& from, const schemas::CheckpointReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::ServerReport& report);
   void on_message(const schemas::ActorId& from, const schemas::ActorDone& done);
   void on_message(const schemas::ActorId& from, const schemas::ActorFailed& failed);
   /// What only the coordinator says to actors; and ProcessReady, which is over before the job
@@ -113,6 +114,7 @@ class JobState {
   void send_to_all(const schemas::Message& message);
   void start_training();
   bool servers_watch() const;
+  void watch_servers();
   void end(const base::Status& status);
   std::vector<std::uint32_t> find_missing() const;
   std::string missing() const;
@@ -123,6 +125,7 @@ class JobState {
   Silence silence_;
   std::map<std::uint32_t, schemas::DatasetReport> datasets_;  // by rank
   std::set<schemas::ActorId> done_;
+  std::vector<Silence> servers_;  // of each shard's server, from the start of training
   std::string checkpoint_;
   std::uint64_t step_ = 0;
   std::uint64_t now_ms_ = 0;

@@ -101,10 +101,11 @@ class RunState {
   void on_message(const schemas::ActorId& from, Process& process,
                   const schemas::ActorFailed& failed);
   /// All else that an actor of a job says is the job's affair.
-  template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
-                           schemas::EvaluationReport, schemas::CheckpointReport, schemas::ActorDone,
-                           schemas::JobEnd, schemas::Placement>
-                Said>
+  template <
+      schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
+                     schemas::EvaluationReport, schemas::CheckpointReport, schemas::ServerReport,
+                     schemas::ActorDone, schemas::JobEnd, schemas::Placement>
+          Said>
   void on_message(const schemas::ActorId& from, Process&, const Said& said) {
     if (stage_ == Stage::running) hand_to_job(ActorSaid{from, said});
   }

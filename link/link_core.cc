@@ -23,7 +23,7 @@ using schemas::Envelope;
 /// urgent slice does not wait long.
 constexpr std::size_t kBatchFrames = 16;
 constexpr std::size_t kBatchBytes = 262'144;
-/// Received and not acknowledged: whichever comes first sends an acknowledgement of its own.
+/// Let go and not acknowledged: whichever comes first sends an acknowledgement of its own.
 constexpr std::uint64_t kAckBytes = 524'288;
 constexpr std::uint64_t kAckFrames = 64;
 constexpr std::chrono::milliseconds kAckDelay{5};
@@ -57,6 +57,13 @@ LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
   heard_ms_ = now_ms();
   open_until_ms_ = heard_ms_ + static_cast<std::int64_t>(context_->limits.handshake_ms);
   unheard_ = plan_.origin == Origin::accepted && !plan_.secret;
+}
+
+/// Receipts may outlive the link.
+std::shared_ptr<LaneReceipts> LinkCore::make_receipts(std::size_t index) {
+  return std::make_shared<LaneReceipts>(kAckBytes, kAckFrames, [weak = weak_from_this(), index] {
+    if (const auto self = weak.lock()) self->on_taken(index);
+  });
 }
 
 // ---- any thread ----
@@ -194,10 +201,9 @@ void LinkCore::pump(Lane& lane) {
     frames.push_back(make_bare_ack());
   }
   lane.ack_due = false;
-  lane.unacknowledged_bytes = lane.unacknowledged_frames = 0;
   for (const OutgoingPtr& frame : frames) counters_.bytes_sent += frame->bytes();
   counters_.frames_sent += frames.size();
-  lane.connection->write(std::move(frames), lane.received);
+  lane.connection->write(std::move(frames), lane.receipts->acknowledged());
 }
 
 void LinkCore::on_written(Connection& connection) {
@@ -273,6 +279,7 @@ Result<base::Buffer> LinkCore::place_payload(Connection& connection, const Frame
                                              std::span<const std::byte> header) {
   Lane& lane = lanes_[lane_of(connection)];
   if (head.sequence != 0 && head.sequence <= lane.received) return base::Buffer{};
+  TROUPE_TRY(check_credit(lane, head));
   TROUPE_TRY_ASSIGN(lane.arriving, open_envelope(head, header));
   auto place = handler_->place_payload(*lane.arriving, head.payload_bytes, context_->pool);
   if (!place.ok()) return fatal(place.status());
@@ -295,7 +302,6 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
                          base::Buffer payload) {
   if (head.sequence != 0 && head.sequence <= lane.received) {
     counters_.duplicates += 1;
-    owe_acknowledgement(lane, kFrameHeadBytes);
     return {};
   }
   if (head.sequence > lane.received + 1) {
@@ -314,13 +320,32 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
     return fatal(base::error(Errc::data_loss, "[link] a {} with a sequence number",
                              schemas::message_name(head.type)));
   }
+  TROUPE_TRY(check_credit(lane, head));
   lane.received = head.sequence;
   unheard_ = false;
   faults_ = 0;
-  owe_acknowledgement(lane, kFrameHeadBytes + header.size() + payload.size());
+  envelope.receipt = lane.receipts->issue(kFrameHeadBytes + header.size() + payload.size());
   envelope.payload = std::move(payload);
   handler_->on_envelope(std::move(envelope));
+  if (!is_down()) owe_acknowledgement(lane);
   return {};
+}
+
+/// A sender keeps to its windows, and one message may always be under way, however large.
+Status LinkCore::check_credit(const Lane& lane, const FrameHead& head) {
+  const base::Limits& limits = context_->limits;
+  const std::uint64_t largest =
+      kFrameHeadBytes + std::max(limits.control_header_bytes_max,
+                                 limits.data_header_bytes_max + limits.payload_bytes_max);
+  std::uint64_t most = 0;
+  for (const std::uint64_t window : windows_of(limits)) most += std::max(window, largest);
+  const std::uint64_t held = lane.receipts->held_bytes();
+  const std::uint64_t bytes = kFrameHeadBytes + head.header_bytes + head.payload_bytes;
+  if (held + bytes <= most) return {};
+  return fatal(base::error(Errc::data_loss,
+                           "[link] {} bytes came behind {} that nobody has taken yet: the windows "
+                           "are {}",
+                           bytes, held, most));
 }
 
 Status LinkCore::on_own_message(const schemas::Message& message) {
@@ -341,21 +366,36 @@ Status LinkCore::on_own_message(const schemas::Message& message) {
                            schemas::message_name(message.index())));
 }
 
-void LinkCore::owe_acknowledgement(Lane& lane, std::uint64_t bytes) {
-  lane.unacknowledged_bytes += bytes;
-  if (++lane.unacknowledged_frames >= kAckFrames || lane.unacknowledged_bytes >= kAckBytes) {
-    lane.ack_due = true;
-    return pump(lane);
-  }
+/// What has been let go is acknowledged when it is much, and else soon; any frame that leaves
+/// earlier carries it.
+void LinkCore::owe_acknowledgement(Lane& lane) {
+  if (!lane.receipts->ack_due()) return arm_ack_timer(lane);
+  lane.ack_due = true;
+  pump(lane);
+}
+
+void LinkCore::arm_ack_timer(Lane& lane) {
   if (lane.ack_armed) return;
   lane.ack_armed = true;
   lane.ack_timer.expires_after(kAckDelay);
-  // Any frame that leaves earlier carries the acknowledgement.
   lane.ack_timer.async_wait([self = shared_from_this(), &lane](const asio::error_code&) {
     lane.ack_armed = false;
-    if (lane.unacknowledged_frames == 0 || self->is_down()) return;
-    lane.ack_due = true;
-    self->pump(lane);
+    if (self->is_down()) return;
+    if (lane.receipts->ack_owed()) {
+      lane.ack_due = true;
+      self->pump(lane);
+    }
+    // Whoever takes what is held still lets us know.
+    if (lane.receipts->held_bytes() > 0) lane.receipts->hasten();
+  });
+}
+
+/// Any thread.
+void LinkCore::on_taken(std::size_t index) {
+  const MutexLock lock(mutex_);
+  post([self = shared_from_this(), index] {
+    if (self->is_down()) return;
+    self->owe_acknowledgement(self->lanes_[index]);
   });
 }
 

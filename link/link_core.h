@@ -17,11 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/awake_clock.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "link/connection.h"
 #include "link/lane_queue.h"
+#include "link/lane_receipts.h"
 #include "link/link.h"
 #include "link/link_frames.h"
 
@@ -29,13 +31,18 @@ namespace troupe::link {
 
 using Endpoint = asio::generic::stream_protocol::endpoint;
 
+/// The I/O thread looks at its clock this often at least.
+inline constexpr std::int64_t kTickMostMs = 100;
+
 /// What all links of a set share.
 struct LinkContext {
   LinkContext(const base::Limits& l, base::BufferPool& p) : limits(l), pool(p) {}
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
-  base::SteadyClock clock;
+  base::SteadyClock steady;
+  /// A peer's silence, and all other deadlines, count while this process runs.
+  base::AwakeClock clock{steady, kTickMostMs, base::own_pause_ms(limits.silence_dead_ms)};
 };
 
 /// Marks a new socket close-on-exec and sets TCP's options where it is TCP.
@@ -96,10 +103,9 @@ class LinkCore final : public Link,
     std::int64_t dial_at_ms = 0;      ///< when neither connected nor dialing
     unsigned attempts = 0;            ///< dialing, since it was last open
     LaneQueue queue;
-    std::deque<OutgoingPtr> urgent;  ///< the link's own frames, without sequence numbers
-    std::uint64_t received = 0;      ///< sequence number up to which all has come
-    std::uint64_t unacknowledged_bytes = 0;
-    std::uint64_t unacknowledged_frames = 0;
+    std::deque<OutgoingPtr> urgent;          ///< the link's own frames, without sequence numbers
+    std::uint64_t received = 0;              ///< sequence number up to which all has come
+    std::shared_ptr<LaneReceipts> receipts;  ///< from when it is first open
     bool ack_due = false;
     bool ack_armed = false;
     asio::steady_timer ack_timer;
@@ -109,6 +115,9 @@ class LinkCore final : public Link,
     std::optional<schemas::Hello> hello;         ///< said, not yet challenged
     OutgoingPtr proof;                           ///< waits until the Hello is written
     std::optional<base::Sha256Digest> expected;  ///< what the listener has to prove
+
+    /// What the peer may be told: all that came with it has been let go.
+    std::uint64_t taken() const { return receipts ? receipts->taken() : 0; }
   };
 
   // Connection::Owner.
@@ -133,7 +142,11 @@ class LinkCore final : public Link,
                        base::Buffer payload);
   base::Status on_own_message(const schemas::Message& message);
   base::Status acknowledge(Lane& lane, std::uint64_t sequence);
-  void owe_acknowledgement(Lane& lane, std::uint64_t bytes);
+  std::shared_ptr<LaneReceipts> make_receipts(std::size_t index);
+  void owe_acknowledgement(Lane& lane);
+  void arm_ack_timer(Lane& lane);
+  void on_taken(std::size_t index);
+  base::Status check_credit(const Lane& lane, const FrameHead& head);
   base::Status fatal(base::Status reason);
 
   // Life: link_life.cc.

@@ -134,7 +134,7 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
     hello.nonce = base::random_secret();
     lane.hello = hello;
   }
-  lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.received);
+  lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.taken());
 }
 
 void LinkCore::adopt(std::shared_ptr<Connection> connection, bool speak) {
@@ -224,7 +224,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
   TROUPE_TRY(acknowledge(lane, acknowledged));
   lane.connection = std::move(connection);
   lane.connection->set_owner(*this);
-  lane.connection->write({make_own_frame(plan_.self, std::move(reply))}, lane.received);
+  lane.connection->write({make_own_frame(plan_.self, std::move(reply))}, lane.taken());
   open_lane(index);
   return {};
 }
@@ -232,6 +232,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
 void LinkCore::open_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   lane.open = true;
+  if (lane.receipts == nullptr) lane.receipts = make_receipts(index);
   lane.attempts = 0;
   lane.queue.rewind();
   lane.progress_ms = heard_ms_ = now_ms();

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/address.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "link/link_core.h"
 #include "link/listener.h"
@@ -29,7 +30,6 @@ using base::Status;
 
 /// Connections of one link.
 constexpr std::uint32_t kLanesMax = 64;
-constexpr std::int64_t kTickMostMs = 100;
 constexpr std::int64_t kTickLeastMs = 5;
 
 std::uint64_t random_token() {
@@ -75,6 +75,7 @@ class LinkSet::Impl {
   void run();
   void arm_tick();
   void tick();
+  void note_pauses();
   void sum_up();
   /// Registers a new link and runs `begin` on the I/O thread.
   void add(std::shared_ptr<LinkCore> link, std::function<void(LinkCore&)> begin);
@@ -99,6 +100,7 @@ class LinkSet::Impl {
   std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
   std::vector<std::shared_ptr<Listener>> listeners_;
   LinkFigures ended_;  ///< of links that are no more
+  base::AwakeClock::Pauses pauses_;
 
   mutable base::Mutex totals_mutex_;
   LinkSetFigures totals_ TROUPE_GUARDED_BY(totals_mutex_);
@@ -217,6 +219,7 @@ void LinkSet::Impl::arm_tick() {
 
 void LinkSet::Impl::tick() {
   const std::int64_t now_ms = context_->clock.now_ms();
+  note_pauses();
   for (const auto& listener : listeners_) listener->tick(now_ms);
   for (const auto& link : links_) link->tick(now_ms);
   sum_up();
@@ -224,8 +227,17 @@ void LinkSet::Impl::tick() {
   std::erase_if(accepted_, [](const auto& entry) { return entry.second->is_down(); });
 }
 
+void LinkSet::Impl::note_pauses() {
+  const base::AwakeClock::Pauses now = context_->clock.pauses();
+  if (now.count == pauses_.count) return;
+  base::log_warn("[link] this process stood still for {} ms; that is nobody's silence",
+                 now.total_ms - pauses_.total_ms);
+  pauses_ = now;
+}
+
 void LinkSet::Impl::sum_up() {
   LinkSetFigures totals;
+  totals.own_pauses = pauses_.count;
   for (const auto& link : links_) {
     if (link->is_down()) {
       ended_ += link->stats();  // tick() forgets it next

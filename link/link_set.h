@@ -30,7 +30,8 @@ struct DialOptions {
 /// All links of a process, those that have ended included.
 struct LinkSetFigures {
   LinkFigures stats;
-  std::uint64_t links = 0;  ///< alive now
+  std::uint64_t links = 0;       ///< alive now
+  std::uint64_t own_pauses = 0;  ///< of this process, not counted as its peers' silence
 };
 
 /// Decides about a peer that has said Hello, on the I/O thread: gives the handler of the new link,

@@ -14,6 +14,7 @@ monitoring::Collection show_links(monitoring::Metrics& metrics, const LinkSet& l
       scrape.value(row, labels, static_cast<double>(value));
     };
     show(family("troupe_net_peers"), {}, totals.links);
+    show(family("troupe_net_own_pauses_total"), {}, totals.own_pauses);
     show(family("troupe_net_queued_bytes"), {}, totals.stats.queued_bytes);
     show(family("troupe_net_bytes_total"), {"sent"}, totals.stats.bytes_sent);
     show(family("troupe_net_bytes_total"), {"received"}, totals.stats.bytes_received);

@@ -73,6 +73,8 @@ inline constexpr std::array kFamilies = {
            {"kind"}},
     Family{"troupe_net_peers", kGauge, "Links alive."},
     Family{"troupe_net_queued_bytes", kGauge, "Bytes waiting or unacknowledged."},
+    Family{"troupe_net_own_pauses_total", kCounter,
+           "Times that this process stood still, which is no silence of its peers."},
 
     // Workers.
     Family{"troupe_worker_steps_total", kCounter, "Steps committed.", {"rank"}},

@@ -153,8 +153,9 @@ std::size_t header_bytes_max(std::size_t type) {
 }
 
 void put(wire::Envelope::Builder out, const Envelope& m) {
-  const auto& [job, generation, view, from, to, message, payload] = m;
+  const auto& [job, generation, view, from, to, message, payload, receipt] = m;
   static_cast<void>(payload);
+  static_cast<void>(receipt);
   out.setJob(text_of(job));
   out.setGeneration(generation);
   out.setView(view);

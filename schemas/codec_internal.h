@@ -190,6 +190,8 @@ void put(wire::EvaluationReport::Builder out, const EvaluationReport& m);
 void get(wire::EvaluationReport::Reader in, EvaluationReport& out, Intake& intake);
 void put(wire::CheckpointReport::Builder out, const CheckpointReport& m);
 void get(wire::CheckpointReport::Reader in, CheckpointReport& out, Intake& intake);
+void put(wire::ServerReport::Builder out, const ServerReport& m);
+void get(wire::ServerReport::Reader in, ServerReport& out, Intake& intake);
 void put(wire::ActorDone::Builder out, const ActorDone& m);
 void get(wire::ActorDone::Reader in, ActorDone& out, Intake& intake);
 void put(wire::ActorFailed::Builder out, const ActorFailed& m);

@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::PUSH_QUERY) == type_of<PushQuery>());
+static_assert(static_cast<std::size_t>(Which::SERVER_REPORT) == type_of<ServerReport>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 38);
+static_assert(std::variant_size_v<Message> == 39);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -133,6 +133,9 @@ auto init(wire::Message::Builder m, const Proof&) {
 auto init(wire::Message::Builder m, const PushQuery&) {
   return m.initPushQuery();
 }
+auto init(wire::Message::Builder m, const ServerReport&) {
+  return m.initServerReport();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -190,6 +193,7 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::CHALLENGE: return take<Challenge>(in.getChallenge(), out, intake);
     case Which::PROOF: return take<Proof>(in.getProof(), out, intake);
     case Which::PUSH_QUERY: return take<PushQuery>(in.getPushQuery(), out, intake);
+    case Which::SERVER_REPORT: return take<ServerReport>(in.getServerReport(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

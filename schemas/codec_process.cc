@@ -113,6 +113,17 @@ void get(wire::ActorDone::Reader in, ActorDone& out, Intake& intake) {
   out.steps = in.getSteps();
 }
 
+void put(wire::ServerReport::Builder out, const ServerReport& m) {
+  const auto& [shard, applied_below] = m;
+  out.setShard(shard);
+  out.setAppliedBelow(applied_below);
+}
+
+void get(wire::ServerReport::Reader in, ServerReport& out, Intake&) {
+  out.shard = in.getShard();
+  out.applied_below = in.getAppliedBelow();
+}
+
 void put(wire::ActorFailed::Builder out, const ActorFailed& m) {
   const auto& [actor, code, text] = m;
   put(out.initActor(), actor);

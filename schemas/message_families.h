@@ -23,7 +23,7 @@ concept DataMessage = OneOf<T, GradientPush, PushAck, PushQuery, WeightPull, Wei
 template <typename T>
 concept JobMessage =
     OneOf<T, DatasetReport, TrainingStart, ProgressReport, EvaluationReport, CheckpointReport,
-          ActorDone, ActorFailed, JobEnd, Placement, ProcessReady>;
+          ActorDone, ActorFailed, JobEnd, Placement, ProcessReady, ServerReport>;
 /// Between agents and the coordinator.
 template <typename T>
 concept AgentMessage = OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses,

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "wor
                                                     "device server", "parameter server"};
 constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
-constexpr std::array<std::string_view, 38> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 39> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -50,7 +50,8 @@ constexpr std::array<std::string_view, 38> kMessages = {"GradientPush",
                                                         "Goodbye",
                                                         "Challenge",
                                                         "Proof",
-                                                        "PushQuery"};
+                                                        "PushQuery",
+                                                        "ServerReport"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -268,6 +269,13 @@ struct ActorDone {
   std::uint64_t steps = 0;
 };
 
+/// A parameter server is there, whatever it waits for: all its slices contain every step below
+/// `applied_below`. Sent several times per limits.missing_log_ms.
+struct ServerReport {
+  std::uint32_t shard = 0;
+  std::uint64_t applied_below = 0;
+};
+
 /// An actor cannot go on; ends the job. The first one is the job's cause.
 struct ActorFailed {
   ActorId actor;
@@ -502,7 +510,8 @@ using Message = std::variant<GradientPush, PushAck, WeightPull, WeightReply, Fin
                              Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
                              StopProcesses, ProcessExited, ProcessMessage, FolderProbe,
                              FolderProbeResult, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop,
-                             Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof, PushQuery>;
+                             Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof, PushQuery,
+                             ServerReport>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);
@@ -528,6 +537,9 @@ struct Envelope {
   ActorId to;
   Message message;
   base::Buffer payload;  ///< empty unless the message carries a tensor
+  /// From a link: as long as a copy of the envelope lives, its sender has not got back the credit
+  /// for it. Whoever keeps the payload alone lets go of it.
+  std::shared_ptr<const void> receipt;
 };
 
 }  // namespace troupe::schemas

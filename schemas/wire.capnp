@@ -57,6 +57,7 @@ struct Message {
     challenge @35 :Challenge;
     proof @36 :Proof;
     pushQuery @37 :PushQuery;
+    serverReport @38 :ServerReport;
   }
 }
 
@@ -194,6 +195,11 @@ struct CheckpointReport {
 struct ActorDone {
   actor @0 :Common.ActorId;
   steps @1 :UInt64;
+}
+
+struct ServerReport {
+  shard @0 :UInt32;
+  appliedBelow @1 :UInt64;
 }
 
 struct ActorFailed {

@@ -72,10 +72,7 @@ SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
 
 SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
   if (push.step > current_.version) return std::optional(PushResult::not_ready);
-  if (push.contributions.empty()) {
-    return base::error(Errc::invalid_argument, "[{}] push {} of machine {} sums nothing", name(),
-                       push.step, push.machine);
-  }
+  TROUPE_TRY(check_sums(push));
   const PushName push_name = name_of(push);
   if (next_pushes_.count(push_name) != 0) return std::optional<PushResult>();
   if (duplicate(push_name)) return std::optional(PushResult::duplicate);
@@ -94,6 +91,14 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
   }
   join_round(push);
   return std::optional(PushResult::taken);
+}
+
+/// Under an eventual tier a push says what it sums: without that nobody would know what the weights
+/// contain.
+base::Status SliceOwner::check_sums(const SlicePush& push) const {
+  if (!push.contributions.empty()) return {};
+  return base::error(Errc::invalid_argument, "[{}] push {} of machine {} sums nothing", name(),
+                     push.step, push.machine);
 }
 
 /// The open round goes on without the machine, unless its push comes after all. Why machines
@@ -158,6 +163,7 @@ void SliceOwner::join_round(SlicePush& push) {
 }
 
 SliceOwner::Taking SliceOwner::push_arrival(SlicePush& push) {
+  TROUPE_TRY(check_sums(push));
   const PushName name = name_of(push);
   std::uint64_t& number = numbers_[push.machine];
   if (push.step > number) return std::optional(PushResult::not_ready);

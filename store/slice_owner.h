@@ -159,6 +159,7 @@ class SliceOwner {
   Taking push_to_round(SlicePush& push);
   Taking push_arrival(SlicePush& push);
   Taking abstain(const SlicePush& push);
+  base::Status check_sums(const SlicePush& push) const;
   base::Status take_contributions(const SlicePush& push);
   void join_round(SlicePush& push);
   PushName name_of(const SlicePush& push) const;

@@ -157,7 +157,7 @@ TEST_CASE("a file is reported again and again until its checkpoint is settled") 
   of.write(of.cut(1));
   const auto repeated = [&](std::uint64_t now_ms) {
     of.mail.tick(now_ms);
-    of.tracker->repeat();
+    of.tracker->attend();
     return sent<ShardCheckpoint>(of.effects.take()).size();
   };
   CHECK(repeated(1) == 0);

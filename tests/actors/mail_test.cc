@@ -66,13 +66,47 @@ TEST_CASE("other generations are dropped, lower views refused, higher ones parke
   CHECK(f.judge(letter(f.plan, kCoordinator, small_placement(f.plan, 2))) == Verdict::done);
 }
 
-TEST_CASE("parking is bounded") {
+TEST_CASE("what one peer may have waiting is bounded by bytes, and who sends more is named") {
   Fixture f;
-  for (std::size_t i = 0; i < kParkedEnvelopesMax + 10; ++i) f.from_rank(3, 1);
   f.open();
-  std::size_t kept = 0;
-  while (f.mail.parked()) ++kept;
-  CHECK(kept == kParkedEnvelopesMax);
+  constexpr std::size_t kPayload = 1 << 20;
+  const base::Buffer payload = base::make_host_buffer(kPayload);
+  const auto park = [&](std::uint32_t rank) {
+    schemas::Envelope envelope =
+        letter(f.plan, {Role::worker, rank}, schemas::GradientPush{}, payload);
+    envelope.view = 7;
+    f.judge(std::move(envelope));
+    return of_kind<Fail>(f.effects.take());
+  };
+  const std::uint64_t most = parked_bytes_max(f.plan.spec.limits);
+  const std::size_t fit = most / (sizeof(schemas::Envelope) + kPayload);
+  for (std::size_t i = 0; i < fit; ++i) REQUIRE(park(0).empty());
+  CHECK(park(1).empty());  // each peer by itself
+  const auto fails = park(0);
+  REQUIRE(fails.size() == 1);
+  CHECK(fails[0].status.text() == "[device server 0] worker 0 has sent more than " +
+                                      std::to_string(most) + " bytes that wait for view 7");
+}
+
+TEST_CASE("what was parked makes room when its view comes") {
+  Fixture f;
+  f.open();
+  constexpr std::size_t kPayload = 1 << 20;
+  const base::Buffer payload = base::make_host_buffer(kPayload);
+  const std::size_t fit =
+      parked_bytes_max(f.plan.spec.limits) / (sizeof(schemas::Envelope) + kPayload);
+  for (const std::uint64_t view : {2U, 3U}) {
+    for (std::size_t i = 0; i < fit; ++i) {
+      schemas::Envelope envelope = letter(f.plan, kRank, schemas::GradientPush{}, payload);
+      envelope.view = view;
+      f.judge(std::move(envelope));
+    }
+    CHECK(f.judge(letter(f.plan, kCoordinator, small_placement(f.plan, view))) == Verdict::moved);
+    std::size_t kept = 0;
+    while (f.mail.parked()) ++kept;
+    CHECK(kept == fit);
+  }
+  CHECK(of_kind<Fail>(f.effects.take()).empty());
 }
 
 TEST_CASE("a view that moves ranks, and one that places too few, fail the role by name") {

@@ -207,8 +207,28 @@ TEST_CASE("a server without slices has nothing to wait for") {
   ParameterServerState state(plan, idle);
   open_role(state, plan);
   for (const std::uint64_t now_ms : {1'000, 70'000, 1'900'000, 3'900'000}) {
-    CHECK(state.handle(Tick{now_ms}).empty());
+    const auto effects = state.handle(Tick{now_ms});
+    CHECK(sent<schemas::ServerReport>(effects).size() == 1);
+    CHECK(effects.size() == 1);
   }
+}
+
+TEST_CASE("a server reports to the coordinator several times before it would be missed") {
+  Server server;
+  server.start();
+  const auto reports = [&](std::uint64_t now_ms) {
+    return sent<schemas::ServerReport>(server.state.handle(Tick{now_ms}));
+  };
+  REQUIRE(reports(1'000).size() == 1);
+  server.step(0);
+  CHECK(reports(15'999).empty());
+  const auto second = reports(16'000);
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].first == kCoordinator);
+  CHECK(second[0].second.shard == server.shard);
+  CHECK(second[0].second.applied_below == 1);
+  server.from(kCoordinator, schemas::JobEnd{});
+  CHECK(reports(60'000).empty());
 }
 
 TEST_CASE("slices of other shards end the job by name") {

@@ -58,7 +58,7 @@ class SumState {
 
 class SumRole final : public RoleShell<SumRole, SumState> {
  public:
-  SumRole() : RoleShell("test role") { begin(system_, clock_, 5); }
+  SumRole() : RoleShell("test role") { begin(system_, clock_, 5, {}); }
   ~SumRole() { end(); }
   using RoleShell::end;
   std::uint64_t told() const { return told_; }

@@ -45,8 +45,10 @@ TEST_CASE("ranks that train need not log: the servers judge their silence, the e
   JobState job(small_roster());
   job.handle(Begin{0});
   job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
-  CHECK(job.handle(Tick{500}).empty());
-  CHECK(job.handle(Tick{1'000'000}).empty());
+  for (std::uint64_t now_ms = 50; now_ms <= 1'000'000; now_ms += 50) {
+    job.handle(ActorSaid{kServer, schemas::ServerReport{0, now_ms}});
+    REQUIRE(job.handle(Tick{now_ms}).empty());
+  }
   SECTION("the server does not end") {
     job.handle(ActorSaid{kRank, schemas::ActorDone{kRank, 5}});
     CHECK(end_of(job.handle(Tick{1'000'999})).ok());
@@ -57,6 +59,43 @@ TEST_CASE("ranks that train need not log: the servers judge their silence, the e
     job.handle(ActorSaid{kServer, schemas::ActorDone{kServer, 5}});
     const base::Status end = end_of(job.handle(Tick{1'001'000}));
     CHECK(end.text().find("waiting for worker 0") != std::string::npos);
+  }
+}
+
+TEST_CASE("a server that does not report is named, then ends the job, whatever ranks say") {
+  JobRoster roster = small_roster();
+  roster.placement.machine_of_shard = {0, 0};
+  JobState job(roster);
+  job.handle(Begin{0});
+  job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
+  const auto tick = [&](std::uint64_t now_ms) {
+    job.handle(ActorSaid{kServer, schemas::ServerReport{0, 0}});
+    job.handle(ActorSaid{kServer, schemas::ServerReport{7, 0}});  // no such shard
+    job.handle(ActorSaid{kRank, schemas::ProgressReport{}});
+    return job.handle(Tick{now_ms});
+  };
+  for (std::uint64_t now_ms = 10; now_ms < 100; now_ms += 10) CHECK(tick(now_ms).empty());
+  const auto warned = tick(100);
+  REQUIRE(warned.size() == 1);
+  CHECK(std::get<Note>(warned[0]).text ==
+        "parameter server 1 on machine 'a' has not reported for 0 s, though its process lives");
+  for (std::uint64_t now_ms = 110; now_ms < 1'000; now_ms += 10) CHECK(tick(now_ms).empty());
+  const base::Status end = end_of(tick(1'000));
+  CHECK(end.code() == base::Errc::deadline_exceeded);
+  CHECK(end.text() ==
+        "parameter server 1 on machine 'a' has not reported for 1 s, though its process lives");
+}
+
+TEST_CASE("a server that is done need not report") {
+  JobRoster roster = small_roster();
+  roster.placement.machine_of_shard = {0, 0};
+  JobState job(roster);
+  job.handle(Begin{0});
+  job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
+  job.handle(ActorSaid{kServer, schemas::ActorDone{{Role::parameter_server, 1}, 5}});
+  for (std::uint64_t now_ms = 50; now_ms <= 2'000; now_ms += 50) {
+    job.handle(ActorSaid{kServer, schemas::ServerReport{0, now_ms}});
+    CHECK(job.handle(Tick{now_ms}).empty());
   }
 }
 

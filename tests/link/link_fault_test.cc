@@ -252,6 +252,50 @@ TEST_CASE("a sender that asks for room is told when there is some, and nothing i
   CHECK(client.link->has_room());  // who sends hears why it is down
 }
 
+TEST_CASE("a peer's credit returns when its envelopes are let go, not when they arrive", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.push_window_bytes = 4 << 20;
+  Server server(limits);
+  server.recorder->keeps = true;
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  constexpr std::size_t kPushes = 20;
+  for (std::uint64_t step = 1; step <= kPushes; ++step) {
+    REQUIRE(client.link->send(push_of(1, step, 1 << 20)).ok());
+  }
+  // As many as the window lets pass: three, since each has a head.
+  REQUIRE(server.recorder->wait_envelopes(3));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(server.recorder->wait([&] { return server.recorder->envelopes.size() == 3; }));
+  Envelope note;
+  note.message = schemas::JobStop{"x"};
+  REQUIRE(client.link->send(note).ok());  // other traffic passes
+  REQUIRE(server.recorder->wait_envelopes(4));
+  server.recorder->let_go();
+  REQUIRE(server.recorder->wait_envelopes(kPushes + 1));
+  CHECK(server.link->stats().duplicates == 0);
+}
+
+TEST_CASE("a peer that does not keep to its windows is cut off", "[link]") {
+  base::Limits limits = quick_limits();
+  Server server(limits);
+  server.recorder->keeps = true;
+  Plain peer = Plain::connect(server.address);
+  REQUIRE(peer.send(frame_bytes(hello_of(77), 0)));
+  REQUIRE(next_frame(peer).ok());
+  REQUIRE(server.recorder->wait_up());
+  // The three windows' worth of envelopes that nobody takes, and more.
+  for (std::uint64_t step = 1; step <= 40; ++step) {
+    if (!peer.send(frame_bytes(push_of(1, step, 1 << 20), step))) break;
+  }
+  const Status down = server.recorder->wait_down();
+  CHECK(down.code() == Errc::data_loss);
+  CHECK_THAT(down.text(), Catch::Contains("device server 2"));
+  CHECK_THAT(down.text(), Catch::Contains("nobody has taken yet"));
+  CHECK(server.pool.held() <= std::size_t{26} << 20);
+}
+
 TEST_CASE("an empty queue takes a message that is larger than the queue", "[link]") {
   base::Limits limits = quick_limits();
   limits.send_queue_bytes_max = 8 << 20;

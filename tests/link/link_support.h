@@ -63,7 +63,10 @@ class Recorder final : public LinkHandler {
   }
   void on_envelope(Envelope envelope) override {
     if (answer) answer(envelope);
-    change([&] { envelopes.push_back(std::move(envelope)); });
+    change([&] {
+      if (!keeps) envelope.receipt = nullptr;
+      envelopes.push_back(std::move(envelope));
+    });
   }
   void on_interrupted(const Status& reason) override {
     change([&] { cuts.push_back(reason); });
@@ -90,12 +93,20 @@ class Recorder final : public LinkHandler {
     return wait([this, count] { return envelopes.size() >= count || !downs.empty(); }) &&
            envelopes.size() >= count;
   }
+  /// Gives back the credit for what was kept, and keeps no more.
+  void let_go() {
+    change([this] {
+      keeps = false;
+      for (Envelope& envelope : envelopes) envelope.receipt = nullptr;
+    });
+  }
   Status wait_down() {
     if (!wait([this] { return !downs.empty(); })) return Status(Errc::internal, "never went down");
     return downs.front();
   }
 
   std::function<void(const Envelope&)> answer;  ///< on the I/O thread, before recording
+  bool keeps = false;                           ///< envelopes, with the credit for them
   int ups = 0;
   int resumes = 0;
   int drains = 0;

@@ -161,6 +161,16 @@ TEST_CASE("eventual cluster: an owner knows what has become of a push") {
   CHECK(owner.take_applied().empty());
 }
 
+TEST_CASE("eventual: a push that sums nothing is refused, and the error names its machine") {
+  const ConsistencyMode cluster = GENERATE(kSequential, kEventual);
+  const SliceRules r = rules(kEventual, cluster);
+  SliceOwner owner(r, {0, 3});
+  owner.start(first());
+  const auto refused = owner.push(listed_push(1, 0, {}));
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().text() == "[slice (0, 3)] push 0 of machine 1 sums nothing");
+}
+
 TEST_CASE("rounds: an owner knows what has become of a push and of an abstention") {
   const SliceRules r = rules(kEventual, kSequential);
   SliceOwner owner(r, {0, 0});
