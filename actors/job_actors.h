@@ -22,7 +22,8 @@ class JobActors {
  public:
   /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
   /// ranks and outlives the actors; `observer`: of the server's figures. Errors: the job's files
-  /// and keys; failed_precondition when the folder of checkpoints holds some of the launch's
+  /// and keys; for a parameter server a folder of checkpoints that it cannot write into, or has no
+  /// room; failed_precondition when the folder of checkpoints holds some of the launch's
   /// generation already.
   static base::Result<std::unique_ptr<JobActors>> open(const schemas::LaunchProcess& launch,
                                                        base::Clock& clock,

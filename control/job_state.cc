@@ -120,8 +120,9 @@ void JobState::start_training() {
   TROUPE_CHECK(!started_, "training starts once");
   TROUPE_CHECK(datasets_.size() == roster_.ranks(), "every rank has reported its data");
   started_ = true;
-  send_to_all(
-      schemas::TrainingStart{roster_.placement.start_step, datasets_.begin()->second.records});
+  const schemas::DatasetReport& data = datasets_.begin()->second;
+  send_to_all(schemas::TrainingStart{roster_.placement.start_step, data.records, data.bytes,
+                                     data.checksum});
 }
 
 void JobState::on_message(const ActorId&, const schemas::ProgressReport& report) {
