@@ -40,7 +40,10 @@ class CheckpointTracker {
   /// A checkpoint is settled: the credit returns. An error ends the job: too many failed in a row,
   /// or the last step's.
   base::Status take(const schemas::CheckpointReport& report);
-  void repeat() { mail_->repeat(files_); }
+  /// Time has passed, a link was resumed, a new view holds: see Mail.
+  void attend() { mail_->attend(files_); }
+  void ask_about(const schemas::ActorId& peer) { mail_->ask_about(files_, peer); }
+  void send_again() { mail_->send_again(files_); }
 
   bool idle() const { return cuts_.empty() && writing_.empty(); }
 

@@ -16,8 +16,6 @@ Coordinator::Coordinator(ActorSystem& system, const base::Clock& clock, Coordina
                          control::CoordinatorOptions options)
     : RoleShell("coordinator", std::move(options)), ports_(ports) {
   begin(system, clock, kTickMs);
-  // Before anybody can say anything: deadlines and ages count from a time that is known.
-  post(control::Tick{static_cast<std::uint64_t>(clock.now_ms())});
 }
 
 void Coordinator::hear(control::PeerSaid said) {

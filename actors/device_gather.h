@@ -52,13 +52,17 @@ class DeviceGather {
   virtual ~DeviceGather() = default;
   /// Takes a gradient; the answer comes by take_answers(), at once for what is not taken.
   virtual void push(RankPush push) = 0;
+  /// What has become of a gradient: `duplicate` when it has been taken, `unknown` when it has not
+  /// come, nothing when its own answer will follow.
+  virtual std::optional<schemas::PushResult> asked(std::uint32_t rank,
+                                                   std::uint64_t step) const = 0;
   /// The next thing to compute, each once.
   virtual std::optional<GatherWork> next_work() = 0;
   /// A work has ended; CHECKs that it is under way.
   virtual void done(std::uint64_t id, base::Buffer result) = 0;
   /// The next push to the owner. `owner`: what is known of its state.
   virtual std::optional<store::SlicePush> next_push(const OwnerView& owner) = 0;
-  /// The owner has taken (or had already) the push of that number.
+  /// The owner has taken (or had already) the push of that number, or one of them.
   virtual void acknowledged(std::uint64_t number) = 0;
   /// Per rank of the machine: steps below this have come from it.
   virtual std::uint64_t arrived(std::uint32_t rank) const = 0;

@@ -27,7 +27,7 @@ std::vector<DeviceEffect> DeviceServerState::handle(Event event) {
 
 void DeviceServerState::on(Received& received) {
   mail_.receive(
-      std::move(received.envelope), [this] { open(); },
+      std::move(received.envelope), [this] { open(); }, [this] { moved(); },
       [this](Envelope& envelope) {
         std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
       });
@@ -42,6 +42,19 @@ void DeviceServerState::open() {
   for (const store::SliceInfo& slice : mail_.plan().layout.slices()) {
     slices_.emplace_back(rules, machine_, slice.id);
   }
+}
+
+void DeviceServerState::moved() {
+  mail_.send_again(pushes_);
+  mail_.send_again(pulls_);
+  mail_.send_again(finals_);
+}
+
+void DeviceServerState::on(const LinkResumed& resumed) {
+  if (!mail_.open()) return;
+  mail_.ask_about(pushes_, resumed.peer);
+  mail_.ask_about(pulls_, resumed.peer);
+  mail_.ask_about(finals_, resumed.peer);
 }
 
 /// True when the sender is a rank of this machine and the slice exists; else the job ends.
@@ -74,6 +87,14 @@ void DeviceServerState::take(Envelope& envelope, const schemas::GradientPush& pu
   pump(position);
 }
 
+void DeviceServerState::take(Envelope& envelope, const schemas::PushQuery& query) {
+  if (!knows(envelope, query.slice)) return;
+  const DeviceSlice& slice = slices_[mail_.plan().layout.position(query.slice)];
+  const auto result = slice.asked(envelope.from.index, query.step);
+  if (!result) return;
+  mail_.send(envelope.from, schemas::PushAck{query.slice, query.node, query.step, *result});
+}
+
 void DeviceServerState::take(Envelope& envelope, const schemas::WeightPull& pull) {
   if (!knows(envelope, pull.slice)) return;
   if (pull.version == schemas::kBarrierVersion && !mail_.rules().steps.is_barrier(pull.step)) {
@@ -87,9 +108,7 @@ void DeviceServerState::take(Envelope& envelope, const schemas::WeightPull& pull
 }
 
 void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
-  if (!settles(ack.result)) return;
-  if (!mail_.plan().layout.contains(ack.slice)) return;
-  if (!pushes_.answered(schemas::push_name(ack, machine_))) return;
+  if (!mail_.settle(pushes_, ack)) return;
   const std::size_t position = mail_.plan().layout.position(ack.slice);
   slices_[position].gather().acknowledged(ack.step);
   pump(position);
@@ -116,7 +135,7 @@ void DeviceServerState::take(Envelope&, const schemas::Finished& finished) {
   finish_if_done();
 }
 
-/// Once all ranks have finished, every shard is told, again and again until the job ends. The
+/// Once all ranks have finished, every shard is told; nothing but the job's end answers that. The
 /// server is done when its last sums have been acknowledged: until then an owner may need them
 /// again.
 void DeviceServerState::finish_if_done() {
@@ -157,9 +176,9 @@ void DeviceServerState::on(EffectDone& done) {
 void DeviceServerState::on(const Tick& tick) {
   mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
-  mail_.repeat(pushes_);
-  mail_.repeat(pulls_);
-  mail_.repeat(finals_);
+  mail_.attend(pushes_);
+  mail_.attend(pulls_);
+  mail_.attend(finals_);
 }
 
 /// Whatever has changed in a slice: runs additions, hands weights out, sends sums and questions on,

@@ -43,8 +43,11 @@ class DeviceServerState {
   void on(Received& received);
   void on(const Tick& tick);
   void on(EffectDone& done);
+  void on(const LinkResumed& resumed);
   void open();
+  void moved();
   void take(schemas::Envelope& envelope, const schemas::GradientPush& push);
+  void take(schemas::Envelope& envelope, const schemas::PushQuery& query);
   void take(schemas::Envelope& envelope, const schemas::WeightPull& pull);
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
   void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
@@ -72,7 +75,7 @@ class DeviceServerState {
   std::map<EffectId, Work> running_;
   Outbox<schemas::PushName> pushes_;
   Outbox<schemas::WeightPull> pulls_;
-  Outbox<std::uint32_t> finals_;  // Finished, by shard; repeated until the job ends
+  Outbox<std::uint32_t> finals_;  // Finished, by shard; the job's end is their answer
   std::map<std::uint32_t, std::uint64_t> finished_;
   std::map<std::uint32_t, std::set<std::size_t>> waiting_;  // by rank: slices it waits for
   bool done_ = false;

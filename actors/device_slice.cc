@@ -45,6 +45,13 @@ void DeviceSlice::push(RankPush push) {
   weights_.passed(arrived);
 }
 
+std::optional<schemas::PushResult> DeviceSlice::asked(std::uint32_t rank,
+                                                      std::uint64_t step) const {
+  const auto held = held_back_.find(rank);
+  if (held != held_back_.end() && held->second.step == step) return std::nullopt;
+  return gather_->asked(rank, step);
+}
+
 std::optional<store::SlicePush> DeviceSlice::next_push(bool blocked) {
   OwnerView view = weights_.owner(*gather_);
   view.blocked = blocked;

@@ -37,6 +37,9 @@ class DeviceSlice {
   /// A rank's gradient. Where a tier is eventual one of a step behind a barrier is kept untouched
   /// until the barrier is complete, so that nothing later gets in front of it.
   void push(RankPush push);
+  /// What to say to a rank that asks about its gradient of a step; nothing when the answer to the
+  /// gradient itself will follow.
+  std::optional<schemas::PushResult> asked(std::uint32_t rank, std::uint64_t step) const;
   /// The next push to the owner. `blocked`: all ranks of the machine wait for weights of some
   /// slice.
   std::optional<store::SlicePush> next_push(bool blocked);

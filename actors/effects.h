@@ -146,6 +146,11 @@ struct EffectDone {
   EffectResult result;
 };
 
+/// Servers: the link to the process of `peer` was cut and goes on again.
+struct LinkResumed {
+  schemas::ActorId peer;
+};
+
 /// Worker: its files are as reported.
 struct DatasetChecked {
   schemas::DatasetReport report;
@@ -180,6 +185,6 @@ struct Finish {
 
 using WorkerEvent =
     std::variant<Received, Tick, DatasetChecked, PushWanted, PullWanted, Report, Finish>;
-using ServerEvent = std::variant<Received, Tick, EffectDone>;
+using ServerEvent = std::variant<Received, Tick, EffectDone, LinkResumed>;
 
 }  // namespace troupe::actors

@@ -29,16 +29,23 @@ void EventualGather::push(RankPush push) {
   std::uint64_t& next = found->second;
   if (push.step > next) return answer(push.rank, push.step, PushResult::not_ready);
   if (push.step < next) {
-    const auto same = [&](const RankPush& other) {
-      return other.rank == push.rank && other.step == push.step;
-    };
-    const bool borrowed =
-        (adding_ && same(*adding_)) || std::any_of(arrivals_.begin(), arrivals_.end(), same);
-    if (!borrowed) answer(push.rank, push.step, PushResult::duplicate);
+    if (!borrowed(push.rank, push.step)) answer(push.rank, push.step, PushResult::duplicate);
     return;
   }
   ++next;
   arrivals_.push_back(std::move(push));
+}
+
+/// True while the gradient waits or is being read: it is answered when it has been.
+bool EventualGather::borrowed(std::uint32_t rank, std::uint64_t step) const {
+  const auto same = [&](const RankPush& other) { return other.rank == rank && other.step == step; };
+  return (adding_ && same(*adding_)) || std::any_of(arrivals_.begin(), arrivals_.end(), same);
+}
+
+std::optional<PushResult> EventualGather::asked(std::uint32_t rank, std::uint64_t step) const {
+  const auto next = arrived_.find(rank);
+  if (next == arrived_.end() || step >= next->second) return PushResult::unknown;
+  return borrowed(rank, step) ? std::nullopt : std::optional(PushResult::duplicate);
 }
 
 std::optional<GatherWork> EventualGather::next_work() {

@@ -22,6 +22,7 @@ class EventualGather final : public DeviceGather {
   /// `rules` must outlive it.
   EventualGather(const store::SliceRules& rules, std::uint32_t machine);
   void push(RankPush push) override;
+  std::optional<schemas::PushResult> asked(std::uint32_t rank, std::uint64_t step) const override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
   std::optional<store::SlicePush> next_push(const OwnerView& owner) override;
@@ -35,6 +36,7 @@ class EventualGather final : public DeviceGather {
   std::vector<std::uint32_t> missing() const override;
 
  private:
+  bool borrowed(std::uint32_t rank, std::uint64_t step) const;
   void take(const RankPush& push);
   bool may_push(const OwnerView& owner) const;
   std::optional<store::SlicePush> abstain(const OwnerView& owner);

@@ -20,12 +20,13 @@ namespace troupe::actors {
 /// See the top of the file.
 class JobActors {
  public:
-  /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
-  /// ranks and outlives the actors; `observer`: of the server's figures. Errors: the job's files
-  /// and keys; for a parameter server a folder of checkpoints that it cannot write into, or has no
-  /// room; failed_precondition when the folder of checkpoints holds some of the launch's
-  /// generation already.
+  /// Opens the job, whose files lie in `roots`, and makes the actors of `launch`; they wait for
+  /// their Placement. `metrics` shows ranks and outlives the actors; `observer`: of the server's
+  /// figures. Errors: the job's files and keys; for a parameter server a folder of checkpoints that
+  /// it cannot write into, or has no room; failed_precondition when the folder of checkpoints holds
+  /// some of the launch's generation already.
   static base::Result<std::unique_ptr<JobActors>> open(const schemas::LaunchProcess& launch,
+                                                       const schemas::JobRoots& roots,
                                                        base::Clock& clock,
                                                        monitoring::Metrics& metrics,
                                                        ServerObserver observer = {});
@@ -34,6 +35,8 @@ class JobActors {
   PostOffice& post_office() { return post_office_; }
   const schemas::JobSpec& spec() const { return plan_.spec; }
   const base::NumericClass& numeric_class() const { return server_job_.numeric_class; }
+  /// The link to the process of `peer` goes on after a cut. Any thread.
+  void link_resumed(schemas::ActorId peer) const;
   /// The ranks begin to check their data files. Call once the Placement has come.
   void start();
 

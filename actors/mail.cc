@@ -100,6 +100,38 @@ void Mail::send(const schemas::ActorId& to, schemas::Message message, base::Buff
   effects_->emit(Send{std::move(envelope)});
 }
 
+void Mail::send_again(const Letter& letter) {
+  ++counters_.repeated;
+  send(letter);
+}
+
+/// A push is asked about without its payload. The other letters are as small as a question about
+/// them would be, and whoever has taken one already knows it.
+void Mail::ask(const Letter& letter) {
+  ++counters_.asked;
+  const auto* push = std::get_if<schemas::GradientPush>(&letter.message);
+  if (push == nullptr) return send(letter);
+  send(letter.to, schemas::PushQuery{push->slice, push->node, push->step});
+}
+
+bool Mail::settle(Outbox<schemas::PushName>& pushes, const schemas::PushAck& ack) {
+  const schemas::PushName name = schemas::push_name(ack, self_.index);
+  switch (ack.result) {
+    case schemas::PushResult::taken:
+    case schemas::PushResult::duplicate:
+      return pushes.answered(name);
+    case schemas::PushResult::not_ready:
+      pushes.not_ready(name, now_ms_);
+      return false;
+    case schemas::PushResult::unknown:
+      pushes.unknown(name, now_ms_, [this](const Letter& letter) { send_again(letter); });
+      return false;
+    case schemas::PushResult::stale_view:  // told by StaleView; the new view sends letters again
+      return false;
+  }
+  return false;
+}
+
 void Mail::fail(const base::Status& status) {
   if (ended_) return;
   send(kCoordinator, schemas::ActorFailed{self_, status.code(), status.text()});

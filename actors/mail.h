@@ -28,7 +28,8 @@ struct MailCounters {
   std::uint64_t other_generation = 0;  ///< dropped: of an earlier or later run of the job
   std::uint64_t stale_view = 0;        ///< refused: of an earlier view
   std::uint64_t parked = 0;            ///< kept for a later view or the start
-  std::uint64_t repeated = 0;          ///< letters sent again
+  std::uint64_t repeated = 0;          ///< letters sent again because something had happened
+  std::uint64_t asked = 0;             ///< questions about letters that were not answered
 };
 
 /// The fence. A role is open once it has a placement and the start; until then peers' envelopes
@@ -60,16 +61,17 @@ class Mail {
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
 
-  /// Takes an envelope in: judges it, calls `open()` when it has opened the role, and `take(its)`
-  /// for it and for those it lets in that were parked.
-  template <typename Open, typename Take>
-  void receive(schemas::Envelope envelope, const Open& open, const Take& take) {
+  /// Takes an envelope in: judges it, calls `open()` when it has opened the role, `moved()` when a
+  /// new view holds, and `take(its)` for it and for those it lets in that were parked.
+  template <typename Open, typename Moved, typename Take>
+  void receive(schemas::Envelope envelope, const Open& open, const Moved& moved, const Take& take) {
     const Verdict verdict = judge(envelope);
     if (verdict == Verdict::done) return;
     if (verdict == Verdict::take) return take(envelope);
     if (verdict == Verdict::opened) open();
+    if (verdict == Verdict::moved) moved();
     // A role that is open in this view hears now what peers said before it was.
-    while (auto due = parked()) receive(std::move(*due), open, take);
+    while (auto due = parked()) receive(std::move(*due), open, moved, take);
   }
   Verdict judge(schemas::Envelope& envelope);
   /// The next parked envelope that may be processed now.
@@ -78,14 +80,26 @@ class Mail {
   /// Sends to a peer or the coordinator.
   void send(const schemas::ActorId& to, schemas::Message message, base::Buffer payload = {});
   void send(const Letter& letter) { send(letter.to, letter.message, letter.payload); }
-  /// Repeats the letters of an outbox that are due.
+  /// Time has passed: asks about the letters of an outbox that have been unanswered for long, and
+  /// sends those again that could not be taken.
   template <typename Key>
-  void repeat(Outbox<Key>& outbox) {
-    outbox.resend(now_ms_, [this](const Letter& letter) {
-      ++counters_.repeated;
-      send(letter);
-    });
+  void attend(Outbox<Key>& outbox) {
+    outbox.attend(
+        now_ms_, [this](const Letter& letter) { send_again(letter); },
+        [this](const Letter& letter) { ask(letter); });
   }
+  /// The link to `peer` was resumed: what it had taken comes, but an answer may be missing.
+  template <typename Key>
+  void ask_about(Outbox<Key>& outbox, const schemas::ActorId& peer) {
+    outbox.ask_about(peer, now_ms_, [this](const Letter& letter) { ask(letter); });
+  }
+  /// A new view holds: whoever had it already has refused what was sent in the last one.
+  template <typename Key>
+  void send_again(Outbox<Key>& outbox) {
+    outbox.send_again(now_ms_, [this](const Letter& letter) { send_again(letter); });
+  }
+  /// An answer to one of the pushes that this role has sent; true when it ends the letter.
+  bool settle(Outbox<schemas::PushName>& pushes, const schemas::PushAck& ack);
   /// Tells the coordinator, then the shell, that this role cannot go on; it is deaf from then on.
   void fail(const base::Status& status);
   const MailCounters& counters() const { return counters_; }
@@ -94,6 +108,8 @@ class Mail {
   Verdict take_placement(const schemas::Placement& placement);
   Verdict open_if_complete();
   void park(schemas::Envelope& envelope);
+  void send_again(const Letter& letter);
+  void ask(const Letter& letter);
 
   const JobPlan* plan_;
   schemas::ActorId self_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outbox: messages that wait for an answer and are sent again, with pauses that double, until it
-// comes. Silence has no end of its own: the job's stall limit is the deadline. One owner, one
+// Outbox: messages that wait for an answer. While a link is up nothing is sent twice: a link
+// delivers what it has taken exactly once, and a message may be a megabyte. It is sent again when
+// something has happened: its receiver could not take it yet (not_ready) or has never had it
+// (unknown), a new view holds, a link was resumed. Time alone makes a question of it, which is
+// small. Silence has no end of its own: the job's stall limit is the deadline. One owner, one
 // thread at a time.
 #pragma once
 
@@ -16,14 +19,14 @@
 
 namespace troupe::actors {
 
-/// A message to be repeated; its payload is held until the answer has come.
+/// A message that wants an answer; its payload is held until that has come.
 struct Letter {
   schemas::ActorId to;
   schemas::Message message;
   base::Buffer payload;
 };
 
-/// True when this answer to a push ends its letter; after the others it stays and is repeated.
+/// True when this answer to a push ends its letter; after the others it stays and goes again.
 constexpr bool settles(schemas::PushResult result) {
   return result == schemas::PushResult::taken || result == schemas::PushResult::duplicate;
 }
@@ -33,16 +36,35 @@ template <typename Key>
 class Outbox {
  public:
   explicit Outbox(const base::Limits& limits)
-      : first_ms_(limits.retry_first_ms), most_ms_(limits.retry_most_ms) {}
+      : first_ms_(limits.retry_first_ms),
+        most_ms_(limits.retry_most_ms),
+        ask_ms_(limits.letter_ask_ms) {}
 
   /// Keeps a letter that has just been sent; false when one of this name waits already.
   bool keep(const Key& key, Letter letter, std::uint64_t now_ms) {
-    return waiting_.try_emplace(key, Waiting{std::move(letter), now_ms + first_ms_, first_ms_})
-        .second;
+    return waiting_.try_emplace(key, Waiting{std::move(letter), now_ms + ask_ms_}).second;
   }
   bool contains(const Key& key) const { return waiting_.count(key) != 0; }
   /// Its answer has come; false when it had before.
   bool answered(const Key& key) { return waiting_.erase(key) != 0; }
+  /// Its receiver could not take it yet: it goes again after a pause, which doubles.
+  void not_ready(const Key& key, std::uint64_t now_ms) {
+    const auto found = waiting_.find(key);
+    if (found == waiting_.end()) return;
+    Waiting& waiting = found->second;
+    waiting.pause_ms = waiting.pause_ms == 0 ? first_ms_ : std::min(waiting.pause_ms * 2, most_ms_);
+    waiting.due_ms = now_ms + waiting.pause_ms;
+    waiting.goes_again = true;
+  }
+  /// Its receiver has never had it: calls `send(letter)`, unless it has been answered, or sent
+  /// again since it was asked about.
+  template <typename Function>
+  void unknown(const Key& key, std::uint64_t now_ms, Function send) {
+    const auto found = waiting_.find(key);
+    if (found == waiting_.end() || !found->second.asked) return;
+    found->second.wait_until(now_ms + ask_ms_, false);
+    send(found->second.letter);
+  }
   /// Among the letters from `first` on, as long as `inside` holds for their names, drops those
   /// that are `gone`.
   template <typename Inside, typename Gone>
@@ -52,13 +74,35 @@ class Outbox {
       at = gone(at->first) ? waiting_.erase(at) : std::next(at);
     }
   }
-  /// Calls `send(letter)` for each letter whose pause is over.
-  template <typename Function>
-  void resend(std::uint64_t now_ms, Function send) {
+  /// Time has passed: calls `send(letter)` for each letter whose pause is over, and `ask(letter)`
+  /// for each that has been unanswered for long.
+  template <typename Send, typename Ask>
+  void attend(std::uint64_t now_ms, Send send, Ask ask) {
     for (auto& [key, waiting] : waiting_) {
       if (now_ms < waiting.due_ms) continue;
-      waiting.pause_ms = std::min(waiting.pause_ms * 2, most_ms_);
-      waiting.due_ms = now_ms + waiting.pause_ms;
+      const bool goes_again = waiting.goes_again;
+      waiting.wait_until(now_ms + ask_ms_, !goes_again);
+      if (goes_again) {
+        send(waiting.letter);
+      } else {
+        ask(waiting.letter);
+      }
+    }
+  }
+  /// Calls `ask(letter)` for each letter to `to`.
+  template <typename Function>
+  void ask_about(const schemas::ActorId& to, std::uint64_t now_ms, Function ask) {
+    for (auto& [key, waiting] : waiting_) {
+      if (waiting.letter.to != to) continue;
+      waiting.wait_until(now_ms + ask_ms_, true);
+      ask(waiting.letter);
+    }
+  }
+  /// Calls `send(letter)` for each letter.
+  template <typename Function>
+  void send_again(std::uint64_t now_ms, Function send) {
+    for (auto& [key, waiting] : waiting_) {
+      waiting.wait_until(now_ms + ask_ms_, false);
       send(waiting.letter);
     }
   }
@@ -70,9 +114,18 @@ class Outbox {
     Letter letter;
     std::uint64_t due_ms = 0;
     std::uint64_t pause_ms = 0;
+    bool goes_again = false;  // when due; else it is asked about
+    bool asked = false;       // since it was sent last
+
+    void wait_until(std::uint64_t ask_at_ms, bool by_question) {
+      due_ms = ask_at_ms;
+      goes_again = false;
+      asked = by_question;
+    }
   };
   std::uint64_t first_ms_;
   std::uint64_t most_ms_;
+  std::uint64_t ask_ms_;
   std::map<Key, Waiting> waiting_;
 };
 

@@ -26,7 +26,7 @@ std::vector<ParameterEffect> ParameterServerState::handle(Event event) {
 
 void ParameterServerState::on(Received& received) {
   mail_.receive(
-      std::move(received.envelope), [this] { open(); },
+      std::move(received.envelope), [this] { open(); }, [this] { moved(); },
       [this](Envelope& envelope) {
         std::visit([&](auto& message) { take(envelope, message); }, envelope.message);
       });
@@ -45,6 +45,19 @@ void ParameterServerState::open() {
     effects_.emit(InitSlice{effect, id, mail_.rules().steps.start});
   }
   checkpoints_.emplace(mail_, effects_, shard_, slices_.size());
+}
+
+/// Whoever had the new view already has refused what was answered in the last one.
+void ParameterServerState::moved() {
+  checkpoints_->send_again();
+  for (Owned& owned : slices_) owned.pulls.forget({});
+}
+
+void ParameterServerState::on(const LinkResumed& resumed) {
+  if (!mail_.open()) return;
+  checkpoints_->ask_about(resumed.peer);
+  if (resumed.peer.role != Role::device_server) return;
+  for (Owned& owned : slices_) owned.pulls.forget(resumed.peer.index);
 }
 
 void ParameterServerState::take(Envelope&, const schemas::ShardCheckpoint& file) {
@@ -98,12 +111,20 @@ void ParameterServerState::take(Envelope& envelope, schemas::GradientPush& push)
   pump(*index);
 }
 
+void ParameterServerState::take(Envelope& envelope, const schemas::PushQuery& query) {
+  const auto index = own(query.slice);
+  if (!index) return;
+  const auto result = slices_[*index].owner.asked(schemas::push_name(query, envelope.from.index));
+  if (!result) return;
+  mail_.send(envelope.from, schemas::PushAck{query.slice, query.node, query.step, *result});
+}
+
+/// An asker that has waited for long asks again: its pull waits here, or the answer is on the way.
 void ParameterServerState::take(Envelope& envelope, const schemas::WeightPull& pull) {
   const auto index = own(pull.slice);
   if (!index) return;
-  Owned& owned = slices_[*index];
-  if (owned.pulls.size() < kPullsWaitingMax) owned.pulls.emplace(envelope.from.index, pull);
-  answer_pulls(*index);
+  const Pull asked{envelope.from.index, pull};
+  if (slices_[*index].pulls.is_new(asked)) answer_or_wait(*index, asked);
 }
 
 void ParameterServerState::take(Envelope&, const schemas::Finished& finished) {
@@ -144,7 +165,7 @@ void ParameterServerState::on(EffectDone& done) {
 void ParameterServerState::on(const Tick& tick) {
   mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
-  checkpoints_->repeat();
+  checkpoints_->attend();
   watch_progress();
 }
 
@@ -188,26 +209,32 @@ void ParameterServerState::send_acks(std::size_t index) {
   }
 }
 
+/// Looks again at the pulls that can be answered now.
 void ParameterServerState::answer_pulls(std::size_t index) {
   Owned& owned = slices_[index];
-  const schemas::SliceId id = info(owned).id;
-  for (auto at = owned.pulls.begin(); at != owned.pulls.end();) {
-    const auto& [machine, pull] = *at;
-    auto answer = owned.owner.answer(pull, machine);
-    if (!answer) {
-      ++at;
-      continue;
-    }
-    schemas::WeightReply reply;
-    reply.slice = id;
-    reply.version = answer->code == Errc::ok ? answer->version : pull.version;
-    reply.step = pull.step;
-    reply.code = answer->code;
-    reply.text = std::move(answer->text);
-    reply.next = std::move(answer->next);
-    mail_.send({Role::device_server, machine}, std::move(reply), std::move(answer->weight));
-    at = owned.pulls.erase(at);
+  const std::set<std::uint32_t> applied = owned.owner.take_applied();
+  while (const auto pull = owned.pulls.next(owned.owner, applied)) answer_or_wait(index, *pull);
+}
+
+void ParameterServerState::answer_or_wait(std::size_t index, const Pull& asked) {
+  Owned& owned = slices_[index];
+  const auto& [machine, pull] = asked;
+  if (const auto need = owned.owner.needs(pull, machine)) {
+    if (owned.pulls.wait(asked, *need)) return;
+    return mail_.fail(base::error(Errc::invalid_argument,
+                                  "device server {} has asked {} times for slice ({}, {})", machine,
+                                  kPullsWaitingMax, pull.slice.key, pull.slice.slice));
   }
+  const auto answer = owned.owner.answer(pull, machine);
+  schemas::WeightReply reply;
+  reply.slice = pull.slice;
+  reply.version = answer->code == Errc::ok ? answer->version : pull.version;
+  reply.step = pull.step;
+  reply.code = answer->code;
+  reply.text = answer->text;
+  reply.next = answer->next;
+  mail_.send({Role::device_server, machine}, std::move(reply), answer->weight);
+  owned.pulls.answered(asked);
 }
 
 /// Hands the slice's state at a due checkpoint in, if there is credit; true when it did.

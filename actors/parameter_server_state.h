@@ -14,13 +14,11 @@
 
 #include "actors/checkpoint_tracker.h"
 #include "actors/mail.h"
+#include "actors/pull_desk.h"
 #include "control/silence.h"
 #include "store/slice_owner.h"
 
 namespace troupe::actors {
-
-/// Pulls of one slice that wait for their version; more are ignored, their askers repeat them.
-inline constexpr std::size_t kPullsWaitingMax = 4'096;
 
 /// The server of one shard, in one generation of a job.
 class ParameterServerState {
@@ -46,18 +44,20 @@ class ParameterServerState {
     std::size_t slice = 0;
     std::uint64_t addition = 0;  // its name to the owner; 0: an update or first values
   };
-  using Pull = std::pair<std::uint32_t, schemas::WeightPull>;  // machine, pull
   struct Owned {
     std::size_t position = 0;  // in the layout
     store::SliceOwner owner;
-    std::set<Pull> pulls = {};  // not answered yet
+    PullDesk pulls = {};
   };
 
   void on(Received& received);
   void on(const Tick& tick);
   void on(EffectDone& done);
+  void on(const LinkResumed& resumed);
   void open();
+  void moved();
   void take(schemas::Envelope& envelope, schemas::GradientPush& push);
+  void take(schemas::Envelope& envelope, const schemas::PushQuery& query);
   void take(schemas::Envelope& envelope, const schemas::WeightPull& pull);
   void take(schemas::Envelope& envelope, const schemas::Finished& finished);
   void take(schemas::Envelope& envelope, const schemas::ShardCheckpoint& file);
@@ -75,6 +75,7 @@ class ParameterServerState {
   const Owned* furthest_behind() const;  // null when no slice is behind the end
   void note_missing(std::vector<std::uint32_t> ranks);
   void answer_pulls(std::size_t index);
+  void answer_or_wait(std::size_t index, const Pull& pull);
   bool cut(std::size_t index);
   void watch_progress();
   void finish_if_done();

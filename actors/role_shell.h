@@ -67,10 +67,12 @@ class RoleShell {
       : name_(std::move(name)), state_(std::forward<Arguments>(arguments)...) {}
   ~RoleShell() = default;
 
-  /// Events are handled from now on: the last statement of the role's constructor.
+  /// Events are handled from now on: the last statement of the role's constructor, before anybody
+  /// can post. The first one says what time it is: deadlines and ages count from a known one.
   void begin(ActorSystem& system, const base::Clock& clock, std::uint64_t every_ms) {
     actor_.emplace(system, name_, clock, every_ms,
                    [this](std::uint64_t now_ms) { self().handle(control::Tick{now_ms}); });
+    post(control::Tick{static_cast<std::uint64_t>(clock.now_ms())});
   }
   /// Afterwards no event is being handled or will be: the first statement of the role's destructor.
   void end() {

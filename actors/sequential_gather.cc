@@ -34,6 +34,10 @@ bool FrontierSums::offer(std::uint32_t rank, base::Buffer data, double count) {
   return true;
 }
 
+bool FrontierSums::has(std::uint32_t rank) const {
+  return sum_.has(rules_->tree.leaf(rank));
+}
+
 std::optional<GatherWork> FrontierSums::next_work() {
   if (auto addition = sum_.next_addition()) {
     running_[next_id_] = {addition->node, addition->id};
@@ -166,10 +170,24 @@ SequentialGather::SequentialGather(const store::SliceRules& rules, std::uint32_t
     : rules_(&rules), machine_(machine), step_(rules.steps.start), frontier_(rules, machine) {}
 
 void SequentialGather::push(RankPush push) {
-  if (push.step != step_) {
-    const bool past = push.step < step_;
-    return answer(push.rank, push.step, past ? PushResult::duplicate : PushResult::not_ready);
+  if (push.step < step_) return answer(push.rank, push.step, PushResult::duplicate);
+  if (push.step > step_ + 1) return answer(push.rank, push.step, PushResult::not_ready);
+  if (push.step == step_) return offer(std::move(push));
+  early_.try_emplace(push.rank, std::move(push));
+}
+
+std::optional<PushResult> SequentialGather::asked(std::uint32_t rank, std::uint64_t step) const {
+  if (step < step_) return PushResult::duplicate;
+  if (step > step_) {
+    const bool waits = step == step_ + 1 && early_.count(rank) != 0;
+    return waits ? std::nullopt : std::optional(PushResult::unknown);
   }
+  if (borrowed_.count(rank) != 0) return std::nullopt;
+  return frontier_.has(rank) ? PushResult::duplicate : PushResult::unknown;
+}
+
+/// A gradient of the open step.
+void SequentialGather::offer(RankPush push) {
   const bool something = static_cast<bool>(push.data);
   const std::size_t bytes = push.data.size();
   if (!frontier_.offer(push.rank, std::move(push.data), push.count)) {
@@ -254,15 +272,26 @@ void SequentialGather::end_step() {
   whole_.reset();
   frontier_.clear();
   ++step_;
+  for (auto& [rank, push] : std::exchange(early_, {})) offer(std::move(push));
 }
 
 std::optional<SlicePush> SequentialGather::next_push(const OwnerView&) {
   if (outgoing_.empty()) return std::nullopt;
+  // The owner keeps at most one step's sums that come too early for it.
+  if (unacknowledged_ > 0 && outgoing_.front().step != sent_step_) return std::nullopt;
   SlicePush push = std::move(outgoing_.front());
   outgoing_.pop_front();
   TROUPE_CHECK(push.step <= step_ && !push.abstains,
                fmt::format("a push of step {} goes out in step {}", push.step, step_));
+  sent_step_ = push.step;
+  ++unacknowledged_;
   return push;
+}
+
+void SequentialGather::acknowledged(std::uint64_t step) {
+  TROUPE_CHECK(unacknowledged_ > 0 && step == sent_step_,
+               fmt::format("step {} is acknowledged while sums of step {} wait", step, sent_step_));
+  --unacknowledged_;
 }
 
 }  // namespace troupe::actors

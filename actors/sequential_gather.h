@@ -32,6 +32,8 @@ class FrontierSums {
 
   /// A rank's gradient; empty: the rank had no sample. False: this step has it already.
   bool offer(std::uint32_t rank, base::Buffer data, double count);
+  /// True when this step has the rank's gradient.
+  bool has(std::uint32_t rank) const;
   /// The next addition or copy, each once.
   std::optional<GatherWork> next_work();
   /// A work has ended: the gradients of the ranks below the node have been read for the last time.
@@ -104,22 +106,26 @@ class OrderedSum {
 
 /// Device tier sequential. Under cluster sequential each frontier sum goes out by itself, as soon
 /// as it is complete; under cluster eventual their sum is the machine's one contribution to the
-/// step.
+/// step. Nobody waits for the weights of a key of kind average at every step, so a rank, and with
+/// it a machine, may be one step ahead of the others there: a gradient of the next step waits
+/// untouched, and a step's sums go out once the owner has taken those of the step before.
 class SequentialGather final : public DeviceGather {
  public:
   /// `rules` must outlive it.
   SequentialGather(const store::SliceRules& rules, std::uint32_t machine);
   void push(RankPush push) override;
+  std::optional<schemas::PushResult> asked(std::uint32_t rank, std::uint64_t step) const override;
   std::optional<GatherWork> next_work() override;
   void done(std::uint64_t id, base::Buffer result) override;
   std::optional<store::SlicePush> next_push(const OwnerView& owner) override;
-  void acknowledged(std::uint64_t) override {}
+  void acknowledged(std::uint64_t step) override;
   std::uint64_t arrived(std::uint32_t) const override { return step_; }
   std::uint64_t unsent(std::uint32_t) const override { return step_; }
   std::uint64_t number() const override { return step_; }
   std::vector<std::uint32_t> missing() const override { return frontier_.missing(); }
 
  private:
+  void offer(RankPush push);
   void release(const store::TreeNode& node);
   void pass_on();
   void send_frontier();
@@ -133,6 +139,9 @@ class SequentialGather final : public DeviceGather {
   FrontierSums frontier_;
   std::optional<OrderedSum> whole_;  // cluster eventual: when the frontier is complete
   std::deque<store::SlicePush> outgoing_;
+  std::map<std::uint32_t, RankPush> early_;  // by rank: of the next step
+  std::uint64_t sent_step_ = 0;              // of the last push given
+  std::size_t unacknowledged_ = 0;           // pushes of that step
 };
 
 }  // namespace troupe::actors

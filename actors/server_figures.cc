@@ -102,13 +102,13 @@ void DeviceFigures::left(const Envelope& envelope, std::int64_t now_ns) {
 
 void DeviceFigures::answered(std::uint32_t rank, const schemas::PushAck& ack, std::int64_t now_ns) {
   const auto push = pushes_.find({{ack.slice, rank}, ack.step});
+  if (push == pushes_.end()) return;  // the answer to a question about a push of the past
   if (ack.result == PushResult::taken) {
     ++counters_.worker_pushes;
-    counters_.worker_push_bytes += push == pushes_.end() ? 0 : push->second.bytes;
+    counters_.worker_push_bytes += push->second.bytes;
   } else {
     ++counters_.worker_duplicates;
   }
-  if (push == pushes_.end()) return;
   tell(Spent::What::push, now_ns - push->second.since_ns);
   pushes_.erase(push);
 }
@@ -215,10 +215,11 @@ void ParameterFigures::left(const Envelope& envelope, std::int64_t now_ns) {
 void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& ack,
                                 std::int64_t now_ns) {
   const auto push = pushes_.find(schemas::push_name(ack, machine));
+  if (push == pushes_.end()) return;  // the answer to a question about a push of the past
   switch (ack.result) {
     case PushResult::taken:
       ++counters_.pushes;
-      if (push != pushes_.end()) counters_.push_bytes += push->second.bytes;
+      counters_.push_bytes += push->second.bytes;
       rounds_[ack.slice].add(now_ns);
       break;
     case PushResult::duplicate:
@@ -226,10 +227,10 @@ void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& a
       break;
     case PushResult::not_ready:
     case PushResult::stale_view:
+    case PushResult::unknown:
       ++counters_.not_ready;
       break;
   }
-  if (push == pushes_.end()) return;
   tell(Spent::What::push, now_ns - push->second.since_ns);
   pushes_.erase(push);
 }

@@ -30,7 +30,7 @@ std::vector<WorkerEffect> WorkerState::handle(Event event) {
 
 void WorkerState::on(Received& received) {
   mail_.receive(
-      std::move(received.envelope), [this] { open(); },
+      std::move(received.envelope), [this] { open(); }, [this] { moved(); },
       [this](Envelope& envelope) {
         std::visit([&](const auto& message) { take(envelope, message); }, envelope.message);
       });
@@ -38,6 +38,12 @@ void WorkerState::on(Received& received) {
 
 void WorkerState::open() {
   effects_.emit(StartTraining{mail_.rules().steps.start, mail_.start().records});
+}
+
+void WorkerState::moved() {
+  mail_.send_again(pushes_);
+  mail_.send_again(pulls_);
+  mail_.send_again(finals_);
 }
 
 void WorkerState::on(const DatasetChecked& checked) {
@@ -82,7 +88,7 @@ void WorkerState::on(const PushWanted& push) {
 }
 
 void WorkerState::take(Envelope&, const schemas::PushAck& ack) {
-  if (!settles(ack.result) || !pushes_.answered(schemas::push_name(ack, rank_))) return;
+  if (!mail_.settle(pushes_, ack)) return;
   const auto untaken = untaken_.find(ack.slice.key);
   if (--untaken->second > 0) return;
   untaken_.erase(untaken);
@@ -148,9 +154,9 @@ void WorkerState::finish_if_done() {
 void WorkerState::on(const Tick& tick) {
   mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
-  mail_.repeat(pushes_);
-  mail_.repeat(pulls_);
-  mail_.repeat(finals_);
+  mail_.attend(pushes_);
+  mail_.attend(pulls_);
+  mail_.attend(finals_);
 }
 
 std::string WorkerState::waits_for() const {

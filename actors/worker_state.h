@@ -50,11 +50,12 @@ class WorkerState {
   void on(Report& report);
   void on(const Finish& finish);
   void open();
+  void moved();
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
   void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
   /// Spoken between ranks and servers in the other direction, or among servers.
-  template <schemas::OneOf<schemas::GradientPush, schemas::WeightPull, schemas::Finished,
-                           schemas::ShardCheckpoint, schemas::CheckpointReport>
+  template <schemas::OneOf<schemas::GradientPush, schemas::PushQuery, schemas::WeightPull,
+                           schemas::Finished, schemas::ShardCheckpoint, schemas::CheckpointReport>
                 Message>
   void take(schemas::Envelope&, const Message&) {}
   template <ForOthers Message>
@@ -67,7 +68,7 @@ class WorkerState {
   std::uint32_t rank_;
   Outbox<schemas::PushName> pushes_;
   Outbox<schemas::SliceId> pulls_;
-  Outbox<std::uint64_t> finals_;                  // Finished; repeated until the job ends
+  Outbox<std::uint64_t> finals_;                  // Finished; the job's end is its answer
   std::map<std::uint32_t, std::size_t> untaken_;  // by key: slices of its gradient still read
   std::map<std::uint32_t, Pulling> pulling_;      // by key
   std::optional<std::uint64_t> finished_;

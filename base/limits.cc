@@ -31,6 +31,7 @@ constexpr std::array kTable = {
     LimitInfo{"goodbye_ms", &Limits::goodbye_ms},
     LimitInfo{"send_queue_bytes_max", &Limits::send_queue_bytes_max, 1 << 23},
     LimitInfo{"send_queue_messages_max", &Limits::send_queue_messages_max, 1'024},
+    LimitInfo{"letter_ask_ms", &Limits::letter_ask_ms},
     LimitInfo{"missing_log_ms", &Limits::missing_log_ms},
     LimitInfo{"stall_ms", &Limits::stall_ms},
     LimitInfo{"start_ms", &Limits::start_ms},

@@ -2,7 +2,8 @@
 // Push and pull of one key through the company's two tiers over loopback, one process a role: each
 // host process has a device server and one rank, each parameter server is a process of its own, and
 // all are linked as in a job. The updater is sgd with momentum. Every rank pushes and pulls in step
-// with the others; rank 0 prints the median.
+// with the others; rank 0 prints the median, and how many bytes its machine's links have moved for
+// each byte of gradients and weights.
 //   bench_loopback [--workers=2] [--servers=1]
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "actors/device_server.h"
+#include "actors/outflow.h"
 #include "actors/parameter_server.h"
 #include "actors/worker_state.h"
 #include "actors/worker_store.h"
@@ -98,33 +100,40 @@ struct Setup {
 /// The other end of a link.
 class Peer final : public link::LinkHandler {
  public:
-  explicit Peer(const actors::PostOffice& post_office) : post_office_(post_office) {}
+  explicit Peer(actors::PostOffice& post_office) : post_office_(post_office) {}
+  void open(ActorId peer, std::shared_ptr<link::Link> link) {
+    outflow_->begin([link = std::move(link)](schemas::Envelope& envelope) {
+      if (!link->has_room()) return false;
+      // A link that is down ends the benchmark by silence.
+      static_cast<void>(link->send(std::move(envelope)).ok());
+      return true;
+    });
+    post_office_.open(peer, [outflow = outflow_](schemas::Envelope envelope) {
+      outflow->post(std::move(envelope));
+    });
+  }
   void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
+  void on_drained() override { outflow_->drained(); }
   void on_down(const base::Status&) override {}
 
  private:
-  const actors::PostOffice& post_office_;
+  actors::PostOffice& post_office_;
+  const std::shared_ptr<actors::Outflow> outflow_ = std::make_shared<actors::Outflow>();
 };
-
-void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link) {
-  post_office.open(peer, [link = std::move(link)](schemas::Envelope envelope) {
-    // A link that is down ends the benchmark by silence.
-    static_cast<void>(link->send(std::move(envelope)).ok());
-  });
-}
 
 /// Serves until `orders` is closed; says its address on `answers`.
 void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
   const ActorId self{Role::parameter_server, shard};
   const actors::ParameterServer server(setup.parts(), setup.server_job, shard);
   link::LinkSet links(setup.job->spec.limits, setup.pool());
-  const auto address = must(links.listen(
-      "127.0.0.1:0", setup.end(self),
-      [&](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
-          -> base::Result<std::shared_ptr<link::LinkHandler>> {
-        open_sink(setup.post_office, hello.actor, link);
-        return std::shared_ptr<link::LinkHandler>(std::make_shared<Peer>(setup.post_office));
-      }));
+  const auto address =
+      must(links.listen("127.0.0.1:0", setup.end(self),
+                        [&](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
+                            -> base::Result<std::shared_ptr<link::LinkHandler>> {
+                          const auto peer = std::make_shared<Peer>(setup.post_office);
+                          peer->open(hello.actor, link);
+                          return std::shared_ptr<link::LinkHandler>(peer);
+                        }));
   setup.open(self);
   const std::string line = address + "\n";
   TROUPE_CHECK(::write(answers, line.data(), line.size()) > 0, "no way to say the address");
@@ -133,13 +142,14 @@ void serve(Setup& setup, std::uint32_t shard, int orders, int answers) {
   std::_Exit(0);
 }
 
-/// A rank's KVStore over the tiers, without data and network.
+/// A rank's KVStore over the tiers, without data and network. `links`: of its machine.
 class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
  public:
-  Rank(Setup& setup, std::uint32_t rank)
+  Rank(Setup& setup, std::uint32_t rank, const std::vector<std::shared_ptr<link::Link>>& links)
       : JobRole(setup.parts(), {Role::worker, rank}, *setup.plan, rank),
         setup_(setup),
         rank_(rank),
+        links_(links),
         engine_(engine::make_threaded_engine({}, setup.clock)),
         store_(rank, setup.job->spec, runtime_,
                [this](actors::WorkerEvent event) { post(std::move(event)); }) {
@@ -168,6 +178,7 @@ class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
     const auto gradient = must(ndarray::NDArray::zeros(runtime_, shape));
     store_.pull(key, weight, {0, true, 0});
     must(weight.wait());
+    const std::uint64_t before = link_bytes();
     std::uint64_t step = 0;
     const Seconds each = measure(kWarmup, kRounds[key].repetitions, 1.0, [&] {
       store_.push(key, gradient, {step, 1.0, 0});
@@ -179,10 +190,22 @@ class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
     print_row(fmt::format("loopback {} workers {} servers {} B", spec.ranks(), spec.shards(),
                           kRounds[key].bytes),
               {each.wall, 0.0});
+    const double needed = 2.0 * static_cast<double>(step) * static_cast<double>(kRounds[key].bytes);
+    fmt::print("# links moved {:.3f} bytes for each one needed\n",
+               static_cast<double>(link_bytes() - before) / needed);
+  }
+  std::uint64_t link_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& link : links_) {
+      const link::LinkFigures figures = link->stats();
+      bytes += figures.bytes_sent + figures.bytes_received;
+    }
+    return bytes;
   }
 
   Setup& setup_;
   const std::uint32_t rank_;
+  const std::vector<std::shared_ptr<link::Link>>& links_;
   ndarray::PreparedKernels kernels_;
   std::unique_ptr<engine::Engine> engine_;
   ndarray::Runtime runtime_{*engine_, setup_.storage, setup_.table, kernels_, setup_.clock};
@@ -195,14 +218,16 @@ void host(Setup& setup, std::uint32_t machine, const std::vector<std::string>& a
   const ActorId self{Role::device_server, machine};
   const actors::DeviceServer server(setup.parts(), setup.server_job, machine);
   link::LinkSet links(setup.job->spec.limits, setup.pool());
+  std::vector<std::shared_ptr<link::Link>> dialed;
   for (std::uint32_t shard = 0; shard < addresses.size(); ++shard) {
     const ActorId peer{Role::parameter_server, shard};
     link::DialOptions dial{addresses[shard], setup.end(self), setup.end(peer), 1, 5'000};
-    auto link = must(links.dial(std::move(dial), std::make_shared<Peer>(setup.post_office)));
-    open_sink(setup.post_office, peer, std::move(link));
+    const auto handler = std::make_shared<Peer>(setup.post_office);
+    dialed.push_back(must(links.dial(std::move(dial), handler)));
+    handler->open(peer, dialed.back());
   }
   setup.open(self);
-  Rank rank(setup, machine);
+  Rank rank(setup, machine, dialed);
   rank.run();
   std::_Exit(0);
 }

@@ -9,6 +9,7 @@ namespace troupe::link {
 Traffic traffic_of(const schemas::Message& message) {
   switch (message.index()) {
     case schemas::type_of<schemas::GradientPush>():
+    case schemas::type_of<schemas::PushQuery>():
     case schemas::type_of<schemas::WeightPull>():
       return Traffic::push;
     case schemas::type_of<schemas::PushAck>():

@@ -49,6 +49,13 @@ class LinkHandler {
   virtual ~LinkHandler() = default;
   /// Both ends have greeted each other; once, before any envelope.
   virtual void on_up() {}
+  /// May the peer send this envelope (still without its payload)? Asked first, before a place for
+  /// its payload; that its job and generation are the link's own is known by then. An error takes
+  /// the link down. Default: it may.
+  virtual base::Status allow(const schemas::Envelope& envelope) {
+    static_cast<void>(envelope);
+    return {};
+  }
   /// Names the place that the payload of `envelope` (still without it) is read into: exactly
   /// `bytes` bytes of host memory. Default: from the pool of the LinkSet. What stands there is
   /// garbage until on_envelope hands it over; it may be asked for again if the connection is cut.
@@ -61,8 +68,11 @@ class LinkHandler {
   /// limits.reconnect_ms; nothing is lost meanwhile. An owner that knows better calls abort().
   virtual void on_interrupted(const base::Status& reason) { static_cast<void>(reason); }
   virtual void on_resumed() {}
+  /// The queue has become shorter, after has_room() has said no.
+  virtual void on_drained() {}
   /// The last call. ok: a Goodbye of either side. Else: unavailable (nobody there, cut and not
-  /// healed), deadline_exceeded (silence), version_mismatch, the peer's refusal, abort's reason.
+  /// healed), deadline_exceeded (silence), data_loss (the peer broke the protocol),
+  /// version_mismatch, the peer's refusal, the reason of allow() or abort().
   virtual void on_down(const base::Status& reason) = 0;
 };
 
@@ -71,9 +81,12 @@ class Link {
  public:
   virtual ~Link() = default;
   /// Queues an envelope; its payload stays referenced until the peer has it. Slices of a higher
-  /// priority overtake others. Errors: resource_exhausted (limits.send_queue_*), invalid_argument
-  /// (too large), or the link's end.
+  /// priority overtake others. An empty queue takes any. Errors: resource_exhausted
+  /// (limits.send_queue_*), invalid_argument (too large), or the link's end.
   virtual base::Status send(schemas::Envelope envelope, std::int32_t priority = 0) = 0;
+  /// True when the queue takes any envelope, or the link is down. False: on_drained() follows. What
+  /// others send meanwhile may take the room.
+  virtual bool has_room() = 0;
   /// Sends what is queued, then a Goodbye, then goes down with ok; after limits.goodbye_ms it goes
   /// down anyway and says what was left. No further sends.
   virtual void close(std::string text) = 0;
@@ -81,6 +94,8 @@ class Link {
   virtual void abort(base::Status reason) = 0;
   /// The other end; of an adopted link only known when it is up.
   virtual LinkEnd peer() const = 0;
+  /// HOST:PORT of the other end; empty over a pair of sockets.
+  virtual std::string address() const = 0;
   virtual LinkFigures stats() const = 0;
 };
 

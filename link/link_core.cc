@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <asio/post.hpp>
 
 #include "schemas/codec.h"
@@ -55,6 +56,7 @@ LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
   }
   heard_ms_ = now_ms();
   open_until_ms_ = heard_ms_ + static_cast<std::int64_t>(context_->limits.handshake_ms);
+  unheard_ = plan_.origin == Origin::accepted && !plan_.secret;
 }
 
 // ---- any thread ----
@@ -69,9 +71,7 @@ Status LinkCore::send(Envelope envelope, std::int32_t priority) {
   const std::uint64_t bytes = frame->bytes();
   MutexLock lock(mutex_);
   TROUPE_TRY(end_);
-  const base::Limits& limits = context_->limits;
-  if (queued_bytes_ + bytes > limits.send_queue_bytes_max ||
-      queued_messages_ >= limits.send_queue_messages_max) {
+  if (!fits(bytes)) {
     return base::error(Errc::resource_exhausted,
                        "[link] {} bytes in {} messages wait for {}: the queue is full",
                        queued_bytes_, queued_messages_, peer_.to_string());
@@ -81,6 +81,22 @@ Status LinkCore::send(Envelope envelope, std::int32_t priority) {
   inbox_.push_back(std::move(frame));
   if (inbox_.size() == 1) post([self = shared_from_this()] { self->drain(); });
   return {};
+}
+
+bool LinkCore::fits(std::uint64_t bytes) const {
+  const base::Limits& limits = context_->limits;
+  return queued_messages_ == 0 || (queued_bytes_ + bytes <= limits.send_queue_bytes_max &&
+                                   queued_messages_ < limits.send_queue_messages_max);
+}
+
+bool LinkCore::has_room() {
+  const base::Limits& limits = context_->limits;
+  MutexLock lock(mutex_);
+  if (!end_.ok()) return true;
+  room_wanted_ =
+      !fits(kFrameHeadBytes + std::max(limits.control_header_bytes_max,
+                                       limits.data_header_bytes_max + limits.payload_bytes_max));
+  return !room_wanted_;
 }
 
 void LinkCore::post(std::function<void()> work) {
@@ -186,6 +202,7 @@ void LinkCore::pump(Lane& lane) {
 
 void LinkCore::on_written(Connection& connection) {
   Lane& lane = lanes_[lane_of(connection)];
+  write_proof(lane);
   pump(lane);
   // Behind a Goodbye nothing is left to say.
   if (goodbye_sent_ && &lane == &lanes_.front() && !connection.writing()) connection.finish();
@@ -198,12 +215,15 @@ Status LinkCore::acknowledge(Lane& lane, std::uint64_t sequence) {
   counters_.frames_resent = resent;
   if (freed.messages == 0) return {};
   faults_ = 0;
+  bool room_wanted = false;
   {
     MutexLock lock(mutex_);
     queued_bytes_ -= freed.bytes;
     queued_messages_ -= freed.messages;
+    room_wanted = std::exchange(room_wanted_, false);
   }
   pump(lane);
+  if (room_wanted) handler_->on_drained();
   if (closing_) say_goodbye_when_idle();
   return {};
 }
@@ -231,13 +251,29 @@ void LinkCore::on_progress(Connection& connection, std::size_t received) {
   counters_.bytes_received += received;
 }
 
+/// An envelope of the peer's: of this link's job and generation, and such as the owner allows.
+Result<Envelope> LinkCore::open_envelope(const FrameHead& head, std::span<const std::byte> header) {
+  auto envelope = open_frame(head, header);
+  if (!envelope.ok()) return fatal(envelope.status());
+  const LinkEnd& self = plan_.self;
+  if (envelope->job != self.job || envelope->generation != self.generation) {
+    return fatal(
+        base::error(Errc::data_loss,
+                    "[link] a {} of job '{}' generation {} on a link of job '{}' generation {}",
+                    schemas::message_name(head.type), envelope->job, envelope->generation, self.job,
+                    self.generation));
+  }
+  if (belongs_to_links(envelope->message)) return envelope;
+  const Status allowed = handler_->allow(*envelope);
+  if (!allowed.ok()) return fatal(allowed);
+  return envelope;
+}
+
 Result<base::Buffer> LinkCore::place_payload(Connection& connection, const FrameHead& head,
                                              std::span<const std::byte> header) {
   Lane& lane = lanes_[lane_of(connection)];
   if (head.sequence != 0 && head.sequence <= lane.received) return base::Buffer{};
-  auto envelope = open_frame(head, header);
-  if (!envelope.ok()) return fatal(envelope.status());
-  lane.arriving = *std::move(envelope);
+  TROUPE_TRY_ASSIGN(lane.arriving, open_envelope(head, header));
   auto place = handler_->place_payload(*lane.arriving, head.payload_bytes, context_->pool);
   if (!place.ok()) return fatal(place.status());
   TROUPE_CHECK(place->size() == head.payload_bytes, "the place for a payload has another size");
@@ -271,9 +307,7 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
     envelope = *std::move(lane.arriving);
     lane.arriving.reset();
   } else {
-    auto opened = open_frame(head, header);
-    if (!opened.ok()) return fatal(opened.status());
-    envelope = *std::move(opened);
+    TROUPE_TRY_ASSIGN(envelope, open_envelope(head, header));
   }
   if (head.sequence == 0) return on_own_message(envelope.message);
   if (belongs_to_links(envelope.message)) {
@@ -281,6 +315,7 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
                              schemas::message_name(head.type)));
   }
   lane.received = head.sequence;
+  unheard_ = false;
   faults_ = 0;
   owe_acknowledgement(lane, kFrameHeadBytes + header.size() + payload.size());
   envelope.payload = std::move(payload);

@@ -186,10 +186,11 @@ base::Result<std::uint64_t> safetensors_data_begin(std::span<const std::byte> fi
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), kLengthBytes);
   if (length > kSafetensorsHeaderBytesMax) {
-    return damaged("a header of {} bytes; the limit is {}", length, kSafetensorsHeaderBytesMax);
+    // The number itself is not quoted: of a file of another kind it would be its first bytes.
+    return damaged("the header's length is above the limit of {}", kSafetensorsHeaderBytesMax);
   }
   if (length > file_bytes - kLengthBytes) {
-    return damaged("a header of {} bytes in a file of {}", length, file_bytes);
+    return damaged("the header is longer than the file of {} bytes", file_bytes);
   }
   return kLengthBytes + length;
 }

@@ -127,6 +127,7 @@ std::size_t header_bytes_max(std::size_t type) {
   switch (type) {
     case type_of<GradientPush>():
     case type_of<PushAck>():
+    case type_of<PushQuery>():
     case type_of<WeightPull>():
     case type_of<WeightReply>():
       return kDataHeaderBytes;
@@ -135,6 +136,8 @@ std::size_t header_bytes_max(std::size_t type) {
     case type_of<Ping>():
     case type_of<Pong>():
     case type_of<Goodbye>():
+    case type_of<Challenge>():
+    case type_of<Proof>():
       return kSmallHeaderBytes;
     case type_of<Finished>():
     case type_of<ShardCheckpoint>():

@@ -84,7 +84,20 @@ void get(wire::PushAck::Reader in, PushAck& out, Intake& intake) {
   out.slice = slice_from(in.getSlice());
   get(in.getNode(), out.node, intake);
   out.step = in.getStep();
-  intake.choice(in.getResult(), PushResult::not_ready, "result", out.result);
+  intake.choice(in.getResult(), PushResult::unknown, "result", out.result);
+}
+
+void put(wire::PushQuery::Builder out, const PushQuery& m) {
+  const auto& [slice, node, step] = m;
+  put(out.initSlice(), slice);
+  put(out.initNode(), node);
+  out.setStep(step);
+}
+
+void get(wire::PushQuery::Reader in, PushQuery& out, Intake& intake) {
+  out.slice = slice_from(in.getSlice());
+  get(in.getNode(), out.node, intake);
+  out.step = in.getStep();
 }
 
 void put(wire::WeightPull::Builder out, const WeightPull& m) {

@@ -8,6 +8,8 @@
 #include <capnp/message.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -59,6 +61,13 @@ class Intake {
     text(in, kNameBytesMax, field, out);
   }
 
+  /// Exactly the bytes of `out`.
+  template <std::size_t N>
+  void bytes(capnp::Data::Reader in, std::string_view field, std::array<std::uint8_t, N>& out) {
+    if (in.size() != N) return fail(field, fmt::format("has {} bytes, not {}", in.size(), N));
+    std::copy(in.begin(), in.end(), out.begin());
+  }
+
   void finite(double in, std::string_view field, double& out) {
     if (!std::isfinite(in)) fail(field, "is not finite");
     out = in;
@@ -99,6 +108,10 @@ inline capnp::Text::Reader text_of(const std::string& text) {
 }
 inline capnp::Data::Reader data_of(const std::string& bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+}
+template <std::size_t N>
+capnp::Data::Reader data_of(const std::array<std::uint8_t, N>& bytes) {
+  return {bytes.data(), bytes.size()};
 }
 template <typename Wire, typename Plain>
 Wire choice_of(Plain value) {
@@ -153,6 +166,8 @@ void put(wire::GradientPush::Builder out, const GradientPush& m);
 void get(wire::GradientPush::Reader in, GradientPush& out, Intake& intake);
 void put(wire::PushAck::Builder out, const PushAck& m);
 void get(wire::PushAck::Reader in, PushAck& out, Intake& intake);
+void put(wire::PushQuery::Builder out, const PushQuery& m);
+void get(wire::PushQuery::Reader in, PushQuery& out, Intake& intake);
 void put(wire::WeightPull::Builder out, const WeightPull& m);
 void get(wire::WeightPull::Reader in, WeightPull& out, Intake& intake);
 void put(wire::WeightReply::Builder out, const WeightReply& m);
@@ -223,5 +238,9 @@ void put(wire::Pong::Builder out, const Pong& m);
 void get(wire::Pong::Reader in, Pong& out, Intake& intake);
 void put(wire::Goodbye::Builder out, const Goodbye& m);
 void get(wire::Goodbye::Reader in, Goodbye& out, Intake& intake);
+void put(wire::Challenge::Builder out, const Challenge& m);
+void get(wire::Challenge::Reader in, Challenge& out, Intake& intake);
+void put(wire::Proof::Builder out, const Proof& m);
+void get(wire::Proof::Reader in, Proof& out, Intake& intake);
 
 }  // namespace troupe::schemas

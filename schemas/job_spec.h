@@ -268,4 +268,11 @@ struct JobSpec {
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
+/// Folders of a machine that jobs may name files in, once symbolic links are followed. Empty:
+/// anywhere.
+struct JobRoots {
+  std::string data;         ///< record files with their indexes, files of first weights
+  std::string checkpoints;  ///< checkpoint.dir
+};
+
 }  // namespace troupe::schemas

@@ -17,8 +17,8 @@ concept OneOf = (std::same_as<T, Ts> || ...);
 
 /// Between workers, device servers and parameter servers.
 template <typename T>
-concept DataMessage =
-    OneOf<T, GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView, ShardCheckpoint>;
+concept DataMessage = OneOf<T, GradientPush, PushAck, PushQuery, WeightPull, WeightReply, Finished,
+                            StaleView, ShardCheckpoint>;
 /// Between the actors of a job and the coordinator.
 template <typename T>
 concept JobMessage =
@@ -33,7 +33,7 @@ template <typename T>
 concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop>;
 /// Between the two ends of a link; roles never see them.
 template <typename T>
-concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye>;
+concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;
 
 template <typename T>
 inline constexpr int kFamiliesOf = int{DataMessage<T>} + int{JobMessage<T>} + int{AgentMessage<T>} +

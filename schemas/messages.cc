@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "wor
                                                     "device server", "parameter server"};
 constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
-constexpr std::array<std::string_view, 35> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 38> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -47,7 +47,10 @@ constexpr std::array<std::string_view, 35> kMessages = {"GradientPush",
                                                         "HelloReply",
                                                         "Ping",
                                                         "Pong",
-                                                        "Goodbye"};
+                                                        "Goodbye",
+                                                        "Challenge",
+                                                        "Proof",
+                                                        "PushQuery"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>
@@ -103,6 +106,10 @@ std::string Placement::name_of(const ActorId& actor) const {
 
 PushName push_name(const GradientPush& push, std::uint32_t sender) {
   return {push.slice, sender, push.node, push.step};
+}
+
+PushName push_name(const PushQuery& query, std::uint32_t sender) {
+  return {query.slice, sender, query.node, query.step};
 }
 
 PushName push_name(const PushAck& ack, std::uint32_t sender) {

@@ -18,6 +18,7 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/numeric_class.h"
+#include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
 #include "schemas/job_spec.h"
@@ -108,8 +109,9 @@ struct GradientPush {
   bool abstains = false;
 };
 
-/// What became of a push.
-enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready };
+/// What became of a push. Not ready: it was not taken and has to be sent again, after a pause.
+/// Unknown, to a PushQuery only: it has not come and has to be sent again at once.
+enum class PushResult : std::uint8_t { taken, duplicate, stale_view, not_ready, unknown };
 
 /// The immediate answer to a push; names it by slice, node and step.
 struct PushAck {
@@ -117,6 +119,15 @@ struct PushAck {
   TreeNode node;
   std::uint64_t step = 0;
   PushResult result = PushResult::taken;
+};
+
+/// What has become of a push that has not been answered for long? Asked in its place, since it may
+/// be large. Answered by a PushAck: duplicate when it has been taken, unknown when it has not come;
+/// not answered when the push waits where it is, since its own answer will follow.
+struct PushQuery {
+  SliceId slice;
+  TreeNode node;
+  std::uint64_t step = 0;
 };
 
 /// What names a push in one generation of a job: to its sender, to whoever takes each push once,
@@ -129,6 +140,8 @@ struct PushName {
   friend auto operator<=>(const PushName&, const PushName&) = default;
 };
 PushName push_name(const GradientPush& push, std::uint32_t sender);
+/// The name of the push that `sender` asks about.
+PushName push_name(const PushQuery& query, std::uint32_t sender);
 /// The name of the push that `ack` answers, which `sender` had sent.
 PushName push_name(const PushAck& ack, std::uint32_t sender);
 
@@ -318,6 +331,9 @@ struct LaunchProcess {
   std::uint32_t machine = 0;
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
   std::string job_text;              ///< the encoded job spec
+  std::uint32_t machines = 0;        ///< of the job; each has one device server
+  base::Secret secret{};             ///< of this run; its processes prove to each other that they
+                                     ///< know it, and it travels no other way
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.
@@ -443,13 +459,16 @@ struct Hello {
   std::uint32_t lane = 0;   ///< 0: the control connection; then the data connections
   std::uint32_t lanes = 1;  ///< connections of the link, the control connection included
   bool resume = false;      ///< the link was up before; refused when the peer does not know it
+  base::Secret nonce{};     ///< between processes of a job; see Challenge
 };
 
-/// The answer; `code` other than ok refuses and the connection closes.
+/// The answer; `code` other than ok refuses and the connection closes. `proof`: where there was a
+/// Challenge, that the listener knows the job's secret.
 struct HelloReply {
   std::uint32_t protocol = kProtocolVersion;
   base::Errc code = base::Errc::ok;
   std::string text;
+  base::Sha256Digest proof{};
 };
 
 /// Asks a silent peer whether it is there.
@@ -466,14 +485,24 @@ struct Goodbye {
   std::string text;
 };
 
+/// A listener of a job answers any Hello with it, right or wrong, and tells nothing of itself.
+struct Challenge {
+  base::Secret nonce{};
+};
+
+/// The answer to Challenge: that the sender of the Hello knows the job's secret.
+struct Proof {
+  base::Sha256Digest proof{};
+};
+
 /// Every message. The position is the wire's type number: append only.
-using Message =
-    std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
-                 ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
-                 CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
-                 AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
-                 ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
-                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye>;
+using Message = std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
+                             ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport,
+                             EvaluationReport, CheckpointReport, ActorDone, ActorFailed, JobEnd,
+                             Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
+                             StopProcesses, ProcessExited, ProcessMessage, FolderProbe,
+                             FolderProbeResult, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop,
+                             Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof, PushQuery>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

@@ -54,6 +54,9 @@ struct Message {
     ping @32 :Ping;
     pong @33 :Pong;
     goodbye @34 :Goodbye;
+    challenge @35 :Challenge;
+    proof @36 :Proof;
+    pushQuery @37 :PushQuery;
   }
 }
 
@@ -90,6 +93,7 @@ enum PushResult {
   duplicate @1;
   staleView @2;
   notReady @3;
+  unknown @4;
 }
 
 struct PushAck {
@@ -97,6 +101,12 @@ struct PushAck {
   node @1 :TreeNode;
   step @2 :UInt64;
   result @3 :PushResult;
+}
+
+struct PushQuery {
+  slice @0 :SliceId;
+  node @1 :TreeNode;
+  step @2 :UInt64;
 }
 
 struct WeightPull {
@@ -237,6 +247,8 @@ struct LaunchProcess {
   machine @3 :UInt32;
   ranks @4 :List(UInt32);
   jobText @5 :Data;  # job.capnp
+  machines @6 :UInt32;
+  secret @7 :Data;  # 16 bytes
 }
 
 struct StopProcesses {
@@ -346,12 +358,14 @@ struct Hello {
   lane @7 :UInt32;
   lanes @8 :UInt32;
   resume @9 :Bool;
+  nonce @10 :Data;  # 16 bytes or none
 }
 
 struct HelloReply {
   protocol @0 :UInt32;
   code @1 :Common.Errc;
   text @2 :Text;
+  proof @3 :Data;  # 32 bytes or none
 }
 
 struct Ping {
@@ -364,4 +378,12 @@ struct Pong {
 
 struct Goodbye {
   text @0 :Text;
+}
+
+struct Challenge {
+  nonce @0 :Data;  # 16 bytes
+}
+
+struct Proof {
+  proof @0 :Data;  # 32 bytes
 }

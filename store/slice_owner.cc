@@ -58,7 +58,11 @@ SliceOwner::Taking SliceOwner::push_to_step(SlicePush& push) {
     return base::error(Errc::invalid_argument, "[{}] push of a node ({}, {}, {}-{}) of no tree",
                        name(), push.node.level, push.node.group, push.node.begin, push.node.end);
   }
-  if (push.step > current_.version) return std::optional(PushResult::not_ready);
+  if (push.step > current_.version + 1) return std::optional(PushResult::not_ready);
+  if (push.step > current_.version) {
+    next_pushes_.emplace(name_of(push), std::move(push));
+    return std::optional<PushResult>();
+  }
   // While the step's update runs, everything of this step has been taken.
   TROUPE_CHECK(!updating_ || sum_.total() != nullptr, "an update runs on an incomplete step");
   const bool past = push.step < current_.version || updating_;
@@ -73,10 +77,10 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
                        push.step, push.machine);
   }
   const PushName push_name = name_of(push);
-  if (late_.count(push_name) != 0) return std::optional<PushResult>();
+  if (next_pushes_.count(push_name) != 0) return std::optional<PushResult>();
   if (duplicate(push_name)) return std::optional(PushResult::duplicate);
   const auto waits = [&](const auto& entry) { return entry.first.sender == push.machine; };
-  if (std::any_of(late_.begin(), late_.end(), waits)) {
+  if (std::any_of(next_pushes_.begin(), next_pushes_.end(), waits)) {
     return base::error(Errc::internal, "[{}] push {} of machine {} while another one waits", name(),
                        push.step, push.machine);
   }
@@ -85,7 +89,7 @@ SliceOwner::Taking SliceOwner::push_to_round(SlicePush& push) {
   // this push belongs to the next round. Its sender gets no acknowledgement until that one opens
   // and sends nothing else until then: at most one push per machine waits here.
   if (closed_ || pushed_.count(push.machine) != 0) {
-    late_.emplace(push_name, std::move(push));
+    next_pushes_.emplace(push_name, std::move(push));
     return std::optional<PushResult>();
   }
   join_round(push);
@@ -111,6 +115,27 @@ SliceOwner::Taking SliceOwner::abstain(const SlicePush& push) {
   if (push.step > current_.version) return std::optional(PushResult::not_ready);
   if (push.step == current_.version && !closed_) abstained_.insert(push.machine);
   return std::optional(PushResult::taken);
+}
+
+std::optional<PushResult> SliceOwner::asked(const PushName& name) const {
+  constexpr auto kTaken = PushResult::duplicate;
+  if (!started_ || name.sender >= numbers_.size()) return PushResult::unknown;
+  if (next_pushes_.count(name) != 0) return std::nullopt;
+  if (rules_->sequential()) {
+    if (name.step != current_.version || updating_) {
+      return name.step <= current_.version ? kTaken : PushResult::unknown;
+    }
+    return rules_->tree.contains(name.node) && sum_.has(name.node) ? kTaken : PushResult::unknown;
+  }
+  if (name.node.begin == name.node.end) {  // an abstention
+    const bool open = name.step == current_.version && !closed_;
+    if (open) return abstained_.count(name.sender) != 0 ? kTaken : PushResult::unknown;
+    return name.step <= current_.version ? kTaken : PushResult::unknown;
+  }
+  if (!duplicate(name)) return PushResult::unknown;
+  const bool waits = std::any_of(queue_.begin(), queue_.end(),
+                                 [&](const Round& round) { return round.name == name; });
+  return waits ? std::nullopt : std::optional(kTaken);
 }
 
 PushName SliceOwner::name_of(const SlicePush& push) const {
@@ -169,9 +194,16 @@ base::Status SliceOwner::take_contributions(const SlicePush& push) {
   return {};
 }
 
-/// Sequential: takes the part of ranks that have finished as nothing.
+/// Sequential: takes what has come for this step already, and the part of ranks that have finished
+/// as nothing.
 void SliceOwner::open_step() {
   if (updating_) return;
+  if (!next_pushes_.empty() && next_pushes_.begin()->second.step == current_.version) {
+    for (auto& [name, push] : std::exchange(next_pushes_, {})) {
+      sum_.offer(push.node, std::move(push.data), push.count);
+      acks_.push_back(name);
+    }
+  }
   std::vector<std::uint32_t> absent;
   for (std::uint32_t rank = 0; rank < end_.size(); ++rank) {
     if (end_[rank] <= current_.version) absent.push_back(rank);
@@ -185,7 +217,7 @@ void SliceOwner::open_round() {
   closed_ = false;
   pushed_.clear();
   abstained_.clear();
-  for (auto& [name, push] : std::exchange(late_, {})) {
+  for (auto& [name, push] : std::exchange(next_pushes_, {})) {
     join_round(push);
     acks_.push_back(name);
   }
@@ -330,6 +362,7 @@ void SliceOwner::advance(const Round& round) {
     std::uint64_t& applied = numbers_applied_[round.name->sender];
     TROUPE_CHECK(round.name->step == applied, "pushes of a machine are applied out of order");
     ++applied;
+    applied_.insert(round.name->sender);
   }
   const std::uint64_t before = applied_below_;
   applied_below_ = rules_->steps.total;
@@ -354,7 +387,7 @@ std::vector<PushName> SliceOwner::take_acks() {
 
 std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
                                               std::uint32_t machine) const {
-  if (!started_) return std::nullopt;
+  if (needs(pull, machine)) return std::nullopt;
   const auto with = [this](const Published& version) {
     SliceAnswer answer;
     answer.version = version.version;
@@ -370,22 +403,49 @@ std::optional<SliceAnswer> SliceOwner::answer(const schemas::WeightPull& pull,
     return answer;
   };
   if (pull.version == schemas::kBarrierVersion) {
-    if (pull.applied_below > barrier_step_) return std::nullopt;
     const bool kept = pull.applied_below == barrier_step_ && barrier_.weight;
     return kept ? with(barrier_) : gone();
   }
-  if (pull.version == schemas::kNewestVersion) {
-    const bool known = machine < numbers_applied_.size();
-    const bool recent = rules_->cluster_sequential()
-                            ? current_.version >= pull.step
-                            : !known || numbers_applied_[machine] >= pull.step;
-    if (!recent || applied_below_ < pull.applied_below) return std::nullopt;
-    return with(present());
-  }
-  if (pull.version > current_.version) return std::nullopt;
-  if (pull.version == current_.version) return with(present());
+  const bool newest = pull.version == schemas::kNewestVersion;
+  if (newest || pull.version == current_.version) return with(present());
   if (previous_ && previous_->version == pull.version) return with(*previous_);
   return gone();
+}
+
+std::optional<PullNeed> SliceOwner::needs(const schemas::WeightPull& pull,
+                                          std::uint32_t machine) const {
+  using Kind = PullNeed::Kind;
+  const auto unmet = [this](PullNeed need) {
+    return meets(need) ? std::nullopt : std::optional(need);
+  };
+  if (!started_) return PullNeed{Kind::version, 0, rules_->steps.start};
+  if (pull.version == schemas::kBarrierVersion) {
+    return unmet({Kind::barrier, 0, pull.applied_below});
+  }
+  if (pull.version != schemas::kNewestVersion) return unmet({Kind::version, 0, pull.version});
+  const bool known = machine < numbers_applied_.size();
+  std::optional<PullNeed> recent;
+  if (rules_->cluster_sequential()) {
+    recent = unmet({Kind::version, 0, pull.step});
+  } else if (known) {
+    recent = unmet({Kind::pushes, machine, pull.step});
+  }
+  return recent ? recent : unmet({Kind::steps, 0, pull.applied_below});
+}
+
+bool SliceOwner::meets(const PullNeed& need) const {
+  if (!started_) return false;
+  switch (need.kind) {
+    case PullNeed::Kind::version:
+      return current_.version >= need.value;
+    case PullNeed::Kind::barrier:
+      return barrier_step_ >= need.value;
+    case PullNeed::Kind::steps:
+      return applied_below_ >= need.value;
+    case PullNeed::Kind::pushes:
+      return numbers_applied_.at(need.machine) >= need.value;
+  }
+  return false;
 }
 
 void SliceOwner::finish(std::uint32_t rank, std::uint64_t steps) {

@@ -56,6 +56,20 @@ struct SliceUpdate {
 /// One thing to be computed for a slice.
 using SliceWork = std::variant<Addition, SliceUpdate>;
 
+/// What a pull waits for.
+struct PullNeed {
+  enum class Kind : std::uint8_t {
+    version,  ///< a version of at least `value`
+    barrier,  ///< the barrier `value`
+    steps,    ///< all contributions of steps below `value`
+    pushes    ///< the pushes of `machine` numbered below `value`
+  };
+  Kind kind = Kind::version;
+  std::uint32_t machine = 0;
+  std::uint64_t value = 0;
+  friend auto operator<=>(const PullNeed&, const PullNeed&) = default;
+};
+
 /// The answer to a pull.
 struct SliceAnswer {
   base::Errc code = base::Errc::ok;  ///< not_found: the version is gone
@@ -88,6 +102,9 @@ class SliceOwner {
   /// when its turn has come (the data is then in the hands of an update, so a sender never has more
   /// than one push waiting here). An error breaks an invariant and ends the job.
   base::Result<std::optional<schemas::PushResult>> push(SlicePush push);
+  /// What has become of the push of this name: `duplicate` when it has been taken, `unknown` when
+  /// it has not come; no result when take_acks() will name it.
+  std::optional<schemas::PushResult> asked(const PushName& name) const;
   /// The next thing to compute, each once.
   std::optional<SliceWork> next_work();
   void added(std::uint64_t addition, base::Buffer sum) { sum_.added(addition, std::move(sum)); }
@@ -97,6 +114,12 @@ class SliceOwner {
 
   /// The answer to a pull of `machine`, or nothing as long as it has to wait.
   std::optional<SliceAnswer> answer(const schemas::WeightPull& pull, std::uint32_t machine) const;
+  /// What it has to wait for, if for anything; when that has come, there may be something else.
+  std::optional<PullNeed> needs(const schemas::WeightPull& pull, std::uint32_t machine) const;
+  /// True when nobody has to wait for this any more.
+  bool meets(const PullNeed& need) const;
+  /// Machines whose pushes have come into the weights since the last call (eventual cluster).
+  std::set<std::uint32_t> take_applied() { return std::exchange(applied_, {}); }
 
   /// The rank has no steps from `steps` on.
   void finish(std::uint32_t rank, std::uint64_t steps);
@@ -159,8 +182,9 @@ class SliceOwner {
   std::set<std::uint32_t> pushed_;     // machines in the open round
   std::set<std::uint32_t> abstained_;  // machines that need not be
   bool closed_ = false;                // the round takes no more
-  // For the next round, at most one per machine; their contributions have been taken.
-  std::map<PushName, SlicePush> late_;
+  // For the next step or round: each node's sum or at most one push per machine, whose
+  // contributions have been taken.
+  std::map<PushName, SlicePush> next_pushes_;
   std::deque<Round> queue_;  // eventual cluster: at most one per machine
   std::optional<Round> updating_;
 
@@ -179,6 +203,7 @@ class SliceOwner {
   std::vector<double> samples_before_;  // per rank: samples_applied_ with its last contribution
   std::vector<std::uint64_t> numbers_;  // per machine: next push to take
   std::vector<std::uint64_t> numbers_applied_;  // per machine: pushes below are contained
+  std::set<std::uint32_t> applied_;             // machines whose number has grown
   std::vector<PushName> acks_;
 };
 

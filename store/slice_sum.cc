@@ -15,10 +15,15 @@ namespace troupe::store {
 // bits. settle() joins two siblings as soon as both are there. added() knows an addition by its id,
 // so the end of one that a larger node has made needless changes nothing.
 
-bool SliceSum::offer(const TreeNode& node, base::Buffer data, double count) {
+bool SliceSum::has(const TreeNode& node) const {
   for (std::optional<TreeNode> at = node; at; at = tree_.parent(*at)) {
-    if (held(*at)) return false;
+    if (held(*at)) return true;
   }
+  return false;
+}
+
+bool SliceSum::offer(const TreeNode& node, base::Buffer data, double count) {
+  if (has(node)) return false;
   drop_below(node);
   parts_[node] = {std::move(data), count, false};
   settle(node);

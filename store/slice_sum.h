@@ -38,6 +38,8 @@ class SliceSum {
 
   /// Takes the sum of a node of the tree. False: it is held already, alone or in a larger node.
   bool offer(const TreeNode& node, base::Buffer data, double count);
+  /// True when the sum of a node is held, alone or in a larger node.
+  bool has(const TreeNode& node) const;
   /// The next addition to run, each once.
   std::optional<Addition> next_addition();
   /// The result of an addition that next_addition() gave; ignored when a larger node came since.

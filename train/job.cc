@@ -6,9 +6,12 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/units.h"
+#include "data/index.h"
 #include "symbol/gradient.h"
+#include "symbol/infer.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::train {
@@ -25,6 +28,20 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
   return base::error(base::Errc::invalid_argument, "model.input is {}, images of {} are {}",
                      base::Shape(std::span<const std::int64_t>(model.input)).to_string(),
                      dataset.path().string(), found.to_string());
+}
+
+/// All files that a job reads and writes. What is in the folder of checkpoints is the job's own.
+base::Status check_roots(const schemas::JobSpec& spec, const schemas::JobRoots& roots) {
+  for (const std::string& records : {spec.data.train, spec.data.test}) {
+    if (records.empty()) continue;
+    TROUPE_TRY(base::check_inside(records, roots.data));
+    TROUPE_TRY(base::check_inside(data::index_path(records), roots.data));
+  }
+  if (!spec.train.weights.empty()) {
+    TROUPE_TRY(base::check_inside(spec.train.weights, roots.data));
+  }
+  if (spec.checkpoint.dir.empty()) return {};
+  return base::check_inside(spec.checkpoint.dir, roots.checkpoints);
 }
 
 /// The network for errors.
@@ -45,11 +62,14 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
                        "there is nothing to learn: every parameter is frozen or no output depends "
                        "on it in a differentiable way");
   }
-  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, network.graph(), learned));
+  const symbol::Graph graph = network.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes,
+                    symbol::infer_dtypes(graph, {{keys.inputs.data, keys.inputs.dtype}}));
+  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, graph, learned, dtypes));
   if (backward.head_gradients.empty()) return {};
   return base::error(base::Errc::invalid_argument,
                      "an output is no loss, so the network cannot be trained: no value for {}",
-                     backward.head_gradients.front());
+                     backward.head_gradients.front().name);
 }
 
 }  // namespace
@@ -112,7 +132,9 @@ base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
 }
 
 base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
-                                                  const ops::OpTable& table) {
+                                                  const ops::OpTable& table,
+                                                  const schemas::JobRoots& roots) {
+  TROUPE_TRY(check_roots(spec, roots));
   auto job = std::make_shared<Job>();
   job->spec = spec;
   TROUPE_TRY_ASSIGN(job->network, make_job_network(spec.model, table));

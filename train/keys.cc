@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "symbol/gradient.h"
+#include "symbol/infer.h"
+#include "symbol/states.h"
 #include "train/key_attributes.h"
 
 namespace troupe::train {
@@ -30,7 +32,7 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
                      found.size(), wanted);
 }
 
-/// An auxiliary state as its operator declares it.
+/// An auxiliary state as its operators declare and move it.
 struct StateRule {
   double momentum = 0.0;
   double initial = 0.0;
@@ -42,9 +44,11 @@ std::map<std::string, StateRule> state_rules(const symbol::Graph& graph) {
   for (const symbol::GraphNode& node : graph.nodes) {
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      found[graph.node(node.input(state.input)).name] = {node.params.real(state.momentum),
-                                                         state.initial};
+      found[graph.node(node.input(state.input)).name].initial = state.initial;
     }
+  }
+  for (const symbol::StateUpdate& update : symbol::state_updates(graph)) {
+    found[update.state].momentum = update.momentum;
   }
   return found;
 }
@@ -107,6 +111,26 @@ base::Status apply_rules(std::span<const schemas::KeyRule> rules,
   return {};
 }
 
+/// Appends keys in the order of their ids.
+struct Declarer {
+  std::vector<KeyInfo>& keys;
+  const std::map<std::string, KeyAttributes>& attributes;
+
+  base::Result<KeyInfo*> add(const std::string& name, const base::Shape& shape, base::DType dtype) {
+    if (!shape.complete()) {
+      return base::error(base::Errc::invalid_argument,
+                         "the shape of parameter '{}' is not known: {}", name, shape.to_string());
+    }
+    KeyInfo& key = keys.emplace_back();
+    key.id = static_cast<std::uint32_t>(keys.size() - 1);
+    key.name = name;
+    key.shape = shape;
+    key.dtype = key.gradient_wire = key.weight_wire = dtype;
+    key.initializer = attributes.at(name).initializer;
+    return &key;
+  }
+};
+
 }  // namespace
 
 base::Shape batch_shape(std::int64_t batch, const base::Shape& sample) {
@@ -134,24 +158,11 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
                     symbol.infer_dtypes({{inputs.data, inputs.dtype}}));
   const symbol::Graph graph = symbol.graph();
   TROUPE_TRY_ASSIGN(const auto attributes, attributes_of(graph));
-  auto declare = [&](const std::string& name, const base::Shape& shape,
-                     base::DType dtype) -> base::Result<KeyInfo*> {
-    if (!shape.complete()) {
-      return base::error(base::Errc::invalid_argument,
-                         "the shape of parameter '{}' is not known: {}", name, shape.to_string());
-    }
-    KeyInfo& key = network.keys.emplace_back();
-    key.id = static_cast<std::uint32_t>(network.keys.size() - 1);
-    key.name = name;
-    key.shape = shape;
-    key.dtype = key.gradient_wire = key.weight_wire = dtype;
-    key.initializer = attributes.at(name).initializer;
-    return &key;
-  };
+  Declarer declarer{network.keys, attributes};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == inputs.data || arguments[i] == network.inputs.label) continue;
     TROUPE_TRY_ASSIGN(KeyInfo * key,
-                      declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
+                      declarer.add(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
     if (!key->initializer) key->initializer = initializer_by_name(key->name);
     const KeyAttributes& said = attributes.at(key->name);
     key->lr_mult = said.lr_mult.value_or(1.0);
@@ -161,11 +172,12 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
   }
   TROUPE_TRY(apply_rules(rules, network.keys));
-  const auto by_state = state_rules(graph);
+  const auto rules_of_states = state_rules(graph);
   for (std::size_t i = 0; i < states.size(); ++i) {
-    TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
+    TROUPE_TRY_ASSIGN(KeyInfo * key,
+                      declarer.add(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
+    const StateRule& rule = rules_of_states.at(states[i]);
     key->kind = KeyKind::average;
-    const StateRule& rule = by_state.at(states[i]);
     key->momentum = rule.momentum;
     if (!key->initializer) key->initializer = constant(rule.initial);
   }
@@ -179,7 +191,11 @@ base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,
   for (const KeyInfo& key : keys) {
     if (key.kind == KeyKind::dense && key.lr_mult != 0.0) learned.push_back(key.name);
   }
-  TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, symbol.graph(), learned));
+  std::map<std::string, base::DType> known;
+  for (const KeyInfo& key : keys) known[key.name] = key.dtype;
+  const symbol::Graph graph = symbol.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes, symbol::infer_dtypes(graph, known));
+  TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, graph, learned, dtypes));
   std::set<std::string_view> reached(learned.begin(), learned.end());
   for (const std::string& name : without) reached.erase(name);
   std::vector<bool> with;

@@ -178,8 +178,12 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
 void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
   const NDArray& gradient = gradients_[key];
   const bool computed = keys_[key].kind == KeyKind::average || with_gradient_[key];
-  if (options_.check_gradients && info.count > 0.0 && computed) {
-    const engine::Variable writes[] = {gradient.variable()};
+  const engine::Variable writes[] = {gradient.variable()};
+  if (!computed) {
+    // Nothing else writes this array, and a store takes the steps of a key in their order.
+    runtime_.engine.push({"order", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
+                         [](engine::RunContext&) { return base::Status(); });
+  } else if (options_.check_gradients && info.count > 0.0) {
     runtime_.engine.push(
         {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
         [gradient, name = keys_[key].name, rank = options_.rank,

@@ -46,9 +46,9 @@ struct RunStart {
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
                                   store::CheckpointCheck check = store::CheckpointCheck::contents);
 
-/// Does FindStart: opens the job and looks into its folder of checkpoints. Blocks; reads manifests,
-/// no tensors.
-control::StartFound find_job_start(const control::FindStart& find);
+/// Does FindStart: opens the job, whose files lie in `roots`, and looks into its folder of
+/// checkpoints. Blocks; reads manifests, no tensors.
+control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots);
 
 /// Whether the run's next checkpoint could be written into checkpoint.dir from here. Errors as of
 /// store::check_folder(); ok without a folder.

@@ -89,10 +89,6 @@ class Machine {
   }
   void take_answers() {
     for (const RankAnswer& answer : gather_->take_answers()) {
-      if (answer.result == PushResult::not_ready) {
-        borrowed_.erase(answer.rank);  // lock step: the others are not as far; it comes again
-        continue;
-      }
       RC_ASSERT(answer.result == PushResult::taken);
       const RankPush push = borrowed_.at(answer.rank);
       RC_ASSERT(answer.step == push.step);

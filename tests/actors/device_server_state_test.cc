@@ -92,15 +92,59 @@ TEST_CASE("a gradient without company is copied, never sent itself") {
   CHECK(sent<GradientPush>(effects)[0].second.count == 1.0);
 }
 
-TEST_CASE("unanswered pushes and pulls are repeated, answered ones are not") {
+TEST_CASE("a pull without an answer is asked again after long, an answered one is not") {
   Server server;
   server.state.handle(Tick{0});
   CHECK(sent<WeightPull>(server.pull(0, 0)).size() == 1);
   CHECK(sent<WeightPull>(server.pull(1, 0)).empty());  // the same question
-  CHECK(sent<WeightPull>(server.state.handle(Tick{1'000})).size() == 1);
+  CHECK(server.state.handle(Tick{9'999}).empty());
+  CHECK(sent<WeightPull>(server.state.handle(Tick{10'000})).size() == 1);
   const auto handed = sent<WeightReply>(server.reply(0, 0, {}));
   CHECK(handed.size() == 2);
-  CHECK(sent<WeightPull>(server.state.handle(Tick{20'000})).empty());
+  CHECK(server.state.handle(Tick{30'000}).empty());
+}
+
+TEST_CASE("a sum goes out once: later it is asked about, and again only when it has not come") {
+  Server server;
+  server.state.handle(Tick{0});
+  server.push(0, 0, base::make_host_buffer(kBytes));
+  const auto adds = of_kind<Add>(server.push(1, 0, base::make_host_buffer(kBytes)));
+  const auto pushes = sent<GradientPush>(server.done(adds.at(0).id));
+  REQUIRE(pushes.size() == 1);
+  const auto& [owner, push] = pushes[0];
+  CHECK(server.state.handle(Tick{9'999}).empty());
+  const auto later = server.state.handle(Tick{10'000});
+  CHECK(sent<schemas::PushQuery>(later).size() == 1);
+  CHECK(sent<GradientPush>(later).empty());
+  const auto after_cut = server.state.handle(LinkResumed{owner});
+  CHECK(sent<schemas::PushQuery>(after_cut).size() == 1);
+  CHECK(sent<GradientPush>(after_cut).empty());
+  CHECK(server.state.handle(LinkResumed{{Role::parameter_server, 9}}).empty());
+  const auto answer = [&](PushResult result) {
+    const PushAck ack{kSlice, push.node, push.step, result};
+    return sent<GradientPush>(server.state.handle(Received{letter(server.plan, owner, ack)}));
+  };
+  CHECK(answer(PushResult::unknown).size() == 1);
+  CHECK(server.state.mail_counters().repeated == 1);
+  const auto moved = server.state.handle(
+      Received{letter(server.plan, kCoordinator, small_placement(server.plan, 2))});
+  CHECK(sent<GradientPush>(moved).size() == 1);
+  CHECK(server.state.mail_counters().repeated == 2);
+}
+
+TEST_CASE("a rank learns what has become of its gradient") {
+  Server server;
+  const auto asked = [&](std::uint32_t rank, std::uint64_t step) {
+    const schemas::PushQuery query{kSlice, {0, 0, rank, rank + 1}, step};
+    const auto acks = sent<PushAck>(
+        server.state.handle(Received{letter(server.plan, {Role::worker, rank}, query)}));
+    return acks.empty() ? std::nullopt : std::optional(acks[0].second.result);
+  };
+  CHECK(asked(0, 0) == PushResult::unknown);
+  server.push(0, 0, base::make_host_buffer(kBytes));
+  CHECK(asked(0, 0) == std::nullopt);  // its answer is to come
+  server.push(1, 0, {});
+  CHECK(asked(1, 0) == PushResult::duplicate);
 }
 
 TEST_CASE("sequential, eventual: one contribution per step, one version per machine and step") {

@@ -61,10 +61,14 @@ TEST_CASE("eventual: repeated, past and early pushes") {
   const auto work = gather.next_work();
   gather.push(gradient(0, 0));  // it is being added
   CHECK(gather.take_answers().empty());
+  CHECK_FALSE(gather.asked(0, 0).has_value());
+  CHECK_FALSE(gather.asked(1, 0).has_value());
+  CHECK(gather.asked(0, 1) == PushResult::unknown);
   gather.done(work->id, slice_bytes());
   CHECK(gather.take_answers().size() == 1);
   gather.push(gradient(0, 0));
   CHECK(gather.take_answers().at(0).result == PushResult::duplicate);
+  CHECK(gather.asked(0, 0) == PushResult::duplicate);
   CHECK(gather.arrived(0) == 1);
   CHECK(gather.missing() == std::vector<std::uint32_t>{0, 1});
   gather.push(gradient(0, 1));

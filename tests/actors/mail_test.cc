@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence of generation and view, and letters that are repeated until answered.
+// The fence of generation and view, and letters that wait for their answers.
 #include "actors/mail.h"
 
 #include <catch2/catch.hpp>
@@ -107,20 +107,118 @@ TEST_CASE("the end of the job is told once") {
   CHECK(f.effects.take().empty());
 }
 
-TEST_CASE("letters are repeated with pauses that double up to the longest") {
+/// What an outbox does at each millisecond up to `end_ms`: "40 sends", "90 asks".
+std::vector<std::string> what_happens(Outbox<int>& outbox, std::uint64_t from_ms,
+                                      std::uint64_t end_ms) {
+  std::vector<std::string> happened;
+  for (std::uint64_t now = from_ms; now <= end_ms; ++now) {
+    outbox.attend(
+        now, [&](const Letter&) { happened.push_back(std::to_string(now) + " sends"); },
+        [&](const Letter&) { happened.push_back(std::to_string(now) + " asks"); });
+  }
+  return happened;
+}
+
+base::Limits short_pauses() {
   base::Limits limits;
   limits.retry_first_ms = 10;
   limits.retry_most_ms = 40;
-  Outbox<int> outbox(limits);
-  CHECK(outbox.keep(1, {kRank, schemas::Finished{}, {}}, 0));
-  CHECK_FALSE(outbox.keep(1, {kRank, schemas::Finished{}, {}}, 0));
-  std::vector<std::uint64_t> times;
-  for (std::uint64_t now = 0; now <= 160; ++now) {
-    outbox.resend(now, [&](const Letter&) { times.push_back(now); });
-  }
-  CHECK(times == std::vector<std::uint64_t>{10, 30, 70, 110, 150});
-  CHECK(outbox.answered(1));
-  CHECK_FALSE(outbox.answered(1));
+  limits.letter_ask_ms = 100;
+  return limits;
+}
+
+/// One letter, sent at 0.
+struct Letters {
+  Letters() { CHECK(outbox.keep(1, {kRank, schemas::Finished{}, {}}, 0)); }
+  Outbox<int> outbox{short_pauses()};
+};
+
+TEST_CASE("time alone never sends a letter again, it asks about it") {
+  Letters f;
+  CHECK_FALSE(f.outbox.keep(1, {kRank, schemas::Finished{}, {}}, 0));
+  CHECK(what_happens(f.outbox, 0, 350) ==
+        std::vector<std::string>{"100 asks", "200 asks", "300 asks"});
+  CHECK(f.outbox.answered(1));
+  CHECK_FALSE(f.outbox.answered(1));
+  CHECK(what_happens(f.outbox, 351, 900).empty());
+}
+
+TEST_CASE("a letter that could not be taken goes again after a pause that doubles") {
+  Letters f;
+  f.outbox.not_ready(1, 0);
+  CHECK(what_happens(f.outbox, 0, 50) == std::vector<std::string>{"10 sends"});
+  f.outbox.not_ready(1, 50);
+  CHECK(what_happens(f.outbox, 50, 80) == std::vector<std::string>{"70 sends"});
+  f.outbox.not_ready(1, 80);
+  f.outbox.not_ready(1, 100);
+  CHECK(what_happens(f.outbox, 100, 300) == std::vector<std::string>{"140 sends", "240 asks"});
+  f.outbox.not_ready(2, 300);  // of nobody's
+}
+
+TEST_CASE("a letter that never came goes again at once, and all of them in a new view") {
+  Letters f;
+  int used = 0;
+  const auto count = [&](const Letter&) { ++used; };
+  f.outbox.unknown(1, 50, count);  // nobody has asked
+  CHECK(used == 0);
+  CHECK(what_happens(f.outbox, 0, 100) == std::vector<std::string>{"100 asks"});
+  f.outbox.unknown(1, 110, count);
+  f.outbox.unknown(1, 110, count);  // the answer to an earlier question
+  f.outbox.unknown(2, 110, count);  // of nobody's
+  CHECK(used == 1);
+  CHECK(what_happens(f.outbox, 110, 220) == std::vector<std::string>{"210 asks"});
+  const schemas::ActorId other{Role::worker, 1};
+  f.outbox.keep(2, {other, schemas::Finished{}, {}}, 220);
+  f.outbox.ask_about(other, 220, count);
+  CHECK(used == 2);
+  f.outbox.send_again(220, count);
+  CHECK(used == 4);
+}
+
+TEST_CASE("a push is asked about by name and without its bytes, what is small by itself") {
+  Fixture f;
+  f.open();
+  f.mail.tick(1'000);
+  Outbox<schemas::PushName> pushes(f.plan.spec.limits);
+  schemas::GradientPush push;
+  push.slice = {0, 1};
+  push.node = {1, 0, 0, 1};
+  push.step = 7;
+  const schemas::ActorId owner{Role::parameter_server, 1};
+  const schemas::PushName name = schemas::push_name(push, 0);
+  pushes.keep(name, {owner, push, base::make_host_buffer(64)}, 1'000);
+  f.mail.tick(1'000 + f.plan.spec.limits.letter_ask_ms);
+  f.mail.attend(pushes);
+  f.mail.ask_about(pushes, owner);
+  f.mail.ask_about(pushes, kRank);
+  const auto asked = f.effects.take();
+  REQUIRE(sent<schemas::PushQuery>(asked).size() == 2);
+  REQUIRE(asked.size() == 2);
+  CHECK(sent<schemas::PushQuery>(asked)[0].first == owner);
+  CHECK(schemas::push_name(sent<schemas::PushQuery>(asked)[0].second, 0) == name);
+  CHECK(f.mail.counters().asked == 2);
+  CHECK(f.mail.counters().repeated == 0);
+
+  const auto answer = [&](schemas::PushResult result) {
+    return f.mail.settle(pushes, {push.slice, push.node, push.step, result});
+  };
+  CHECK_FALSE(answer(schemas::PushResult::unknown));
+  const auto again = f.effects.take();
+  REQUIRE(sent<schemas::GradientPush>(again).size() == 1);
+  CHECK(std::get<Send>(again[0]).envelope.payload.size() == 64);
+  CHECK(f.mail.counters().repeated == 1);
+  CHECK_FALSE(answer(schemas::PushResult::not_ready));
+  CHECK(answer(schemas::PushResult::duplicate));
+  CHECK_FALSE(answer(schemas::PushResult::unknown));  // late: nothing is left to send
+  CHECK(f.effects.take().empty());
+
+  Outbox<int> pulls(f.plan.spec.limits);
+  pulls.keep(1, {owner, schemas::WeightPull{}, {}}, 0);
+  f.mail.ask_about(pulls, owner);
+  CHECK(sent<schemas::WeightPull>(f.effects.take()).size() == 1);
+  f.mail.send_again(pulls);
+  CHECK(sent<schemas::WeightPull>(f.effects.take()).size() == 1);
+  CHECK(f.mail.counters().repeated == 2);
 }
 
 }  // namespace

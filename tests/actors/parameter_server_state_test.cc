@@ -73,6 +73,48 @@ TEST_CASE("a pull gets exactly its version, when it exists, or an error") {
   CHECK(gone[0].second.text.find("the newest is 2") != std::string::npos);
 }
 
+TEST_CASE("a pull is answered once over a link, and again when the answer could have been lost") {
+  Server server;
+  server.start();
+  CHECK(sent<WeightReply>(server.pull(0)).size() == 1);
+  CHECK(server.pull(0).empty());
+  server.state.handle(LinkResumed{{Role::device_server, 1}});
+  CHECK(server.pull(0).empty());
+  server.state.handle(LinkResumed{{Role::device_server, 0}});
+  CHECK(sent<WeightReply>(server.pull(0)).size() == 1);
+  CHECK(server.pull(0).empty());
+  CHECK(server.pull(1).empty());
+  CHECK(server.pull(1).empty());  // it waits already
+  CHECK(sent<WeightReply>(server.step(0)).size() == 1);
+  CHECK(server.pull(1).empty());
+  server.state.handle(Received{letter(server.plan, kCoordinator, small_placement(server.plan, 2))});
+  schemas::Envelope again =
+      letter(server.plan, {Role::device_server, 0}, WeightPull{{0, 0}, 1, 0, 1});
+  again.view = 2;
+  CHECK(sent<WeightReply>(server.state.handle(Received{again})).size() == 1);
+}
+
+TEST_CASE("an owner is asked about a push in its place") {
+  Server server;
+  server.start();
+  const auto asked = [&](std::uint64_t step) {
+    const schemas::PushQuery query{{0, 0}, {1, 0, 0, 2}, step};
+    return sent<PushAck>(server.from({Role::device_server, 0}, query));
+  };
+  REQUIRE(asked(0).size() == 1);
+  CHECK(asked(0)[0].second.result == schemas::PushResult::unknown);
+  server.step(0);
+  CHECK(asked(0)[0].second.result == schemas::PushResult::duplicate);
+}
+
+TEST_CASE("too many pulls of one machine end the job, and the error names it") {
+  Server server;
+  for (std::uint64_t version = 1; version <= kPullsWaitingMax; ++version) server.pull(version);
+  const auto fails = of_kind<Fail>(server.pull(kPullsWaitingMax + 1));
+  REQUIRE(fails.size() == 1);
+  CHECK(fails[0].status.text() == "device server 0 has asked 4096 times for slice (0, 0)");
+}
+
 TEST_CASE("checkpoints: two in flight, the third holds its slices until a report returns credit") {
   Server server;
   server.start();

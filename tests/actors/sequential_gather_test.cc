@@ -190,7 +190,7 @@ TEST_CASE("repeated, past and early pushes") {
     const auto answers = gather.take_answers();
     return answers.empty() ? std::nullopt : std::optional(answers.at(0).result);
   };
-  CHECK(result_of(gradient(0, 1)) == PushResult::not_ready);
+  CHECK(result_of(gradient(0, 2)) == PushResult::not_ready);
   CHECK_FALSE(result_of(gradient(0, 0)).has_value());
   CHECK_FALSE(result_of(gradient(0, 0)).has_value());  // still read: the answer is to come
   CHECK(result_of(gradient(2, 0, {})) == PushResult::taken);
@@ -200,6 +200,50 @@ TEST_CASE("repeated, past and early pushes") {
   CHECK(gather.take_answers().size() == 2);
   CHECK(result_of(gradient(0, 0)) == PushResult::duplicate);
   CHECK_FALSE(result_of(gradient(0, 1)).has_value());
+}
+
+TEST_CASE("a rank that is one step ahead waits there, and nobody reads its gradient") {
+  const store::SliceRules rules = three_and_one(GENERATE(kSequential, kEventual));
+  SequentialGather gather(rules, 0);
+  for (const std::uint32_t rank : {0U, 1U}) gather.push(gradient(rank, 0, {}));
+  CHECK(gather.take_answers().size() == 2);
+  const base::Buffer ahead = slice_bytes();
+  gather.push(gradient(0, 1, ahead));
+  gather.push(gradient(0, 1, ahead));  // a repetition: the answer is to come
+  CHECK(gather.take_answers().empty());
+  CHECK_FALSE(gather.next_work().has_value());
+  CHECK(gather.asked(0, 0) == PushResult::duplicate);
+  CHECK(gather.asked(2, 0) == PushResult::unknown);
+  CHECK_FALSE(gather.asked(0, 1).has_value());
+  CHECK(gather.asked(1, 1) == PushResult::unknown);
+  CHECK(gather.asked(0, 2) == PushResult::unknown);
+  CHECK(gather.arrived(0) == 0);
+
+  gather.push(gradient(2, 0, {}));
+  CHECK(gather.arrived(0) == 1);
+  CHECK_FALSE(gather.asked(0, 1).has_value());  // borrowed
+  gather.push(gradient(1, 1));
+  const auto work = gather.next_work();
+  REQUIRE(work.has_value());
+  CHECK(work->left.same_block(ahead));
+  gather.done(work->id, slice_bytes());
+  CHECK(gather.asked(0, 1) == PushResult::duplicate);
+}
+
+TEST_CASE("a step's sums go out once the owner has taken those of the step before") {
+  const store::SliceRules rules = three_and_one(GENERATE(kSequential, kEventual));
+  SequentialGather gather(rules, 0);
+  for (const std::uint64_t step : {0U, 1U}) {
+    for (const std::uint32_t rank : {0U, 1U, 2U}) gather.push(gradient(rank, step, {}));
+  }
+  std::size_t pushes = 0;
+  for (; const auto push = gather.next_push({}); ++pushes) CHECK(push->step == 0);
+  REQUIRE(pushes > 0);
+  for (; pushes > 0; --pushes) {
+    CHECK_FALSE(gather.next_push({}).has_value());
+    gather.acknowledged(0);
+  }
+  REQUIRE(gather.next_push({}).has_value());
 }
 
 TEST_CASE("cluster eventual: a repeated push while the frontier's sums are added is a duplicate") {

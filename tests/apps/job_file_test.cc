@@ -128,7 +128,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[train]\nkeys = [1]", "train.keys: expected an array of tables, got [ 1 ]"},
       {"[[train.keys]]\nlr_mult = 0", "train.keys[0].match: missing; expected the name of a"},
       {"[[train.keys]]\nmatch = \"a\"\n[[train.keys]]\nmatch = \"b\"\nlr = 0",
-       "job.toml:10:6: error: train.keys[1].lr: unknown key"},
+       "job.toml:10:1: error: train.keys[1].lr: unknown key"},
       {"[[train.keys]]\nmatch = \"a\"\nwd_mult = inf", "train.keys[0].wd_mult: expected number"},
       {"[workers]\nmachines = 60000\ndevices = 2", "machines x devices = 120000"},
       {"[checkpoint]\nevery = \"5 steps\"", "checkpoint.every: needs checkpoint.dir"},

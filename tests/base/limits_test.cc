@@ -29,6 +29,8 @@ TEST_CASE("the defaults of the deadlines fit each other", "[limits]") {
   CHECK(limits.silence_dead_ms < limits.missing_log_ms);
   CHECK(limits.missing_log_ms < limits.stall_ms);
   CHECK(limits.retry_first_ms < limits.retry_most_ms);
+  CHECK(limits.retry_most_ms < limits.letter_ask_ms);
+  CHECK(limits.letter_ask_ms < limits.missing_log_ms);
 }
 
 }  // namespace

@@ -8,8 +8,10 @@ namespace troupe::link::test {
 namespace {
 
 /// Sends `count` pushes through a proxy and checks that each arrives once, in its slice's order.
-void exactly_once_through(Proxy& proxy, Server& server, std::size_t count) {
+void exactly_once_through(Proxy& proxy, Server& server, std::size_t count,
+                          std::optional<base::Secret> secret = std::nullopt) {
   Client client;
+  client.secret = secret;
   REQUIRE(client.dial(proxy.address(), 1, 5'000).ok());
   for (std::size_t i = 0; i < count; ++i) {
     REQUIRE(client.link->send(push_of(static_cast<std::uint32_t>(i % 7), i, 20'000)).ok());
@@ -29,13 +31,15 @@ void exactly_once_through(Proxy& proxy, Server& server, std::size_t count) {
 }
 
 TEST_CASE("a connection cut in the middle of frames resumes and loses nothing", "[link]") {
-  Server server;
+  std::optional<base::Secret> secret;
+  if (GENERATE(false, true)) secret = base::random_secret();
+  Server server(quick_limits(), secret);
   // Connection 0 is control. Each later one is a data connection that is cut in another frame.
   Proxy proxy(server.address, [](int connection) {
     const bool cut = connection > 0 && connection < 6;
     return Proxy::Blow{cut ? 30'000 + 777 * static_cast<std::size_t>(connection) : ~std::size_t{0}};
   });
-  exactly_once_through(proxy, server, 60);
+  exactly_once_through(proxy, server, 60, secret);
   CHECK(server.recorder->resumes + 0 >= 5);
 }
 
@@ -221,6 +225,44 @@ TEST_CASE("a peer that does not read costs the sender a bounded queue", "[link]"
     REQUIRE(frame.ok());
     if (std::holds_alternative<schemas::JobStop>(frame->message)) break;
   }
+}
+
+TEST_CASE("a sender that asks for room is told when there is some, and nothing is refused",
+          "[link]") {
+  base::Limits limits = quick_limits();
+  limits.send_queue_bytes_max = 8 << 20;
+  Server server;
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  constexpr std::size_t kPushes = 60;
+  int drains = 0;
+  for (std::size_t step = 1; step <= kPushes;) {
+    if (client.link->has_room()) {
+      REQUIRE(client.link->send(push_of(1, step++, 1 << 20)).ok());
+      continue;
+    }
+    REQUIRE(client.recorder->wait([&] { return client.recorder->drains > drains; }));
+    drains = client.recorder->drains;
+  }
+  CHECK(drains > 0);
+  REQUIRE(server.recorder->wait_envelopes(kPushes));
+  client.link->abort(Status(Errc::cancelled, "enough"));
+  client.recorder->wait_down();
+  CHECK(client.link->has_room());  // who sends hears why it is down
+}
+
+TEST_CASE("an empty queue takes a message that is larger than the queue", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.send_queue_bytes_max = 8 << 20;
+  limits.payload_bytes_max = 16 << 20;
+  Server server(limits);
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  CHECK(client.link->has_room());
+  CHECK(client.link->send(push_of(1, 1, 12 << 20)).ok());
+  CHECK(server.recorder->wait_envelopes(1));
 }
 
 TEST_CASE("unacknowledged bytes without progress end in a new connection", "[link]") {

@@ -15,12 +15,14 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/address.h"
 #include "base/hash.h"
+#include "base/secret.h"
 #include "link/frame.h"
 #include "link/link_set.h"
 #include "schemas/codec.h"
@@ -69,6 +71,9 @@ class Recorder final : public LinkHandler {
   void on_resumed() override {
     change([this] { resumes += 1; });
   }
+  void on_drained() override {
+    change([this] { drains += 1; });
+  }
   void on_down(const Status& reason) override {
     change([&] { downs.push_back(reason); });
   }
@@ -93,6 +98,7 @@ class Recorder final : public LinkHandler {
   std::function<void(const Envelope&)> answer;  ///< on the I/O thread, before recording
   int ups = 0;
   int resumes = 0;
+  int drains = 0;
   std::vector<Envelope> envelopes;
   std::vector<Status> cuts;
   std::vector<Status> downs;
@@ -132,12 +138,16 @@ inline LinkEnd worker_end() {
 
 /// A listening process: all its links share one recorder.
 struct Server {
-  explicit Server(const base::Limits& limits = quick_limits()) : links(limits, pool) {
-    const auto bound = links.listen("127.0.0.1:0", server_end(),
-                                    [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
-                                      link = l;
-                                      return Result<std::shared_ptr<LinkHandler>>(recorder);
-                                    });
+  explicit Server(const base::Limits& limits = quick_limits(),
+                  std::optional<base::Secret> secret = std::nullopt)
+      : links(limits, pool) {
+    const auto bound = links.listen(
+        "127.0.0.1:0", server_end(),
+        [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
+          link = l;
+          return Result<std::shared_ptr<LinkHandler>>(recorder);
+        },
+        secret);
     REQUIRE(bound.ok());
     address = *bound;
   }
@@ -158,10 +168,12 @@ struct Client {
     options.peer = server_end();
     options.data_connections = data;
     options.wait_ms = wait_ms;
+    options.secret = secret;
     auto made = links.dial(std::move(options), recorder);
     if (made.ok()) link = *made;
     return made.status();
   }
+  std::optional<base::Secret> secret;
   CountingPool pool;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   std::shared_ptr<Link> link;
@@ -332,14 +344,18 @@ inline Result<Envelope> next_frame(const Plain& socket) {
 
 /// Passes connections on to `target`. Each connection in turn asks `plan` for what to do: after how
 /// many bytes towards the target to strike, and whether to flip a bit there instead of cutting.
+/// `bytes_per_ms`: of all connections together, both ways; 0: as fast as it can.
 class Proxy {
  public:
   struct Blow {
     std::size_t after = ~std::size_t{0};
     bool flip = false;
   };
-  Proxy(std::string target, std::function<Blow(int connection)> plan)
-      : target_(std::move(target)), plan_(std::move(plan)), listener_(Plain::listen(address_)) {
+  Proxy(std::string target, std::function<Blow(int connection)> plan, std::size_t bytes_per_ms = 0)
+      : target_(std::move(target)),
+        plan_(std::move(plan)),
+        bytes_per_ms_(bytes_per_ms),
+        listener_(Plain::listen(address_)) {
     thread_ = std::thread([this] { run(); });
   }
   ~Proxy() {
@@ -369,7 +385,7 @@ class Proxy {
       for (std::size_t i = pairs.size(); i-- > 0;) {
         const bool up = ready[1 + 2 * i].revents != 0;
         const bool down = ready[2 + 2 * i].revents != 0;
-        if ((up && !pass_up(pairs[i])) || (down && !pass(pairs[i].far, pairs[i].near))) {
+        if ((up && !pass_up(pairs[i])) || (down && !pass_down(pairs[i]))) {
           pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(i));
         }
       }
@@ -381,13 +397,19 @@ class Proxy {
       }
     }
   }
-  static bool pass(const Plain& from, const Plain& to) {
+  /// False: this connection ends here; so below.
+  bool pass_down(const Pair& pair) const {
     char bytes[65'536];
-    const auto got = ::recv(from.fd(), bytes, sizeof bytes, 0);
-    return got > 0 && to.send({bytes, static_cast<std::size_t>(got)});
+    const auto got = ::recv(pair.far.fd(), bytes, sizeof bytes, 0);
+    if (got <= 0) return false;
+    take_time(static_cast<std::size_t>(got));
+    return pair.near.send({bytes, static_cast<std::size_t>(got)});
   }
-  /// False: this connection ends here.
-  static bool pass_up(Pair& pair) {
+  void take_time(std::size_t bytes) const {
+    if (bytes_per_ms_ == 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(1'000 * bytes / bytes_per_ms_));
+  }
+  bool pass_up(Pair& pair) const {
     char bytes[65'536];
     const auto got = ::recv(pair.near.fd(), bytes, sizeof bytes, 0);
     if (got <= 0) return false;
@@ -396,11 +418,13 @@ class Proxy {
     if (strikes && pair.blow.flip) bytes[pair.blow.after - pair.passed] ^= 4;
     if (strikes && !pair.blow.flip) count = pair.blow.after - pair.passed;
     pair.passed += count;
+    take_time(count);
     return pair.far.send({bytes, count}) && !(strikes && !pair.blow.flip);
   }
 
   std::string target_;
   std::function<Blow(int)> plan_;
+  std::size_t bytes_per_ms_;
   std::string address_;
   Plain listener_;
   std::atomic<bool> stop_{false};

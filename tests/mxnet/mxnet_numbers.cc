@@ -51,8 +51,8 @@ schemas::OptimizerSpec optimizer() {
 class StepFile {
  public:
   StepFile(const std::filesystem::path& folder, std::uint64_t step)
-      : file_(must(ndarray::read_safetensors(
-            folder / ("step-" + std::to_string(step) + ".safetensors")))) {}
+      : file_(must(ndarray::read_safetensors(folder /
+                                             ("step-" + std::to_string(step) + ".safetensors")))) {}
 
   const ndarray::RawTensor& at(const std::string& name) const {
     const ndarray::RawTensor* tensor = file_.find(name);
@@ -102,7 +102,7 @@ class Worst {
   std::string where_;
 };
 
-int train(const std::string& what, const std::filesystem::path& folder) {
+int repeat(const std::string& what, const std::filesystem::path& folder) {
   tests::TestRuntime setup;
   const auto network =
       must(symbol::Symbol::load(tests::test_operators(), (folder / "network.json").string()));
@@ -112,7 +112,7 @@ int train(const std::string& what, const std::filesystem::path& folder) {
   const base::Shape& data = first.at("data").shape;
   options.inputs.sample = base::Shape{data[1], data[2], data[3]};
   const auto module = must(train::Module::create(setup.runtime, network, options));
-  must(module->init_params({}));
+  must(module->init_params(schemas::InitializerSpec{}));
   for (const schemas::KeyInfo& key : module->keys()) {
     if (key.kind == schemas::KeyKind::average) continue;
     must(module->parameter(key.id).write(first.at(key.name).bytes));
@@ -197,5 +197,5 @@ int main(int argc, char** argv) {
     return 2;
   }
   const bool heads = std::string_view(argv[1]) == "heads";
-  return heads ? troupe::drive(argv[1], argv[2]) : troupe::train(argv[1], argv[2]);
+  return heads ? troupe::drive(argv[1], argv[2]) : troupe::repeat(argv[1], argv[2]);
 }

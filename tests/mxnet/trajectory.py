@@ -5,8 +5,8 @@
 trajectory.py CASE OUT
     CASE: one of CASES
 OUT/network.json is the symbol. OUT/step-K.safetensors holds data and label of step K (or the
-gradients of outputs) and all parameters and states before it; step-20 has the last ones. Rates are
-powers of two: MXNet keeps them in f32.
+gradients of outputs) and all parameters and states before it; step-20 has the last ones. Rates
+are powers of two: MXNet keeps them in f32.
 """
 import sys
 from pathlib import Path
@@ -67,7 +67,7 @@ def handed():
 
 
 def heads():
-    """No loss: gradients of both outputs come from outside and reach arguments as they are."""
+    """No loss: both outputs' gradients come from outside and reach their arguments as they are."""
     return mx.sym.Group([mx.sym.add_n(variable("a_weight"), variable("b_weight")),
                          variable("c_weight") + 0.5])
 

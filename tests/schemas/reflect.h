@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -53,7 +54,8 @@ auto fields(T& t) {
   } else if constexpr (n == 10) {
     auto& [a, b, c, d, e, f, g, h, i, j] = t; return std::tie(a, b, c, d, e, f, g, h, i, j);
   } else if constexpr (n == 11) {
-    auto& [a, b, c, d, e, f, g, h, i, j, k] = t; return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = t;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
   } else if constexpr (n == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
@@ -73,7 +75,7 @@ inline KeyKind last(KeyKind) {
   return KeyKind::rows;
 }
 inline PushResult last(PushResult) {
-  return PushResult::not_ready;
+  return PushResult::unknown;
 }
 inline JobPhase last(JobPhase) {
   return JobPhase::stopped;
@@ -158,6 +160,10 @@ class Filler {
     for (const auto& row : base::limit_table()) {
       t.*row.member = row.least + below(std::min<std::uint64_t>(row.most - row.least, 1'000'000));
     }
+  }
+  template <typename T, std::size_t N>
+  void fill(std::array<T, N>& t) {
+    for (T& each : t) fill(each);
   }
   template <typename T>
   void fill(std::vector<T>& t) {

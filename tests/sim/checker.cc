@@ -92,6 +92,7 @@ void Checker::begin(std::uint64_t generation, std::uint64_t step,
                     const store::SliceLayout& layout) {
   generation_ = generation;
   layout_ = &layout;
+  traffic_ = {};
   digests_.erase(digests_.upper_bound(step), digests_.end());
   std::optional<std::uint64_t> updates;  // eventual: as many as rounds happened to form
   if (step == 0 || job_->sequential()) {
@@ -304,6 +305,22 @@ void Checker::evaluation(std::uint64_t step, std::uint32_t rank, std::uint64_t d
   if (!is_new && entry->second != digest) {
     fail(fmt::format("rank {} scores other weights at the barrier of step {}", rank, step));
   }
+}
+
+void Checker::posted(const schemas::Envelope& envelope) {
+  const auto server = [](const schemas::ActorId& id) {
+    return id.role == schemas::Role::device_server || id.role == schemas::Role::parameter_server;
+  };
+  if (!server(envelope.from) || !server(envelope.to) || envelope.generation != generation_) return;
+  if (auto wrong = traffic_.posted(envelope)) fail(std::move(*wrong));
+}
+
+void Checker::misfortune(const schemas::Envelope& envelope) {
+  if (envelope.generation == generation_) traffic_.misfortune(envelope);
+}
+
+void Checker::resumed(const schemas::ActorId& one, const schemas::ActorId& other) {
+  traffic_.resumed(one, other);
 }
 
 void Checker::end() {

@@ -15,6 +15,7 @@
 #include "store/slice_layout.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/sim_job.h"
+#include "tests/sim/traffic.h"
 
 namespace troupe::sim {
 
@@ -61,6 +62,13 @@ class Checker {
   void observe(const actors::Staleness& seen);
   /// All ranks must have seen the same weights at a barrier.
   void evaluation(std::uint64_t step, std::uint32_t rank, std::uint64_t digest);
+  /// A server sends an envelope to another server. Nothing that wants an answer, and no answer with
+  /// bytes, may be sent again over a link unless something has happened.
+  void posted(const schemas::Envelope& envelope);
+  /// An envelope is lost, doubled or very late: its letter may be sent once more.
+  void misfortune(const schemas::Envelope& envelope);
+  /// The link between two servers goes on after a cut.
+  void resumed(const schemas::ActorId& one, const schemas::ActorId& other);
   /// The job has succeeded.
   void end();
 
@@ -100,6 +108,7 @@ class Checker {
   std::map<schemas::SliceId, std::optional<std::uint64_t>> updates_;  // before the next one
   std::vector<LedgerEntry> ledger_;
   std::map<std::uint64_t, std::uint64_t> digests_;
+  Traffic traffic_;
   std::uint64_t staleness_max_[3] = {};
   std::optional<std::string> fault_;
 };

@@ -27,9 +27,12 @@ std::string text_of(const schemas::GradientPush& m) {
                      listed, m.abstains ? " abstains" : "");
 }
 std::string text_of(const schemas::PushAck& m) {
-  constexpr const char* kResults[] = {"taken", "duplicate", "stale view", "not ready"};
+  constexpr const char* kResults[] = {"taken", "duplicate", "stale view", "not ready", "unknown"};
   return fmt::format("({}, {}) {} {}", m.slice.key, m.slice.slice, m.step,
                      kResults[static_cast<int>(m.result)]);
+}
+std::string text_of(const schemas::PushQuery& m) {
+  return fmt::format("({}, {}) {}", m.slice.key, m.slice.slice, m.step);
 }
 std::string text_of(const schemas::WeightPull& m) {
   return fmt::format("({}, {}) {} version {}, applied below {}", m.slice.key, m.slice.slice, m.step,
@@ -70,20 +73,83 @@ void Simulation::event(const ActorId& to, Event event) {
 void Simulation::post(Envelope envelope) {
   if (!bend(envelope)) return;
   const bool control = envelope.to.role == Role::coordinator;
-  if (!control && faulty() && random_.chance(job_.faults.drop_percent)) return;
-  if (faulty() && random_.chance(job_.faults.double_percent)) travel(envelope);
+  checker_->posted(envelope);
+  // Owners do not answer a pull twice over a link that is up, because a link loses nothing.
+  const bool reply = std::holds_alternative<schemas::WeightReply>(envelope.message) &&
+                     envelope.to.role == Role::device_server;
+  if (!control && !reply && faulty() && random_.chance(job_.faults.drop_percent)) {
+    return checker_->misfortune(envelope);
+  }
+  if (faulty() && random_.chance(job_.faults.double_percent)) {
+    checker_->misfortune(envelope);
+    travel(envelope);
+  }
   travel(envelope);
 }
 
+/// In a process by itself; between processes over their link.
 void Simulation::travel(const Envelope& envelope) {
-  const bool inside = envelope.from.role == Role::worker || envelope.to.role == Role::worker;
-  std::uint64_t delay_us = inside ? random_.between(1, 300) : random_.between(200, 4'000);
-  if (faulty() && random_.chance(job_.faults.slow_percent)) delay_us *= 100;
+  const auto server = [](const ActorId& id) {
+    return id.role == Role::device_server || id.role == Role::parameter_server;
+  };
   payloads_in_flight_ += envelope.payload ? 1 : 0;
   payloads_peak_ = std::max(payloads_peak_, payloads_in_flight_);
-  at(delay_us, [this, envelope] {
-    payloads_in_flight_ -= envelope.payload ? 1 : 0;
-    deliver(envelope);
+  if (server(envelope.from) && server(envelope.to) && envelope.from != envelope.to) {
+    outcome_.link_bytes += envelope.payload.size();
+    return link_of(envelope).post(envelope.from < envelope.to ? 0 : 1, envelope);
+  }
+  at(delay_of(envelope), [this, envelope] { land(envelope); });
+}
+
+void Simulation::land(const Envelope& envelope) {
+  payloads_in_flight_ -= envelope.payload ? 1 : 0;
+  deliver(envelope);
+}
+
+std::uint64_t Simulation::delay_of(const Envelope& envelope) {
+  const bool inside = envelope.from.role == Role::worker || envelope.to.role == Role::worker;
+  const std::uint64_t delay_us = inside ? random_.between(1, 300) : random_.between(200, 4'000);
+  const bool slow = faulty() && random_.chance(job_.faults.slow_percent);
+  if (slow) checker_->misfortune(envelope);
+  return slow ? 100 * delay_us : delay_us;
+}
+
+SimLink& Simulation::link_of(const Envelope& envelope) {
+  auto& link = links_[std::minmax(envelope.from, envelope.to)];
+  if (link) return *link;
+  SimLinkPorts ports;
+  ports.now_us = [this] { return now_us_; };
+  ports.at = [this](std::uint64_t delay_us, std::function<void()> action) {
+    at(delay_us, std::move(action));
+  };
+  ports.deliver = [this](const Envelope& arrived) { land(arrived); };
+  ports.lost = [this](const Envelope& lost) {
+    payloads_in_flight_ -= lost.payload ? 1 : 0;
+    checker_->misfortune(lost);
+  };
+  ports.delay = [this](const Envelope& sent) { return delay_of(sent); };
+  link = std::make_shared<SimLink>(job_.links, std::move(ports), bug_ == Bug::dropping_queue);
+  link->begin();
+  return *link;
+}
+
+/// Some link is cut for a while. Then both ends hear that it goes on.
+void Simulation::cut_link() {
+  if (links_.empty() || succeeded_) return;
+  const auto chosen =
+      std::next(links_.begin(), static_cast<std::ptrdiff_t>(random_.between(0, links_.size() - 1)));
+  const Ends ends = chosen->first;
+  const std::shared_ptr<SimLink> link = chosen->second;
+  if (link->is_down()) return;
+  trace({5, static_cast<std::uint64_t>(ends.first.role), ends.first.index, ends.second.index});
+  link->cut([this] { return random_.chance(50); });
+  at(random_.between(1'000, 300'000), [this, ends, link, generation = generation_] {
+    link->resume();
+    checker_->resumed(ends.first, ends.second);
+    if (generation != generation_ || bug_ == Bug::silent_resumption) return;
+    // The end that accepts connections hears it first.
+    event(ends.second, actors::LinkResumed{ends.first});
+    event(ends.first, actors::LinkResumed{ends.second});
   });
 }
 
@@ -91,7 +157,32 @@ void Simulation::deliver(const Envelope& envelope) {
   if (listener_) listener_(fmt::format("{:>9} us  {}", now_us_, envelope_text(envelope)));
   trace({3, envelope.message.index(), envelope.generation, envelope.view, envelope.from.index});
   if (envelope.to.role == Role::coordinator) return coordinator(envelope);
+  answered(envelope);
   event(envelope.to, actors::Received{envelope});
+}
+
+/// A planted bug: what has no answer is sent again after 50 ms, 150 ms, ... while its link is up.
+void Simulation::repeat_by_time(const ActorId& from) {
+  for (Unanswered& one : unanswered_) {
+    if (one.envelope.from != from || now_us_ < one.due_us) continue;
+    one.pause_us *= 2;
+    one.due_us = now_us_ + one.pause_us;
+    checker_->posted(one.envelope);
+    travel(one.envelope);
+  }
+}
+
+void Simulation::answered(const Envelope& envelope) {
+  const auto* ack = std::get_if<schemas::PushAck>(&envelope.message);
+  const auto* reply = std::get_if<schemas::WeightReply>(&envelope.message);
+  if (unanswered_.empty() || (ack == nullptr && reply == nullptr)) return;
+  std::erase_if(unanswered_, [&](const Unanswered& one) {
+    if (one.envelope.from != envelope.to) return false;
+    const auto* push = std::get_if<schemas::GradientPush>(&one.envelope.message);
+    const auto* pull = std::get_if<schemas::WeightPull>(&one.envelope.message);
+    if (push && ack) return schemas::push_name(*push, 0) == schemas::push_name(*ack, 0);
+    return pull && reply && pull->slice == reply->slice && pull->step == reply->step;
+  });
 }
 
 void Simulation::announce(const ActorId& to, const schemas::Message& message) {
@@ -127,6 +218,10 @@ bool Simulation::bend(Envelope& envelope) {
   auto* push = std::get_if<schemas::GradientPush>(&envelope.message);
   auto* pull = std::get_if<schemas::WeightPull>(&envelope.message);
   const bool to_owner = envelope.to.role == Role::parameter_server;
+  if (bug_ == Bug::timed_repetition && to_owner && (push || pull)) {
+    constexpr std::uint64_t kFirstUs = 50'000;
+    unanswered_.push_back({envelope, now_us_ + kFirstUs, kFirstUs});
+  }
   const auto forge_ack = [&] {
     Envelope ack = envelope;
     std::swap(ack.from, ack.to);

@@ -181,7 +181,16 @@ Faults draw_faults(Random& random) {
     faults.kill_role = static_cast<std::uint32_t>(random.next() >> 33);
   }
   if (random.chance(30)) faults.view_ms = random.between(5, 300);
+  if (random.chance(30)) faults.cuts = static_cast<std::uint32_t>(random.between(1, 5));
   return faults;
+}
+
+/// Half of all jobs have slow links; a step takes up to some hundred milliseconds on the slowest.
+LinkShape draw_links(Random& random) {
+  LinkShape links;
+  if (random.chance(50)) links.bytes_per_ms = std::uint64_t{1} << random.between(3, 8);
+  if (random.chance(50)) links.queue_bytes = std::uint64_t{1} << random.between(6, 11);
+  return links;
 }
 
 }  // namespace
@@ -210,22 +219,27 @@ SimJob make_sim_job(std::uint64_t seed) {
   }
   spec.limits.retry_first_ms = 40;
   spec.limits.retry_most_ms = 320;
+  spec.limits.letter_ask_ms = 500;
   job.keys = draw_keys(random);
   job.slice_bytes = 8 * random.between(1, 3);
   job.machine_of_rank = draw_placement(spec, random);
   job.faults = draw_faults(random);
+  job.links = draw_links(random);
   return job;
 }
 
 std::string SimJob::to_string() const {
   return fmt::format(
       "seed {}: {}x{} ranks on machines [{}], {} shards, device {}, cluster {}, {} steps of epochs "
-      "of {}, checkpoints every {}{}, drop {}%, double {}%, slow {}%{}",
+      "of {}, checkpoints every {}{}, drop {}%, double {}%, slow {}%, {} cuts, links of {} "
+      "bytes/ms "
+      "and {} bytes{}",
       seed, spec.workers.machines, spec.workers.devices, fmt::join(machine_of_rank, " "),
       spec.servers.shards, tier_text(spec.consistency.device), tier_text(spec.consistency.cluster),
       total_steps(), epoch_steps(), spec.checkpoint.every.count,
       spec.checkpoint.dir.empty() ? " (off)" : "", faults.drop_percent, faults.double_percent,
-      faults.slow_percent, faults.kill_ms ? fmt::format(", a kill at {} ms", *faults.kill_ms) : "");
+      faults.slow_percent, faults.cuts, links.bytes_per_ms, links.queue_bytes,
+      faults.kill_ms ? fmt::format(", a kill at {} ms", *faults.kill_ms) : "");
 }
 
 }  // namespace troupe::sim

@@ -40,6 +40,18 @@ struct Faults {
   std::optional<std::uint64_t> kill_ms;  ///< one role dies
   std::uint32_t kill_role = 0;  ///< position in the list of all roles, the coordinator last
   std::optional<std::uint64_t> view_ms;  ///< a new view of the same ranks is announced
+  std::uint32_t cuts = 0;                ///< of links, each of them for a while
+
+  /// Nothing goes wrong that could be a reason to send anything twice.
+  bool none() const {
+    return drop_percent + double_percent + slow_percent == 0.0 && !kill_ms && !view_ms && cuts == 0;
+  }
+};
+
+/// What all links are like, each way.
+struct LinkShape {
+  std::uint64_t bytes_per_ms = 0;                 ///< 0: no bound
+  std::uint64_t queue_bytes = ~std::uint64_t{0};  ///< what does not fit waits at its sender
 };
 
 /// What scales an update.
@@ -57,6 +69,7 @@ struct SimJob {
   std::uint64_t slice_bytes = 16;
   std::uint64_t records = 1;
   std::vector<std::uint32_t> machine_of_rank;
+  LinkShape links;
   Faults faults;
 
   std::uint32_t ranks() const { return spec.ranks(); }

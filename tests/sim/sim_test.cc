@@ -57,6 +57,7 @@ SimJob plain_job(std::uint64_t seed, std::uint32_t machines, std::uint32_t devic
   for (std::uint32_t rank = 0; rank < machines * devices; ++rank) {
     job.machine_of_rank.push_back(rank / devices);
   }
+  job.links = {};
   job.faults = {};
   return job;
 }
@@ -69,6 +70,12 @@ SimJob job_for(Bug bug, std::uint64_t seed) {
     job.spec.consistency.cluster = eventual;
   }
   if (bug == Bug::open_barrier) job.spec.consistency = {eventual, eventual};
+  if (bug == Bug::timed_repetition) job.links.bytes_per_ms = 8;
+  if (bug == Bug::dropping_queue) job.links = {64, 512};
+  if (bug == Bug::silent_resumption) {
+    job.links.bytes_per_ms = 16;
+    job.faults.cuts = 20;
+  }
   if (bug == Bug::ignored_bound) {
     job = plain_job(seed, 3, 1);
     job.spec.checkpoint.every.count = 0;
@@ -121,6 +128,43 @@ TEST_CASE("with device = sequential the owners see 1 / devices of the ranks' tra
       CHECK(outcome.worker_bytes == devices * outcome.owner_bytes);
     }
   }
+}
+
+TEST_CASE("while nothing goes wrong nothing is sent twice, however slow links are") {
+  const schemas::TierSpec eventual{ConsistencyMode::eventual, 1};
+  const std::vector<schemas::ConsistencySpec> all_modes{
+      {}, {{}, eventual}, {eventual, {}}, {eventual, eventual}};
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (const schemas::ConsistencySpec& modes : all_modes) {
+      SimJob job = plain_job(seed, 3, 2);
+      job.spec.consistency = modes;
+      const Outcome fast = Simulation(job).run();
+      job.links = {8, 256};
+      const Outcome slow = Simulation(job).run();
+      INFO(fast.fault << slow.fault);
+      CHECK(fast.fault.empty());
+      CHECK(slow.fault.empty());
+      CHECK(slow.virtual_ms > 2 * fast.virtual_ms);
+      CHECK(fast.repeated == 0);
+      CHECK(slow.repeated == 0);
+      CHECK(fast.link_bytes > 0);
+      if (job.sequential()) CHECK(slow.link_bytes == fast.link_bytes);
+    }
+  }
+}
+
+TEST_CASE("links that are cut again and again cost nothing but time") {
+  std::uint64_t asked = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SimJob job = plain_job(seed, 3, 2);
+    job.links = {16, 512};
+    job.faults.cuts = 20;
+    const Outcome outcome = Simulation(job).run();
+    INFO(outcome.fault);
+    CHECK(outcome.fault.empty());
+    asked += outcome.asked;
+  }
+  CHECK(asked > 0);
 }
 
 TEST_CASE("whoever dies is named, and the job resumes from its last checkpoint") {

@@ -35,6 +35,9 @@ Outcome Simulation::run() {
   launch(1, 0);
   if (job_.faults.kill_ms) at(*job_.faults.kill_ms * 1000, [this] { kill(); });
   if (job_.faults.view_ms) at(*job_.faults.view_ms * 1000, [this] { new_view(); });
+  for (std::uint32_t i = 0; i < job_.faults.cuts; ++i) {
+    at(random_.between(5'000, 600'000), [this] { cut_link(); });
+  }
   const std::uint64_t deadline_us = (job_.faults.faults_end_ms + kPatienceMs) * 1000;
   while (!queue_.empty() && !succeeded_ && !checker_->fault()) {
     const Entry entry = queue_.top();
@@ -90,6 +93,8 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
     }
   }
   generation_ = generation;
+  links_.clear();
+  unanswered_.clear();
   placement_ = {};
   placement_.generation = generation;
   placement_.start_step = step;
@@ -122,6 +127,7 @@ void Simulation::hire_all() {
     hire<actors::ParameterServerState>({schemas::Role::parameter_server, shard});
   }
   for (auto& [id, actor] : actors_) {
+    event(id, actors::Tick{now_us_ / 1000});
     at(random_.between(0, kTickUs),
        [this, generation = generation_, id = id] { tick(generation, id); });
   }
@@ -142,7 +148,7 @@ Simulation::Actor& Simulation::hire(schemas::ActorId id) {
     handle(id, *state, std::move(event), figures.get());
   };
   actor.waits_for = [state] { return state->waits_for(); };
-  actor.repeated = [state] { return state->mail_counters().repeated; };
+  actor.mail = [state] { return state->mail_counters(); };
   actor.figures = figures;
   return actor;
 }
@@ -203,6 +209,7 @@ void Simulation::hire_worker(std::uint32_t rank) {
 void Simulation::tick(std::uint64_t generation, const schemas::ActorId& id) {
   if (!alive(generation, id)) return;
   event(id, actors::Tick{now_us_ / 1000});
+  repeat_by_time(id);
   at(kTickUs, [this, generation, id] { tick(generation, id); });
 }
 
@@ -274,10 +281,15 @@ void Simulation::succeed() {
   succeeded_ = true;
   checker_->end();
   for (auto& [id, actor] : actors_) {
+    outcome_.repeated += actor.mail().repeated;
+    outcome_.asked += actor.mail().asked;
     if (!actor.figures) continue;
     outcome_.worker_bytes += actor.figures->counters().worker_push_bytes;
     outcome_.owner_bytes += actor.figures->counters().owner_push_bytes;
-    outcome_.repeated += actor.repeated();
+  }
+  if (job_.faults.none() && outcome_.repeated > 0) {
+    checker_->fail(
+        fmt::format("nothing went wrong, and {} letters were sent again", outcome_.repeated));
   }
 }
 

@@ -20,14 +20,15 @@
 #include "control/job_state.h"
 #include "tests/sim/bug.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/sim_link.h"
 #include "tests/sim/sim_worker.h"
 
 namespace troupe::sim {
 
 /// What may go into any role; each takes its own.
-using Event =
-    std::variant<actors::Received, actors::EffectDone, actors::Tick, actors::DatasetChecked,
-                 actors::PushWanted, actors::PullWanted, actors::Report, actors::Finish>;
+using Event = std::variant<actors::Received, actors::EffectDone, actors::Tick, actors::LinkResumed,
+                           actors::DatasetChecked, actors::PushWanted, actors::PullWanted,
+                           actors::Report, actors::Finish>;
 
 /// How a simulation ended.
 struct Outcome {
@@ -38,7 +39,9 @@ struct Outcome {
   std::uint64_t virtual_ms = 0;
   std::uint64_t updates = 0;
   std::uint64_t checkpoints = 0;
-  std::uint64_t repeated = 0;  ///< letters sent again
+  std::uint64_t repeated = 0;    ///< letters sent again
+  std::uint64_t asked = 0;       ///< questions about letters
+  std::uint64_t link_bytes = 0;  ///< payloads given to links
   std::uint64_t staleness_max[3] = {};
   std::uint64_t worker_bytes = 0;  ///< pushed by ranks and taken
   std::uint64_t owner_bytes = 0;   ///< pushed by device servers
@@ -70,7 +73,7 @@ class Simulation {
   struct Actor {
     std::function<void(Event)> handle;  // and performs what follows
     std::function<std::string()> waits_for;
-    std::function<std::uint64_t()> repeated;               // letters
+    std::function<actors::MailCounters()> mail;
     std::shared_ptr<const actors::DeviceFigures> figures;  // of a device server
     std::unique_ptr<SimWorker> loop;
   };
@@ -116,6 +119,12 @@ class Simulation {
   void post(schemas::Envelope envelope);
   bool bend(schemas::Envelope& envelope);
   void travel(const schemas::Envelope& envelope);
+  void land(const schemas::Envelope& envelope);
+  std::uint64_t delay_of(const schemas::Envelope& envelope);
+  SimLink& link_of(const schemas::Envelope& envelope);
+  void cut_link();
+  void answered(const schemas::Envelope& envelope);
+  void repeat_by_time(const schemas::ActorId& from);
   void deliver(const schemas::Envelope& envelope);
   void coordinator(const schemas::Envelope& envelope);
   void announce(const schemas::ActorId& to, const schemas::Message& message);
@@ -169,6 +178,14 @@ class Simulation {
   std::uint32_t disk_faults_ = 0;
 
   // Traffic and planted bugs.
+  using Ends = std::pair<schemas::ActorId, schemas::ActorId>;  // the first is the lower
+  std::map<Ends, std::shared_ptr<SimLink>> links_;
+  struct Unanswered {
+    schemas::Envelope envelope;
+    std::uint64_t due_us = 0;
+    std::uint64_t pause_us = 0;
+  };
+  std::vector<Unanswered> unanswered_;  // timed repetition
   std::uint64_t payloads_in_flight_ = 0;
   std::uint64_t payloads_peak_ = 0;
   std::map<std::pair<schemas::SliceId, std::uint64_t>, std::map<store::TreeNode, store::TreeNode>>

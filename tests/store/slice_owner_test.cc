@@ -75,7 +75,6 @@ TEST_CASE("sequential: version t + 1 is made of step t once everybody is in") {
 
   CHECK(*owner.push(group_push(0, 0)) == PushResult::taken);
   CHECK(*owner.push(group_push(0, 0)) == PushResult::duplicate);
-  CHECK(*owner.push(group_push(0, 1)) == PushResult::not_ready);
   runner.run();
   CHECK(runner.updates.empty());
   CHECK(owner.waits_for().find("step 0 waits for ranks 2, 3") != std::string::npos);
@@ -90,6 +89,99 @@ TEST_CASE("sequential: version t + 1 is made of step t once everybody is in") {
   CHECK(owner.answer({{}, 0, 0, 0}, 0)->code == base::Errc::ok);  // the previous one is kept
 
   CHECK_FALSE(owner.push({0, {0, 0, 0, 2}, 1, 1.0, {}, bytes()}).ok());  // no node of the tree
+}
+
+/// The name of a push of either helper.
+PushName name_of(const SlicePush& push) {
+  return {{0, 0}, push.machine, push.node, push.step};
+}
+
+TEST_CASE("sequential: a sum of the next step waits for its step and is acknowledged then") {
+  const SliceRules r = rules(kSequential, kSequential);
+  SliceOwner owner(r, {0, 0});
+  Runner runner{owner, {}};
+  owner.start(first());
+  CHECK(*owner.push(group_push(0, 0)) == PushResult::taken);
+  CHECK(*owner.push(group_push(0, 1)) == std::nullopt);
+  CHECK(*owner.push(group_push(0, 1)) == std::nullopt);  // a repetition: the answer is to come
+  CHECK(*owner.push(group_push(0, 2)) == PushResult::not_ready);
+  CHECK(owner.take_acks().empty());
+  CHECK(*owner.push(group_push(1, 0)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 1);
+  REQUIRE(owner.take_acks() == std::vector<PushName>{name_of(group_push(0, 1))});
+  CHECK(*owner.push(group_push(0, 1)) == PushResult::duplicate);
+  CHECK(*owner.push(group_push(1, 1)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 2);
+  CHECK(runner.updates.size() == 2);
+}
+
+TEST_CASE("sequential: an owner knows what has become of a push") {
+  const SliceRules r = rules(kSequential, kSequential);
+  SliceOwner owner(r, {0, 0});
+  const auto asked = [&](std::uint32_t group, std::uint64_t step) {
+    return owner.asked(name_of(group_push(group, step)));
+  };
+  CHECK(asked(0, 0) == PushResult::unknown);
+  owner.start(first());
+  CHECK(asked(0, 0) == PushResult::unknown);
+  CHECK(*owner.push(group_push(0, 0)) == PushResult::taken);
+  CHECK(asked(0, 0) == PushResult::duplicate);
+  CHECK(asked(1, 0) == PushResult::unknown);
+  CHECK(asked(0, 1) == PushResult::unknown);
+  CHECK(*owner.push(group_push(0, 1)) == std::nullopt);
+  CHECK(asked(0, 1) == std::nullopt);  // its answer is to come
+  CHECK(*owner.push(group_push(1, 0)) == PushResult::taken);
+  REQUIRE(owner.next_work().has_value());  // the addition
+  owner.added(1, bytes());
+  REQUIRE(owner.next_work().has_value());  // the update
+  CHECK(asked(1, 0) == PushResult::duplicate);
+  CHECK(asked(1, 1) == PushResult::unknown);
+  owner.updated({bytes(), {bytes()}});
+  CHECK(asked(1, 0) == PushResult::duplicate);
+  CHECK(asked(0, 1) == PushResult::duplicate);
+  CHECK(owner.asked({{0, 0}, 7, {0, 0, 0, 2}, 1}) == PushResult::unknown);  // no such machine
+}
+
+TEST_CASE("eventual cluster: an owner knows what has become of a push") {
+  const SliceRules r = rules(kSequential, kEventual);
+  SliceOwner owner(r, {0, 0});
+  owner.start(first());
+  const SlicePush push = listed_push(0, 0, {{0, 0}, {1, 0}});
+  CHECK(owner.asked(name_of(push)) == PushResult::unknown);
+  CHECK(*owner.push(push) == std::nullopt);
+  CHECK(owner.asked(name_of(push)) == std::nullopt);
+  REQUIRE(owner.next_work().has_value());
+  CHECK(owner.asked(name_of(push)) == PushResult::duplicate);
+  CHECK(owner.take_applied().empty());
+  owner.updated({bytes(), {bytes()}});
+  CHECK(owner.asked(name_of(push)) == PushResult::duplicate);
+  CHECK(owner.take_applied() == std::set<std::uint32_t>{0});
+  CHECK(owner.take_applied().empty());
+}
+
+TEST_CASE("rounds: an owner knows what has become of a push and of an abstention") {
+  const SliceRules r = rules(kEventual, kSequential);
+  SliceOwner owner(r, {0, 0});
+  Runner runner{owner, {}};
+  owner.start(first());
+  const SlicePush one = listed_push(0, 0, {{0, 0}});
+  const SlicePush none = abstention(1, 0);
+  CHECK(owner.asked(name_of(one)) == PushResult::unknown);
+  CHECK(owner.asked(name_of(none)) == PushResult::unknown);
+  CHECK(*owner.push(one) == PushResult::taken);
+  CHECK(owner.asked(name_of(one)) == PushResult::duplicate);
+  CHECK(*owner.push(none) == PushResult::taken);
+  CHECK(owner.asked(name_of(none)) == PushResult::duplicate);
+  REQUIRE(owner.next_work().has_value());  // the round is closed
+  const SlicePush late = listed_push(1, 0, {{2, 0}});
+  CHECK(*owner.push(late) == std::nullopt);
+  CHECK(owner.asked(name_of(late)) == std::nullopt);
+  owner.updated({bytes(), {bytes()}});
+  CHECK(owner.asked(name_of(none)) == PushResult::duplicate);
+  CHECK(owner.asked(name_of(late)) == PushResult::duplicate);
+  CHECK(owner.asked(name_of(abstention(1, 1))) == PushResult::unknown);
 }
 
 TEST_CASE("sequential: a step without samples keeps the weights") {
