@@ -112,7 +112,7 @@ void CheckpointTracker::take(const ShardCheckpoint& file) {
   }
   const EffectId id = effects_->next_id();
   writing_[id] = {file.step, true};
-  effects_->emit(WriteManifest{id, file.step, std::move(files)});
+  effects_->emit(WriteManifest{id, file.step, mail_->start(), std::move(files)});
 }
 
 /// First shard: tells the coordinator and every shard what became of a checkpoint.
@@ -121,6 +121,8 @@ void CheckpointTracker::settle(const CheckpointReport& report) {
   shards_in_.erase(report.step);
   settled_[report.step] = report;
   while (settled_.size() > 2 * kCheckpointsInFlightMax) settled_.erase(settled_.begin());
+  // No shard writes it any more: all have reported. A full disk must not stay full.
+  if (report.code != Errc::ok) effects_->emit(RemoveCheckpoint{report.step});
   mail_->send(kCoordinator, report);
   for (std::uint32_t shard = 0; shard < mail_->plan().layout.shards(); ++shard) {
     mail_->send({Role::parameter_server, shard}, report);

@@ -88,7 +88,13 @@ struct WriteShard {
 struct WriteManifest {
   EffectId id = 0;
   std::uint64_t step = 0;
+  schemas::TrainingStart start;                  ///< what training began with
   std::vector<schemas::ShardCheckpoint> shards;  ///< by shard
+};
+
+/// Remove what there is of a step's checkpoint, which was given up. Nobody waits for it.
+struct RemoveCheckpoint {
+  std::uint64_t step = 0;
 };
 
 /// These ranks have been waited for long; empty: nobody is any more.
@@ -119,8 +125,8 @@ struct GradientTaken {
 
 using WorkerEffect = std::variant<Send, Fail, End, StartTraining, WeightsReady, GradientTaken>;
 using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;
-using ParameterEffect =
-    std::variant<Send, Fail, End, Note, Add, Update, InitSlice, WriteShard, WriteManifest, Missing>;
+using ParameterEffect = std::variant<Send, Fail, End, Note, Add, Update, InitSlice, WriteShard,
+                                     WriteManifest, RemoveCheckpoint, Missing>;
 
 // ---- events ----
 

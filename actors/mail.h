@@ -62,8 +62,8 @@ class Mail {
   bool ended() const { return ended_; }
   /// CHECKs that the role has been opened.
   const store::SliceRules& rules() const { return rules_.value(); }
-  /// Training records of the job; CHECKs that the role has been opened.
-  std::uint64_t records() const { return start_.value().records; }
+  /// What training began with; CHECKs that the role has been opened.
+  const schemas::TrainingStart& start() const { return start_.value(); }
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
 

@@ -30,16 +30,28 @@ constexpr std::array<OperationOfKind, 6> kOperations = {
 }  // namespace
 
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
-                                        const ops::OpTable& table) {
+                                        const ops::OpTable& table, ServerPart part) {
   ServerJob made;
   made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
-  TROUPE_TRY_ASSIGN(made.start, train::find_start(*job, made.numeric_class));
+  const auto check =
+      part == ServerPart::all ? store::CheckpointCheck::contents : store::CheckpointCheck::sizes;
+  TROUPE_TRY_ASSIGN(made.start, train::find_start(*job, made.numeric_class, check));
   TROUPE_TRY_ASSIGN(made.compute, store::SliceCompute::create(table, job->keys.keys, job->rule()));
+  made.job = job;
+  if (part == ServerPart::machine) {
+    made.start.checkpoint = nullptr;
+    return made;
+  }
   TROUPE_TRY_ASSIGN(train::FirstValues first,
                     train::FirstValues::create(job, std::move(made.start.checkpoint)));
   made.first = std::make_shared<const train::FirstValues>(std::move(first));
-  made.job = std::move(job);
   return made;
+}
+
+base::Status check_checkpoint_folder(const ServerJob& job) {
+  const std::vector<std::string>& slots = job.compute->slots();
+  const auto writer = train::make_checkpoint_writer(job.job, job.numeric_class, job.start, slots);
+  return train::check_checkpoint_folder(*job.job, writer, slots.size());
 }
 
 ServerCompute::ServerCompute(ServerJob job, const store::SliceLayout& layout, base::Clock& clock,
@@ -156,6 +168,14 @@ void ServerCompute::run(WriteManifest write) {
          });
 }
 
+void ServerCompute::run(RemoveCheckpoint remove) {
+  engine_->push({"remove checkpoint", {}, {}, {{}, engine::LaneKind::copy}, 0},
+                [this, remove](engine::RunContext&) {
+                  checkpoints_.remove(remove.step);
+                  return base::Status();
+                });
+}
+
 base::Result<EffectResult> ServerCompute::write_shard(const WriteShard& write, std::uint32_t shard,
                                                       std::uint32_t shards) const {
   std::vector<store::SliceRecord> records;
@@ -177,7 +197,8 @@ base::Result<EffectResult> ServerCompute::write_manifest(const WriteManifest& wr
   for (const schemas::ShardCheckpoint& shard : write.shards) {
     files.push_back({shard.shard, shard.file, shard.bytes, shard.chunk_bytes, shard.checksums});
   }
-  TROUPE_TRY_ASSIGN(std::string path, checkpoints_.write_manifest(write.step, std::move(files)));
+  TROUPE_TRY_ASSIGN(std::string path,
+                    checkpoints_.write_manifest(write.step, write.start, std::move(files)));
   return EffectResult(std::move(path));
 }
 

@@ -32,9 +32,19 @@ struct ServerJob {
   std::shared_ptr<const train::FirstValues> first;
 };
 
+/// Which part of a job's servers this process holds.
+enum class ServerPart : std::uint8_t {
+  all,      ///< all of them: a checkpoint is read whole before it is believed
+  shard,    ///< a parameter server: it reads its own part of a checkpoint
+  machine,  ///< a device server: it has neither checkpoints nor first values
+};
+
 /// Opens what servers need beside the job: optimizer, checkpoint or weight file.
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
-                                        const ops::OpTable& table);
+                                        const ops::OpTable& table,
+                                        ServerPart part = ServerPart::all);
+/// train::check_checkpoint_folder() for the parameter servers of this process.
+base::Status check_checkpoint_folder(const ServerJob& job);
 
 /// An effect that has been computed. All of one kind come one after the other.
 struct Computed {
@@ -70,6 +80,7 @@ class ServerCompute {
   /// `shard` of `shards` is the writer.
   void run(WriteShard write, std::uint32_t shard, std::uint32_t shards);
   void run(WriteManifest write);
+  void run(RemoveCheckpoint remove);
 
   /// Memory that links read gradients and weights into.
   base::BufferPool& pool() { return storage_.pool(base::Device{}); }

@@ -37,7 +37,7 @@ void WorkerState::on(Received& received) {
 }
 
 void WorkerState::open() {
-  effects_.emit(StartTraining{mail_.rules().steps.start, mail_.records()});
+  effects_.emit(StartTraining{mail_.rules().steps.start, mail_.start().records});
 }
 
 void WorkerState::moved() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flock on a file. Whoever locks a file that its last holder has removed tries again.
+// flock on a file. Whoever has locked a file that is no longer the one in the folder tries again.
 #include "base/folder_lock.h"
 
 #include <fcntl.h>
@@ -19,26 +19,30 @@ namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
 
-bool removed(int descriptor) {
-  struct stat status = {};
-  return ::fstat(descriptor, &status) == 0 && status.st_nlink == 0;
+/// So often a file may turn out to be another one.
+constexpr int kReplacedMax = 20;
+
+/// Whether the path leads to the file behind the descriptor. What cannot be told is a no: on NFS a
+/// file that is gone gives an error.
+bool same_file(int descriptor, const std::filesystem::path& file) {
+  struct stat locked = {};
+  struct stat named = {};
+  return ::fstat(descriptor, &locked) == 0 && ::stat(file.c_str(), &named) == 0 &&
+         locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
 }  // namespace
 
 FolderLock::FolderLock(FolderLock&& other) noexcept
-    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
-  std::swap(file_, other.file_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 FolderLock::~FolderLock() {
-  if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());
-  ::close(descriptor_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
@@ -51,18 +55,22 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
   }
   const std::filesystem::path file = folder / "lock";
   const auto deadline = std::chrono::steady_clock::now() + wait;
-  while (true) {
+  for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     const bool held = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int number = errno;
-    if (held && !removed(descriptor)) {
+    if (held && same_file(descriptor, file)) {
       FolderLock lock;
-      lock.file_ = file;
       lock.descriptor_ = descriptor;
       return lock;
     }
     if (descriptor >= 0) ::close(descriptor);
-    if (held || (descriptor >= 0 && number == EINTR)) continue;
+    if (held) {
+      ++replaced;
+      std::this_thread::sleep_for(kRetry);
+      continue;
+    }
+    if (descriptor >= 0 && number == EINTR) continue;
     if (descriptor < 0 || number != EWOULDBLOCK) {
       return error(errc_of_errno(number), "{} cannot be locked: {}", file.string(),
                    std::strerror(number));
@@ -72,6 +80,7 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
     }
     std::this_thread::sleep_for(kRetry);
   }
+  return error(Errc::unavailable, "{} is replaced again and again", file.string());
 }
 
 }  // namespace troupe::base

@@ -10,8 +10,8 @@
 
 namespace troupe::base {
 
-/// Holds a lock (flock on the file `lock` in the folder, which goes with it) for as long as it
-/// lives.
+/// Holds a lock for as long as it lives: flock on the file `lock` in the folder. The file stays:
+/// whoever removed it might take it from under another process that has just opened it.
 class FolderLock {
  public:
   FolderLock() = default;
@@ -20,12 +20,12 @@ class FolderLock {
   ~FolderLock();
 
   /// Makes the folder where it is missing and locks it, waiting for another holder up to `wait`.
-  /// already_exists: another process holds it; else what the file system says.
+  /// already_exists: another process holds it; unavailable: somebody replaces the file again and
+  /// again; else what the file system says.
   static Result<FolderLock> take(const std::filesystem::path& folder,
                                  std::chrono::milliseconds wait = {});
 
  private:
-  std::filesystem::path file_;
   int descriptor_ = -1;
 };
 

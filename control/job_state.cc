@@ -142,8 +142,9 @@ void JobState::start_training() {
   started_ = true;
   servers_.assign(roster_.shards(), Silence(roster_.limits));
   for (Silence& server : servers_) server.heard(now_ms_);
-  send_to_all(
-      schemas::TrainingStart{roster_.placement.start_step, datasets_.begin()->second.records});
+  const schemas::DatasetReport& data = datasets_.begin()->second;
+  send_to_all(schemas::TrainingStart{roster_.placement.start_step, data.records, data.bytes,
+                                     data.checksum});
 }
 
 void JobState::on_message(const ActorId&, const schemas::ProgressReport& report) {

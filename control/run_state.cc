@@ -389,7 +389,9 @@ void RunState::finish() {
                 : stopped_    ? schemas::JobPhase::stopped
                               : schemas::JobPhase::failed;
   info_.text = outcome_.text();
-  if (!outcome_.ok() && info_.steps_total > 0) {  // else nobody knows where it would begin
+  // Without steps_total nobody knows where it would begin. Nor where a checkpoint may be damaged.
+  const bool doubtful = outcome_.code() == Errc::data_loss && checkpointed_ms_ == 0;
+  if (!outcome_.ok() && info_.steps_total > 0 && !doubtful) {
     info_.text += info_.checkpoint.empty()
                       ? "; there is no checkpoint"
                       : fmt::format("; submitting it again resumes from {}", info_.checkpoint);

@@ -21,8 +21,11 @@ namespace troupe::data {
 /// What all ranks of a job must find alike before training begins.
 struct Fingerprint {
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;     ///< of the record file
-  std::uint32_t checksum = 0;  ///< CRC-32C of the whole record file
+  std::uint64_t bytes = 0;  ///< of the record file
+  /// CRC-32C of the whole record file up to 16 MiB; of a larger one over the offsets of all records
+  /// and 256 stretches of 64 KiB, evenly spread, its begin and end among them. So a job on a large
+  /// file begins without reading it; `troupe data check` takes the checksum of the whole.
+  std::uint32_t checksum = 0;
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
   /// "60000 records, 49920000 bytes, checksum 0x0123abcd".
   std::string to_string() const;
@@ -45,7 +48,7 @@ class Dataset {
   /// Bytes up to the next record known, a hint for reading in one go.
   std::uint64_t reach(std::uint64_t number) const;
 
-  /// Reads the whole file the first time, and keeps what it found.
+  /// Reads at most 16 MiB the first time, and keeps what it found.
   base::Result<Fingerprint> fingerprint() const;
   /// Size of the first record's image; invalid_argument when there is no record. With `on_damage` =
   /// skip, of the first one that is sound, where there is one.

@@ -97,7 +97,8 @@ Status CheckReport::status() const {
 }
 
 std::string CheckReport::to_string() const {
-  std::string text = fmt::format("{}: {}", path.string(), file.to_string());
+  std::string text = fmt::format("{}: {} records, {} bytes, checksum {:#010x}", path.string(),
+                                 records, bytes, checksum);
   if (split_records > 0) text += fmt::format(", {} of them split", split_records);
   if (first_image)
     text += fmt::format(", {} images, the first {}", images, first_image->to_string());
@@ -126,8 +127,9 @@ Result<CheckReport> check_record_file(const std::filesystem::path& path, bool de
   const DamageReport& damage = reader.damage();
   report.damaged_places = damage.places;
   if (damage.places > 0) checker.note(damage.first_offset, damage.first);
-  TROUPE_TRY_ASSIGN(const std::uint32_t checksum, file->checksum());
-  report.file = {checker.offsets().size(), file->bytes(), checksum};
+  TROUPE_TRY_ASSIGN(report.checksum, file->checksum());
+  report.records = checker.offsets().size();
+  report.bytes = file->bytes();
   report.index_fault = check_index(path, checker.offsets());
   return report;
 }

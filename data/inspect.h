@@ -17,7 +17,9 @@ namespace troupe::data {
 /// What a record file holds.
 struct CheckReport {
   std::filesystem::path path;
-  Fingerprint file;                 ///< whole records, bytes, checksum
+  std::uint64_t records = 0;        ///< whole ones
+  std::uint64_t bytes = 0;          ///< of the file
+  std::uint32_t checksum = 0;       ///< CRC-32C of the whole file
   std::uint64_t split_records = 0;  ///< records in several parts
   std::uint64_t images = 0;         ///< records with an image in a known format
   std::optional<ImageShape> first_image;

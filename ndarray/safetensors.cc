@@ -25,7 +25,7 @@ using base::Errc;
 using nlohmann::json;
 using ordered_json = nlohmann::ordered_json;
 
-constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kLengthBytes = kSafetensorsLengthBytes;
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct NamedDType {
@@ -84,13 +84,13 @@ base::Result<base::Shape> parse_extents(const std::string& name, const json& val
   return shape;
 }
 
-base::Result<RawTensor> parse_tensor(const std::string& name, const json& entry,
-                                     std::span<const std::byte> data) {
+base::Result<TensorPlace> parse_tensor(const std::string& name, const json& entry,
+                                       std::uint64_t data_bytes) {
   if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") ||
       !entry.contains("shape") || !entry.contains("data_offsets")) {
     return damaged("tensor '{}' needs exactly dtype, shape and data_offsets", name);
   }
-  RawTensor tensor;
+  TensorPlace tensor;
   tensor.name = name;
   const json& type = entry["dtype"];
   const std::optional<DType> dtype =
@@ -103,25 +103,25 @@ base::Result<RawTensor> parse_tensor(const std::string& name, const json& entry,
       !offsets[1].is_number_unsigned()) {
     return damaged("tensor '{}' has bad data_offsets", name);
   }
-  const auto begin = offsets[0].get<std::uint64_t>();
-  const auto end = offsets[1].get<std::uint64_t>();
-  if (begin > end || end > data.size()) {
-    return damaged("tensor '{}' lies at [{}, {}) of {} bytes", name, begin, end, data.size());
+  tensor.begin = offsets[0].get<std::uint64_t>();
+  tensor.end = offsets[1].get<std::uint64_t>();
+  if (tensor.begin > tensor.end || tensor.end > data_bytes) {
+    return damaged("tensor '{}' lies at [{}, {}) of {} bytes", name, tensor.begin, tensor.end,
+                   data_bytes);
   }
   const std::optional<std::uint64_t> bytes = checked_bytes(tensor.shape, tensor.dtype);
-  if (!bytes || *bytes != end - begin) {
+  if (!bytes || *bytes != tensor.end - tensor.begin) {
     return damaged("tensor '{}' of shape {} does not fill {} bytes", name, tensor.shape.to_string(),
-                   end - begin);
+                   tensor.end - tensor.begin);
   }
-  tensor.bytes = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(*bytes));
   return tensor;
 }
 
-base::Status parse_metadata(const json& entry, std::map<std::string, std::string>* metadata) {
+base::Status parse_metadata(const json& entry, std::map<std::string, std::string>& metadata) {
   if (!entry.is_object()) return damaged("__metadata__ is no object");
   for (const auto& [key, value] : entry.items()) {
     if (!value.is_string()) return damaged("__metadata__ '{}' is no text", key);
-    if (metadata != nullptr) (*metadata)[key] = value.get<std::string>();
+    metadata[key] = value.get<std::string>();
   }
   return {};
 }
@@ -154,21 +154,20 @@ base::Result<json> parse_header(std::string_view text) {
 }
 
 /// Tensors in order of offsets must fill the data exactly.
-base::Status check_cover(std::vector<RawTensor>& tensors, std::span<const std::byte> data) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const RawTensor& a, const RawTensor& b) {
-    return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+base::Status check_cover(std::vector<TensorPlace>& tensors, std::uint64_t data_bytes) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorPlace& a, const TensorPlace& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  std::size_t covered = 0;
-  for (const RawTensor& tensor : tensors) {
-    const auto begin = static_cast<std::size_t>(tensor.bytes.data() - data.data());
-    if (begin != covered) {
-      return damaged("tensor '{}' begins at {}, the one before ends at {}", tensor.name, begin,
-                     covered);
+  std::uint64_t covered = 0;
+  for (const TensorPlace& tensor : tensors) {
+    if (tensor.begin != covered) {
+      return damaged("tensor '{}' begins at {}, the one before ends at {}", tensor.name,
+                     tensor.begin, covered);
     }
-    covered += tensor.bytes.size();
+    covered = tensor.end;
   }
-  if (covered == data.size()) return {};
-  return damaged("{} bytes behind the last tensor", data.size() - covered);
+  if (covered == data_bytes) return {};
+  return damaged("{} bytes behind the last tensor", data_bytes - covered);
 }
 
 }  // namespace
@@ -179,35 +178,55 @@ const RawTensor* Safetensors::find(std::string_view name) const {
   return it == tensors.end() ? nullptr : &*it;
 }
 
-base::Result<std::vector<RawTensor>> parse_safetensors(
-    std::span<const std::byte> bytes, std::map<std::string, std::string>* metadata) {
-  if (bytes.size() < kLengthBytes) {
-    return damaged("{} bytes are too few for the header's length", bytes.size());
+base::Result<std::uint64_t> safetensors_data_begin(std::span<const std::byte> first,
+                                                   std::uint64_t file_bytes) {
+  if (first.size() < kLengthBytes || file_bytes < kLengthBytes) {
+    return damaged("{} bytes are too few for the header's length", file_bytes);
   }
   std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
+  std::memcpy(&length, first.data(), kLengthBytes);
   if (length > kSafetensorsHeaderBytesMax) {
     // The number itself is not quoted: of a file of another kind it would be its first bytes.
     return damaged("the header's length is above the limit of {}", kSafetensorsHeaderBytesMax);
   }
-  if (length > bytes.size() - kLengthBytes) {
-    return damaged("the header is longer than the file of {} bytes", bytes.size());
+  if (length > file_bytes - kLengthBytes) {
+    return damaged("the header is longer than the file of {} bytes", file_bytes);
   }
-  const std::span<const std::byte> text =
-      bytes.subspan(kLengthBytes, static_cast<std::size_t>(length));
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + text.size());
-  TROUPE_TRY_ASSIGN(const json header,
-                    parse_header({reinterpret_cast<const char*>(text.data()), text.size()}));
-  std::vector<RawTensor> tensors;
-  for (const auto& [name, entry] : header.items()) {
+  return kLengthBytes + length;
+}
+
+base::Result<SafetensorsHeader> parse_safetensors_header(std::string_view text,
+                                                         std::uint64_t data_bytes) {
+  TROUPE_TRY_ASSIGN(const json parsed, parse_header(text));
+  SafetensorsHeader header;
+  for (const auto& [name, entry] : parsed.items()) {
     if (name == kMetadata) {
-      TROUPE_TRY(parse_metadata(entry, metadata));
+      TROUPE_TRY(parse_metadata(entry, header.metadata));
       continue;
     }
-    TROUPE_TRY_ASSIGN(RawTensor tensor, parse_tensor(name, entry, data));
-    tensors.push_back(std::move(tensor));
+    TROUPE_TRY_ASSIGN(TensorPlace tensor, parse_tensor(name, entry, data_bytes));
+    header.tensors.push_back(std::move(tensor));
   }
-  TROUPE_TRY(check_cover(tensors, data));
+  TROUPE_TRY(check_cover(header.tensors, data_bytes));
+  return header;
+}
+
+base::Result<std::vector<RawTensor>> parse_safetensors(
+    std::span<const std::byte> bytes, std::map<std::string, std::string>* metadata) {
+  TROUPE_TRY_ASSIGN(const std::uint64_t begin, safetensors_data_begin(bytes, bytes.size()));
+  const auto head = static_cast<std::size_t>(begin);
+  const auto text = bytes.first(head).subspan(kLengthBytes);
+  const std::span<const std::byte> data = bytes.subspan(head);
+  TROUPE_TRY_ASSIGN(SafetensorsHeader header,
+                    parse_safetensors_header(
+                        {reinterpret_cast<const char*>(text.data()), text.size()}, data.size()));
+  std::vector<RawTensor> tensors;
+  for (TensorPlace& place : header.tensors) {
+    tensors.push_back({std::move(place.name), place.dtype, place.shape,
+                       data.subspan(static_cast<std::size_t>(place.begin),
+                                    static_cast<std::size_t>(place.end - place.begin))});
+  }
+  if (metadata != nullptr) *metadata = std::move(header.metadata);
   return tensors;
 }
 

@@ -44,6 +44,32 @@ struct Safetensors {
   const RawTensor* find(std::string_view name) const;
 };
 
+/// Where a tensor lies: at bytes [begin, end) of what follows the header.
+struct TensorPlace {
+  std::string name;
+  base::DType dtype = base::DType::f32;
+  base::Shape shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// What stands before the tensors' bytes.
+struct SafetensorsHeader {
+  std::vector<TensorPlace> tensors;  ///< in the order of their places, without gaps
+  std::map<std::string, std::string> metadata;
+};
+
+/// Bytes of a file that begins with these: its first part, which says how long the header is.
+inline constexpr std::size_t kSafetensorsLengthBytes = 8;
+/// Where the tensors' bytes begin in a file of `file_bytes`; `first`: the file's first
+/// kSafetensorsLengthBytes. data_loss when it is too long for the file or the limit.
+base::Result<std::uint64_t> safetensors_data_begin(std::span<const std::byte> first,
+                                                   std::uint64_t file_bytes);
+/// The header of a file whose tensors take `data_bytes`; `text`: what lies between the length and
+/// the tensors' bytes.
+base::Result<SafetensorsHeader> parse_safetensors_header(std::string_view text,
+                                                         std::uint64_t data_bytes);
+
 /// The file's bytes; tensors in the given order. invalid_argument for doubled names or sizes that
 /// do not fit.
 base::Result<std::vector<std::byte>> encode_safetensors(

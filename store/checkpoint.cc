@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
-#include <optional>
+#include <functional>
 #include <set>
+#include <tuple>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "schemas/codec.h"
 
 namespace troupe::store {
@@ -20,6 +21,7 @@ using schemas::KeyInfo;
 using schemas::KeyKind;
 
 constexpr std::string_view kManifestSuffix = ".manifest";
+constexpr std::string_view kDamagedSuffix = ".manifest.damaged";
 
 std::string tensor_name(const KeyInfo& key, std::uint32_t slice, std::string_view slot) {
   const std::string weights = key.name + "/" + std::to_string(slice);
@@ -54,6 +56,7 @@ struct FolderEntry {
   CheckpointName name;
   fs::path path;
   bool manifest = false;
+  bool set_aside = false;  // a manifest that is believed no more
 };
 
 base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
@@ -64,11 +67,11 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
     const std::string file = files->path().filename().string();
     std::string_view rest;
     const auto name = parse_name(file, rest);
-    if (!name || !(rest == kManifestSuffix || rest.starts_with("-shard-") ||
-                   rest.starts_with(".manifest.tmp-"))) {
+    if (!name || !(rest == kManifestSuffix || rest == kDamagedSuffix ||
+                   rest.starts_with("-shard-") || rest.starts_with(".manifest.tmp-"))) {
       continue;
     }
-    entries.push_back({*name, files->path(), rest == kManifestSuffix});
+    entries.push_back({*name, files->path(), rest == kManifestSuffix, rest == kDamagedSuffix});
   }
   if (code) {
     return base::error(base::errc_of_errno(code.value()), "{}: cannot be listed: {}",
@@ -77,47 +80,26 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
   return entries;
 }
 
-std::vector<std::uint32_t> checksums_of(std::span<const std::byte> bytes) {
-  std::vector<std::uint32_t> checksums;
-  for (std::size_t at = 0; at < bytes.size(); at += kChecksumChunkBytes) {
-    checksums.push_back(base::crc32c(
-        bytes.subspan(at, std::min<std::size_t>(kChecksumChunkBytes, bytes.size() - at))));
-  }
-  return checksums;
+/// What an earlier run wrote of a step behind this run's start was unreadable when it began.
+bool readable(const FolderEntry& entry, const Retention& retention, std::uint64_t generation) {
+  return entry.name.generation >= generation || entry.name.step <= retention.start_step;
 }
 
-/// Damage that would otherwise look like a lack of memory, or for whose other end one would wait.
-base::Status check_file(const fs::path& path, std::uint64_t bytes_most) {
-  std::error_code code;
-  if (fs::is_other(path, code)) {
-    return base::error(base::Errc::data_loss, "{}: is no regular file", path.string());
+/// A crash in between must not leave a manifest without its files, which would look like damage: so
+/// manifests go first. Several processes may remove the same.
+base::Status remove_entries(const std::vector<FolderEntry>& entries,
+                            const std::function<bool(const FolderEntry&)>& chosen) {
+  for (const bool manifests : {true, false}) {
+    for (const FolderEntry& entry : entries) {
+      if (entry.manifest != manifests || !chosen(entry)) continue;
+      std::error_code code;
+      fs::remove(entry.path, code);
+      if (!code) continue;
+      return base::error(base::errc_of_errno(code.value()), "{}: cannot be removed: {}",
+                         entry.path.string(), code.message());
+    }
   }
-  const std::uint64_t bytes = fs::file_size(path, code);
-  if (code || bytes <= bytes_most) return {};
-  return base::error(base::Errc::data_loss, "{}: {} bytes, at most {} make sense", path.string(),
-                     bytes, bytes_most);
-}
-
-base::Result<ndarray::Safetensors> read_shard(const fs::path& path,
-                                              const schemas::ShardFile& file) {
-  ndarray::Safetensors content;
-  TROUPE_TRY(check_file(path, file.bytes));
-  TROUPE_TRY_ASSIGN(content.bytes, base::read_file(path, file.bytes));
-  if (content.bytes.size() != file.bytes || file.chunk_bytes != kChecksumChunkBytes) {
-    return base::error(base::Errc::data_loss, "{}: {} bytes, the manifest says {}", path.string(),
-                       content.bytes.size(), file.bytes);
-  }
-  const auto checksums = checksums_of(content.bytes);
-  for (std::size_t i = 0; i < checksums.size(); ++i) {
-    if (i < file.checksums.size() && checksums[i] == file.checksums[i]) continue;
-    return base::error(base::Errc::data_loss, "{}: damaged between bytes {} and {}", path.string(),
-                       i * kChecksumChunkBytes,
-                       std::min<std::uint64_t>((i + 1) * kChecksumChunkBytes, file.bytes));
-  }
-  auto tensors = ndarray::parse_safetensors(content.bytes, &content.metadata);
-  if (!tensors.ok()) return tensors.status().with_context(path.string());
-  content.tensors = std::move(tensors).value();
-  return content;
+  return {};
 }
 
 }  // namespace
@@ -150,7 +132,7 @@ base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const Shard
                           content.shards);
   file.bytes = bytes.size();
   file.chunk_bytes = kChecksumChunkBytes;
-  file.checksums = checksums_of(bytes);
+  file.checksums = chunk_checksums(bytes);
   TROUPE_TRY(base::write_file_atomically(folder / file.name, bytes));
   return file;
 }
@@ -170,27 +152,60 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   std::set<CheckpointName, std::greater<>> complete;
   for (const FolderEntry& entry : entries) {
-    const bool unreadable =
-        entry.name.generation < written.generation && entry.name.step > retention.start_step;
-    if (entry.manifest && !unreadable && entry.name <= written) complete.insert(entry.name);
+    if (entry.manifest && entry.name <= written && readable(entry, retention, written.generation)) {
+      complete.insert(entry.name);
+    }
   }
   while (complete.size() > retention.keep) complete.erase(std::prev(complete.end()));
-  auto remove = [&](bool manifests) -> base::Status {
-    for (const FolderEntry& entry : entries) {
-      const bool old = entry.name < written && !complete.contains(entry.name);
-      if (!old || entry.manifest != manifests) continue;
-      std::error_code code;
-      fs::remove(entry.path, code);
-      if (code) {
-        return base::error(base::errc_of_errno(code.value()), "{}: cannot be removed: {}",
-                           entry.path.string(), code.message());
-      }
-    }
-    return {};
-  };
-  // A crash in between must not leave a manifest without its files: that would look like damage.
-  TROUPE_TRY(remove(true));
-  return remove(false);
+  return remove_entries(entries, [&](const FolderEntry& entry) {
+    return entry.name < written && !complete.contains(entry.name);
+  });
+}
+
+base::Status remove_leavings(const fs::path& folder, std::uint64_t generation) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  std::set<CheckpointName> manifests;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest || entry.set_aside) manifests.insert(entry.name);
+  }
+  return remove_entries(entries, [&](const FolderEntry& entry) {
+    return entry.name.generation < generation && !manifests.contains(entry.name);
+  });
+}
+
+base::Status make_room(const fs::path& folder, const Retention& retention,
+                       std::uint64_t generation) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  std::optional<CheckpointName> newest;
+  for (const FolderEntry& entry : entries) {
+    if (!entry.manifest || !readable(entry, retention, generation)) continue;
+    newest = std::max(newest, std::optional(entry.name));
+  }
+  if (newest) TROUPE_TRY(prune_checkpoints(folder, retention, *newest));
+  return remove_leavings(folder, generation);
+}
+
+base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& name) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name == name; });
+}
+
+base::Status check_folder(const fs::path& folder, std::uint64_t bytes) {
+  {
+    base::AtomicFile probe(folder / ".probe");
+    TROUPE_TRY(probe.open());
+    TROUPE_TRY(probe.write(std::as_bytes(std::span(std::string_view("may be removed")))));
+  }
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code) {
+    return base::error(base::errc_of_errno(code.value()), "{}: no word of its free space: {}",
+                       folder.string(), code.message());
+  }
+  if (space.capacity == 0 || space.available >= bytes) return {};  // 0: it has no idea
+  return base::error(base::Errc::resource_exhausted, "{}: a checkpoint takes {}, {} are free",
+                     folder.string(), base::format_bytes(bytes),
+                     base::format_bytes(space.available));
 }
 
 base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest& manifest,
@@ -206,13 +221,14 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   std::uint64_t highest = 0;
   for (const FolderEntry& entry : entries) {
-    if (entry.manifest) highest = std::max(highest, entry.name.generation);
+    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
   }
   return highest;
 }
 
-base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path) {
-  TROUPE_TRY(check_file(manifest_path, schemas::kManifestBytesMax));
+base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path,
+                                                           CheckpointCheck check) {
+  TROUPE_TRY(check_regular_file(manifest_path, schemas::kManifestBytesMax));
   TROUPE_TRY_ASSIGN(const std::string bytes,
                     base::read_text_file(manifest_path, schemas::kManifestBytesMax));
   auto manifest = schemas::decode_manifest(bytes);
@@ -220,26 +236,31 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manif
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->manifest_ = std::move(manifest).value();
   checkpoint->path_ = manifest_path;
-  for (const schemas::ShardFile& file : checkpoint->manifest_.files) {
-    TROUPE_TRY_ASSIGN(auto content, read_shard(manifest_path.parent_path() / file.name, file));
-    checkpoint->files_.push_back(std::move(content));
-  }
-  for (const ndarray::Safetensors& file : checkpoint->files_) {
-    for (const ndarray::RawTensor& tensor : file.tensors) {
-      checkpoint->tensors_[tensor.name] = &tensor;
-    }
-  }
+  TROUPE_TRY(checkpoint->check_files(check));
+  const auto& [keys, files] = std::tie(checkpoint->manifest_.keys, checkpoint->manifest_.files);
+  if (files.empty()) return checkpoint;
+  auto layout = SliceLayout::create(keys, static_cast<std::uint32_t>(files.size()));
+  if (layout.ok()) checkpoint->layout_ = std::move(layout).value();
   return checkpoint;
 }
 
-base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path& folder) {
+base::Status Checkpoint::check_files(CheckpointCheck check) const {
+  for (const schemas::ShardFile& file : manifest_.files) {
+    TROUPE_TRY_ASSIGN(const auto reader, ShardReader::open(path_.parent_path() / file.name, file));
+    if (check == CheckpointCheck::contents) TROUPE_TRY(reader->verify());
+  }
+  return {};
+}
+
+base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path& folder,
+                                                                  CheckpointCheck check) {
   TROUPE_TRY_ASSIGN(std::vector<FolderEntry> entries, list(folder));
   std::erase_if(entries, [](const FolderEntry& entry) { return !entry.manifest; });
   std::sort(entries.begin(), entries.end(),
             [](const FolderEntry& a, const FolderEntry& b) { return a.name > b.name; });
   std::vector<std::string> skipped;
   for (const FolderEntry& entry : entries) {
-    auto checkpoint = open(entry.path);
+    auto checkpoint = open(entry.path, check);
     if (checkpoint.ok()) {
       checkpoint.value()->skipped_ = std::move(skipped);
       return checkpoint;
@@ -255,24 +276,51 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path
                      "{}: no complete checkpoint{}", folder.string(), text);
 }
 
-const ndarray::RawTensor* Checkpoint::find(const std::string& name) const {
-  const auto it = tensors_.find(name);
-  return it == tensors_.end() ? nullptr : it->second;
+base::Result<const ShardReader*> Checkpoint::reader(std::size_t file) const {
+  const base::MutexLock lock(mutex_);
+  auto& reader = readers_[file];
+  if (reader == nullptr) {
+    const schemas::ShardFile& named = manifest_.files[file];
+    TROUPE_TRY_ASSIGN(reader, ShardReader::open(path_.parent_path() / named.name, named));
+  }
+  return reader.get();
 }
 
-base::Result<std::uint64_t> Checkpoint::updates(const std::string& slice) const {
-  for (const ndarray::Safetensors& file : files_) {
-    const auto text = file.metadata.find(slice);
-    if (text == file.metadata.end()) continue;
-    std::string_view rest = text->second;
-    std::uint64_t number = 0;
-    if (take_number(rest, number) && rest.empty()) return number;
+/// The writers' layout says which file holds the slice. A manifest may belong to a program that
+/// places slices differently: then all files are asked.
+base::Result<Checkpoint::Found> Checkpoint::find(const KeyInfo& key, std::uint32_t slice,
+                                                 std::string_view slot) const {
+  const std::string name = tensor_name(key, slice, slot);
+  const auto look = [&](std::size_t file) -> base::Result<Found> {
+    TROUPE_TRY_ASSIGN(const ShardReader* holder, reader(file));
+    TROUPE_TRY_ASSIGN(const auto tensor, holder->find(name));
+    return tensor ? Found{holder, *tensor} : Found{};
+  };
+  std::optional<std::size_t> first;
+  if (layout_ && layout_->contains({key.id, slice})) first = layout_->info({key.id, slice}).shard;
+  if (first) {
+    TROUPE_TRY_ASSIGN(const Found found, look(*first));
+    if (found.file != nullptr) return found;
   }
+  for (std::size_t file = 0; file < manifest_.files.size(); ++file) {
+    if (file == first) continue;
+    TROUPE_TRY_ASSIGN(const Found found, look(file));
+    if (found.file != nullptr) return found;
+  }
+  return Found{};
+}
+
+base::Result<std::uint64_t> Checkpoint::updates(const ShardReader& file,
+                                                const std::string& slice) const {
+  TROUPE_TRY_ASSIGN(const auto text, file.metadata(slice));
+  std::string_view rest = text ? *text : std::string_view();
+  std::uint64_t number = 0;
+  if (take_number(rest, number) && rest.empty()) return number;
   return base::error(base::Errc::data_loss, "{}: no number of updates of '{}'", path_.string(),
                      slice);
 }
 
-// Checksums were right, but a manifest may belong to a program that cuts keys differently: what is
+// Checksums may be right and yet a manifest belong to a program that cuts keys differently: what is
 // missing or has another size is damage here, never a wrong weight.
 base::Result<SliceState> Checkpoint::slice(const SliceInfo& info, base::BufferPool& pool) const {
   const schemas::SliceId id = info.id;
@@ -280,23 +328,26 @@ base::Result<SliceState> Checkpoint::slice(const SliceInfo& info, base::BufferPo
     return base::error(base::Errc::data_loss, "{}: no key number {}", path_.string(), id.key);
   }
   const KeyInfo& key = manifest_.keys[id.key];
+  const ShardReader* holder = nullptr;
   auto load = [&](std::string_view slot) -> base::Result<base::Buffer> {
+    TROUPE_TRY_ASSIGN(const Found found, find(key, id.slice, slot));
     const std::string name = tensor_name(key, id.slice, slot);
-    const ndarray::RawTensor* tensor = find(name);
-    if (tensor == nullptr || tensor->dtype != key.dtype) {
+    if (found.file == nullptr || found.tensor.dtype != key.dtype) {
       return base::error(base::Errc::data_loss, "{}: no tensor '{}'", path_.string(), name);
     }
-    if (tensor->bytes.size() != info.bytes) {
+    const std::uint64_t bytes = found.tensor.end - found.tensor.begin;
+    if (bytes != info.bytes) {
       return base::error(base::Errc::data_loss, "{}: tensor '{}' has {} bytes, its slice {}",
-                         path_.string(), name, tensor->bytes.size(), info.bytes);
+                         path_.string(), name, bytes, info.bytes);
     }
-    TROUPE_TRY_ASSIGN(base::Buffer buffer, pool.allocate(tensor->bytes.size(), "weights"));
-    std::memcpy(buffer.data(), tensor->bytes.data(), tensor->bytes.size());
+    TROUPE_TRY_ASSIGN(base::Buffer buffer, pool.allocate(info.bytes, "weights"));
+    TROUPE_TRY(found.file->read(found.tensor, buffer.as<std::byte>()));
+    holder = found.file;
     return buffer;
   };
   SliceState state;
   TROUPE_TRY_ASSIGN(state.values.weight, load(""));
-  TROUPE_TRY_ASSIGN(state.updates, updates(tensor_name(key, id.slice, "")));
+  TROUPE_TRY_ASSIGN(state.updates, updates(*holder, tensor_name(key, id.slice, "")));
   if (key.kind != KeyKind::dense) return state;
   for (const std::string& slot : manifest_.optimizer_slots) {
     TROUPE_TRY_ASSIGN(base::Buffer buffer, load(slot));
@@ -310,16 +361,28 @@ base::Result<std::vector<std::byte>> Checkpoint::dense(const KeyInfo& key,
   const auto wanted = static_cast<std::size_t>(key.shape.elements()) * base::dtype_size(key.dtype);
   std::vector<std::byte> bytes;
   bytes.reserve(wanted);
-  for (std::uint32_t slice = 0;; ++slice) {
-    const ndarray::RawTensor* tensor = find(tensor_name(key, slice, slot));
-    if (tensor == nullptr || tensor->dtype != key.dtype) break;
-    bytes.insert(bytes.end(), tensor->bytes.begin(), tensor->bytes.end());
+  for (std::uint32_t slice = 0; bytes.size() < wanted; ++slice) {
+    TROUPE_TRY_ASSIGN(const Found found, find(key, slice, slot));
+    if (found.file == nullptr || found.tensor.dtype != key.dtype) break;
+    const std::size_t begin = bytes.size();
+    bytes.resize(begin + static_cast<std::size_t>(found.tensor.end - found.tensor.begin));
+    TROUPE_TRY(found.file->read(found.tensor, std::span(bytes).subspan(begin)));
   }
   if (bytes.size() != wanted) {
     return base::error(base::Errc::data_loss, "{}: key '{}' has {} of {} bytes", path_.string(),
                        tensor_name(key, 0, slot), bytes.size(), wanted);
   }
   return bytes;
+}
+
+base::Status Checkpoint::set_aside() const {
+  fs::path aside = path_;
+  aside.replace_extension(kDamagedSuffix);
+  std::error_code code;
+  fs::rename(path_, aside, code);
+  if (!code || code == std::errc::no_such_file_or_directory) return {};  // another server did
+  return base::error(base::errc_of_errno(code.value()), "{}: cannot be renamed: {}", path_.string(),
+                     code.message());
 }
 
 base::Status Checkpoint::hash_key(base::Sha256& sha, const KeyInfo& key) const {

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,17 +19,16 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "ndarray/safetensors.h"
 #include "schemas/manifest.h"
 #include "schemas/messages.h"
+#include "store/shard_reader.h"
 #include "store/slice_layout.h"
 #include "store/slice_values.h"
 
 namespace troupe::store {
-
-/// Checksummed pieces of a shard file.
-inline constexpr std::uint64_t kChecksumChunkBytes = 1u << 20;
 
 /// One slice at the checkpoint's cut.
 struct SliceRecord {
@@ -74,28 +73,53 @@ struct Retention {
 /// than `written` is not removed either.
 base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
                                const CheckpointName& written);
+/// Removes files without a manifest of runs before `generation`: those ended while they wrote them,
+/// or gave them up.
+base::Status remove_leavings(const std::filesystem::path& folder, std::uint64_t generation);
+/// Removes what no run needs any more, so that there is room for the next checkpoint of the run
+/// `generation`: all but the newest complete checkpoints, leavings before the newest one, and
+/// leavings of earlier runs. A complete checkpoint stays until a newer one is complete. To be
+/// called when the run's first values have been read: until then the newest one may turn out
+/// damaged.
+base::Status make_room(const std::filesystem::path& folder, const Retention& retention,
+                       std::uint64_t generation);
+/// Removes the manifest, where there is one, and then the files of a checkpoint that was given up.
+base::Status remove_checkpoint(const std::filesystem::path& folder, const CheckpointName& name);
+/// Whether a checkpoint of `bytes` could be written into the folder now: writes and removes a small
+/// file, and asks for the free space. Errors: what the file system says; resource_exhausted naming
+/// folder, free and needed bytes.
+base::Status check_folder(const std::filesystem::path& folder, std::uint64_t bytes);
 /// write_manifest and prune_checkpoints. What cannot be removed is a warning: the checkpoint
 /// exists.
 base::Status complete_checkpoint(const std::filesystem::path& folder,
                                  const schemas::Manifest& manifest, const Retention& retention);
-/// The highest generation of the folder's manifests, readable or not; 0 without any.
+/// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
+/// any.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
-/// A complete, verified checkpoint in memory.
+/// What is looked at before a checkpoint is called complete.
+enum class CheckpointCheck : std::uint8_t {
+  sizes,    ///< its manifest, and that all files are there with their sizes
+  contents  ///< also every byte of the files, read once
+};
+
+/// A complete checkpoint. It holds the manifest; its tensors are read when they are asked for, and
+/// their checksums checked. Any thread.
 class Checkpoint {
  public:
   /// The newest complete one of a folder; what is newer but damaged is named in skipped().
   /// Errors: not_found when there is none, data_loss when all are damaged; what cannot be read, or
   /// only by a newer program, is an error too, since it may be whole.
-  static base::Result<std::unique_ptr<Checkpoint>> open_newest(const std::filesystem::path& folder);
+  static base::Result<std::unique_ptr<Checkpoint>> open_newest(
+      const std::filesystem::path& folder, CheckpointCheck check = CheckpointCheck::contents);
 
   const schemas::Manifest& manifest() const { return manifest_; }
   /// Path of the manifest file.
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::string>& skipped() const { return skipped_; }
 
-  /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing or has another
-  /// size.
+  /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing, damaged or
+  /// has another size.
   base::Result<SliceState> slice(const SliceInfo& info, base::BufferPool& pool) const;
   /// A whole dense tensor by key name, "" or a slot's name.
   base::Result<std::vector<std::byte>> dense(const schemas::KeyInfo& key,
@@ -104,19 +128,33 @@ class Checkpoint {
   /// then average keys likewise, then step, epoch and samples as u64. Nothing of shards, machines
   /// or time.
   base::Result<base::Sha256Digest> hash() const;
+  /// Renames the manifest, so that no run begins here again: the files were found damaged.
+  base::Status set_aside() const;
 
  private:
+  /// A tensor and the file that holds it; null: no file does.
+  struct Found {
+    const ShardReader* file = nullptr;
+    ndarray::TensorPlace tensor;
+  };
+
   Checkpoint() = default;
-  static base::Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& manifest_path);
-  base::Result<std::uint64_t> updates(const std::string& slice) const;
-  const ndarray::RawTensor* find(const std::string& name) const;
+  static base::Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& manifest_path,
+                                                        CheckpointCheck check);
+  base::Status check_files(CheckpointCheck check) const;
+  base::Result<const ShardReader*> reader(std::size_t file) const;
+  base::Result<Found> find(const schemas::KeyInfo& key, std::uint32_t slice,
+                           std::string_view slot) const;
+  base::Result<std::uint64_t> updates(const ShardReader& file, const std::string& slice) const;
   base::Status hash_key(base::Sha256& sha, const schemas::KeyInfo& key) const;
 
   schemas::Manifest manifest_;
   std::filesystem::path path_;
   std::vector<std::string> skipped_;
-  std::vector<ndarray::Safetensors> files_;
-  std::map<std::string, const ndarray::RawTensor*, std::less<>> tensors_;
+  std::optional<SliceLayout> layout_;  // of the writers: where to look first
+  mutable base::Mutex mutex_;
+  mutable std::map<std::size_t, std::unique_ptr<const ShardReader>> readers_
+      TROUPE_GUARDED_BY(mutex_);  // by position in the manifest's files, opened when needed
 };
 
 }  // namespace troupe::store

@@ -27,8 +27,11 @@ struct CheckpointRun {
   Retention retention;                 ///< what the run leaves of the folder's checkpoints
   std::vector<schemas::KeyInfo> keys;  ///< by id
   std::vector<std::string> slots;      ///< of dense keys, in the order of SliceValues::slots
-  /// The manifest of a step's checkpoint without its files; called by write_manifest().
-  std::function<base::Result<schemas::Manifest>(std::uint64_t step)> manifest;
+  /// The manifest of a step's checkpoint without its files; called by write_manifest(). `start`:
+  /// what training began with.
+  std::function<base::Result<schemas::Manifest>(std::uint64_t step,
+                                                const schemas::TrainingStart& start)>
+      manifest;
 };
 
 /// See the top of the file.
@@ -36,16 +39,22 @@ class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointRun run) : run_(std::move(run)) {}
 
-  /// Writes and syncs the file of `shard` of `shards`: its slices' states at `step`. The result is
-  /// what the manifest must say about the file.
+  /// Makes room in the folder, then writes and syncs the file of `shard` of `shards`: its slices'
+  /// states at `step`. The result is what the manifest must say about the file.
   base::Result<schemas::ShardFile> write_shard(std::uint64_t step, std::uint32_t shard,
                                                std::uint32_t shards,
                                                std::span<const SliceRecord> slices) const;
   /// Writes the manifest over the files of all shards, each of which has been synced; from then on
   /// the checkpoint exists. Then removes checkpoints that the run need not keep. The result is the
   /// checkpoint's path as people are told it: "DIR/step-500-g1".
-  base::Result<std::string> write_manifest(std::uint64_t step,
+  base::Result<std::string> write_manifest(std::uint64_t step, const schemas::TrainingStart& start,
                                            std::vector<schemas::ShardFile> files) const;
+  /// Removes what there is of a step's checkpoint that was given up. What cannot be removed is a
+  /// warning.
+  void remove(std::uint64_t step) const;
+  /// Removes what earlier runs left unfinished; then whether a checkpoint of `bytes` could be
+  /// written into the folder. Errors as of check_folder().
+  base::Status check_folder(std::uint64_t bytes) const;
 
  private:
   CheckpointRun run_;

@@ -38,7 +38,8 @@ class KVStore {
   virtual std::uint32_t ranks() const = 0;
 
   /// Declares all keys, in the order of their ids. Every rank calls it once, before anything else,
-  /// with `values` or without:
+  /// with `values` or without; a second call, as of a second fit, is failed_precondition: steps,
+  /// versions and optimizer states of a store are those of one run.
   /// - one array per key, which must agree in shape and dtype: rank 0's become version 0. Other
   ///   ranks wait for it, at most the store's deadline. The local store takes them; the company
   ///   answers `unimplemented`: its servers draw or load version 0 themselves.

@@ -2,7 +2,10 @@
 // The shared core of a local store, and the rank stores that turn calls into engine operations.
 #include "store/local_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <list>
@@ -103,7 +106,7 @@ SliceRules rules_of(const LocalStoreOptions& options) {
 class LocalStore::Core {
  public:
   Core(const LocalStoreParts& parts, const LocalStoreOptions& options)
-      : parts_(parts), options_(options), rules_(rules_of(options)) {}
+      : parts_(parts), options_(options), rules_(rules_of(options)), begun_(rules_.tree.ranks()) {}
 
   std::uint32_t ranks() const { return rules_.tree.ranks(); }
   std::span<const SliceInfo> slices(std::uint32_t key) const { return layout_->of_key(key); }
@@ -116,6 +119,9 @@ class LocalStore::Core {
   void pull(const SliceInfo& slice, const WaitingPull& waiting);
   void fail(const base::Status& status);
   base::Status failure() const;
+  /// Fails the store when a rank is waited for too long; returns after end_watch().
+  void watch();
+  void end_watch();
 
  private:
   Slot& slot(const SliceInfo& slice) { return *slots_[layout_->position(slice.id)]; }
@@ -129,6 +135,8 @@ class LocalStore::Core {
   base::Status take_cut(Slot& slot);
   void answer_pulls(Slot& slot);
   static void reply(Reply& reply);
+  std::vector<std::uint32_t> absent_ranks();
+  std::string waits_for();
 
   const LocalStoreParts parts_;
   LocalStoreOptions options_;  // `first` goes with the first values, all else stays
@@ -144,6 +152,9 @@ class LocalStore::Core {
   std::vector<std::unique_ptr<Slot>> slots_;  // likewise
   std::unique_ptr<SliceCompute> compute_;     // likewise
   bool declared_ = false;
+  std::vector<bool> begun_;  // by rank: it has called init
+  bool watch_ended_ = false;
+  std::atomic<std::uint64_t> pushed_{0};       // slices taken from any rank; no order needed
   std::vector<std::vector<std::byte>> given_;  // rank 0's values by key
   std::map<std::uint64_t, std::vector<std::pair<SliceInfo, SliceState>>> cuts_;
 };
@@ -174,7 +185,14 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
     }
   }
   const base::MutexLock lock(mutex_);
+  if (begun_[rank]) {
+    return base::error(base::Errc::failed_precondition,
+                       "rank {} has begun on this store before: a store serves one fit of each "
+                       "rank; make another one",
+                       rank);
+  }
   TROUPE_TRY(declare(keys));
+  begun_[rank] = true;
   if (rank == 0) {
     given_ = std::move(given);
     published_ = true;
@@ -251,6 +269,7 @@ base::Status LocalStore::Core::take_push(Slot& slot, std::uint32_t rank, const P
                        rank, info.step);
   }
   slot.pushes.push_back(operation);
+  pushed_.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 
@@ -392,6 +411,71 @@ void LocalStore::Core::fail(const base::Status& status) {
   }
 }
 
+// ---- a rank that is waited for ----
+
+namespace {
+
+constexpr std::uint64_t kLooksPerDeadline = 10;
+
+}  // namespace
+
+/// Time is counted in looks, so a process that was stopped for a while blames nobody.
+void LocalStore::Core::watch() {
+  const std::uint64_t shortest = std::min(options_.deadline_ms, options_.stall_ms);
+  const std::uint64_t look_ms = std::clamp<std::uint64_t>(shortest / kLooksPerDeadline, 1, 1'000);
+  std::uint64_t silent_ms = 0;
+  std::uint64_t pushed = 0;
+  while (true) {
+    {
+      const base::MutexLock lock(mutex_);
+      const auto ended = [this]() TROUPE_REQUIRES(mutex_) { return watch_ended_; };
+      if (changed_.wait_for(mutex_, std::chrono::milliseconds(look_ms), ended)) return;
+    }
+    const std::uint64_t now = pushed_.load(std::memory_order_relaxed);
+    const std::string waiting = waits_for();
+    silent_ms = now != pushed || waiting.empty() ? 0 : silent_ms + look_ms;
+    pushed = now;
+    const std::vector<std::uint32_t> absent = absent_ranks();
+    if (!absent.empty() && silent_ms >= options_.deadline_ms) {
+      return fail(base::error(base::Errc::deadline_exceeded,
+                              "rank{} {} did not begin within {} ms, others wait",
+                              absent.size() == 1 ? "" : "s", fmt::join(absent, ", "), silent_ms));
+    }
+    if (silent_ms >= options_.stall_ms) {
+      return fail(base::error(base::Errc::deadline_exceeded, "nothing was pushed for {} ms: {}",
+                              silent_ms, waiting));
+    }
+  }
+}
+
+void LocalStore::Core::end_watch() {
+  const base::MutexLock lock(mutex_);
+  watch_ended_ = true;
+  changed_.notify_all();
+}
+
+std::vector<std::uint32_t> LocalStore::Core::absent_ranks() {
+  const base::MutexLock lock(mutex_);
+  std::vector<std::uint32_t> absent;
+  for (std::uint32_t rank = 0; rank < begun_.size(); ++rank) {
+    if (!begun_[rank]) absent.push_back(rank);
+  }
+  return absent;
+}
+
+/// Of the first slice that somebody waits for, as text; empty: nobody waits.
+std::string LocalStore::Core::waits_for() {
+  {
+    const base::MutexLock lock(mutex_);
+    if (compute_ == nullptr) return {};  // no slice has begun
+  }
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    const base::MutexLock lock(slot->mutex);
+    if (!slot->pushes.empty() || !slot->pulls.empty()) return slot->owner.waits_for();
+  }
+  return {};
+}
+
 namespace {
 
 // One rank's KVStore: each call is one asynchronous operation on the rank's copy lane, which may
@@ -462,8 +546,14 @@ class RankStore final : public KVStore {
 
 }  // namespace
 
-LocalStore::LocalStore(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-LocalStore::~LocalStore() = default;
+LocalStore::LocalStore(std::shared_ptr<Core> core) : core_(std::move(core)) {
+  if (core_->ranks() > 1) watch_ = std::thread([core = core_] { core->watch(); });
+}
+
+LocalStore::~LocalStore() {
+  core_->end_watch();
+  if (watch_.joinable()) watch_.join();
+}
 
 base::Result<std::unique_ptr<LocalStore>> LocalStore::create(const LocalStoreParts& parts,
                                                              const LocalStoreOptions& options) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,12 @@ struct LocalStoreOptions {
   schemas::ConsistencySpec consistency;  ///< invalid_argument unless both tiers are sequential
   std::uint32_t batch = 1;               ///< samples of one rank in a whole step, N / V
   StepPlan steps;
-  FirstFunction first;                 ///< where init() brings no values
-  CutFunction cut;                     ///< may be empty
-  std::uint64_t deadline_ms = 60'000;  ///< other ranks' wait in init and set_updater
+  FirstFunction first;  ///< where init() brings no values
+  CutFunction cut;      ///< may be empty
+  /// Others' wait for a rank that has not begun; then all of them fail, and the error names it.
+  std::uint64_t deadline_ms = 60'000;
+  /// The same for ranks that have begun, where nothing has been pushed for so long.
+  std::uint64_t stall_ms = 1'800'000;
 };
 
 /// What it computes with; all outlive the store.
@@ -72,6 +76,7 @@ class LocalStore {
  private:
   explicit LocalStore(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;
+  std::thread watch_;  // with several ranks: looks after those that wait
 };
 
 }  // namespace troupe::store

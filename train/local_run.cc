@@ -75,6 +75,7 @@ class LocalRun {
     if (options.metrics != nullptr) checkpoint_metrics_.emplace(*options.metrics);
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
     if (start_.step == job_->steps_end()) return {};
+    TROUPE_TRY_ASSIGN(training_, training_start(*job_, start_.step));
     TROUPE_TRY(make_store());
     TROUPE_TRY(make_ranks(options));
     observer_.began(start_);
@@ -119,6 +120,7 @@ class LocalRun {
   SharedObserver observer_;
   const base::NumericClass numeric_class_;
   RunStart start_;
+  schemas::TrainingStart training_;
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
   std::optional<store::CheckpointWriter> checkpoints_;
@@ -139,12 +141,14 @@ base::Status LocalRun::make_store() {
       .consistency = spec.consistency,
       .batch = spec.data.batch,
       .steps = store::make_step_plan(spec, job_->train_data->records(), start_.step),
-      .deadline_ms = spec.limits.stall_ms};
+      .deadline_ms = spec.limits.stall_ms,
+      .stall_ms = spec.limits.stall_ms};
   TROUPE_TRY_ASSIGN(options.first, FirstValues::create(job_, std::move(start_.checkpoint)));
   TROUPE_TRY_ASSIGN(const auto compute,
                     store::SliceCompute::create(table_, job_->keys.keys, job_->rule()));
   if (!spec.checkpoint.dir.empty()) {
     checkpoints_ = make_checkpoint_writer(job_, numeric_class_, start_, compute->slots());
+    TROUPE_TRY(check_checkpoint_folder(*job_, *checkpoints_, compute->slots().size()));
     options.cut = [this](std::uint64_t step,
                          std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
       return checkpoint(step, std::move(slices));
@@ -184,7 +188,7 @@ base::Result<std::string> LocalRun::write_checkpoint(
   }
   TROUPE_TRY(file.status());
   const std::int64_t manifest_ns = clock_.now_ns();
-  auto path = checkpoints_->write_manifest(step, {std::move(file).value()});
+  auto path = checkpoints_->write_manifest(step, training_, {std::move(file).value()});
   if (checkpoint_metrics_) {
     checkpoint_metrics_->manifest(seconds_since(manifest_ns), path.status());
   }
@@ -195,6 +199,7 @@ base::Result<std::string> LocalRun::write_checkpoint(
 base::Status LocalRun::checkpoint(
     std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices) {
   const auto path = write_checkpoint(step, std::move(slices));
+  if (!path.ok()) checkpoints_->remove(step);
   if (path.ok()) {
     observer_.checkpointed(step, *path);
   } else if (step != job_->steps_end()) {

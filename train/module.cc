@@ -3,11 +3,12 @@
 #include "train/module.h"
 
 #include <algorithm>
+#include <optional>
 
-#include "ndarray/invoke.h"
 #include "store/initializer.h"
 #include "symbol/arena.h"
 #include "train/finite.h"
+#include "train/weighed_average.h"
 
 namespace troupe::train {
 
@@ -37,6 +38,8 @@ base::Status Module::declare() {
   for (const KeyInfo& key : keys_) {
     TROUPE_TRY_ASSIGN(parameters_.emplace_back(), zeros(key.shape, key.dtype));
     TROUPE_TRY_ASSIGN(gradients_.emplace_back(), zeros(key.shape, key.dtype));
+    if (key.kind != KeyKind::average || counts_.contains(key.dtype)) continue;
+    TROUPE_TRY_ASSIGN(counts_[key.dtype], zeros(base::Shape{}, key.dtype));
   }
   TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, keys_));
   TROUPE_TRY_ASSIGN(step_, zeros(base::Shape{}, base::DType::i64));
@@ -44,7 +47,7 @@ base::Status Module::declare() {
   return {};
 }
 
-base::Result<std::unique_ptr<symbol::Executor>> Module::bind(std::int64_t batch) {
+base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   symbol::Bindings bindings;
   for (const KeyInfo& key : keys_) {
     if (key.kind == KeyKind::average) {
@@ -71,23 +74,37 @@ base::Result<std::unique_ptr<symbol::Executor>> Module::bind(std::int64_t batch)
   how.rank = options_.rank;
   how.arena = arena_;
   how.step = step_;
-  return symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how);
+  Bound made{batch, {}, {}};
+  TROUPE_TRY_ASSIGN(made.executor,
+                    symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how));
+  for (const KeyInfo& key : keys_) {
+    if (key.kind != KeyKind::average) continue;
+    TROUPE_TRY_ASSIGN(made.averages[key.id],
+                      WeighedAverage::create(made.executor->batch_values().at(key.name),
+                                             counts_.at(key.dtype), gradients_[key.id]));
+  }
+  return made;
 }
 
 base::Result<symbol::Executor*> Module::executor(std::int64_t batch) {
+  TROUPE_TRY_ASSIGN(const Bound* found, bound(batch));
+  return found->executor.get();
+}
+
+base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
   const auto known = std::find_if(executors_.begin(), executors_.end(),
                                   [batch](const Bound& bound) { return bound.batch == batch; });
   if (known != executors_.end()) {
     executors_.splice(executors_.begin(), executors_, known);
-    return executors_.front().executor.get();
+    return &executors_.front();
   }
-  TROUPE_TRY_ASSIGN(auto made, bind(batch));
+  TROUPE_TRY_ASSIGN(Bound made, bind(batch));
   if (executors_.size() >= options_.executors_max) {
-    if (executors_.back().executor.get() == last_trained_) last_trained_ = nullptr;
+    if (&executors_.back() == last_trained_) last_trained_ = nullptr;
     executors_.pop_back();
   }
-  executors_.push_front({batch, std::move(made)});
-  return executors_.front().executor.get();
+  executors_.push_front(std::move(made));
+  return &executors_.front();
 }
 
 base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
@@ -149,25 +166,12 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
     for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.clear());
     return {};
   }
-  TROUPE_TRY_ASSIGN(last_trained_, executor(batch.size));
-  TROUPE_TRY(load(*last_trained_, batch));
-  TROUPE_TRY(last_trained_->set_step(static_cast<std::int64_t>(step)));
-  TROUPE_TRY(last_trained_->forward(true));
-  return last_trained_->backward();
-}
-
-// A state's batch value enters the tree weighed by its count, like a gradient.
-base::Status Module::push_average(std::uint32_t key, const store::PushInfo& info) {
-  if (last_trained_ != nullptr) {
-    ndarray::InvokeOptions into;
-    into.outputs = {gradients_[key]};
-    const NDArray value = last_trained_->batch_values().at(keys_[key].name);
-    TROUPE_TRY(ndarray::invoke(runtime_, "multiply_scalar", std::array{value},
-                               {{"scalar", ops::to_attribute(info.count)}}, into)
-                   .status());
-  }
-  push_gradient(key, info);
-  return {};
+  TROUPE_TRY_ASSIGN(last_trained_, bound(batch.size));
+  symbol::Executor& executor = *last_trained_->executor;
+  TROUPE_TRY(load(executor, batch));
+  TROUPE_TRY(executor.set_step(static_cast<std::int64_t>(step)));
+  TROUPE_TRY(executor.forward(true));
+  return executor.backward();
 }
 
 // The check writes, as the engine sees it: its error is the gradient's from then on.
@@ -202,15 +206,19 @@ base::Status Module::push(std::uint64_t step, double count) {
     return base::error(base::Errc::failed_precondition,
                        "push of step {}: its executor went out of use", step);
   }
+  // A state's batch value enters the tree weighed by its count, like a gradient.
+  const bool weighed = last_trained_ != nullptr;
+  for (const auto& [dtype, number] : counts_) {
+    if (weighed) set_count(number, count);
+  }
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
   for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
     const store::PushInfo info{step, count, -static_cast<int>(key->id)};
-    if (key->kind == KeyKind::average) {
-      TROUPE_TRY(push_average(key->id, info));
-    } else {
-      push_gradient(key->id, info);
+    if (weighed && key->kind == KeyKind::average) {
+      last_trained_->averages.at(key->id)->push(info.priority);
     }
+    push_gradient(key->id, info);
   }
   return {};
 }
@@ -252,8 +260,9 @@ base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
 
 base::Result<BatchMetrics> Module::training_metrics() const {
   if (last_trained_ == nullptr) return BatchMetrics();
-  return BatchMetrics::compute(last_trained_->outputs().front(),
-                               last_trained_->arguments().at(options_.inputs.label));
+  const symbol::Executor& executor = *last_trained_->executor;
+  return BatchMetrics::compute(executor.outputs().front(),
+                               executor.arguments().at(options_.inputs.label));
 }
 
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
@@ -267,16 +276,25 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
 base::Result<MetricValues> Module::score(data::BatchIterator& batches,
                                          std::chrono::milliseconds deadline) {
   MetricValues sums;
+  // The engine has a batch to compute while the numbers of the one before are read.
+  std::optional<BatchMetrics> before;
   batches.seek(0);
   while (true) {
     data::BatchIterator::Item item = batches.next(deadline);
     TROUPE_TRY(item.status());
-    if (!item->has_value()) return sums;
-    if ((*item)->count() == 0) continue;
-    TROUPE_TRY_ASSIGN(const ModuleBatch taken, batch(**item));
-    TROUPE_TRY_ASSIGN(const BatchMetrics metrics, score(taken));
-    TROUPE_TRY_ASSIGN(const MetricValues values, metrics.read());
-    for (const auto& [name, pair] : values) sums[name] += pair;
+    const bool end = !item->has_value();
+    if (!end && (*item)->count() == 0) continue;
+    std::optional<BatchMetrics> pushed;
+    if (!end) {
+      TROUPE_TRY_ASSIGN(const ModuleBatch taken, batch(**item));
+      TROUPE_TRY_ASSIGN(pushed, score(taken));
+    }
+    if (before) {
+      TROUPE_TRY_ASSIGN(const MetricValues values, before->read());
+      for (const auto& [name, pair] : values) sums[name] += pair;
+    }
+    if (end) return sums;
+    before = std::move(pushed);
   }
 }
 

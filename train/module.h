@@ -34,6 +34,8 @@
 
 namespace troupe::train {
 
+class WeighedAverage;
+
 /// What a module is made of, beside its symbol.
 struct ModuleOptions {
   InputSpec inputs;                         ///< the symbol's arguments and one sample's shape
@@ -122,14 +124,15 @@ class Module {
   struct Bound {
     std::int64_t batch = 0;
     std::unique_ptr<symbol::Executor> executor;
+    std::map<std::uint32_t, std::shared_ptr<const WeighedAverage>> averages;  // by key
   };
 
   Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol, const ModuleOptions& options);
   base::Status declare();
-  base::Result<std::unique_ptr<symbol::Executor>> bind(std::int64_t batch);
+  base::Result<Bound> bind(std::int64_t batch);
+  base::Result<Bound*> bound(std::int64_t batch);
   base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
-  base::Status push_average(std::uint32_t key, const store::PushInfo& info);
   void push_gradient(std::uint32_t key, const store::PushInfo& info);
 
   ndarray::Runtime& runtime_;
@@ -141,8 +144,9 @@ class Module {
   std::vector<bool> with_gradient_;          // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;
   ndarray::NDArray step_;
-  std::list<Bound> executors_;                // most recently used first
-  symbol::Executor* last_trained_ = nullptr;  // null when the last batch had no samples
+  std::map<base::DType, ndarray::NDArray> counts_;  // 0-d: samples behind the averages pushed last
+  std::list<Bound> executors_;                      // most recently used first
+  Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
   store::KVStore* store_ = nullptr;
 };
 

@@ -30,10 +30,11 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
                        job.train_data->records());
   }
   TROUPE_TRY_ASSIGN(const data::Fingerprint found, job.train_data->fingerprint());
-  if (manifest.data.checksum != found.checksum) {
+  if (manifest.data.bytes != found.bytes || manifest.data.checksum != found.checksum) {
     return base::error(base::Errc::failed_precondition,
-                       "{} was trained on records of checksum {:#010x}, {} has {:#010x}", name,
-                       manifest.data.checksum, job.train_data->path().string(), found.checksum);
+                       "{} was trained on {} bytes of checksum {:#010x}, {} has {} of {:#010x}",
+                       name, manifest.data.bytes, manifest.data.checksum,
+                       job.train_data->path().string(), found.bytes, found.checksum);
   }
   if (manifest.step > job.steps_end()) {
     return base::error(base::Errc::failed_precondition, "{} is at step {}, the job ends at {}",
@@ -51,7 +52,8 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
 
 }  // namespace
 
-base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class) {
+base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
+                                  store::CheckpointCheck check) {
   RunStart start;
   const fs::path folder = job.spec.checkpoint.dir;
   if (folder.empty()) return start;
@@ -63,7 +65,7 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   }
   TROUPE_TRY_ASSIGN(const std::uint64_t before, store::highest_generation(folder));
   start.generation = before + 1;
-  auto newest = store::Checkpoint::open_newest(folder);
+  auto newest = store::Checkpoint::open_newest(folder, check);
   if (!newest.ok()) {
     const base::Status& why = newest.status();
     if (why.code() == base::Errc::not_found) return start;
@@ -97,7 +99,8 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
     // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
     Job any_class = *job;
     any_class.spec.checkpoint.change_numerics = true;
-    TROUPE_TRY_ASSIGN(const auto start, find_start(any_class, ops::numeric_class(1)));
+    TROUPE_TRY_ASSIGN(const auto start,
+                      find_start(any_class, ops::numeric_class(1), store::CheckpointCheck::sizes));
     found.step = start.step;
     found.generation = start.generation;
     found.steps_total = job->steps_end();
@@ -108,11 +111,26 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
   return found;
 }
 
-base::Result<schemas::Manifest> make_manifest(const Job& job,
-                                              const base::NumericClass& numeric_class,
-                                              const RunStart& start, std::uint64_t step,
-                                              const std::vector<std::string>& slots) {
+base::Status check_checkpoint_folder(const Job& job, const store::CheckpointWriter& writer,
+                                     std::size_t slots) {
+  if (job.spec.checkpoint.dir.empty()) return {};
+  std::uint64_t bytes = 0;
+  for (const schemas::KeyInfo& key : job.keys.keys) {
+    const std::uint64_t tensors = key.kind == schemas::KeyKind::dense ? 1 + slots : 1;
+    bytes +=
+        tensors * static_cast<std::uint64_t>(key.shape.elements()) * base::dtype_size(key.dtype);
+  }
+  return writer.check_folder(bytes).with_context("checkpoint.dir");
+}
+
+base::Result<schemas::TrainingStart> training_start(const Job& job, std::uint64_t step) {
   TROUPE_TRY_ASSIGN(const data::Fingerprint data, job.train_data->fingerprint());
+  return schemas::TrainingStart{step, data.records, data.bytes, data.checksum};
+}
+
+schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
+                                const RunStart& start, const schemas::TrainingStart& training,
+                                std::uint64_t step, const std::vector<std::string>& slots) {
   schemas::Manifest manifest;
   const data::Cursor cursor = job.orders->dealer().cursor(step);
   manifest.step = step;
@@ -124,10 +142,7 @@ base::Result<schemas::Manifest> make_manifest(const Job& job,
   manifest.numeric_class = numeric_class;
   manifest.numerics_changed = start.numerics_changed;
   manifest.seed = job.spec.seed;
-  manifest.data.epoch = cursor.epoch;
-  manifest.data.step_in_epoch = cursor.step;
-  manifest.data.records = data.records;
-  manifest.data.checksum = data.checksum;
+  manifest.data = {cursor.epoch, cursor.step, training.records, training.bytes, training.checksum};
   manifest.optimizer = job.spec.train.optimizer;
   manifest.optimizer_slots = slots;
   manifest.schedule = job.spec.train.schedule;
@@ -148,9 +163,10 @@ store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
   run.keys = job->keys.keys;
   run.slots = slots;
   RunStart from = start;
-  from.checkpoint = nullptr;  // as large as the model; the writer lives as long as the run
-  run.manifest = [job = std::move(job), numeric_class, from, slots](std::uint64_t step) {
-    return make_manifest(*job, numeric_class, from, step, slots);
+  from.checkpoint = nullptr;  // its files; the writer lives as long as the run
+  run.manifest = [job = std::move(job), numeric_class, from, slots](
+                     std::uint64_t step, const schemas::TrainingStart& training) {
+    return make_manifest(*job, numeric_class, from, training, step, slots);
   };
   return store::CheckpointWriter(std::move(run));
 }
@@ -186,7 +202,15 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                                         const store::SliceInfo& slice,
                                                         const store::SliceCompute& compute,
                                                         base::BufferPool& pool) const {
-  if (checkpoint_ != nullptr) return checkpoint_->slice(slice, pool);
+  if (checkpoint_ != nullptr) {
+    auto state = checkpoint_->slice(slice, pool);
+    if (state.status().code() != base::Errc::data_loss) return state;
+    const base::Status aside = checkpoint_->set_aside();
+    return base::error(base::Errc::data_loss, "{}; {}", state.status().text(),
+                       aside.ok() ? "the checkpoint was set aside: the next run of the job begins "
+                                    "at an earlier one"
+                                  : aside.text());
+  }
   const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);

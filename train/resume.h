@@ -33,26 +33,36 @@ struct RunStart {
   std::string checkpoint_path;
   /// The checkpoint is of another numeric class, or of a run that began with such a one.
   bool numerics_changed = false;
-  /// Null: from the beginning. As large as all weights and optimizer states: to be dropped when
-  /// the first values have been taken.
+  /// Null: from the beginning. To be dropped when the first values have been taken: it holds its
+  /// files open.
   std::shared_ptr<const store::Checkpoint> checkpoint;
 };
 
 /// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
 /// another numeric class (unless checkpoint.change_numerics), with other keys or data, or beyond
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
-base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
+/// `check`: contents where one process has the whole job; a process that has a part of it reads
+/// that part only, later.
+base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
+                                  store::CheckpointCheck check = store::CheckpointCheck::contents);
 
 /// Does FindStart: opens the job, whose files lie in `roots`, and looks into its folder of
-/// checkpoints. Blocks.
+/// checkpoints. Blocks; reads manifests, no tensors.
 control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots);
 
-/// What the manifest of the run's checkpoint of `step` says beside its files. Error: the training
-/// file cannot be read any more.
-base::Result<schemas::Manifest> make_manifest(const Job& job,
-                                              const base::NumericClass& numeric_class,
-                                              const RunStart& start, std::uint64_t step,
-                                              const std::vector<std::string>& slots);
+/// Whether the run's next checkpoint could be written into checkpoint.dir from here. Errors as of
+/// store::check_folder(); ok without a folder.
+base::Status check_checkpoint_folder(const Job& job, const store::CheckpointWriter& writer,
+                                     std::size_t slots);
+
+/// What a run on this job's data begins with. Error: the training file cannot be read.
+base::Result<schemas::TrainingStart> training_start(const Job& job, std::uint64_t step);
+
+/// What the manifest of the run's checkpoint of `step` says beside its files. `training`: what
+/// training began with; its data stand in the manifest.
+schemas::Manifest make_manifest(const Job& job, const base::NumericClass& numeric_class,
+                                const RunStart& start, const schemas::TrainingStart& training,
+                                std::uint64_t step, const std::vector<std::string>& slots);
 
 /// Writes the run's checkpoints into checkpoint.dir, with manifests by make_manifest().
 store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
@@ -60,7 +70,8 @@ store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
                                                const RunStart& start,
                                                const std::vector<std::string>& slots);
 
-/// First states of slices: from the checkpoint, from train.weights, or by the initialiser.
+/// First states of slices: from the checkpoint, from train.weights, or by the initialiser. A
+/// checkpoint that turns out to be damaged is set aside, so that the next run begins before it.
 class FirstValues {
  public:
   /// Opens train.weights where the job names it and no checkpoint is given (null).

@@ -124,12 +124,14 @@ TEST_CASE("the first shard has the manifest written once all files are in, each 
   REQUIRE(manifests[0].shards.size() == 2);
   CHECK(manifests[0].shards[0].shard == 0);
   CHECK(manifests[0].shards[1].shard == 1);
+  CHECK(manifests[0].start.records == 16);
   CHECK(of.report(of.of_other(1)).empty());  // it is being written
   CHECK_FALSE(of.tracker->idle());
 
   REQUIRE(of.tracker->effect_done({manifests[0].id, {}, std::string("step-1-g3")}));
   const auto settled = of.effects.take();
   const auto reports = sent<CheckpointReport>(settled);
+  CHECK(of_kind<RemoveCheckpoint>(settled).empty());
   REQUIRE(reports.size() == 3);  // the coordinator and both shards
   CHECK(reports[0].first == kCoordinator);
   CHECK(reports[0].second.path == "step-1-g3");
@@ -201,6 +203,9 @@ TEST_CASE("a file that could not be written gives the checkpoint up without a ma
   CHECK(reports[0].second.code == base::Errc::resource_exhausted);
   CHECK(reports[0].second.text == "no space left on device");
   CHECK(reports[0].second.path.empty());
+  const auto removed = of_kind<RemoveCheckpoint>(effects);
+  REQUIRE(removed.size() == 1);
+  CHECK(removed[0].step == 1);
 }
 
 TEST_CASE("a manifest that could not be written gives the checkpoint up, too") {
@@ -208,8 +213,10 @@ TEST_CASE("a manifest that could not be written gives the checkpoint up, too") {
   const auto manifests = of_kind<WriteManifest>(of.report(of.write(of.cut(1))));
   REQUIRE(manifests.size() == 1);
   REQUIRE(of.tracker->effect_done({manifests[0].id, kFull, {}}));
-  const auto reports = sent<CheckpointReport>(of.effects.take());
+  const auto effects = of.effects.take();
+  const auto reports = sent<CheckpointReport>(effects);
   REQUIRE(reports.size() == 2);
+  CHECK(of_kind<RemoveCheckpoint>(effects).size() == 1);
   CHECK(reports[1].second.code == base::Errc::resource_exhausted);
 }
 

@@ -2,6 +2,7 @@
 // One holder at a time; the next comes when the first lets go.
 #include "base/folder_lock.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -27,6 +28,25 @@ TEST_CASE("a folder has one holder at a time") {
   leaver.join();
   CHECK(FolderLock::take(folder).ok());
   std::filesystem::remove_all(folder.parent_path());
+}
+
+// Were it removed, a process that opened it before could hold it beside one that made a new file.
+TEST_CASE("the file of a lock stays the same file") {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("troupe-folder-lock-stays-" + std::to_string(::getpid()));
+  const auto inode = [&] {
+    struct stat status = {};
+    return ::stat((folder / "lock").c_str(), &status) == 0 ? status.st_ino : 0;
+  };
+  auto held = FolderLock::take(folder);
+  REQUIRE(held.ok());
+  const auto first = inode();
+  CHECK(first != 0);
+  held = FolderLock::take(folder / "other");
+  CHECK(inode() == first);
+  CHECK(FolderLock::take(folder).ok());
+  CHECK(inode() == first);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what cannot be a folder is an error that names it") {

@@ -97,6 +97,25 @@ struct Run {
   Effects begun;
 };
 
+// A server has found it damaged and set it aside, so nobody would resume from it.
+TEST_CASE("a run that ends by damage promises no resume from where it began") {
+  const auto text = [](Errc code) {
+    Run run(false);
+    run.found(2);
+    run.ready(0, kHostA);
+    run.ready(0, kServer);
+    run.ready(1, kHostB);
+    run.says(0, kServer, schemas::ActorFailed{kServer, code, "damaged between bytes 0 and 9"});
+    run.exits(0, kServer, "exit 1");
+    run.exits(0, kHostA, "exit 1");
+    run.exits(1, kHostB, "exit 1");
+    return run.info().text;
+  };
+  CHECK(text(Errc::data_loss) ==
+        "parameter server 0 on machine 'a' failed: damaged between bytes 0 and 9");
+  CHECK_THAT(text(Errc::internal), Catch::Contains("resumes from step-2-g7"));
+}
+
 TEST_CASE("every process of a run learns the run's secret and how many machines there are") {
   Run run(false);
   const Effects effects = run.found();

@@ -3,6 +3,8 @@
 #include "data/index.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "base/hash.h"
 #include "data/dataset.h"
@@ -49,6 +51,43 @@ TEST_CASE("a rebuilt index equals the written one") {
   const auto entries = build_index(test::open_records(path), OnDamage::fail, nullptr);
   REQUIRE(entries.ok());
   CHECK(*entries == *read_index(folder / "x.idx"));
+}
+
+// A file as large as some data sets: nobody could read it in the time of a test.
+TEST_CASE("the fingerprint of a large file is that of samples and of the records' places") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  test::write_images(path, 30, {3, 4, 6});
+  const auto print = [&] {
+    const auto dataset = Dataset::open(path);
+    REQUIRE(dataset.ok());
+    return (*dataset)->fingerprint().value();
+  };
+  const auto put = [&](std::uint64_t offset) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put('!');
+  };
+  const std::uint64_t bytes = std::uint64_t{1} << 40;
+  std::filesystem::resize_file(path, bytes);
+  const Fingerprint first = print();
+  CHECK(first.records == 30);
+  CHECK(first.bytes == bytes);
+  CHECK(print() == first);
+  put(bytes / 2 + 5'000'000);  // between two samples
+  CHECK(print() == first);
+  put(bytes - 1);
+  const Fingerprint last = print();
+  CHECK(last != first);
+  put(100);
+  CHECK(print() != last);
+  const Fingerprint before = print();
+  auto entries = *read_index(folder / "x.idx");
+  entries.pop_back();
+  entries.push_back({99, entries.back().offset + 4});
+  REQUIRE(write_index(folder / "x.idx", entries).ok());
+  CHECK(print().records == 30);
+  CHECK(print() != before);
 }
 
 TEST_CASE("a dataset is the same with an index, without, and with a shuffled one") {

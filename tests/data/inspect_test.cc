@@ -28,9 +28,9 @@ TEST_CASE("a whole file is counted") {
   test::write_images(path, 12, {1, 4, 4});
   const CheckReport report = check(path);
   CHECK(report.status().ok());
-  CHECK(report.file.records == 12);
+  CHECK(report.records == 12);
   CHECK(report.images == 12);
-  CHECK(report.file.checksum == base::crc32c(test::read_bytes(path)));
+  CHECK(report.checksum == base::crc32c(test::read_bytes(path)));
   CHECK_THAT(report.to_string(), Catch::Contains("x.rec: 12 records") &&
                                      Catch::Contains("12 images, the first 1 x 4 x 4"));
 }
@@ -42,7 +42,7 @@ TEST_CASE("the first damage by offset is reported, of records and of images") {
   test::flip_byte(path, offsets[7]);
   CheckReport report = check(path);
   CHECK(report.status().code() == Errc::data_loss);
-  CHECK(report.file.records == 11);
+  CHECK(report.records == 11);
   CHECK(report.damaged_places == 1);
   CHECK(report.first_bad_offset == offsets[7]);
   CHECK_FALSE(report.index_fault.ok());
@@ -102,12 +102,12 @@ TEST_CASE("an empty file holds no records; text is damage from its first byte") 
   const auto path = folder / "x.rec";
   test::write_bytes(path, {});
   CHECK(check(path).status().ok());
-  CHECK(check(path).file.records == 0);
+  CHECK(check(path).records == 0);
   test::write_bytes(path, bytes_of("no record file at all, but long enough"));
   const CheckReport report = check(path);
   CHECK(report.status().code() == Errc::data_loss);
   CHECK(report.first_bad_offset == 0);
-  CHECK(report.file.records == 0);
+  CHECK(report.records == 0);
 }
 
 }  // namespace

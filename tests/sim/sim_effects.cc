@@ -206,6 +206,12 @@ void Simulation::perform(const schemas::ActorId& from, const actors::WriteShard&
   });
 }
 
+/// Of a checkpoint that was given up; one that exists is never removed by this.
+void Simulation::perform(const schemas::ActorId&, const actors::RemoveCheckpoint& effect) {
+  TROUPE_CHECK(!checkpoints_.contains(effect.step), "a complete checkpoint is given up");
+  shard_files_.erase(effect.step);
+}
+
 void Simulation::perform(const schemas::ActorId& from, const actors::WriteManifest& effect) {
   at(random_.between(500, 20'000), [this, from, effect, generation = generation_] {
     if (!alive(generation, from)) return;

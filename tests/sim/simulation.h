@@ -141,6 +141,7 @@ class Simulation {
   void perform(const schemas::ActorId& from, const actors::InitSlice& first);
   void perform(const schemas::ActorId& from, const actors::WriteShard& write);
   void perform(const schemas::ActorId& from, const actors::WriteManifest& write);
+  void perform(const schemas::ActorId& from, const actors::RemoveCheckpoint& remove);
   /// The coordinator has been told of a failure; logs and figures are not of this world.
   template <schemas::OneOf<actors::Fail, actors::End, actors::Note, actors::Missing> Effect>
   void perform(const schemas::ActorId&, const Effect&) {}

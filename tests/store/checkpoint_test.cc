@@ -119,5 +119,89 @@ TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {
   }
 }
 
+/// A checkpoint of two shards with a slice each, "w" and "v", all of one value.
+void write_pair(const fs::path& folder, const CheckpointName& name, float value) {
+  schemas::Manifest manifest = manifest_of(name);
+  manifest.keys = {{0, "w", base::Shape{4}}, {1, "v", base::Shape{4}}};
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    base::Buffer weight = base::make_host_buffer(4 * sizeof(float));
+    for (float& element : weight.as<float>()) element = value;
+    const std::vector<SliceRecord> slices = {{{shard, 0}, {{weight, {}}, name.step, name.step}}};
+    const auto file = write_shard(folder, {name, shard, 2, manifest.keys, {}, slices});
+    REQUIRE(file.ok());
+    manifest.files.push_back(*file);
+  }
+  REQUIRE(write_manifest(folder, manifest).ok());
+}
+
+/// Overwrites the last byte of a shard's file.
+void damage(const fs::path& folder, const CheckpointName& name, std::uint32_t shard) {
+  const auto file = folder / fmt::format("{}-shard-{}-of-2.safetensors", name.to_string(), shard);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(-1, std::ios::end);
+  bytes.put('!');
+}
+
+TEST_CASE("a slice is read from its own file; what is damaged elsewhere does not matter to it",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-parts");
+  storage::Storage storage;
+  base::BufferPool& pool = storage.pool(base::Device{});
+  write_pair(folder.path(), {2, 1}, 2.0F);
+  write_pair(folder.path(), {4, 1}, 4.0F);
+  damage(folder.path(), {4, 1}, 1);
+  const auto newest = Checkpoint::open_newest(folder.path(), CheckpointCheck::sizes);
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 4);
+  const auto layout = SliceLayout::create((*newest)->manifest().keys, 1).value();
+  const auto whole = (*newest)->slice(layout.info({0, 0}), pool);
+  REQUIRE(whole.ok());
+  CHECK(whole->values.weight.as<float>()[3] == 4.0F);
+  const base::Status damaged = (*newest)->slice(layout.info({1, 0}), pool).status();
+  CHECK(damaged.code() == base::Errc::data_loss);
+  CHECK_THAT(damaged.text(), Catch::Contains("step-4-g1-shard-1-of-2.safetensors"));
+  // Who reads all of it finds the damage first and takes the one before.
+  const auto sound = Checkpoint::open_newest(folder.path());
+  REQUIRE(sound.ok());
+  CHECK((*sound)->manifest().step == 2);
+  REQUIRE((*sound)->skipped().size() == 1);
+  CHECK((*sound)->skipped()[0] == damaged.text());
+}
+
+TEST_CASE("sizes alone tell a file that is cut off or missing", "[checkpoint]") {
+  const TestFolder folder("checkpoint-sizes");
+  write_pair(folder.path(), {2, 1}, 2.0F);
+  write_pair(folder.path(), {4, 1}, 4.0F);
+  const fs::path file = folder.path() / "step-4-g1-shard-1-of-2.safetensors";
+  const auto step = [&] {
+    return Checkpoint::open_newest(folder.path(), CheckpointCheck::sizes).value()->manifest().step;
+  };
+  CHECK(step() == 4);
+  fs::resize_file(file, fs::file_size(file) - 1);
+  CHECK(step() == 2);
+  fs::remove(file);
+  CHECK(step() == 2);
+}
+
+TEST_CASE("a checkpoint that was set aside is passed over, its generation is not used again",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-aside");
+  write_pair(folder.path(), {2, 1}, 2.0F);
+  write_pair(folder.path(), {4, 2}, 4.0F);
+  const auto newest = Checkpoint::open_newest(folder.path());
+  REQUIRE(newest.ok());
+  CHECK((*newest)->set_aside().ok());
+  CHECK((*newest)->set_aside().ok());  // another server has found it as well
+  CHECK(files_of(folder.path()).contains("step-4-g2.manifest.damaged"));
+  CHECK(Checkpoint::open_newest(folder.path()).value()->manifest().step == 2);
+  CHECK(highest_generation(folder.path()).value() == 2);
+  // A person may want to look at it until a newer one is complete.
+  REQUIRE(make_room(folder.path(), {1, 2}, 3).ok());
+  CHECK(files_of(folder.path()).size() == 6);
+  write_pair(folder.path(), {5, 3}, 5.0F);
+  REQUIRE(make_room(folder.path(), {1, 2}, 3).ok());
+  CHECK(files_of(folder.path()).size() == 3);
+}
+
 }  // namespace
 }  // namespace troupe::store

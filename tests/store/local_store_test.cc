@@ -4,7 +4,9 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "store/slice_layout.h"
 #include "store/slice_values.h"
@@ -24,7 +26,7 @@ NDArray filled(ndarray::Runtime& runtime, float value) {
 /// Two ranks with one key of four weights, all 1; lr 1, no momentum.
 class Pair {
  public:
-  explicit Pair(CutFunction cut = {}) {
+  explicit Pair(CutFunction cut = {}, std::uint64_t stall_ms = 60'000) {
     const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
     StepPlan steps;
     steps.total = 4;
@@ -34,7 +36,8 @@ class Pair {
                                     .batch = 8,
                                     .steps = steps,
                                     .cut = std::move(cut),
-                                    .deadline_ms = 1000};
+                                    .deadline_ms = 1000,
+                                    .stall_ms = stall_ms};
     base::BufferPool& pool = test_.storage.pool(base::Device{});
     store_ = LocalStore::create({tests::test_operators(), pool, test_.kernels}, options).value();
     UpdateRule rule;
@@ -61,6 +64,8 @@ class Pair {
     return weight.to_vector<float>().value();
   }
 
+  /// For everything pushed; the first error of it.
+  base::Status wait() { return test_.engine->wait_all(); }
   /// Once nothing runs any more.
   base::Status failure() {
     REQUIRE(test_.engine->wait_all().ok());
@@ -115,6 +120,58 @@ TEST_CASE("a local store says why it cannot be made", "[local_store]") {
   CHECK(refused({.batch = 0}) == "a local store for batches of 0 samples");
   CHECK_THAT(refused({.consistency = {.cluster = {.mode = schemas::ConsistencyMode::eventual}}}),
              Catch::Contains("sequential"));
+}
+
+TEST_CASE("a rank that never begins fails those that wait, by its name", "[local_store]") {
+  tests::TestRuntime test;
+  StepPlan steps;
+  steps.total = steps.epoch_steps = 4;
+  const LocalStoreOptions options{
+      .workers = {.devices = 3}, .batch = 8, .steps = steps, .deadline_ms = 200};
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store =
+      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
+  const std::array values = {filled(test.runtime, 1.0F)};
+  const auto door = store->rank_store(0, test.runtime);
+  REQUIRE(door->init(keys, values).ok());
+  REQUIRE(door->set_updater({}).ok());
+  door->push(0, filled(test.runtime, 1.0F), {0, 8.0, 0});
+  const NDArray weight = filled(test.runtime, 0.0F);
+  door->pull(0, weight, {1, true, 0});
+  const base::Status status = weight.wait();
+  CHECK(status.code() == base::Errc::deadline_exceeded);
+  CHECK_THAT(status.text(), Catch::Contains("ranks 1, 2 did not begin within 200 ms"));
+  CHECK(store->failure() == status);
+}
+
+TEST_CASE("a rank that takes no part any more fails those that wait, by its name",
+          "[local_store]") {
+  Pair pair({}, 200);
+  pair.push(0, 1.0F, {0, 8.0, 0});
+  const base::Status status = pair.wait();
+  CHECK(status.code() == base::Errc::deadline_exceeded);
+  CHECK_THAT(status.text(), Catch::Contains("nothing was pushed for 200 ms") &&
+                                Catch::Contains("step 0 waits for ranks 1"));
+}
+
+TEST_CASE("nobody who does not wait is failed, however long nothing is pushed", "[local_store]") {
+  Pair pair({}, 20);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(pair.failure().ok());
+}
+
+TEST_CASE("a rank begins once on a store", "[local_store]") {
+  tests::TestRuntime test;
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store = LocalStore::create({tests::test_operators(), pool, test.kernels}, {}).value();
+  const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
+  const std::array values = {filled(test.runtime, 1.0F)};
+  const auto door = store->rank_store(0, test.runtime);
+  REQUIRE(door->init(keys, values).ok());
+  const base::Status again = store->rank_store(0, test.runtime)->init(keys, values);
+  CHECK(again.code() == base::Errc::failed_precondition);
+  CHECK_THAT(again.text(), Catch::Contains("rank 0 has begun on this store before"));
 }
 
 TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <thread>
 #include <vector>
 
 #include "store/checkpoint.h"
@@ -87,8 +90,10 @@ class Trainer {
     fit.rule = job->rule();
     fit.steps = store::make_step_plan(spec, job->train_data->records(), 0);
     fit.steps.checkpoints = false;
-    const store::LocalStoreOptions how{
-        .batch = spec.data.batch, .steps = fit.steps, .deadline_ms = spec.limits.stall_ms};
+    const store::LocalStoreOptions how{.workers = spec.workers,
+                                       .batch = spec.data.batch,
+                                       .steps = fit.steps,
+                                       .deadline_ms = spec.limits.stall_ms};
     store = store::LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
     rank_store = store->rank_store(0, test.runtime);
     const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
@@ -500,6 +505,74 @@ TEST_CASE("a job whose parameters are all frozen is refused", "[module]") {
   const base::Status refused = open_job(spec, tests::test_operators()).status();
   CHECK(refused.code() == base::Errc::invalid_argument);
   CHECK_THAT(refused.text(), Catch::Contains("nothing to learn"));
+}
+
+TEST_CASE("a fit whose other rank never comes ends with that rank's name", "[module]") {
+  const TestFolder folder("module-alone");
+  schemas::JobSpec spec = linear_job(folder);
+  spec.workers = {1, 2, 1};
+  spec.limits.stall_ms = 200;
+  Trainer trainer(spec);
+  const base::Status status =
+      trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit);
+  CHECK(status.code() == base::Errc::deadline_exceeded);
+  CHECK_THAT(status.text(), Catch::Contains("rank 1 did not begin"));
+}
+
+TEST_CASE("a second fit on a store says that it wants another one", "[module]") {
+  const TestFolder folder("module-twice");
+  Trainer trainer(linear_job(folder));
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit).ok());
+  const base::Status status =
+      trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit);
+  CHECK(status.code() == base::Errc::failed_precondition);
+  CHECK_THAT(status.text(), Catch::Contains("make another one"));
+}
+
+// The count of a step is a number in memory, not a part of the kernel's name.
+TEST_CASE("averages of any count need no kernel of their own", "[module]") {
+  const TestFolder folder("module-counts");
+  schemas::JobSpec spec = single_job(folder, 12);
+  spec.model.network = "tiny-bn";
+  Trainer trainer(spec);
+  Module& module = *trainer.module;
+  REQUIRE(module.init_optimizer(*trainer.rank_store, trainer.fit.rule, true).ok());
+  REQUIRE(module.pull(0, true).ok());
+  std::uint64_t prepared = 0;
+  for (std::uint64_t step = 0; step < 6; ++step) {
+    const auto item = trainer.train_batches->next(kBatchDeadline);
+    REQUIRE(item.ok());
+    REQUIRE(module.forward_backward(module.batch(**item).value(), step).ok());
+    REQUIRE(module.update(step, 8.0 + static_cast<double>(step), true).ok());
+    REQUIRE(trainer.test.engine->wait_all().ok());
+    if (step == 0) prepared = trainer.test.kernels.misses();
+  }
+  CHECK(prepared > 0);
+  CHECK(trainer.test.kernels.misses() == prepared);
+}
+
+// The compute lane is held until the second batch has been taken: whoever reads the first one's
+// numbers before that waits for ever.
+TEST_CASE("scoring takes the next batch before it waits for the last one", "[module]") {
+  const TestFolder folder("module-overlap");
+  Trainer trainer(linear_job(folder));
+  trainer.set_model(some_model());
+  std::atomic<bool> late{false};
+  trainer.test.engine->push(
+      {"hold", {}, {}, {{}, engine::LaneKind::compute}, 1'000}, [&](engine::RunContext&) {
+        for (int look = 0; trainer.test_batches->stats().batches < 2; ++look) {
+          if (look == 10'000) {
+            late = true;
+            break;
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return base::Status();
+      });
+  const auto metrics = trainer.module->score(*trainer.test_batches);
+  REQUIRE(metrics.ok());
+  CHECK(metrics->at("accuracy").weight == 11.0);
+  CHECK_FALSE(late);
 }
 
 }  // namespace

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shard's file read in parts: only what is wanted is read, and none of it is believed unchecked.
+#include "store/shard_reader.h"
+
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "base/file.h"
+#include "tests/support/test_folder.h"
+
+namespace troupe::store {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<std::byte>;
+
+/// A file of three tensors, each as large as a chunk, so that each lies in two of them.
+class Sample {
+ public:
+  explicit Sample(const std::string& name) : folder_(name) {
+    std::vector<ndarray::RawTensor> tensors;
+    for (std::size_t i = 0; i < 3; ++i) {
+      contents_.emplace_back(kChecksumChunkBytes, std::byte(17 + i));
+      tensors.push_back({fmt::format("t{}", i), base::DType::u8,
+                         base::Shape{static_cast<std::int64_t>(kChecksumChunkBytes)},
+                         contents_.back()});
+    }
+    const Bytes bytes = ndarray::encode_safetensors(tensors, {{"said", "so"}}).value();
+    expected_ = {0, "file", bytes.size(), kChecksumChunkBytes, chunk_checksums(bytes)};
+    REQUIRE(base::write_file_atomically(path(), bytes).ok());
+  }
+
+  fs::path path() const { return folder_.path() / "file"; }
+  base::Result<std::unique_ptr<const ShardReader>> open() const {
+    return ShardReader::open(path(), expected_);
+  }
+  /// Changes one byte.
+  void damage(std::uint64_t offset) const {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put('!');
+  }
+  base::Status read(const ShardReader& file, std::size_t tensor) const {
+    const auto place = file.find(fmt::format("t{}", tensor));
+    if (!place.ok()) return place.status();
+    REQUIRE(place->has_value());
+    Bytes out(kChecksumChunkBytes);
+    const base::Status status = file.read(**place, out);
+    if (status.ok()) CHECK(out == contents_[tensor]);
+    return status;
+  }
+
+  schemas::ShardFile expected_;
+
+ private:
+  TestFolder folder_;
+  std::vector<Bytes> contents_;
+};
+
+TEST_CASE("tensors and metadata of a shard's file are read by name", "[shard_reader]") {
+  const Sample sample("shard-reader-names");
+  const auto file = sample.open();
+  REQUIRE(file.ok());
+  for (const std::size_t tensor : {2U, 0U, 1U, 1U}) CHECK(sample.read(**file, tensor).ok());
+  CHECK_FALSE((*file)->find("t3")->has_value());
+  CHECK(*(*file)->metadata("said") == "so");
+  CHECK_FALSE((*file)->metadata("t0")->has_value());
+  CHECK((*file)->verify().ok());
+}
+
+TEST_CASE("damage is found by who reads it, and by a check of the whole", "[shard_reader]") {
+  const Sample sample("shard-reader-damage");
+  sample.damage(2 * kChecksumChunkBytes + 5);  // in the second and third tensors' chunk
+  const auto file = sample.open();
+  REQUIRE(file.ok());
+  CHECK(sample.read(**file, 0).ok());
+  const base::Status found = sample.read(**file, 1);
+  CHECK(found.code() == base::Errc::data_loss);
+  CHECK_THAT(found.text(), Catch::Contains(sample.path().string()) &&
+                               Catch::Contains("damaged between bytes 2097152 and 3145728"));
+  CHECK(sample.read(**file, 2).code() == base::Errc::data_loss);
+  CHECK((*file)->verify() == found);
+  CHECK(sample.read(**file, 0).ok());
+}
+
+TEST_CASE("a damaged header is damage of the whole file", "[shard_reader]") {
+  const Sample sample("shard-reader-header");
+  sample.damage(3);
+  const auto file = sample.open();
+  REQUIRE(file.ok());
+  CHECK(sample.read(**file, 2).code() == base::Errc::data_loss);
+  CHECK((*file)->metadata("said").status().code() == base::Errc::data_loss);
+}
+
+TEST_CASE("a file of another size is damaged, one that is not there is missing", "[shard_reader]") {
+  const Sample sample("shard-reader-size");
+  const auto size = fs::file_size(sample.path());
+  {
+    const auto file = sample.open();
+    REQUIRE(file.ok());
+    fs::resize_file(sample.path(), 2 * kChecksumChunkBytes);  // behind its back
+    CHECK(sample.read(**file, 0).ok());
+    CHECK_THAT(sample.read(**file, 2).text(), Catch::Contains("ends at byte 2097152"));
+  }
+  for (const std::uint64_t other : {size - 1, size + 1, std::uint64_t{0}}) {
+    fs::resize_file(sample.path(), other);
+    CHECK(sample.open().status().code() == base::Errc::data_loss);
+  }
+  fs::remove(sample.path());
+  CHECK(sample.open().status().code() == base::Errc::not_found);
+  fs::create_directory(sample.path());
+  CHECK_THAT(sample.open().status().text(), Catch::Contains("is no regular file"));
+}
+
+}  // namespace
+}  // namespace troupe::store

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operator `multiply` with a 0-d operand: a number that changes is no attribute.
+#include "train/weighed_average.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ndarray/run_kernel.h"
+
+namespace troupe::train {
+
+using ndarray::NDArray;
+
+base::Result<std::shared_ptr<const WeighedAverage>> WeighedAverage::create(const NDArray& value,
+                                                                           const NDArray& count,
+                                                                           const NDArray& sum) {
+  ndarray::Runtime& runtime = value.runtime();
+  const ops::OpDef& multiply = runtime.ops.at("multiply");
+  TROUPE_TRY_ASSIGN(ops::Params params, ops::parse_params(multiply, {}));
+  TROUPE_TRY_ASSIGN(ops::OpCall call, ops::make_call(multiply, std::move(params),
+                                                     {{value.dtype(), value.shape(), {}, false},
+                                                      {count.dtype(), count.shape(), {}, false}}));
+  call.device = value.device();
+  call.team = runtime.engine.team({value.device(), engine::LaneKind::compute});
+  TROUPE_TRY_ASSIGN(auto kernel, runtime.kernels.get(call));
+  TROUPE_CHECK(kernel->scratch_bytes() == 0, "a product needs no scratch");
+  return std::shared_ptr<const WeighedAverage>(
+      new WeighedAverage(std::move(kernel), value, count, sum));
+}
+
+WeighedAverage::WeighedAverage(std::shared_ptr<const ops::Kernel> kernel, NDArray value,
+                               NDArray count, NDArray sum)
+    : kernel_(std::move(kernel)),
+      value_(std::move(value)),
+      count_(std::move(count)),
+      sum_(std::move(sum)) {}
+
+void WeighedAverage::push(int priority) const {
+  engine::Engine& engine = value_.runtime().engine;
+  const std::array reads = {value_.variable(), count_.variable()};
+  const std::array writes = {sum_.variable()};
+  const engine::Operation operation{.name = "weigh",
+                                    .reads = reads,
+                                    .writes = writes,
+                                    .lane = {value_.device(), engine::LaneKind::compute},
+                                    .priority = priority,
+                                    .overwrites = true};
+  auto run = [self = shared_from_this()](engine::RunContext& lane) { return self->run(lane); };
+  if (ndarray::uses_stream(value_.device())) {
+    engine.push_stream(operation, std::move(run));
+  } else {
+    engine.push(operation, std::move(run));
+  }
+}
+
+base::Status WeighedAverage::run(engine::RunContext& lane) const {
+  const std::array inputs = {value_.view(), count_.view()};
+  const std::array outputs = {sum_.view()};
+  return ndarray::run_kernel(kernel_, {.inputs = inputs, .outputs = outputs, .fresh = true}, lane);
+}
+
+void set_count(const NDArray& count, double number) {
+  const std::array writes = {count.variable()};
+  const engine::Operation operation{.name = "set count",
+                                    .writes = writes,
+                                    .lane = {{}, engine::LaneKind::priority},
+                                    .overwrites = true};
+  const bool wide = count.dtype() == base::DType::f64;
+  count.runtime().engine.push(
+      operation, [chunk = count.chunk(), wide, number](engine::RunContext&) {
+        const auto narrow = static_cast<float>(number);
+        std::byte* place = chunk->buffer.data();
+        std::memcpy(place, wide ? static_cast<const void*>(&number) : &narrow,
+                    wide ? sizeof number : sizeof narrow);
+        return base::Status();
+      });
+}
+
+}  // namespace troupe::train
