@@ -19,7 +19,7 @@ base::Status opened(const schemas::JobSpec& spec, const schemas::ActorId& actor)
   launch.job_text = schemas::encode_job_spec(spec).value();
   base::SteadyClock clock;
   monitoring::Metrics metrics;
-  return JobActors::open(launch, clock, metrics).status();
+  return JobActors::open(launch, {}, clock, metrics).status();
 }
 
 TEST_CASE("a parameter server that could not write checkpoints does not begin", "[job_actors]") {

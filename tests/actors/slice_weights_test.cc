@@ -21,6 +21,9 @@ constexpr schemas::SliceId kSlice{2, 1};
 /// What the weights need to know of a gather, set by hand.
 struct SentSoFar final : DeviceGather {
   void push(RankPush) override {}
+  std::optional<schemas::PushResult> asked(std::uint32_t, std::uint64_t) const override {
+    return std::nullopt;
+  }
   std::optional<GatherWork> next_work() override { return std::nullopt; }
   void done(std::uint64_t, base::Buffer) override {}
   std::optional<store::SlicePush> next_push(const OwnerView&) override { return std::nullopt; }

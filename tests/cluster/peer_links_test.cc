@@ -192,7 +192,9 @@ TEST_CASE("a forged envelope is not delivered and ends its link alone", "[peer]"
   std::atomic<int> delivered{0};
   std::atomic<int> failures{0};
   post_office.open(server_end().actor, [&](const Envelope&) { ++delivered; });
-  PeerLinks peers(server_end().actor, {3, 2}, post_office, [&](const Status&) { ++failures; });
+  PeerLinks peers(
+      server_end().actor, {3, 2}, post_office, [](const auto&) {},
+      [&](const Status&) { ++failures; });
   LinkSet links(quick_limits(), pool);
   const auto address =
       links.listen("127.0.0.1:0", server_end(), [&](const schemas::Hello& hello, const auto& link) {

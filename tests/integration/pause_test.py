@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every process of a cluster is stopped and goes on later, as under a paused virtual machine: nobody
-has died, and the job ends in the same bits.
+"""Every process of a cluster is stopped and goes on later, as under a paused virtual machine:
+nobody has died, and the job ends in the same bits.
 
 Usage: pause_test.py TROUPE PauseTest.NAME
 """
