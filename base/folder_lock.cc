@@ -22,27 +22,34 @@ constexpr std::chrono::milliseconds kRetry{50};
 /// So often a file may turn out to be another one.
 constexpr int kReplacedMax = 20;
 
-/// Whether the path leads to the file behind the descriptor. What cannot be told is a no: on NFS a
-/// file that is gone gives an error.
+/// Whether the path leads to the file behind the descriptor. It is opened anew, since NFS answers a
+/// stat from memory but asks the server at an open. What cannot be told is a no: on NFS a file that
+/// is gone gives an error.
 bool same_file(int descriptor, const std::filesystem::path& file) {
+  const int again = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (again < 0) return false;
   struct stat locked = {};
   struct stat named = {};
-  return ::fstat(descriptor, &locked) == 0 && ::stat(file.c_str(), &named) == 0 &&
-         locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
+  const bool known = ::fstat(descriptor, &locked) == 0 && ::fstat(again, &named) == 0;
+  ::close(again);
+  return known && locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
 }  // namespace
 
 FolderLock::FolderLock(FolderLock&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+  std::swap(file_, other.file_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  if (same_file(descriptor_, file_)) ::unlink(file_.c_str());
+  ::close(descriptor_);
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
@@ -59,13 +66,15 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
     const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     const bool held = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int number = errno;
+    const bool gone = descriptor >= 0 && !held && number == ESTALE;  // on NFS: removed elsewhere
     if (held && same_file(descriptor, file)) {
       FolderLock lock;
+      lock.file_ = file;
       lock.descriptor_ = descriptor;
       return lock;
     }
     if (descriptor >= 0) ::close(descriptor);
-    if (held) {
+    if (held || gone) {
       ++replaced;
       std::this_thread::sleep_for(kRetry);
       continue;

@@ -10,8 +10,8 @@
 
 namespace troupe::base {
 
-/// Holds a lock for as long as it lives: flock on the file `lock` in the folder. The file stays:
-/// whoever removed it might take it from under another process that has just opened it.
+/// Holds a lock for as long as it lives: flock on the file `lock` in the folder. The holder
+/// removes the file at the end; whoever has opened it before finds that and tries again.
 class FolderLock {
  public:
   FolderLock() = default;
@@ -26,6 +26,7 @@ class FolderLock {
                                  std::chrono::milliseconds wait = {});
 
  private:
+  std::filesystem::path file_;
   int descriptor_ = -1;
 };
 

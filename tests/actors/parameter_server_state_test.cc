@@ -67,6 +67,7 @@ TEST_CASE("a pull gets exactly its version, when it exists, or an error") {
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].second.version == 1);
   server.step(1);
+  server.state.handle(LinkResumed{{Role::device_server, 0}});
   const auto gone = sent<WeightReply>(server.pull(0));
   REQUIRE(gone.size() == 1);
   CHECK(gone[0].second.code == base::Errc::not_found);

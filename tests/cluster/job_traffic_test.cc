@@ -28,6 +28,7 @@ std::shared_ptr<const train::Job> make_job(std::size_t bytes) {
   job->spec.name = "traffic";
   job->spec.data.batch = 1;
   job->spec.workers.machines = kMachines;
+  job->spec.servers.shards = 1;
   job->spec.train.optimizer.momentum = 0.9;
   schemas::KeyInfo key;
   key.name = "weight";

@@ -268,8 +268,8 @@ TEST_CASE("a peer's credit returns when its envelopes are let go, not when they 
   REQUIRE(server.recorder->wait_envelopes(3));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(server.recorder->wait([&] { return server.recorder->envelopes.size() == 3; }));
-  Envelope note;
-  note.message = schemas::JobStop{"x"};
+  Envelope note = push_of(1, 0, 0);
+  note.message = schemas::Finished{};
   REQUIRE(client.link->send(note).ok());  // other traffic passes
   REQUIRE(server.recorder->wait_envelopes(4));
   server.recorder->let_go();

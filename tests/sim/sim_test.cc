@@ -71,10 +71,10 @@ SimJob job_for(Bug bug, std::uint64_t seed) {
   }
   if (bug == Bug::open_barrier) job.spec.consistency = {eventual, eventual};
   if (bug == Bug::timed_repetition) job.links.bytes_per_ms = 8;
-  if (bug == Bug::dropping_queue) job.links = {64, 512};
+  if (bug == Bug::dropping_queue) job.links = {16, 128};
   if (bug == Bug::silent_resumption) {
-    job.links.bytes_per_ms = 16;
-    job.faults.cuts = 20;
+    job.links.bytes_per_ms = 8;
+    job.faults.cuts = 40;
   }
   if (bug == Bug::ignored_bound) {
     job = plain_job(seed, 3, 1);
@@ -139,7 +139,7 @@ TEST_CASE("while nothing goes wrong nothing is sent twice, however slow links ar
       SimJob job = plain_job(seed, 3, 2);
       job.spec.consistency = modes;
       const Outcome fast = Simulation(job).run();
-      job.links = {8, 256};
+      job.links = {4, 256};
       const Outcome slow = Simulation(job).run();
       INFO(fast.fault << slow.fault);
       CHECK(fast.fault.empty());
