@@ -504,14 +504,14 @@ struct Proof {
 };
 
 /// Every message. The position is the wire's type number: append only.
-using Message = std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
-                             ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport,
-                             EvaluationReport, CheckpointReport, ActorDone, ActorFailed, JobEnd,
-                             Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
-                             StopProcesses, ProcessExited, ProcessMessage, FolderProbe,
-                             FolderProbeResult, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop,
-                             Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof, PushQuery,
-                             ServerReport>;
+using Message =
+    std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
+                 ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
+                 CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
+                 AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
+                 ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
+                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
+                 PushQuery, ServerReport>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);
