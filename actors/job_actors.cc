@@ -54,6 +54,12 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   return made;
 }
 
+void JobActors::rest() {
+  if (parameter_server_) parameter_server_->rest();
+  if (device_server_) device_server_->rest();
+  for (const auto& [rank, worker] : workers_) worker->rest();
+}
+
 void JobActors::start() {
   for (const auto& [rank, worker] : workers_) worker->start();
 }

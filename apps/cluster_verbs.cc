@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <thread>
 
 #include "apps/config_file.h"
 #include "apps/job_file.h"
@@ -92,13 +93,13 @@ std::string check_devices(const std::string& text) {
   return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", kSlotsMax, text);
 }
 
-std::string check_duration(const std::string& text) {
-  const auto duration = base::parse_duration_ms(text);
-  return duration.ok() ? std::string() : duration.status().text();
-}
-
 base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& options) {
   options.slots = parse_devices(verb.devices);
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (cores > 0 && options.slots > cores) {
+    base::log_warn("--devices {}: this machine has {} processor(s): workers will share them",
+                   verb.devices, cores);
+  }
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
@@ -179,7 +180,9 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->capture_default_str()
       ->check(check_devices)
       ->type_name("cpu:N");
-  agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")
+  agent
+      ->add_option("--join-wait", options->join_wait,
+                   "How long to look for a coordinator, also for a lost one (10m)")
       ->check(check_duration)
       ->type_name("TIME");
   add_address_option(*agent, "--http", options->http, "For /metrics and /healthz (127.0.0.1:0)");

@@ -66,7 +66,9 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   return "unknown command '" + word + "'" + base::did_you_mean(word, verbs);
 }
 
-void set_log_level(const Context& context) {
+/// -q, -v, TROUPE_LOG_LEVEL.
+void set_loudness(const Context& context) {
+  context.console.set_quiet(context.quiet);
   const std::string& level = context.environment.log_level;
   if (context.quiet) {
     base::start_logging(base::LogLevel::warn, "");
@@ -87,6 +89,7 @@ void add_global_options(CLI::App& app, Context& context) {
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   app.add_flag_callback(
       "--no-color", [&context] { context.console.set_color(false); }, "No colours");
+  app.set_version_flag("--version", version_text(), "Print the version");
 }
 
 std::string exit_codes_text() {
@@ -120,13 +123,16 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
     const CLI::App* parent = reached.get_parent();
     context.console.data(reached.help(parent == nullptr ? "" : full_name(*parent)));
     return ExitCode::ok;
+  } catch (const CLI::CallForVersion&) {
+    context.console.data(version_text() + "\n");
+    return ExitCode::ok;
   } catch (const CLI::ParseError& fault) {
     context.console.error(usage_error(app, fault));
     std::string reached = full_name(deepest(app));
     context.console.note("Try: troupe help" + reached.substr(app.get_name().size()));
     return ExitCode::bad_usage;
   }
-  set_log_level(context);
+  set_loudness(context);
   return context.action();
 }
 
@@ -181,6 +187,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
 
 std::string program_version() {
   return TROUPE_VERSION;
+}
+
+std::string version_text() {
+  return "troupe " + program_version();
 }
 
 }  // namespace troupe::apps

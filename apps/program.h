@@ -37,5 +37,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
 
 /// The program's version, "0.1.0".
 std::string program_version();
+/// "troupe 0.1.0".
+std::string version_text();
 
 }  // namespace troupe::apps

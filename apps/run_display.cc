@@ -28,7 +28,7 @@ monitoring::Collection RunDisplay::start(const train::Job& job, monitoring::Metr
     series_.steps_total = job.steps_end();
   }
   report_ms_ = clock_.now_ms();
-  console_.note(fmt::format("job {}: {} steps of {} rank(s), {} training samples", job.spec.name,
+  console_.info(fmt::format("job {}: {} steps of {} rank(s), {} training samples", job.spec.name,
                             job.steps_end(), job.spec.ranks(),
                             base::format_count(job.train_data->records())));
   return metrics.on_scrape([this](monitoring::Scrape& scrape) {
@@ -41,7 +41,7 @@ void RunDisplay::began(const train::RunStart& start) {
   began_ = true;
   if (start.checkpoint_path.empty()) return;
   checkpoint_ = start.checkpoint_path;
-  console_.note(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
+  console_.info(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
 }
 
 void RunDisplay::progress(const control::StepProgress& progress) {
@@ -81,7 +81,7 @@ void RunDisplay::scored(const control::EpochScore& score) {
     const base::MutexLock lock(mutex_);
     series_.accuracy = score.accuracy();
   }
-  console_.note(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
+  console_.info(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
                             score.accuracy(), mean_loss(score)));
 }
 
@@ -95,7 +95,8 @@ void RunDisplay::checkpointed(std::uint64_t step, const std::string& path) {
 }
 
 std::string RunDisplay::way_on() const {
-  return checkpoint_.empty() ? "there is no checkpoint: the same command begins anew"
+  if (!began_) return "no step was done";
+  return checkpoint_.empty() ? "no checkpoint was written: the same command begins anew"
                              : "the same command goes on from " + checkpoint_;
 }
 

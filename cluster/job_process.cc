@@ -74,6 +74,15 @@ std::int32_t priority_of(const schemas::Message& message) {
   return slice ? -static_cast<std::int32_t>(slice->key) : 0;
 }
 
+/// All of a job's processes may greet one of them at the same time: that is no flood.
+base::Limits link_limits(const schemas::JobSpec& spec) {
+  base::Limits limits = spec.limits;
+  const std::uint64_t peers = std::uint64_t{spec.ranks()} + spec.shards();
+  limits.pending_connections_max =
+      std::max(limits.pending_connections_max, peers * (1 + limits.data_connections));
+  return limits;
+}
+
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -134,6 +143,8 @@ class JobProcess {
   }
 
   base::Status run();
+  /// The caller is about to leave: no lock file stays behind.
+  void let_go_of_folder() { lock_ = base::FolderLock(); }
 
  private:
   base::Status handle(Incident incident);
@@ -172,6 +183,7 @@ base::Status JobProcess::run() {
                                                std::make_shared<AgentHandler>(inbox_)));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
+    job_actors_->rest();
     const std::uint64_t hold_ms = job_actors_->spec().limits.hold_ms;
     const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
     if (scraped == monitoring::HttpServer::Scraped::late) {
@@ -223,8 +235,8 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
-  links_ =
-      std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
+  links_ = std::make_unique<link::LinkSet>(link_limits(job_actors_->spec()),
+                                           storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
   job_actors_->post_office().open(
       {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
@@ -262,10 +274,13 @@ base::Result<std::string> JobProcess::listen() {
 base::Status JobProcess::connect(const schemas::Placement& placement) {
   if (connected_) return {};
   connected_ = true;
-  // The lower tier dials the upper; among parameter servers the higher number does.
+  // The lower tier dials the upper; parameter servers have business only with the one that writes
+  // the manifests.
   const bool server = options_.actor.role == Role::parameter_server;
+  const std::uint32_t first = job_actors_->first_shard();
   const auto shards = static_cast<std::uint32_t>(placement.shard_addresses.size());
-  for (std::uint32_t shard = 0; shard < (server ? options_.actor.index : shards); ++shard) {
+  for (std::uint32_t shard = 0; shard < shards; ++shard) {
+    if (server && (shard != first || shard == options_.actor.index)) continue;
     TROUPE_TRY(dial(shard, placement));
   }
   // Not before: the coordinator compares data files once all processes are up.
@@ -282,7 +297,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
   dial.peer = {peer, placement.machines.at(placement.machine_of_shard.at(shard)), options_.job,
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
-  dial.wait_ms = limits.dial_ms;
+  dial.wait_ms = limits.start_ms;  // a peer that is busy with many others is no dead one
   TROUPE_TRY_ASSIGN(auto link,
                     links_->dial(std::move(dial), std::make_shared<PeerHandler>(
                                                       peer, job_actors_->post_office(), inbox_)));
@@ -316,7 +331,9 @@ base::Status run_job_process(const JobProcessOptions& options, monitoring::Metri
   // Never destroyed after an error: ranks may be in the middle of a step, and the caller leaves.
   auto process = std::make_unique<JobProcess>(options, metrics);
   const base::Status status = process->run();
-  if (!status.ok()) static_cast<void>(process.release());
+  if (status.ok()) return status;
+  process->let_go_of_folder();
+  static_cast<void>(process.release());
   return status;
 }
 

@@ -94,6 +94,7 @@ void LinkCore::close(std::string text) {
     if (self->is_down() || self->closing_) return;
     self->drain();
     self->closing_ = true;
+    self->context_->hurry();
     self->goodbye_text_ = text;
     self->close_until_ms_ =
         self->now_ms() + static_cast<std::int64_t>(self->context_->limits.goodbye_ms);

@@ -35,6 +35,8 @@ struct LinkContext {
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
+  /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
+  std::function<void()> hurry = [] {};
   base::SteadyClock clock;
 };
 
@@ -79,6 +81,8 @@ class LinkCore final : public Link,
   void tick(std::int64_t now_ms);
   void go_down(const base::Status& reason);
   bool is_down() const { return state_ == State::down; }
+  /// Up and whole: nothing is due before the next ping.
+  bool rests() const { return state_ == State::up && !interrupted_ && !closing_; }
   const Plan& plan() const { return plan_; }
 
  private:

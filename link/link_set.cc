@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <future>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "base/address.h"
 #include "base/mutex.h"
@@ -31,6 +33,8 @@ using base::Status;
 constexpr std::uint32_t kLanesMax = 64;
 constexpr std::int64_t kTickMostMs = 100;
 constexpr std::int64_t kTickLeastMs = 5;
+/// While nothing has happened since the last tick the next one is so much later.
+constexpr std::int64_t kQuietTicks = 5;
 
 std::uint64_t random_token() {
   std::uint64_t token = 0;
@@ -52,6 +56,7 @@ class LinkSet::Impl {
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
     thread_ = std::thread([this] { run(); });
+    context_->hurry = [this] { hurry(); };
     asio::post(context_->io, [this] { arm_tick(); });
   }
   ~Impl() { stop(); }
@@ -73,6 +78,7 @@ class LinkSet::Impl {
 
   void run();
   void arm_tick();
+  void hurry();
   void tick();
   void sum_up();
   /// Registers a new link and runs `begin` on the I/O thread.
@@ -91,6 +97,7 @@ class LinkSet::Impl {
   std::atomic<bool> stopping_{false};
   // The I/O thread's.
   bool stopped_ = false;
+  bool quiet_ = false;  ///< the next tick may be late
   std::vector<std::shared_ptr<LinkCore>> links_;
   std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
   std::vector<std::shared_ptr<Listener>> listeners_;
@@ -172,6 +179,7 @@ void LinkSet::Impl::add(std::shared_ptr<LinkCore> link, std::function<void(LinkC
   asio::post(context_->io, [this, link = std::move(link), begin = std::move(begin)] {
     if (stopped_) return link->go_down(stopped());
     links_.push_back(link);
+    hurry();
     begin(*link);
   });
 }
@@ -205,12 +213,18 @@ void LinkSet::Impl::run() {
 void LinkSet::Impl::arm_tick() {
   const auto period = std::clamp(static_cast<std::int64_t>(context_->limits.ping_ms / 10),
                                  kTickLeastMs, kTickMostMs);
-  timer_.expires_after(std::chrono::milliseconds(period));
+  timer_.expires_after(std::chrono::milliseconds(quiet_ ? period * kQuietTicks : period));
   timer_.async_wait([this](const asio::error_code& error) {
     if (error || stopped_) return;
     tick();
     arm_tick();
   });
+}
+
+/// Something has begun that has deadlines of its own.
+void LinkSet::Impl::hurry() {
+  if (!std::exchange(quiet_, false) || stopped_) return;
+  arm_tick();
 }
 
 void LinkSet::Impl::tick() {
@@ -235,6 +249,9 @@ void LinkSet::Impl::sum_up() {
   }
   totals.stats += ended_;
   const base::MutexLock lock(totals_mutex_);
+  quiet_ =
+      totals.links == links_.size() && totals == totals_ &&
+      std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->rests(); });
   totals_ = totals;
 }
 

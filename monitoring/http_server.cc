@@ -156,7 +156,7 @@ class HttpServer::Impl {
   const base::Address& address() const { return listener_.address(); }
 
   Scraped wait_scraped(std::uint64_t deadline_ms, const std::function<bool()>& give_up) {
-    constexpr std::uint64_t kLookMs = 100;
+    constexpr std::uint64_t kLookMs = 500;
     base::MutexLock lock(mutex_);
     const std::uint64_t wanted = scrapes_begun_ + 1;
     for (std::uint64_t left_ms = deadline_ms; !give_up();) {

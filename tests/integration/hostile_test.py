@@ -48,7 +48,8 @@ GREETINGS = {
     "4 GiB payload": (head(VERSION, 1, 0, 2**32 - 1), r"payload of 4294967295 bytes; the limit is"),
     "no such type": (head(VERSION, 999, 8, 8), r"unknown type 999"),
     "checksum": (head(VERSION, 1, 8, 0) + bytes(8), r"checksum|with a payload|before the greeting"),
-    "HTTP": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", r"not with Troupe's mark"),
+    "HTTP": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+             r"an HTTP request; this port is for Troupe's links"),
     "half a head": (head(VERSION, 1, 8, 0)[:30], r"no greeting within \d+ ms, 30 bytes came"),
 }
 # At the pages: what a stranger sends, the status of the answer, and what the log says, if anything.

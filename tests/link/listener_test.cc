@@ -286,10 +286,8 @@ std::string any_frame(std::mt19937_64& random) {
 }
 
 TEST_CASE("no sequence of frames, whole or damaged, harms another link", "[listener]") {
-  base::Limits limits = quick_limits();
-  limits.reconnect_ms = 50;
   CountingPool pool;
-  LinkSet links(limits, pool);
+  LinkSet links(quick_limits(), pool);
   const auto trusted = std::make_shared<Recorder>();
   const auto address =
       links.listen("127.0.0.1:0", server_end(), [&](const schemas::Hello& hello, const auto&) {
