@@ -158,10 +158,13 @@ void AgentState::on_message(const schemas::AgentWelcome& welcome) {
 
 /// Refused. Where the name is in use, that may be this agent's own, before it was started anew,
 /// whose link is not given up yet: it tries again (decision 0005). One that the coordinator has
-/// given up is welcome again. For all else the agent leaves; one that is turned away with children
-/// gives them a grace.
+/// given up, or whose children took so long to end that the coordinator has heard nothing, is
+/// welcome again. For all else the agent leaves; one that is turned away with children gives them a
+/// grace.
 void AgentState::on_message(const schemas::JobEnd& end) {
-  if (leaving_ || join_again_at_ms_ || end.code == base::Errc::unavailable) return;
+  const bool welcome_again = end.code == base::Errc::unavailable ||
+                             (end.code == base::Errc::deadline_exceeded && link_ == Link::up);
+  if (leaving_ || join_again_at_ms_ || welcome_again) return;
   const base::Status why =
       end.code == base::Errc::ok ? base::Status() : base::Status(end.code, end.text);
   if (link_ != Link::welcomed && end.code == base::Errc::already_exists) {
@@ -244,15 +247,33 @@ void AgentState::on(const ChildNotStarted& failed) {
   tell_if_ended(failed.process);
 }
 
+/// A child speaks for its own actors. One that does not has failed, and is believed nothing more.
 void AgentState::on(const ChildSaid& said) {
-  if (!children_.contains(said.process)) return;
-  auto bytes = schemas::encode_message(said.message);
+  const auto child = children_.find(said.process);
+  if (child == children_.end()) return;
+  const std::vector<std::uint32_t>& ranks = child->second.ranks;
+  const bool own = said.from == said.process.actor ||
+                   (said.from.role == Role::worker &&
+                    std::find(ranks.begin(), ranks.end(), said.from.index) != ranks.end());
+  if (!own) {
+    const std::string fault =
+        fmt::format("its process speaks in the name of {}", said.from.to_string());
+    emit(StopChild{said.process, true});
+    return carry(said.process, said.process.actor,
+                 schemas::ActorFailed{said.process.actor, base::Errc::data_loss, fault});
+  }
+  carry(said.process, said.from, said.message);
+}
+
+/// To the coordinator, from an actor of a child.
+void AgentState::carry(const ProcessKey& process, const schemas::ActorId& from,
+                       const schemas::Message& message) {
+  auto bytes = schemas::encode_message(message);
   if (!bytes.ok()) {
-    return emit(Note{true, fmt::format("{} of job {}: {}", said.from.to_string(), said.process.job,
+    return emit(Note{true, fmt::format("{} of job {}: {}", from.to_string(), process.job,
                                        bytes.status().text())});
   }
-  tell(schemas::ProcessMessage{said.process.job, said.process.generation, said.from,
-                               std::move(bytes).value()});
+  tell(schemas::ProcessMessage{process.job, process.generation, from, std::move(bytes).value()});
 }
 
 void AgentState::on(const ChildExited& exited) {

@@ -93,6 +93,8 @@ class AgentState {
   void leave(const base::Status& why);
   void greet_if_alone();
   void tell(schemas::Message message);
+  void carry(const ProcessKey& process, const schemas::ActorId& from,
+             const schemas::Message& message);
   Children::iterator find(const schemas::ProcessMessage& message);
   Child& child_of(const ProcessKey& process);
   std::string name_of(const ProcessKey& process);

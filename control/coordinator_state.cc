@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
@@ -61,12 +62,19 @@ std::vector<CoordinatorState::Effect> CoordinatorState::handle(const Event& even
   return std::exchange(effects_, {});
 }
 
+void CoordinatorState::on(const PeerLinked& linked) {
+  peers_[linked.peer] = Peer{linked.host, now_ms_};
+}
+
 void CoordinatorState::on(const PeerSaid& said) {
+  const auto peer = peers_.find(said.peer);
+  if (peer != peers_.end()) peer->second.heard_ms = now_ms_;
   std::visit([&](const auto& message) { on_message(said.peer, message); }, said.message);
 }
 
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
+  peers_.erase(lost.peer);
   for (const std::uint64_t number : running_) jobs_.at(number).waiting.erase(lost.peer);
   if (agents_.contains(lost.peer)) lose_agent(lost.peer, lost.reason);
 }
@@ -129,6 +137,25 @@ void CoordinatorState::on(const Tick& tick) {
   if (tick.now_ms < now_ms_) return;
   now_ms_ = tick.now_ms;
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
+  drop_idle_people();
+}
+
+/// People ask and are answered; who does not go on asking keeps no place. Agents may be silent, and
+/// so may those who wait for a job's end.
+void CoordinatorState::drop_idle_people() {
+  for (auto& [number, peer] : peers_) {
+    const bool idle = now_ms_ - peer.heard_ms >= options_.limits.request_ms;
+    if (!idle || peer.dropped || agents_.contains(number) || awaits(number)) continue;
+    peer.dropped = true;
+    emit(DropPeer{number, base::error(Errc::deadline_exceeded, "it asked nothing for {} ms",
+                                      options_.limits.request_ms)});
+  }
+}
+
+bool CoordinatorState::awaits(PeerId peer) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const std::uint64_t number) {
+    return jobs_.at(number).waiting.contains(peer);
+  });
 }
 
 // ---- agents ----
@@ -153,6 +180,16 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   if (hello.slots == 0) {
     return base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
   }
+  if (hello.slots > kSlotsMax) {
+    return base::error(Errc::invalid_argument, "agent '{}' offers {} worker slots; the limit is {}",
+                       hello.name, hello.slots, kSlotsMax);
+  }
+  if (!hello.http_address.empty()) {
+    const auto self = peers_.find(peer);
+    const base::Status local =
+        base::check_host(hello.http_address, self == peers_.end() ? "" : self->second.host);
+    if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
+  }
   if (agents_.size() >= options_.limits.agents_max) {
     return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
                        options_.limits.agents_max);
@@ -162,11 +199,7 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
 
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
   const base::Status fault = check_agent(peer, hello);
-  if (!fault.ok()) {
-    emit(Note{true, fault.text()});
-    emit(DropPeer{peer, fault});
-    return;
-  }
+  if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = std::find_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
     return entry.second.hello.name == hello.name;
@@ -412,9 +445,14 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
     changed_.insert(job.number);
     return;
   }
-  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}};
+  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}};
   plan.placement.generation = job.generation;
-  for (const std::size_t offer : placed->offers) plan.peers.push_back(offers.peers[offer]);
+  for (const std::size_t offer : placed->offers) {
+    const PeerId peer = offers.peers[offer];
+    const auto known = peers_.find(peer);
+    plan.peers.push_back(peer);
+    plan.hosts.push_back(known == peers_.end() ? "" : known->second.host);
+  }
   for (const std::uint32_t machine : plan.placement.machine_of_rank) {
     --offers.offers[placed->offers[machine]].free_slots;
     --offers.free;

@@ -143,7 +143,7 @@ NDArray NDArray::copy(base::Device device) const {
 base::Status NDArray::copy_from(const NDArray& source) const {
   TROUPE_TRY(error_);
   TROUPE_TRY(source.error_);
-  if (source.dtype_ != dtype_ || source.elements() != elements()) {
+  if (source.dtype_ != dtype_ || source.shape_ != shape_) {
     return base::error(Errc::invalid_argument, "cannot copy {} {} into {} {}",
                        base::dtype_name(source.dtype_), source.shape_.to_string(),
                        base::dtype_name(dtype_), shape_.to_string());

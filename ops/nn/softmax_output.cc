@@ -18,7 +18,8 @@ std::vector<ParamDef> params() {
       {.name = "multi_output",
        .type = ParamType::boolean,
        .initial = false,
-       .doc = "True: classes along axis 1, one label per further position."},
+       .doc = "True: classes along axis 1, one label per further position; the gradient is divided "
+              "by the number of these positions."},
       {.name = "preserve_shape",
        .type = ParamType::boolean,
        .initial = false,
@@ -26,7 +27,8 @@ std::vector<ParamDef> params() {
       {.name = "normalization",
        .type = ParamType::text,
        .initial = std::string("null"),
-       .doc = "Only null: losses are sums over samples; the updater divides by their count.",
+       .doc = "Only null: losses are sums over samples; the updater divides by their count. "
+              "MXNet's batch and valid are not built.",
        .choices = {"null"}},
       {.name = "out_grad",
        .type = ParamType::text,
@@ -57,14 +59,38 @@ ClassAxis axis_of(const Params& p, const Shape& data) {
   return {data[0], data.elements(1, data.rank()), 1};
 }
 
+/// Positions per sample behind the class axis 1.
+std::int64_t positions(const Shape& data) {
+  return data.elements(2, data.rank());
+}
+
+/// The shape of the labels of classes along axis 1. Of MXNet's three forms, (N, 1, d2, ...) and
+/// (N, d2, ...) only fit a label that has their rank; (N, d2 * ...) is what an unknown label gets.
+Shape position_labels(const Shape& data, const Shape& label) {
+  if (label.rank_known() && label.rank() == data.rank()) {
+    Shape kept = data;
+    kept.set(1, 1);
+    return kept;
+  }
+  if (label.rank_known() && label.rank() == data.rank() - 1) return without_axis(data, 1);
+  const auto behind = data.dims().subspan(2);
+  const bool known = std::all_of(behind.begin(), behind.end(), [](auto d) { return d >= 0; });
+  return {data[0], known ? positions(data) : base::kUnknownDim};
+}
+
 Status infer(const Params& p, Shape& data, Shape& label) {
   if (!data.rank_known()) return {};
   if (data.rank() < 2) {
     return base::error(base::Errc::invalid_argument, "data of shape {} has no axis of classes",
                        data.to_string());
   }
-  const int axis = axis_number(p, data.rank());
-  TROUPE_TRY(refine("label", label, axis > 0 ? without_axis(data, axis) : Shape{data[0]}));
+  Shape expected{data[0]};
+  if (p.boolean("multi_output")) {
+    expected = position_labels(data, label);
+  } else if (p.boolean("preserve_shape")) {
+    expected = without_axis(data, data.rank() - 1);
+  }
+  TROUPE_TRY(refine("label", label, expected));
   data.set(0, label[0]);
   return {};
 }
@@ -85,12 +111,15 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
-  const ClassAxis v = axis_of(call.params, call.inputs[0].shape);
+  const Shape& shape = call.inputs[0].shape;
+  const ClassAxis v = axis_of(call.params, shape);
   const Labels labels(c.inputs[1], call.params);
   TROUPE_TRY(labels.check(v.classes));
   const T* output = c.inputs[0].as<T>();
   T* result = c.outputs[0].as<T>();
-  const auto scale = static_cast<T>(call.params.real("grad_scale"));
+  const double parts =
+      call.params.boolean("multi_output") ? static_cast<double>(positions(shape)) : 1.0;
+  const auto scale = static_cast<T>(call.params.real("grad_scale") / parts);
   const double alpha = call.params.real("smooth_alpha");
   const auto own = static_cast<T>(1.0 - alpha);
   const auto other =
@@ -135,6 +164,9 @@ std::vector<Sample> samples() {
       {.title = "one label per position",
        .attributes = {{"multi_output", "True"}},
        .inputs = {{2, 4, 3, 2}, {2, 3, 2}}},
+      {.title = "positions of a sample in one axis",
+       .attributes = {{"multi_output", "True"}, {"smooth_alpha", "0.1"}},
+       .inputs = {{2, 4, 3, 2}, {2, 6}}},
       {.title = "flattened classes", .inputs = {{3, 2, 2}, {3}}},
       {.title = "batch 32, 1000 classes", .inputs = {{32, 1000}, {32}}, .benchmark = true},
   };
@@ -153,7 +185,14 @@ OpDef define_forward() {
   op.doc =
       "Forward: softmax of data. Backward: `grad_scale * (output - onehot(label))`, the gradient "
       "of the cross-entropy summed over samples, whatever the output's gradient. Labels are class "
-      "numbers in f32, f64, i64, i32 or u8.";
+      "numbers in f32, f64, i64, i32 or u8.\n\n"
+      "With `multi_output` data is (N, classes, d2, ...), labels are (N, d2 * ...), (N, d2, ...) "
+      "or "
+      "(N, 1, d2, ...), and the gradient is that of the mean over a sample's positions.\n\n"
+      "Where it differs from MXNet 1.9.1: a label that is no class is an error (MXNet reads it as "
+      "some class); labels that are probabilities are not taken; `smooth_alpha` works with "
+      "`multi_output` too (MXNet ignores it there); without `multi_output` and `preserve_shape` "
+      "labels are (N) for data of any rank (MXNet wants the shape of data without its last axis).";
   op.params = params();
   op.inputs = names({"data", "label"});
   op.outputs = names({"output"});

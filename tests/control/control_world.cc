@@ -209,6 +209,7 @@ void ControlWorld::dial(const std::string& name, const JoinCoordinator& join,
   if (coordinator_) {
     agent.peer = next_peer_++;
     agent.linked = true;
+    coordinate(PeerLinked{agent.peer, "127.0.0.1"});
     handle(name, CoordinatorUp{join.join});
   } else if (now_ms_ + kDelayMs > until_ms) {
     handle(name, CoordinatorLost{join.join, "nobody is there"});

@@ -108,14 +108,14 @@ def run_local(folder, name, epochs):
 class Cluster:
     """A coordinator and agents; ends them all."""
 
-    def __init__(self, folder, agents, limits="", words=(), agent_words=()):
-        """`limits`: the text of a limits file for all; `words`: further options of all;
-        `agent_words`: of agents."""
+    def __init__(self, folder, agents, limits="", options=(), agent_options=()):
+        """`agents`: {name: slots}; `limits`: the text of a limits file for all; `options`: more
+        words for the coordinator and every agent; `agent_options`: for agents alone."""
         self.folder = folder
         self.limits = folder / "limits.toml"
         self.limits.write_text(limits)
-        self.words = words
-        self.agent_words = agent_words
+        self.options = options
+        self.agent_options = agent_options
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
@@ -129,15 +129,15 @@ class Cluster:
         """At the address of the one before."""
         self.coordinator = self.start("coordinator", "coordinator", "--listen", self.address,
                                       "--http", "127.0.0.1:0", "--state", self.folder / "state",
-                                      "--limits", self.limits, *self.words)
+                                      "--limits", self.limits, *self.options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
 
     def start_agent(self, name, slots, log=None, address=None):
         """`log`: its name among the processes; `address`: another way to the coordinator."""
         return self.start(log or name, "agent", "--join", address or self.address, "--name", name,
-                          "--devices", f"cpu:{slots}", "--limits", self.limits, *self.words,
-                          *self.agent_words)
+                          "--devices", f"cpu:{slots}", "--limits", self.limits, *self.options,
+                          *self.agent_options)
 
     def start(self, name, *arguments):
         with open(self.logs / name, "w") as log:
@@ -162,8 +162,8 @@ class Cluster:
         return subprocess.Popen([TROUPE, "--coordinator", self.address, *map(str, arguments)],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def submit(self, job, *settings):
-        words = ["job", "submit", job, "--wait"]
+    def submit(self, job, *settings, name=None):
+        words = ["job", "submit", job, "--wait"] + (["--id", name] if name else [])
         for setting in settings:
             words += ["--set", setting]
         return self.troupe(*words)

@@ -140,7 +140,7 @@ class CompanyTest(unittest.TestCase):
 
     def test_killed_coordinator(self):
         undisturbed = run_local(self.folder, "longer", LONGER_EPOCHS)
-        cluster = self.cluster({"a": 2, "b": 2}, agent_words=("--join-wait", "9s"))
+        cluster = self.cluster({"a": 2, "b": 2}, agent_options=("--join-wait", "9s"))
         job = write_job(self.folder, "orphan", LONGER_EPOCHS)
         submitted = cluster.troupe("job", "submit", job, "--id", "orphan", "--wait", "--grace",
                                    "3s")

@@ -173,7 +173,7 @@ class RejoinTest(unittest.TestCase):
         self.assert_done(made, submitted, "cut")
 
     def test_a_hung_process_is_killed_by_its_agent(self):
-        made = self.cluster({"a": 2, "b": 2}, limits=IMPATIENT, words=("-v",))
+        made = self.cluster({"a": 2, "b": 2}, limits=IMPATIENT, options=("-v",))
         _, submitted = self.begin(made, "hung")
         host = next(pid for pid, words in children_of(made.processes["b"].pid).items()
                     if "host" in words)
