@@ -207,8 +207,10 @@ void add_job_verbs(CLI::App& app, Context& context) {
                            "troupe --coordinator 127.0.0.1:7700 job list"}));
   const auto options = std::make_shared<JobVerb>();
   CLI::App* submit_verb = job->add_subcommand(
-      "submit", describe("Submit a job; prints its id",
-                         {"troupe job submit examples/fashion-lenet.toml --wait"}));
+      "submit",
+      describe(
+          "Submit a job; prints its id",
+          {"troupe --coordinator 127.0.0.1:7700 job submit examples/fashion-lenet.toml --wait"}));
   add_job_file_options(*submit_verb, options->job);
   submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
       ->check(check_name)

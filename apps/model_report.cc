@@ -49,14 +49,17 @@ base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network
 }
 
 base::Result<base::Shape> sample_shape(const InspectOptions& options) {
-  TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(options.input));
+  auto parsed = base::parse_shape(options.input);
+  if (!parsed.ok()) return parsed.status().with_context("--input");
+  const base::Shape sample = *std::move(parsed);
   double elements = static_cast<double>(options.batch);
   for (const std::int64_t extent : sample.dims()) elements *= static_cast<double>(extent);
   constexpr double kElementsMax = 1u << 31;
   if (!sample.complete() || sample.rank() == base::kRankMax || !(elements >= 1) ||
       elements > kElementsMax) {
     return base::error(base::Errc::invalid_argument,
-                       "no batch of {} samples of shape {} can be inspected", options.batch,
+                       "--input: no batch of {} of shape {} can be inspected",
+                       base::format_counted(static_cast<std::uint64_t>(options.batch), "sample"),
                        sample.to_string());
   }
   return sample;

@@ -69,16 +69,8 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
 /// -q, -v, TROUPE_LOG_LEVEL.
 void set_loudness(const Context& context) {
   context.console.set_quiet(context.quiet);
-  const std::string& level = context.environment.log_level;
-  if (context.quiet) {
-    base::start_logging(base::LogLevel::warn, "");
-  } else if (context.verbose) {
-    base::start_logging(base::LogLevel::debug, "");
-  } else if (level == "debug") {
-    base::start_logging(base::LogLevel::debug, "");
-  } else if (level == "warn" || level == "error") {
-    base::start_logging(level == "warn" ? base::LogLevel::warn : base::LogLevel::error, "");
-  }
+  const base::LogLevel level = context.log_level();
+  if (level != base::LogLevel::info) base::start_logging(level, "");
 }
 
 void add_global_options(CLI::App& app, Context& context) {
@@ -137,6 +129,14 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
 }
 
 }  // namespace
+
+base::LogLevel Context::log_level() const {
+  if (quiet) return base::LogLevel::warn;
+  const std::string& level = environment.log_level;
+  if (verbose || level == "debug") return base::LogLevel::debug;
+  if (level == "warn") return base::LogLevel::warn;
+  return level == "error" ? base::LogLevel::error : base::LogLevel::info;
+}
 
 ExitCode Context::fail(const base::Status& status) {
   console.error(status.text());

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "cluster/background_calls.h"
 #include "http/server.h"
 #include "link/link_set.h"
@@ -218,7 +219,9 @@ void CoordinatorNode::tell_end() const {
     }
   }
   if (open == 0) return base::log_info("ending, as it was asked to");
-  base::log_warn("ending, as it was asked to; {} job(s) that wait or run are lost", open);
+  base::log_warn("ending, as it was asked to; {} that {} or {} lost with it",
+                 base::format_counted(open, "job"), open == 1 ? "waits" : "wait",
+                 open == 1 ? "runs is" : "run are");
 }
 
 // ---- on the coordinator's actor ----

@@ -193,7 +193,12 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
     // What a job before this one left may still be ending.
     const std::chrono::milliseconds wait(job_actors_->spec().limits.stop_grace_ms);
-    auto lock = base::FolderLock::take(checkpoints, wait);
+    auto lock = base::FolderLock::take(checkpoints);
+    if (lock.status().code() == Errc::already_exists) {
+      base::log_warn("checkpoint.dir: {}; waits {} ms for its end", lock.status().text(),
+                     wait.count());
+      lock = base::FolderLock::take(checkpoints, wait);
+    }
     if (!lock.ok()) return lock.status().with_context("checkpoint.dir");
     lock_ = std::move(lock).value();
   }
@@ -203,7 +208,8 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   traffic_ = link::show_links(metrics_, *links_);
   secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(
-      options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
+      options_.actor,
+      JobSize{launch.machines, job_actors_->spec().shards(), job_actors_->first_shard()},
       job_actors_->post_office(),
       [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
   job_actors_->post_office().open(

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
+#include "base/units.h"
 #include "control/rank_placement.h"
 #include "schemas/codec.h"
 
@@ -209,7 +210,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
-  emit(Note{false, fmt::format("agent '{}' has joined with {} slots", hello.name, hello.slots)});
+  emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name,
+                               base::format_counted(hello.slots, "slot"))});
   emit(Note{false,
             fmt::format("agent '{}': http://{}/metrics, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
@@ -277,8 +279,9 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   job.generation = generation;
   job.spec = std::move(spec);
   job.submitted_ms = now_ms_;
-  emit(Note{false, fmt::format("job {} submitted: {} rank(s), {} parameter server(s)", id,
-                               job.spec.ranks(), job.spec.shards())});
+  emit(Note{false, fmt::format("job {} submitted: {}, {}", id,
+                               base::format_counted(job.spec.ranks(), "rank"),
+                               base::format_counted(job.spec.shards(), "parameter server"))});
   // Those that wait already do not fit, and this one changes nothing for them.
   pending_.insert(job.number);
   Offers offers = all_offers();
@@ -421,27 +424,43 @@ void CoordinatorState::admit_pending() {
   for (const std::uint64_t number : numbers) admit(jobs_.at(number), offers);
 }
 
+void CoordinatorState::defer(Job& job, const std::string& why) {
+  if (job.info.text == why) return;
+  job.info.text = why;
+  emit(Note{false, fmt::format("job {} {}", job.info.id, why), true});
+}
+
+/// The run that writes its checkpoints to this folder.
+const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
+  if (folder.empty()) return nullptr;
+  for (const std::uint64_t number : running_) {
+    const Job& job = jobs_.at(number);
+    if (job.spec.checkpoint.dir == folder) return &job;
+  }
+  return nullptr;
+}
+
 void CoordinatorState::admit(Job& job, Offers& offers) {
   const std::uint32_t ranks = job.spec.ranks();
   auto placed = ranks <= offers.free ? place_ranks(offers.offers, job.spec) : std::nullopt;
   if (!placed) {
-    const std::string before = job.info.text;
-    job.info.text = fmt::format("waits for {} worker slot{}; ", ranks, ranks == 1 ? "" : "s");
-    job.info.text += ranks > offers.slots
-                         ? fmt::format("all agents together have {}", offers.slots)
-                         : fmt::format("{} of {} {} free", offers.free, offers.slots,
-                                       offers.free == 1 ? "is" : "are");
-    if (job.info.text != before) {
-      emit(Note{false, fmt::format("job {} {}", job.info.id, job.info.text), true});
-    }
-    return;
+    return defer(
+        job, fmt::format("waits for {}; ", base::format_counted(ranks, "worker slot")) +
+                 (ranks > offers.slots ? fmt::format("all agents together have {}", offers.slots)
+                                       : fmt::format("{} of {} {} free", offers.free, offers.slots,
+                                                     offers.free == 1 ? "is" : "are")));
+  }
+  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
+    return defer(job,
+                 fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
+                             holder->info.id, job.spec.checkpoint.dir));
   }
   pending_.erase(job.number);
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;
-    job.info.text = fmt::format("servers.shards {} on {} machine(s): at most {} each",
-                                job.spec.shards(), machines, kServersPerMachineMax);
+    job.info.text = fmt::format("servers.shards {} on {}: at most {} each", job.spec.shards(),
+                                base::format_counted(machines, "machine"), kServersPerMachineMax);
     changed_.insert(job.number);
     return;
   }

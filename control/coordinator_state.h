@@ -145,6 +145,8 @@ class CoordinatorState {
   Offers all_offers() const;
   void admit_pending();
   void admit(Job& job, Offers& offers);
+  void defer(Job& job, const std::string& why);
+  const Job* holder_of(const std::string& folder) const;
   void begin_run(Job& job, RunPlan plan);
   void use_slots(const RunPlan& plan, bool give_back);
   Job* find(const std::string& id);

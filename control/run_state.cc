@@ -10,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/check.h"
+#include "base/units.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -151,9 +152,9 @@ void RunState::launch() {
   TROUPE_CHECK(!processes_.empty(), "a run has processes");
   stage_ = Stage::launching;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
-  tell_detail(fmt::format("generation {}: starts {} processes on {} machine(s)",
-                          plan_.placement.generation, processes_.size(),
-                          plan_.placement.machines.size()));
+  tell_detail(fmt::format("generation {}: starts {} on {}", plan_.placement.generation,
+                          base::format_counted(processes_.size(), "process"),
+                          base::format_counted(plan_.placement.machines.size(), "machine")));
   for (auto& [actor, process] : processes_) {
     process.gone = false;
     send(process.machine,
@@ -223,9 +224,10 @@ void RunState::begin_training() {
     placement.shard_addresses.push_back(
         processes_.at({Role::parameter_server, shard}).ready->address);
   }
-  emit(Note{false,
-            fmt::format("job {} trains: {} rank(s), {} parameter server(s)", plan_.job,
-                        placement.machine_of_rank.size(), placement.machine_of_shard.size())});
+  emit(Note{false, fmt::format("job {} trains: {}, {}", plan_.job,
+                               base::format_counted(placement.machine_of_rank.size(), "rank"),
+                               base::format_counted(placement.machine_of_shard.size(),
+                                                    "parameter server"))});
   job_.emplace(JobRoster{plan_.job, placement.generation, placement, plan_.spec.limits});
   hand_to_job(Begin{now_ms_});
 }

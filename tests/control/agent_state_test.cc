@@ -422,6 +422,22 @@ TEST_CASE("an agent joins again, and offers its slots when the old link's childr
   CHECK(agent.state->handle(Tick{1'400}).empty());
 }
 
+TEST_CASE("an agent whose children end so slowly that it is not waited for joins once more") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  agent.state->handle(CoordinatorLost{1, "cut"});
+  agent.state->handle(Tick{1'050});
+  agent.state->handle(CoordinatorUp{2});
+  const schemas::JobEnd dropped{Errc::deadline_exceeded, "it asked nothing"};
+  CHECK(agent.state->handle(CoordinatorSaid{2, dropped}).empty());
+  CHECK(all_of<End>(agent.state->handle(CoordinatorLost{2, "it said goodbye"})).empty());
+  agent.state->handle(ChildSilent{agent.host, {}});
+  agent.state->handle(ChildExited{agent.host, "signal 9", false});
+  const auto again = all_of<JoinCoordinator>(agent.state->handle(Tick{10'000}));
+  REQUIRE(again.size() == 1);
+  CHECK(told<schemas::AgentHello>(agent.state->handle(CoordinatorUp{again[0].join})).size() == 1);
+}
+
 TEST_CASE("a message for a worker goes to the process that holds its rank") {
   Parent agent;
   agent.state->handle(ChildStarted{agent.host, {}, 77});

@@ -66,8 +66,9 @@ TEST_CASE("a job that could run and cannot yet says how much is free, as it chan
     state.handle(PeerSaid{peer, agent});
   };
   const auto submit = [&](const std::string& id, std::uint32_t ranks) {
-    const std::string text = text_of(ControlWorld::job_spec(1, ranks, 1));
-    state.handle(PeerSaid{9, schemas::JobSubmit{id, text, ""}});
+    schemas::JobSpec spec = ControlWorld::job_spec(1, ranks, 1);
+    spec.checkpoint.dir = "/out/" + id;
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
   };
   const auto text = [&](std::size_t job) { return state.jobs().at(job).text; };
   submit("large", 3);
@@ -83,6 +84,31 @@ TEST_CASE("a job that could run and cannot yet says how much is free, as it chan
   CHECK(state.counts().slots_used == 2);
   state.handle(PeerLost{1, "closed"});
   CHECK(text(0) == "waits for 3 worker slots; all agents together have 1");
+}
+
+TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom it waits for") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 4;
+  state.handle(PeerSaid{1, agent});
+  const auto submit = [&](const std::string& id, const std::string& folder) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+    spec.checkpoint.dir = folder;
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
+  };
+  for (const std::string id : {"first", "second"}) submit(id, "/out");
+  submit("elsewhere", "/other");
+  for (const std::string id : {"none", "none-too"}) submit(id, "");
+  const std::vector<schemas::JobInfo> jobs = state.jobs();
+  CHECK(jobs[0].phase == JobPhase::starting);
+  CHECK(jobs[1].phase == JobPhase::pending);
+  CHECK(jobs[1].text == "waits for the end of job first, which has the same checkpoint.dir /out");
+  for (const std::size_t other : {2, 3, 4}) CHECK(jobs[other].phase == JobPhase::starting);
+  state.handle(PeerSaid{9, schemas::JobStop{"first"}});
+  REQUIRE(state.jobs()[0].phase == JobPhase::stopped);
+  CHECK(state.jobs()[1].phase == JobPhase::starting);
 }
 
 TEST_CASE("jobs that wait cost nothing while nothing changes", "[load]") {
@@ -174,7 +200,7 @@ TEST_CASE("more parameter servers than a machine should hold fail the job before
   world.add_agent("a", 1);
   const schemas::JobInfo info = run_job(world, 1, 1, 65);
   CHECK(info.phase == JobPhase::failed);
-  CHECK(info.text == "servers.shards 65 on 1 machine(s): at most 64 each");
+  CHECK(info.text == "servers.shards 65 on 1 machine: at most 64 each");
   CHECK(world.processes() == 0);
   // A final state stays.
   const PeerId stopping = world.say(schemas::JobStop{info.id});
@@ -511,7 +537,7 @@ TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") 
   state.handle(PeerSaid{1, hello});
   state.handle(PeerSaid{2, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
   state.handle(PeerSaid{1, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
-  state.handle(StartFound{"x", {}, 0, 1, 5, ""});
+  state.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
   state.handle(PeerSaid{2, schemas::JobStop{"x"}});  // answered when its processes have ended
   state.handle(PeerSaid{3, schemas::JobQuery{}});
   CHECK(dropped(1'099).empty());
@@ -541,7 +567,9 @@ std::uint64_t play(std::uint64_t seed) {
     const auto devices = static_cast<std::uint32_t>(1 + world.random(2));
     const auto shards = static_cast<std::uint32_t>(1 + world.random(3));
     const std::string id = "job" + std::to_string(job);
-    const std::string text = text_of(ControlWorld::job_spec(machines, devices, shards));
+    schemas::JobSpec spec = ControlWorld::job_spec(machines, devices, shards);
+    if (job % 2 == 1) spec.checkpoint.dir += std::to_string(job);
+    const std::string text = text_of(spec);
     world.at(world.random(500), [&world, id, text] {
       world.say(schemas::JobSubmit{id, text, ""});
     });
