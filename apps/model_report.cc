@@ -49,16 +49,13 @@ base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network
 }
 
 base::Result<base::Shape> sample_shape(const InspectOptions& options) {
-  auto parsed = base::parse_shape(options.input);
-  if (!parsed.ok()) return parsed.status().with_context("--input");
-  const base::Shape sample = *std::move(parsed);
+  TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(options.input));
   double elements = static_cast<double>(options.batch);
   for (const std::int64_t extent : sample.dims()) elements *= static_cast<double>(extent);
   constexpr double kElementsMax = 1u << 31;
   if (!sample.complete() || sample.rank() == base::kRankMax || !(elements >= 1) ||
       elements > kElementsMax) {
-    return base::error(base::Errc::invalid_argument,
-                       "--input: no batch of {} of shape {} can be inspected",
+    return base::error(base::Errc::invalid_argument, "no batch of {} of shape {} can be inspected",
                        base::format_counted(static_cast<std::uint64_t>(options.batch), "sample"),
                        sample.to_string());
   }
@@ -178,7 +175,10 @@ base::Result<std::string> inspect_model(const InspectOptions& options) {
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
   auto text = report_on(options, table, network);
-  if (!text.ok()) return text.status().with_context(options.model);
+  if (!text.ok()) {
+    return text.status().with_context(
+        fmt::format("{} with --input {}", options.model, options.input));
+  }
   return text;
 }
 

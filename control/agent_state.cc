@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/units.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -131,11 +130,10 @@ void AgentState::on(const CoordinatorLost& lost) {
     try_for(limits_.join_wait_ms);
     stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
   }
-  const std::string children =
-      !was_welcomed || children_.empty()
-          ? ""
-          : fmt::format("; its {} stop in {} ms", base::format_counted(children_.size(), "process"),
-                        limits_.agent_grace_ms);
+  const std::string children = !was_welcomed || children_.empty()
+                                   ? ""
+                                   : fmt::format("; its processes ({}) stop in {} ms",
+                                                 children_.size(), limits_.agent_grace_ms);
   try_again(was_welcomed ? limits_.retry_first_ms : limits_.retry_most_ms,
             base::error(base::Errc::unavailable, "{}{}{}",
                         was_welcomed ? "lost the coordinator: " : "", lost.reason, children));

@@ -90,7 +90,9 @@ TEST_CASE("the documentation names every key that a job may have", "[job_file]")
   for (const std::string& key : job.keys) {
     const std::size_t dot = key.find('.');
     // base/limits.h names the limits, and a table is named by what stands in it.
-    const bool table = job.keys.upper_bound(key)->starts_with(key + ".");
+    const bool table = std::any_of(job.keys.begin(), job.keys.end(), [&key](const auto& other) {
+      return other.starts_with(key + ".");
+    });
     if (key.starts_with("limits") || table || key == "train.keys") continue;
     // Where the key's section begins and ends.
     std::size_t from = 0, to = text.find("\n[");

@@ -91,7 +91,7 @@ TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom
   schemas::AgentHello agent;
   agent.name = "a";
   agent.version = std::string("1");
-  agent.slots = 4;
+  agent.slots = 5;
   state.handle(PeerSaid{1, agent});
   const auto submit = [&](const std::string& id, const std::string& folder) {
     schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
