@@ -31,8 +31,8 @@ class ActorSystem {
 };
 
 /// An actor with a mailbox and a clock tick. An exception that leaves its work is a defect of the
-/// program: it is logged with the actor's name and ends the process (std::terminate), because an actor that
-/// dies alone leaves everybody who waits for it hanging.
+/// program: it is logged with the actor's name and ends the process (std::terminate), because an
+/// actor that dies alone leaves everybody who waits for it hanging.
 class RoleActor {
  public:
   /// What a tick does; `now_ms` of the actor's clock.

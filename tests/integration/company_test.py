@@ -89,7 +89,7 @@ class CompanyTest(unittest.TestCase):
 
     @staticmethod
     def waits_of(pid):
-        """So often its threads have gone to sleep: the same on a busy machine and on an idle one."""
+        """So often its threads have gone to sleep: as often on a busy machine as on an idle one."""
         return sum(int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", task.read_text()).group(1))
                    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/status"))
 
@@ -155,7 +155,7 @@ class CompanyTest(unittest.TestCase):
         self.assertRegex(log, r"resumes from .*step-")
         for name in ("a", "b"):
             self.assertEqual(cluster.processes[name].wait(timeout=DEADLINE_S), 4, cluster.text())
-            self.assertIn("its 2 processes stop in 5000 ms", (cluster.logs / name).read_text())
+            self.assertIn("its processes (2) stop in 5000 ms", (cluster.logs / name).read_text())
         self.assert_gone(processes)
         code, _, log = self.finish(*self.another_cluster(job))
         self.assertEqual(code, 0, log)

@@ -434,7 +434,8 @@ class HostileTest(unittest.TestCase):
         data.mkdir()
         for file in ("train.rec", "train.idx", "test.rec", "test.idx"):
             (data / file).write_bytes((self.folder / file).read_bytes())
-        bounded = Cluster(self.folder, {"a": 4}, options=["--data-root", data, "--checkpoint-root", data])
+        bounded = Cluster(self.folder, {"a": 4},
+                          options=["--data-root", data, "--checkpoint-root", data])
         self.addCleanup(bounded.end)
         inside = (f"data.train={data}/train.rec", f"data.test={data}/test.rec")
         for settings, refused in (((), "train.rec"), (inside, "job"),
