@@ -352,6 +352,7 @@ void LinkCore::tick_up(std::int64_t now_ms) {
   const base::Limits& limits = context_->limits;
   if (interrupted_ && now_ms >= heal_until_ms_) return go_down(cut_reason_);
   if (unheard_ && now_ms >= open_until_ms_) {
+    if (interrupted_) return go_down(cut_reason_);
     return go_down(lost(base::error(Errc::deadline_exceeded, "said nothing but Hello for {} ms",
                                     limits.handshake_ms)));
   }
