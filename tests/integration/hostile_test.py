@@ -191,7 +191,7 @@ AGENT = ("agent", 0)
 CALLERS = {
     "mute": (lambda version: [], r"said nothing but Hello for \d+ ms"),
     "garbage": (lambda version: [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64)],
-                r"not with Troupe's mark"),
+                r"an HTTP request; this port is for Troupe's links"),
     "forged JobEnd": (lambda version: [wire.frame("jobEnd", "code=ok", sequence=1)],
                       r"the coordinator does not take that"),
     "another job's": (lambda version: [wire.frame("jobQuery", "", "x", 1, sequence=1)],

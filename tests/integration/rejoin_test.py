@@ -177,6 +177,7 @@ class RejoinTest(unittest.TestCase):
         _, submitted = self.begin(made, "hung")
         host = next(pid for pid, words in children_of(made.processes["b"].pid).items()
                     if "host" in words)
+        self.assertIn("--verbose", children_of(made.processes["b"].pid)[host])
         os.kill(host, signal.SIGSTOP)
         code, _, log = self.finish(made, submitted)
         self.assertEqual(code, 1, log)
