@@ -3,9 +3,10 @@
 // throws.
 #include "actors/actor_system.h"
 
+#include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
-#include <cstdlib>
+#include <exception>
 #include <future>
 #include <thread>
 #include <vector>
@@ -34,6 +35,14 @@ struct RoleOptions {
   const base::Clock* clock;
   std::chrono::milliseconds tick_every;
   RoleActor::TickFunction tick;
+  std::atomic<bool> resting{false};
+
+  RoleOptions(std::string the_name, const base::Clock& the_clock, std::uint64_t tick_ms,
+              RoleActor::TickFunction the_tick)
+      : name(std::move(the_name)),
+        clock(&the_clock),
+        tick_every(tick_ms),
+        tick(std::move(the_tick)) {}
 };
 
 /// CAF ends only the actor that threw: its peers would wait for it for ever.
@@ -42,10 +51,11 @@ struct RoleOptions {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
     base::log_error("{}: exception: {}; the process ends", name, error.what());
+    std::terminate();  // whose handler sees the exception
   } catch (...) {
     base::log_error("{}: exception of an unknown type; the process ends", name);
+    std::terminate();
   }
-  std::abort();
 }
 
 caf::behavior role(caf::event_based_actor* self, const std::shared_ptr<RoleOptions>& options) {
@@ -58,6 +68,7 @@ caf::behavior role(caf::event_based_actor* self, const std::shared_ptr<RoleOptio
         post.task->run();
       },
       [self, options](TickAtom) {
+        if (options->resting) return;
         engine::mark_actor_thread();
         options->tick(static_cast<std::uint64_t>(options->clock->now_ms()));
         self->delayed_send(self, options->tick_every, TickAtom::value);
@@ -102,17 +113,23 @@ ActorSystem::~ActorSystem() = default;
 
 class RoleActor::Handle {
  public:
-  explicit Handle(caf::actor the_actor) : actor(std::move(the_actor)) {}
+  Handle(caf::actor the_actor, std::shared_ptr<RoleOptions> the_options)
+      : actor(std::move(the_actor)), options(std::move(the_options)) {}
   caf::actor actor;
+  std::shared_ptr<RoleOptions> options;
   bool ended = false;
 };
 
 RoleActor::RoleActor(ActorSystem& system, std::string name, const base::Clock& clock,
                      std::uint64_t tick_ms, TickFunction tick)
     : system_(system) {
-  const auto options = std::make_shared<RoleOptions>(
-      RoleOptions{std::move(name), &clock, std::chrono::milliseconds(tick_ms), std::move(tick)});
-  handle_ = std::make_unique<Handle>(system.impl_->actors.spawn(role, options));
+  const auto options =
+      std::make_shared<RoleOptions>(std::move(name), clock, tick_ms, std::move(tick));
+  handle_ = std::make_unique<Handle>(system.impl_->actors.spawn(role, options), options);
+}
+
+void RoleActor::rest() {
+  handle_->options->resting = true;
 }
 
 RoleActor::~RoleActor() {

@@ -31,8 +31,8 @@ class ActorSystem {
 };
 
 /// An actor with a mailbox and a clock tick. An exception that leaves its work is a defect of the
-/// program: it is logged with the actor's name and ends the process (abort), because an actor that
-/// dies alone leaves everybody who waits for it hanging.
+/// program: it is logged with the actor's name and ends the process (std::terminate), because an
+/// actor that dies alone leaves everybody who waits for it hanging.
 class RoleActor {
  public:
   /// What a tick does; `now_ms` of the actor's clock.
@@ -51,6 +51,8 @@ class RoleActor {
   void post(Work work) const {
     post_task(std::make_shared<TaskOf<Work>>(std::move(work)));
   }
+  /// No further ticks: nothing has a deadline any more. Any thread; for good.
+  void rest();
   /// Ends the actor; afterwards none of its work is running or will run. The destructor does it,
   /// too. Not from an actor.
   void end();

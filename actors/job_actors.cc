@@ -62,6 +62,12 @@ void JobActors::link_resumed(schemas::ActorId peer) const {
   if (device_server_) device_server_->post(LinkResumed{peer});
 }
 
+void JobActors::rest() {
+  if (parameter_server_) parameter_server_->rest();
+  if (device_server_) device_server_->rest();
+  for (const auto& [rank, worker] : workers_) worker->rest();
+}
+
 void JobActors::start() {
   for (const auto& [rank, worker] : workers_) worker->start();
 }

@@ -34,11 +34,15 @@ class JobActors {
 
   PostOffice& post_office() { return post_office_; }
   const schemas::JobSpec& spec() const { return plan_.spec; }
+  /// The parameter server that writes the job's manifests; the others report to it.
+  std::uint32_t first_shard() const { return plan_.layout.first_shard(); }
   const base::NumericClass& numeric_class() const { return server_job_.numeric_class; }
   /// The link to the process of `peer` goes on after a cut. Any thread.
   void link_resumed(schemas::ActorId peer) const;
   /// The ranks begin to check their data files. Call once the Placement has come.
   void start();
+  /// The job is over: the actors keep what they have counted, and their clocks stop.
+  void rest();
 
  private:
   JobActors(std::unique_ptr<const ops::OpTable> table, ServerJob job, JobPlan plan,

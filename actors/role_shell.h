@@ -44,6 +44,8 @@ class RoleShell {
   void post(Event event) const {
     actor_->post([this, held = std::move(event)]() mutable { self().handle(std::move(held)); });
   }
+  /// Ends the ticks: the machine has nothing to do in time any more. Any thread; for good.
+  void rest() { actor_->rest(); }
   /// What `question` says of the machine, asked on the actor. Not from an actor. Errors:
   /// deadline_exceeded when the actor has not answered in time or has ended.
   template <typename Question>
@@ -96,6 +98,8 @@ class RoleShell {
   void perform(const control::Note& note) const {
     if (note.warning) {
       base::log_warn("{}: {}", name_, note.text);
+    } else if (note.detail) {
+      base::log_debug("{}: {}", name_, note.text);
     } else {
       base::log_info("{}: {}", name_, note.text);
     }

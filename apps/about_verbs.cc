@@ -34,7 +34,7 @@ void add_about_verbs(CLI::App& app, Context& context) {
 
   CLI::App* version = app.add_subcommand("version", "Print the version");
   set_action(version, context, [&context] {
-    context.console.data("troupe " + program_version() + "\n");
+    context.console.data(version_text() + "\n");
     return ExitCode::ok;
   });
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <thread>
 
 #include "apps/config_file.h"
 #include "apps/job_file.h"
@@ -72,7 +73,26 @@ base::Status resolve_roots(schemas::JobRoots& roots) {
   return {};
 }
 
+base::Result<base::Address> loopback_of(const std::string& option, const std::string& text) {
+  auto address = base::parse_loopback_address(text);
+  return address.ok() ? std::move(address) : address.status().with_context(option);
+}
+
+/// Two addresses of this machine, each with a port of its own.
+base::Status check_addresses(const ProcessVerb& verb) {
+  TROUPE_TRY_ASSIGN(const base::Address listen, loopback_of("--listen", verb.listen));
+  TROUPE_TRY_ASSIGN(const base::Address http, loopback_of("--http", verb.http));
+  if (listen != http || listen.port == 0) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "--listen and --http are both {}; each needs its own port",
+                     listen.to_string());
+}
+
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
+  if (const base::Status fault = check_addresses(verb); !fault.ok()) {
+    const ExitCode code = context.fail(fault);
+    return fault.code() == base::Errc::invalid_argument ? ExitCode::bad_usage : code;
+  }
   cluster::CoordinatorNodeOptions options;
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
   schemas::JobRoots roots = verb.roots;
@@ -120,17 +140,33 @@ std::string check_devices(const std::string& text) {
   return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
 }
 
-std::string check_duration(const std::string& text) {
-  const auto duration = base::parse_duration_ms(text);
-  return duration.ok() ? std::string() : duration.status().text();
+/// How an agent starts this program as a job's process, as loud as itself.
+std::vector<std::string> child_command(const std::string& program, const schemas::JobRoots& roots,
+                                       const Context& context) {
+  std::vector<std::string> words = {program};
+  if (context.quiet) words.emplace_back("--quiet");
+  if (context.verbose) words.emplace_back("--verbose");
+  words.emplace_back("internal");
+  if (!roots.data.empty()) words.insert(words.end(), {"--data-root", roots.data});
+  if (!roots.checkpoints.empty()) {
+    words.insert(words.end(), {"--checkpoint-root", roots.checkpoints});
+  }
+  return words;
 }
 
-base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& options) {
+base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
+                            cluster::AgentOptions& options) {
   options.slots = parse_devices(verb.devices);
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (cores > 0 && options.slots > cores) {
+    base::log_warn("--devices {}: this machine has {}: workers will share them", verb.devices,
+                   base::format_counted(cores, "processor"));
+  }
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
-  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_loopback_address(verb.http));
+  TROUPE_TRY_ASSIGN(const base::Address http, loopback_of("--http", verb.http));
+  TROUPE_TRY(loopback_of("--join", verb.join).status());
   std::error_code code;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
   if (code) return base::error(base::Errc::internal, "cannot find this program's own file");
@@ -139,7 +175,9 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
-  TROUPE_TRY_ASSIGN(const auto server, http::Server::start(http, options.limits, metrics));
+  auto started = http::Server::start(http, options.limits, metrics);
+  if (!started.ok()) return started.status().with_context("--http");
+  const auto server = *std::move(started);
   options.coordinator = verb.join;
   options.name = verb.name;
   options.version = program_version();
@@ -147,13 +185,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   options.numeric_class = ops::numeric_class(1);
   schemas::JobRoots roots = verb.roots;
   TROUPE_TRY(resolve_roots(roots));
-  options.command = {program.string(), "internal"};
-  if (!roots.data.empty()) {
-    options.command.insert(options.command.end(), {"--data-root", roots.data});
-  }
-  if (!roots.checkpoints.empty()) {
-    options.command.insert(options.command.end(), {"--checkpoint-root", roots.checkpoints});
-  }
+  options.command = child_command(program.string(), roots, context);
   options.probe_folder = [roots](const schemas::FolderProbe& probe) {
     return cluster::probe_folder(probe, roots.checkpoints);
   };
@@ -161,11 +193,11 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   return cluster::run_agent(options);
 }
 
-ExitCode run_internal_verb(ProcessVerb& verb) {
+ExitCode run_internal_verb(ProcessVerb& verb, const Context& context) {
   cluster::JobProcessOptions& options = verb.process;
   const bool server = verb.role == "server";
   options.actor.role = server ? schemas::Role::parameter_server : schemas::Role::device_server;
-  base::start_logging(base::LogLevel::info,
+  base::start_logging(context.log_level(),
                       fmt::format("role={} index={} node={} job={}", verb.role, options.actor.index,
                                   options.machine, options.job));
   monitoring::Metrics metrics;
@@ -226,7 +258,9 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->capture_default_str()
       ->check(check_devices)
       ->type_name("cpu:N");
-  agent->add_option("--join-wait", options->join_wait, "How long to try (10s)")
+  agent
+      ->add_option("--join-wait", options->join_wait,
+                   "How long to look for a coordinator, also for a lost one (10m)")
       ->check(check_duration)
       ->type_name("TIME");
   add_address_option(*agent, "--http", options->http, "For /metrics and /healthz (127.0.0.1:0)");
@@ -236,7 +270,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
     cluster::AgentOptions how;
     if (!read_limits(*options, context, how.limits)) return ExitCode::bad_input;
     if (options->http.empty()) options->http = "127.0.0.1:0";
-    const base::Status status = run_agent_verb(*options, how);
+    const base::Status status = run_agent_verb(*options, context, how);
     return status.ok() ? ExitCode::ok : context.fail(status);
   });
 
@@ -248,7 +282,8 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   internal->add_option("--index", options->process.actor.index)->required();
   internal->add_option("--name", options->process.machine)->required();
   add_root_options(internal, options->process.roots);
-  set_action(internal, context, [options] { return run_internal_verb(*options); });
+  set_action(internal, context,
+             [&context, options] { return run_internal_verb(*options, context); });
 }
 
 }  // namespace troupe::apps

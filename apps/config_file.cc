@@ -123,6 +123,7 @@ struct ConfigFile::Content {
   bool parsed = false;
   std::deque<OverrideValue> overrides;
   std::vector<ConfigError> errors;
+  std::set<std::string> known_keys;
 
   void add(const toml::source_region& where, std::string_view text) {
     const std::string path = where.path ? *where.path : name;
@@ -206,6 +207,10 @@ bool ConfigFile::parsed() const {
   return content_->parsed;
 }
 
+const std::set<std::string>& ConfigFile::known_keys() const {
+  return content_->known_keys;
+}
+
 Section ConfigFile::root() {
   return Section(*this, {&content_->root, ""});
 }
@@ -233,7 +238,9 @@ Section::Section(ConfigFile& file, const Place& place)
 
 const toml::node* Section::Place::look(Section& section, std::string_view key) {
   section.known_.emplace(key);
-  return section.file_->content_->find(section.table_, key, section.full(key));
+  const std::string path = section.full(key);
+  section.file_->content_->known_keys.insert(path);
+  return section.file_->content_->find(section.table_, key, path);
 }
 
 std::string Section::full(std::string_view key) const {

@@ -99,6 +99,8 @@ class ConfigFile {
   /// Whether the text was TOML.
   bool parsed() const;
   Section root();
+  /// The paths of all keys that sections were asked for, present or not.
+  const std::set<std::string>& known_keys() const;
   /// All errors, one line each ("job.toml:3:15: error: ..."), in order of place.
   std::vector<std::string> errors() const;
 

@@ -5,6 +5,7 @@
 
 #include "apps/job_file.h"
 #include "apps/verbs.h"
+#include "base/units.h"
 
 namespace troupe::apps {
 namespace {
@@ -13,11 +14,13 @@ ExitCode check(const JobFileOptions& options, Context& context) {
   const JobFile job = read_job_file(options.path, options.overrides);
   if (!job.errors.empty()) return context.fail_lines(job.errors, "this is no job that can run");
   const schemas::JobSpec& spec = job.spec;
-  context.console.data(fmt::format(
-      "{}: valid: job '{}', {} on {} machine(s) x {} worker(s), {} parameter server(s), "
-      "{} epoch(s)\n",
-      options.path, spec.name, spec.model.network.empty() ? spec.model.symbol : spec.model.network,
-      spec.workers.machines, spec.workers.devices, spec.shards(), spec.train.epochs));
+  context.console.data(
+      fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}\n", options.path, spec.name,
+                  spec.model.network.empty() ? spec.model.symbol : spec.model.network,
+                  base::format_counted(spec.workers.machines, "machine"),
+                  base::format_counted(spec.workers.devices, "worker"),
+                  base::format_counted(spec.shards(), "parameter server"),
+                  base::format_counted(spec.train.epochs, "epoch")));
   return ExitCode::ok;
 }
 

@@ -31,13 +31,17 @@ void Console::note(std::string_view line) {
   err_ << printable(line) << std::endl;
 }
 
+void Console::info(std::string_view line) {
+  if (!quiet_) note(line);
+}
+
 void Console::error(std::string_view line) {
   clear_status_line();
   err_ << (options_.color ? "\033[1;31merror:\033[0m " : "error: ") << printable(line) << std::endl;
 }
 
 void Console::status_line(std::string_view line) {
-  if (!options_.terminal) return;
+  if (!options_.terminal || quiet_) return;
   const auto columns = static_cast<std::size_t>(options_.width > 1 ? options_.width - 1 : 1);
   err_ << "\r\033[K" << line.substr(0, columns) << std::flush;
   status_shown_ = true;

@@ -29,9 +29,11 @@ class Console {
   void data(std::string_view text);
   /// One line for people; control characters in it become '?'.
   void note(std::string_view line);
+  /// note(), unless only warnings and errors are wanted.
+  void info(std::string_view line);
   /// "error: LINE".
   void error(std::string_view line);
-  /// Replaces the status line of a terminal; nothing elsewhere.
+  /// Replaces the status line of a terminal; nothing elsewhere, or when only warnings are wanted.
   void status_line(std::string_view line);
   /// Leaves the status line standing.
   void end_status_line();
@@ -40,6 +42,7 @@ class Console {
   bool data_written() const { return out_.good(); }
   const ConsoleOptions& options() const { return options_; }
   void set_color(bool color) { options_.color = color; }
+  void set_quiet(bool quiet) { quiet_ = quiet; }
 
  private:
   void clear_status_line();
@@ -47,6 +50,7 @@ class Console {
   std::ostream& out_;
   std::ostream& err_;
   ConsoleOptions options_;
+  bool quiet_ = false;
   bool status_shown_ = false;
 };
 

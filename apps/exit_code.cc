@@ -2,6 +2,8 @@
 // From error codes to exit codes, and what those mean.
 #include "apps/exit_code.h"
 
+#include <sys/mman.h>
+
 #include <array>
 #include <exception>
 #include <new>
@@ -20,6 +22,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::conflict, "it exists already with other content"},
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
+      ExitCodeInfo{ExitCode::stopped, "the job was stopped by `troupe job stop`"},
       ExitCodeInfo{ExitCode::internal, "a defect of Troupe"},
       ExitCodeInfo{ExitCode::hung_up, "stopped by SIGHUP: its terminal was closed"},
       ExitCodeInfo{ExitCode::interrupted, "stopped by SIGINT"},
@@ -28,9 +31,21 @@ std::span<const ExitCodeInfo> exit_code_table() {
   return kTable;
 }
 
+bool memory_used_up() {
+  constexpr std::size_t kStackBytes = 8 << 20;
+  void* room = ::mmap(nullptr, kStackBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return true;
+  ::munmap(room, kStackBytes);
+  return false;
+}
+
 std::pair<ExitCode, std::string> current_exception_end() {
   const std::exception_ptr fault = std::current_exception();
-  if (!fault) return {ExitCode::internal, "internal: ended without an exception"};
+  if (!fault) {
+    // What is thrown while another exception is on its way is seen by nobody.
+    if (memory_used_up()) return {ExitCode::no_resources, "out of memory"};
+    return {ExitCode::internal, "internal: ended without an exception"};
+  }
   try {
     std::rethrow_exception(fault);
   } catch (const std::bad_alloc&) {

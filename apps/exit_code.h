@@ -22,6 +22,7 @@ enum class ExitCode : int {
   conflict = 6,
   no_resources = 7,
   not_allowed = 8,
+  stopped = 9,
   internal = 125,
   hung_up = 129,
   interrupted = 130,
@@ -39,6 +40,8 @@ std::span<const ExitCodeInfo> exit_code_table();
 
 /// The exit code for an operating error.
 ExitCode exit_code_of(base::Errc code);
+/// True when the process gets no room for another thread's stack any more.
+bool memory_used_up();
 /// How the program ends by the exception that is being handled, and what is said of it: no more
 /// threads or memory is the machine's limit, anything else a defect.
 std::pair<ExitCode, std::string> current_exception_end();

@@ -37,7 +37,7 @@ void read_period(Section& section, std::string_view key, Period& out) {
   if (section.kind(key) == ValueKind::absent) return;
   constexpr std::string_view kExpected = "a period like \"500 steps\" or \"2 epochs\"";
   std::string text;
-  if (section.kind(key) != ValueKind::text || !section.read(key, text)) {
+  if (section.kind(key) != ValueKind::text || !section.read(key, text, EmptyText::allowed)) {
     section.fail_value(key, kExpected);
     return;
   }
@@ -63,7 +63,7 @@ void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limi
     return;
   }
   std::string text;
-  section.read(row.name, text);
+  section.read(row.name, text, EmptyText::allowed);
   const auto value = duration ? base::parse_duration_ms(text) : base::parse_bytes(text);
   if (!value.ok()) {
     section.fail(row.name, value.status().text());
@@ -355,6 +355,7 @@ JobFile parse_job(const std::string& name, const std::string& text,
   if (file.parsed()) read_job(file.root(), job);
   const std::vector<std::string> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
+  job.keys = file.known_keys();
   return job;
 }
 

@@ -3,6 +3,7 @@
 // error at once. Blocking file reads; one thread.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace troupe::apps {
 struct JobFile {
   schemas::JobSpec spec;
   std::vector<std::string> errors;
+  std::set<std::string> keys;  ///< "train.optimizer.lr" and every other that a job may have
 };
 
 /// Limits, or why not.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe job submit, list, status, wait, stop.
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "cluster/job_client.h"
 
 namespace troupe::apps {
@@ -20,12 +22,14 @@ constexpr auto kLook = std::chrono::milliseconds(300);
 struct JobVerb {
   JobFileOptions job;
   std::string id;
+  std::string grace;
   bool wait = false;
 };
 
-/// Connects to the coordinator and runs the action with it.
+/// Connects to the coordinator and runs the action with it. `signals`: may end it; may be null.
 template <typename Action>
-ExitCode with_client(Context& context, const Action& action) {
+ExitCode with_client(const JobVerb& verb, const StopSignals* signals, Context& context,
+                     const Action& action) {
   if (context.coordinator.empty()) {
     context.console.error("which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
     return ExitCode::bad_usage;
@@ -35,7 +39,16 @@ ExitCode with_client(Context& context, const Action& action) {
     context.console.error("TROUPE_COORDINATOR: " + fault);
     return ExitCode::bad_usage;
   }
-  const auto client = cluster::JobClient::connect(context.coordinator, base::Limits{});
+  cluster::JobClientOptions options;
+  options.address = context.coordinator;
+  if (!verb.grace.empty()) {
+    options.limits.coordinator_grace_ms = base::parse_duration_ms(verb.grace).value();  // checked
+  }
+  options.on_lost = [&context](const base::Status& why, std::uint64_t left_ms) {
+    context.console.note(fmt::format("{}; tries again for {} s", why.text(), left_ms / 1'000));
+  };
+  if (signals != nullptr) options.stop = [signals] { return signals->received() != 0; };
+  const auto client = cluster::JobClient::connect(std::move(options));
   return client.ok() ? action(**client) : context.fail(client.status());
 }
 
@@ -63,7 +76,7 @@ ExitCode finish(const schemas::JobInfo& job, Context& context) {
   if (job.phase != schemas::JobPhase::succeeded) {
     context.console.error(
         fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
-    return ExitCode::failed;
+    return job.phase == schemas::JobPhase::stopped ? ExitCode::stopped : ExitCode::failed;
   }
   if (job.accuracy >= 0.0) {
     context.console.data(fmt::format("test accuracy {:.4f}\n", job.accuracy));
@@ -74,41 +87,46 @@ ExitCode finish(const schemas::JobInfo& job, Context& context) {
   return ExitCode::ok;
 }
 
-/// A watch that ended before the job: what becomes of it, as far as that is known.
+/// A watch that ended before the job: what becomes of it, as far as that is known here.
 ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Context& context) {
-  if (seen.id.empty()) return context.fail(why);
-  const std::string advice =
-      seen.checkpoint.empty()
-          ? "; there is no checkpoint yet"
-          : fmt::format("; submitting it again resumes from {}", seen.checkpoint);
-  return context.fail(base::Status(why.code(), why.text() + advice));
+  std::string text = why.text();
+  base::Errc code = why.code();
+  if (code == base::Errc::not_found) {
+    code = base::Errc::unavailable;
+    text = fmt::format("the coordinator at {} was started anew and does not know job {}",
+                       context.coordinator, seen.id);
+  }
+  if (!seen.checkpoint.empty()) {
+    text += fmt::format("; submitting it again resumes from {} or a newer one", seen.checkpoint);
+  }
+  return context.fail(base::Status(code, text));
 }
 
-/// Looks at the job until it has ended.
-ExitCode wait(cluster::JobClient& client, const std::string& id, const StopSignals& signals,
-              Context& context) {
+/// Looks at the job until it has ended. `seen`: what is known of it; with an id once the
+/// coordinator has known it.
+ExitCode wait(cluster::JobClient& client, const std::string& id, schemas::JobInfo seen,
+              const StopSignals& signals, Context& context) {
   base::SteadyClock clock;
   ProgressDisplay display(context.console, clock);
-  schemas::JobInfo seen;
   while (true) {
+    const auto job = client.query(id);
     if (const int signal = signals.received(); signal != 0) {
       display.end();
       context.console.note(
-          fmt::format("job {} goes on; `troupe job wait {}` watches it again", id, id));
+          fmt::format("job {} goes on; `troupe --coordinator {} job wait {}` watches it again", id,
+                      context.coordinator, id));
       return exit_code_of_signal(signal);
     }
-    const auto jobs = client.query(id);
-    if (!jobs.ok()) {
+    if (!job.ok()) {
       display.end();
-      return lost_sight(seen, jobs.status(), context);
+      return seen.id.empty() ? context.fail(job.status()) : lost_sight(seen, job.status(), context);
     }
-    const schemas::JobInfo& job = jobs->front();
-    if (job.text != seen.text && job.phase == schemas::JobPhase::pending) {
-      context.console.note(fmt::format("job {} {}", id, job.text));
+    if (job->text != seen.text && job->phase == schemas::JobPhase::pending) {
+      context.console.info(fmt::format("job {} {}", id, job->text));
     }
-    if (job.step != seen.step) show(job, display);
-    seen = job;
-    if (schemas::is_final(job.phase)) break;
+    if (job->step != seen.step) show(*job, display);
+    seen = *job;
+    if (schemas::is_final(seen.phase)) break;
     std::this_thread::sleep_for(kLook);
   }
   display.end();
@@ -122,19 +140,31 @@ ExitCode submit(const JobVerb& options, Context& context) {
   if (!prepared.ok()) return context.fail(prepared);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});
-  return with_client(context, [&](cluster::JobClient& client) {
-    const auto id = client.submit(options.id, job.spec);
-    if (!id.ok()) return context.fail(id.status());
-    context.console.data(*id + "\n");
-    if (signals) return wait(client, *id, *signals, context);
-    context.console.note(fmt::format("follow it with: troupe --coordinator {} job wait {}",
-                                     context.coordinator, *id));
-    return ExitCode::ok;
-  });
+  return with_client(
+      options, signals ? &*signals : nullptr, context, [&](cluster::JobClient& client) {
+        const auto id = client.submit(options.id, job.spec);
+        if (!id.ok()) {
+          const int signal = signals ? signals->received() : 0;
+          return signal != 0 ? exit_code_of_signal(signal) : context.fail(id.status());
+        }
+        context.console.data(*id + "\n");
+        schemas::JobInfo seen;
+        seen.id = *id;
+        if (signals) return wait(client, *id, seen, *signals, context);
+        context.console.info(fmt::format("follow it with: troupe --coordinator {} job wait {}",
+                                         context.coordinator, *id));
+        return ExitCode::ok;
+      });
+}
+
+void add_grace_option(CLI::App& verb, JobVerb& options) {
+  verb.add_option("--grace", options.grace, "How long a lost coordinator is waited for (10m)")
+      ->check(check_duration)
+      ->type_name("TIME");
 }
 
 ExitCode list(cluster::JobClient& client, Context& context) {
-  const auto jobs = client.query("");
+  const auto jobs = client.list();
   if (!jobs.ok()) return context.fail(jobs.status());
   std::string text =
       fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
@@ -147,9 +177,9 @@ ExitCode list(cluster::JobClient& client, Context& context) {
 }
 
 ExitCode status(cluster::JobClient& client, const std::string& id, Context& context) {
-  const auto jobs = client.query(id);
-  if (!jobs.ok()) return context.fail(jobs.status());
-  const schemas::JobInfo& job = jobs->front();
+  const auto found = client.query(id);
+  if (!found.ok()) return context.fail(found.status());
+  const schemas::JobInfo& job = *found;
   std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id,
                                  schemas::job_phase_name(job.phase), step_of(job), loss_of(job));
   if (job.accuracy >= 0.0) text += fmt::format("test accuracy {:.4f}\n", job.accuracy);
@@ -177,34 +207,49 @@ void add_job_verbs(CLI::App& app, Context& context) {
                            "troupe --coordinator 127.0.0.1:7700 job list"}));
   const auto options = std::make_shared<JobVerb>();
   CLI::App* submit_verb = job->add_subcommand(
-      "submit", describe("Submit a job; prints its id",
-                         {"troupe job submit examples/fashion-lenet.toml --wait"}));
+      "submit",
+      describe(
+          "Submit a job; prints its id",
+          {"troupe --coordinator 127.0.0.1:7700 job submit examples/fashion-lenet.toml --wait"}));
   add_job_file_options(*submit_verb, options->job);
   submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
       ->check(check_name)
       ->type_name("ID");
   submit_verb->add_flag("--wait", options->wait, "End with the job's result");
+  add_grace_option(*submit_verb, *options);
   set_action(submit_verb, context, [&context, options] { return submit(*options, context); });
-  set_action(job->add_subcommand("list", "List all jobs"), context, [&context] {
-    return with_client(context, [&](cluster::JobClient& client) { return list(client, context); });
+  set_action(job->add_subcommand("list", "List all jobs"), context, [&context, options] {
+    return with_client(*options, nullptr, context,
+                       [&](cluster::JobClient& client) { return list(client, context); });
   });
-  const auto add = [&](const char* name, const char* summary,
-                       ExitCode (*action)(cluster::JobClient&, const std::string&, Context&)) {
+  using Action = std::function<ExitCode(cluster::JobClient&, const StopSignals&)>;
+  const auto add = [&](const char* name, const char* summary, const Action& action) {
     CLI::App* verb = job->add_subcommand(name, summary);
-    verb->add_option("ID", options->id, "The job's id")->required()->type_name("");
+    verb->add_option("ID", options->id, "The job's id")
+        ->required()
+        ->check(check_name)
+        ->type_name("");
+    add_grace_option(*verb, *options);
     set_action(verb, context, [&context, options, action] {
-      return with_client(context, [&](cluster::JobClient& client) {
-        return action(client, options->id, context);
+      const StopSignals signals([](int) {});
+      return with_client(*options, &signals, context, [&](cluster::JobClient& client) {
+        const ExitCode code = action(client, signals);
+        const bool stopped = code == ExitCode::failed && signals.received() != 0;
+        return stopped ? exit_code_of_signal(signals.received()) : code;
       });
     });
   };
-  const auto watch = [](cluster::JobClient& client, const std::string& id, Context& c) {
-    const StopSignals signals([](int) {});
-    return wait(client, id, signals, c);
-  };
-  add("status", "Show one job", status);
-  add("wait", "Wait for a job's end; ends with its result", watch);
-  add("stop", "Stop a job; says what it resumes from", stop);
+  add("status", "Show one job", [&context, options](auto& client, const StopSignals&) {
+    return status(client, options->id, context);
+  });
+  add("wait", "Wait for a job's end; ends with its result",
+      [&context, options](auto& client, const StopSignals& signals) {
+        return wait(client, options->id, {}, signals, context);
+      });
+  add("stop", "Stop a job; says what it resumes from",
+      [&context, options](auto& client, const StopSignals&) {
+        return stop(client, options->id, context);
+      });
 }
 
 }  // namespace troupe::apps

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // main() of `troupe`: a clean environment first, then the command. What ends the process from a
-// thread of a library still says why.
+// thread of a library, or for want of memory, still says why.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/program.h"
+#include "base/call_memory.h"
 #include "base/environment.h"
 #include "base/log.h"
 
@@ -44,6 +47,33 @@ void hold_closed_streams() {
   }
 }
 
+/// A stack that cannot grow and a library that does not look at what malloc gives end in a fault.
+/// Without memory that is no defect of the program. Only async-signal-safe calls.
+void end_on_fault(int signal) {
+  if (troupe::apps::memory_used_up()) {
+    constexpr std::string_view kText = "error: out of memory\n";
+    static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+    _exit(static_cast<int>(troupe::apps::ExitCode::no_resources));
+  }
+  std::signal(signal, SIG_DFL);  // and the fault comes again
+}
+
+/// A stack that is used up cannot carry the handler: the main thread, whose stack grows, has
+/// another one for it.
+void catch_faults() {
+  constexpr std::size_t kStackBytes = 65'536;
+  stack_t stack{};
+  stack.ss_size = kStackBytes;
+  stack.ss_sp =
+      ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack.ss_sp == MAP_FAILED || ::sigaltstack(&stack, nullptr) != 0) return;
+  struct sigaction action {};
+  action.sa_handler = end_on_fault;
+  action.sa_flags = SA_ONSTACK;
+  ::sigaction(SIGSEGV, &action, nullptr);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
 /// For std::terminate: exceptions that no one catches.
 void end_with_reason() {
   const auto [code, text] = troupe::apps::current_exception_end();
@@ -56,6 +86,9 @@ void end_with_reason() {
 int main(int count, char** arguments) {
   hold_closed_streams();
   std::set_terminate(end_with_reason);
+#if !TROUPE_FOREIGN_NEW
+  catch_faults();  // sanitizers have handlers of their own
+#endif
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond a limit on file sizes fails like any other
   restart_without_openmp_variables(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();

@@ -55,8 +55,8 @@ base::Result<base::Shape> sample_shape(const InspectOptions& options) {
   constexpr double kElementsMax = 1u << 31;
   if (!sample.complete() || sample.rank() == base::kRankMax || !(elements >= 1) ||
       elements > kElementsMax) {
-    return base::error(base::Errc::invalid_argument,
-                       "no batch of {} samples of shape {} can be inspected", options.batch,
+    return base::error(base::Errc::invalid_argument, "no batch of {} of shape {} can be inspected",
+                       base::format_counted(static_cast<std::uint64_t>(options.batch), "sample"),
                        sample.to_string());
   }
   return sample;
@@ -175,7 +175,10 @@ base::Result<std::string> inspect_model(const InspectOptions& options) {
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
   auto text = report_on(options, table, network);
-  if (!text.ok()) return text.status().with_context(options.model);
+  if (!text.ok()) {
+    return text.status().with_context(
+        fmt::format("{} with --input {}", options.model, options.input));
+  }
   return text;
 }
 

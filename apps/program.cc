@@ -66,17 +66,11 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   return "unknown command '" + word + "'" + base::did_you_mean(word, verbs);
 }
 
-void set_log_level(const Context& context) {
-  const std::string& level = context.environment.log_level;
-  if (context.quiet) {
-    base::start_logging(base::LogLevel::warn, "");
-  } else if (context.verbose) {
-    base::start_logging(base::LogLevel::debug, "");
-  } else if (level == "debug") {
-    base::start_logging(base::LogLevel::debug, "");
-  } else if (level == "warn" || level == "error") {
-    base::start_logging(level == "warn" ? base::LogLevel::warn : base::LogLevel::error, "");
-  }
+/// -q, -v, TROUPE_LOG_LEVEL.
+void set_loudness(const Context& context) {
+  context.console.set_quiet(context.quiet);
+  const base::LogLevel level = context.log_level();
+  if (level != base::LogLevel::info) base::start_logging(level, "");
 }
 
 void add_global_options(CLI::App& app, Context& context) {
@@ -87,6 +81,7 @@ void add_global_options(CLI::App& app, Context& context) {
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   app.add_flag_callback(
       "--no-color", [&context] { context.console.set_color(false); }, "No colours");
+  app.set_version_flag("--version", version_text(), "Print the version");
 }
 
 std::string exit_codes_text() {
@@ -120,17 +115,28 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
     const CLI::App* parent = reached.get_parent();
     context.console.data(reached.help(parent == nullptr ? "" : full_name(*parent)));
     return ExitCode::ok;
+  } catch (const CLI::CallForVersion&) {
+    context.console.data(version_text() + "\n");
+    return ExitCode::ok;
   } catch (const CLI::ParseError& fault) {
     context.console.error(usage_error(app, fault));
     std::string reached = full_name(deepest(app));
     context.console.note("Try: troupe help" + reached.substr(app.get_name().size()));
     return ExitCode::bad_usage;
   }
-  set_log_level(context);
+  set_loudness(context);
   return context.action();
 }
 
 }  // namespace
+
+base::LogLevel Context::log_level() const {
+  if (quiet) return base::LogLevel::warn;
+  const std::string& level = environment.log_level;
+  if (verbose || level == "debug") return base::LogLevel::debug;
+  if (level == "warn") return base::LogLevel::warn;
+  return level == "error" ? base::LogLevel::error : base::LogLevel::info;
+}
 
 ExitCode Context::fail(const base::Status& status) {
   console.error(status.text());
@@ -181,6 +187,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
 
 std::string program_version() {
   return TROUPE_VERSION;
+}
+
+std::string version_text() {
+  return "troupe " + program_version();
 }
 
 }  // namespace troupe::apps

@@ -11,6 +11,7 @@
 #include "apps/console.h"
 #include "apps/exit_code.h"
 #include "base/environment.h"
+#include "base/log.h"
 
 namespace troupe::apps {
 
@@ -26,6 +27,8 @@ struct Context {
   bool verbose = false;              ///< debug messages too
   std::function<ExitCode()> action;  ///< set while the command line is parsed
 
+  /// What -q, -v and TROUPE_LOG_LEVEL ask for.
+  base::LogLevel log_level() const;
   /// Writes an operating error and gives its exit code.
   ExitCode fail(const base::Status& status);
   /// Writes error lines that name their places ("job.toml:3:15: error: ..."), then their number.
@@ -37,5 +40,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
 
 /// The program's version, "0.1.0".
 std::string program_version();
+/// "troupe 0.1.0".
+std::string version_text();
 
 }  // namespace troupe::apps

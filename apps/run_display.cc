@@ -28,9 +28,10 @@ monitoring::Collection RunDisplay::start(const train::Job& job, monitoring::Metr
     series_.steps_total = job.steps_end();
   }
   report_ms_ = clock_.now_ms();
-  console_.note(fmt::format("job {}: {} steps of {} rank(s), {} training samples", job.spec.name,
-                            job.steps_end(), job.spec.ranks(),
-                            base::format_count(job.train_data->records())));
+  console_.info(fmt::format("job {}: {} of {}, {}", job.spec.name,
+                            base::format_counted(job.steps_end(), "step"),
+                            base::format_counted(job.spec.ranks(), "rank"),
+                            base::format_counted(job.train_data->records(), "training sample")));
   return metrics.on_scrape([this](monitoring::Scrape& scrape) {
     const base::MutexLock lock(mutex_);
     actors::show_job(series_, scrape);
@@ -41,7 +42,7 @@ void RunDisplay::began(const train::RunStart& start) {
   began_ = true;
   if (start.checkpoint_path.empty()) return;
   checkpoint_ = start.checkpoint_path;
-  console_.note(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
+  console_.info(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
 }
 
 void RunDisplay::progress(const control::StepProgress& progress) {
@@ -81,7 +82,7 @@ void RunDisplay::scored(const control::EpochScore& score) {
     const base::MutexLock lock(mutex_);
     series_.accuracy = score.accuracy();
   }
-  console_.note(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
+  console_.info(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", score.epoch,
                             score.accuracy(), mean_loss(score)));
 }
 
@@ -95,21 +96,23 @@ void RunDisplay::checkpointed(std::uint64_t step, const std::string& path) {
 }
 
 std::string RunDisplay::way_on() const {
-  return checkpoint_.empty() ? "there is no checkpoint: the same command begins anew"
+  if (!began_) return "no step was done";
+  return checkpoint_.empty() ? "no checkpoint was written: the same command begins anew"
                              : "the same command goes on from " + checkpoint_;
 }
 
 std::string RunDisplay::results() const {
   std::string text;
   if (score_) {
-    text += fmt::format("test accuracy {:.4f} on {} images, loss {:.4f}\n", score_->accuracy(),
-                        base::format_count(score_->samples), mean_loss(*score_));
+    text += fmt::format("test accuracy {:.4f} on {}, loss {:.4f}\n", score_->accuracy(),
+                        base::format_counted(score_->samples, "image"), mean_loss(*score_));
   }
   if (!checkpoint_.empty()) text += fmt::format("checkpoint {}\n", checkpoint_);
   if (!text.empty()) return text;
   if (!began_) return "nothing left to do: the job's last step is done\n";
-  return fmt::format("{} steps are done; nothing was saved: checkpoint.dir is not set\n",
-                     job_->steps_end());
+  const std::uint64_t steps = job_->steps_end();
+  return fmt::format("{} {} done; nothing was saved: checkpoint.dir is not set\n",
+                     base::format_counted(steps, "step"), steps == 1 ? "is" : "are");
 }
 
 }  // namespace troupe::apps

@@ -36,11 +36,14 @@ struct Watching {
 
 base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
                                               const base::Limits& limits) {
-  TROUPE_TRY_ASSIGN(const base::Address where, base::parse_loopback_address(address));
+  const auto where = base::parse_loopback_address(address);
+  if (!where.ok()) return where.status().with_context("--metrics");
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),
                                                   ops::numeric_class(1).build, "run");
-  TROUPE_TRY_ASSIGN(watching->server, http::Server::start(where, limits, watching->metrics));
+  auto server = http::Server::start(*where, limits, watching->metrics);
+  if (!server.ok()) return server.status().with_context("--metrics");
+  watching->server = *std::move(server);
   base::log_info("metrics on http://{}/metrics", watching->server->address().to_string());
   return watching;
 }

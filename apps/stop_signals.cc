@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread in sigtimedwait.
+// A thread in sigwaitinfo.
 #include "apps/stop_signals.h"
 
 #include <unistd.h>
@@ -11,7 +11,6 @@
 namespace troupe::apps {
 namespace {
 
-constexpr long kLookNs = 100'000'000;
 constexpr int kSignalExit = 128;
 
 sigset_t stop_set() {
@@ -36,6 +35,7 @@ StopSignals::StopSignals(std::function<void(int)> on_first) : on_first_(std::mov
 
 StopSignals::~StopSignals() {
   ended_.store(true);
+  ::pthread_kill(thread_.native_handle(), SIGTERM);  // it waits, and looks at ended_ first
   thread_.join();
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
@@ -43,9 +43,9 @@ StopSignals::~StopSignals() {
 
 void StopSignals::watch() {
   const sigset_t set = stop_set();
-  const timespec look{0, kLookNs};
-  while (!ended_.load()) {
-    const int signal = sigtimedwait(&set, nullptr, &look);
+  while (true) {
+    const int signal = sigwaitinfo(&set, nullptr);
+    if (ended_.load()) return;
     if (signal <= 0) continue;
     if (received_.load() != 0) _exit(kSignalExit + signal);
     received_.store(signal);

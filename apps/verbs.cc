@@ -8,6 +8,7 @@
 
 #include "base/address.h"
 #include "base/name.h"
+#include "base/units.h"
 
 namespace troupe::apps {
 
@@ -19,6 +20,11 @@ std::string check_address(const std::string& text) {
 std::string check_name(const std::string& text) {
   if (base::plain_name(text)) return "";
   return fmt::format("'{}' is no name: {}", text, base::kPlainNameRule);
+}
+
+std::string check_duration(const std::string& text) {
+  const auto duration = base::parse_duration_ms(text);
+  return duration.ok() ? std::string() : duration.status().text();
 }
 
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {

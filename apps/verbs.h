@@ -42,6 +42,9 @@ std::string check_address(const std::string& text);
 /// The check of options that take a name for a machine or job.
 std::string check_name(const std::string& text);
 
+/// The check of options that take a duration: "10s", "5m".
+std::string check_duration(const std::string& text);
+
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples);
 

@@ -14,13 +14,13 @@ namespace troupe::base {
 struct Limits {
   // Links between processes.
   std::uint64_t ping_ms = 1'000;               ///< time between two pings of a silent control link
-  std::uint64_t silence_dead_ms = 15'000;      ///< a peer silent for this long is dead
+  std::uint64_t silence_dead_ms = 15'000;      ///< a peer silent or cut off for this long is dead
   std::uint64_t progress_ms = 10'000;          ///< unacknowledged bytes without progress: reconnect
   std::uint64_t handshake_ms = 5'000;          ///< a new connection's whole Hello
   std::uint64_t dial_ms = 5'000;               ///< one attempt to connect
   std::uint64_t retry_first_ms = 50;           ///< first pause of a back-off; doubles
   std::uint64_t retry_most_ms = 2'000;         ///< longest pause of a back-off
-  std::uint64_t join_wait_ms = 10'000;         ///< an agent's tries to reach the coordinator
+  std::uint64_t join_wait_ms = 600'000;        ///< an agent's tries to reach the coordinator
   std::uint64_t pending_connections_max = 64;  ///< accepted, Hello not yet complete
   std::uint64_t connections_max = 1'024;       ///< open connections of one listener
   std::uint64_t data_connections = 1;          ///< per pair of linked processes
@@ -31,24 +31,25 @@ struct Limits {
   std::uint64_t push_window_bytes = 8'388'608;         ///< pushes and pulls sent, unacknowledged
   std::uint64_t reply_window_bytes = 8'388'608;        ///< the same of their answers
   std::uint64_t control_window_bytes = 8'388'608;      ///< the same of all other messages
-  std::uint64_t reconnect_ms = 3'000;                  ///< a cut link that stays cut is dead
   std::uint64_t goodbye_ms = 2'000;                    ///< a closing link's wait for its last acks
   std::uint64_t send_queue_bytes_max = 268'435'456;    ///< waiting in one link's queue
   std::uint64_t send_queue_messages_max = 65'536;      ///< the same, counted
 
   // Jobs and their processes.
   std::uint64_t letter_ask_ms = 10'000;     ///< what is unanswered for this long is asked about
-  std::uint64_t missing_log_ms = 60'000;    ///< then the ranks waited for are logged
-  std::uint64_t stall_ms = 1'800'000;       ///< then the job fails, naming them
-  std::uint64_t start_ms = 60'000;          ///< from launch to a process's ProcessReady
-  std::uint64_t agent_grace_ms = 5'000;     ///< agents' children outlive a lost coordinator by this
-  std::uint64_t stop_grace_ms = 10'000;     ///< from the wish to end to the kill
-  std::uint64_t probe_ms = 10'000;          ///< check that all machines see one folder
-  std::uint64_t hold_ms = 120'000;          ///< train.hold: longest wait for the scrape
-  std::uint64_t request_ms = 10'000;        ///< a command's wait for the coordinator's answer
-  std::uint64_t finished_job_ms = 900'000;  ///< a finished job's metrics stay this long
-  std::uint64_t jobs_max = 1'000;           ///< the coordinator's jobs, finished ones included
-  std::uint64_t agents_max = 1'000;         ///< the coordinator's agents
+  std::uint64_t missing_log_ms = 60'000;  ///< then the ranks waited for are logged
+  std::uint64_t stall_ms = 1'800'000;     ///< then the job fails, naming them
+  std::uint64_t start_ms = 60'000;        ///< from launch to a process's ProcessReady
+  std::uint64_t suspicion_ms = 3'000;     ///< a lost peer's agent has so long to say why
+  std::uint64_t agent_grace_ms = 5'000;   ///< agents' children outlive a lost coordinator by this
+  std::uint64_t stop_grace_ms = 10'000;   ///< from the wish to end to the kill
+  std::uint64_t probe_ms = 10'000;        ///< check that all machines see one folder
+  std::uint64_t hold_ms = 120'000;        ///< train.hold: longest wait for the scrape
+  std::uint64_t request_ms = 10'000;      ///< a command's wait for the coordinator's answer
+  std::uint64_t coordinator_grace_ms = 600'000;  ///< commands' tries to find a lost coordinator
+  std::uint64_t finished_job_ms = 900'000;       ///< a finished job's metrics stay this long
+  std::uint64_t jobs_max = 1'000;                ///< the coordinator's jobs, finished ones included
+  std::uint64_t agents_max = 1'000;              ///< the coordinator's agents
   std::uint64_t job_spec_bytes_max = 1'048'576;  ///< an encoded job
 
   // Inside a process.

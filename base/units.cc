@@ -87,6 +87,11 @@ std::string format_count(std::uint64_t number) {
   return text;
 }
 
+std::string format_counted(std::uint64_t number, std::string_view thing) {
+  const std::string_view ending = number == 1 ? "" : thing.ends_with('s') ? "es" : "s";
+  return fmt::format("{} {}{}", format_count(number), thing, ending);
+}
+
 std::string format_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   constexpr std::array<std::string_view, 4> names = {"KiB", "MiB", "GiB", "TiB"};

@@ -33,6 +33,9 @@ std::string format_duration(double seconds);
 /// "3,210": with thousands separators.
 std::string format_count(std::uint64_t number);
 
+/// "1 rank", "2 ranks", "1,000 processes".
+std::string format_counted(std::uint64_t number, std::string_view thing);
+
 /// "512 B", "1.5 MiB".
 std::string format_bytes(std::uint64_t bytes);
 

@@ -25,7 +25,7 @@ using control::ProcessKey;
 using schemas::Role;
 
 /// The main thread looks so often whether the agent was asked to end or has ended.
-constexpr std::int64_t kLookMs = 50;
+constexpr std::int64_t kLookMs = 200;
 
 schemas::AgentHello hello_of(const AgentOptions& options) {
   schemas::AgentHello hello;
@@ -117,6 +117,10 @@ class AgentNode::CoordinatorHandler final : public link::LinkHandler {
   void on_envelope(schemas::Envelope envelope) override {
     agent_.hear(control::CoordinatorSaid{join_, std::move(envelope.message)});
   }
+  void on_interrupted(const base::Status& reason) override {
+    base::log_warn("{}; it is dialed again", reason.text());
+  }
+  void on_resumed() override { base::log_info("the link to the coordinator is whole again"); }
   void on_down(const base::Status& reason) override {
     agent_.post(control::CoordinatorLost{join_, reason.ok() ? "it said goodbye" : reason.text()});
   }
@@ -132,7 +136,9 @@ class AgentNode::ChildHandler final : public link::LinkHandler {
   void on_envelope(schemas::Envelope envelope) override {
     agent_.hear(control::ChildSaid{key_, envelope.from, std::move(envelope.message)});
   }
-  void on_down(const base::Status&) override { agent_.post(control::ChildSilent{key_}); }
+  void on_down(const base::Status& reason) override {
+    agent_.post(control::ChildSilent{key_, reason});
+  }
 
  private:
   actors::Agent& agent_;
@@ -165,7 +171,7 @@ void AgentNode::started(const ProcessKey& key, const base::Result<ChildProcess>&
   auto link = links_.adopt(process->socket, link::LinkSet::Greeting::wait, self,
                            std::make_shared<ChildHandler>(agent_, key));
   children_.add(key, {process->id, link.ok() ? *link : nullptr});
-  agent_.post(control::ChildStarted{key, link.status()});
+  agent_.post(control::ChildStarted{key, link.status(), process->pid});
 }
 
 void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {

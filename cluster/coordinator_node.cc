@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "cluster/background_calls.h"
 #include "http/server.h"
 #include "link/link_set.h"
@@ -34,7 +35,7 @@ using schemas::JobPhase;
 using schemas::Role;
 
 /// `stop` is a flag that a signal has set, and nobody can sleep on a flag.
-constexpr std::chrono::milliseconds kStopLook{50};
+constexpr std::chrono::milliseconds kStopLook{200};
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
 constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
@@ -125,6 +126,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
  private:
   class PeerHandler;
 
+  void tell_end() const;
   http::Reply targets();
   void scrape(monitoring::Scrape& scrape);
   actors::JobSeries series_of(const control::ScrapedJob& shown) const;
@@ -158,8 +160,13 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
   }
+  void on_interrupted(const base::Status& reason) override {
+    node_.coordinator_.post(control::PeerCut{peer_, reason.text()});
+  }
+  void on_resumed() override { node_.coordinator_.post(control::PeerBack{peer_}); }
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
+    if (reason.code() == base::Errc::cancelled) return;  // this coordinator itself ends
     const bool fault =
         reason.code() == base::Errc::data_loss || reason.code() == base::Errc::deadline_exceeded;
     if (fault) node_.faults_.warn(node_.clock_.now_ms(), reason.text());
@@ -198,7 +205,23 @@ base::Status CoordinatorNode::run() {
   }
   options_.ready(address, server->address().to_string());
   while (!options_.stop()) std::this_thread::sleep_for(kStopLook);
+  tell_end();
   return {};
+}
+
+void CoordinatorNode::tell_end() const {
+  const auto counts = coordinator_.ask(
+      [](const control::CoordinatorState& state) { return state.counts(); }, kAskDeadline);
+  std::uint64_t open = 0;
+  if (counts.ok()) {
+    for (const auto& [phase, jobs] : counts->jobs) {
+      if (!schemas::is_final(phase)) open += jobs;
+    }
+  }
+  if (open == 0) return base::log_info("ending, as it was asked to");
+  base::log_warn("ending, as it was asked to; {} that {} or {} lost with it",
+                 base::format_counted(open, "job"), open == 1 ? "waits" : "wait",
+                 open == 1 ? "runs is" : "run are");
 }
 
 // ---- on the coordinator's actor ----

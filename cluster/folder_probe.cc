@@ -112,6 +112,10 @@ base::Status probe_folder(const schemas::FolderProbe& probe, const std::string& 
   const bool removes = probe.write && probe.nonce.empty();
   std::error_code code;
   if (probe.write && !removes) fs::create_directories(probe.path, code);
+  if (code) {
+    return base::error(base::errc_of_errno(code.value()), "{}: cannot make the folder: {}",
+                       probe.path, code.message());
+  }
   const Descriptor folder(::open(probe.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.open()) return failed(probe.path, "open the folder", errno);
   if (removes) return remove(folder, probe);

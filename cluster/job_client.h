@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // JobClient: a person's side of the coordinator: one question at a time, each answered within
-// limits.request_ms. One thread.
+// limits.request_ms. Who has reached the coordinator once is patient with it: a question whose
+// answer does not come is asked again, over a new link, for limits.coordinator_grace_ms. One
+// thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,18 +18,32 @@
 
 namespace troupe::cluster {
 
-/// See the top of the file.
+/// What a client is given.
+struct JobClientOptions {
+  std::string address;  ///< of the coordinator, HOST:PORT
+  base::Limits limits;
+  /// Told once in a while that the coordinator is lost, and how long it is still waited for; may be
+  /// empty.
+  std::function<void(const base::Status& why, std::uint64_t left_ms)> on_lost;
+  std::function<bool()> stop;  ///< asked often while a question waits; true ends it; may be empty
+};
+
+/// See the top of the file. Errors of all questions: unavailable when the coordinator was never
+/// reached, or not again within the grace; cancelled when `stop` said so; else the coordinator's.
 class JobClient {
  public:
-  /// Links to the coordinator at `address` (HOST:PORT). unavailable names the address.
-  static base::Result<std::unique_ptr<JobClient>> connect(const std::string& address,
-                                                          const base::Limits& limits);
+  /// Errors: an address that is none.
+  static base::Result<std::unique_ptr<JobClient>> connect(JobClientOptions options);
+  /// Says goodbye, for limits.goodbye_ms at most.
   ~JobClient();
 
-  /// The new job's id; an empty `id` lets the coordinator choose.
+  /// The new job's id; an empty `id` lets the coordinator choose. However often it has to ask, this
+  /// is one job.
   base::Result<std::string> submit(const std::string& id, const schemas::JobSpec& spec);
-  /// An empty id: all jobs, in order of submission.
-  base::Result<std::vector<schemas::JobInfo>> query(const std::string& id);
+  /// Every job, in order of submission.
+  base::Result<std::vector<schemas::JobInfo>> list();
+  /// One job; not_found.
+  base::Result<schemas::JobInfo> query(const std::string& id);
   /// Waits for the job's end, at most limits.request_ms more than its grace.
   base::Result<schemas::JobInfo> stop(const std::string& id);
 

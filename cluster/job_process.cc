@@ -70,6 +70,15 @@ class Inbox {
   std::deque<Incident> incidents_ TROUPE_GUARDED_BY(mutex_);
 };
 
+/// All of a job's processes may greet one of them at the same time: that is no flood.
+base::Limits link_limits(const schemas::JobSpec& spec) {
+  base::Limits limits = spec.limits;
+  const std::uint64_t peers = std::uint64_t{spec.ranks()} + spec.shards();
+  limits.pending_connections_max =
+      std::max(limits.pending_connections_max, peers * (1 + limits.data_connections));
+  return limits;
+}
+
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -96,6 +105,8 @@ class JobProcess {
   }
 
   base::Status run();
+  /// The caller is about to leave: no lock file stays behind.
+  void let_go_of_folder() { lock_ = base::FolderLock(); }
 
  private:
   base::Status handle(Incident incident);
@@ -136,6 +147,7 @@ base::Status JobProcess::run() {
                                                std::make_shared<AgentHandler>(inbox_)));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
+    job_actors_->rest();
     const std::uint64_t hold_ms = job_actors_->spec().limits.hold_ms;
     const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
     if (scraped == http::Server::Scraped::late) {
@@ -182,17 +194,23 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
     // What a job before this one left may still be ending.
     const std::chrono::milliseconds wait(job_actors_->spec().limits.stop_grace_ms);
-    auto lock = base::FolderLock::take(checkpoints, wait);
+    auto lock = base::FolderLock::take(checkpoints);
+    if (lock.status().code() == Errc::already_exists) {
+      base::log_warn("checkpoint.dir: {}; waits {} ms for its end", lock.status().text(),
+                     wait.count());
+      lock = base::FolderLock::take(checkpoints, wait);
+    }
     if (!lock.ok()) return lock.status().with_context("checkpoint.dir");
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
-  links_ =
-      std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
+  links_ = std::make_unique<link::LinkSet>(link_limits(job_actors_->spec()),
+                                           storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
   secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(
-      options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
+      options_.actor,
+      JobSize{launch.machines, job_actors_->spec().shards(), job_actors_->first_shard()},
       job_actors_->post_office(), [this](const ActorId& peer) { job_actors_->link_resumed(peer); },
       [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
   job_actors_->post_office().open(
@@ -223,10 +241,13 @@ base::Result<std::string> JobProcess::listen() {
 base::Status JobProcess::connect(const schemas::Placement& placement) {
   if (connected_) return {};
   connected_ = true;
-  // The lower tier dials the upper; among parameter servers the higher number does.
+  // The lower tier dials the upper; parameter servers have business only with the one that writes
+  // the manifests.
   const bool server = options_.actor.role == Role::parameter_server;
+  const std::uint32_t first = job_actors_->first_shard();
   const auto shards = static_cast<std::uint32_t>(placement.shard_addresses.size());
-  for (std::uint32_t shard = 0; shard < (server ? options_.actor.index : shards); ++shard) {
+  for (std::uint32_t shard = 0; shard < shards; ++shard) {
+    if (server && (shard != first || shard == options_.actor.index)) continue;
     TROUPE_TRY(dial(shard, placement));
   }
   // Not before: the coordinator compares data files once all processes are up.
@@ -243,7 +264,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
   dial.peer = {peer, placement.machines.at(placement.machine_of_shard.at(shard)), options_.job,
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
-  dial.wait_ms = limits.dial_ms;
+  dial.wait_ms = limits.start_ms;  // a peer that is busy with many others is no dead one
   dial.secret = secret_;
   return peers_->dial(*links_, std::move(dial));
 }
@@ -274,7 +295,9 @@ base::Status run_job_process(const JobProcessOptions& options, monitoring::Metri
   // Never destroyed after an error: ranks may be in the middle of a step, and the caller leaves.
   auto process = std::make_unique<JobProcess>(options, metrics);
   const base::Status status = process->run();
-  if (!status.ok()) static_cast<void>(process.release());
+  if (status.ok()) return status;
+  process->let_go_of_folder();
+  static_cast<void>(process.release());
   return status;
 }
 

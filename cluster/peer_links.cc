@@ -7,6 +7,7 @@
 
 #include "actors/outflow.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "schemas/message_families.h"
 
 namespace troupe::cluster {
@@ -80,12 +81,12 @@ base::Result<std::shared_ptr<link::LinkHandler>> PeerLinks::accept(
     const ActorId& peer, const std::shared_ptr<link::Link>& link) {
   const bool serves = self_.role == Role::parameter_server;
   const bool device_server = peer.role == Role::device_server && peer.index < size_.machines;
-  const bool server =
-      peer.role == Role::parameter_server && peer.index < size_.shards && peer.index > self_.index;
+  const bool server = peer.role == Role::parameter_server && peer.index < size_.shards &&
+                      self_.index == size_.first_shard && peer.index != self_.index;
   if (!serves || !(device_server || server)) {
-    return base::error(Errc::permission_denied,
-                       "[peer] {} of a job of {} machine(s) and {} shard(s) does not serve {}",
-                       self_.to_string(), size_.machines, size_.shards, peer.to_string());
+    return base::error(Errc::permission_denied, "[peer] {} of a job of {} and {} does not serve {}",
+                       self_.to_string(), base::format_counted(size_.machines, "machine"),
+                       base::format_counted(size_.shards, "shard"), peer.to_string());
   }
   TROUPE_TRY_ASSIGN(auto handler, take_place(peer));
   open(*handler, peer, link);

@@ -18,10 +18,11 @@
 
 namespace troupe::cluster {
 
-/// How many processes of each kind a job has.
+/// How many processes of each kind a job has, and which is special.
 struct JobSize {
-  std::uint32_t machines = 0;  ///< each with one device server
-  std::uint32_t shards = 0;    ///< parameter servers
+  std::uint32_t machines = 0;     ///< each with one device server
+  std::uint32_t shards = 0;       ///< parameter servers
+  std::uint32_t first_shard = 0;  ///< the one that writes the manifests; the others report to it
 };
 
 /// See the top of the file. Each peer has one link at a time, and envelopes for it go there. A peer
@@ -40,8 +41,9 @@ class PeerLinks {
             Failed failed);
 
   /// Decides about a peer that has said Hello as `peer`; see link::Acceptor. Lower tiers dial upper
-  /// ones: a parameter server takes device servers and parameter servers of higher number. Errors:
-  /// permission_denied (nobody of the job who dials this process), already_exists (it has a link).
+  /// ones: a parameter server takes device servers, and the first one all other parameter servers.
+  /// Errors: permission_denied (nobody of the job who dials this process), already_exists (it has a
+  /// link).
   base::Result<std::shared_ptr<link::LinkHandler>> accept(const schemas::ActorId& peer,
                                                           const std::shared_ptr<link::Link>& link);
   /// Dials `options.peer` out of `links`. Errors: those of LinkSet::dial, already_exists.

@@ -16,8 +16,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 
 #include "base/environment.h"
+#include "base/file.h"
 
 namespace troupe::cluster {
 namespace {
@@ -31,6 +33,8 @@ using base::Status;
 constexpr int kNoExec = 127;
 /// Where the kernel has no descriptors for processes, they are asked this often.
 constexpr std::int64_t kPollMs = 100;
+/// A program that is not there after this long hangs: its file system is dead.
+constexpr int kExecMs = 5'000;
 /// Longest wait for killed children at the end.
 constexpr std::int64_t kLastReapMs = 5'000;
 /// Of a child that somebody else has reaped.
@@ -120,12 +124,74 @@ void keep_ended_children() {
   ::sigaction(SIGCHLD, &action, nullptr);
 }
 
-std::string describe(const siginfo_t& info) {
-  const bool exited = info.si_code == CLD_EXITED;
-  return fmt::format("{} {}", exited ? "exit" : "signal", info.si_status);
+std::string read_all(const std::string& path) {
+  constexpr std::size_t kBytesMax = 65'536;
+  auto text = base::read_text_file(path, kBytesMax);
+  return text.ok() ? std::move(text).value() : std::string();
+}
+
+/// The number behind "NAME " at the beginning of a line of `text`.
+std::uint64_t number_of(const std::string& text, const std::string& name) {
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    if (text.compare(at, name.size() + 1, name + " ") == 0) {
+      return std::strtoull(text.c_str() + at + name.size() + 1, nullptr, 10);
+    }
+    if (text.find('\n', at) == std::string::npos) break;
+  }
+  return 0;
+}
+
+std::uint64_t memory_kills_here() {
+  return out_of_memory_kills(read_all("/proc/self/cgroup"), "/sys/fs/cgroup");
 }
 
 }  // namespace
+
+int wait_for_report(int report, int wait_ms) {
+  pollfd ready{report, POLLIN, 0};
+  int polled = 0;
+  do {
+    polled = ::poll(&ready, 1, wait_ms);
+  } while (polled < 0 && errno == EINTR);
+  if (polled <= 0) return ETIMEDOUT;
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(report, &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof error ? error : 0;
+}
+
+std::uint64_t out_of_memory_kills(const std::string& groups, const std::string& root) {
+  // Lines are NUMBER:CONTROLLERS:PATH; in version 2 there is one, without controllers. A container
+  // sees its own group as the root, whatever path it is told.
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && controllers != "memory") continue;
+    const bool unified = controllers.empty();
+    const std::string folder = unified ? root : root + "/memory";
+    const std::string file = unified ? "/memory.events" : "/memory.oom_control";
+    for (const std::string& group : {line.substr(second + 1), std::string()}) {
+      const std::string text = read_all(folder + group + file);
+      if (!text.empty()) return number_of(text, "oom_kill");
+    }
+  }
+  return 0;
+}
+
+/// SIGKILL tells nobody who sent it. When this supervisor did not, and the kernel has just killed
+/// for want of memory, that was it.
+std::string ProcessSupervisor::describe(const Child& child, int code, int status) {
+  if (code == CLD_EXITED) return fmt::format("exit {}", status);
+  if (status != SIGKILL || child.killed) return fmt::format("signal {}", status);
+  const std::uint64_t before = std::exchange(memory_kills_, memory_kills_here());
+  if (memory_kills_ <= before) return fmt::format("signal {}", status);
+  return fmt::format("signal {}: the kernel ran out of memory", status);
+}
 
 ProcessSupervisor::ProcessSupervisor() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");
@@ -213,6 +279,7 @@ void ProcessSupervisor::do_start(const ProcessSpec& spec, const Started& started
   child.pid = forked->pid;
   child.pid_descriptor = static_cast<int>(::syscall(SYS_pidfd_open, forked->pid, 0));
   child.exited = std::move(exited);
+  if (children_.empty()) memory_kills_ = memory_kills_here();
   children_.emplace(id, std::move(child));
   started(ChildProcess{id, forked->pid, forked->socket});
 }
@@ -247,16 +314,12 @@ Result<ProcessSupervisor::Forked> ProcessSupervisor::fork_child(const ProcessSpe
 
   // Ends with nothing when exec has closed the other end.
   report_write.reset();
-  int error = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(report_read.get(), &error, sizeof error);
-  } while (got < 0 && errno == EINTR);
-  if (got == sizeof error) {
-    ::waitpid(pid, nullptr, 0);
-    return failed(error);
-  }
-  return Forked{pid, ours.release()};
+  const int error = wait_for_report(report_read.get(), kExecMs);
+  if (error == 0) return Forked{pid, ours.release()};
+  // One that hangs in the kernel dies when it leaves it: nobody waits for that.
+  ::kill(pid, SIGKILL);
+  never_begun_.push_back(pid);
+  return failed(error);
 }
 
 void ProcessSupervisor::do_stop(std::uint64_t id, std::uint64_t grace_ms) {
@@ -275,10 +338,12 @@ void ProcessSupervisor::kill_overdue() {
     if (child.kill_at_ms == 0 || now_ms < child.kill_at_ms) continue;
     ::kill(-child.pid, SIGKILL);
     child.kill_at_ms = 0;
+    child.killed = true;
   }
 }
 
 void ProcessSupervisor::reap() {
+  std::erase_if(never_begun_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
   std::vector<std::pair<ProcessExit, Exited>> ended;
   for (auto it = children_.begin(); it != children_.end();) {
     auto& [id, child] = *it;
@@ -298,8 +363,9 @@ void ProcessSupervisor::reap() {
     }
     if (child.pid_descriptor >= 0) ::close(child.pid_descriptor);
     const bool clean = !gone && info.si_code == CLD_EXITED && info.si_status == 0;
-    ended.emplace_back(ProcessExit{id, gone ? kUnknownEnd : describe(info), clean},
-                       std::move(child.exited));
+    ended.emplace_back(
+        ProcessExit{id, gone ? kUnknownEnd : describe(child, info.si_code, info.si_status), clean},
+        std::move(child.exited));
     it = children_.erase(it);
   }
   for (const auto& [exit, exited] : ended) {

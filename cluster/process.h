@@ -40,9 +40,19 @@ struct ChildProcess {
 /// How a child ended.
 struct ProcessExit {
   std::uint64_t id = 0;
-  std::string how;     ///< "exit 0", "signal 9", "unknown status"
+  std::string how;     ///< "exit 0", "signal 9" and perhaps why, "unknown status"
   bool clean = false;  ///< exit 0
 };
+
+/// Waits for the report of a child that is becoming its program: the errno that it has written to
+/// the pipe `report`; 0 when the pipe has ended, which is the program's beginning; ETIMEDOUT when
+/// neither comes: it hangs, as on a dead file system.
+int wait_for_report(int report, int wait_ms);
+
+/// So often the kernel has killed a process of this one's control group for want of memory, as
+/// `memory.events` (cgroup v2) or `memory.oom_control` (v1) of the group in the folder `root` says;
+/// 0 where that is not known. `groups`: the content of /proc/self/cgroup.
+std::uint64_t out_of_memory_kills(const std::string& groups, const std::string& root);
 
 /// See the top of the file.
 class ProcessSupervisor {
@@ -74,6 +84,7 @@ class ProcessSupervisor {
     pid_t pid = -1;
     int pid_descriptor = -1;      ///< readable when it has ended; -1 where the kernel has none
     std::int64_t kill_at_ms = 0;  ///< 0: never
+    bool killed = false;          ///< by this supervisor
     Exited exited;
   };
   struct Forked {
@@ -88,12 +99,15 @@ class ProcessSupervisor {
   void reap();
   void kill_overdue();
   void wait_for_events(std::int64_t wait_ms);
-  static base::Result<Forked> fork_child(const ProcessSpec& spec);
+  std::string describe(const Child& child, int code, int status);
+  base::Result<Forked> fork_child(const ProcessSpec& spec);
 
   base::SteadyClock clock_;
   int wake_ = -1;  ///< eventfd
   std::uint64_t ids_ = 0;
   std::map<std::uint64_t, Child> children_;
+  std::vector<pid_t> never_begun_;  ///< killed before they were their program; to be reaped
+  std::uint64_t memory_kills_ = 0;  ///< out_of_memory_kills() when last looked at
   base::Mutex mutex_;
   std::vector<std::function<void()>> commands_ TROUPE_GUARDED_BY(mutex_);
 };

@@ -14,6 +14,13 @@ namespace troupe::control {
 
 using schemas::Role;
 
+namespace {
+
+/// Tries to join that fail are told so often.
+constexpr std::uint64_t kRemindMs = 30'000;
+
+}  // namespace
+
 AgentState::AgentState(schemas::AgentHello hello, const base::Limits& limits)
     : hello_(std::move(hello)), limits_(limits) {}
 
@@ -21,6 +28,7 @@ std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
+  greet_if_alone();
   end_if_alone();
   return std::exchange(effects_, {});
 }
@@ -29,24 +37,22 @@ void AgentState::on(const Begin& begin) {
   TROUPE_CHECK(!begun_, "an agent begins once");
   begun_ = true;
   now_ms_ = begin.now_ms;
-  join_until_ms_ = now_ms_ + limits_.join_wait_ms;
-  join(limits_.join_wait_ms);
+  try_for(limits_.join_wait_ms);
+  join();
 }
 
 void AgentState::on(const Tick& tick) {
   if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
-  if (join_again_at_ms_ && now_ms_ >= *join_again_at_ms_) {
-    join_again_at_ms_.reset();
-    if (!leaving_) join(join_until_ms_ - std::min(now_ms_, join_until_ms_));
-  }
-  if (stop_all_at_ms_ && now_ms_ >= *stop_all_at_ms_) {
-    stop_all_at_ms_.reset();
-    stop_all();
-  }
+  if (join_again_at_ms_ && now_ms_ >= *join_again_at_ms_) join();
+  if (stop_all_at_ms_ && now_ms_ >= *stop_all_at_ms_) stop_all();
   for (auto& [process, child] : children_) {
     if (!child.kill_at_ms || now_ms_ < *child.kill_at_ms) continue;
+    if (!child.stop_wanted) {
+      child.hang =
+          base::error(base::Errc::deadline_exceeded, "it has closed its link and does not end");
+    }
     stop(process, child, 0);
     child.kill_at_ms = now_ms_ + limits_.stop_grace_ms;  // and again, should that be lost
   }
@@ -54,16 +60,58 @@ void AgentState::on(const Tick& tick) {
 
 // ---- the coordinator ----
 
-/// Every link has a number. What is still said on an earlier one is not this agent's business any
-/// more: a refusal and the end of a link come one after the other, and may come late.
-void AgentState::join(std::uint64_t wait_ms) {
-  TROUPE_CHECK(!leaving_, "an agent that leaves joins nobody");
-  linked_ = true;
-  emit(JoinCoordinator{++joins_, wait_ms});
+void AgentState::try_for(std::uint64_t wait_ms) {
+  join_until_ms_ = now_ms_ + wait_ms;
+  first_try_ = true;
+  remind_at_ms_ = 0;
 }
 
+/// Every link has a number. What is still said on an earlier one is not this agent's business any
+/// more: a refusal and the end of a link come one after the other, and may come late.
+void AgentState::join() {
+  join_again_at_ms_.reset();
+  if (leaving_) return;
+  link_ = Link::making;
+  const std::uint64_t left_ms = join_until_ms_ - std::min(now_ms_, join_until_ms_);
+  emit(JoinCoordinator{++joins_, first_try_ ? 0 : std::min(left_ms, kRemindMs)});
+  first_try_ = false;
+}
+
+/// Short waits get short pauses: there are always several tries.
+void AgentState::try_again(std::uint64_t pause_ms, const base::Status& why) {
+  const std::uint64_t left_ms = join_until_ms_ - std::min(now_ms_, join_until_ms_);
+  if (left_ms < limits_.retry_first_ms) return leave(why);
+  join_again_at_ms_ = now_ms_ + std::min(pause_ms, left_ms / 4);
+  if (now_ms_ < remind_at_ms_) return;
+  remind_at_ms_ = now_ms_ + kRemindMs;
+  emit(Note{true, fmt::format("{}; tries again for {} s", why.text(), (left_ms + 999) / 1'000)});
+}
+
+void AgentState::leave(const base::Status& why) {
+  leaving_ = why;
+  if (!stop_all_at_ms_) stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
+}
+
+/// A coordinator knows no process that was started over an earlier link: to one that was started
+/// anew the jobs are unknown, and to the same one they have failed.
 void AgentState::on(const CoordinatorUp& up) {
-  if (up.join == joins_) tell(hello_);
+  if (up.join != joins_ || link_ != Link::making) return;
+  link_ = Link::up;
+  std::map<std::string, std::size_t> left;
+  for (const auto& [process, child] : children_) ++left[process.job];
+  for (const auto& [job, processes] : left) {
+    emit(Note{true, fmt::format("the coordinator does not know this agent's job {} any more: its "
+                                "processes here ({}) end",
+                                job, processes)});
+  }
+  stop_all();
+}
+
+/// An agent offers its slots when nothing uses them.
+void AgentState::greet_if_alone() {
+  if (leaving_ || link_ != Link::up || !children_.empty()) return;
+  link_ = Link::greeted;
+  tell(hello_);
 }
 
 void AgentState::on(const CoordinatorSaid& said) {
@@ -75,53 +123,62 @@ void AgentState::on(const CoordinatorSaid& said) {
 /// their last messages are lost, their checkpoints are not.
 void AgentState::on(const CoordinatorLost& lost) {
   if (lost.join != joins_) return;
-  linked_ = false;
-  saying_goodbye_ = false;
+  const bool was_welcomed = link_ == Link::welcomed;
+  link_ = Link::none;
   if (leaving_ || join_again_at_ms_) return;
-  leaving_ = base::error(base::Errc::unavailable, "{}{}", welcomed_ ? "lost the coordinator: " : "",
-                         lost.reason);
-  stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
-  if (children_.empty()) return;
-  emit(Note{true, fmt::format("{}; its {} processes stop in {} ms", leaving_->text(),
-                              children_.size(), limits_.agent_grace_ms)});
+  if (was_welcomed) {
+    try_for(limits_.join_wait_ms);
+    stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
+  }
+  const std::string children = !was_welcomed || children_.empty()
+                                   ? ""
+                                   : fmt::format("; its processes ({}) stop in {} ms",
+                                                 children_.size(), limits_.agent_grace_ms);
+  try_again(was_welcomed ? limits_.retry_first_ms : limits_.retry_most_ms,
+            base::error(base::Errc::unavailable, "{}{}{}",
+                        was_welcomed ? "lost the coordinator: " : "", lost.reason, children));
 }
 
 void AgentState::on(const StopRequested&) {
   if (leaving_ && leaving_->ok()) return;
-  if (!leaving_ && linked_) {
-    saying_goodbye_ = true;
+  if (!leaving_ && link_ != Link::none) {
+    link_ = Link::closing;
     emit(LeaveCoordinator{"the agent was asked to end"});
   }
   leaving_ = base::Status();
-  stop_all_at_ms_.reset();
   stop_all();
 }
 
 void AgentState::on_message(const schemas::AgentWelcome& welcome) {
-  welcomed_ = true;
+  if (link_ != Link::greeted) return;
+  link_ = Link::welcomed;
   emit(Note{false, fmt::format("joined the coordinator (version {}) as '{}'",
                                welcome.coordinator_version, hello_.name)});
 }
 
 /// Refused. Where the name is in use, that may be this agent's own, before it was started anew,
-/// whose link is not given up yet: it tries again for a while (decision 0005). One that is turned
-/// away later, with children, leaves like one that has lost the coordinator.
+/// whose link is not given up yet: it tries again (decision 0005). One that the coordinator has
+/// given up, or whose children took so long to end that the coordinator has heard nothing, is
+/// welcome again. For all else the agent leaves; one that is turned away with children gives them a
+/// grace.
 void AgentState::on_message(const schemas::JobEnd& end) {
-  if (leaving_ || join_again_at_ms_) return;
-  const std::uint64_t again_ms = now_ms_ + limits_.retry_most_ms;
-  if (!welcomed_ && end.code == base::Errc::already_exists && again_ms < join_until_ms_) {
-    join_again_at_ms_ = again_ms;
-    emit(Note{true, end.text + "; trying again"});
-    return;
+  const bool welcome_again = end.code == base::Errc::unavailable ||
+                             (end.code == base::Errc::deadline_exceeded && link_ == Link::up);
+  if (leaving_ || join_again_at_ms_ || welcome_again) return;
+  const base::Status why =
+      end.code == base::Errc::ok ? base::Status() : base::Status(end.code, end.text);
+  if (link_ != Link::welcomed && end.code == base::Errc::already_exists) {
+    link_ = Link::none;
+    return try_again(limits_.retry_most_ms, why);
   }
-  leaving_ = end.code == base::Errc::ok ? base::Status() : base::Status(end.code, end.text);
-  stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
+  leave(why);
 }
 
 /// While the agent leaves nobody is told anything: the link is ending or gone, and the coordinator
 /// knows by its end that all processes here are lost.
 void AgentState::tell(schemas::Message message) {
-  if (!leaving_) emit(Send<ToCoordinator>{{}, std::move(message)});
+  if (leaving_ || (link_ != Link::greeted && link_ != Link::welcomed)) return;
+  emit(Send<ToCoordinator>{{}, std::move(message)});
 }
 
 // ---- children ----
@@ -155,6 +212,7 @@ void AgentState::on_message(const schemas::ProcessMessage& message) {
 }
 
 void AgentState::on_message(const schemas::FolderProbe& probe) {
+  emit(Note{false, fmt::format("job {}: looks at {}", probe.job, probe.path), true});
   emit(ProbeFolder{probe});
 }
 
@@ -169,6 +227,8 @@ void AgentState::on(const ChildStarted& started) {
   Child& child = child_of(started.process);
   TROUPE_CHECK(!child.started, "a child starts once");
   child.started = true;
+  child.pid = started.pid;
+  emit(Note{false, fmt::format("{} is process {}", name_of(started.process), child.pid)});
   if (!started.link.ok()) {
     child.silent = true;
     return emit(StopChild{started.process, true});
@@ -180,6 +240,8 @@ void AgentState::on(const ChildStarted& started) {
 void AgentState::on(const ChildNotStarted& failed) {
   Child& child = child_of(failed.process);
   TROUPE_CHECK(!child.started, "a child that has started ends by an exit");
+  emit(Note{true,
+            fmt::format("{} could not be started: {}", name_of(failed.process), failed.reason)});
   child.exit = Exit{"not started: " + failed.reason, false};
   child.silent = true;
   tell_if_ended(failed.process);
@@ -218,15 +280,31 @@ void AgentState::on(const ChildExited& exited) {
   Child& child = child_of(exited.process);
   TROUPE_CHECK(child.started, "a process that exits has started");
   TROUPE_CHECK(!child.exit, "a process exits once");
-  child.exit = Exit{exited.how, exited.clean};
+  const bool expected = exited.clean || child.stop_wanted;
+  emit(Note{!expected, fmt::format("{}, process {}, has ended: {}", name_of(exited.process),
+                                   child.pid, exited.how)});
+  child.exit =
+      child.hang.ok() ? Exit{exited.how, exited.clean} : Exit{"hung: " + child.hang.text(), false};
   tell_if_ended(exited.process);
 }
 
-/// The link of a child that could not be adopted tells nothing; the one of a child that is known to
-/// be silent already says nothing new.
+/// The link of a child that could not be adopted tells nothing. Silence is a death: whoever waits
+/// for the child must not wait for ever. One that has only closed its link is ending, and gets a
+/// grace for it.
 void AgentState::on(const ChildSilent& silent) {
-  child_of(silent.process).silent = true;
-  tell_if_ended(silent.process);
+  Child& child = child_of(silent.process);
+  child.silent = true;
+  if (child.exit) return tell_if_ended(silent.process);
+  const bool hangs = silent.why.code() == base::Errc::deadline_exceeded;
+  if (!hangs) {
+    const std::uint64_t kill_at_ms = now_ms_ + limits_.stop_grace_ms;
+    child.kill_at_ms = std::min(child.kill_at_ms.value_or(kill_at_ms), kill_at_ms);
+    return;
+  }
+  child.hang = silent.why;
+  emit(Note{true, fmt::format("{}, process {}, hangs and is killed: {}", name_of(silent.process),
+                              child.pid, silent.why.text())});
+  stop(silent.process, child, 0);
 }
 
 /// A child has ended when it is reaped and everything that it said was read: the cause of its end
@@ -238,6 +316,15 @@ void AgentState::tell_if_ended(const ProcessKey& process) {
   const ProcessKey ended = child->first;  // `process` may be a part of the child
   children_.erase(child);
   tell(schemas::ProcessExited{ended.job, ended.generation, ended.actor, exit.how, exit.clean});
+}
+
+/// "job x generation 2: host process (ranks 4, 5)".
+std::string AgentState::name_of(const ProcessKey& process) {
+  const std::string what =
+      process.actor.role == Role::parameter_server
+          ? process.actor.to_string()
+          : fmt::format("host process (ranks {})", fmt::join(child_of(process).ranks, ", "));
+  return fmt::format("job {} generation {}: {}", process.job, process.generation, what);
 }
 
 /// The child that the message is for; a worker's is its host process.
@@ -263,21 +350,20 @@ void AgentState::stop(const ProcessKey& process, Child& child, std::uint64_t gra
   const std::uint64_t kill_at_ms = now_ms_ + grace_ms;
   // A second wish may shorten the first one's grace, not lengthen it.
   child.kill_at_ms = child.kill_at_ms ? std::min(*child.kill_at_ms, kill_at_ms) : kill_at_ms;
-  if (child.started) {
-    emit(StopChild{process, grace_ms == 0});
-  } else {
-    child.stop_wanted = true;
-  }
+  child.stop_wanted = true;
+  emit(Note{false, fmt::format("{} is to end within {} ms", name_of(process), grace_ms), true});
+  if (child.started) emit(StopChild{process, grace_ms == 0});
 }
 
 void AgentState::stop_all() {
+  stop_all_at_ms_.reset();
   for (auto& [process, child] : children_) stop(process, child, limits_.stop_grace_ms / 4);
 }
 
 /// The Goodbye goes out before the end: without it the coordinator would take the agent for lost
 /// and wait for its link to heal. The link bounds it by limits.goodbye_ms.
 void AgentState::end_if_alone() {
-  if (!leaving_ || !children_.empty() || saying_goodbye_) return;
+  if (!leaving_ || !children_.empty() || link_ == Link::closing) return;
   ended_ = true;
   emit(End{*leaving_});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AgentState: the processes that the coordinator asked for on one machine. It joins the
-// coordinator, starts and stops processes, tells how they ended, and carries messages between them
-// and the coordinator. None outlives its job, its agent, or for long the coordinator. Pure: no
-// clock, thread or socket; one owner.
+// coordinator, and again when it has lost it; it starts and stops processes, tells how they ended,
+// and carries messages between them and the coordinator. None outlives its job, its agent, or for
+// long the link over which it was asked for. Pure: no clock, thread or socket; one owner.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,12 @@ class AgentState {
     schemas::LaunchProcess launch;  // handed over once it has started
     std::vector<std::uint32_t> ranks;
     bool started = false;
-    bool stop_wanted = false;  // before it had started
+    std::int64_t pid = 0;
+    bool stop_wanted = false;  // before it had started, or since
     std::optional<std::uint64_t> kill_at_ms;
     std::optional<Exit> exit;  // it is reaped
     bool silent = false;       // everything that it said has been told
+    base::Status hang;         // why the agent itself had to end it
   };
   using Children = std::map<ProcessKey, Child>;
 
@@ -86,12 +88,17 @@ class AgentState {
   void on_message(const Other&) {}
 
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
-  void join(std::uint64_t wait_ms);
+  void try_for(std::uint64_t wait_ms);
+  void join();
+  void try_again(std::uint64_t pause_ms, const base::Status& why);
+  void leave(const base::Status& why);
+  void greet_if_alone();
   void tell(schemas::Message message);
   void carry(const ProcessKey& process, const schemas::ActorId& from,
              const schemas::Message& message);
   Children::iterator find(const schemas::ProcessMessage& message);
   Child& child_of(const ProcessKey& process);
+  std::string name_of(const ProcessKey& process);
   void stop(const ProcessKey& process, Child& child, std::uint64_t grace_ms);
   void stop_all();
   void tell_if_ended(const ProcessKey& process);
@@ -101,14 +108,22 @@ class AgentState {
   base::Limits limits_;
   Children children_;
   std::uint64_t now_ms_ = 0;
+  enum class Link : std::uint8_t {
+    none,      // lost, or refused and about to end
+    making,    // JoinCoordinator is under way
+    up,        // but the coordinator has not heard of this agent
+    greeted,   // it has
+    welcomed,  // and has taken it in
+    closing    // it ends in good order
+  };
+  Link link_ = Link::none;
   std::uint64_t joins_ = 0;                      // the number of the link that counts
-  bool linked_ = false;                          // that link is made or being made
-  bool saying_goodbye_ = false;                  // and is ending in good order
   std::optional<base::Status> leaving_;          // why the agent ends
   std::optional<std::uint64_t> stop_all_at_ms_;  // the grace after a lost coordinator
-  std::uint64_t join_until_ms_ = 0;
+  std::uint64_t join_until_ms_ = 0;              // tries to be taken in end then
   std::optional<std::uint64_t> join_again_at_ms_;
-  bool welcomed_ = false;
+  bool first_try_ = true;           // of these: it ends soon, and its reason is told
+  std::uint64_t remind_at_ms_ = 0;  // earlier than this no failed try is told
   bool begun_ = false;
   bool ended_ = false;
   std::vector<Effect> effects_;  // of the event that is being handled

@@ -30,6 +30,7 @@ struct StopRequested {};
 /// Result of FindStart.
 struct StartFound {
   std::string job;
+  std::uint64_t run = 1;  ///< FindStart's: an answer to an earlier run's question is no answer
   base::Status status;
   std::uint64_t step = 0;
   std::uint64_t generation = 1;
@@ -59,7 +60,18 @@ struct PeerLost {
   std::string reason;
 };
 
-using CoordinatorEvent = std::variant<Tick, PeerLinked, PeerSaid, PeerLost, StartFound>;
+/// A peer's link is cut; PeerBack or PeerLost follows.
+struct PeerCut {
+  PeerId peer = 0;
+  std::string reason;
+};
+/// A cut link is whole again; nothing was lost.
+struct PeerBack {
+  PeerId peer = 0;
+};
+
+using CoordinatorEvent =
+    std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound>;
 
 // ---- coordinator: effects ----
 
@@ -71,6 +83,7 @@ struct DropPeer {
 /// Find where the job begins (train/resume.h), in the background; answered by StartFound.
 struct FindStart {
   std::string job;
+  std::uint64_t run = 1;  ///< the generation of the run that asks
   schemas::JobSpec spec;
 };
 /// A job has left the queue, for metrics.
@@ -96,14 +109,31 @@ struct AgentSaid {
   std::uint32_t machine = 0;
   AgentReport report;
 };
+/// The link to the agent of a machine is cut: it may heal, or the machine is gone.
+struct AgentCut {
+  std::uint32_t machine = 0;
+  std::string reason;
+};
+/// The link to the agent of a machine is whole again.
+struct AgentBack {
+  std::uint32_t machine = 0;
+};
 /// The agent of a machine is gone for good, and its processes with it.
 struct AgentLost {
   std::uint32_t machine = 0;
   std::string reason;
 };
 
-using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentLost, StartFound, StopRequested>;
-using RunEffect = std::variant<Send<PeerId>, FindStart, Note>;
+/// Effect of a run alone: nobody waits any longer for the link to an agent to heal. The coordinator
+/// answers with AgentLost.
+struct GiveUpAgent {
+  PeerId peer = 0;
+  std::string reason;
+};
+
+using RunEvent =
+    std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound, StopRequested>;
+using RunEffect = std::variant<Send<PeerId>, FindStart, GiveUpAgent, Note>;
 
 // ---- agent: events ----
 
@@ -134,6 +164,7 @@ struct CoordinatorLost {
 struct ChildStarted {
   ProcessKey process;
   base::Status link;
+  std::int64_t pid = 0;
 };
 /// StartChild has led to nothing; nothing else is told of this child.
 struct ChildNotStarted {
@@ -152,9 +183,11 @@ struct ChildExited {
   std::string how;  ///< "exit 0", "signal 9"
   bool clean = false;
 };
-/// A child's link is down: everything that it said has been told.
+/// A child's link is down: everything that it said has been told. deadline_exceeded: the child
+/// hangs; else it is ending.
 struct ChildSilent {
   ProcessKey process;
+  base::Status why;
 };
 /// Result of ProbeFolder.
 struct FolderProbed {

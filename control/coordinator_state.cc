@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
+#include "base/units.h"
 #include "control/rank_placement.h"
 #include "schemas/codec.h"
 
@@ -45,6 +46,15 @@ std::string id_stem(const std::string& name) {
 
 }  // namespace
 
+/// What agents have to give, in the order in which they joined: a placement depends on nothing
+/// else.
+struct CoordinatorState::Offers {
+  std::vector<SlotOffer> offers;
+  std::vector<PeerId> peers;  // by offer
+  std::uint64_t slots = 0;    // of all agents
+  std::uint64_t free = 0;
+};
+
 CoordinatorState::CoordinatorState(CoordinatorOptions options) : options_(std::move(options)) {}
 
 std::vector<CoordinatorState::Effect> CoordinatorState::handle(const Event& event) {
@@ -66,18 +76,56 @@ void CoordinatorState::on(const PeerSaid& said) {
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
   peers_.erase(lost.peer);
-  for (auto& [number, job] : jobs_) {
-    job.waiting.erase(lost.peer);
-    if (!job.run) continue;
-    const std::vector<PeerId>& peers = job.run->plan().peers;
-    const auto machine = std::find(peers.begin(), peers.end(), lost.peer);
-    if (machine == peers.end()) continue;
-    hand_to_run(job, AgentLost{static_cast<std::uint32_t>(machine - peers.begin()), lost.reason});
-  }
-  const auto agent = agents_.find(lost.peer);
+  for (const std::uint64_t number : running_) jobs_.at(number).waiting.erase(lost.peer);
+  if (agents_.contains(lost.peer)) lose_agent(lost.peer, lost.reason);
+}
+
+void CoordinatorState::on(const PeerCut& cut) {
+  const auto agent = agents_.find(cut.peer);
   if (agent == agents_.end()) return;
-  emit(Note{true, fmt::format("agent '{}' is gone: {}", agent->second.hello.name, lost.reason)});
+  agent->second.cut = true;
+  slots_changed_ = true;
+  emit(Note{true, fmt::format("the link to agent '{}' is cut: {}", agent->second.hello.name,
+                              cut.reason)});
+  for (const auto& [job, machine] : runs_on(cut.peer)) {
+    hand_to_run(*job, AgentCut{machine, cut.reason});
+  }
+}
+
+void CoordinatorState::on(const PeerBack& back) {
+  const auto agent = agents_.find(back.peer);
+  if (agent == agents_.end()) return;
+  agent->second.cut = false;
+  slots_changed_ = true;
+  emit(Note{false, fmt::format("the link to agent '{}' is whole again", agent->second.hello.name)});
+  for (const auto& [job, machine] : runs_on(back.peer)) hand_to_run(*job, AgentBack{machine});
+}
+
+std::vector<std::pair<CoordinatorState::Job*, std::uint32_t>> CoordinatorState::runs_on(
+    PeerId agent) {
+  std::vector<std::pair<Job*, std::uint32_t>> found;
+  for (const std::uint64_t number : running_) {
+    Job& job = jobs_.at(number);
+    const std::vector<PeerId>& peers = job.run->plan().peers;
+    const auto machine = std::find(peers.begin(), peers.end(), agent);
+    if (machine == peers.end()) continue;
+    found.emplace_back(&job, static_cast<std::uint32_t>(machine - peers.begin()));
+  }
+  return found;
+}
+
+/// The agent, should it live, joins anew.
+void CoordinatorState::give_up(PeerId agent, const std::string& reason) {
+  if (!agents_.contains(agent)) return;
+  emit(DropPeer{agent, base::error(Errc::unavailable, "the coordinator has given this link up")});
+  lose_agent(agent, reason);
+}
+
+void CoordinatorState::lose_agent(PeerId agent, const std::string& reason) {
+  emit(Note{true, fmt::format("agent '{}' is gone: {}", agents_.at(agent).hello.name, reason)});
   agents_.erase(agent);
+  slots_changed_ = true;
+  for (const auto& [job, machine] : runs_on(agent)) hand_to_run(*job, AgentLost{machine, reason});
 }
 
 void CoordinatorState::on(const StartFound& found) {
@@ -89,9 +137,7 @@ void CoordinatorState::on(const Tick& tick) {
   // The shell's first look at the clock and its timer's may cross on the way.
   if (tick.now_ms < now_ms_) return;
   now_ms_ = tick.now_ms;
-  for (auto& [number, job] : jobs_) {
-    if (job.run) hand_to_run(job, tick);
-  }
+  for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
   drop_idle_people();
 }
 
@@ -108,18 +154,19 @@ void CoordinatorState::drop_idle_people() {
 }
 
 bool CoordinatorState::awaits(PeerId peer) const {
-  return std::any_of(jobs_.begin(), jobs_.end(),
-                     [peer](const auto& entry) { return entry.second.waiting.contains(peer); });
+  return std::any_of(running_.begin(), running_.end(), [&](const std::uint64_t number) {
+    return jobs_.at(number).waiting.contains(peer);
+  });
 }
 
 // ---- agents ----
 
 /// An agent is known by its link, and a machine by its agent's name: jobs are placed on names, so
-/// no two agents share one. An agent that was started anew before its old link is given up is
-/// refused, too, and tries again (agent_state.h).
+/// no two agents share one. An agent that was started anew before its old link is known to be gone
+/// is refused, too, and tries again (agent_state.h).
 base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHello& hello) const {
   for (const auto& [other, agent] : agents_) {
-    if (other != peer && agent.hello.name != hello.name) continue;
+    if (other != peer && (agent.cut || agent.hello.name != hello.name)) continue;
     return base::error(Errc::already_exists, "an agent named '{}' has joined already",
                        agent.hello.name);
   }
@@ -155,10 +202,20 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   const base::Status fault = check_agent(peer, hello);
   if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
-  agents_[peer] = Agent{hello, next_agent_};
+  const auto older = std::find_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
+    return entry.second.hello.name == hello.name;
+  });
+  if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
+  agents_[peer] = Agent{hello, next_agent_, 0, false};
+  slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
-  emit(Note{false, fmt::format("agent '{}' has joined with {} slots", hello.name, hello.slots)});
+  emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name,
+                               base::format_counted(hello.slots, "slot"))});
+  emit(Note{false,
+            fmt::format("agent '{}': http://{}/metrics, {}", hello.name, hello.http_address,
+                        hello.numeric_class.to_string()),
+            true});
   ++next_agent_;
 }
 
@@ -174,6 +231,11 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request
 /// The same command again is the same job: while it waits, runs or has succeeded nothing happens
 /// but the answer. One that failed or was stopped goes on from its checkpoint, as a new run.
 base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobSubmit& request) {
+  // A command that got no answer asks again: whatever has become of the job since, it is this one.
+  const auto known = by_request_.find(request.request);
+  if (known != by_request_.end()) {
+    return schemas::JobSubmitted{jobs_.at(known->second).info.id, Errc::ok, ""};
+  }
   if (request.job_text.size() > options_.limits.job_spec_bytes_max) {
     return base::error(Errc::resource_exhausted,
                        "the job has {} bytes, limits.job_spec_bytes_max {}",
@@ -196,23 +258,34 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
-    const schemas::JobPhase phase = info_of(*same).phase;
+    const schemas::JobPhase phase = shown(*same).phase;
     if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
-    std::erase_if(jobs_, [same](const auto& entry) { return &entry.second == same; });
+    forget(*same);
   }
   TROUPE_TRY(make_room());
   TROUPE_CHECK(find(id) == nullptr, "an id is one job");
-  Job& job = jobs_[next_job_++];
+  Job& job = jobs_[next_job_];
+  job.number = next_job_++;
+  by_id_[id] = job.number;
+  if (!request.request.empty()) by_request_[request.request] = job.number;
+  job.request = request.request;
   job.text = request.job_text;
   job.info.id = id;
   job.info.name = spec.name;
   job.generation = generation;
   job.spec = std::move(spec);
   job.submitted_ms = now_ms_;
+  emit(Note{false, fmt::format("job {} submitted: {}, {}", id,
+                               base::format_counted(job.spec.ranks(), "rank"),
+                               base::format_counted(job.spec.shards(), "parameter server"))});
+  // Those that wait already do not fit, and this one changes nothing for them.
+  pending_.insert(job.number);
+  Offers offers = all_offers();
+  admit(job, offers);
   return schemas::JobSubmitted{id, Errc::ok, ""};
 }
 
@@ -220,14 +293,24 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
 base::Status CoordinatorState::make_room() {
   if (jobs_.size() < options_.limits.jobs_max) return {};
   const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return is_final(info_of(entry.second).phase);
+    return is_final(shown(entry.second).phase);
   });
   if (oldest == jobs_.end()) {
     return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
                        jobs_.size());
   }
-  jobs_.erase(oldest);
+  forget(oldest->second);
   return {};
+}
+
+/// Of a job that has ended.
+void CoordinatorState::forget(const Job& job) {
+  const std::uint64_t number = job.number;
+  TROUPE_CHECK(!pending_.contains(number) && !running_.contains(number), "the job has ended");
+  by_id_.erase(job.info.id);
+  by_request_.erase(job.request);
+  changed_.erase(number);
+  jobs_.erase(number);
 }
 
 std::string CoordinatorState::choose_id(const schemas::JobSpec& spec,
@@ -256,10 +339,13 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
     emit(Send<PeerId>{peer, not_found(stop.id)});
     return;
   }
+  emit(Note{false, fmt::format("job {} is to be stopped", stop.id)});
   job->waiting.insert(peer);
+  changed_.insert(job->number);
   if (job->run) {
     hand_to_run(*job, StopRequested{});
   } else if (!is_final(job->info.phase)) {
+    pending_.erase(job->number);
     job->info.phase = schemas::JobPhase::stopped;
     job->info.text = "stopped before it began";
   }
@@ -285,67 +371,110 @@ void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint
   hand_to_run(*job, AgentSaid{static_cast<std::uint32_t>(machine - plan.peers.begin()), report});
 }
 
-/// A run's effects are the coordinator's own.
+/// A run's effects are the coordinator's own, but for what only it can do.
 void CoordinatorState::hand_to_run(Job& job, const RunState::Event& event) {
   for (RunState::Effect& effect : job.run->handle(event)) {
-    std::visit([this](auto& what) { emit(std::move(what)); }, effect);
+    std::visit([this](auto& what) { perform(std::move(what)); }, effect);
   }
+  if (job.run->over()) changed_.insert(job.number);
 }
 
-/// After every event: jobs that fit are admitted, first come first served, and who waits for a job
-/// that has ended is answered. A small job may pass a large one that does not fit yet.
+/// After every event, and only for what it has changed: jobs that fit are admitted, first come
+/// first served, and who waits for a job that has ended is answered. A small job may pass a large
+/// one that does not fit yet.
 void CoordinatorState::settle() {
-  for (auto& [number, job] : jobs_) {
-    if (!job.run && job.info.phase == schemas::JobPhase::pending) admit(job);
-    const schemas::JobInfo info = info_of(job);
-    TROUPE_CHECK(!job.ended_ms || is_final(info.phase), "a final phase never changes");
-    if (!is_final(info.phase)) continue;
-    if (!job.ended_ms) {
-      job.ended_ms = now_ms_;
-      emit(JobFinished{info.phase});
-    }
-    for (const PeerId peer : job.waiting) {
-      emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info}}});
-    }
-    job.waiting.clear();
+  while (slots_changed_ || !changed_.empty()) {
+    if (std::exchange(slots_changed_, false)) admit_pending();
+    for (const std::uint64_t number : std::exchange(changed_, {})) settle(jobs_.at(number));
   }
 }
 
-/// Offers slots in the order in which agents joined, so a placement depends on nothing else.
-void CoordinatorState::admit(Job& job) {
-  std::vector<std::pair<std::uint64_t, PeerId>> order;
-  for (const auto& [peer, agent] : agents_) order.emplace_back(agent.number, peer);
-  std::sort(order.begin(), order.end());
-  std::vector<SlotOffer> offers;
-  std::uint64_t free = 0;
-  const std::map<PeerId, std::uint32_t> used = used_slots();
+void CoordinatorState::settle(Job& job) {
+  if (!is_final(shown(job).phase)) return;
+  if (!job.ended_ms) {
+    job.ended_ms = now_ms_;
+    emit(JobFinished{shown(job).phase});
+    if (running_.erase(job.number) > 0) use_slots(job.run->plan(), true);
+  }
+  for (const PeerId peer : job.waiting) {
+    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(job)}}});
+  }
+  job.waiting.clear();
+}
+
+CoordinatorState::Offers CoordinatorState::all_offers() const {
+  std::map<std::uint64_t, PeerId> order;
+  for (const auto& [peer, agent] : agents_) {
+    if (!agent.cut) order[agent.number] = peer;  // nobody knows whether that one lives
+  }
+  Offers all;
   for (const auto& [number, peer] : order) {
-    const auto taken = used.find(peer);
-    const schemas::AgentHello& hello = agents_.at(peer).hello;
-    const std::uint32_t slots_used = taken == used.end() ? 0 : taken->second;
-    TROUPE_CHECK(slots_used <= hello.slots, "a slot is one rank's");
-    offers.push_back({hello.name, hello.slots - slots_used});
-    free += offers.back().free_slots;
+    const Agent& agent = agents_.at(peer);
+    all.offers.push_back({agent.hello.name, agent.hello.slots - agent.used});
+    all.peers.push_back(peer);
+    all.slots += agent.hello.slots;
+    all.free += all.offers.back().free_slots;
   }
-  auto placed = place_ranks(offers, job.spec);
+  return all;
+}
+
+void CoordinatorState::admit_pending() {
+  Offers offers = all_offers();
+  const std::vector<std::uint64_t> numbers(pending_.begin(), pending_.end());
+  for (const std::uint64_t number : numbers) admit(jobs_.at(number), offers);
+}
+
+void CoordinatorState::defer(Job& job, const std::string& why) {
+  if (job.info.text == why) return;
+  job.info.text = why;
+  emit(Note{false, fmt::format("job {} {}", job.info.id, why), true});
+}
+
+/// The run that writes its checkpoints to this folder.
+const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
+  if (folder.empty()) return nullptr;
+  for (const std::uint64_t number : running_) {
+    const Job& job = jobs_.at(number);
+    if (job.spec.checkpoint.dir == folder) return &job;
+  }
+  return nullptr;
+}
+
+void CoordinatorState::admit(Job& job, Offers& offers) {
+  const std::uint32_t ranks = job.spec.ranks();
+  auto placed = ranks <= offers.free ? place_ranks(offers.offers, job.spec) : std::nullopt;
   if (!placed) {
-    job.info.text = fmt::format("waits for {} worker slots; {} are free", job.spec.ranks(), free);
-    return;
+    return defer(
+        job, fmt::format("waits for {}; ", base::format_counted(ranks, "worker slot")) +
+                 (ranks > offers.slots ? fmt::format("all agents together have {}", offers.slots)
+                                       : fmt::format("{} of {} {} free", offers.free, offers.slots,
+                                                     offers.free == 1 ? "is" : "are")));
   }
+  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
+    return defer(job,
+                 fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
+                             holder->info.id, job.spec.checkpoint.dir));
+  }
+  pending_.erase(job.number);
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;
-    job.info.text = fmt::format("servers.shards {} on {} machine(s): at most {} each",
-                                job.spec.shards(), machines, kServersPerMachineMax);
+    job.info.text = fmt::format("servers.shards {} on {}: at most {} each", job.spec.shards(),
+                                base::format_counted(machines, "machine"), kServersPerMachineMax);
+    changed_.insert(job.number);
     return;
   }
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}};
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {
-    const PeerId peer = order[offer].second;
+    const PeerId peer = offers.peers[offer];
     const auto known = peers_.find(peer);
     plan.peers.push_back(peer);
     plan.hosts.push_back(known == peers_.end() ? "" : known->second.host);
+  }
+  for (const std::uint32_t machine : plan.placement.machine_of_rank) {
+    --offers.offers[placed->offers[machine]].free_slots;
+    --offers.free;
   }
   begin_run(job, std::move(plan));
 }
@@ -355,32 +484,30 @@ void CoordinatorState::begin_run(Job& job, RunPlan plan) {
   emit(Note{false, fmt::format("job {} begins on {}", job.info.id,
                                fmt::join(plan.placement.machines, ", "))});
   emit(JobAdmitted{now_ms_ - job.submitted_ms});
+  use_slots(plan, false);
+  running_.insert(job.number);
   job.run = std::make_unique<RunState>(std::move(plan));
   hand_to_run(job, Begin{now_ms_});
 }
 
 /// Of the agents that are there: a lost one's job is ending, and its slots are gone with it.
-std::map<PeerId, std::uint32_t> CoordinatorState::used_slots() const {
-  std::map<PeerId, std::uint32_t> used;
-  for (const auto& [number, job] : jobs_) {
-    if (!job.run || job.run->over()) continue;
-    const RunPlan& plan = job.run->plan();
-    for (const std::uint32_t machine : plan.placement.machine_of_rank) {
-      if (agents_.contains(plan.peers[machine])) ++used[plan.peers[machine]];
-    }
+void CoordinatorState::use_slots(const RunPlan& plan, bool give_back) {
+  for (const std::uint32_t machine : plan.placement.machine_of_rank) {
+    const auto agent = agents_.find(plan.peers[machine]);
+    if (agent == agents_.end()) continue;
+    agent->second.used += give_back ? -1 : 1;
+    TROUPE_CHECK(agent->second.used <= agent->second.hello.slots, "a slot is one rank's");
   }
-  return used;
+  slots_changed_ = true;
 }
 
 CoordinatorState::Job* CoordinatorState::find(const std::string& id) {
-  for (auto& [number, job] : jobs_) {
-    if (job.info.id == id) return &job;
-  }
-  return nullptr;
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &jobs_.at(found->second);
 }
 
 schemas::JobInfo CoordinatorState::info_of(const Job& job) const {
-  schemas::JobInfo info = job.run ? job.run->info() : job.info;
+  schemas::JobInfo info = shown(job);
   info.age_ms = now_ms_ - job.submitted_ms;
   return info;
 }
@@ -410,21 +537,21 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
     if (agent.hello.http_address.empty()) continue;
     targets.push_back({agent.hello.http_address, "agent", agent.hello.name, "", ""});
   }
-  for (const auto& [number, job] : jobs_) {
-    if (!job.run) continue;
-    for (ScrapeTarget& target : job.run->targets()) targets.push_back(std::move(target));
+  for (const std::uint64_t number : running_) {
+    for (ScrapeTarget& target : jobs_.at(number).run->targets())
+      targets.push_back(std::move(target));
   }
   return targets;
 }
 
 CoordinatorFigures CoordinatorState::counts() const {
   CoordinatorFigures counts;
-  for (const auto& [number, job] : jobs_) ++counts.jobs[info_of(job).phase];
+  for (const auto& [number, job] : jobs_) ++counts.jobs[shown(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
     counts.slots += agent.hello.slots;
+    counts.slots_used += agent.used;
   }
-  for (const auto& [peer, slots] : used_slots()) counts.slots_used += slots;
   return counts;
 }
 

@@ -70,9 +70,13 @@ class CoordinatorState {
   struct Agent {
     schemas::AgentHello hello;
     std::uint64_t number = 0;  // in order of joining
+    std::uint32_t used = 0;    // slots
+    bool cut = false;          // its link is, and may heal
   };
   struct Job {
+    std::uint64_t number = 0;  // in order of submission
     std::string text;
+    std::string request;  // that submitted it
     schemas::JobSpec spec;
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
@@ -86,6 +90,8 @@ class CoordinatorState {
   void on(const Tick& tick);
   void on(const PeerLinked& linked);
   void on(const PeerSaid& said);
+  void on(const PeerCut& cut);
+  void on(const PeerBack& back);
   void on(const PeerLost& lost);
   void on(const StartFound& found);
 
@@ -116,6 +122,15 @@ class CoordinatorState {
   void hand_to_run(PeerId peer, const std::string& job, std::uint64_t generation,
                    const AgentReport& report);
   void hand_to_run(Job& job, const RunState::Event& event);
+  template <typename What>
+  void perform(What what) {
+    emit(std::move(what));
+  }
+  void perform(const GiveUpAgent& lost) { give_up(lost.peer, lost.reason); }
+  /// With the number of its machine there.
+  std::vector<std::pair<Job*, std::uint32_t>> runs_on(PeerId agent);
+  void give_up(PeerId agent, const std::string& reason);
+  void lose_agent(PeerId agent, const std::string& reason);
   void refuse(PeerId peer);
   void drop_idle_people();
   bool awaits(PeerId peer) const;
@@ -124,10 +139,20 @@ class CoordinatorState {
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
   void settle();
-  void admit(Job& job);
+  void settle(Job& job);
+  void forget(const Job& job);
+  struct Offers;
+  Offers all_offers() const;
+  void admit_pending();
+  void admit(Job& job, Offers& offers);
+  void defer(Job& job, const std::string& why);
+  const Job* holder_of(const std::string& folder) const;
   void begin_run(Job& job, RunPlan plan);
-  std::map<PeerId, std::uint32_t> used_slots() const;
+  void use_slots(const RunPlan& plan, bool give_back);
   Job* find(const std::string& id);
+  const schemas::JobInfo& shown(const Job& job) const {
+    return job.run ? job.run->info() : job.info;
+  }
   schemas::JobInfo info_of(const Job& job) const;
 
   CoordinatorOptions options_;
@@ -137,7 +162,13 @@ class CoordinatorState {
   std::map<PeerId, Peer> peers_;
   std::map<PeerId, Agent> agents_;
   Jobs jobs_;
-  std::vector<Effect> effects_;  // of the event that is being handled
+  std::map<std::string, std::uint64_t> by_id_;
+  std::map<std::string, std::uint64_t> by_request_;
+  std::set<std::uint64_t> pending_;  // jobs in the queue
+  std::set<std::uint64_t> running_;  // jobs with a run that is not over
+  std::set<std::uint64_t> changed_;  // jobs that settle() has to look at
+  bool slots_changed_ = false;       // agents came or went, or slots were given or freed
+  std::vector<Effect> effects_;      // of the event that is being handled
 };
 
 }  // namespace troupe::control

@@ -28,6 +28,7 @@ struct Send {
 struct Note {
   bool warning = false;
   std::string text;
+  bool detail = false;  ///< only for who asks for more
 };
 
 /// Effect: this role cannot go on. Whoever must know has been told by a Send before it.

@@ -10,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/check.h"
+#include "base/units.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -27,6 +28,13 @@ std::string probe_file(const RunPlan& plan) {
 
 ActorId host_of(std::uint32_t machine) {
   return {Role::device_server, machine};
+}
+
+/// "was killed by signal 9".
+std::string text_of_end(const std::string& how) {
+  constexpr std::string_view kHung = "hung: ";
+  if (how.starts_with(kHung)) return "hung and was killed: " + how.substr(kHung.size());
+  return (how.starts_with("signal") ? "was killed by " : "ended early: ") + how;
 }
 
 }  // namespace
@@ -72,6 +80,7 @@ void RunState::on(const Begin& begin) {
   if (plan_.spec.checkpoint.dir.empty()) return find_start();
   stage_ = Stage::probing;
   deadline_ms_ = now_ms_ + plan_.spec.limits.probe_ms;
+  tell_detail(fmt::format("do all machines see {}?", plan_.spec.checkpoint.dir));
   send_probe(0, true);
 }
 
@@ -108,14 +117,15 @@ void RunState::remove_probe() {
 void RunState::find_start() {
   stage_ = Stage::finding;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
-  emit(FindStart{plan_.job, plan_.spec});
+  tell_detail("where does it begin?");
+  emit(FindStart{plan_.job, plan_.placement.generation, plan_.spec});
 }
 
-/// A late answer of an earlier search changes nothing. The generation is above that of every
+/// An answer to an earlier run's search changes nothing. The generation is above that of every
 /// checkpoint in the folder and of every run that the coordinator knows of: a process or a letter
 /// of an earlier run is never taken for one of this.
 void RunState::on(const StartFound& found) {
-  if (stage_ != Stage::finding) return;
+  if (stage_ != Stage::finding || found.run != plan_.placement.generation) return;
   if (!found.status.ok()) return fail(found.status);
   plan_.placement.start_step = info_.step = found.step;
   std::uint64_t& generation = plan_.placement.generation;
@@ -123,6 +133,7 @@ void RunState::on(const StartFound& found) {
   secret_ = found.secret;
   info_.steps_total = found.steps_total;
   info_.checkpoint = found.checkpoint;
+  checkpoint_step_ = found.step;
   if (!found.checkpoint.empty()) {
     info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
     emit(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
@@ -141,6 +152,9 @@ void RunState::launch() {
   TROUPE_CHECK(!processes_.empty(), "a run has processes");
   stage_ = Stage::launching;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
+  tell_detail(fmt::format("generation {}: starts {} on {}", plan_.placement.generation,
+                          base::format_counted(processes_.size(), "process"),
+                          base::format_counted(plan_.placement.machines.size(), "machine")));
   for (auto& [actor, process] : processes_) {
     process.gone = false;
     send(process.machine,
@@ -170,6 +184,8 @@ void RunState::on_message(const ActorId& from, Process& process,
     if (!local.ok()) return fail(local.with_context(name_of(from, process)));
   }
   process.ready = ready;
+  tell_detail(fmt::format("{} is ready: process {}, http://{}/metrics",
+                          name_of(ready.actor, process), ready.pid, ready.http_address));
   for (const auto& [actor, other] : processes_) {
     if (!other.ready) return;
   }
@@ -208,6 +224,10 @@ void RunState::begin_training() {
     placement.shard_addresses.push_back(
         processes_.at({Role::parameter_server, shard}).ready->address);
   }
+  emit(Note{false, fmt::format("job {} trains: {}, {}", plan_.job,
+                               base::format_counted(placement.machine_of_rank.size(), "rank"),
+                               base::format_counted(placement.machine_of_shard.size(),
+                                                    "parameter server"))});
   job_.emplace(JobRoster{plan_.job, placement.generation, placement, plan_.spec.limits});
   hand_to_job(Begin{now_ms_});
 }
@@ -254,6 +274,8 @@ void RunState::perform(const JobScored& scored) {
 
 void RunState::perform(const JobCheckpointed& checkpointed) {
   info_.checkpoint = checkpointed.path;
+  checkpoint_step_ = checkpointed.step;
+  tell_detail("checkpoint " + checkpointed.path);
   checkpointed_ms_ = now_ms_;
 }
 
@@ -271,7 +293,7 @@ void RunState::perform(const End& ended) {
 
 /// An actor that has lost a peer complains before anybody knows why the peer is gone: a killed
 /// child, a lost machine. That is a suspicion first (decision 0005): the agent that knows better
-/// says so soon, and an agent that is dead itself is known when its link has not healed.
+/// says so soon, and one that is dead itself has a cut link.
 void RunState::on_message(const ActorId&, Process& process, const schemas::ActorFailed& failed) {
   process.complained = true;
   if (stage_ != Stage::launching && stage_ != Stage::running) return;
@@ -281,7 +303,9 @@ void RunState::on_message(const ActorId&, Process& process, const schemas::Actor
   if (code != Errc::unavailable) {
     fail(status);
   } else if (!suspicion_) {
-    suspicion_ = Suspicion{status, now_ms_ + 2 * plan_.spec.limits.reconnect_ms};
+    emit(Note{true, fmt::format("job {}: {}; its agents have {} ms to say why", plan_.job,
+                                status.text(), plan_.spec.limits.suspicion_ms)});
+    suspicion_ = Suspicion{status, now_ms_ + plan_.spec.limits.suspicion_ms};
   }
 }
 
@@ -292,11 +316,12 @@ void RunState::on_report(std::uint32_t machine, const schemas::ProcessExited& ex
   if (found == processes_.end() || found->second.machine != machine || found->second.gone) return;
   Process& process = found->second;
   process.gone = true;
-  const bool signal = exited.how.starts_with("signal");
+  tell_detail(fmt::format("{} has ended: {}", name_of(exited.actor, process), exited.how));
+  const bool killed = exited.how.starts_with("signal") || exited.how.starts_with("hung");
   const bool needed = stage_ == Stage::launching || stage_ == Stage::running;
-  if (needed && (signal || !process.complained)) {
-    fail(base::error(Errc::failed_precondition, "{} {} {}", name_of(exited.actor, process),
-                     signal ? "was killed by" : "ended early:", exited.how));
+  if (needed && (killed || !process.complained)) {
+    fail(base::error(Errc::failed_precondition, "{} {}", name_of(exited.actor, process),
+                     text_of_end(exited.how)));
   } else if (stage_ == Stage::running && suspicion_) {
     fail(suspicion_->status);
   } else if (stage_ == Stage::ending && outcome_.ok() && !exited.clean) {
@@ -304,6 +329,23 @@ void RunState::on_report(std::uint32_t machine, const schemas::ProcessExited& ex
                                 name_of(exited.actor, process), exited.how)});
   }
   finish_if_gone();
+}
+
+void RunState::on(const AgentCut& cut) {
+  cut_[cut.machine] = cut.reason;
+}
+
+void RunState::on(const AgentBack& back) {
+  cut_.erase(back.machine);
+}
+
+/// A lost peer and a cut link to an agent are one event: the machine is gone.
+void RunState::judge_suspicion() {
+  if (stage_ != Stage::launching && stage_ != Stage::running) return;
+  const auto gone = std::find_if(cut_.begin(), cut_.end(),
+                                 [this](const auto& entry) { return !lost_[entry.first]; });
+  if (gone == cut_.end() || !outcome_.ok()) return fail(suspicion_->status);
+  emit(GiveUpAgent{plan_.peers[gone->first], gone->second});
 }
 
 /// Children die with their agent, so nothing of that machine is waited for any more.
@@ -389,16 +431,27 @@ void RunState::finish() {
                 : stopped_    ? schemas::JobPhase::stopped
                               : schemas::JobPhase::failed;
   info_.text = outcome_.text();
-  // Without steps_total nobody knows where it would begin. Nor where a checkpoint may be damaged.
-  const bool doubtful = outcome_.code() == Errc::data_loss && checkpointed_ms_ == 0;
-  if (!outcome_.ok() && info_.steps_total > 0 && !doubtful) {
-    info_.text += info_.checkpoint.empty()
-                      ? "; there is no checkpoint"
-                      : fmt::format("; submitting it again resumes from {}", info_.checkpoint);
-  }
+  if (!outcome_.ok()) info_.text += way_on();
   emit(Note{info_.phase == schemas::JobPhase::failed,
             fmt::format("job {} {}{}{}", plan_.job, job_phase_name(info_.phase),
                         info_.text.empty() ? "" : ": ", info_.text)});
+}
+
+/// What is known here of where the job would go on. A checkpoint may be whole though nobody lived
+/// to report it.
+std::string RunState::way_on() const {
+  const schemas::CheckpointSpec& how = plan_.spec.checkpoint;
+  if (info_.steps_total == 0) return "";  // it was not looked up
+  // A server has found damage in it and set it aside.
+  if (outcome_.code() == Errc::data_loss && checkpointed_ms_ == 0) return "";
+  if (how.dir.empty()) return "; it writes no checkpoints";
+  if (info_.checkpoint.empty()) return "; no checkpoint was reported";
+  if (!how.resume) return fmt::format("; its newest checkpoint is {}", info_.checkpoint);
+  if (checkpoint_step_ == info_.steps_total) {
+    return fmt::format("; its last checkpoint, {}, is whole: submitting it again succeeds at once",
+                       info_.checkpoint);
+  }
+  return fmt::format("; submitting it again resumes from {}", info_.checkpoint);
 }
 
 // ---- deadlines ----
@@ -407,7 +460,7 @@ void RunState::on(const Tick& tick) {
   if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
-  if (suspicion_ && now_ms_ >= suspicion_->until_ms) fail(suspicion_->status);
+  if (suspicion_ && now_ms_ >= suspicion_->until_ms) judge_suspicion();
   if (stage_ == Stage::running) return hand_to_job(tick);
   if (over() || now_ms_ < deadline_ms_) return;
   if (stage_ == Stage::ending) return watch_ending();
@@ -463,6 +516,10 @@ std::vector<ScrapeTarget> RunState::targets() const {
                        fmt::format("{}", fmt::join(process.ranks, ",")), plan_.job});
   }
   return targets;
+}
+
+void RunState::tell_detail(const std::string& text) {
+  emit(Note{false, fmt::format("job {}: {}", plan_.job, text), true});
 }
 
 void RunState::send(std::uint32_t machine, schemas::Message message) {

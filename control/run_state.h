@@ -88,6 +88,8 @@ class RunState {
   void on(const Begin& begin);
   void on(const Tick& tick);
   void on(const AgentSaid& said);
+  void on(const AgentCut& cut);
+  void on(const AgentBack& back);
   void on(const AgentLost& lost);
   void on(const StartFound& found);
   void on(const StopRequested& stop);
@@ -128,6 +130,7 @@ class RunState {
   void begin_training();
   base::Status check_classes() const;
   void fail(const base::Status& status);
+  void judge_suspicion();
   void end();
   void end_processes();
   void finish_if_gone();
@@ -136,20 +139,23 @@ class RunState {
   void watch_ending();
 
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void tell_detail(const std::string& text);
   void send(std::uint32_t machine, schemas::Message message);
   void send_stop(std::uint64_t grace_ms);
   void send_probe(std::uint32_t machine, bool write);
   Process* process_of(const schemas::ActorId& actor);
   std::string name_of(const schemas::ActorId& actor, const Process& process) const;
   std::string waited_for() const;
+  std::string way_on() const;
 
   RunPlan plan_;
   schemas::JobInfo info_;
   Stage stage_ = Stage::probing;
   std::uint64_t now_ms_ = 0;
-  std::uint64_t deadline_ms_ = 0;  // of the stage; running has JobState's
-  std::vector<bool> probed_;       // by machine
-  std::vector<bool> lost_;         // by machine
+  std::uint64_t deadline_ms_ = 0;             // of the stage; running has JobState's
+  std::vector<bool> probed_;                  // by machine
+  std::vector<bool> lost_;                    // by machine
+  std::map<std::uint32_t, std::string> cut_;  // machines whose agent's link is, and why
   std::map<schemas::ActorId, Process> processes_;
   base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;
@@ -158,6 +164,7 @@ class RunState {
   bool begun_ = false;
   bool stopped_ = false;
   std::uint64_t checkpointed_ms_ = 0;
+  std::uint64_t checkpoint_step_ = 0;  // of info_.checkpoint
   std::uint64_t stepped_ms_ = 0;       // of the last progress
   std::uint64_t stepped_samples_ = 0;  // of this run, by then
   std::vector<Effect> effects_;        // of the event that is being handled

@@ -157,7 +157,7 @@ class Server::Impl {
   const base::Address& address() const { return listener_.address(); }
 
   Scraped wait_scraped(std::uint64_t deadline_ms, const std::function<bool()>& give_up) {
-    constexpr std::uint64_t kLookMs = 100;
+    constexpr std::uint64_t kLookMs = 500;
     base::MutexLock lock(mutex_);
     const std::uint64_t wanted = scrapes_begun_ + 1;
     // By the clock: on a busy machine a pause is longer than what was asked for.

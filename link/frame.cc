@@ -154,6 +154,14 @@ Status FrameDecoder::check_preamble() const {
   std::uint16_t version = 0;
   get(head_bytes_, 0, magic);
   get(head_bytes_, kVersionAt, version);
+  const std::string_view first(reinterpret_cast<const char*>(head_bytes_.data()), sizeof magic);
+  if (first == "HTTP") {
+    return base::error(Errc::data_loss,
+                       "[frame] an HTTP server answers there, nothing of Troupe's");
+  }
+  if (first == "GET " || first == "HEAD" || first == "POST") {
+    return base::error(Errc::data_loss, "[frame] an HTTP request; this port is for Troupe's links");
+  }
   if (magic != kFrameMagic) {
     return base::error(Errc::data_loss, "[frame] begins with {:#010x}, not with Troupe's mark",
                        magic);

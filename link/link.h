@@ -40,6 +40,7 @@ struct LinkFigures {
   std::uint64_t resumes = 0;       ///< cuts that were healed
   std::uint64_t queued_bytes = 0;  ///< waiting or unacknowledged now
   LinkFigures& operator+=(const LinkFigures& other);
+  friend bool operator==(const LinkFigures&, const LinkFigures&) = default;
 };
 
 /// What a link tells its owner, on the I/O thread: be quick, never wait. The link holds it until
@@ -65,7 +66,7 @@ class LinkHandler {
   /// An envelope of the peer.
   virtual void on_envelope(schemas::Envelope envelope) = 0;
   /// A connection was cut without a Goodbye. on_resumed or on_down follows within
-  /// limits.reconnect_ms; nothing is lost meanwhile. An owner that knows better calls abort().
+  /// limits.silence_dead_ms; nothing is lost meanwhile. An owner that knows better calls abort().
   virtual void on_interrupted(const base::Status& reason) { static_cast<void>(reason); }
   virtual void on_resumed() {}
   /// The queue has become shorter, after has_room() has said no.

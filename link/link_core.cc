@@ -55,7 +55,11 @@ LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
     lanes_.emplace_back(context_->io, windows_of(context_->limits));
   }
   heard_ms_ = now_ms();
-  open_until_ms_ = heard_ms_ + static_cast<std::int64_t>(context_->limits.handshake_ms);
+  // Who has proved the secret is one of the job's, perhaps busy with many others.
+  const bool proved = plan_.origin == Origin::accepted && plan_.secret;
+  const base::Limits& limits = context_->limits;
+  open_until_ms_ =
+      heard_ms_ + static_cast<std::int64_t>(proved ? limits.start_ms : limits.handshake_ms);
   unheard_ = plan_.origin == Origin::accepted && !plan_.secret;
 }
 
@@ -117,6 +121,7 @@ void LinkCore::close(std::string text) {
     if (self->is_down() || self->closing_) return;
     self->drain();
     self->closing_ = true;
+    self->context_->hurry();
     self->goodbye_text_ = text;
     self->close_until_ms_ =
         self->now_ms() + static_cast<std::int64_t>(self->context_->limits.goodbye_ms);

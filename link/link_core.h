@@ -5,6 +5,7 @@
 // Private to this folder.
 #pragma once
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <atomic>
@@ -31,8 +32,14 @@ namespace troupe::link {
 
 using Endpoint = asio::generic::stream_protocol::endpoint;
 
-/// The I/O thread looks at its clock this often at least.
-inline constexpr std::int64_t kTickMostMs = 100;
+/// The I/O thread looks at its clock so often.
+inline std::int64_t tick_ms(const base::Limits& limits) {
+  constexpr std::int64_t kLeast = 5;
+  constexpr std::int64_t kMost = 100;
+  return std::clamp(static_cast<std::int64_t>(limits.ping_ms / 10), kLeast, kMost);
+}
+/// While nothing has happened since the last tick the next one is so much later.
+inline constexpr std::int64_t kQuietTicks = 5;
 
 /// What all links of a set share.
 struct LinkContext {
@@ -40,9 +47,12 @@ struct LinkContext {
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
+  /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
+  std::function<void()> hurry = [] {};
   base::SteadyClock steady;
   /// A peer's silence, and all other deadlines, count while this process runs.
-  base::AwakeClock clock{steady, kTickMostMs, base::own_pause_ms(limits.silence_dead_ms)};
+  base::AwakeClock clock{steady, static_cast<std::uint64_t>(tick_ms(limits) * kQuietTicks),
+                         base::own_pause_ms(limits.silence_dead_ms)};
 };
 
 /// Marks a new socket close-on-exec and sets TCP's options where it is TCP.
@@ -89,6 +99,8 @@ class LinkCore final : public Link,
   void tick(std::int64_t now_ms);
   void go_down(const base::Status& reason);
   bool is_down() const { return state_ == State::down; }
+  /// Up and whole: nothing is due before the next ping.
+  bool rests() const { return state_ == State::up && !interrupted_ && !closing_; }
   const Plan& plan() const { return plan_; }
 
  private:

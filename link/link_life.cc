@@ -20,6 +20,8 @@ using base::Status;
 
 /// Connections with wrong bytes in a row, without progress between them.
 constexpr unsigned kFaultsMax = 8;
+/// A cut link is dialed again at least so often before it is given up.
+constexpr std::uint64_t kTriesLeast = 8;
 
 std::int64_t signed_ms(std::uint64_t ms) {
   return static_cast<std::int64_t>(ms);
@@ -287,8 +289,9 @@ void LinkCore::interrupted(std::size_t index, const Status& reason, bool hopeles
   if (plan_.origin == Origin::adopted || hopeless) return go_down(lost(reason));
   if (!interrupted_) {
     interrupted_ = true;
-    heal_until_ms_ = now_ms() + signed_ms(context_->limits.reconnect_ms);
+    heal_until_ms_ = now_ms() + signed_ms(context_->limits.silence_dead_ms);
     cut_reason_ = lost(reason);
+    context_->hurry();
     handler_->on_interrupted(cut_reason_);
   }
   lanes_[index].dial_at_ms = now_ms() + retry_pause_ms(lanes_[index].attempts);
@@ -300,7 +303,10 @@ std::int64_t LinkCore::retry_pause_ms(unsigned attempts) const {
   constexpr unsigned kDoublingsMax = 20;
   const std::uint64_t doubled = context_->limits.retry_first_ms
                                 << std::min(attempts, kDoublingsMax);
-  const std::uint64_t pause = std::min(doubled, context_->limits.retry_most_ms);
+  // Also with a short patience there are several tries in it.
+  const std::uint64_t most =
+      std::min(context_->limits.retry_most_ms, context_->limits.silence_dead_ms / kTriesLeast + 1);
+  const std::uint64_t pause = std::min(doubled, most);
   const std::uint64_t spread =
       base::hash64(std::to_string(attempts), plan_.token) % (pause / 2 + 1);
   return signed_ms(pause - spread);
@@ -347,11 +353,13 @@ void LinkCore::tick_up(std::int64_t now_ms) {
   const base::Limits& limits = context_->limits;
   if (interrupted_ && now_ms >= heal_until_ms_) return go_down(cut_reason_);
   if (unheard_ && now_ms >= open_until_ms_) {
+    if (interrupted_) return go_down(cut_reason_);
     return go_down(lost(base::error(Errc::deadline_exceeded, "said nothing but Hello for {} ms",
                                     limits.handshake_ms)));
   }
   const std::int64_t silent_ms = now_ms - heard_ms_;
   if (silent_ms >= signed_ms(limits.silence_dead_ms)) {
+    if (interrupted_) return go_down(cut_reason_);
     return go_down(lost(base::error(Errc::deadline_exceeded, "silent for {} ms", silent_ms)));
   }
   Lane& control = lanes_[0];

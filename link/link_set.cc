@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <asio/executor_work_guard.hpp>
 #include <asio/post.hpp>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <future>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "base/address.h"
 #include "base/log.h"
@@ -30,7 +32,6 @@ using base::Status;
 
 /// Connections of one link.
 constexpr std::uint32_t kLanesMax = 64;
-constexpr std::int64_t kTickLeastMs = 5;
 
 std::uint64_t random_token() {
   std::uint64_t token = 0;
@@ -52,6 +53,7 @@ class LinkSet::Impl {
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
     thread_ = std::thread([this] { run(); });
+    context_->hurry = [this] { hurry(); };
     asio::post(context_->io, [this] { arm_tick(); });
   }
   ~Impl() { stop(); }
@@ -74,6 +76,7 @@ class LinkSet::Impl {
 
   void run();
   void arm_tick();
+  void hurry();
   void tick();
   void note_pauses();
   void sum_up();
@@ -96,6 +99,7 @@ class LinkSet::Impl {
   std::atomic<bool> stopping_{false};
   // The I/O thread's.
   bool stopped_ = false;
+  bool quiet_ = false;  ///< the next tick may be late
   std::vector<std::shared_ptr<LinkCore>> links_;
   std::map<std::uint64_t, std::shared_ptr<LinkCore>> accepted_;  ///< by token; also in links_
   std::vector<std::shared_ptr<Listener>> listeners_;
@@ -176,6 +180,7 @@ void LinkSet::Impl::add(std::shared_ptr<LinkCore> link, std::function<void(LinkC
   asio::post(context_->io, [this, link = std::move(link), begin = std::move(begin)] {
     if (stopped_) return link->go_down(stopped());
     links_.push_back(link);
+    hurry();
     begin(*link);
   });
 }
@@ -207,14 +212,19 @@ void LinkSet::Impl::run() {
 }
 
 void LinkSet::Impl::arm_tick() {
-  const auto period = std::clamp(static_cast<std::int64_t>(context_->limits.ping_ms / 10),
-                                 kTickLeastMs, kTickMostMs);
-  timer_.expires_after(std::chrono::milliseconds(period));
+  const std::int64_t period = tick_ms(context_->limits);
+  timer_.expires_after(std::chrono::milliseconds(quiet_ ? period * kQuietTicks : period));
   timer_.async_wait([this](const asio::error_code& error) {
     if (error || stopped_) return;
     tick();
     arm_tick();
   });
+}
+
+/// Something has begun that has deadlines of its own.
+void LinkSet::Impl::hurry() {
+  if (!std::exchange(quiet_, false) || stopped_) return;
+  arm_tick();
 }
 
 void LinkSet::Impl::tick() {
@@ -249,6 +259,9 @@ void LinkSet::Impl::sum_up() {
   }
   totals.stats += ended_;
   const base::MutexLock lock(totals_mutex_);
+  quiet_ =
+      totals.links == links_.size() && totals == totals_ &&
+      std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->rests(); });
   totals_ = totals;
 }
 

@@ -32,6 +32,7 @@ struct LinkSetFigures {
   LinkFigures stats;
   std::uint64_t links = 0;       ///< alive now
   std::uint64_t own_pauses = 0;  ///< of this process, not counted as its peers' silence
+  friend bool operator==(const LinkSetFigures&, const LinkSetFigures&) = default;
 };
 
 /// Decides about a peer that has said Hello, on the I/O thread: gives the handler of the new link,
@@ -68,7 +69,7 @@ class LinkSet {
   /// Closes listeners and takes all links down with `cancelled`; waits until all handlers have
   /// heard it. Nothing can be made afterwards.
   void stop();
-  /// As of the last tick, at most 100 ms ago.
+  /// As of the last tick, 100 ms ago at most, 500 ms if nothing had happened by then.
   LinkSetFigures totals() const;
 
  private:

@@ -141,14 +141,16 @@ void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& int
 }
 
 void put(wire::JobSubmit::Builder out, const JobSubmit& m) {
-  const auto& [id, job_text] = m;
+  const auto& [id, job_text, request] = m;
   out.setId(text_of(id));
   out.setJobText(data_of(job_text));
+  out.setRequest(text_of(request));
 }
 
 void get(wire::JobSubmit::Reader in, JobSubmit& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
+  intake.name(in.getRequest(), "request", out.request);
 }
 
 void put(wire::JobSubmitted::Builder out, const JobSubmitted& m) {

@@ -351,7 +351,8 @@ struct StopProcesses {
   std::uint64_t grace_ms = 0;
 };
 
-/// A child has ended. `how`: "exit 0", "signal 9".
+/// A child has ended. `how`: "exit 0", "signal 9" and perhaps why; "not started: WHY"; "hung: WHY"
+/// when the agent had to kill it because it said nothing any more.
 struct ProcessExited {
   std::string job;
   std::uint64_t generation = 1;
@@ -388,10 +389,12 @@ struct FolderProbeResult {
 
 // ---- people and the coordinator ----
 
-/// Submits a job; the same id with the same content again is the same job.
+/// Submits a job; the same id with the same content again is the same job, and so is what comes
+/// again with the same request: a command that has got no answer asks once more.
 struct JobSubmit {
   std::string id;        ///< empty: the coordinator chooses
   std::string job_text;  ///< the encoded job spec
+  std::string request;   ///< made by the command, for it alone; empty: none
 };
 
 /// The answer to JobSubmit: the id, or why not.

@@ -299,6 +299,7 @@ struct FolderProbeResult {
 struct JobSubmit {
   id @0 :Text;
   jobText @1 :Data;  # job.capnp
+  request @2 :Text;
 }
 
 struct JobSubmitted {

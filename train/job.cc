@@ -141,11 +141,16 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   const data::OnDamage on_damage = spec.data.on_bad_record == schemas::BadRecord::skip
                                        ? data::OnDamage::skip
                                        : data::OnDamage::fail;
-  TROUPE_TRY_ASSIGN(job->train_data, data::Dataset::open(spec.data.train, on_damage));
+  auto train_data = data::Dataset::open(spec.data.train, on_damage);
+  if (!train_data.ok()) return train_data.status().with_context("data.train");
+  job->train_data = *std::move(train_data);
   if (!spec.data.test.empty()) {
-    TROUPE_TRY_ASSIGN(job->test_data, data::Dataset::open(spec.data.test, on_damage));
+    auto test_data = data::Dataset::open(spec.data.test, on_damage);
+    if (!test_data.ok()) return test_data.status().with_context("data.test");
+    job->test_data = *std::move(test_data);
     if (job->test_data->records() == 0) {
-      return base::error(base::Errc::invalid_argument, "{}: holds no records", spec.data.test);
+      return base::error(base::Errc::invalid_argument, "data.test: {}: holds no records",
+                         spec.data.test);
     }
   }
   TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data, on_damage));

@@ -93,6 +93,7 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
 control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots) {
   control::StartFound found;
   found.job = find.job;
+  found.run = find.run;
   const auto look = [&]() -> base::Status {
     const ops::OpTable table = ops::OpTable::build();
     TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table, roots));

@@ -78,6 +78,22 @@ std::uint64_t sum_of(const SumState& state) {
   return state.sum();
 }
 
+TEST_CASE("a role that rests has no ticks and still answers", "[shell]") {
+  SumRole role;
+  const auto ticks = [&role] {
+    const auto answer = role.ask([](const SumState& state) { return state.ticks(); }, kLong);
+    REQUIRE(answer.ok());
+    return *answer;
+  };
+  const auto until = std::chrono::steady_clock::now() + kLong;
+  while (ticks() < 3 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  REQUIRE(ticks() >= 3);
+  role.rest();
+  const std::uint64_t at_rest = ticks();
+  std::this_thread::sleep_for(milliseconds(100));
+  CHECK(ticks() == at_rest);
+}
+
 TEST_CASE("a role handles its events in order, and ticks", "[shell]") {
   SumRole role;
   for (const std::uint64_t value : {1, 2, 3, 4}) role.post(SumState::Number{value});

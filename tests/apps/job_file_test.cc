@@ -79,6 +79,41 @@ TEST_CASE("the documentation's job has every key that it shows, at its default",
   CHECK(plain == shown.spec);
 }
 
+TEST_CASE("the documentation names every key that a job may have", "[job_file]") {
+  std::ifstream in(std::string(TROUPE_SOURCE_DIR) + "/docs/job-file.md");
+  const std::string page((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t begin = page.find("```toml\n") + 7, end = page.find("```\n", begin);
+  const std::string text = page.substr(begin, end - begin);
+  const JobFile job = parse("[[train.keys]]\nmatch = \"*\"");
+  REQUIRE(job.keys.size() > 50);
+  std::size_t looked_for = 0;
+  for (const std::string& key : job.keys) {
+    const std::size_t dot = key.find('.');
+    // base/limits.h names the limits, and a table is named by what stands in it.
+    const bool table = std::any_of(job.keys.begin(), job.keys.end(), [&key](const auto& other) {
+      return other.starts_with(key + ".");
+    });
+    if (key.starts_with("limits") || table || key == "train.keys") continue;
+    // Where the key's section begins and ends.
+    std::size_t from = 0, to = text.find("\n[");
+    if (dot != std::string::npos) {
+      from = text.find("\n[" + key.substr(0, dot) + "]");
+      REQUIRE(from != std::string::npos);
+      to = text.find("\n[", from + 1);
+    }
+    const std::string section = text.substr(from, to - from);
+    const std::string name = key.substr(key.rfind('.') + 1) + " = ";
+    INFO(key);
+    bool named = false;
+    for (std::size_t at = 0; (at = section.find(name, at)) != std::string::npos; ++at) {
+      named = named || at == 0 || std::string(" {\n").find(section[at - 1]) != std::string::npos;
+    }
+    CHECK(named);
+    ++looked_for;
+  }
+  CHECK(looked_for > 50);
+}
+
 TEST_CASE("all errors come at once, in order, with their places", "[job_file]") {
   const JobFile job = parse_job("job.toml",
                                 "name = \"x\"\n"
@@ -119,6 +154,8 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[train]\noptimizer = {name = \"sgd\", symbol = \"u.json\"}", "either name or symbol"},
       {"[train]\nschedule = {name = \"cosine\", warmup = \"2 epochs\"}", "no epoch is left"},
       {"[train]\nlog_every = 50", "a period like \"500 steps\" or \"2 epochs\", got 50"},
+      {"[train]\nlog_every = \"\"", "train.log_every: expected a period"},
+      {"[limits]\nping_ms = \"\"", "limits.ping_ms: "},
       {"[train]\nlog_every = \"1.5 steps\"", "train.log_every: expected a period"},
       {"[train]\nlog_every = \"5 minutes\"", "train.log_every: expected a period"},
       {"[train]\nscore_every = \"5 steps\"", "train.score_every: expected a period of whole"},
@@ -220,6 +257,9 @@ TEST_CASE("an empty path leaves out what may be left out", "[job_file]") {
 TEST_CASE("wrong overrides name themselves", "[job_file]") {
   CHECK(parse("", {"data.batch=12B"}).errors ==
         Lines{"--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\""});
+  CHECK(parse("", {"checkpoint.every="}).errors ==
+        Lines{"--set checkpoint.every=: error: checkpoint.every: expected a period like \"500 "
+              "steps\" or \"2 epochs\", got \"\""});
   CHECK(parse("", {"workers.thraeds=2"}).errors ==
         Lines{"--set workers.thraeds=2: error: workers.thraeds: unknown key; did you mean "
               "'threads'?"});

@@ -90,6 +90,26 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, Contains("--coordinator") && Contains("'here' is not an address"));
   CHECK(run({"coordinator", "--listen", "1:2:3", "--http", ":0", "--state", "x"}).code == 2);
+  for (const std::string option : {"--listen", "--http"}) {
+    std::vector<std::string> words = {"coordinator", "--state", "x"};
+    for (const std::string other : {"--listen", "--http"}) {
+      words.insert(words.end(), {other, other == option ? "0.0.0.0:1" : "127.0.0.1:0"});
+    }
+    const Run far = run(words);
+    CHECK(far.code == 8);
+    CHECK_THAT(far.err, StartsWith("error: " + option + ": '0.0.0.0:1' is not a loopback"));
+  }
+  const Run same = run(
+      {"coordinator", "--listen", "localhost:7700", "--http", "127.0.0.1:7700", "--state", "x"});
+  CHECK(same.code == 2);
+  CHECK(same.err ==
+        "error: --listen and --http are both 127.0.0.1:7700; each needs its own port\n");
+  const Run join = run({"agent", "--name", "a", "--join", "0.0.0.0:1"});
+  CHECK(join.code == 8);
+  CHECK_THAT(join.err, StartsWith("error: --join: '0.0.0.0:1' is not a loopback"));
+  const Run page = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--http", "0.0.0.0:1"});
+  CHECK(page.code == 8);
+  CHECK_THAT(page.err, StartsWith("error: --http: '0.0.0.0:1' is not a loopback"));
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
@@ -135,8 +155,12 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
       run({"config", "check", kExample, "--set", "workers.devices=2", "--set", "servers.shards=3"});
   CHECK(good.code == 0);
   CHECK(good.err.empty());
-  CHECK_THAT(good.out, Contains("valid: job 'fashion-lenet', lenet on 2 machine(s) x 2 worker(s), "
-                                "3 parameter server(s), 5 epoch(s)\n"));
+  CHECK_THAT(good.out, Contains("valid: job 'fashion-lenet', lenet on 2 machines x 2 workers, "
+                                "3 parameter servers, 5 epochs\n"));
+  CHECK_THAT(run({"config", "check", kExample, "--set", "workers.machines=1", "--set",
+                  "workers.devices=1", "--set", "servers.shards=1", "--set", "train.epochs=1"})
+                 .out,
+             Contains("on 1 machine x 1 worker, 1 parameter server, 1 epoch\n"));
   const Run bad = run({"config", "check", kExample, "--set", "data.batch=12B", "--set", "a.b=1"});
   CHECK(bad.code == 3);
   CHECK(bad.out.empty());
@@ -191,7 +215,9 @@ TEST_CASE("models that cannot be are refused with their names", "[program]") {
   CHECK_THAT(small.err, Contains("convolution") && Contains("3"));
   for (const char* input : {"1,x", "", "0,28,28", "?,28,28", "99999999999,99999999999"}) {
     INFO(input);
-    CHECK(run({"model", "inspect", "lenet", "--input", input}).code == 3);
+    const Run bad = run({"model", "inspect", "lenet", "--input", input});
+    CHECK(bad.code == 3);
+    CHECK_THAT(bad.err, StartsWith(std::string("error: lenet with --input ") + input + ": "));
   }
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.json";
   for (const char* text : {"", "{", "{\"nodes\": 3}", "[1]", "{\"nodes\": [{\"op\": \"x\"}]}"}) {
@@ -207,6 +233,8 @@ TEST_CASE("models that cannot be are refused with their names", "[program]") {
 
 TEST_CASE("version is one line", "[program]") {
   CHECK_THAT(run({"version"}).out, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  CHECK(run({"--version"}).out == run({"version"}).out);
+  CHECK(run({"--version"}).code == 0);
 }
 
 TEST_CASE("help and documentation list every exit code", "[program]") {

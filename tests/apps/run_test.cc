@@ -71,6 +71,7 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   REQUIRE(whole.code == 0);
   CHECK_THAT(whole.out, Matches("test accuracy [01]\\.[0-9]{4} on 40 images, loss [0-9.]+\n"
                                 "checkpoint .*/out/step-10-g1.*\n"));
+  CHECK(whole.err.empty());  // it is quiet
   CHECK_THAT(job.hash("out"), Matches("[0-9a-f]{64}\n"));
   CHECK_THAT(run({"checkpoint", "show", job.path("out")}).out,
              Contains("step        10\n") && Contains("conv1_weight (8, 1, 3, 3) f32"));
@@ -84,6 +85,9 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   CHECK(job.hash("again") == job.hash("out"));
   const Run nothing = job(elsewhere);
   CHECK(nothing.code == 0);
+  CHECK(nothing.err.empty());
+  const Run loud = run({"run", job.file(), "--set", "checkpoint.dir=" + job.path("loud")});
+  CHECK_THAT(loud.err, StartsWith("job small: 10 steps of 4 ranks, 160 training samples\n"));
   CHECK_THAT(nothing.out, StartsWith("nothing left to do"));
 }
 
@@ -111,7 +115,10 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   const SmallJob job;
   const Run missing = job({"--set", "data.train=" + job.path("none.rec")});
   CHECK(missing.code == 5);
-  CHECK_THAT(missing.err, StartsWith("error: ") && Contains("none.rec"));
+  CHECK_THAT(missing.err, StartsWith("error: data.train: ") && Contains("none.rec"));
+  const Run untested = job({"--set", "data.test=" + job.path("none.rec")});
+  CHECK(untested.code == 5);
+  CHECK_THAT(untested.err, StartsWith("error: data.test: ") && Contains("none.rec"));
   const Run unknown = job({"--set", "model.network=lenett"});
   CHECK(unknown.code == 3);
   CHECK_THAT(unknown.err, Contains("did you mean 'lenet'?"));
@@ -121,6 +128,9 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   const Run address = job({"--metrics", "nowhere"});
   CHECK(address.code == 2);
   CHECK_THAT(address.err, Contains("'nowhere' is not an address"));
+  const Run far = job({"--metrics", "0.0.0.0:1"});
+  CHECK(far.code == 8);
+  CHECK_THAT(far.err, StartsWith("error: --metrics: '0.0.0.0:1' is not a loopback address"));
   const Run keys = job({"--set", "a=1", "--set", "b=2"});
   CHECK(keys.code == 3);
   CHECK_THAT(keys.err, Contains("2 errors; nothing was run\n"));
@@ -194,7 +204,8 @@ TEST_CASE("a metrics port in use ends the run before it begins", "[run]") {
   REQUIRE(server.ok());
   const Run taken = job({"--metrics", server.value()->address().to_string()});
   CHECK(taken.code == 7);
-  CHECK_THAT(taken.err, Contains(server.value()->address().to_string()) && Contains("in use"));
+  CHECK_THAT(taken.err, StartsWith("error: --metrics: ") &&
+                            Contains(server.value()->address().to_string()) && Contains("in use"));
 }
 
 }  // namespace

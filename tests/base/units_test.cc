@@ -45,6 +45,10 @@ TEST_CASE("numbers are written for people", "[units]") {
   CHECK(format_count(999) == "999");
   CHECK(format_count(1000) == "1,000");
   CHECK(format_count(1234567) == "1,234,567");
+  CHECK(format_counted(0, "rank") == "0 ranks");
+  CHECK(format_counted(1, "rank") == "1 rank");
+  CHECK(format_counted(1, "process") == "1 process");
+  CHECK(format_counted(1000, "process") == "1,000 processes");
   CHECK(format_bytes(1023) == "1023 B");
   CHECK(format_bytes(1'572'864) == "1.5 MiB");
 }

@@ -66,6 +66,13 @@ TEST_CASE("a folder that is missing is made to write, and named to read", "[prob
   CHECK(place.ask(false, "x").ok());
 }
 
+TEST_CASE("a folder that cannot be made says why", "[probe]") {
+  Place place;
+  place.path = (place.victim / "a" / "b").string();
+  const Status refused = place.ask(true, "x");
+  CHECK(refused.text() == place.path + ": cannot make the folder: Not a directory");
+}
+
 TEST_CASE("a probe reaches no file of another name", "[probe]") {
   Place place;
   SECTION("an absolute path") {

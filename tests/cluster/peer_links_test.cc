@@ -31,7 +31,7 @@ class CountingLink final : public Link {
   bool room = true;
 };
 
-/// Shard 1 of a job of two machines and three shards.
+/// Shard 1 of a job of two machines and three shards, to which the other two report.
 struct Shard {
   std::shared_ptr<CountingLink> link() const { return std::make_shared<CountingLink>(); }
   void post_to(const ActorId& actor) {
@@ -43,7 +43,7 @@ struct Shard {
   std::vector<std::string> failures;
   std::vector<ActorId> resumed;
   PeerLinks peers{kSelf,
-                  {2, 3},
+                  {2, 3, 1},
                   post_office,
                   [this](const ActorId& peer) { resumed.push_back(peer); },
                   [this](const Status& status) { failures.push_back(status.text()); }};
@@ -56,17 +56,24 @@ TEST_CASE("a parameter server takes those of its job who dial it, and nobody els
   };
   CHECK(code({Role::device_server, 0}) == Errc::ok);
   CHECK(code({Role::device_server, 1}) == Errc::ok);
+  CHECK(code({Role::parameter_server, 0}) == Errc::ok);
   CHECK(code({Role::parameter_server, 2}) == Errc::ok);
   for (const ActorId stranger :
        {ActorId{Role::device_server, 2}, ActorId{Role::device_server, 4'000'000},
-        ActorId{Role::parameter_server, 0}, ActorId{Role::parameter_server, 1},
-        ActorId{Role::parameter_server, 3}, ActorId{Role::worker, 0}, ActorId{Role::agent, 0},
-        ActorId{Role::coordinator, 0}}) {
+        ActorId{Role::parameter_server, 1}, ActorId{Role::parameter_server, 3},
+        ActorId{Role::worker, 0}, ActorId{Role::agent, 0}, ActorId{Role::coordinator, 0}}) {
     INFO(stranger.to_string());
     CHECK(code(stranger) == Errc::permission_denied);
   }
+  PeerLinks other(
+      {Role::parameter_server, 2}, {2, 3, 1}, shard.post_office, [](const ActorId&) {},
+      [](const Status&) {});
+  for (const std::uint32_t server : {0, 1}) {
+    CHECK(other.accept({Role::parameter_server, server}, shard.link()).status().code() ==
+          Errc::permission_denied);
+  }
   PeerLinks host(
-      {Role::device_server, 0}, {2, 3}, shard.post_office, [](const ActorId&) {},
+      {Role::device_server, 0}, {2, 3, 1}, shard.post_office, [](const ActorId&) {},
       [](const Status&) {});
   CHECK(host.accept({Role::device_server, 1}, shard.link()).status().code() ==
         Errc::permission_denied);

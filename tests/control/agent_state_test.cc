@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that is refused: for its name it tries again for a while, for all else it leaves. Its
-// children: each is told as ended once it is reaped and was heard to its end; none is left alone.
+// An agent that loses the coordinator or finds its name in use tries again for a while; refused for
+// anything else it leaves. Its children: each is told as ended once it is reaped and was heard to
+// its end; none is left alone, and none is taken along to another link.
 #include "control/agent_state.h"
 
 #include <catch2/catch.hpp>
@@ -27,6 +28,13 @@ std::vector<Kind> all_of(const Effects& effects) {
   return found;
 }
 
+/// What is logged without asking for more.
+std::vector<Note> notes_of(const Effects& effects) {
+  std::vector<Note> notes = all_of<Note>(effects);
+  std::erase_if(notes, [](const Note& note) { return note.detail; });
+  return notes;
+}
+
 /// What is told to the coordinator, of one kind.
 template <typename Message>
 std::vector<Message> told(const Effects& effects) {
@@ -40,7 +48,8 @@ std::vector<Message> told(const Effects& effects) {
 /// An agent that begins to join at 1 s of its clock.
 struct Joining {
   Joining() {
-    limits.join_wait_ms = 1'000;
+    limits.join_wait_ms = 100'000;
+    limits.retry_first_ms = 50;
     limits.retry_most_ms = 400;
     limits.stop_grace_ms = 800;
     limits.agent_grace_ms = 300;
@@ -63,26 +72,55 @@ TEST_CASE("an agent joins, and introduces itself when the link is up") {
   Joining agent;
   REQUIRE(agent.joins.size() == 1);
   CHECK(agent.joins[0].join == 1);
-  CHECK(agent.joins[0].wait_ms == 1'000);
+  CHECK(agent.joins[0].wait_ms == 0);  // if that fails its reason is told at once
   CHECK(told<schemas::AgentHello>(agent.state->handle(CoordinatorUp{1})).size() == 1);
+}
+
+TEST_CASE("an agent that reaches no coordinator tries on, says so, and at last ends") {
+  Joining agent;
+  const auto notes = all_of<Note>(agent.state->handle(CoordinatorLost{1, "refused"}));
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].warning);
+  CHECK(notes[0].text == "refused; tries again for 100 s");
+  std::uint64_t now_ms = 1'000;
+  std::uint64_t join = 1;
+  int told_of = 0;
+  std::vector<End> end;
+  while (end.empty() && now_ms < 200'000) {
+    now_ms += 50;
+    const auto joins = all_of<JoinCoordinator>(agent.state->handle(Tick{now_ms}));
+    if (joins.empty()) continue;
+    CHECK(joins[0].join == ++join);
+    now_ms += joins[0].wait_ms;
+    agent.state->handle(Tick{now_ms});
+    const Effects effects = agent.state->handle(CoordinatorLost{join, "refused"});
+    told_of += static_cast<int>(all_of<Note>(effects).size());
+    end = all_of<End>(effects);
+  }
+  REQUIRE(end.size() == 1);
+  CHECK(end[0].status.code() == Errc::unavailable);
+  CHECK(end[0].status.text() == "refused");
+  CHECK(now_ms >= 100'900);  // it began at 1,000
+  CHECK(now_ms <= 101'000);
+  CHECK(told_of == 3);
 }
 
 TEST_CASE("an agent whose name is in use tries again until its time is over") {
   Joining agent;
-  CHECK(all_of<End>(agent.refuse(Errc::already_exists)).empty());
+  const Effects refused = agent.refuse(Errc::already_exists);
+  CHECK(all_of<End>(refused).empty());
+  REQUIRE(all_of<Note>(refused).size() == 1);
+  CHECK(all_of<Note>(refused)[0].text == "no; tries again for 100 s");
   CHECK(agent.state->handle(Tick{1'399}).empty());
   const auto again = all_of<JoinCoordinator>(agent.state->handle(Tick{1'400}));
   REQUIRE(again.size() == 1);
   CHECK(again[0].join == 2);
-  CHECK(again[0].wait_ms == 600);
+  CHECK(again[0].wait_ms == 30'000);
   CHECK(agent.state->handle(Tick{1'500}).empty());
   SECTION("welcomed") {
     agent.state->handle(CoordinatorUp{2});
-    agent.state->handle(CoordinatorSaid{2, schemas::AgentWelcome{}});
-    agent.state->handle(Tick{9'000});
-    const auto end = all_of<End>(agent.state->handle(CoordinatorLost{2, "gone"}));
-    REQUIRE(end.size() == 1);
-    CHECK(end[0].status.text() == "lost the coordinator: gone");
+    const auto joined = agent.state->handle(CoordinatorSaid{2, schemas::AgentWelcome{}});
+    CHECK(all_of<Note>(joined).size() == 1);
   }
   SECTION("of the earlier link nothing counts") {
     CHECK(agent.state->handle(CoordinatorUp{1}).empty());
@@ -90,11 +128,20 @@ TEST_CASE("an agent whose name is in use tries again until its time is over") {
     CHECK(agent.state->handle(CoordinatorLost{1, "late"}).empty());
     CHECK(told<schemas::AgentHello>(agent.state->handle(CoordinatorUp{2})).size() == 1);
   }
-  SECTION("refused for too long") {
-    agent.state->handle(Tick{1'700});
-    const auto end = all_of<End>(agent.refuse(Errc::already_exists, 2));
-    REQUIRE(end.size() == 1);
-    CHECK(end[0].status.code() == Errc::already_exists);
+  SECTION("refused for as long as a frozen forerunner's link lives, and for too long") {
+    std::uint64_t now_ms = 1'500;
+    std::uint64_t join = 2;
+    while (true) {
+      agent.state->handle(CoordinatorUp{join});
+      const Effects effects = agent.refuse(Errc::already_exists, join);
+      if (!all_of<End>(effects).empty()) {
+        CHECK(all_of<End>(effects)[0].status.code() == Errc::already_exists);
+        break;
+      }
+      while (all_of<JoinCoordinator>(agent.state->handle(Tick{now_ms})).empty()) now_ms += 50;
+      ++join;
+    }
+    CHECK(now_ms > 100'000);
   }
   SECTION("asked to end") {
     agent.refuse(Errc::already_exists, 2);
@@ -149,7 +196,7 @@ TEST_CASE("a child is started once and learns what to do when it is there") {
   REQUIRE(all_of<StartChild>(agent.begun).size() == 1);
   CHECK(all_of<StartChild>(agent.begun)[0].process == agent.host);
   CHECK(agent.state->handle(CoordinatorSaid{1, agent.launch}).empty());
-  const auto sent = all_of<Send<ToChild>>(agent.state->handle(ChildStarted{agent.host, {}}));
+  const auto sent = all_of<Send<ToChild>>(agent.state->handle(ChildStarted{agent.host, {}, 77}));
   REQUIRE(sent.size() == 1);
   CHECK(sent[0].to.process == agent.host);
   CHECK(sent[0].to.actor == agent.host.actor);
@@ -158,11 +205,11 @@ TEST_CASE("a child is started once and learns what to do when it is there") {
 
 TEST_CASE("a child has ended when it is reaped and everything that it said was read") {
   Parent agent;
-  agent.state->handle(ChildStarted{agent.host, {}});
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
   const bool exit_first = GENERATE(true, false);
   const AgentEvent exited = ChildExited{agent.host, "exit 1", false};
-  const AgentEvent silent = ChildSilent{agent.host};
-  CHECK(agent.state->handle(exit_first ? exited : silent).empty());
+  const AgentEvent silent = ChildSilent{agent.host, {}};
+  CHECK(told<schemas::ProcessExited>(agent.state->handle(exit_first ? exited : silent)).empty());
   CHECK(agent.state->children() == 1);
   const ActorId rank{Role::worker, 4};
   if (exit_first) {
@@ -218,7 +265,7 @@ TEST_CASE("a child that could not be started is told at once") {
 TEST_CASE("a child that nobody can speak to is killed, and its exit is its end") {
   Parent agent;
   const Effects effects = agent.state->handle(
-      ChildStarted{agent.host, base::error(Errc::invalid_argument, "no socket")});
+      ChildStarted{agent.host, base::error(Errc::invalid_argument, "no socket"), 77});
   CHECK(all_of<Send<ToChild>>(effects).empty());
   REQUIRE(all_of<StopChild>(effects).size() == 1);
   CHECK(all_of<StopChild>(effects)[0].kill);
@@ -227,10 +274,71 @@ TEST_CASE("a child that nobody can speak to is killed, and its exit is its end")
           .size() == 1);
 }
 
+TEST_CASE("a child that says nothing any more is killed, and that is its end") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  const Effects effects = agent.state->handle(
+      ChildSilent{agent.host, base::error(Errc::deadline_exceeded, "silent for 15000 ms")});
+  const auto killed = all_of<StopChild>(effects);
+  REQUIRE(killed.size() == 1);
+  CHECK(killed[0].kill);
+  REQUIRE(notes_of(effects).size() == 1);
+  CHECK(
+      notes_of(effects)[0].text ==
+      "job x generation 2: host process (ranks 4, 5), process 77, hangs and is killed: silent for "
+      "15000 ms");
+  CHECK(agent.state->children() == 1);  // until it is reaped
+  // Woken just then, it may end by itself; the cause is its silence all the same.
+  const std::string how = GENERATE("signal 9", "exit 1");
+  const auto ended =
+      told<schemas::ProcessExited>(agent.state->handle(ChildExited{agent.host, how, false}));
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].how == "hung: silent for 15000 ms");
+  CHECK_FALSE(ended[0].clean);
+}
+
+TEST_CASE("a child that has closed its link gets a grace to end, and no longer") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  const auto closed = base::error(Errc::unavailable, "connection closed");
+  CHECK(all_of<StopChild>(agent.state->handle(ChildSilent{agent.host, closed})).empty());
+  CHECK(agent.state->handle(Tick{1'799}).empty());
+  SECTION("it ends") {
+    const auto ended =
+        told<schemas::ProcessExited>(agent.state->handle(ChildExited{agent.host, "exit 0", true}));
+    REQUIRE(ended.size() == 1);
+    CHECK(ended[0].how == "exit 0");
+  }
+  SECTION("it does not") {
+    const auto killed = all_of<StopChild>(agent.state->handle(Tick{1'800}));
+    REQUIRE(killed.size() == 1);
+    CHECK(killed[0].kill);
+    const auto ended = told<schemas::ProcessExited>(
+        agent.state->handle(ChildExited{agent.host, "signal 9", false}));
+    REQUIRE(ended.size() == 1);
+    CHECK(ended[0].how == "hung: it has closed its link and does not end");
+  }
+}
+
+TEST_CASE("a child's start, number and end are told") {
+  Parent agent;
+  const auto started = all_of<Note>(agent.state->handle(ChildStarted{agent.host, {}, 77}));
+  REQUIRE(started.size() == 1);
+  CHECK(started[0].text == "job x generation 2: host process (ranks 4, 5) is process 77");
+  CHECK_FALSE(started[0].warning);
+  const bool asked = GENERATE(true, false);
+  if (asked) agent.stop(500);
+  const auto ended = all_of<Note>(agent.state->handle(ChildExited{agent.host, "signal 15", false}));
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].text ==
+        "job x generation 2: host process (ranks 4, 5), process 77, has ended: signal 15");
+  CHECK(ended[0].warning == !asked);
+}
+
 TEST_CASE("a child is asked to end, then killed, and again until it is gone") {
   Parent agent;
   SECTION("one that runs") {
-    agent.state->handle(ChildStarted{agent.host, {}});
+    agent.state->handle(ChildStarted{agent.host, {}, 77});
     const auto asked = all_of<StopChild>(agent.stop(500));
     REQUIRE(asked.size() == 1);
     CHECK_FALSE(asked[0].kill);
@@ -242,7 +350,7 @@ TEST_CASE("a child is asked to end, then killed, and again until it is gone") {
     }
   }
   SECTION("a second wish shortens the grace and never lengthens it") {
-    agent.state->handle(ChildStarted{agent.host, {}});
+    agent.state->handle(ChildStarted{agent.host, {}, 77});
     agent.stop(500);
     agent.stop(100);
     agent.stop(5'000);
@@ -250,7 +358,7 @@ TEST_CASE("a child is asked to end, then killed, and again until it is gone") {
   }
   SECTION("one that is only starting") {
     CHECK(all_of<StopChild>(agent.stop(500)).empty());
-    const auto killed = all_of<StopChild>(agent.state->handle(ChildStarted{agent.host, {}}));
+    const auto killed = all_of<StopChild>(agent.state->handle(ChildStarted{agent.host, {}, 77}));
     REQUIRE(killed.size() == 1);
     CHECK(killed[0].kill);
   }
@@ -262,9 +370,12 @@ TEST_CASE("a child is asked to end, then killed, and again until it is gone") {
 
 TEST_CASE("children outlive the coordinator by the grace, and the agent its children") {
   Parent agent;
-  agent.state->handle(ChildStarted{agent.host, {}});
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
   SECTION("lost") {
-    CHECK(all_of<Note>(agent.state->handle(CoordinatorLost{1, "cut"})).size() == 1);
+    const auto notes = all_of<Note>(agent.state->handle(CoordinatorLost{1, "cut"}));
+    REQUIRE(notes.size() == 1);
+    CHECK(notes[0].text ==
+          "lost the coordinator: cut; its processes (1) stop in 300 ms; tries again for 100 s");
   }
   SECTION("turned away") {
     agent.state->handle(CoordinatorSaid{1, schemas::JobEnd{Errc::permission_denied, "no"}});
@@ -272,17 +383,71 @@ TEST_CASE("children outlive the coordinator by the grace, and the agent its chil
   }
   CHECK(all_of<StopChild>(agent.state->handle(Tick{1'299})).empty());
   CHECK(all_of<StopChild>(agent.state->handle(Tick{1'300})).size() == 1);
-  agent.state->handle(ChildSilent{agent.host});
+  agent.state->handle(ChildSilent{agent.host, {}});
   const Effects effects = agent.state->handle(ChildExited{agent.host, "signal 15", false});
   CHECK(told<schemas::ProcessExited>(effects).empty());  // there is nobody to tell
+  CHECK(agent.state->children() == 0);
+}
+
+TEST_CASE("an agent that was turned away ends when its children have") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  agent.state->handle(CoordinatorSaid{1, schemas::JobEnd{Errc::permission_denied, "no"}});
+  agent.state->handle(CoordinatorLost{1, "it said goodbye"});
+  agent.state->handle(ChildSilent{agent.host, {}});
+  const Effects effects = agent.state->handle(ChildExited{agent.host, "signal 15", false});
   REQUIRE(all_of<End>(effects).size() == 1);
-  CHECK_FALSE(all_of<End>(effects)[0].status.ok());
+  CHECK(all_of<End>(effects)[0].status.code() == Errc::permission_denied);
   CHECK(agent.state->handle(Tick{9'000}).empty());
+}
+
+TEST_CASE("an agent joins again, and offers its slots when the old link's children have ended") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  if (GENERATE(true, false)) {  // the coordinator itself may say that it has given the agent up
+    CHECK(
+        agent.state->handle(CoordinatorSaid{1, schemas::JobEnd{Errc::unavailable, "up"}}).empty());
+  }
+  agent.state->handle(CoordinatorLost{1, "cut"});
+  const auto again = all_of<JoinCoordinator>(agent.state->handle(Tick{1'050}));
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].join == 2);
+  const Effects up = agent.state->handle(CoordinatorUp{2});
+  CHECK(told<schemas::AgentHello>(up).empty());
+  CHECK(all_of<StopChild>(up).size() == 1);
+  REQUIRE(notes_of(up).size() == 1);
+  CHECK(notes_of(up)[0].text ==
+        "the coordinator does not know this agent's job x any more: its processes here (1) end");
+  agent.state->handle(ChildSilent{agent.host, {}});
+  const Effects alone = agent.state->handle(ChildExited{agent.host, "signal 15", false});
+  CHECK(told<schemas::ProcessExited>(alone).empty());  // of a run that is not known there
+  CHECK(told<schemas::AgentHello>(alone).size() == 1);
+  agent.state->handle(CoordinatorSaid{2, schemas::AgentWelcome{}});
+  // The same run of the same job may come again, and the old grace is over.
+  CHECK(all_of<StartChild>(agent.state->handle(CoordinatorSaid{2, agent.launch})).size() == 1);
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  CHECK(agent.state->handle(Tick{1'400}).empty());
+}
+
+TEST_CASE("an agent whose children end so slowly that it is not waited for joins once more") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  agent.state->handle(CoordinatorLost{1, "cut"});
+  agent.state->handle(Tick{1'050});
+  agent.state->handle(CoordinatorUp{2});
+  const schemas::JobEnd dropped{Errc::deadline_exceeded, "it asked nothing"};
+  CHECK(agent.state->handle(CoordinatorSaid{2, dropped}).empty());
+  CHECK(all_of<End>(agent.state->handle(CoordinatorLost{2, "it said goodbye"})).empty());
+  agent.state->handle(ChildSilent{agent.host, {}});
+  agent.state->handle(ChildExited{agent.host, "signal 9", false});
+  const auto again = all_of<JoinCoordinator>(agent.state->handle(Tick{10'000}));
+  REQUIRE(again.size() == 1);
+  CHECK(told<schemas::AgentHello>(agent.state->handle(CoordinatorUp{again[0].join})).size() == 1);
 }
 
 TEST_CASE("a message for a worker goes to the process that holds its rank") {
   Parent agent;
-  agent.state->handle(ChildStarted{agent.host, {}});
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
   const auto to = [&](const ActorId& actor, std::uint64_t generation) {
     const std::string text(1, 'x');
     return agent.state->handle(

@@ -22,7 +22,7 @@ constexpr std::uint64_t kLingerMs = 1'000;
 }  // namespace
 
 ControlWorld::ControlWorld(std::uint64_t seed) : state_(seed * 2 + 1) {
-  coordinator_ = std::make_unique<CoordinatorState>(CoordinatorOptions{"1", limits()});
+  start_coordinator();
   tick();
 }
 
@@ -34,7 +34,8 @@ base::Limits ControlWorld::limits() {
   limits.stall_ms = 3'000;
   limits.stop_grace_ms = 400;
   limits.agent_grace_ms = 300;
-  limits.reconnect_ms = 200;
+  limits.suspicion_ms = 400;
+  limits.join_wait_ms = 3'000;
   return limits;
 }
 
@@ -122,6 +123,11 @@ void ControlWorld::kill_coordinator() {
   for (auto& [name, agent] : agents_) cut(name);
 }
 
+void ControlWorld::start_coordinator() {
+  note("start coordinator");
+  coordinator_ = std::make_unique<CoordinatorState>(CoordinatorOptions{"1", limits()});
+}
+
 PeerId ControlWorld::say(schemas::Message message) {
   const PeerId person = next_peer_++;
   answers_[person] = {};
@@ -156,7 +162,7 @@ void ControlWorld::perform(const Send<PeerId>& send) {
 }
 
 void ControlWorld::perform(const FindStart& find) {
-  const StartFound found{find.job, {}, 0, 1, kSteps, ""};
+  const StartFound found{find.job, find.run, {}, 0, 1, kSteps, ""};
   after(random(kDelayMs), [this, found] { coordinate(found); });
 }
 
@@ -192,12 +198,24 @@ void ControlWorld::perform(const std::string& name, const Send<ToCoordinator>& s
 }
 
 void ControlWorld::perform(const std::string& name, const JoinCoordinator& join) {
+  agents_.at(name).join = join.join;
+  dial(name, join, now_ms_ + join.wait_ms);
+}
+
+void ControlWorld::dial(const std::string& name, const JoinCoordinator& join,
+                        std::uint64_t until_ms) {
   Agent& agent = agents_.at(name);
-  agent.peer = next_peer_++;
-  agent.join = join.join;
-  agent.linked = true;
-  coordinate(PeerLinked{agent.peer, "127.0.0.1"});
-  handle(name, CoordinatorUp{join.join});
+  if (!agent.alive || agent.join != join.join) return;
+  if (coordinator_) {
+    agent.peer = next_peer_++;
+    agent.linked = true;
+    coordinate(PeerLinked{agent.peer, "127.0.0.1"});
+    handle(name, CoordinatorUp{join.join});
+  } else if (now_ms_ + kDelayMs > until_ms) {
+    handle(name, CoordinatorLost{join.join, "nobody is there"});
+  } else {
+    after(kDelayMs, [=, this] { dial(name, join, until_ms); });
+  }
 }
 
 void ControlWorld::perform(const std::string& name, const LeaveCoordinator&) {
@@ -222,7 +240,7 @@ void ControlWorld::perform(const std::string& name, const StartChild& start) {
     const bool server = key.actor.role == Role::parameter_server;
     const auto fate = fates_.find(name + (server ? "/server" : "/host"));
     agents_.at(name).processes[key] = {fate == fates_.end() ? Fate::well : fate->second, false};
-    handle(name, ChildStarted{key, {}});
+    handle(name, ChildStarted{key, {}, 1});
   });
 }
 
@@ -263,7 +281,7 @@ void ControlWorld::child_ends(const std::string& name, const ProcessKey& key,
     if (agents_.at(name).processes.erase(key) == 0) return;
     note(fmt::format("{} of {} on {} ends: {}", key.actor.to_string(), key.job, name, how));
     const auto exited = [=, this] { handle(name, ChildExited{key, how, how == "exit 0"}); };
-    const auto silent = [=, this] { handle(name, ChildSilent{key}); };
+    const auto silent = [=, this] { handle(name, ChildSilent{key, {}}); };
     const bool exit_first = random(2) == 0;
     after(exit_first ? 0 : random(kDelayMs), exited);
     after(exit_first ? random(kDelayMs) : 0, silent);

@@ -42,6 +42,8 @@ class ControlWorld {
   void add_agent(const std::string& name, std::uint32_t slots);
   void kill_agent(const std::string& name);
   void kill_coordinator();
+  /// A new one, which knows of nothing; agents find it.
+  void start_coordinator();
   /// The fate of processes whose machine and role match; by "MACHINE/host" or "MACHINE/server".
   /// Processes of this agent report another numeric class.
   void set_class(const std::string& agent, const std::string& isa) { classes_[agent] = isa; }
@@ -92,6 +94,7 @@ class ControlWorld {
   void coordinate(const CoordinatorEvent& event);
   void handle(const std::string& agent, const AgentEvent& event);
   void cut(const std::string& agent);
+  void dial(const std::string& agent, const JoinCoordinator& join, std::uint64_t until_ms);
 
   void perform(const Send<PeerId>& send);
   void perform(const DropPeer& drop);

@@ -24,7 +24,7 @@ std::string text_of(const schemas::JobSpec& spec) {
 
 /// Submits a job at once and runs to the end.
 schemas::JobInfo run_job(ControlWorld& world, const schemas::JobSpec& spec) {
-  world.say(schemas::JobSubmit{"", text_of(spec)});
+  world.say(schemas::JobSubmit{"", text_of(spec), ""});
   world.run_until(world.now_ms() + kLongMs);
   return world.coordinator().jobs().back();
 }
@@ -49,10 +49,38 @@ TEST_CASE("a job runs on two agents and leaves nothing") {
 TEST_CASE("a job waits for slots, and says so") {
   ControlWorld world(2);
   world.add_agent("a", 2);
-  CHECK(run_job(world, 2, 2, 1).text == "waits for 4 worker slots; 2 are free");
+  CHECK(run_job(world, 2, 2, 1).text == "waits for 4 worker slots; all agents together have 2");
   world.add_agent("b", 2);
   world.run_until(world.now_ms() + kLongMs);
   CHECK(world.coordinator().jobs().back().phase == JobPhase::succeeded);
+}
+
+TEST_CASE("what comes again with the same request is the same job, whatever became of it") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  const auto submit = [&](const std::string& id, const std::string& request) {
+    const std::string text = text_of(ControlWorld::job_spec(1, 1, 1));
+    for (const CoordinatorEffect& effect :
+         state.handle(PeerSaid{9, schemas::JobSubmit{id, text, request}})) {
+      const auto* send = std::get_if<Send<PeerId>>(&effect);
+      if (send != nullptr) return std::get<schemas::JobSubmitted>(send->message).id;
+    }
+    return std::string("no answer");
+  };
+  const std::string first = submit("", "r1");
+  CHECK(submit("", "r1") == first);
+  CHECK(state.jobs().size() == 1);
+  CHECK(submit("", "r2") != first);
+  CHECK(submit("", "") != submit("", ""));
+  CHECK(state.jobs().size() == 4);
+  // Named jobs go on as a new run when they are submitted anew, but not because an answer was lost.
+  CHECK(submit("x", "r3") == "x");
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  CHECK(submit("x", "r3") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::stopped);
+  CHECK(submit("x", "r4") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::pending);
+  CHECK(submit("x", "r3") == "x");
+  CHECK(state.jobs().size() == 5);
 }
 
 TEST_CASE("an id is one job; other content is refused; unknown ids are not found") {
@@ -65,18 +93,21 @@ TEST_CASE("an id is one job; other content is refused; unknown ids are not found
   };
   const std::string text = text_of(ControlWorld::job_spec(1, 1, 1));
   const std::string other = text_of(ControlWorld::job_spec(1, 2, 1));
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text, ""})).code ==
+        Errc::ok);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text, ""})).code ==
+        Errc::ok);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other, ""})).code ==
         Errc::already_exists);
   answer(schemas::JobStop{"x"});
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other})).code ==
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", other, ""})).code ==
         Errc::already_exists);
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text})).code == Errc::ok);
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"x", text, ""})).code ==
+        Errc::ok);
   CHECK(world.coordinator().jobs().front().phase != JobPhase::stopped);  // it goes on
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"../y", text})).code ==
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"../y", text, ""})).code ==
         Errc::invalid_argument);
-  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage"})).code !=
+  CHECK(std::get<schemas::JobSubmitted>(answer(schemas::JobSubmit{"y", "garbage", ""})).code !=
         Errc::ok);
   CHECK(world.coordinator().jobs().size() == 1);
   CHECK(std::get<schemas::JobList>(answer(schemas::JobQuery{"z"})).code == Errc::not_found);
@@ -90,7 +121,7 @@ TEST_CASE("more parameter servers than a machine should hold fail the job before
   world.add_agent("a", 1);
   const schemas::JobInfo info = run_job(world, 1, 1, 65);
   CHECK(info.phase == JobPhase::failed);
-  CHECK(info.text == "servers.shards 65 on 1 machine(s): at most 64 each");
+  CHECK(info.text == "servers.shards 65 on 1 machine: at most 64 each");
   CHECK(world.processes() == 0);
   // A final state stays.
   const PeerId stopping = world.say(schemas::JobStop{info.id});
@@ -122,7 +153,7 @@ TEST_CASE("a failed job names role, ranks, machine and cause") {
   world.set_fate(row.process, row.fate);
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
   CHECK(info.phase == JobPhase::failed);
-  CHECK(info.text == row.text + "; there is no checkpoint");
+  CHECK(info.text == row.text + "; no checkpoint was reported");
   CHECK(world.processes() == 0);
 }
 
@@ -175,7 +206,7 @@ TEST_CASE("stopping is answered at the end, to everybody who asked") {
   ControlWorld world(6);
   world.add_agent("a", 1);
   world.set_fate("a/host", Fate::hangs);
-  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))});
+  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""});
   world.run_until(50);
   world.run_until(400);
   const PeerId first = world.say(schemas::JobStop{"x"});
@@ -194,7 +225,7 @@ TEST_CASE("stopping is answered at the end, to everybody who asked") {
 TEST_CASE("a process that outlives its run is not taken for one of the next run") {
   ControlWorld world(8);
   world.add_agent("a", 1);
-  const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(1, 1, 1))};
+  const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""};
   world.set_fate("a/host", Fate::lingers);
   world.say(submit);
   world.at(400, [&] { world.say(schemas::JobStop{"x"}); });
@@ -219,9 +250,9 @@ TEST_CASE("a peer that asks again and again waits once") {
   hello.version = std::string("1");
   hello.slots = 1;
   state.handle(PeerSaid{2, hello});
-  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""}});
   state.handle(PeerSaid{2, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
-  state.handle(StartFound{"x", {}, 0, 1, 5, ""});
+  state.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
   for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobStop{"x"}});
   state.handle(
       PeerSaid{2, schemas::ProcessExited{"x", 1, {schemas::Role::device_server, 0}, "", {}}});
@@ -236,7 +267,7 @@ TEST_CASE("a peer that asks again and again waits once") {
 TEST_CASE("a look at the clock that comes late changes nothing") {
   CoordinatorState state({"1", ControlWorld::limits()});
   state.handle(Tick{1'000});
-  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""}});
   CHECK(state.handle(Tick{950}).empty());
   CHECK(state.jobs().front().age_ms == 0);
   state.handle(Tick{1'050});
@@ -254,8 +285,8 @@ TEST_CASE("jobs' time in the queue and their ends are told once") {
     }
   };
   handle(Tick{1'000});
-  handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
-  handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""}});
+  handle(PeerSaid{1, schemas::JobSubmit{"y", text_of(ControlWorld::job_spec(1, 1, 1)), ""}});
   handle(PeerSaid{1, schemas::JobStop{"y"}});
   handle(Tick{1'250});
   CHECK(queued.empty());
@@ -269,20 +300,87 @@ TEST_CASE("jobs' time in the queue and their ends are told once") {
   CHECK(ended == std::vector<JobPhase>{JobPhase::stopped});
 }
 
-TEST_CASE("agents outlive the coordinator by the grace, their processes not at all") {
+TEST_CASE("agents outlive the coordinator by their patience, processes by the grace") {
   ControlWorld world(7);
   world.add_agent("a", 1);
   world.set_fate("a/host", Fate::hangs);
-  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))});
+  world.say(schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""});
   world.run_until(400);
   CHECK(world.processes() > 0);
   world.kill_coordinator();
   world.run_until(500);
-  CHECK(world.exited_agents().empty());
+  CHECK(world.processes() > 0);
   world.run_until(1'500);
+  CHECK(world.processes() == 0);
+  CHECK(world.exited_agents().empty());
+  world.run_until(4'000);
   REQUIRE(world.exited_agents().contains("a"));
   CHECK(world.exited_agents().at("a").code() == Errc::unavailable);
+}
+
+TEST_CASE("agents join a coordinator that was started anew, and the same job runs there") {
+  ControlWorld world(7);
+  world.add_agent("a", 1);
+  world.add_agent("b", 1);
+  const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(2, 1, 2)), ""};
+  world.set_fate("a/host", GENERATE(Fate::hangs, Fate::lingers));
+  world.say(submit);
+  world.run_until(400);
+  REQUIRE(world.processes() == 4);
+  world.kill_coordinator();
+  world.run_until(410);
+  world.start_coordinator();
+  world.set_fate("a/host", Fate::well);
+  world.say(submit);  // it waits until the agents are there, and they until their children are not
+  world.run_until(10'000);
+  CHECK(world.exited_agents().empty());
+  REQUIRE(world.coordinator().jobs().size() == 1);
+  CHECK(world.coordinator().jobs()[0].phase == JobPhase::succeeded);
   CHECK(world.processes() == 0);
+}
+
+schemas::AgentHello hello_of(const std::string& name) {
+  schemas::AgentHello hello;
+  hello.name = name;
+  hello.version = std::string("1");
+  hello.slots = 1;
+  return hello;
+}
+
+TEST_CASE("a job does not begin on an agent whose link is cut") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(PeerSaid{1, hello_of("a")});
+  state.handle(PeerCut{1, "closed"});
+  const std::string text = text_of(ControlWorld::job_spec(1, 1, 1));
+  state.handle(PeerSaid{9, schemas::JobSubmit{"x", text, ""}});
+  CHECK(state.jobs()[0].phase == JobPhase::pending);
+  state.handle(PeerBack{1});
+  CHECK(state.jobs()[0].phase == JobPhase::starting);
+}
+
+TEST_CASE("an agent that was started anew takes the place of one whose link is cut") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  const schemas::AgentHello hello = hello_of("a");
+  const auto dropped = [&](PeerId peer) {
+    std::vector<std::pair<PeerId, Errc>> found;
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) {
+        found.emplace_back(drop->peer, drop->reason.code());
+      }
+    }
+    return found;
+  };
+  using Dropped = std::vector<std::pair<PeerId, Errc>>;
+  CHECK(dropped(1).empty());
+  CHECK(dropped(2) == Dropped{{2, Errc::already_exists}});
+  state.handle(PeerCut{1, "closed"});
+  state.handle(PeerBack{1});
+  CHECK(dropped(3) == Dropped{{3, Errc::already_exists}});
+  state.handle(PeerCut{1, "closed"});
+  CHECK(dropped(4) == Dropped{{1, Errc::unavailable}});
+  CHECK(state.counts().agents == 1);
+  state.handle(PeerLost{1, "closed"});
+  CHECK(state.counts().agents == 1);
 }
 
 TEST_CASE("an agent of another version or of a name in use is refused") {
@@ -360,7 +458,7 @@ TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") 
   state.handle(PeerSaid{1, hello});
   state.handle(PeerSaid{2, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
   state.handle(PeerSaid{1, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
-  state.handle(StartFound{"x", {}, 0, 1, 5, ""});
+  state.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
   state.handle(PeerSaid{2, schemas::JobStop{"x"}});  // answered when its processes have ended
   state.handle(PeerSaid{3, schemas::JobQuery{}});
   CHECK(dropped(1'099).empty());
@@ -390,8 +488,12 @@ std::uint64_t play(std::uint64_t seed) {
     const auto devices = static_cast<std::uint32_t>(1 + world.random(2));
     const auto shards = static_cast<std::uint32_t>(1 + world.random(3));
     const std::string id = "job" + std::to_string(job);
-    const std::string text = text_of(ControlWorld::job_spec(machines, devices, shards));
-    world.at(world.random(500), [&world, id, text] { world.say(schemas::JobSubmit{id, text}); });
+    schemas::JobSpec spec = ControlWorld::job_spec(machines, devices, shards);
+    if (job % 2 == 1) spec.checkpoint.dir += std::to_string(job);
+    const std::string text = text_of(spec);
+    world.at(world.random(500), [&world, id, text] {
+      world.say(schemas::JobSubmit{id, text, ""});
+    });
     if (world.random(5) == 0) {
       world.at(600 + world.random(500), [&world, id] { world.say(schemas::JobStop{id}); });
     }
@@ -399,6 +501,11 @@ std::uint64_t play(std::uint64_t seed) {
   const std::string victim = names[world.random(3)];
   if (world.random(3) == 0) {
     world.at(world.random(1'500), [&world, victim] { world.kill_agent(victim); });
+  }
+  if (world.random(4) == 0) {
+    const std::uint64_t kill_ms = world.random(1'500);
+    world.at(kill_ms, [&world] { world.kill_coordinator(); });
+    world.at(kill_ms + world.random(1'000), [&world] { world.start_coordinator(); });
   }
   world.run_until(40'000);
   INFO("seed " << seed);

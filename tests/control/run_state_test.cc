@@ -64,9 +64,10 @@ struct Run {
     return state->handle(
         AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
   }
-  Effects found(std::uint64_t step = 0, std::uint64_t generation = 1) {
+  Effects found(std::uint64_t step = 0, std::uint64_t generation = 1,
+                std::uint64_t asked_by = kGeneration) {
     return state->handle(
-        StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : "", {1, 2, 3}});
+        StartFound{"x", asked_by, {}, step, generation, 5, step > 0 ? "step-2-g7" : "", {1, 2, 3}});
   }
   Effects says(std::uint32_t machine, ActorId from, const schemas::Message& message) {
     return state->handle(AgentSaid{
@@ -197,6 +198,7 @@ TEST_CASE("a job without checkpoints asks no folder, and a search that does not 
 
 TEST_CASE("a run goes on from the newest checkpoint, above its generation") {
   Run run(false);
+  CHECK(run.found(4, 8, kGeneration - 1).empty());  // an earlier run's search
   const Effects effects = run.found(2, 8);
   for (const PeerId peer : {kAgentA, kAgentB}) {
     for (const auto& launch : sent<schemas::LaunchProcess>(effects, peer)) {
@@ -246,23 +248,55 @@ TEST_CASE("a lost peer is a suspicion, until its agent says what happened") {
     run.exits(0, kHostA, "exit 1");
     run.exits(1, kHostB, "exit 1");
     CHECK(run.info().text ==
-          "parameter server 0 on machine 'a' was killed by signal 9; there is no checkpoint");
+          "parameter server 0 on machine 'a' was killed by signal 9; it writes no checkpoints");
   }
   SECTION("nobody knows better") {
-    const std::uint64_t patience_ms = 2 * run.limits.reconnect_ms;
-    run.state->handle(Tick{1'000 + patience_ms - 1});
+    run.state->handle(Tick{1'000 + run.limits.suspicion_ms - 1});
     CHECK(run.info().phase == JobPhase::running);
-    run.state->handle(Tick{1'000 + patience_ms});
+    run.state->handle(Tick{1'000 + run.limits.suspicion_ms});
     CHECK(run.info().phase == JobPhase::stopping);
+  }
+  SECTION("the link to an agent is cut, too") {
+    run.state->handle(AgentCut{0, "closed"});
+    const bool back = GENERATE(true, false);
+    if (back) run.state->handle(AgentBack{0});
+    const auto effects = run.state->handle(Tick{1'000 + run.limits.suspicion_ms});
+    const auto* lost = effects.empty() ? nullptr : std::get_if<GiveUpAgent>(&effects[0]);
+    CHECK((lost != nullptr) == !back);
+    if (lost == nullptr) return;
+    CHECK(lost->peer == kAgentA);
+    run.state->handle(AgentLost{0, lost->reason});
+    run.exits(1, kHostB, "exit 1");
+    CHECK(run.info().text.find("agent of machine 'a' is lost (closed)") == 0);
   }
   SECTION("who complained leaves") {
     run.exits(1, kHostB, "exit 1");
     CHECK(run.info().phase == JobPhase::stopping);
     run.exits(0, kHostA, "exit 1");
     run.exits(0, kServer, "exit 1");
-    CHECK(run.info().text ==
-          "device server 1 on machine 'b' failed: lost parameter server 0; there is no checkpoint");
+    CHECK(
+        run.info().text ==
+        "device server 1 on machine 'b' failed: lost parameter server 0; it writes no checkpoints");
   }
+}
+
+TEST_CASE("how a process ended is told as it was") {
+  Run run(false);
+  run.train();
+  run.says(1, kHostB, schemas::ActorFailed{kHostB, Errc::unavailable, "lost parameter server 0"});
+  struct Row {
+    std::string how;
+    std::string text;
+  };
+  const Row row =
+      GENERATE(Row{"signal 9", "was killed by signal 9"},
+               Row{"signal 9: the kernel ran out of memory",
+                   "was killed by signal 9: the kernel ran out of memory"},
+               Row{"hung: silent for 15000 ms", "hung and was killed: silent for 15000 ms"});
+  run.exits(1, kHostB, row.how);  // a cause of its own, though it has complained
+  run.exits(0, kHostA, "exit 1");
+  run.exits(0, kServer, "exit 1");
+  CHECK(run.info().text.find("host process of machine 'b' (rank 1) " + row.text) == 0);
 }
 
 TEST_CASE("an actor's own failure is the cause at once") {
@@ -331,7 +365,7 @@ TEST_CASE("a stopped run is stopped, whatever its processes say then") {
   run.exits(0, kServer, "exit 1");
   run.exits(1, kHostB, "exit 1");
   CHECK(run.info().phase == JobPhase::stopped);
-  CHECK(run.info().text == "stopped by request; there is no checkpoint");
+  CHECK(run.info().text == "stopped by request; it writes no checkpoints");
   CHECK(run.state->targets().empty());
 }
 

@@ -108,21 +108,36 @@ def run_local(folder, name, epochs):
 class Cluster:
     """A coordinator and agents; ends them all."""
 
-    def __init__(self, folder, agents, options=()):
-        """`agents`: {name: slots}; `options`: more words for the coordinator and every agent."""
+    def __init__(self, folder, agents, limits="", options=(), agent_options=()):
+        """`agents`: {name: slots}; `limits`: the text of a limits file for all; `options`: more
+        words for the coordinator and every agent; `agent_options`: for agents alone."""
         self.folder = folder
+        self.limits = folder / "limits.toml"
+        self.limits.write_text(limits)
+        self.options = options
+        self.agent_options = agent_options
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
-        self.coordinator = self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0",
-                                      "--http", "127.0.0.1:0", "--state", folder / "state",
-                                      *options)
+        self.address = "127.0.0.1:0"
+        self.start_coordinator()
+        for name, slots in agents.items():
+            self.start_agent(name, slots)
+            self.wait_for(name, "joined the coordinator")
+
+    def start_coordinator(self):
+        """At the address of the one before."""
+        self.coordinator = self.start("coordinator", "coordinator", "--listen", self.address,
+                                      "--http", "127.0.0.1:0", "--state", self.folder / "state",
+                                      "--limits", self.limits, *self.options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
-        for name, slots in agents.items():
-            self.start(name, "agent", "--join", self.address, "--name", name,
-                       "--devices", f"cpu:{slots}", *options)
-            self.wait_for(name, "joined the coordinator")
+
+    def start_agent(self, name, slots, log=None, address=None):
+        """`log`: its name among the processes; `address`: another way to the coordinator."""
+        return self.start(log or name, "agent", "--join", address or self.address, "--name", name,
+                          "--devices", f"cpu:{slots}", "--limits", self.limits, *self.options,
+                          *self.agent_options)
 
     def start(self, name, *arguments):
         with open(self.logs / name, "w") as log:
@@ -130,13 +145,14 @@ class Cluster:
                                                     stderr=log)
         return self.processes[name]
 
-    def wait_for(self, name, pattern):
+    def wait_for(self, name, pattern, times=1):
+        """What of a log matches; `times`: at least so often."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             text = (self.logs / name).read_text()
-            found = re.search(pattern, text)
-            if found:
-                return found
+            found = list(re.finditer(pattern, text))
+            if len(found) >= times:
+                return found[-1]
             if self.processes[name].poll() is not None:
                 break
             time.sleep(0.05)

@@ -51,7 +51,8 @@ GREETINGS = {
     "4 GiB payload": (head(VERSION, 1, 0, 2**32 - 1), r"payload of 4294967295 bytes; the limit is"),
     "no such type": (head(VERSION, 999, 8, 8), r"unknown type 999"),
     "checksum": (head(VERSION, 1, 8, 0) + bytes(8), r"checksum|with a payload|before the greeting"),
-    "HTTP": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", r"not with Troupe's mark"),
+    "HTTP": (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+             r"an HTTP request; this port is for Troupe's links"),
     "half a head": (head(VERSION, 1, 8, 0)[:30], r"no greeting within \d+ ms, 30 bytes came"),
 }
 # At the pages: what a stranger sends, the status of the answer, and what the log says, if anything.
@@ -190,7 +191,7 @@ AGENT = ("agent", 0)
 CALLERS = {
     "mute": (lambda version: [], r"said nothing but Hello for \d+ ms"),
     "garbage": (lambda version: [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64)],
-                r"not with Troupe's mark"),
+                r"an HTTP request; this port is for Troupe's links"),
     "forged JobEnd": (lambda version: [wire.frame("jobEnd", "code=ok", sequence=1)],
                       r"the coordinator does not take that"),
     "another job's": (lambda version: [wire.frame("jobQuery", "", "x", 1, sequence=1)],
@@ -433,7 +434,8 @@ class HostileTest(unittest.TestCase):
         data.mkdir()
         for file in ("train.rec", "train.idx", "test.rec", "test.idx"):
             (data / file).write_bytes((self.folder / file).read_bytes())
-        bounded = Cluster(self.folder, {"a": 4}, ["--data-root", data, "--checkpoint-root", data])
+        bounded = Cluster(self.folder, {"a": 4},
+                          options=["--data-root", data, "--checkpoint-root", data])
         self.addCleanup(bounded.end)
         inside = (f"data.train={data}/train.rec", f"data.test={data}/test.rec")
         for settings, refused in (((), "train.rec"), (inside, "job"),

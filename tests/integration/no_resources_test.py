@@ -130,6 +130,22 @@ class NoResourcesTest(RefusalCase):
                     done = self.run_with_threads(number, *words)
                     self.assertEqual(done.returncode, RESOURCES, done.stderr)
 
+    def test_no_address_space(self):
+        """Wherever memory ends, in whatever thread: an error, never a hang, a crash or a defect."""
+        def plenty():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 42, 1 << 42))
+        if subprocess.run([cluster.TROUPE, "version"], preexec_fn=plenty,
+                          capture_output=True).returncode != 0:
+            self.skipTest("a sanitizer takes more addresses than any limit")
+        for megabytes in range(280, 780, 20):
+            def limit(bytes_most=megabytes << 20):
+                resource.setrlimit(resource.RLIMIT_AS, (bytes_most, bytes_most))
+            with self.subTest(megabytes):
+                done = subprocess.run([cluster.TROUPE, "run", self.job, "--set",
+                                       f"checkpoint.dir={self.out}/{megabytes}"], preexec_fn=limit,
+                                      capture_output=True, timeout=LIMIT_S)
+                self.assertIn(done.returncode, (0, RESOURCES), done.stderr)
+
     def test_no_memory(self):
         self.run_job(RESOURCES, ["parameters", "GiB"], "model.classes=1073741824")
 

@@ -130,6 +130,22 @@ TEST_CASE("random bytes are refused within the first eight", "[frame]") {
   }));
 }
 
+TEST_CASE("bytes of HTTP are called by their name", "[frame]") {
+  const auto text_for = [](const std::string& bytes) {
+    Collector collector;
+    FrameDecoder decoder(kLimits, collector);
+    const Status status = decoder.feed(bytes_of(bytes));
+    CHECK(status.code() == Errc::data_loss);
+    return status.text();
+  };
+  CHECK_THAT(text_for("HTTP/1.1 400 Bad Request\r\n"), Catch::Contains("HTTP server"));
+  for (const char* verb : {"GET", "HEAD", "POST"}) {
+    CHECK_THAT(text_for(std::string(verb) + " /metrics HTTP/1.1\r\n"),
+               Catch::Contains("HTTP request"));
+  }
+  CHECK_THAT(text_for("random bytes"), Catch::Contains("not with Troupe's mark"));
+}
+
 Status status_of(Frame frame, FrameLimits limits = kLimits) {
   Collector collector;
   FrameDecoder decoder(limits, collector);

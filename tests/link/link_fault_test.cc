@@ -144,7 +144,7 @@ TEST_CASE("a peer whose process has ended is reported at once and named", "[link
 
 TEST_CASE("the accepting end gives a cut link up after its time", "[link]") {
   base::Limits limits = quick_limits();
-  limits.reconnect_ms = 100;
+  limits.silence_dead_ms = 1'000;
   Server server(limits);
   auto client = std::make_unique<Client>(limits);
   REQUIRE(client->dial(server.address).ok());
@@ -154,6 +154,25 @@ TEST_CASE("the accepting end gives a cut link up after its time", "[link]") {
   CHECK(down.code() == Errc::unavailable);
   CHECK_THAT(down.text(), Catch::Contains("lost device server 2 (alpha)"));
   CHECK(server.recorder->cuts.size() == 1);
+}
+
+TEST_CASE("a cut link is dialed again in time, however long pauses may become", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.retry_first_ms = limits.retry_most_ms = 3'600'000;
+  limits.silence_dead_ms = 4'000;
+  Server server;
+  // The first control connection is cut while it is used, and so are the next two.
+  Proxy proxy(server.address, [](int connection) {
+    return Proxy::Blow{connection == 0 ? 2'000 : connection < 3 ? 0 : ~std::size_t{0}};
+  });
+  Client client(limits);
+  REQUIRE(client.dial(proxy.address(), 0).ok());
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    REQUIRE(client.link->send(push_of(0, i, 5'000)).ok());
+  }
+  REQUIRE(server.recorder->wait_envelopes(3));
+  CHECK(client.recorder->downs.empty());
+  CHECK(client.recorder->cuts.size() == 1);
 }
 
 TEST_CASE("abort ends a link at once with the given reason", "[link]") {

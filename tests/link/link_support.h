@@ -136,7 +136,6 @@ inline base::Limits quick_limits() {
   limits.handshake_ms = 3'000;
   limits.retry_first_ms = 5;
   limits.retry_most_ms = 50;
-  limits.reconnect_ms = 5'000;
   return limits;
 }
 

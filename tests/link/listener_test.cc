@@ -427,6 +427,25 @@ TEST_CASE("frames that come before the Challenge has left harm nobody", "[secret
   CHECK(server.recorder->downs.empty());
 }
 
+TEST_CASE("who has proved the secret has as long as a job's start for its other connections",
+          "[secret]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 200;
+  limits.start_ms = 3'600'000;
+  Server server(limits);
+  Server secret_server(limits, kSecret);
+  const Plain proved = Plain::connect(secret_server.address);
+  const auto hello = std::get<schemas::Hello>(hello_of(9, 2).message);
+  REQUIRE(proved.send(frame_bytes(say_hello(proved, hello, kSecret), 0)));
+  REQUIRE(next_frame(proved).ok());
+  const Plain stranger = Plain::connect(server.address);
+  REQUIRE(stranger.send(frame_bytes(hello_of(9, 2), 0)));
+  const Status down = server.recorder->wait_down();
+  CHECK(down.code() == Errc::deadline_exceeded);
+  CHECK_THAT(down.text(), Catch::Contains("no greeting in time"));
+  CHECK(secret_server.recorder->downs.empty());
+}
+
 TEST_CASE("who says nothing but Hello goes; who has said something or proved the secret stays",
           "[listener]") {
   base::Limits limits = quick_limits();
@@ -507,10 +526,8 @@ std::string any_frame(std::mt19937_64& random) {
 }
 
 TEST_CASE("no sequence of frames, whole or damaged, harms another link", "[listener]") {
-  base::Limits limits = quick_limits();
-  limits.reconnect_ms = 50;
   CountingPool pool;
-  LinkSet links(limits, pool);
+  LinkSet links(quick_limits(), pool);
   const auto trusted = std::make_shared<Recorder>();
   Client honest;
   if (GENERATE(false, true)) honest.secret = kSecret;

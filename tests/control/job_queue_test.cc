@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs in the coordinator's queue: they say what they wait for, and cost nothing meanwhile.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "control/coordinator_state.h"
+#include "tests/control/control_world.h"
+#include "tests/support/count_allocations.h"
+
+namespace troupe::control {
+namespace {
+
+using schemas::JobPhase;
+using testing::ControlWorld;
+
+std::string text_of(const schemas::JobSpec& spec) {
+  return ControlWorld::job_text(spec);
+}
+
+TEST_CASE("a job that could run and cannot yet says how much is free, as it changes") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  const auto hello = [&](PeerId peer, const std::string& name, std::uint32_t slots) {
+    schemas::AgentHello agent;
+    agent.name = name;
+    agent.version = std::string("1");
+    agent.slots = slots;
+    state.handle(PeerSaid{peer, agent});
+  };
+  const auto submit = [&](const std::string& id, std::uint32_t ranks) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, ranks, 1);
+    spec.checkpoint.dir = "/out/" + id;
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
+  };
+  const auto text = [&](std::size_t job) { return state.jobs().at(job).text; };
+  submit("large", 3);
+  CHECK(text(0) == "waits for 3 worker slots; all agents together have 0");
+  submit("small", 1);
+  CHECK(text(1) == "waits for 1 worker slot; all agents together have 0");
+  hello(1, "a", 2);  // the small one begins
+  CHECK(text(0) == "waits for 3 worker slots; all agents together have 2");
+  hello(2, "b", 1);
+  CHECK(text(0) == "waits for 3 worker slots; 2 of 3 are free");
+  submit("other", 1);
+  CHECK(text(0) == "waits for 3 worker slots; 1 of 3 is free");
+  CHECK(state.counts().slots_used == 2);
+  state.handle(PeerLost{1, "closed"});
+  CHECK(text(0) == "waits for 3 worker slots; all agents together have 1");
+}
+
+TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom it waits for") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 5;
+  state.handle(PeerSaid{1, agent});
+  const auto submit = [&](const std::string& id, const std::string& folder) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+    spec.checkpoint.dir = folder;
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
+  };
+  for (const std::string id : {"first", "second"}) submit(id, "/out");
+  submit("elsewhere", "/other");
+  for (const std::string id : {"none", "none-too"}) submit(id, "");
+  const std::vector<schemas::JobInfo> jobs = state.jobs();
+  CHECK(jobs[0].phase == JobPhase::starting);
+  CHECK(jobs[1].phase == JobPhase::pending);
+  CHECK(jobs[1].text == "waits for the end of job first, which has the same checkpoint.dir /out");
+  for (const std::size_t other : {2, 3, 4}) CHECK(jobs[other].phase == JobPhase::starting);
+  state.handle(PeerSaid{9, schemas::JobStop{"first"}});
+  REQUIRE(state.jobs()[0].phase == JobPhase::stopped);
+  CHECK(state.jobs()[1].phase == JobPhase::starting);
+}
+
+TEST_CASE("jobs that wait cost nothing while nothing changes", "[load]") {
+  constexpr int kJobs = 1'000;
+  base::Limits limits = ControlWorld::limits();
+  limits.jobs_max = kJobs;
+  CoordinatorState state({"1", limits});
+  const std::string text = text_of(ControlWorld::job_spec(3, 6, 1));
+  for (int job = 0; job < kJobs; ++job) {
+    state.handle(PeerSaid{9, schemas::JobSubmit{"job-" + std::to_string(job), text, ""}});
+  }
+  for (PeerId peer = 10; peer < 20; ++peer) {
+    schemas::AgentHello agent;
+    agent.name = "a" + std::to_string(peer);
+    agent.version = std::string("1");
+    agent.slots = 1;
+    state.handle(PeerSaid{peer, agent});
+  }
+  REQUIRE(state.jobs()[999].text == "waits for 18 worker slots; all agents together have 10");
+  const tests::CountAllocations count;
+  for (std::uint64_t now_ms = 1; now_ms <= 1'000; ++now_ms) state.handle(Tick{now_ms});
+  state.handle(PeerLost{9, "left"});
+  CHECK(count.so_far().calls < 100);
+}
+
+}  // namespace
+}  // namespace troupe::control
