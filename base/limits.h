@@ -36,7 +36,7 @@ struct Limits {
   std::uint64_t send_queue_messages_max = 65'536;      ///< the same, counted
 
   // Jobs and their processes.
-  std::uint64_t letter_ask_ms = 10'000;     ///< what is unanswered for this long is asked about
+  std::uint64_t letter_ask_ms = 10'000;   ///< what is unanswered for this long is asked about
   std::uint64_t missing_log_ms = 60'000;  ///< then the ranks waited for are logged
   std::uint64_t stall_ms = 1'800'000;     ///< then the job fails, naming them
   std::uint64_t start_ms = 60'000;        ///< from launch to a process's ProcessReady
