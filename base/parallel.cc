@@ -2,16 +2,45 @@
 // OpenMP teams, or plain threads where the race detector must see every hand-over.
 #include "base/parallel.h"
 
+#include <exception>
 #include <future>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 #if !defined(__SANITIZE_THREAD__)
 #include <omp.h>
 #endif
 
 namespace troupe::base {
+
+namespace {
+
+/// No exception may leave a member of a team: the first is kept and passed on by the caller.
+class FirstException {
+ public:
+  void call(FunctionRef<void(std::int64_t)> f, std::int64_t chunk) noexcept {
+    try {
+      f(chunk);
+    } catch (...) {
+      const MutexLock lock(mutex_);
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  /// By the thread that the team has come back to.
+  void pass_on() {
+    const MutexLock lock(mutex_);
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  Mutex mutex_;
+  std::exception_ptr first_ TROUPE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
 
 #if defined(__SANITIZE_THREAD__)
 
@@ -20,13 +49,15 @@ thread_local int this_thread_team = 1;
 }
 
 void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f) {
+  FirstException exception;
   std::vector<std::thread> helpers;
   auto share = [&](int member) {
-    for (std::int64_t chunk = member; chunk < chunks; chunk += team) f(chunk);
+    for (std::int64_t chunk = member; chunk < chunks; chunk += team) exception.call(f, chunk);
   };
   for (int member = 1; member < team; ++member) helpers.emplace_back(share, member);
   share(0);
   for (std::thread& helper : helpers) helper.join();
+  exception.pass_on();
 }
 
 void set_thread_team(int team) {
@@ -43,8 +74,10 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
     return;
   }
+  FirstException exception;
 #pragma omp parallel for num_threads(team) schedule(static)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) exception.call(f, chunk);
+  exception.pass_on();
 }
 
 void set_thread_team(int team) {

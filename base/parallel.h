@@ -12,7 +12,8 @@
 namespace troupe::base {
 
 /// Runs f(chunk) for every chunk in [0, chunks), on `team` threads, and returns when all are done.
-/// `team` = 1 runs on the caller alone. f must not throw. Call from a lane's thread or a test only.
+/// `team` = 1 runs on the caller alone. The first exception of f goes on when the team is back.
+/// Call from a lane's thread or a test only.
 void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f);
 
 /// Prepares the calling thread to lead teams of `team` threads (OpenMP: dynamic off, team size

@@ -55,6 +55,7 @@ base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(const ops
 
 std::size_t PreparedKernels::Hash::operator()(const ops::OpCall* call) const {
   std::size_t hash = std::hash<const void*>{}(call->op);
+  mix(hash, call->params.hash());
   mix(hash, call->inputs);
   mix(hash, call->outputs);
   for (ops::WriteMode mode : call->modes) mix(hash, static_cast<std::uint64_t>(mode));

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace troupe::ops {
@@ -190,6 +191,25 @@ Attributes Params::to_attributes() const {
   Attributes attributes;
   for (const auto& [name, value] : values_) attributes.emplace(name, to_attribute(value));
   return attributes;
+}
+
+std::size_t Params::hash() const {
+  std::size_t total = 0;
+  const auto mix = [&total](std::size_t hash) { total = (total * 31) ^ hash; };
+  for (const auto& [name, value] : values_) {
+    mix(std::hash<std::string>{}(name));
+    std::visit(
+        [&](const auto& content) {
+          using T = std::decay_t<decltype(content)>;
+          if constexpr (std::is_same_v<T, Shape>) {
+            for (const std::int64_t number : content.dims()) mix(std::hash<std::int64_t>{}(number));
+          } else {
+            mix(std::hash<T>{}(content));
+          }
+        },
+        value);
+  }
+  return total;
 }
 
 std::string to_attribute(const ParamValue& value) {

@@ -12,7 +12,7 @@ OpDef add_definition() {
   op.doc = "`out = lhs + rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient([](GradientBuilder&, Value dy) { return dy; },
                                    [](GradientBuilder&, Value dy) { return dy; });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a + b; })};
   op.samples = broadcast_samples();
   return op;

@@ -17,7 +17,7 @@ OpDef multiply_definition() {
       [](GradientBuilder& b, Value dy) {
         return b.add1("multiply", {dy, b.input(0)});
       });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a * b; })};
   op.samples = broadcast_samples();
   return op;
@@ -31,7 +31,7 @@ OpDef multiply_scalar_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {dy}, {{"scalar", scalar_text(b)}});
   });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {scalar_kernel([](auto x, auto s) { return x * s; })};
   op.samples = scalar_samples("0.75");
   return op;

@@ -101,6 +101,9 @@ struct Parts {
   std::vector<Layout> inputs, outputs;
   dnnl::memory::desc scratchpad;
   std::size_t scratch_bytes = 0;
+  int guarded_input = -1;
+  Rows guarded_rows;
+  std::int64_t marks = 0;  ///< offset in scratch
 };
 
 class PrimitiveKernel final : public Kernel {
@@ -114,6 +117,12 @@ class PrimitiveKernel final : public Kernel {
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
 
   Status run(const KernelContext& context) const override {
+    auto* const marks = reinterpret_cast<std::uint8_t*>(context.scratch.data()) + parts_.marks;
+    if (parts_.guarded_input >= 0) {
+      const base::TensorView& input =
+          context.inputs[static_cast<std::size_t>(parts_.guarded_input)];
+      mark_undefined_rows(context, parts_.guarded_rows, input.as<float>(), marks);
+    }
     std::unique_ptr<ArgumentSet> set(spare_.exchange(nullptr));
     if (!set) set = std::make_unique<ArgumentSet>();
     const Status status = execute(context, *set);
@@ -121,6 +130,9 @@ class PrimitiveKernel final : public Kernel {
     if (!status.ok()) return status;
     for (const Bound& bound : parts_.bound) {
       if (bound.temporary >= 0) accumulate(context, bound);
+    }
+    if (parts_.guarded_input >= 0) {
+      clear_marked_rows(parts_.guarded_rows, marks, context.outputs[0].as<float>());
     }
     for (const int index : parts_.zero_outputs) {
       const base::TensorView& view = context.outputs[static_cast<std::size_t>(index)];
@@ -270,6 +282,10 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
     parts.outputs[at] = call.outputs[at].any_layout ? Layout::dense() : call.outputs[at].layout;
     if (!add) parts.zero_outputs.push_back(index);
   }
+  parts.guarded_input = plan.guarded_input;
+  parts.guarded_rows = plan.guarded_rows;
+  parts.marks = scratch;
+  scratch += aligned(static_cast<std::size_t>(plan.guarded_rows.count));
   parts.scratch_bytes = static_cast<std::size_t>(scratch);
   parts.primitive = dnnl::primitive(plan.primitive.get());
   return parts;
