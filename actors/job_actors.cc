@@ -16,13 +16,14 @@ JobActors::JobActors(std::unique_ptr<const ops::OpTable> table, ServerJob job, J
 JobActors::~JobActors() = default;
 
 base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchProcess& launch,
+                                                         const schemas::JobRoots& roots,
                                                          base::Clock& clock,
                                                          monitoring::Metrics& metrics,
                                                          ServerObserver observer) {
   TROUPE_TRY_ASSIGN(schemas::JobSpec spec, schemas::decode_job_spec(launch.job_text));
   TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));
   auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
-  TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table));
+  TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table, roots));
   const bool server = launch.actor.role == schemas::Role::parameter_server;
   TROUPE_TRY(train::check_room(*job, launch.ranks.size(), server ? 1 : 0));
   TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table));

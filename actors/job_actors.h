@@ -20,11 +20,12 @@ namespace troupe::actors {
 /// See the top of the file.
 class JobActors {
  public:
-  /// Opens the job and makes the actors of `launch`; they wait for their Placement. `metrics` shows
-  /// ranks and outlives the actors; `observer`: of the server's figures. Errors: the job's files
-  /// and keys; failed_precondition when the folder of checkpoints holds some of the launch's
-  /// generation already.
+  /// Opens the job, whose files lie in `roots`, and makes the actors of `launch`; they wait for
+  /// their Placement. `metrics` shows ranks and outlives the actors; `observer`: of the server's
+  /// figures. Errors: the job's files and keys; failed_precondition when the folder of checkpoints
+  /// holds some of the launch's generation already.
   static base::Result<std::unique_ptr<JobActors>> open(const schemas::LaunchProcess& launch,
+                                                       const schemas::JobRoots& roots,
                                                        base::Clock& clock,
                                                        monitoring::Metrics& metrics,
                                                        ServerObserver observer = {});

@@ -13,20 +13,21 @@
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/address.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"
 #include "cluster/coordinator_node.h"
+#include "cluster/folder_probe.h"
 #include "cluster/job_process.h"
-#include "monitoring/http_server.h"
+#include "control/rank_placement.h"
+#include "http/server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
 #include "train/resume.h"
 
 namespace troupe::apps {
 namespace {
-
-constexpr int kSlotsMax = 4'096;
 
 /// Options of all three.
 struct ProcessVerb {
@@ -38,6 +39,7 @@ struct ProcessVerb {
   std::string join_wait;
   std::string name;
   std::string devices = "cpu:1";
+  schemas::JobRoots roots;
   cluster::JobProcessOptions process;
   std::string role;
 };
@@ -51,9 +53,32 @@ bool read_limits(const ProcessVerb& options, Context& context, base::Limits& lim
   return file.errors.empty();
 }
 
+/// The roots as absolute paths without links. Error: one that is no folder.
+base::Status resolve_roots(schemas::JobRoots& roots) {
+  for (std::string* root : {&roots.data, &roots.checkpoints}) {
+    if (root->empty()) continue;
+    std::error_code code;
+    const auto folder = std::filesystem::canonical(*root, code);
+    if (!code && !std::filesystem::is_directory(folder, code) && !code) {
+      code = std::make_error_code(std::errc::not_a_directory);
+    }
+    if (code) {
+      return base::error(base::errc_of_errno(code.value()), "{} {}: {}",
+                         root == &roots.data ? "--data-root" : "--checkpoint-root", *root,
+                         code.message());
+    }
+    *root = folder.string();
+  }
+  return {};
+}
+
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   cluster::CoordinatorNodeOptions options;
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
+  schemas::JobRoots roots = verb.roots;
+  if (const base::Status resolved = resolve_roots(roots); !resolved.ok()) {
+    return context.fail(resolved);
+  }
   std::atomic<bool> stop{false};
   StopSignals signals([&stop](int) { stop.store(true); });
   options.listen = verb.listen;
@@ -61,7 +86,9 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.state_folder = verb.state;
   options.version = program_version();
   options.stop = [&stop] { return stop.load(); };
-  options.find_start = train::find_job_start;
+  options.find_start = [roots](const control::FindStart& find) {
+    return train::find_job_start(find, roots);
+  };
   options.ready = [](const std::string& listen, const std::string& http) {
     base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
     base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2", listen);
@@ -80,7 +107,8 @@ std::uint32_t parse_devices(const std::string& text) {
   if (text.starts_with(kCpu)) {
     const char* end = text.data() + text.size();
     const auto [rest, code] = std::from_chars(text.data() + kCpu.size(), end, slots);
-    if (code == std::errc() && rest == end && slots >= 1 && slots <= kSlotsMax) {
+    if (code == std::errc() && rest == end && slots >= 1 &&
+        slots <= static_cast<int>(control::kSlotsMax)) {
       return static_cast<std::uint32_t>(slots);
     }
   }
@@ -89,7 +117,7 @@ std::uint32_t parse_devices(const std::string& text) {
 
 std::string check_devices(const std::string& text) {
   if (parse_devices(text) > 0) return "";
-  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", kSlotsMax, text);
+  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
 }
 
 std::string check_duration(const std::string& text) {
@@ -111,14 +139,24 @@ base::Status run_agent_verb(const ProcessVerb& verb, cluster::AgentOptions& opti
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
-  TROUPE_TRY_ASSIGN(const auto server,
-                    monitoring::HttpServer::start(http, options.limits, metrics));
+  TROUPE_TRY_ASSIGN(const auto server, http::Server::start(http, options.limits, metrics));
   options.coordinator = verb.join;
   options.name = verb.name;
   options.version = program_version();
   options.http_address = server->address().to_string();
   options.numeric_class = ops::numeric_class(1);
+  schemas::JobRoots roots = verb.roots;
+  TROUPE_TRY(resolve_roots(roots));
   options.command = {program.string(), "internal"};
+  if (!roots.data.empty()) {
+    options.command.insert(options.command.end(), {"--data-root", roots.data});
+  }
+  if (!roots.checkpoints.empty()) {
+    options.command.insert(options.command.end(), {"--checkpoint-root", roots.checkpoints});
+  }
+  options.probe_folder = [roots](const schemas::FolderProbe& probe) {
+    return cluster::probe_folder(probe, roots.checkpoints);
+  };
   options.stop = [&stop] { return stop.load(); };
   return cluster::run_agent(options);
 }
@@ -146,6 +184,14 @@ void add_limits_option(CLI::App* verb, ProcessVerb& options) {
       ->type_name("FILE.toml");
 }
 
+void add_root_options(CLI::App* verb, schemas::JobRoots& roots) {
+  verb->add_option("--data-root", roots.data, "Jobs read data and weights only below it (anywhere)")
+      ->type_name("DIR");
+  verb->add_option("--checkpoint-root", roots.checkpoints,
+                   "Jobs have checkpoints only below it (anywhere)")
+      ->type_name("DIR");
+}
+
 }  // namespace
 
 void add_cluster_verbs(CLI::App& app, Context& context) {
@@ -162,6 +208,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
       ->type_name("DIR");
+  add_root_options(coordinator, options->roots);
   add_limits_option(coordinator, *options);
   set_action(coordinator, context,
              [&context, options] { return run_coordinator_verb(*options, context); });
@@ -183,6 +230,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->check(check_duration)
       ->type_name("TIME");
   add_address_option(*agent, "--http", options->http, "For /metrics and /healthz (127.0.0.1:0)");
+  add_root_options(agent, options->roots);
   add_limits_option(agent, *options);
   set_action(agent, context, [&context, options] {
     cluster::AgentOptions how;
@@ -199,6 +247,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   internal->add_option("--role", options->role)->required();
   internal->add_option("--index", options->process.actor.index)->required();
   internal->add_option("--name", options->process.machine)->required();
+  add_root_options(internal, options->process.roots);
   set_action(internal, context, [options] { return run_internal_verb(*options); });
 }
 

@@ -375,6 +375,22 @@ Section Section::section(std::string_view key) {
   return Section(*file_, {table, path});
 }
 
+std::vector<Section> Section::sections(std::string_view key) {
+  std::vector<Section> sections;
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return sections;
+  const toml::array* array = node->as_array();
+  if (array == nullptr || !array->is_homogeneous(toml::node_type::table)) {
+    fail_value(key, "an array of tables");
+    return sections;
+  }
+  for (std::size_t i = 0; i < array->size(); ++i) {
+    sections.push_back(
+        Section(*file_, {array->get(i)->as_table(), fmt::format("{}[{}]", full(key), i)}));
+  }
+  return sections;
+}
+
 void Section::fail(std::string_view key, std::string_view text) {
   ConfigFile::Content& content = *file_->content_;
   const toml::node* node = Place::look(*this, key);

@@ -63,6 +63,8 @@ class Section {
   }
   /// A table inside; empty when absent. Text in its place is allowed for those who asked kind().
   Section section(std::string_view key);
+  /// The tables of an array of tables, called "key[0]" and so on; none when absent.
+  std::vector<Section> sections(std::string_view key);
   /// An error at the key, or at this table when the key is absent.
   void fail(std::string_view key, std::string_view text);
   /// An error at the key: "expected EXPECTED, got VALUE".

@@ -164,6 +164,7 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   section.read("momentum", optimizer.momentum, RealRange{0.0, 0.999999});
   section.read("wd", optimizer.wd, RealRange{.least = 0.0});
   section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
+  section.choose("decay", kNames<schemas::Decay>, optimizer.decay);
   section.finish();
 }
 
@@ -193,6 +194,22 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   section.finish();
 }
 
+void read_keys(Section& train, std::vector<schemas::KeyRule>& rules) {
+  for (Section& section : train.sections("keys")) {
+    schemas::KeyRule& rule = rules.emplace_back();
+    if (!section.read("match", rule.match) && section.kind("match") == ValueKind::absent) {
+      section.fail_value("match", "the name of a parameter, in which * stands for any letters");
+    }
+    read_optional(section, "lr_mult", rule.lr_mult, RealRange{});
+    read_optional(section, "wd_mult", rule.wd_mult, RealRange{});
+    section.finish();
+  }
+  if (rules.size() > schemas::kKeyRulesMax) {
+    train.fail("keys",
+               fmt::format("{} rules; the most are {}", rules.size(), schemas::kKeyRulesMax));
+  }
+}
+
 void read_train(Section section, schemas::TrainSpec& train) {
   section.read("epochs", train.epochs, IntegerRange{1});
   read_optional(section, "max_steps", train.max_steps, IntegerRange{1});
@@ -204,6 +221,7 @@ void read_train(Section section, schemas::TrainSpec& train) {
   read_period(section, "score_every", train.score_every);
   section.choose("hold", kNames<schemas::Hold>, train.hold);
   section.choose("non_finite", kNames<schemas::NonFinite>, train.non_finite);
+  read_keys(section, train.keys);
   if (train.score_every.unit != Period::Unit::epochs) {
     section.fail_value("score_every", "a period of whole epochs");
   }

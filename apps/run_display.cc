@@ -106,7 +106,10 @@ std::string RunDisplay::results() const {
                         base::format_count(score_->samples), mean_loss(*score_));
   }
   if (!checkpoint_.empty()) text += fmt::format("checkpoint {}\n", checkpoint_);
-  return text.empty() ? "nothing left to do: the job's last step is done\n" : text;
+  if (!text.empty()) return text;
+  if (!began_) return "nothing left to do: the job's last step is done\n";
+  return fmt::format("{} steps are done; nothing was saved: checkpoint.dir is not set\n",
+                     job_->steps_end());
 }
 
 }  // namespace troupe::apps

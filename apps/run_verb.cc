@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
-#include "monitoring/http_server.h"
+#include "http/server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
 
@@ -31,7 +31,7 @@ struct RunOptions {
 struct Watching {
   monitoring::Metrics metrics;
   monitoring::Collection process;
-  std::unique_ptr<monitoring::HttpServer> server;
+  std::unique_ptr<http::Server> server;
 };
 
 base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
@@ -40,17 +40,16 @@ base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),
                                                   ops::numeric_class(1).build, "run");
-  TROUPE_TRY_ASSIGN(watching->server,
-                    monitoring::HttpServer::start(where, limits, watching->metrics));
+  TROUPE_TRY_ASSIGN(watching->server, http::Server::start(where, limits, watching->metrics));
   base::log_info("metrics on http://{}/metrics", watching->server->address().to_string());
   return watching;
 }
 
 /// Keeps the figures of the job's end until Prometheus has them.
-void hold(monitoring::HttpServer& server, std::uint64_t hold_ms, const std::atomic<bool>& stop) {
+void hold(http::Server& server, std::uint64_t hold_ms, const std::atomic<bool>& stop) {
   base::log_info("holding until /metrics has been read, at most {} ms", hold_ms);
   const auto scraped = server.wait_scraped(hold_ms, [&stop] { return stop.load(); });
-  if (scraped == monitoring::HttpServer::Scraped::late) {
+  if (scraped == http::Server::Scraped::late) {
     base::log_warn("nobody read /metrics within {} ms", hold_ms);
   }
 }

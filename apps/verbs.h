@@ -19,21 +19,21 @@ class Option;
 
 namespace troupe::apps {
 
-/// config check.
+/// The family `config`.
 void add_config_verbs(CLI::App& app, Context& context);
-/// data pack, index, check.
+/// The family `data`.
 void add_data_verbs(CLI::App& app, Context& context);
-/// run.
+/// The verb `run`.
 void add_run_verb(CLI::App& app, Context& context);
-/// checkpoint hash, show.
+/// The family `checkpoint`.
 void add_checkpoint_verbs(CLI::App& app, Context& context);
-/// model inspect.
+/// The family `model`.
 void add_model_verbs(CLI::App& app, Context& context);
-/// coordinator, agent, and internal: what agents start.
+/// The verbs `coordinator` and `agent`, and `internal`: what agents start.
 void add_cluster_verbs(CLI::App& app, Context& context);
-/// job submit, list, status, wait, stop.
+/// The family `job`.
 void add_job_verbs(CLI::App& app, Context& context);
-/// metrics, version.
+/// The verbs `metrics` and `version`.
 void add_about_verbs(CLI::App& app, Context& context);
 
 /// The check of options that take HOST:PORT: refused as bad usage, with the text.

@@ -60,4 +60,12 @@ Result<Address> parse_loopback_address(std::string_view text) {
   return address;
 }
 
+Status check_host(std::string_view text, const std::string& host) {
+  TROUPE_TRY_ASSIGN(const Address address, parse_address(text));
+  const bool same = address.host == host || (address.loopback() && Address{host, 0}.loopback());
+  if (same && address.port != 0) return {};
+  return error(Errc::permission_denied, "'{}' is no address of {}, where its owner calls from",
+               text, host);
+}
+
 }  // namespace troupe::base

@@ -29,4 +29,8 @@ Result<Address> parse_address(std::string_view text);
 /// loopback() is permission_denied. The host comes back as a number, 127.0.0.1 for "localhost".
 Result<Address> parse_loopback_address(std::string_view text);
 
+/// permission_denied unless `text` is a HOST:PORT of the machine that `host` is: the same number,
+/// or both of the loopback. What a peer says of its ports is checked against where it calls from.
+Status check_host(std::string_view text, const std::string& host);
+
 }  // namespace troupe::base

@@ -10,20 +10,21 @@ namespace {
 struct Entry {
   std::string_view name;
   std::string_view mxnet_name;
+  int mxnet_number;
   std::size_t bytes;
   bool floating;
 };
 
 constexpr std::array<Entry, kDTypeCount> kEntries = {{
-    {"f32", "float32", 4, true},
-    {"f64", "float64", 8, true},
-    {"f16", "float16", 2, true},
-    {"bf16", "bfloat16", 2, true},
-    {"i64", "int64", 8, false},
-    {"i32", "int32", 4, false},
-    {"i8", "int8", 1, false},
-    {"u8", "uint8", 1, false},
-    {"bool", "boolean", 1, false},
+    {"f32", "float32", 0, 4, true},
+    {"f64", "float64", 1, 8, true},
+    {"f16", "float16", 2, 2, true},
+    {"bf16", "bfloat16", 12, 2, true},
+    {"i64", "int64", 6, 8, false},
+    {"i32", "int32", 4, 4, false},
+    {"i8", "int8", 5, 1, false},
+    {"u8", "uint8", 3, 1, false},
+    {"bool", "bool", 7, 1, false},
 }};
 
 const Entry& entry(DType dtype) {
@@ -37,6 +38,12 @@ std::size_t dtype_size(DType dtype) {
 }
 std::string_view dtype_name(DType dtype) {
   return entry(dtype).name;
+}
+std::string_view mxnet_dtype_name(DType dtype) {
+  return entry(dtype).mxnet_name;
+}
+int mxnet_dtype_number(DType dtype) {
+  return entry(dtype).mxnet_number;
 }
 bool is_floating(DType dtype) {
   return entry(dtype).floating;

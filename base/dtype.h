@@ -20,7 +20,11 @@ inline constexpr int kDTypeCount = 9;
 std::size_t dtype_size(DType dtype);
 /// "f32", "f64", "f16", "bf16", "i64", "i32", "i8", "u8", "bool".
 std::string_view dtype_name(DType dtype);
-/// Reads dtype_name's form and MXNet's ("float32", "float64", "float16", "int64", "uint8", ...).
+/// MXNet's name: "float32", "int64", ...
+std::string_view mxnet_dtype_name(DType dtype);
+/// MXNet's number, as `__dtype__` of its files has it.
+int mxnet_dtype_number(DType dtype);
+/// Reads dtype_name's form and MXNet's name.
 Result<DType> parse_dtype(std::string_view text);
 /// True for f32, f64, f16 and bf16.
 bool is_floating(DType dtype);

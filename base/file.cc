@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -106,6 +107,19 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
 
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max) {
   return read_all<std::string>(path, bytes_max);
+}
+
+Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root) {
+  if (root.empty()) return {};
+  std::error_code code;
+  const std::filesystem::path folder = std::filesystem::canonical(root, code);
+  if (code) return errno_status(root, "resolve", code.value());
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, code);
+  if (code) return errno_status(path, "resolve", code.value());
+  const auto [rest, below] =
+      std::mismatch(folder.begin(), folder.end(), found.begin(), found.end());
+  if (rest == folder.end()) return {};
+  return error(Errc::permission_denied, "{}: lies outside of {}", path.string(), root.string());
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {}

@@ -26,6 +26,10 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
 /// The same as text.
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max);
 
+/// permission_denied unless `path` lies in the folder `root` once symbolic links are followed; of a
+/// path that does not exist yet, the part that does counts. An empty root is everywhere.
+Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root);
+
 /// Writes a temporary file in the same folder, syncs it, renames it to `path` and syncs the folder:
 /// after a crash `path` holds the old or the new content, whole. Never retries a failed sync. A
 /// symbolic link is followed; what is there and no regular file is invalid_argument.

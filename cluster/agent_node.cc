@@ -7,12 +7,10 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "actors/agent.h"
 #include "base/address.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "cluster/background_calls.h"
@@ -28,7 +26,6 @@ using schemas::Role;
 
 /// The main thread looks so often whether the agent was asked to end or has ended.
 constexpr std::int64_t kLookMs = 50;
-constexpr std::uint64_t kNonceBytesMax = 4'096;
 
 schemas::AgentHello hello_of(const AgentOptions& options) {
   schemas::AgentHello hello;
@@ -38,24 +35,6 @@ schemas::AgentHello hello_of(const AgentOptions& options) {
   hello.http_address = options.http_address;
   hello.numeric_class = options.numeric_class;
   return hello;
-}
-
-/// Writes, removes or reads back the nonce; see schemas::FolderProbe.
-base::Status probe_path(const schemas::FolderProbe& probe) {
-  namespace fs = std::filesystem;
-  const fs::path file = fs::path(probe.path) / probe.file;
-  std::error_code code;
-  if (probe.write && probe.nonce.empty()) {
-    fs::remove(file, code);
-    return {};
-  }
-  if (probe.write) {
-    fs::create_directories(probe.path, code);
-    return base::write_file_atomically(file, std::as_bytes(std::span(probe.nonce)));
-  }
-  TROUPE_TRY_ASSIGN(const std::string found, base::read_text_file(file, kNonceBytesMax));
-  if (found == probe.nonce) return {};
-  return base::error(base::Errc::failed_precondition, "{} holds something else", file.string());
 }
 
 /// A child as the shell reaches it.
@@ -270,8 +249,9 @@ void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
     agent_.post(control::FolderProbed{{job, generation, status.code(), status.text()}});
   };
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
-  const bool added = probes_.add(
-      file, [tell, probe] { return [tell, status = probe_path(probe)] { tell(status); }; });
+  const bool added = probes_.add(file, [tell, probe, ask = options_.probe_folder] {
+    return [tell, status = ask(probe)] { tell(status); };
+  });
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
 }
 

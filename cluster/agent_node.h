@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/numeric_class.h"
 #include "base/status.h"
+#include "schemas/messages.h"
 
 namespace troupe::cluster {
 
@@ -25,7 +26,10 @@ struct AgentOptions {
   base::NumericClass numeric_class;
   base::Limits limits;
   std::vector<std::string> command;  ///< starts a job process; its options are added
-  std::function<bool()> stop;        ///< asked often; true ends the agent; may be empty
+  /// Does FolderProbe (folder_probe.h), on threads of its own; blocks. It may still run when the
+  /// agent has ended, and refers to nothing of it.
+  std::function<base::Status(const schemas::FolderProbe&)> probe_folder;
+  std::function<bool()> stop;  ///< asked often; true ends the agent; may be empty
 };
 
 /// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and

@@ -2,6 +2,8 @@
 // The coordinator's links, background calls and web routes around its actor.
 #include "cluster/coordinator_node.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -17,10 +19,11 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/secret.h"
 #include "cluster/background_calls.h"
+#include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
-#include "monitoring/http_server.h"
 #include "storage/storage.h"
 
 namespace troupe::cluster {
@@ -122,7 +125,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
  private:
   class PeerHandler;
 
-  monitoring::HttpReply targets();
+  http::Reply targets();
   void scrape(monitoring::Scrape& scrape);
   actors::JobSeries series_of(const control::ScrapedJob& shown) const;
 
@@ -134,6 +137,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   storage::Storage storage_;
   base::FolderLock lock_;
   Peers peers_;
+  base::LogBudget drops_;               // the actor's alone
+  base::LogBudget faults_;              // the links' thread's alone
   std::atomic<bool> late_told_{false};  // a scrape that got no answer
   base::Mutex mutex_;
   std::string http_address_ TROUPE_GUARDED_BY(mutex_);  // of this process; empty until it serves
@@ -146,12 +151,18 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
 class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
-      : node_(node), peer_(node.peers_.add(link)) {}
+      : node_(node), peer_(node.peers_.add(link)) {
+    const auto address = base::parse_address(link->address());
+    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : ""});
+  }
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
   }
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
+    const bool fault =
+        reason.code() == base::Errc::data_loss || reason.code() == base::Errc::deadline_exceeded;
+    if (fault) node_.faults_.warn(node_.clock_.now_ms(), reason.text());
     node_.coordinator_.post(control::PeerLost{peer_, reason.ok() ? "it left" : reason.text()});
   }
 
@@ -166,13 +177,13 @@ base::Status CoordinatorNode::run() {
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
-  monitoring::HttpRoutes routes;
-  routes["/sd/targets"] = [this](const monitoring::HttpRequest&) { return targets(); };
+  http::Routes routes;
+  routes["/sd/targets"] = [this](const http::Request&) { return targets(); };
   const auto collection =
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
   const auto traffic = link::show_links(metrics_, links_);
-  TROUPE_TRY_ASSIGN(const auto server, monitoring::HttpServer::start(http, options_.limits,
-                                                                     metrics_, std::move(routes)));
+  TROUPE_TRY_ASSIGN(const auto server,
+                    http::Server::start(http, options_.limits, metrics_, std::move(routes)));
   TROUPE_TRY_ASSIGN(
       const std::string address,
       links_.listen(options_.listen, {{Role::coordinator, 0}, "", "", 0},
@@ -204,7 +215,11 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
 
 void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
   send(peer, schemas::JobEnd{reason.code(), reason.text()});
-  if (const auto link = peers_.find(peer)) link->close(reason.text());
+  const auto link = peers_.find(peer);
+  if (!link) return;
+  drops_.warn(clock_.now_ms(), fmt::format("turned away {} at {}: {}", link->peer().to_string(),
+                                           link->address(), reason.text()));
+  link->close(reason.text());
 }
 
 /// Folders may be slow or dead: neither the coordinator nor other jobs wait for them. A look-up may
@@ -213,7 +228,10 @@ void CoordinatorNode::find_start(control::FindStart find) {
   const std::string job = find.job;
   const bool added =
       searches_.add(job, [this, look_up = options_.find_start, find = std::move(find)]() {
-        return [this, found = look_up(find)] { coordinator_.post(found); };
+        return [this, found = look_up(find)]() mutable {
+          found.secret = base::random_secret();
+          coordinator_.post(std::move(found));
+        };
       });
   if (added) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
@@ -222,7 +240,7 @@ void CoordinatorNode::find_start(control::FindStart find) {
 
 // ---- pages ----
 
-monitoring::HttpReply CoordinatorNode::targets() {
+http::Reply CoordinatorNode::targets() {
   auto answer = coordinator_.ask(
       [](const control::CoordinatorState& state) { return state.targets(); }, kAskDeadline);
   if (!answer.ok()) return {503, "text/plain", answer.status().text() + "\n"};

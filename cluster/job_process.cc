@@ -15,10 +15,11 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "cluster/peer_links.h"
 #include "cluster/process.h"
+#include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
-#include "monitoring/http_server.h"
 #include "storage/metrics.h"
 #include "storage/storage.h"
 
@@ -68,12 +69,6 @@ class Inbox {
   std::deque<Incident> incidents_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// Keys used first in the next forward pass go first.
-std::int32_t priority_of(const schemas::Message& message) {
-  const auto slice = schemas::slice_of(message);
-  return slice ? -static_cast<std::int32_t>(slice->key) : 0;
-}
-
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -84,40 +79,6 @@ class AgentHandler final : public link::LinkHandler {
  private:
   Inbox& inbox_;
 };
-
-/// Another process of the job.
-class PeerHandler final : public link::LinkHandler {
- public:
-  PeerHandler(ActorId peer, actors::PostOffice& post_office, Inbox& inbox)
-      : peer_(peer), post_office_(post_office), inbox_(inbox) {}
-  void on_envelope(schemas::Envelope envelope) override { post_office_.post(std::move(envelope)); }
-  void on_down(const base::Status& reason) override {
-    post_office_.close(peer_);
-    if (reason.ok()) return;  // after a Goodbye the peer had nothing more to say
-    inbox_.put(
-        Failed{base::error(Errc::unavailable, "lost {}: {}", peer_.to_string(), reason.text())});
-  }
-
- private:
-  const ActorId peer_;
-  actors::PostOffice& post_office_;
-  Inbox& inbox_;
-};
-
-void open_sink(actors::PostOffice& post_office, ActorId peer, std::shared_ptr<link::Link> link,
-               Inbox& inbox) {
-  post_office.open(peer, [peer, link = std::move(link), &inbox](schemas::Envelope envelope) {
-    const std::int32_t priority = priority_of(envelope.message);
-    const base::Status status = link->send(std::move(envelope), priority);
-    if (status.code() == Errc::invalid_argument) {
-      // No repetition makes it fit.
-      inbox.put(Failed{status.with_context("cannot send to " + peer.to_string())});
-    } else if (status.code() == Errc::resource_exhausted) {
-      base::log_warn("{}", status.text());  // the actors repeat what is not answered
-    }
-    // A link that is down has told its handler.
-  });
-}
 
 /// See run_job_process.
 class JobProcess {
@@ -157,11 +118,13 @@ class JobProcess {
   Inbox inbox_;
   actors::ServerMetrics server_metrics_;  // outlives the actors
   base::FolderLock lock_;                 // first parameter server: on the checkpoints
+  base::Secret secret_{};                 // of the run
   std::unique_ptr<actors::JobActors> job_actors_;
-  std::unique_ptr<monitoring::HttpServer> http_;
+  std::unique_ptr<http::Server> http_;
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<link::Link> agent_;
+  std::unique_ptr<PeerLinks> peers_;  // outlives the links
   std::unique_ptr<link::LinkSet> links_;
   monitoring::Collection traffic_;  // of the links
   link::LinkSet agent_links_;
@@ -174,7 +137,7 @@ base::Status JobProcess::run() {
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
     const std::uint64_t hold_ms = job_actors_->spec().limits.hold_ms;
     const auto scraped = http_->wait_scraped(hold_ms, [this] { return inbox_.agent_gone(); });
-    if (scraped == monitoring::HttpServer::Scraped::late) {
+    if (scraped == http::Server::Scraped::late) {
       base::log_warn("nobody read /metrics within {} ms", hold_ms);
     }
   }
@@ -212,7 +175,7 @@ base::Status JobProcess::handle(Incident incident) {
 
 base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
-  TROUPE_TRY_ASSIGN(job_actors_, actors::JobActors::open(launch, clock_, metrics_,
+  TROUPE_TRY_ASSIGN(job_actors_, actors::JobActors::open(launch, options_.roots, clock_, metrics_,
                                                          server_metrics_.observer(options_.actor)));
   const std::string& checkpoints = job_actors_->spec().checkpoint.dir;
   if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
@@ -226,6 +189,11 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   links_ =
       std::make_unique<link::LinkSet>(job_actors_->spec().limits, storage_.pool(base::Device{}));
   traffic_ = link::show_links(metrics_, *links_);
+  secret_ = launch.secret;
+  peers_ = std::make_unique<PeerLinks>(
+      options_.actor, JobSize{launch.machines, job_actors_->spec().shards()},
+      job_actors_->post_office(),
+      [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
   job_actors_->post_office().open(
       {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;
@@ -235,28 +203,20 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (!host) {
     TROUPE_TRY_ASSIGN(ready.address, listen());
   }
-  TROUPE_TRY_ASSIGN(
-      http_, monitoring::HttpServer::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
+  TROUPE_TRY_ASSIGN(http_,
+                    http::Server::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
   ready.http_address = http_->address().to_string();
   tell(options_.actor, std::move(ready));
   return {};
 }
 
 base::Result<std::string> JobProcess::listen() {
-  return links_->listen(options_.listen, self(),
-                        [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
-                            -> base::Result<std::shared_ptr<link::LinkHandler>> {
-                          const bool known = hello.actor.role == Role::device_server ||
-                                             hello.actor.role == Role::parameter_server;
-                          if (!known) {
-                            return base::error(Errc::permission_denied,
-                                               "a parameter server does not serve {}",
-                                               hello.actor.to_string());
-                          }
-                          open_sink(job_actors_->post_office(), hello.actor, link, inbox_);
-                          return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(
-                              hello.actor, job_actors_->post_office(), inbox_));
-                        });
+  return links_->listen(
+      options_.listen, self(),
+      [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link) {
+        return peers_->accept(hello.actor, link);
+      },
+      secret_);
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {
@@ -283,11 +243,8 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
                options_.generation};
   dial.data_connections = static_cast<std::uint32_t>(limits.data_connections);
   dial.wait_ms = limits.dial_ms;
-  TROUPE_TRY_ASSIGN(auto link,
-                    links_->dial(std::move(dial), std::make_shared<PeerHandler>(
-                                                      peer, job_actors_->post_office(), inbox_)));
-  open_sink(job_actors_->post_office(), peer, std::move(link), inbox_);
-  return {};
+  dial.secret = secret_;
+  return peers_->dial(*links_, std::move(dial));
 }
 
 void JobProcess::tell(schemas::Envelope envelope) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "monitoring/metrics.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
 
 namespace troupe::cluster {
@@ -19,6 +20,7 @@ struct JobProcessOptions {
   schemas::ActorId actor;  ///< a device server (host process) or a parameter server
   std::string machine;     ///< the agent's name
   std::string listen = "127.0.0.1:0";
+  schemas::JobRoots roots;  ///< the agent's
 };
 
 /// Runs to the job's end. ok: the job is done; else why this process could not go on, or the

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_module(name [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the one way a folder
-# becomes a library with its tests.
+# add_module(name [PACKAGES package...] [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the
+# one way a folder becomes a library with its tests.
 
 # Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed
 # folders).
@@ -18,10 +18,10 @@ macro(troupe_read_layers)
 endmacro()
 
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
-# cmake/layers.txt allows; test binaries <name>_test and <name>_slow_test from
-# tests/<name>/*_test.cc.
+# cmake/layers.txt allows and to packages of cmake/Packages.cmake, which programs on an installed
+# Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc.
 function(add_module name)
-  cmake_parse_arguments(MODULE "" "" "LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(MODULE "" "" "PACKAGES;LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
   if(MODULE_EXCLUDE)
     list(REMOVE_ITEM sources ${MODULE_EXCLUDE})
@@ -29,6 +29,10 @@ function(add_module name)
   add_library(troupe_${name} STATIC ${sources} ${MODULE_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   target_link_libraries(troupe_${name} PUBLIC troupe_options ${MODULE_LIBRARIES})
+  foreach(package IN LISTS MODULE_PACKAGES)
+    target_link_libraries(troupe_${name} PRIVATE ${TROUPE_TARGET_${package}})
+  endforeach()
+  set_target_properties(troupe_${name} PROPERTIES TROUPE_PACKAGES "${MODULE_PACKAGES}")
   foreach(used IN LISTS TROUPE_LAYER_${name})
     if(TARGET troupe_${used})
       target_link_libraries(troupe_${name} PUBLIC troupe_${used})

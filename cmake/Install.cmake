@@ -1,32 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` leaves for find_package(troupe): the libraries as troupe::<folder>, the
-# headers of public_headers.txt below include/troupe, and the packages they need, found by the same
-# file as here.
-include(GNUInstallDirs)
+# What `cmake --install` leaves: for find_package(troupe) the libraries as troupe::<folder> and the
+# headers of public_headers.txt, included as <troupe/folder/name.h>; the pages for people.
 include(CMakePackageConfigHelpers)
 
-set(troupe_package ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
-set(installed troupe_options)
-set_target_properties(troupe_options PROPERTIES EXPORT_NAME options)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+
+# Components are the folders with installed headers. Their libraries need those of folders below.
+file(STRINGS ${TROUPE_PUBLIC_HEADERS} public_headers REGEX "^[a-z]")
+list(TRANSFORM public_headers REPLACE "/.*" "" OUTPUT_VARIABLE components)
+list(REMOVE_DUPLICATES components)
+set(installed "")
 foreach(folder IN LISTS TROUPE_LAYERS)
-  list(APPEND installed troupe_${folder})
+  set(needs_${folder} "")
+  foreach(used IN LISTS TROUPE_LAYER_${folder})
+    list(APPEND needs_${folder} ${needs_${used}})
+  endforeach()
+  list(APPEND needs_${folder} ${folder})
+  list(REMOVE_DUPLICATES needs_${folder})
+  if(folder IN_LIST components)
+    list(APPEND installed ${needs_${folder}})
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES installed)
+
+# The table of troupeConfig.cmake, and an export per folder: what nobody asks for is no target.
+function(troupe_install folder)
   set_target_properties(troupe_${folder} PROPERTIES EXPORT_NAME ${folder})
+  install(TARGETS troupe_${folder} EXPORT troupe_${folder})
+  install(EXPORT troupe_${folder} NAMESPACE troupe:: DESTINATION ${package_folder}
+    FILE troupe-${folder}.cmake)
+endfunction()
+troupe_install(options)
+list(JOIN components " " troupe_tables)
+set(troupe_tables "set(troupe_components ${troupe_tables})\n")
+foreach(folder IN LISTS installed)
+  troupe_install(${folder})
+  get_target_property(packages troupe_${folder} TROUPE_PACKAGES)
+  list(JOIN packages " " packages)
+  list(JOIN needs_${folder} " " needs)
+  string(APPEND troupe_tables "set(troupe_needs_${folder} ${needs})\n"
+    "set(troupe_packages_${folder} ${packages})\n")
 endforeach()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt)
-file(STRINGS ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt public_headers REGEX "^[a-z]")
-foreach(header IN LISTS public_headers)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${CMAKE_SOURCE_DIR}/${header}
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder})
-endforeach()
-install(TARGETS ${installed} EXPORT troupe)
-install(EXPORT troupe NAMESPACE troupe:: DESTINATION ${troupe_package} FILE troupeTargets.cmake)
 
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/troupeConfig.cmake.in
-  ${CMAKE_BINARY_DIR}/troupeConfig.cmake INSTALL_DESTINATION ${troupe_package})
+  ${CMAKE_BINARY_DIR}/troupeConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupeConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/troupeConfig.cmake ${CMAKE_BINARY_DIR}/troupeConfigVersion.cmake
-  ${CMAKE_SOURCE_DIR}/cmake/Dependencies.cmake ${CMAKE_SOURCE_DIR}/cmake/FindCAF.cmake
-  DESTINATION ${troupe_package})
+  ${CMAKE_SOURCE_DIR}/cmake/Packages.cmake ${CMAKE_SOURCE_DIR}/cmake/FindOneDNN.cmake
+  DESTINATION ${package_folder})
+
+install(DIRECTORY ${TROUPE_HEADERS_FOLDER}/troupe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Flags that every target gets, through the interface target `troupe_options`.
 add_library(troupe_options INTERFACE)
+# The libraries may become part of somebody's shared library or Python module. Calls within a source
+# stay direct, as nobody replaces a function of a static library at run time.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 target_compile_features(troupe_options INTERFACE cxx_std_20)
-# Fused multiply-add is explicit where we want it; the compiler must not invent it.
+# Fused multiply-add is explicit where we want it; the compiler must not invent it. Inline functions
+# of installed headers have no such sums, so programs compile with flags of their own.
 target_compile_options(troupe_options INTERFACE
   "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers>"
-  -ffp-contract=off -fno-math-errno)
+  "$<BUILD_INTERFACE:-fno-semantic-interposition;-ffp-contract=off;-fno-math-errno>")
 target_include_directories(troupe_options INTERFACE
-  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/troupe>)
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Tests have this analysis whatever the compiler: tools/syntax.py.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   target_compile_options(troupe_options INTERFACE $<BUILD_INTERFACE:-Wthread-safety>)
 endif()
-find_package(Threads REQUIRED)
 target_link_libraries(troupe_options INTERFACE Threads::Threads)
 
 if(TROUPE_SANITIZE STREQUAL "address")

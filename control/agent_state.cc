@@ -185,15 +185,33 @@ void AgentState::on(const ChildNotStarted& failed) {
   tell_if_ended(failed.process);
 }
 
+/// A child speaks for its own actors. One that does not has failed, and is believed nothing more.
 void AgentState::on(const ChildSaid& said) {
-  if (!children_.contains(said.process)) return;
-  auto bytes = schemas::encode_message(said.message);
+  const auto child = children_.find(said.process);
+  if (child == children_.end()) return;
+  const std::vector<std::uint32_t>& ranks = child->second.ranks;
+  const bool own = said.from == said.process.actor ||
+                   (said.from.role == Role::worker &&
+                    std::find(ranks.begin(), ranks.end(), said.from.index) != ranks.end());
+  if (!own) {
+    const std::string fault =
+        fmt::format("its process speaks in the name of {}", said.from.to_string());
+    emit(StopChild{said.process, true});
+    return carry(said.process, said.process.actor,
+                 schemas::ActorFailed{said.process.actor, base::Errc::data_loss, fault});
+  }
+  carry(said.process, said.from, said.message);
+}
+
+/// To the coordinator, from an actor of a child.
+void AgentState::carry(const ProcessKey& process, const schemas::ActorId& from,
+                       const schemas::Message& message) {
+  auto bytes = schemas::encode_message(message);
   if (!bytes.ok()) {
-    return emit(Note{true, fmt::format("{} of job {}: {}", said.from.to_string(), said.process.job,
+    return emit(Note{true, fmt::format("{} of job {}: {}", from.to_string(), process.job,
                                        bytes.status().text())});
   }
-  tell(schemas::ProcessMessage{said.process.job, said.process.generation, said.from,
-                               std::move(bytes).value()});
+  tell(schemas::ProcessMessage{process.job, process.generation, from, std::move(bytes).value()});
 }
 
 void AgentState::on(const ChildExited& exited) {

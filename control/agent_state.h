@@ -87,6 +87,8 @@ class AgentState {
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
   void join(std::uint64_t wait_ms);
   void tell(schemas::Message message);
+  void carry(const ProcessKey& process, const schemas::ActorId& from,
+             const schemas::Message& message);
   Children::iterator find(const schemas::ProcessMessage& message);
   Child& child_of(const ProcessKey& process);
   void stop(const ProcessKey& process, Child& child, std::uint64_t grace_ms);

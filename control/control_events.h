@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "base/secret.h"
 #include "base/status.h"
 #include "control/role_events.h"
 #include "schemas/job_spec.h"
@@ -34,6 +35,7 @@ struct StartFound {
   std::uint64_t generation = 1;
   std::uint64_t steps_total = 0;  ///< the step that the job ends at
   std::string checkpoint;         ///< that it goes on from; empty: from the beginning
+  base::Secret secret{};          ///< random, for the run's processes
 };
 
 // ---- coordinator: events ----
@@ -41,6 +43,11 @@ struct StartFound {
 /// One end of the coordinator's links, an agent or a person; chosen by the shell, never used twice.
 using PeerId = std::uint64_t;
 
+/// A peer has greeted, before it says anything.
+struct PeerLinked {
+  PeerId peer = 0;
+  std::string host;  ///< where it calls from, a number
+};
 /// A peer has sent a message.
 struct PeerSaid {
   PeerId peer = 0;
@@ -52,7 +59,7 @@ struct PeerLost {
   std::string reason;
 };
 
-using CoordinatorEvent = std::variant<Tick, PeerSaid, PeerLost, StartFound>;
+using CoordinatorEvent = std::variant<Tick, PeerLinked, PeerSaid, PeerLost, StartFound>;
 
 // ---- coordinator: effects ----
 

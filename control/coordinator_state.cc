@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
@@ -52,12 +53,19 @@ std::vector<CoordinatorState::Effect> CoordinatorState::handle(const Event& even
   return std::exchange(effects_, {});
 }
 
+void CoordinatorState::on(const PeerLinked& linked) {
+  peers_[linked.peer] = Peer{linked.host, now_ms_};
+}
+
 void CoordinatorState::on(const PeerSaid& said) {
+  const auto peer = peers_.find(said.peer);
+  if (peer != peers_.end()) peer->second.heard_ms = now_ms_;
   std::visit([&](const auto& message) { on_message(said.peer, message); }, said.message);
 }
 
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
+  peers_.erase(lost.peer);
   for (auto& [number, job] : jobs_) {
     job.waiting.erase(lost.peer);
     if (!job.run) continue;
@@ -84,6 +92,24 @@ void CoordinatorState::on(const Tick& tick) {
   for (auto& [number, job] : jobs_) {
     if (job.run) hand_to_run(job, tick);
   }
+  drop_idle_people();
+}
+
+/// People ask and are answered; who does not go on asking keeps no place. Agents may be silent, and
+/// so may those who wait for a job's end.
+void CoordinatorState::drop_idle_people() {
+  for (auto& [number, peer] : peers_) {
+    const bool idle = now_ms_ - peer.heard_ms >= options_.limits.request_ms;
+    if (!idle || peer.dropped || agents_.contains(number) || awaits(number)) continue;
+    peer.dropped = true;
+    emit(DropPeer{number, base::error(Errc::deadline_exceeded, "it asked nothing for {} ms",
+                                      options_.limits.request_ms)});
+  }
+}
+
+bool CoordinatorState::awaits(PeerId peer) const {
+  return std::any_of(jobs_.begin(), jobs_.end(),
+                     [peer](const auto& entry) { return entry.second.waiting.contains(peer); });
 }
 
 // ---- agents ----
@@ -108,6 +134,16 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   if (hello.slots == 0) {
     return base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
   }
+  if (hello.slots > kSlotsMax) {
+    return base::error(Errc::invalid_argument, "agent '{}' offers {} worker slots; the limit is {}",
+                       hello.name, hello.slots, kSlotsMax);
+  }
+  if (!hello.http_address.empty()) {
+    const auto self = peers_.find(peer);
+    const base::Status local =
+        base::check_host(hello.http_address, self == peers_.end() ? "" : self->second.host);
+    if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
+  }
   if (agents_.size() >= options_.limits.agents_max) {
     return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
                        options_.limits.agents_max);
@@ -117,11 +153,7 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
 
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
   const base::Status fault = check_agent(peer, hello);
-  if (!fault.ok()) {
-    emit(Note{true, fault.text()});
-    emit(DropPeer{peer, fault});
-    return;
-  }
+  if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   agents_[peer] = Agent{hello, next_agent_};
   emit(Send<PeerId>{
@@ -285,7 +317,7 @@ void CoordinatorState::admit(Job& job) {
   for (const auto& [peer, agent] : agents_) order.emplace_back(agent.number, peer);
   std::sort(order.begin(), order.end());
   std::vector<SlotOffer> offers;
-  std::uint32_t free = 0;
+  std::uint64_t free = 0;
   const std::map<PeerId, std::uint32_t> used = used_slots();
   for (const auto& [number, peer] : order) {
     const auto taken = used.find(peer);
@@ -307,10 +339,13 @@ void CoordinatorState::admit(Job& job) {
                                 job.spec.shards(), machines, kServersPerMachineMax);
     return;
   }
-  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}};
+  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}};
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {
-    plan.peers.push_back(order[offer].second);
+    const PeerId peer = order[offer].second;
+    const auto known = peers_.find(peer);
+    plan.peers.push_back(peer);
+    plan.hosts.push_back(known == peers_.end() ? "" : known->second.host);
   }
   begin_run(job, std::move(plan));
 }

@@ -61,6 +61,12 @@ class CoordinatorState {
   CoordinatorFigures counts() const;
 
  private:
+  /// Who is linked, agents and people.
+  struct Peer {
+    std::string host;
+    std::uint64_t heard_ms = 0;
+    bool dropped = false;
+  };
   struct Agent {
     schemas::AgentHello hello;
     std::uint64_t number = 0;  // in order of joining
@@ -78,6 +84,7 @@ class CoordinatorState {
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 
   void on(const Tick& tick);
+  void on(const PeerLinked& linked);
   void on(const PeerSaid& said);
   void on(const PeerLost& lost);
   void on(const StartFound& found);
@@ -110,6 +117,8 @@ class CoordinatorState {
                    const AgentReport& report);
   void hand_to_run(Job& job, const RunState::Event& event);
   void refuse(PeerId peer);
+  void drop_idle_people();
+  bool awaits(PeerId peer) const;
   base::Status check_agent(PeerId peer, const schemas::AgentHello& hello) const;
   base::Result<schemas::JobSubmitted> submit(const schemas::JobSubmit& submit);
   base::Status make_room();
@@ -125,6 +134,7 @@ class CoordinatorState {
   std::uint64_t now_ms_ = 0;
   std::uint64_t next_job_ = 1;
   std::uint64_t next_agent_ = 0;
+  std::map<PeerId, Peer> peers_;
   std::map<PeerId, Agent> agents_;
   Jobs jobs_;
   std::vector<Effect> effects_;  // of the event that is being handled

@@ -13,6 +13,9 @@
 
 namespace troupe::control {
 
+/// Worker slots of one agent.
+inline constexpr std::uint32_t kSlotsMax = 4'096;
+
 /// What a machine has to give.
 struct SlotOffer {
   std::string machine;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "schemas/codec.h"
 
@@ -33,6 +34,7 @@ ActorId host_of(std::uint32_t machine) {
 RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
+  TROUPE_CHECK(plan_.hosts.size() == placement.machines.size(), "every agent calls from somewhere");
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
   info_.phase = schemas::JobPhase::starting;
@@ -118,6 +120,7 @@ void RunState::on(const StartFound& found) {
   plan_.placement.start_step = info_.step = found.step;
   std::uint64_t& generation = plan_.placement.generation;
   generation = std::max(generation, found.generation);
+  secret_ = found.secret;
   info_.steps_total = found.steps_total;
   info_.checkpoint = found.checkpoint;
   if (!found.checkpoint.empty()) {
@@ -140,8 +143,10 @@ void RunState::launch() {
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
   for (auto& [actor, process] : processes_) {
     process.gone = false;
-    send(process.machine, schemas::LaunchProcess{plan_.job, plan_.placement.generation, actor,
-                                                 process.machine, process.ranks, plan_.job_text});
+    send(process.machine,
+         schemas::LaunchProcess{
+             plan_.job, plan_.placement.generation, actor, process.machine, process.ranks,
+             plan_.job_text, static_cast<std::uint32_t>(plan_.placement.machines.size()), secret_});
   }
 }
 
@@ -155,8 +160,15 @@ void RunState::on_report(std::uint32_t machine, const schemas::ProcessMessage& m
   std::visit([&](const auto& said) { on_message(message.actor, *process, said); }, *inner);
 }
 
-void RunState::on_message(const ActorId&, Process& process, const schemas::ProcessReady& ready) {
+/// A process listens on its machine and nowhere else: others would be sent there.
+void RunState::on_message(const ActorId& from, Process& process,
+                          const schemas::ProcessReady& ready) {
   if (stage_ != Stage::launching) return;
+  for (const std::string& address : {ready.address, ready.http_address}) {
+    if (address.empty()) continue;
+    const base::Status local = base::check_host(address, plan_.hosts[process.machine]);
+    if (!local.ok()) return fail(local.with_context(name_of(from, process)));
+  }
   process.ready = ready;
   for (const auto& [actor, other] : processes_) {
     if (!other.ready) return;

@@ -25,7 +25,8 @@ struct RunPlan {
   /// Machines and who is where; the run adds the rest. The generation is above those of the earlier
   /// runs of this id that the coordinator knows of, whose processes may still be there.
   schemas::Placement placement;
-  std::vector<PeerId> peers;  ///< agent by machine index
+  std::vector<PeerId> peers;       ///< agent by machine index
+  std::vector<std::string> hosts;  ///< where it calls from, by machine index
 };
 
 /// A process that can be scraped.
@@ -149,6 +150,7 @@ class RunState {
   std::vector<bool> probed_;       // by machine
   std::vector<bool> lost_;         // by machine
   std::map<schemas::ActorId, Process> processes_;
+  base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;
   std::optional<Suspicion> suspicion_;
   base::Status outcome_;  // first cause

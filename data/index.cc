@@ -22,7 +22,6 @@ namespace {
 
 // Shortest line: "0\t0\n".
 constexpr std::size_t kLineBytesMin = 4;
-constexpr std::size_t kShownBytesMax = 60;
 
 bool parse_number(std::string_view text, std::uint64_t& out) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -33,15 +32,6 @@ bool parse_line(std::string_view line, IndexEntry& entry) {
   const std::size_t tab = line.find('\t');
   return tab != std::string_view::npos && parse_number(line.substr(0, tab), entry.key) &&
          parse_number(line.substr(tab + 1), entry.offset);
-}
-
-// Printable start of a line that may hold anything.
-std::string shown(std::string_view line) {
-  std::string text(line.substr(0, kShownBytesMax));
-  for (char& c : text) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text;
 }
 
 }  // namespace
@@ -62,8 +52,8 @@ Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     IndexEntry entry;
     if (!parse_line(line, entry)) {
-      return error(Errc::data_loss, "{}:{}: '{}' is not `key TAB offset`", path.string(), number,
-                   shown(line));
+      // The line is not quoted: the file may be no index, and who reads the error may not read it.
+      return error(Errc::data_loss, "{}:{}: is not `key TAB offset`", path.string(), number);
     }
     entries.push_back(entry);
   }

@@ -232,8 +232,8 @@ Result<RecordReader::Part> RecordReader::read_part(std::uint64_t offset, std::ui
   const auto magic = load<std::uint32_t>(head, 0);
   const auto word = load<std::uint32_t>(head, 4);
   if (magic != kRecordMagic) {
-    return damaged(offset, fmt::format("found {:#010x} where the magic {:#010x} should be", magic,
-                                       kRecordMagic));
+    // What stands there is not quoted: who reads the error may not read the file.
+    return damaged(offset, fmt::format("the magic {:#010x} is not there", kRecordMagic));
   }
   Part part;
   part.kind = word >> kKindShift;

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ndarray/safetensors.h"
-#include "store/local_store.h"
-#include "store/schedule.h"
-#include "train/job.h"
-#include "train/module.h"
+#include <troupe/ndarray/safetensors.h>
+#include <troupe/store/local_store.h>
+#include <troupe/store/schedule.h>
+#include <troupe/train/job.h>
+#include <troupe/train/module.h>
 
 using namespace troupe;
 

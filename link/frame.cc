@@ -32,6 +32,8 @@ constexpr std::size_t kPayloadChecksumAt = 56;
 constexpr std::size_t kHeaderChecksumAt = 60;
 /// Magic, version and type: enough to refuse a stranger.
 constexpr std::size_t kPreambleBytes = 8;
+/// What a connection keeps for the next header; rare larger ones are given back.
+constexpr std::size_t kKeptHeaderBytes = 65'536;
 
 using HeadBytes = std::array<std::byte, kFrameHeadBytes>;
 
@@ -104,26 +106,29 @@ Status FrameDecoder::filled(std::size_t bytes) {
   return fault_;
 }
 
-/// Moves the bytes that belong to the present part.
-Status FrameDecoder::take(std::span<const std::byte>& bytes) {
-  std::byte* place = nullptr;
-  std::size_t size = 0;
+std::size_t FrameDecoder::part_bytes() const {
   switch (part_) {
     case Part::head:
-      place = head_bytes_.data();
-      size = kFrameHeadBytes;
-      break;
+      return kFrameHeadBytes;
     case Part::header:
-      place = header_.data();
-      size = header_.size();
-      break;
+      return head_.header_bytes;
     case Part::payload:
-      place = payload_.data();
-      size = head_.payload_bytes;
-      break;
+      return head_.payload_bytes;
   }
-  const std::size_t count = std::min(bytes.size(), size - done_);
-  if (place != nullptr) std::memcpy(place + done_, bytes.data(), count);
+  return 0;
+}
+
+/// Moves the bytes that belong to the present part. A header takes memory as it comes: its length
+/// is only announced.
+Status FrameDecoder::take(std::span<const std::byte>& bytes) {
+  const std::size_t count = std::min(bytes.size(), part_bytes() - done_);
+  if (part_ == Part::header) {
+    header_.insert(header_.end(), bytes.begin(),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(count));
+  } else if (part_ == Part::head || !payload_.empty()) {
+    std::byte* place = part_ == Part::head ? head_bytes_.data() : payload_.data();
+    std::memcpy(place + done_, bytes.data(), count);
+  }
   bytes = bytes.subspan(count);
   done_ += count;
   return advance();
@@ -137,7 +142,7 @@ Status FrameDecoder::advance() {
     TROUPE_TRY(finish_head());
   }
   if (part_ == Part::header) {
-    if (done_ < header_.size()) return {};
+    if (done_ < head_.header_bytes) return {};
     TROUPE_TRY(finish_header());
   }
   if (done_ < head_.payload_bytes) return {};
@@ -180,7 +185,7 @@ Status FrameDecoder::finish_head() {
     return base::error(Errc::data_loss, "[frame] {} with a payload of {} bytes; the limit is {}",
                        name, head_.payload_bytes, payload_max);
   }
-  header_.resize(head_.header_bytes);
+  header_.clear();
   part_ = Part::header;
   done_ = 0;
   return {};
@@ -208,7 +213,9 @@ Status FrameDecoder::finish_payload() {
   }
   part_ = Part::head;
   done_ = 0;
-  return receiver_.on_frame(head_, header_, std::move(payload_));
+  const Status status = receiver_.on_frame(head_, header_, std::move(payload_));
+  if (header_.capacity() > kKeptHeaderBytes) header_ = {};
+  return status;
 }
 
 }  // namespace troupe::link

@@ -82,6 +82,7 @@ class FrameDecoder {
  private:
   enum class Part : std::uint8_t { head, header, payload };
 
+  std::size_t part_bytes() const;
   base::Status take(std::span<const std::byte>& bytes);
   base::Status advance();
   base::Status check_preamble() const;

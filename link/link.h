@@ -49,6 +49,13 @@ class LinkHandler {
   virtual ~LinkHandler() = default;
   /// Both ends have greeted each other; once, before any envelope.
   virtual void on_up() {}
+  /// May the peer send this envelope (still without its payload)? Asked first, before a place for
+  /// its payload; that its job and generation are the link's own is known by then. An error takes
+  /// the link down. Default: it may.
+  virtual base::Status allow(const schemas::Envelope& envelope) {
+    static_cast<void>(envelope);
+    return {};
+  }
   /// Names the place that the payload of `envelope` (still without it) is read into: exactly
   /// `bytes` bytes of host memory. Default: from the pool of the LinkSet. What stands there is
   /// garbage until on_envelope hands it over; it may be asked for again if the connection is cut.
@@ -62,7 +69,8 @@ class LinkHandler {
   virtual void on_interrupted(const base::Status& reason) { static_cast<void>(reason); }
   virtual void on_resumed() {}
   /// The last call. ok: a Goodbye of either side. Else: unavailable (nobody there, cut and not
-  /// healed), deadline_exceeded (silence), version_mismatch, the peer's refusal, abort's reason.
+  /// healed), deadline_exceeded (silence), data_loss (the peer broke the protocol),
+  /// version_mismatch, the peer's refusal, the reason of allow() or abort().
   virtual void on_down(const base::Status& reason) = 0;
 };
 
@@ -81,6 +89,8 @@ class Link {
   virtual void abort(base::Status reason) = 0;
   /// The other end; of an adopted link only known when it is up.
   virtual LinkEnd peer() const = 0;
+  /// HOST:PORT of the other end; empty over a pair of sockets.
+  virtual std::string address() const = 0;
   virtual LinkFigures stats() const = 0;
 };
 

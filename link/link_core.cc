@@ -55,6 +55,7 @@ LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
   }
   heard_ms_ = now_ms();
   open_until_ms_ = heard_ms_ + static_cast<std::int64_t>(context_->limits.handshake_ms);
+  unheard_ = plan_.origin == Origin::accepted && !plan_.secret;
 }
 
 // ---- any thread ----
@@ -186,6 +187,7 @@ void LinkCore::pump(Lane& lane) {
 
 void LinkCore::on_written(Connection& connection) {
   Lane& lane = lanes_[lane_of(connection)];
+  write_proof(lane);
   pump(lane);
   // Behind a Goodbye nothing is left to say.
   if (goodbye_sent_ && &lane == &lanes_.front() && !connection.writing()) connection.finish();
@@ -231,13 +233,29 @@ void LinkCore::on_progress(Connection& connection, std::size_t received) {
   counters_.bytes_received += received;
 }
 
+/// An envelope of the peer's: of this link's job and generation, and such as the owner allows.
+Result<Envelope> LinkCore::open_envelope(const FrameHead& head, std::span<const std::byte> header) {
+  auto envelope = open_frame(head, header);
+  if (!envelope.ok()) return fatal(envelope.status());
+  const LinkEnd& self = plan_.self;
+  if (envelope->job != self.job || envelope->generation != self.generation) {
+    return fatal(
+        base::error(Errc::data_loss,
+                    "[link] a {} of job '{}' generation {} on a link of job '{}' generation {}",
+                    schemas::message_name(head.type), envelope->job, envelope->generation, self.job,
+                    self.generation));
+  }
+  if (belongs_to_links(envelope->message)) return envelope;
+  const Status allowed = handler_->allow(*envelope);
+  if (!allowed.ok()) return fatal(allowed);
+  return envelope;
+}
+
 Result<base::Buffer> LinkCore::place_payload(Connection& connection, const FrameHead& head,
                                              std::span<const std::byte> header) {
   Lane& lane = lanes_[lane_of(connection)];
   if (head.sequence != 0 && head.sequence <= lane.received) return base::Buffer{};
-  auto envelope = open_frame(head, header);
-  if (!envelope.ok()) return fatal(envelope.status());
-  lane.arriving = *std::move(envelope);
+  TROUPE_TRY_ASSIGN(lane.arriving, open_envelope(head, header));
   auto place = handler_->place_payload(*lane.arriving, head.payload_bytes, context_->pool);
   if (!place.ok()) return fatal(place.status());
   TROUPE_CHECK(place->size() == head.payload_bytes, "the place for a payload has another size");
@@ -271,9 +289,7 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
     envelope = *std::move(lane.arriving);
     lane.arriving.reset();
   } else {
-    auto opened = open_frame(head, header);
-    if (!opened.ok()) return fatal(opened.status());
-    envelope = *std::move(opened);
+    TROUPE_TRY_ASSIGN(envelope, open_envelope(head, header));
   }
   if (head.sequence == 0) return on_own_message(envelope.message);
   if (belongs_to_links(envelope.message)) {
@@ -281,6 +297,7 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
                              schemas::message_name(head.type)));
   }
   lane.received = head.sequence;
+  unheard_ = false;
   faults_ = 0;
   owe_acknowledgement(lane, kFrameHeadBytes + header.size() + payload.size());
   envelope.payload = std::move(payload);

@@ -52,9 +52,10 @@ class LinkCore final : public Link,
     Origin origin = Origin::dialed;
     LinkEnd self;
     LinkEnd peer;
-    std::string address;  ///< for errors
+    std::string address;  ///< of the peer; empty where it has none
     std::uint64_t token = 0;
     std::size_t lanes = 1;
+    std::optional<base::Secret> secret;  ///< of the job; both ends have proved it or will
   };
 
   LinkCore(std::shared_ptr<LinkContext> context, Plan plan);
@@ -64,6 +65,7 @@ class LinkCore final : public Link,
   void close(std::string text) override;
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
+  std::string address() const override { return plan_.address; }
   LinkFigures stats() const override;
 
   // For LinkSet, on the I/O thread.
@@ -72,10 +74,10 @@ class LinkCore final : public Link,
   void dial(Endpoint endpoint, std::uint64_t wait_ms);
   /// Greets over an adopted connection, or waits there for the peer's greeting.
   void adopt(std::shared_ptr<Connection> connection, bool speak);
-  /// Takes a connection whose Hello was accepted and answers it. `acknowledged`: of the Hello's
-  /// frame. Error: the peer acknowledges what was never sent.
+  /// Takes a connection whose Hello was accepted and answers it with `reply`. `acknowledged`: of
+  /// the Hello's frame. Error: the peer acknowledges what was never sent.
   base::Status attach(std::size_t lane, std::shared_ptr<Connection> connection,
-                      std::uint64_t acknowledged);
+                      std::uint64_t acknowledged, schemas::HelloReply reply);
   void tick(std::int64_t now_ms);
   void go_down(const base::Status& reason);
   bool is_down() const { return state_ == State::down; }
@@ -102,6 +104,10 @@ class LinkCore final : public Link,
     asio::steady_timer ack_timer;
     std::optional<schemas::Envelope> arriving;  ///< its payload is being read
     std::int64_t progress_ms = 0;               ///< last byte of progress of what is in flight
+    // While a dialed connection is greeted.
+    std::optional<schemas::Hello> hello;         ///< said, not yet challenged
+    OutgoingPtr proof;                           ///< waits until the Hello is written
+    std::optional<base::Sha256Digest> expected;  ///< what the listener has to prove
   };
 
   // Connection::Owner.
@@ -119,6 +125,8 @@ class LinkCore final : public Link,
   void drain();
   void pump(Lane& lane);
   void pump_all();
+  base::Result<schemas::Envelope> open_envelope(const FrameHead& head,
+                                                std::span<const std::byte> header);
   base::Status deliver(Lane& lane, const FrameHead& head, std::span<const std::byte> header,
                        base::Buffer payload);
   base::Status on_own_message(const schemas::Message& message);
@@ -132,6 +140,8 @@ class LinkCore final : public Link,
   void greet(std::size_t index, std::shared_ptr<Connection> connection);
   base::Status on_greeting(std::size_t index, const FrameHead& head,
                            std::span<const std::byte> header);
+  base::Status on_challenge(Lane& lane, const schemas::Challenge& challenge);
+  void write_proof(Lane& lane);
   base::Status on_reply(std::size_t index, const schemas::HelloReply& reply,
                         std::uint64_t acknowledged);
   base::Status on_hello(const schemas::Hello& hello, std::uint64_t acknowledged);
@@ -153,6 +163,7 @@ class LinkCore final : public Link,
   std::deque<Lane> lanes_;
   Endpoint endpoint_;
   std::int64_t open_until_ms_ = 0;  ///< opening must have ended
+  bool unheard_ = false;            ///< accepted without a secret, and nothing said but Hello yet
   bool interrupted_ = false;
   std::int64_t heal_until_ms_ = 0;
   base::Status cut_reason_;

@@ -90,6 +90,8 @@ bool belongs_to_links(const schemas::Message& message) {
     case schemas::type_of<schemas::Ping>():
     case schemas::type_of<schemas::Pong>():
     case schemas::type_of<schemas::Goodbye>():
+    case schemas::type_of<schemas::Challenge>():
+    case schemas::type_of<schemas::Proof>():
       return true;
     default:
       return false;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "link/handshake.h"
 #include "link/link_core.h"
 
 namespace troupe::link {
@@ -75,6 +76,9 @@ void LinkCore::drop_lane(Lane& lane) {
   lane.dialing = nullptr;
   lane.open = false;
   lane.arriving.reset();
+  lane.hello.reset();
+  lane.proof = nullptr;
+  lane.expected.reset();
 }
 
 // ---- dialing and greeting ----
@@ -126,6 +130,10 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
   hello.lane = static_cast<std::uint32_t>(index);
   hello.lanes = static_cast<std::uint32_t>(lanes_.size());
   hello.resume = state_ == State::up;
+  if (plan_.secret) {
+    hello.nonce = base::random_secret();
+    lane.hello = hello;
+  }
   lane.connection->write({make_own_frame(plan_.self, std::move(hello))}, lane.received);
 }
 
@@ -148,17 +156,45 @@ Status LinkCore::on_greeting(std::size_t index, const FrameHead& head,
   if (const auto* reply = std::get_if<schemas::HelloReply>(&opened->message)) {
     return on_reply(index, *reply, head.acknowledged);
   }
-  if (const auto* hello = std::get_if<schemas::Hello>(&opened->message)) {
+  if (const auto* challenge = std::get_if<schemas::Challenge>(&opened->message)) {
+    return on_challenge(lanes_[index], *challenge);
+  }
+  const auto* hello = std::get_if<schemas::Hello>(&opened->message);
+  if (hello != nullptr && plan_.origin == Origin::adopted) {
     return on_hello(*hello, head.acknowledged);
   }
   return fatal(base::error(Errc::data_loss, "[link] a {} before the greeting",
                            schemas::message_name(head.type)));
 }
 
+Status LinkCore::on_challenge(Lane& lane, const schemas::Challenge& challenge) {
+  if (!lane.hello) return fatal(base::error(Errc::data_loss, "[link] a Challenge out of turn"));
+  const Introduction introduction{*std::move(lane.hello), plan_.peer.actor, challenge.nonce};
+  lane.hello.reset();
+  lane.expected = make_proof(*plan_.secret, Side::accepting, introduction);
+  const schemas::Proof proof{make_proof(*plan_.secret, Side::dialing, introduction)};
+  lane.proof = make_own_frame(plan_.self, proof);
+  write_proof(lane);
+  return {};
+}
+
+/// Once the Hello is written.
+void LinkCore::write_proof(Lane& lane) {
+  if (lane.proof == nullptr || lane.connection->writing()) return;
+  lane.connection->write({std::exchange(lane.proof, nullptr)}, lane.received);
+}
+
+/// A listener that proves nothing may sit on the port of one that has ended: it is nobody, and the
+/// link goes on trying.
 Status LinkCore::on_reply(std::size_t index, const schemas::HelloReply& reply,
                           std::uint64_t acknowledged) {
   if (reply.code == Errc::unavailable) return Status(reply.code, reply.text);
   if (reply.code != Errc::ok) return fatal(Status(reply.code, reply.text));
+  const auto& expected = lanes_[index].expected;
+  if (plan_.secret && !(expected && base::equal_in_constant_time(*expected, reply.proof))) {
+    return base::error(Errc::permission_denied,
+                       "[link] who listens there does not prove the job's secret");
+  }
   TROUPE_TRY(acknowledge(lanes_[index], acknowledged));
   open_lane(index);
   return {};
@@ -177,18 +213,18 @@ Status LinkCore::on_hello(const schemas::Hello& hello, std::uint64_t acknowledge
     MutexLock lock(mutex_);
     peer_ = end_of(hello);
   }
-  return attach(0, lanes_[0].connection, acknowledged);
+  return attach(0, lanes_[0].connection, acknowledged, {});
 }
 
 Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connection,
-                        std::uint64_t acknowledged) {
+                        std::uint64_t acknowledged, schemas::HelloReply reply) {
   Lane& lane = lanes_[index];
   // The peer may notice a cut before this end does.
   if (lane.connection != connection) drop_lane(lane);
   TROUPE_TRY(acknowledge(lane, acknowledged));
   lane.connection = std::move(connection);
   lane.connection->set_owner(*this);
-  lane.connection->write({make_own_frame(plan_.self, schemas::HelloReply{})}, lane.received);
+  lane.connection->write({make_own_frame(plan_.self, std::move(reply))}, lane.received);
   open_lane(index);
   return {};
 }
@@ -309,6 +345,10 @@ void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
 void LinkCore::tick_up(std::int64_t now_ms) {
   const base::Limits& limits = context_->limits;
   if (interrupted_ && now_ms >= heal_until_ms_) return go_down(cut_reason_);
+  if (unheard_ && now_ms >= open_until_ms_) {
+    return go_down(lost(base::error(Errc::deadline_exceeded, "said nothing but Hello for {} ms",
+                                    limits.handshake_ms)));
+  }
   const std::int64_t silent_ms = now_ms - heard_ms_;
   if (silent_ms >= signed_ms(limits.silence_dead_ms)) {
     return go_down(lost(base::error(Errc::deadline_exceeded, "silent for {} ms", silent_ms)));

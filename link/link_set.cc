@@ -59,7 +59,8 @@ class LinkSet::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Result<std::shared_ptr<Link>> dial(DialOptions options, std::shared_ptr<LinkHandler> handler);
-  Result<std::string> listen(const std::string& text, LinkEnd self, Acceptor acceptor);
+  Result<std::string> listen(const std::string& text, LinkEnd self, Acceptor acceptor,
+                             std::optional<base::Secret> secret);
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void stop();
@@ -77,12 +78,15 @@ class LinkSet::Impl {
   void sum_up();
   /// Registers a new link and runs `begin` on the I/O thread.
   void add(std::shared_ptr<LinkCore> link, std::function<void(LinkCore&)> begin);
-  Status admit(const LinkEnd& self, const Acceptor& acceptor,
-               const std::shared_ptr<Connection>& connection, const schemas::Hello& hello,
-               std::uint64_t acknowledged);
+  /// What a listener is, and who decides about those that greet it.
+  struct Port {
+    LinkEnd self;
+    std::optional<base::Secret> secret;
+    Acceptor acceptor;
+  };
+  Status admit(const Port& port, const Greeted& greeted);
   Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
-  Result<std::shared_ptr<LinkCore>> make(const LinkEnd& self, const Acceptor& acceptor,
-                                         const schemas::Hello& hello);
+  Result<std::shared_ptr<LinkCore>> make(const Port& port, const Greeted& greeted);
 
   std::shared_ptr<LinkContext> context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
@@ -115,7 +119,8 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
   const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, ignored),
                                          address.port);
   LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
-                      address.to_string(), random_token(),          1 + options.data_connections};
+                      address.to_string(), random_token(),          1 + options.data_connections,
+                      options.secret};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
   add(link, [endpoint, wait_ms = options.wait_ms](LinkCore& core) {
@@ -124,17 +129,14 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
   return std::shared_ptr<Link>(std::move(link));
 }
 
-Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self,
-                                          Acceptor acceptor) {
+Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self, Acceptor acceptor,
+                                          std::optional<base::Secret> secret) {
   if (stopping_) return stopped();
   TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(text));
   auto listener =
-      std::make_shared<Listener>(context_, self,
-                                 [this, self, acceptor = std::move(acceptor)](
-                                     const std::shared_ptr<Connection>& connection,
-                                     const schemas::Hello& hello, std::uint64_t acknowledged) {
-                                   return admit(self, acceptor, connection, hello, acknowledged);
-                                 });
+      std::make_shared<Listener>(context_, self, secret,
+                                 [this, port = Port{self, secret, std::move(acceptor)}](
+                                     const Greeted& greeted) { return admit(port, greeted); });
   TROUPE_TRY_ASSIGN(const Address bound, listener->open(address));
   asio::post(context_->io, [this, listener = std::move(listener)] {
     if (stopped_) return listener->close();
@@ -156,7 +158,7 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, Li
                        error.message());
   }
   prepare_socket(socket, context_->limits);
-  LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1};
+  LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1, std::nullopt};
   plan.peer.name = "the other end of a socket pair";
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
@@ -238,9 +240,9 @@ void LinkSet::Impl::sum_up() {
   totals_ = totals;
 }
 
-Status LinkSet::Impl::admit(const LinkEnd& self, const Acceptor& acceptor,
-                            const std::shared_ptr<Connection>& connection,
-                            const schemas::Hello& hello, std::uint64_t acknowledged) {
+Status LinkSet::Impl::admit(const Port& port, const Greeted& greeted) {
+  const LinkEnd& self = port.self;
+  const schemas::Hello& hello = greeted.hello;
   if (hello.protocol != schemas::kProtocolVersion) {
     return base::error(Errc::version_mismatch, "[link] protocol version {} meets version {} of {}",
                        hello.protocol, schemas::kProtocolVersion, self.to_string());
@@ -251,9 +253,9 @@ Status LinkSet::Impl::admit(const LinkEnd& self, const Acceptor& acceptor,
                        hello.job, hello.generation, self.to_string(), self.job, self.generation);
   }
   const bool first = hello.lane == 0 && !hello.resume;
-  auto link = first ? make(self, acceptor, hello) : find(self, hello);
+  auto link = first ? make(port, greeted) : find(self, hello);
   TROUPE_TRY(link.status());
-  return (*link)->attach(hello.lane, connection, acknowledged);
+  return (*link)->attach(hello.lane, greeted.connection, greeted.acknowledged, greeted.reply);
 }
 
 Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self,
@@ -269,8 +271,9 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self,
                      self.to_string());
 }
 
-Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const LinkEnd& self, const Acceptor& acceptor,
-                                                      const schemas::Hello& hello) {
+Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Greeted& greeted) {
+  const LinkEnd& self = port.self;
+  const schemas::Hello& hello = greeted.hello;
   // A control connection that was cut before its greeting was answered comes again as the first.
   if (auto known = find(self, hello); known.ok()) return known;
   if (accepted_.count(hello.token) != 0) {
@@ -283,9 +286,10 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const LinkEnd& self, const
                        "[link] {} would have {} connections; the limit is {}", self.to_string(),
                        connections, context_->limits.connections_max);
   }
-  LinkCore::Plan plan{Origin::accepted, self, end_of(hello), "", hello.token, hello.lanes};
+  LinkCore::Plan plan{Origin::accepted, self,        end_of(hello), greeted.address,
+                      hello.token,      hello.lanes, port.secret};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
-  auto handler = acceptor(hello, link);
+  auto handler = port.acceptor(hello, link);
   if (!handler.ok()) {
     link->go_down(handler.status());
     return handler.status();
@@ -309,8 +313,9 @@ Result<std::shared_ptr<Link>> LinkSet::dial(DialOptions options,
   return impl_->dial(std::move(options), std::move(handler));
 }
 
-Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Acceptor acceptor) {
-  return impl_->listen(address, std::move(self), std::move(acceptor));
+Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Acceptor acceptor,
+                                    std::optional<base::Secret> secret) {
+  return impl_->listen(address, std::move(self), std::move(acceptor), secret);
 }
 
 Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, LinkEnd self,

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/buffer.h"
 #include "base/limits.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "link/link.h"
 
@@ -21,6 +23,8 @@ struct DialOptions {
   LinkEnd peer;                        ///< who should be there; for errors
   std::uint32_t data_connections = 0;  ///< 0: all messages on the control connection
   std::uint64_t wait_ms = 0;           ///< go on trying for this long; 0: one attempt
+  /// Both ends must prove that they know it; what does not is nobody, and is not spoken to.
+  std::optional<base::Secret> secret;
 };
 
 /// All links of a process, those that have ended included.
@@ -48,9 +52,12 @@ class LinkSet {
   /// connection is cut. Errors: an address that is no loopback HOST:PORT.
   base::Result<std::shared_ptr<Link>> dial(DialOptions options,
                                            std::shared_ptr<LinkHandler> handler);
-  /// Accepts links whose Hello names `self`'s job and generation. Port 0: any free one. Returns the
-  /// bound HOST:PORT. Errors: address as above; unavailable with the system's reason (port in use).
-  base::Result<std::string> listen(const std::string& address, LinkEnd self, Acceptor acceptor);
+  /// Accepts links whose Hello names `self`'s job and generation. With a `secret` the peer must
+  /// prove that it knows it, and learns nothing of `self` before; without one it must say something
+  /// behind its Hello within limits.handshake_ms. Port 0: any free one. Returns the bound
+  /// HOST:PORT. Errors: address as above; unavailable with the system's reason (port in use).
+  base::Result<std::string> listen(const std::string& address, LinkEnd self, Acceptor acceptor,
+                                   std::optional<base::Secret> secret = std::nullopt);
   /// A link over one connected stream socket (a socketpair's end), which it takes over. One side
   /// must greet (the child), the other waits for it until limits.start_ms. Never redials: a closed
   /// socket is the end.

@@ -6,6 +6,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "link/handshake.h"
 
 namespace troupe::link {
 
@@ -14,22 +17,22 @@ using base::Errc;
 using base::Result;
 using base::Status;
 
-/// A connection whose Hello has not come, or that is being refused.
+/// A connection whose Hello or proof has not come, or that is being refused.
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
  public:
   Pending(Listener& listener, std::shared_ptr<Connection> connection, std::string peer,
           std::int64_t deadline_ms)
-      : listener_(listener),
-        connection_(std::move(connection)),
-        peer_(std::move(peer)),
-        deadline_ms_(deadline_ms) {}
+      : listener_(listener), deadline_ms_(deadline_ms) {
+    greeted_.connection = std::move(connection);
+    greeted_.address = std::move(peer);
+  }
 
-  void start() { connection_->start(*this); }
-  void close() { connection_->close(); }
+  void start() { greeted_.connection->start(*this); }
+  void close() { greeted_.connection->close(); }
   /// Gives up on a peer that has not greeted; one that was refused knows why.
   void give_up(std::string_view why) {
-    if (!refused_) listener_.note(peer_, fmt::format("{}, {} bytes came", why, received_));
+    if (stage_ != Stage::refused) note(fmt::format("{}, {} bytes came", why, received_));
     close();
   }
   bool late(std::int64_t now_ms) const { return now_ms >= deadline_ms_; }
@@ -41,59 +44,133 @@ class Listener::Pending final : public Connection::Owner,
 
   Status on_frame(Connection&, const FrameHead& head, std::span<const std::byte> header,
                   base::Buffer) override {
-    if (refused_) return {};
-    if (head.type != schemas::type_of<schemas::Hello>()) {
-      return base::error(Errc::data_loss, "[listener] a frame before the greeting");
+    if (stage_ == Stage::refused) return {};
+    const bool expected =
+        (stage_ == Stage::hello && head.type == schemas::type_of<schemas::Hello>()) ||
+        (stage_ == Stage::proof && head.type == schemas::type_of<schemas::Proof>());
+    if (!expected) {
+      return base::error(Errc::data_loss, "[listener] a {} before the greeting",
+                         schemas::message_name(head.type));
     }
     TROUPE_TRY_ASSIGN(const auto envelope, open_frame(head, header));
-    const auto& hello = std::get<schemas::Hello>(envelope.message);
-    const auto self = shared_from_this();
-    const Status status = listener_.admit_(connection_, hello, head.acknowledged);
-    if (status.ok()) {
-      listener_.remove(this);  // the connection is the link's now
+    if (stage_ == Stage::proof) {
+      proof_ = std::get<schemas::Proof>(envelope.message).proof;
+      stage_ = Stage::decision;
     } else {
-      refuse(status);
+      greeted_.hello = std::get<schemas::Hello>(envelope.message);
+      greeted_.acknowledged = head.acknowledged;
+      stage_ = listener_.secret_ ? Stage::proof : Stage::decision;
+      if (stage_ == Stage::proof) challenge();
     }
+    go_on();
     return {};
   }
 
   void on_progress(Connection&, std::size_t received) override { received_ += received; }
-  void on_written(Connection&) override { connection_->finish(); }
+  void on_written(Connection&) override { go_on(); }
 
   void on_fault(Connection&, const Status& reason) override {
     // A peer of another version learns why; a stranger's bytes get no answer.
-    if (reason.code() == Errc::version_mismatch && !refused_) return refuse(reason);
+    if (reason.code() == Errc::version_mismatch && stage_ != Stage::refused) {
+      refuse(reason, reason);
+      return go_on();
+    }
     if (reason.code() != Errc::unavailable) {
-      listener_.note(peer_, reason.text());
-    } else if (!refused_ && received_ > 0) {
-      listener_.note(peer_, fmt::format("it went after {} bytes of its Hello", received_));
+      note(reason.text());
+    } else if (stage_ != Stage::refused && received_ > 0) {
+      note(fmt::format("it went after {} bytes of its greeting", received_));
     }
     const auto self = shared_from_this();
-    connection_->close();
+    close();
     listener_.remove(this);
   }
 
  private:
-  void refuse(const Status& reason) {
-    refused_ = true;
-    listener_.note(peer_, reason.text());
-    schemas::HelloReply reply;
-    reply.code = reason.code();
-    reply.text = reason.text();
-    connection_->write({make_own_frame(listener_.self_, std::move(reply))}, 0);
+  enum class Stage : std::uint8_t {
+    hello,     // waited for
+    proof,     // waited for
+    decision,  // as soon as what was written has left
+    decided,   // the connection is another's
+    refused    // the peer is told why
+  };
+
+  /// Whoever the peer is, right or wrong: it learns nothing of this end before its proof.
+  void challenge() {
+    challenge_ = base::random_secret();
+    write(schemas::Challenge{challenge_});
   }
 
+  /// One frame is written at a time, however fast the peer sends.
+  void go_on() {
+    const auto self = shared_from_this();
+    if (greeted_.connection->writing()) return;
+    if (stage_ == Stage::decision) decide();
+    if (stage_ != Stage::refused || greeted_.connection->writing()) return;
+    if (refusal_) {
+      write(*std::exchange(refusal_, std::nullopt));
+    } else {
+      greeted_.connection->finish();
+    }
+  }
+
+  void decide() {
+    const Status proved = check_proof();
+    if (!proved.ok()) {
+      return refuse(proved, base::error(Errc::permission_denied,
+                                        "[link] the Hello does not prove the job's secret"));
+    }
+    const Status status = listener_.admit_(greeted_);
+    if (!status.ok()) return refuse(status, status);
+    stage_ = Stage::decided;
+    listener_.remove(this);  // the connection is the link's now
+  }
+
+  /// Makes this end's own proof, too.
+  Status check_proof() {
+    if (!listener_.secret_) return {};
+    const Introduction introduction{greeted_.hello, listener_.self_.actor, challenge_};
+    const auto expected = make_proof(*listener_.secret_, Side::dialing, introduction);
+    if (base::equal_in_constant_time(expected, proof_)) {
+      greeted_.reply.proof = make_proof(*listener_.secret_, Side::accepting, introduction);
+      return {};
+    }
+    const schemas::Hello& hello = greeted_.hello;
+    return base::error(Errc::permission_denied,
+                       "it says that it is {} of job '{}' generation {} and does not prove it",
+                       end_of(hello).to_string(), hello.job, hello.generation);
+  }
+
+  /// `why` for the log, `told` for the peer.
+  void refuse(const Status& why, const Status& told) {
+    stage_ = Stage::refused;
+    note(why.text());
+    refusal_.emplace();
+    refusal_->code = told.code();
+    refusal_->text = told.text();
+  }
+
+  void write(schemas::Message message) {
+    const LinkEnd self = listener_.secret_ ? LinkEnd{} : listener_.self_;
+    greeted_.connection->write({make_own_frame(self, std::move(message))}, 0);
+  }
+
+  void note(std::string_view why) { listener_.note(greeted_.address, why); }
+
   Listener& listener_;
-  std::shared_ptr<Connection> connection_;
-  const std::string peer_;
-  std::int64_t deadline_ms_;
+  Greeted greeted_;
+  const std::int64_t deadline_ms_;
+  Stage stage_ = Stage::hello;
+  base::Secret challenge_{};
+  base::Sha256Digest proof_{};
+  std::optional<schemas::HelloReply> refusal_;  ///< not yet written
   std::size_t received_ = 0;
-  bool refused_ = false;
 };
 
-Listener::Listener(std::shared_ptr<LinkContext> context, LinkEnd self, Admit admit)
+Listener::Listener(std::shared_ptr<LinkContext> context, LinkEnd self,
+                   std::optional<base::Secret> secret, Admit admit)
     : context_(std::move(context)),
       self_(std::move(self)),
+      secret_(secret),
       admit_(std::move(admit)),
       acceptor_(context_->io) {}
 

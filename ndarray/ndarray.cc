@@ -193,7 +193,7 @@ base::Status NDArray::copy_from(const NDArray& source) const {
     return base::error(Errc::invalid_argument, "cannot copy an array of another engine into {} {}",
                        base::dtype_name(dtype_), shape_.to_string());
   }
-  if (source.dtype_ != dtype_ || source.elements() != elements()) {
+  if (source.dtype_ != dtype_ || source.shape_ != shape_) {
     return base::error(Errc::invalid_argument, "cannot copy {} {} into {} {}",
                        base::dtype_name(source.dtype_), source.shape_.to_string(),
                        base::dtype_name(dtype_), shape_.to_string());

@@ -95,7 +95,7 @@ class NDArray {
   /// New array with the same content, on `device`.
   NDArray copy(base::Device device) const;
   NDArray copy() const { return copy(device_); }
-  /// Pushes this = source (same dtype and element count, any devices).
+  /// Pushes this = source (same dtype and shape, any devices).
   base::Status copy_from(const NDArray& source) const;
   /// Pushes a copy of host bytes that the operation keeps alive.
   base::Status copy_from(base::Buffer host_bytes) const;

@@ -187,10 +187,11 @@ base::Result<std::vector<RawTensor>> parse_safetensors(
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > kSafetensorsHeaderBytesMax) {
-    return damaged("a header of {} bytes; the limit is {}", length, kSafetensorsHeaderBytesMax);
+    // The number itself is not quoted: of a file of another kind it would be its first bytes.
+    return damaged("the header's length is above the limit of {}", kSafetensorsHeaderBytesMax);
   }
   if (length > bytes.size() - kLengthBytes) {
-    return damaged("a header of {} bytes in a file of {}", length, bytes.size());
+    return damaged("the header is longer than the file of {} bytes", bytes.size());
   }
   const std::span<const std::byte> text =
       bytes.subspan(kLengthBytes, static_cast<std::size_t>(length));

@@ -54,7 +54,9 @@ std::string param_table(const OpDef& op) {
 /// Properties worth a word, such as "random, not differentiable".
 std::string properties(const OpDef& op) {
   std::vector<std::string> list;
-  if (!op.gradient) list.emplace_back("not differentiable");
+  if (!op.gradient) {
+    list.emplace_back(op.cuts_gradient ? "cuts the gradient" : "not differentiable");
+  }
   if (op.elementwise) list.emplace_back("element-wise");
   if (op.random) list.emplace_back("random");
   if (op.is_loss) list.emplace_back("loss");
@@ -76,6 +78,11 @@ std::string section(const OpDef& op) {
   }
   text += "\n";
   if (!op.aliases.empty()) text += fmt::format("- MXNet's names: {}\n", joined(op.aliases));
+  if (!op.ignored.empty()) {
+    std::vector<std::string> ignored;
+    for (const IgnoredAttribute& each : op.ignored) ignored.push_back(each.name);
+    text += fmt::format("- Read without effect: {}\n", joined(ignored));
+  }
   const std::string words = properties(op);
   if (!words.empty()) text += fmt::format("- Properties: {}\n", words);
   return text + param_table(op);

@@ -87,7 +87,7 @@ Status infer_dtypes(const OpDef& op, const Params& params,
 }
 
 Result<Params> parse_params(const OpDef& op, const Attributes& attributes) {
-  auto params = Params::parse(op.params, attributes);
+  auto params = Params::parse(op.params, attributes, op.ignored);
   if (params.ok()) return params;
   const Status& status = params.status();
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));

@@ -92,9 +92,10 @@ struct Sample {
 /// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
 struct OpDef {
   std::string name;
-  std::vector<std::string> aliases;
-  std::string doc;  ///< Markdown: formula, shapes, where it comes from
+  std::vector<std::string> aliases;  ///< the first one is the name in files for MXNet
+  std::string doc;                   ///< Markdown: formula, shapes, where it comes from
   std::vector<ParamDef> params;
+  std::vector<IgnoredAttribute> ignored;  ///< of MXNet's operator, without effect here
 
   /// Input names for these parameters (optional and variadic inputs depend on them).
   std::function<std::vector<std::string>(const Params&)> inputs;
@@ -105,6 +106,8 @@ struct OpDef {
   InferShape infer_shape;     ///< empty: all inputs and outputs share one shape
   InferDType infer_dtype;     ///< empty: all inputs and outputs share one floating dtype
   GradientFunction gradient;  ///< empty: not differentiable
+  /// Its inputs get no gradient, on purpose: what lies before it is not differentiated through it.
+  bool cuts_gradient = false;
   std::vector<AuxiliaryState> auxiliary;
   /// Inputs of which only shape and dtype are used: their values need not be kept or computed for
   /// it. Indices beyond the inputs of a call (variadic operators) mean nothing.
@@ -126,8 +129,10 @@ struct OpDef {
   /// With these parameters zeros give zeros: kernels may run flat over a padded blocked buffer.
   /// Empty: never.
   std::function<bool(const Params&)> maps_zero_to_zero;
-  /// Rewrites the node for prediction (pass `freeze`): the values that replace its visible outputs.
-  /// Empty: the operator is the same in prediction.
+  /// Rewrites the node for prediction (pass `freeze`): the values that replace its outputs. Hidden
+  /// ones may be left out: they do not exist in prediction, and nothing but the predict form of a
+  /// node that takes them, which must not ask for them, may stand behind them. Empty: the operator
+  /// is the same in prediction.
   std::function<base::Result<std::vector<Value>>(GradientBuilder&)> predict_form;
   /// Multiply-adds count as 2. Empty: one operation per output element.
   std::function<double(const OpCall&)> flops;

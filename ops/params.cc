@@ -27,6 +27,8 @@ template <typename T>
 std::optional<T> parse_number(std::string_view text) {
   text = trimmed(text);
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  // Python 2 wrote long integers as 3L.
+  if (std::is_integral_v<T> && text.ends_with('L')) text.remove_suffix(1);
   T value{};
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -136,14 +138,24 @@ bool in_range(const ParamDef& definition, const ParamValue& value) {
   return true;
 }
 
-std::string allowed_text(const ParamDef& definition) {
-  if (definition.choices.empty()) {
-    const auto [low, high] = bounds_of(definition);
-    return fmt::format("allowed: {:.10g} to {:.10g}", low, high);
-  }
+std::string choices_text(const std::vector<std::string>& choices) {
   std::string text = "allowed:";
-  for (const std::string& choice : definition.choices) text += " " + choice;
+  for (const std::string& choice : choices) text += " " + choice;
   return text;
+}
+
+std::string allowed_text(const ParamDef& definition) {
+  if (!definition.choices.empty()) return choices_text(definition.choices);
+  const auto [low, high] = bounds_of(definition);
+  return fmt::format("allowed: {:.10g} to {:.10g}", low, high);
+}
+
+base::Status check_ignored(const IgnoredAttribute& attribute, const std::string& text) {
+  const std::vector<std::string>& values = attribute.values;
+  const bool any = values.empty();
+  if (any || std::find(values.begin(), values.end(), trimmed(text)) != values.end()) return {};
+  return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", attribute.name, text,
+               choices_text(values));
 }
 
 Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& attributes) {
@@ -168,8 +180,8 @@ Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& a
 
 }  // namespace
 
-Result<Params> Params::parse(const std::vector<ParamDef>& definitions,
-                             const Attributes& attributes) {
+Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Attributes& attributes,
+                             const std::vector<IgnoredAttribute>& ignored) {
   Params params;
   for (const ParamDef& definition : definitions) {
     TROUPE_TRY_ASSIGN(ParamValue value, checked_value(definition, attributes));
@@ -179,6 +191,12 @@ Result<Params> Params::parse(const std::vector<ParamDef>& definitions,
   }
   for (const auto& [name, text] : attributes) {
     if (params.values_.contains(name)) continue;
+    const auto harmless = std::find_if(ignored.begin(), ignored.end(),
+                                       [&name = name](const auto& i) { return i.name == name; });
+    if (harmless != ignored.end()) {
+      TROUPE_TRY(check_ignored(*harmless, text));
+      continue;
+    }
     std::string known;
     for (const ParamDef& definition : definitions) known += " " + definition.name;
     return error(Errc::invalid_argument, "unknown parameter '{}' (known:{})", name,

@@ -41,14 +41,21 @@ struct ParamDef {
   std::vector<std::string> choices = {};                  ///< text: the allowed values; empty: any
 };
 
+/// An attribute of MXNet's operator that changes nothing here: taken and dropped.
+struct IgnoredAttribute {
+  std::string name;
+  std::vector<std::string> values = {};  ///< the only ones taken; empty: any
+};
+
 /// The parameters of one call, complete and checked.
 class Params {
  public:
-  /// Parses attributes against definitions; Python's None stands for the default. Unknown names,
-  /// missing required ones and values out of range are invalid_argument naming parameter, value and
-  /// what is allowed.
+  /// Parses attributes against definitions; Python's None stands for the default. Unknown names
+  /// that are not among `ignored`, missing required ones and values out of range are
+  /// invalid_argument naming parameter, value and what is allowed.
   static base::Result<Params> parse(const std::vector<ParamDef>& definitions,
-                                    const Attributes& attributes);
+                                    const Attributes& attributes,
+                                    const std::vector<IgnoredAttribute>& ignored = {});
 
   bool boolean(std::string_view name) const { return get<bool>(name); }
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }

@@ -2,29 +2,11 @@
 // Joins stems and back-ends to one table and looks operators up.
 #include "ops/table.h"
 
-#include <algorithm>
-#include <numeric>
-
+#include "base/suggest.h"
 #include "ops/table_sources.h"
 
 namespace troupe::ops {
 namespace {
-
-/// Number of single-character edits between two names.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 void check_definition(const OpDef& op) {
   const std::string who = "[" + op.name + "] ";
@@ -67,12 +49,10 @@ OpTable OpTable::build() {
 base::Result<const OpDef*> OpTable::find(std::string_view name) const {
   const auto it = definitions_->index.find(name);
   if (it != definitions_->index.end()) return &definitions_->ops[it->second];
-  const auto closest = std::min_element(
-      definitions_->index.begin(), definitions_->index.end(), [name](const auto& a, const auto& b) {
-        return edit_distance(name, a.first) < edit_distance(name, b.first);
-      });
-  return base::error(base::Errc::not_found, "unknown operator '{}' (did you mean '{}'?)", name,
-                     closest == definitions_->index.end() ? "" : closest->first);
+  std::vector<std::string> known;
+  for (const auto& [each, unused] : definitions_->index) known.push_back(each);
+  return base::error(base::Errc::not_found, "unknown operator '{}'{}", name,
+                     base::did_you_mean(name, known));
 }
 
 const OpDef& OpTable::at(std::string_view name) const {

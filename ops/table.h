@@ -29,7 +29,7 @@ class OpTable {
   /// The operators of this build. CHECKs that names and aliases are unique and references exist.
   static OpTable build();
 
-  /// By name or alias; not_found names the closest known operator.
+  /// By name or alias; not_found suggests a known operator whose name is near.
   base::Result<const OpDef*> find(std::string_view name) const;
   /// find() for names that code spells out; CHECKs.
   const OpDef& at(std::string_view name) const;

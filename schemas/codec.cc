@@ -135,6 +135,8 @@ std::size_t header_bytes_max(std::size_t type) {
     case type_of<Ping>():
     case type_of<Pong>():
     case type_of<Goodbye>():
+    case type_of<Challenge>():
+    case type_of<Proof>():
       return kSmallHeaderBytes;
     case type_of<Finished>():
     case type_of<ShardCheckpoint>():

@@ -39,13 +39,15 @@ void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
 }
 
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
-  const auto& [job, generation, actor, machine, ranks, job_text] = m;
+  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   put(out.initActor(), actor);
   out.setMachine(machine);
   put_numbers(out.initRanks(size_of(ranks)), ranks);
   out.setJobText(data_of(job_text));
+  out.setMachines(machines);
+  out.setSecret(data_of(secret));
 }
 
 void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
@@ -55,6 +57,8 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
+  out.machines = in.getMachines();
+  intake.bytes(in.getSecret(), "secret", out.secret);
 }
 
 void put(wire::StopProcesses::Builder out, const StopProcesses& m) {
@@ -224,7 +228,8 @@ void get(wire::JobStop::Reader in, JobStop& out, Intake& intake) {
 }
 
 void put(wire::Hello::Builder out, const Hello& m) {
-  const auto& [protocol, job, generation, actor, name, channel, token, lane, lanes, resume] = m;
+  const auto& [protocol, job, generation, actor, name, channel, token, lane, lanes, resume, nonce] =
+      m;
   out.setProtocol(protocol);
   out.setJob(text_of(job));
   out.setGeneration(generation);
@@ -235,6 +240,7 @@ void put(wire::Hello::Builder out, const Hello& m) {
   out.setLane(lane);
   out.setLanes(lanes);
   out.setResume(resume);
+  out.setNonce(data_of(nonce));
 }
 
 void get(wire::Hello::Reader in, Hello& out, Intake& intake) {
@@ -248,22 +254,25 @@ void get(wire::Hello::Reader in, Hello& out, Intake& intake) {
   out.lane = in.getLane();
   out.lanes = in.getLanes();
   out.resume = in.getResume();
+  if (in.hasNonce()) intake.bytes(in.getNonce(), "nonce", out.nonce);
   if (out.lane >= out.lanes || (out.lane == 0) != (out.channel == Channel::control)) {
     intake.fail("lane", fmt::format("is {} of {}", out.lane, out.lanes));
   }
 }
 
 void put(wire::HelloReply::Builder out, const HelloReply& m) {
-  const auto& [protocol, code, text] = m;
+  const auto& [protocol, code, text, proof] = m;
   out.setProtocol(protocol);
   out.setCode(code_of(code));
   out.setText(text_of(text));
+  out.setProof(data_of(proof));
 }
 
 void get(wire::HelloReply::Reader in, HelloReply& out, Intake& intake) {
   out.protocol = in.getProtocol();
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
+  if (in.hasProof()) intake.bytes(in.getProof(), "proof", out.proof);
 }
 
 void put(wire::Ping::Builder out, const Ping& m) {
@@ -291,6 +300,24 @@ void put(wire::Goodbye::Builder out, const Goodbye& m) {
 
 void get(wire::Goodbye::Reader in, Goodbye& out, Intake& intake) {
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
+void put(wire::Challenge::Builder out, const Challenge& m) {
+  const auto& [nonce] = m;
+  out.setNonce(data_of(nonce));
+}
+
+void get(wire::Challenge::Reader in, Challenge& out, Intake& intake) {
+  intake.bytes(in.getNonce(), "nonce", out.nonce);
+}
+
+void put(wire::Proof::Builder out, const Proof& m) {
+  const auto& [proof] = m;
+  out.setProof(data_of(proof));
+}
+
+void get(wire::Proof::Reader in, Proof& out, Intake& intake) {
+  intake.bytes(in.getProof(), "proof", out.proof);
 }
 
 }  // namespace troupe::schemas

@@ -8,6 +8,8 @@
 #include <capnp/message.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -59,6 +61,13 @@ class Intake {
     text(in, kNameBytesMax, field, out);
   }
 
+  /// Exactly the bytes of `out`.
+  template <std::size_t N>
+  void bytes(capnp::Data::Reader in, std::string_view field, std::array<std::uint8_t, N>& out) {
+    if (in.size() != N) return fail(field, fmt::format("has {} bytes, not {}", in.size(), N));
+    std::copy(in.begin(), in.end(), out.begin());
+  }
+
   void finite(double in, std::string_view field, double& out) {
     if (!std::isfinite(in)) fail(field, "is not finite");
     out = in;
@@ -100,6 +109,10 @@ inline capnp::Text::Reader text_of(const std::string& text) {
 inline capnp::Data::Reader data_of(const std::string& bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
 }
+template <std::size_t N>
+capnp::Data::Reader data_of(const std::array<std::uint8_t, N>& bytes) {
+  return {bytes.data(), bytes.size()};
+}
 template <typename Wire, typename Plain>
 Wire choice_of(Plain value) {
   return static_cast<Wire>(static_cast<std::uint16_t>(value));
@@ -133,6 +146,8 @@ void put(wire::KeyInfo::Builder out, const KeyInfo& m);
 void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake);
 void put(wire::NumericClass::Builder out, const base::NumericClass& m);
 void get(wire::NumericClass::Reader in, base::NumericClass& out, Intake& intake);
+void put(wire::KeyRule::Builder out, const KeyRule& m);
+void get(wire::KeyRule::Reader in, KeyRule& out, Intake& intake);
 void put(wire::OptimizerSpec::Builder out, const OptimizerSpec& m);
 void get(wire::OptimizerSpec::Reader in, OptimizerSpec& out, Intake& intake);
 void put(wire::ScheduleSpec::Builder out, const ScheduleSpec& m);
@@ -221,5 +236,9 @@ void put(wire::Pong::Builder out, const Pong& m);
 void get(wire::Pong::Reader in, Pong& out, Intake& intake);
 void put(wire::Goodbye::Builder out, const Goodbye& m);
 void get(wire::Goodbye::Reader in, Goodbye& out, Intake& intake);
+void put(wire::Challenge::Builder out, const Challenge& m);
+void get(wire::Challenge::Reader in, Challenge& out, Intake& intake);
+void put(wire::Proof::Builder out, const Proof& m);
+void get(wire::Proof::Reader in, Proof& out, Intake& intake);
 
 }  // namespace troupe::schemas

@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::GOODBYE) == type_of<Goodbye>());
+static_assert(static_cast<std::size_t>(Which::PROOF) == type_of<Proof>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 35);
+static_assert(std::variant_size_v<Message> == 37);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -124,6 +124,12 @@ auto init(wire::Message::Builder m, const Pong&) {
 auto init(wire::Message::Builder m, const Goodbye&) {
   return m.initGoodbye();
 }
+auto init(wire::Message::Builder m, const Challenge&) {
+  return m.initChallenge();
+}
+auto init(wire::Message::Builder m, const Proof&) {
+  return m.initProof();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -178,6 +184,8 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::PING: return take<Ping>(in.getPing(), out, intake);
     case Which::PONG: return take<Pong>(in.getPong(), out, intake);
     case Which::GOODBYE: return take<Goodbye>(in.getGoodbye(), out, intake);
+    case Which::CHALLENGE: return take<Challenge>(in.getChallenge(), out, intake);
+    case Which::PROOF: return take<Proof>(in.getProof(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

@@ -22,14 +22,15 @@ void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
 }
 
 void put(wire::TrainingStart::Builder out, const TrainingStart& m) {
-  const auto& [step, records] = m;
+  const auto& [step, records, bytes, checksum] = m;
   out.setStep(step);
   out.setRecords(records);
+  out.setBytes(bytes);
+  out.setChecksum(checksum);
 }
 
 void get(wire::TrainingStart::Reader in, TrainingStart& out, Intake&) {
-  out.step = in.getStep();
-  out.records = in.getRecords();
+  out = {in.getStep(), in.getRecords(), in.getBytes(), in.getChecksum()};
 }
 
 void put(wire::ProgressReport::Builder out, const ProgressReport& m) {

@@ -81,15 +81,32 @@ void put(wire::InitializerSpec::Builder out, const InitializerSpec& m) {
 }
 
 void get(wire::InitializerSpec::Reader in, InitializerSpec& out, Intake& intake) {
-  intake.choice(in.getKind(), InitializerKind::msra, "initializer", out.kind);
+  intake.choice(in.getKind(), InitializerKind::constant, "initializer", out.kind);
   if (in.hasScale()) intake.finite(in.getScale().getValue(), "scale", out.scale.emplace());
   intake.choice(in.getFan(), FanKind::out, "fan", out.fan);
   intake.choice(in.getDistribution(), Distribution::normal, "distribution", out.distribution);
 }
 
+}  // namespace
+
+void put(wire::KeyRule::Builder out, const KeyRule& m) {
+  const auto& [match, lr_mult, wd_mult] = m;
+  out.setMatch(text_of(match));
+  if (lr_mult) out.initLrMult().setValue(*lr_mult);
+  if (wd_mult) out.initWdMult().setValue(*wd_mult);
+}
+
+void get(wire::KeyRule::Reader in, KeyRule& out, Intake& intake) {
+  intake.name(in.getMatch(), "match", out.match);
+  if (in.hasLrMult()) intake.finite(in.getLrMult().getValue(), "lr_mult", out.lr_mult.emplace());
+  if (in.hasWdMult()) intake.finite(in.getWdMult().getValue(), "wd_mult", out.wd_mult.emplace());
+}
+
+namespace {
+
 void put(wire::TrainSpec::Builder out, const TrainSpec& m) {
   const auto& [epochs, max_steps, optimizer, schedule, initializer, weights, log_every, score_every,
-               hold, non_finite] = m;
+               hold, non_finite, keys] = m;
   out.setEpochs(epochs);
   if (max_steps) out.initMaxSteps().setValue(*max_steps);
   put(out.initOptimizer(), optimizer);
@@ -100,6 +117,7 @@ void put(wire::TrainSpec::Builder out, const TrainSpec& m) {
   put(out.initScoreEvery(), score_every);
   out.setHold(choice_of<wire::Hold>(hold));
   out.setNonFinite(choice_of<wire::NonFinite>(non_finite));
+  put_structs(out.initKeys(size_of(keys)), keys);
 }
 
 void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
@@ -113,6 +131,7 @@ void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
   get(in.getScoreEvery(), out.score_every, intake);
   intake.choice(in.getHold(), Hold::until_scraped, "hold", out.hold);
   intake.choice(in.getNonFinite(), NonFinite::ignore, "non_finite", out.non_finite);
+  intake.structs(in.getKeys(), kKeyRulesMax, "keys", out.keys);
 }
 
 void put(wire::TierSpec::Builder out, const TierSpec& m) {
@@ -216,15 +235,16 @@ void get(wire::ShardFile::Reader in, ShardFile& out, Intake& intake) {
 }
 
 void put(wire::DataCursor::Builder out, const DataCursor& m) {
-  const auto& [epoch, step_in_epoch, records, checksum] = m;
+  const auto& [epoch, step_in_epoch, records, bytes, checksum] = m;
   out.setEpoch(epoch);
   out.setStepInEpoch(step_in_epoch);
   out.setRecords(records);
+  out.setBytes(bytes);
   out.setChecksum(checksum);
 }
 
 void get(wire::DataCursor::Reader in, DataCursor& out, Intake&) {
-  out = {in.getEpoch(), in.getStepInEpoch(), in.getRecords(), in.getChecksum()};
+  out = {in.getEpoch(), in.getStepInEpoch(), in.getRecords(), in.getBytes(), in.getChecksum()};
 }
 
 /// Extents of a complete shape that passes base::check_shape.
@@ -243,7 +263,7 @@ void get_shape(capnp::List<std::int64_t>::Reader in, base::Shape& out, Intake& i
 }  // namespace
 
 void put(wire::OptimizerSpec::Builder out, const OptimizerSpec& m) {
-  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json] = m;
+  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json, decay] = m;
   out.setName(text_of(name));
   out.setLr(lr);
   out.setMomentum(momentum);
@@ -251,6 +271,7 @@ void put(wire::OptimizerSpec::Builder out, const OptimizerSpec& m) {
   out.setClipGradient(clip_gradient);
   out.setSymbol(text_of(symbol));
   out.setSymbolJson(text_of(symbol_json));
+  out.setDecay(choice_of<wire::Decay>(decay));
 }
 
 void get(wire::OptimizerSpec::Reader in, OptimizerSpec& out, Intake& intake) {
@@ -261,6 +282,7 @@ void get(wire::OptimizerSpec::Reader in, OptimizerSpec& out, Intake& intake) {
   intake.finite(in.getClipGradient(), "clip_gradient", out.clip_gradient);
   intake.name(in.getSymbol(), "symbol", out.symbol);
   intake.text(in.getSymbolJson(), kModelBytesMax, "symbol_json", out.symbol_json);
+  intake.choice(in.getDecay(), Decay::weights, "decay", out.decay);
 }
 
 void put(wire::ScheduleSpec::Builder out, const ScheduleSpec& m) {
@@ -279,7 +301,8 @@ void get(wire::ScheduleSpec::Reader in, ScheduleSpec& out, Intake& intake) {
 }
 
 void put(wire::KeyInfo::Builder out, const KeyInfo& m) {
-  const auto& [id, name, shape, kind, dtype, gradient_wire, weight_wire, momentum] = m;
+  const auto& [id, name, shape, kind, dtype, gradient_wire, weight_wire, momentum, initializer,
+               lr_mult, wd_mult] = m;
   out.setId(id);
   out.setName(text_of(name));
   auto dims = out.initShape(static_cast<unsigned>(shape.rank()));
@@ -291,6 +314,9 @@ void put(wire::KeyInfo::Builder out, const KeyInfo& m) {
   out.setGradientWire(choice_of<wire::DType>(gradient_wire));
   out.setWeightWire(choice_of<wire::DType>(weight_wire));
   out.setMomentum(momentum);
+  if (initializer) put(out.initInitializer(), *initializer);
+  out.setLrMult(lr_mult);
+  if (wd_mult) out.initWdMult().setValue(*wd_mult);
 }
 
 void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
@@ -302,6 +328,9 @@ void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
   intake.choice(in.getGradientWire(), base::DType::boolean, "gradient_wire", out.gradient_wire);
   intake.choice(in.getWeightWire(), base::DType::boolean, "weight_wire", out.weight_wire);
   intake.finite(in.getMomentum(), "momentum", out.momentum);
+  if (in.hasInitializer()) get(in.getInitializer(), out.initializer.emplace(), intake);
+  intake.finite(in.getLrMult(), "lr_mult", out.lr_mult);
+  if (in.hasWdMult()) intake.finite(in.getWdMult().getValue(), "wd_mult", out.wd_mult.emplace());
 }
 
 void put(wire::JobSpec::Builder out, const JobSpec& m) {

@@ -50,23 +50,6 @@ enum DType {
   boolean @8;
 }
 
-enum KeyKind {
-  dense @0;
-  average @1;
-  rows @2;
-}
-
-struct KeyInfo {
-  id @0 :UInt32;
-  name @1 :Text;
-  shape @2 :List(Int64);
-  kind @3 :KeyKind;
-  dtype @4 :DType;
-  gradientWire @5 :DType;
-  weightWire @6 :DType;
-  momentum @7 :Float64;
-}
-
 struct NumericClass {
   build @0 :Text;
   onednn @1 :Text;

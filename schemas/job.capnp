@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A job as data, as job_spec.h describes it. An absent optional value is a null pointer.
+# A job as data, as job_spec.h describes it, and its keys, as messages.h does. An absent optional
+# value is a null pointer.
 @0xd0a1c5f4b7e21a03;
 using Cxx = import "/capnp/c++.capnp";
 using Common = import "common.capnp";
@@ -49,6 +50,11 @@ struct DataSpec {
   onBadRecord @8 :BadRecord;
 }
 
+enum Decay {
+  all @0;
+  weights @1;
+}
+
 struct OptimizerSpec {
   name @0 :Text;
   lr @1 :Float64;
@@ -57,6 +63,13 @@ struct OptimizerSpec {
   clipGradient @4 :Float64;
   symbol @5 :Text;
   symbolJson @6 :Text;
+  decay @7 :Decay;
+}
+
+struct KeyRule {
+  match @0 :Text;
+  lrMult @1 :OptionalFloat64;
+  wdMult @2 :OptionalFloat64;
 }
 
 enum ScheduleKind {
@@ -76,6 +89,7 @@ enum InitializerKind {
   normal @1;
   xavier @2;
   msra @3;
+  constant @4;
 }
 
 enum FanKind {
@@ -94,6 +108,26 @@ struct InitializerSpec {
   scale @1 :OptionalFloat64;
   fan @2 :FanKind;
   distribution @3 :Distribution;
+}
+
+enum KeyKind {
+  dense @0;
+  average @1;
+  rows @2;
+}
+
+struct KeyInfo {
+  id @0 :UInt32;
+  name @1 :Text;
+  shape @2 :List(Int64);
+  kind @3 :KeyKind;
+  dtype @4 :Common.DType;
+  gradientWire @5 :Common.DType;
+  weightWire @6 :Common.DType;
+  momentum @7 :Float64;
+  initializer @8 :InitializerSpec;  # null: the job's
+  lrMult @9 :Float64 = 1;
+  wdMult @10 :OptionalFloat64;
 }
 
 enum Hold {
@@ -117,6 +151,7 @@ struct TrainSpec {
   scoreEvery @7 :Period;
   hold @8 :Hold;
   nonFinite @9 :NonFinite;
+  keys @10 :List(KeyRule);
 }
 
 struct WorkersSpec {

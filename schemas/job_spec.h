@@ -58,6 +58,12 @@ struct DataSpec {
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 
+/// Which parameters weight decay falls on where nothing else is said of them.
+enum class Decay : std::uint8_t {
+  all,     ///< all
+  weights  ///< those whose names end in _weight or _gamma, as with MXNet's Module
+};
+
 /// `train.optimizer`: data, never code. With `symbol_json` the update is that graph of weight,
 /// gradient, states, lr and step.
 struct OptimizerSpec {
@@ -68,8 +74,20 @@ struct OptimizerSpec {
   double clip_gradient = 0.0;  ///< each element of the mean gradient is cut to +-this; 0: not
   std::string symbol;          ///< path of a symbol JSON file
   std::string symbol_json;     ///< its text, read by the submitter
+  Decay decay = Decay::all;    ///< what wd falls on
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
+
+/// An entry of `train.keys`: what it says of the parameters that it matches goes before what the
+/// network's variables say, and a later entry before an earlier one.
+struct KeyRule {
+  std::string match;              ///< a name, in which * stands for any letters, also none
+  std::optional<double> lr_mult;  ///< times the learning rate; 0: the parameter stays as it is
+  std::optional<double> wd_mult;  ///< times train.optimizer.wd
+  friend bool operator==(const KeyRule&, const KeyRule&) = default;
+};
+/// Entries of `train.keys`, at most.
+inline constexpr std::uint64_t kKeyRulesMax = 1'024;
 
 /// Shape of the learning rate over the steps.
 enum class ScheduleKind : std::uint8_t { constant, cosine };
@@ -84,7 +102,7 @@ struct ScheduleSpec {
 };
 
 /// Distribution of first weights.
-enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra };
+enum class InitializerKind : std::uint8_t { uniform, normal, xavier, msra, constant };
 /// Which fan of a weight divides its variance.
 enum class FanKind : std::uint8_t { average, in, out };
 /// How xavier draws.
@@ -94,7 +112,7 @@ enum class Distribution : std::uint8_t { uniform, normal };
 struct InitializerSpec {
   InitializerKind kind = InitializerKind::xavier;
   std::optional<double> scale;     ///< uniform: half width (0.07); normal: deviation (0.01);
-                                   ///< xavier: magnitude (3); msra: slope (0)
+                                   ///< xavier: magnitude (3); msra: slope (0); constant: value (0)
   FanKind fan = FanKind::average;  ///< xavier, msra: which fan divides
   Distribution distribution = Distribution::uniform;  ///< xavier only; msra draws normal
   friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
@@ -125,6 +143,7 @@ struct TrainSpec {
   Period score_every{1, Period::Unit::epochs};  ///< scoring of data.test; whole epochs only
   Hold hold = Hold::none;
   NonFinite non_finite = NonFinite::fail;
+  std::vector<KeyRule> keys;  ///< rules for parameters by name
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
@@ -200,10 +219,12 @@ inline constexpr std::array<std::string_view, 2> kNames<Period::Unit>{"steps", "
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<BadRecord>{"fail", "skip"};
 template <>
+inline constexpr std::array<std::string_view, 2> kNames<Decay>{"all", "weights"};
+template <>
 inline constexpr std::array<std::string_view, 2> kNames<ScheduleKind>{"constant", "cosine"};
 template <>
-inline constexpr std::array<std::string_view, 4> kNames<InitializerKind>{"uniform", "normal",
-                                                                         "xavier", "msra"};
+inline constexpr std::array<std::string_view, 5> kNames<InitializerKind>{
+    "uniform", "normal", "xavier", "msra", "constant"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<FanKind>{"average", "in", "out"};
 template <>
@@ -245,6 +266,13 @@ struct JobSpec {
   /// Parameter servers.
   std::uint32_t shards() const { return servers.shards != 0 ? servers.shards : workers.machines; }
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+/// Folders of a machine that jobs may name files in, once symbolic links are followed. Empty:
+/// anywhere.
+struct JobRoots {
+  std::string data;         ///< record files with their indexes, files of first weights
+  std::string checkpoints;  ///< checkpoint.dir
 };
 
 }  // namespace troupe::schemas

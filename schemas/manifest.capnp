@@ -20,6 +20,7 @@ struct DataCursor {
   stepInEpoch @1 :UInt64;
   records @2 :UInt64;
   checksum @3 :UInt32;
+  bytes @4 :UInt64;
 }
 
 struct Manifest {
@@ -39,6 +40,6 @@ struct Manifest {
   schedule @13 :Job.ScheduleSpec;
   stepsPerEpoch @14 :UInt64;
   stepsTotal @15 :UInt64;
-  keys @16 :List(Common.KeyInfo);
+  keys @16 :List(Job.KeyInfo);
   files @17 :List(ShardFile);
 }

@@ -15,7 +15,7 @@
 namespace troupe::schemas {
 
 /// Format of manifests and shard files; readers refuse others with both numbers.
-inline constexpr std::uint32_t kManifestVersion = 1;
+inline constexpr std::uint32_t kManifestVersion = 2;
 
 /// One shard's file, in the manifest's folder.
 struct ShardFile {
@@ -31,8 +31,10 @@ struct ShardFile {
 struct DataCursor {
   std::uint64_t epoch = 0;
   std::uint64_t step_in_epoch = 0;  ///< the next step's number inside `epoch`
-  std::uint64_t records = 0;        ///< of the training file, to notice another one
-  std::uint32_t checksum = 0;       ///< CRC-32C of the training file, as in DatasetReport
+  // Of the training file, to notice another one: as in TrainingStart.
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
   friend bool operator==(const DataCursor&, const DataCursor&) = default;
 };
 

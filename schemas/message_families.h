@@ -33,7 +33,7 @@ template <typename T>
 concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop>;
 /// Between the two ends of a link; roles never see them.
 template <typename T>
-concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye>;
+concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;
 
 template <typename T>
 inline constexpr int kFamiliesOf = int{DataMessage<T>} + int{JobMessage<T>} + int{AgentMessage<T>} +

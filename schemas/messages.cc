@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "wor
                                                     "device server", "parameter server"};
 constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
-constexpr std::array<std::string_view, 35> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 37> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -47,7 +47,9 @@ constexpr std::array<std::string_view, 35> kMessages = {"GradientPush",
                                                         "HelloReply",
                                                         "Ping",
                                                         "Pong",
-                                                        "Goodbye"};
+                                                        "Goodbye",
+                                                        "Challenge",
+                                                        "Proof"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

@@ -18,8 +18,10 @@
 #include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/numeric_class.h"
+#include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "schemas/job_spec.h"
 
 namespace troupe::schemas {
 
@@ -58,6 +60,10 @@ struct KeyInfo {
   base::DType gradient_wire = base::DType::f32;
   base::DType weight_wire = base::DType::f32;
   double momentum = 0.0;  ///< average: m of state = m * state + (1 - m) * batch value
+  std::optional<InitializerSpec> initializer;  ///< of its first values; absent: the job's
+  double lr_mult = 1.0;                        ///< dense: times the learning rate; 0: frozen
+  /// Dense: times the optimizer's weight decay; absent: as OptimizerSpec::decay says.
+  std::optional<double> wd_mult;
   friend bool operator==(const KeyInfo&, const KeyInfo&) = default;
 };
 
@@ -192,14 +198,16 @@ struct DatasetReport {
   std::string file;
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t checksum = 0;
+  std::uint32_t checksum = 0;  ///< of samples of the file: data::Fingerprint
 };
 
 /// All ranks agree on their data: training begins at `step`. To every actor of the job; `records`
-/// (training records) fixes the number of steps.
+/// (training records) fixes the number of steps, all three figures stand in the run's manifests.
 struct TrainingStart {
   std::uint64_t step = 0;
   std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
 };
 
 /// A sum and the weight it is divided by.
@@ -311,6 +319,9 @@ struct LaunchProcess {
   std::uint32_t machine = 0;
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
   std::string job_text;              ///< the encoded job spec
+  std::uint32_t machines = 0;        ///< of the job; each has one device server
+  base::Secret secret{};             ///< of this run; its processes prove to each other that they
+                                     ///< know it, and it travels no other way
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.
@@ -436,13 +447,16 @@ struct Hello {
   std::uint32_t lane = 0;   ///< 0: the control connection; then the data connections
   std::uint32_t lanes = 1;  ///< connections of the link, the control connection included
   bool resume = false;      ///< the link was up before; refused when the peer does not know it
+  base::Secret nonce{};     ///< between processes of a job; see Challenge
 };
 
-/// The answer; `code` other than ok refuses and the connection closes.
+/// The answer; `code` other than ok refuses and the connection closes. `proof`: where there was a
+/// Challenge, that the listener knows the job's secret.
 struct HelloReply {
   std::uint32_t protocol = kProtocolVersion;
   base::Errc code = base::Errc::ok;
   std::string text;
+  base::Sha256Digest proof{};
 };
 
 /// Asks a silent peer whether it is there.
@@ -459,6 +473,16 @@ struct Goodbye {
   std::string text;
 };
 
+/// A listener of a job answers any Hello with it, right or wrong, and tells nothing of itself.
+struct Challenge {
+  base::Secret nonce{};
+};
+
+/// The answer to Challenge: that the sender of the Hello knows the job's secret.
+struct Proof {
+  base::Sha256Digest proof{};
+};
+
 /// Every message. The position is the wire's type number: append only.
 using Message =
     std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
@@ -466,7 +490,7 @@ using Message =
                  CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
                  AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
-                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye>;
+                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

@@ -54,6 +54,8 @@ struct Message {
     ping @32 :Ping;
     pong @33 :Pong;
     goodbye @34 :Goodbye;
+    challenge @35 :Challenge;
+    proof @36 :Proof;
   }
 }
 
@@ -148,6 +150,8 @@ struct DatasetReport {
 struct TrainingStart {
   step @0 :UInt64;
   records @1 :UInt64;
+  bytes @2 :UInt64;
+  checksum @3 :UInt32;
 }
 
 struct MetricSum {
@@ -235,6 +239,8 @@ struct LaunchProcess {
   machine @3 :UInt32;
   ranks @4 :List(UInt32);
   jobText @5 :Data;  # job.capnp
+  machines @6 :UInt32;
+  secret @7 :Data;  # 16 bytes
 }
 
 struct StopProcesses {
@@ -344,12 +350,14 @@ struct Hello {
   lane @7 :UInt32;
   lanes @8 :UInt32;
   resume @9 :Bool;
+  nonce @10 :Data;  # 16 bytes or none
 }
 
 struct HelloReply {
   protocol @0 :UInt32;
   code @1 :Common.Errc;
   text @2 :Text;
+  proof @3 :Data;  # 32 bytes or none
 }
 
 struct Ping {
@@ -362,4 +370,12 @@ struct Pong {
 
 struct Goodbye {
   text @0 :Text;
+}
+
+struct Challenge {
+  nonce @0 :Data;  # 16 bytes
+}
+
+struct Proof {
+  proof @0 :Data;  # 32 bytes
 }

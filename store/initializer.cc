@@ -46,6 +46,7 @@ Draw draw_of(const schemas::InitializerSpec& spec, const base::Shape& shape) {
     case InitializerKind::xavier:
       return {spec.distribution, std::sqrt(spec.scale.value_or(3.0) / fan)};
     case InitializerKind::msra:
+    case InitializerKind::constant:  // is not drawn
       break;
   }
   const double slope = spec.scale.value_or(0.0);
@@ -85,27 +86,17 @@ void fill_drawn(const Draw& draw, base::RandomKey key, std::int64_t first, std::
 
 }  // namespace
 
-FirstValue first_value(std::string_view key_name) {
-  for (std::string_view suffix : {"bias", "beta", "moving_mean"}) {
-    if (key_name.ends_with(suffix)) return FirstValue::zero;
-  }
-  for (std::string_view suffix : {"gamma", "moving_var"}) {
-    if (key_name.ends_with(suffix)) return FirstValue::one;
-  }
-  return FirstValue::drawn;
-}
-
-base::Status initialize(const schemas::InitializerSpec& spec, std::uint64_t seed,
+base::Status initialize(const schemas::InitializerSpec& job, std::uint64_t seed,
                         const schemas::KeyInfo& key, std::int64_t first,
                         const base::TensorView& part) {
+  const schemas::InitializerSpec& spec = key.initializer ? *key.initializer : job;
   auto fill = [&]<typename T>(T) {
     const std::span<T> values(part.as<T>(), static_cast<std::size_t>(part.elements()));
-    const FirstValue value = first_value(key.name);
-    if (value == FirstValue::drawn) {
+    if (spec.kind == InitializerKind::constant) {
+      std::fill(values.begin(), values.end(), static_cast<T>(spec.scale.value_or(0.0)));
+    } else {
       fill_drawn(draw_of(spec, key.shape), base::random_key(seed, "init/" + key.name), first,
                  values);
-    } else {
-      std::fill(values.begin(), values.end(), value == FirstValue::one ? T(1) : T(0));
     }
     return base::Status();
   };

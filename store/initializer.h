@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "base/status.h"
 #include "base/tensor_view.h"
@@ -14,21 +13,17 @@
 
 namespace troupe::store {
 
-/// What a key's name says about its first value: names that end in bias, beta or moving_mean start
-/// at 0, gamma and moving_var at 1, all others are drawn.
-enum class FirstValue : std::uint8_t { zero, one, drawn };
-FirstValue first_value(std::string_view key_name);
-
 /// Fills `part` (f32 or f64, host memory) with elements [first, first + part.elements()) of the
-/// key's dense row-major form.
+/// key's dense row-major form, by the key's own initialiser or, where it has none, by the job's.
 ///   uniform: U(-s, s), s = scale (0.07)
 ///   normal:  N(0, s), s = scale (0.01)
 ///   xavier:  U(-a, a) or N(0, a), a = sqrt(magnitude / fan), magnitude 3 (Glorot & Bengio 2010, in
 ///            MXNet's form)
 ///   msra:    N(0, sqrt(2 / ((1 + slope^2) fan))) (He et al. 2015)
+///   constant: scale (0) in every element
 /// fan: of shape (out, in, k...): in = in * prod(k), out = out * prod(k), average = their mean.
 /// invalid_argument for other dtypes.
-base::Status initialize(const schemas::InitializerSpec& spec, std::uint64_t seed,
+base::Status initialize(const schemas::InitializerSpec& job, std::uint64_t seed,
                         const schemas::KeyInfo& key, std::int64_t first,
                         const base::TensorView& part);
 

@@ -12,22 +12,59 @@ namespace troupe::store {
 using schemas::KeyInfo;
 using schemas::KeyKind;
 
+namespace {
+
+bool frozen(const KeyInfo& key) {
+  return key.kind == KeyKind::dense && key.lr_mult == 0.0;
+}
+
+/// What multiplies the optimizer's weight decay for a dense key.
+double decay_of(const KeyInfo& key, const schemas::OptimizerSpec& optimizer) {
+  if (key.wd_mult) return *key.wd_mult;
+  const bool weight = key.name.ends_with("_weight") || key.name.ends_with("_gamma");
+  return weight || optimizer.decay == schemas::Decay::all ? 1.0 : 0.0;
+}
+
+}  // namespace
+
 base::Result<std::unique_ptr<SliceCompute>> SliceCompute::create(const ops::OpTable& table,
                                                                  std::span<const KeyInfo> keys,
                                                                  const UpdateRule& rule) {
   std::unique_ptr<SliceCompute> compute(new SliceCompute(table, rule));
   for (const KeyInfo& key : keys) {
-    if (key.kind == KeyKind::average) {
-      auto& updater = compute->average_[{key.dtype, key.momentum}];
-      if (updater != nullptr) continue;
-      TROUPE_TRY_ASSIGN(updater, Updater::create_average(table, key.momentum, key.dtype));
-    } else {
-      auto& updater = compute->dense_[key.dtype];
-      if (updater != nullptr) continue;
-      TROUPE_TRY_ASSIGN(updater, Updater::create(table, rule.optimizer, key.dtype));
+    auto& updaters = key.kind == KeyKind::average ? compute->average_ : compute->dense_;
+    auto& updater = updaters[compute->name_of(key)];
+    if (updater == nullptr) {
+      TROUPE_TRY_ASSIGN(updater, compute->make_updater(key));
     }
+    if (key.kind == KeyKind::average || frozen(key) || key.lr_mult == 1.0) continue;
+    if (updater->reads_rate()) continue;
+    return base::error(
+        base::Errc::invalid_argument,
+        "key '{}' has the multiplier {} of the learning rate, which {} does not read", key.name,
+        key.lr_mult, rule.optimizer.symbol);
   }
   return compute;
+}
+
+SliceCompute::UpdaterName SliceCompute::name_of(const KeyInfo& key) const {
+  return {key.dtype, key.kind == KeyKind::average ? key.momentum : decay_of(key, rule_.optimizer)};
+}
+
+base::Result<std::unique_ptr<Updater>> SliceCompute::make_updater(const KeyInfo& key) const {
+  if (key.kind == KeyKind::average) {
+    return Updater::create_average(table_, key.momentum, key.dtype);
+  }
+  schemas::OptimizerSpec optimizer = rule_.optimizer;
+  const double decay = decay_of(key, optimizer);
+  if (optimizer.name.empty() && decay != 1.0) {
+    return base::error(base::Errc::invalid_argument,
+                       "key '{}' has the multiplier {} of weight decay, but {} decays as it is "
+                       "written",
+                       key.name, decay, optimizer.symbol);
+  }
+  optimizer.wd *= decay;
+  return Updater::create(table_, optimizer, key.dtype);
 }
 
 const std::vector<std::string>& SliceCompute::slots() const {
@@ -35,8 +72,7 @@ const std::vector<std::string>& SliceCompute::slots() const {
 }
 
 const Updater& SliceCompute::updater(const KeyInfo& key) const {
-  return key.kind == KeyKind::average ? *average_.at({key.dtype, key.momentum})
-                                      : *dense_.at(key.dtype);
+  return *(key.kind == KeyKind::average ? average_ : dense_).at(name_of(key));
 }
 
 base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buffer& left,
@@ -65,11 +101,12 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
 
 base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUpdate& update,
                                                const UpdateContext& context) const {
+  if (frozen(key)) return update.from.values;
   UpdateNumbers numbers;
   // The share makes a whole round move the weights equally far in every mode, in one sum or in
   // many; a late sum moves them less (decision 0010). Both factors are exactly 1 under
   // sequential.
-  numbers.lr = update.share *
+  numbers.lr = update.share * key.lr_mult *
                learning_rate(rule_.schedule, rule_.optimizer.lr, rule_.span, update.step) /
                (1.0 + update.delay);
   numbers.count = update.count;

@@ -29,7 +29,8 @@ namespace troupe::store {
 /// Runs what SliceOwner and SliceSum ask for.
 class SliceCompute {
  public:
-  /// Errors name the optimizer or key.
+  /// Errors name the optimizer or key: also a key whose multipliers the optimizer cannot obey,
+  /// which is one given as a symbol.
   static base::Result<std::unique_ptr<SliceCompute>> create(const ops::OpTable& table,
                                                             std::span<const schemas::KeyInfo> keys,
                                                             const UpdateRule& rule);
@@ -40,7 +41,8 @@ class SliceCompute {
   /// left + right in a new buffer, in the key's dtype.
   base::Result<base::Buffer> add(const schemas::KeyInfo& key, const base::Buffer& left,
                                  const base::Buffer& right, const UpdateContext& context) const;
-  /// The next version of a slice; the schedule is evaluated here, from update.step.
+  /// The next version of a slice; the schedule is evaluated here, from update.step. The values of a
+  /// frozen key (lr_mult 0) stay what they are, in the same buffers.
   base::Result<SliceValues> update(const schemas::KeyInfo& key, const SliceUpdate& update,
                                    const UpdateContext& context) const;
   /// Initial values of a slice, by (seed, key, element), with slots of zeros.
@@ -55,10 +57,14 @@ class SliceCompute {
   SliceCompute(const ops::OpTable& table, const UpdateRule& rule) : table_(table), rule_(rule) {}
   const Updater& updater(const schemas::KeyInfo& key) const;
 
-  using UpdaterName = std::pair<base::DType, double>;  // dtype and momentum of an average key
+  // Dtype, and the momentum of an average key or what multiplies the decay of a dense one.
+  using UpdaterName = std::pair<base::DType, double>;
+  UpdaterName name_of(const schemas::KeyInfo& key) const;
+  base::Result<std::unique_ptr<Updater>> make_updater(const schemas::KeyInfo& key) const;
+
   const ops::OpTable& table_;
   UpdateRule rule_;
-  std::map<base::DType, std::unique_ptr<Updater>> dense_;
+  std::map<UpdaterName, std::unique_ptr<Updater>> dense_;
   std::map<UpdaterName, std::unique_ptr<Updater>> average_;
   std::vector<std::string> no_slots_;
 };

@@ -243,7 +243,12 @@ base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const Symbol& update
 }
 
 Updater::Updater(symbol::Graph graph, std::vector<std::string> slots, base::DType dtype)
-    : graph_(std::move(graph)), slots_(std::move(slots)), dtype_(dtype) {}
+    : graph_(std::move(graph)),
+      slots_(std::move(slots)),
+      dtype_(dtype),
+      reads_rate_(std::ranges::any_of(graph_.nodes, [](const symbol::GraphNode& node) {
+        return node.is_variable() && node.name == "lr";
+      })) {}
 
 base::Result<std::vector<base::Buffer>> Updater::first_slots(std::int64_t elements,
                                                              base::BufferPool& pool) const {

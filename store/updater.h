@@ -61,6 +61,8 @@ class Updater {
 
   const std::vector<std::string>& slots() const { return slots_; }
   base::DType dtype() const { return dtype_; }
+  /// Whether the graph has the argument `lr`.
+  bool reads_rate() const { return reads_rate_; }
 
   /// Slots of a slice of `elements` before its first update: zeros.
   base::Result<std::vector<base::Buffer>> first_slots(std::int64_t elements,
@@ -81,6 +83,7 @@ class Updater {
   const symbol::Graph graph_;
   const std::vector<std::string> slots_;
   const base::DType dtype_;
+  const bool reads_rate_;
   mutable base::Mutex mutex_;
   // One plan per number of elements: a key has at most two (whole slices and the last).
   mutable std::map<std::int64_t, std::shared_ptr<const UpdatePlan>> plans_

@@ -14,6 +14,7 @@
 #include "symbol/layouts.h"
 #include "symbol/passes.h"
 #include "symbol/program.h"
+#include "symbol/states.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -166,29 +167,6 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   return std::make_unique<Program>(runtime, std::move(request), *options.arena);
 }
 
-/// The batch values of auxiliary states: (state's name, value, momentum).
-struct BatchValue {
-  std::string state;
-  Value value;
-  double momentum = 0;
-};
-
-std::vector<BatchValue> batch_values_of(const Graph& graph) {
-  std::vector<BatchValue> found;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const GraphNode& node = graph.nodes[i];
-    if (node.is_variable()) continue;
-    for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      const GraphNode& variable = graph.node(node.input(state.input));
-      if (!variable.is_variable()) continue;
-      found.push_back({variable.name,
-                       {static_cast<std::int64_t>(i), state.output},
-                       node.params.real(state.momentum)});
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 /// The steps of Executor::bind, which share their findings.
@@ -211,11 +189,10 @@ class Binder {
   base::Status reserve();
 
  private:
-  base::Result<Differentiated> differentiate_wanted();
-  base::Status add_head_gradients(const std::vector<std::string>& names, BoundGraph& bound);
-  base::Status prepare_gradients(std::map<std::size_t, std::string>& accumulators,
-                                 BoundGraph& bound);
-  void keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_values);
+  base::Result<Differentiated> differentiate_wanted(const Graph& forward);
+  base::Status add_head_gradients(const std::vector<HeadGradient>& gradients, BoundGraph& bound);
+  base::Result<GradientHeads> prepare_gradients(BoundGraph& bound);
+  void keep(const BoundGraph& bound, const std::vector<StateUpdate>& updates);
 
   ndarray::Runtime& runtime_;
   Executor& executor_;
@@ -224,35 +201,34 @@ class Binder {
   Arrays variables_;
 };
 
-base::Result<Differentiated> Binder::differentiate_wanted() {
-  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
-  if (wanted_.empty()) return Differentiated{flat_, {}};
-  return differentiate(runtime_.ops, flat_, wanted_, &dtypes);
+base::Result<Differentiated> Binder::differentiate_wanted(const Graph& forward) {
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
+                    infer_dtypes(forward, dtypes_of(forward, variables_)));
+  if (wanted_.empty()) return Differentiated{forward, {}};
+  return differentiate(runtime_.ops, forward, wanted_, dtypes);
 }
 
-base::Status Binder::add_head_gradients(const std::vector<std::string>& names, BoundGraph& bound) {
-  if (names.empty()) return {};
+base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradients,
+                                        BoundGraph& bound) {
+  if (gradients.empty()) return {};
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
   TROUPE_TRY(check_complete(flat_, shapes));
   const ValueNumbers numbers(flat_);
-  for (const std::string& name : names) {
-    const auto head = std::find_if(flat_.heads.begin(), flat_.heads.end(), [&](Value value) {
-      return flat_.value_name(value) + "_head_gradient" == name;
-    });
-    const std::size_t v = numbers[*head];
+  for (const HeadGradient& gradient : gradients) {
+    const std::size_t v = numbers[flat_.heads[gradient.head]];
     TROUPE_TRY_ASSIGN(NDArray array,
                       NDArray::zeros(runtime_, shapes[v], dtypes[v], executor_.options_.device));
-    bound.variables.emplace(name, array);
+    bound.variables.emplace(gradient.name, array);
     executor_.head_gradients_.push_back(std::move(array));
   }
   return {};
 }
 
 /// Gradient arrays that bind makes, and accumulators for GradReq::add.
-base::Status Binder::prepare_gradients(std::map<std::size_t, std::string>& accumulators,
-                                       BoundGraph& bound) {
+base::Result<GradientHeads> Binder::prepare_gradients(BoundGraph& bound) {
   Bindings& bindings = executor_.bindings_;
+  GradientHeads gradients{flat_.heads.size(), flat_.heads.size() + wanted_.size()};
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     const std::string& name = wanted_[i];
     const NDArray& argument = bindings.arguments.at(name);
@@ -264,10 +240,10 @@ base::Status Binder::prepare_gradients(std::map<std::size_t, std::string>& accum
     bound.heads.push_back(gradient);
     if (bindings.grad_req.at(name) != GradReq::add) continue;
     const std::string accumulator = name + "_gradient_sum";
-    accumulators.emplace(flat_.heads.size() + i, accumulator);
+    gradients.accumulators.emplace(gradients.begin + i, accumulator);
     bound.variables.emplace(accumulator, gradient);
   }
-  return {};
+  return gradients;
 }
 
 base::Status Binder::bind_training() {
@@ -276,38 +252,42 @@ base::Status Binder::bind_training() {
       return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
     }
   }
-  TROUPE_TRY_ASSIGN(Differentiated result, differentiate_wanted());
-  const std::vector<BatchValue> batch_values = batch_values_of(flat_);
-  for (const BatchValue& batch : batch_values) result.graph.heads.push_back(batch.value);
+  const std::vector<StateUpdate> updates = state_updates(flat_);
+  Graph forward = flat_;
+  Builder builder(runtime_.ops, forward);
+  std::vector<Value> batch_values;
+  for (const StateUpdate& update : updates) batch_values.push_back(batch_value(builder, update));
+  TROUPE_TRY_ASSIGN(Differentiated result, differentiate_wanted(forward));
+  std::vector<Value>& heads = result.graph.heads;
+  heads.insert(heads.end(), batch_values.begin(), batch_values.end());
 
   BoundGraph bound;
   bound.variables = variables_;
   bound.heads = executor_.bindings_.outputs;
   bound.heads.resize(flat_.heads.size());
-  std::map<std::size_t, std::string> accumulators;
   TROUPE_TRY(add_head_gradients(result.head_gradients, bound));
-  TROUPE_TRY(prepare_gradients(accumulators, bound));
+  TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
   const Graph merged = eliminate_common_subexpressions(prune(result.graph));
-  bound.graph = separate_heads(runtime_.ops, merged, accumulators);
+  bound.graph = separate_heads(runtime_.ops, merged, gradients);
   TROUPE_TRY_ASSIGN(executor_.train_, make_program(runtime_, bound, executor_.options_));
-  keep(bound, batch_values);
+  keep(bound, updates);
   return {};
 }
 
-void Binder::keep(const BoundGraph& bound, const std::vector<BatchValue>& batch_values) {
+void Binder::keep(const BoundGraph& bound, const std::vector<StateUpdate>& updates) {
   const auto outputs = bound.heads.begin() + static_cast<std::ptrdiff_t>(flat_.heads.size());
   executor_.bindings_.outputs.assign(bound.heads.begin(), outputs);
-  for (std::size_t i = 0; i < batch_values.size(); ++i) {
-    const std::size_t head = bound.heads.size() - batch_values.size() + i;
-    executor_.batch_values_.emplace(batch_values[i].state, bound.heads[head]);
-    executor_.momenta_.emplace(batch_values[i].state, batch_values[i].momentum);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const std::size_t head = bound.heads.size() - updates.size() + i;
+    executor_.batch_values_.emplace(updates[i].state, bound.heads[head]);
+    executor_.momenta_.emplace(updates[i].state, updates[i].momentum);
   }
 }
 
 base::Status Binder::bind_prediction() {
   TROUPE_TRY_ASSIGN(const Graph frozen, freeze(runtime_.ops, flat_));
   BoundGraph bound;
-  bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen), {});
+  bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;
   bound.heads = executor_.bindings_.outputs;
   TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
@@ -399,7 +379,8 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
                        head_gradients_.size(), head_gradients.size());
   }
   for (std::size_t i = 0; i < head_gradients.size(); ++i) {
-    TROUPE_TRY(head_gradients_[i].copy_from(head_gradients[i]));
+    const base::Status copied = head_gradients_[i].copy_from(head_gradients[i]);
+    if (!copied.ok()) return copied.with_context(fmt::format("backward: head gradient {}", i));
   }
   train_->push(true);
   trained_ = false;

@@ -91,8 +91,9 @@ class Executor {
   /// Pushes the forward pass: of the training graph, or of the graph for prediction.
   base::Status forward(bool train);
   /// Pushes the backward pass behind forward(true). `head_gradients`: one per output that is no
-  /// loss, in their order. failed_precondition when forward(true) was not the last forward or
-  /// another executor has used the shared arena since.
+  /// loss, in their order, of its shape and dtype (0 for one whose gradient is not wanted).
+  /// failed_precondition when forward(true) was not the last forward or another executor has used
+  /// the shared arena since.
   base::Status backward(std::span<const ndarray::NDArray> head_gradients = {});
   /// Pushes the step number that random nodes use from now on.
   base::Status set_step(std::int64_t step);
@@ -101,7 +102,8 @@ class Executor {
   const std::map<std::string, ndarray::NDArray>& arguments() const { return bindings_.arguments; }
   const std::map<std::string, ndarray::NDArray>& gradients() const { return bindings_.gradients; }
   const std::map<std::string, ndarray::NDArray>& auxiliary() const { return bindings_.auxiliary; }
-  /// Per auxiliary state with a batch value: the array that forward(true) writes it to.
+  /// Per auxiliary state: the array that forward(true) writes its batch value to; one state of
+  /// several nodes has one (StateUpdate in states.h).
   const std::map<std::string, ndarray::NDArray>& batch_values() const { return batch_values_; }
   /// Per auxiliary state: m of state = m * state + (1 - m) * batch value.
   const std::map<std::string, double>& momenta() const { return momenta_; }

@@ -22,28 +22,34 @@ using base::Errc;
 /// The state of one differentiation.
 class Differentiator {
  public:
-  Differentiator(const ops::OpTable& table, const Graph& graph)
+  Differentiator(const ops::OpTable& table, const Graph& graph, const ValueDTypes& dtypes)
       : graph_(graph),
+        dtypes_(dtypes),
         forward_nodes_(graph.nodes.size()),
         numbers_(graph),
         builder_(table, graph_),
         contributions_(numbers_.size()),
         ones_(numbers_.size(), false) {}
 
-  base::Result<Differentiated> run(std::span<const std::string> wrt, const ValueDTypes* dtypes);
+  base::Result<Differentiated> run(std::span<const std::string> wrt);
+  /// Adds the backward pass: per argument its gradient, or nothing where it is zero.
+  base::Result<std::vector<std::optional<Value>>> backward(
+      std::span<const std::string> wrt, std::vector<HeadGradient>& head_gradients);
 
  private:
   friend class NodeGradient;
 
-  base::Result<std::vector<Value>> find_arguments(std::span<const std::string> wrt,
-                                                  const ValueDTypes* dtypes) const;
+  base::Result<std::vector<Value>> find_arguments(std::span<const std::string> wrt) const;
   void mark_dependents(const std::vector<Value>& arguments);
-  void seed_heads(std::vector<std::string>& head_gradients);
+  std::vector<HeadGradient> seed_heads();
   std::optional<Value> sum(Value value);
-  bool has_gradient(std::int64_t node) const;
+  bool has_gradient(Value value) const;
+  bool reached(std::int64_t node) const;
+  base::Status check_outputs(std::int64_t node) const;
   base::Status visit(std::int64_t node);
 
   Graph graph_;
+  const ValueDTypes& dtypes_;  // of the forward graph
   const std::size_t forward_nodes_;
   const ValueNumbers numbers_;  // of the forward graph
   Builder builder_;
@@ -85,8 +91,8 @@ class NodeGradient final : public ops::GradientBuilder {
   const GraphNode node_;  // a copy: the graph grows meanwhile
 };
 
-base::Result<std::vector<Value>> Differentiator::find_arguments(std::span<const std::string> wrt,
-                                                                const ValueDTypes* dtypes) const {
+base::Result<std::vector<Value>> Differentiator::find_arguments(
+    std::span<const std::string> wrt) const {
   std::vector<Value> arguments;
   for (const std::string& name : wrt) {
     const auto it = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const auto& node) {
@@ -96,8 +102,7 @@ base::Result<std::vector<Value>> Differentiator::find_arguments(std::span<const 
       return base::error(Errc::not_found, "gradient: the symbol has no argument '{}'", name);
     }
     arguments.push_back({it - graph_.nodes.begin(), 0});
-    if (dtypes == nullptr) continue;
-    const base::DType dtype = (*dtypes)[numbers_[arguments.back()]];
+    const base::DType dtype = dtypes_[numbers_[arguments.back()]];
     if (!base::is_floating(dtype)) {
       return base::error(Errc::invalid_argument,
                          "gradient: argument '{}' is {}; only floating arguments have a gradient",
@@ -111,27 +116,31 @@ void Differentiator::mark_dependents(const std::vector<Value>& arguments) {
   depends_.assign(forward_nodes_, false);
   for (Value argument : arguments) depends_[node_index(argument)] = true;
   for (std::size_t i = 0; i < forward_nodes_; ++i) {
-    for (Value input : graph_.nodes[i].inputs) {
+    const GraphNode& node = graph_.nodes[i];
+    if (!node.is_variable() && node.op->cuts_gradient) continue;
+    for (Value input : node.inputs) {
       if (depends_[node_index(input)]) depends_[i] = true;
     }
   }
 }
 
 /// Ones for losses (made when somebody asks), variables for the others.
-void Differentiator::seed_heads(std::vector<std::string>& head_gradients) {
-  for (Value head : std::vector<Value>(graph_.heads)) {
-    const GraphNode& node = graph_.node(head);
+std::vector<HeadGradient> Differentiator::seed_heads() {
+  std::vector<HeadGradient> seeded;
+  std::map<std::string, int> uses;
+  const std::vector<Value> heads = graph_.heads;
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const GraphNode& node = graph_.node(heads[i]);
     if (!node.is_variable() && node.op->is_loss) {
-      ones_[numbers_[head]] = true;
+      ones_[numbers_[heads[i]]] = true;
       continue;
     }
-    const std::string name = graph_.value_name(head) + "_head_gradient";
-    if (std::find(head_gradients.begin(), head_gradients.end(), name) != head_gradients.end()) {
-      continue;  // a value that is an output twice has one head gradient
-    }
-    head_gradients.push_back(name);
-    contributions_[numbers_[head]].push_back(builder_.add_variable(name));
+    std::string name = graph_.value_name(heads[i]) + "_head_gradient";
+    if (const int use = ++uses[name]; use > 1) name += fmt::format("_{}", use);
+    contributions_[numbers_[heads[i]]].push_back(builder_.add_variable(name));
+    seeded.push_back({std::move(name), i});
   }
+  return seeded;
 }
 
 /// The gradient of a forward value: its contributions added in the order in which they came.
@@ -152,12 +161,35 @@ std::optional<Value> Differentiator::sum(Value value) {
   return parts.front();
 }
 
-bool Differentiator::has_gradient(std::int64_t node) const {
-  const auto index = static_cast<std::size_t>(node);
-  for (std::size_t v = numbers_.begin(index); v < numbers_.end(index); ++v) {
-    if (ones_[v] || !contributions_[v].empty()) return true;
+bool Differentiator::has_gradient(Value value) const {
+  return ones_[numbers_[value]] || !contributions_[numbers_[value]].empty();
+}
+
+/// True for a call between a wanted argument and an output.
+bool Differentiator::reached(std::int64_t index) const {
+  const GraphNode& node = graph_.node({index, 0});
+  if (node.is_variable() || !depends_[static_cast<std::size_t>(index)]) return false;
+  for (int output = 0; output < node.outputs; ++output) {
+    if (has_gradient({index, output})) return true;
   }
   return false;
+}
+
+/// An error where a gradient comes to an output that can have none.
+base::Status Differentiator::check_outputs(std::int64_t index) const {
+  const GraphNode& node = graph_.node({index, 0});
+  const int visible = node.op->visible_output_count(node.params);
+  for (int output = 0; output < node.outputs; ++output) {
+    const Value value{index, output};
+    const base::DType dtype = dtypes_[numbers_[value]];
+    if (!has_gradient(value) || (output < visible && base::is_floating(dtype))) continue;
+    return base::error(Errc::invalid_argument,
+                       "{} {} is {} and has no gradient, but a wanted argument reaches the outputs "
+                       "through it; stop_gradient before the operator ends the way",
+                       node_label(node), graph_.value_name(value),
+                       output < visible ? base::dtype_name(dtype) : "a hidden output");
+  }
+  return {};
 }
 
 base::Status Differentiator::visit(std::int64_t index) {
@@ -167,6 +199,7 @@ base::Status Differentiator::visit(std::int64_t index) {
                        "{} has no gradient, but a wanted argument reaches the outputs through it",
                        node_label(node));
   }
+  TROUPE_TRY(check_outputs(index));
   NodeGradient view(*this, index);
   builder_.set_prefix(node.name + "_backward");
   base::Result<std::vector<std::optional<Value>>> result = node.op->gradient(view);
@@ -183,26 +216,30 @@ base::Status Differentiator::visit(std::int64_t index) {
   return {};
 }
 
-base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt,
-                                                 const ValueDTypes* dtypes) {
-  TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt, dtypes));
+base::Result<std::vector<std::optional<Value>>> Differentiator::backward(
+    std::span<const std::string> wrt, std::vector<HeadGradient>& head_gradients) {
+  TROUPE_TRY_ASSIGN(const std::vector<Value> arguments, find_arguments(wrt));
   mark_dependents(arguments);
-  Differentiated result;
   builder_.set_backward(true);
-  seed_heads(result.head_gradients);
+  head_gradients = seed_heads();
   for (auto node = static_cast<std::int64_t>(forward_nodes_) - 1; node >= 0; --node) {
-    const bool skip = graph_.node({node, 0}).is_variable() ||
-                      !depends_[static_cast<std::size_t>(node)] || !has_gradient(node);
-    if (!skip) TROUPE_TRY(visit(node));
+    if (reached(node)) TROUPE_TRY(visit(node));
   }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::optional<Value> total = sum(arguments[i]);
-    if (!total) {
+  std::vector<std::optional<Value>> totals;
+  for (const Value argument : arguments) totals.push_back(sum(argument));
+  return totals;
+}
+
+base::Result<Differentiated> Differentiator::run(std::span<const std::string> wrt) {
+  Differentiated result;
+  TROUPE_TRY_ASSIGN(const auto totals, backward(wrt, result.head_gradients));
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) {
       return base::error(Errc::invalid_argument,
                          "gradient: no output depends on argument '{}' in a differentiable way",
                          wrt[i]);
     }
-    graph_.heads.push_back(*total);
+    graph_.heads.push_back(*totals[i]);
   }
   result.graph = std::move(graph_);
   return result;
@@ -212,15 +249,30 @@ base::Result<Differentiated> Differentiator::run(std::span<const std::string> wr
 
 base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
                                            std::span<const std::string> wrt,
-                                           const ValueDTypes* dtypes) {
-  return Differentiator(table, graph).run(wrt, dtypes);
+                                           const ValueDTypes& dtypes) {
+  return Differentiator(table, graph, dtypes).run(wrt);
+}
+
+base::Result<std::vector<std::string>> without_gradient(const ops::OpTable& table,
+                                                        const Graph& graph,
+                                                        std::span<const std::string> wrt,
+                                                        const std::vector<base::DType>& dtypes) {
+  std::vector<HeadGradient> head_gradients;
+  TROUPE_TRY_ASSIGN(const auto totals,
+                    Differentiator(table, graph, dtypes).backward(wrt, head_gradients));
+  std::vector<std::string> without;
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (!totals[i]) without.push_back(wrt[i]);
+  }
+  return without;
 }
 
 base::Result<Symbol> gradient(const ops::OpTable& table, const Symbol& symbol,
                               std::span<const std::string> wrt) {
   TROUPE_TRY(symbol.validate());
   const Graph flat = symbol.graph();
-  TROUPE_TRY_ASSIGN(Differentiated result, differentiate(table, flat, wrt));
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat, {}));
+  TROUPE_TRY_ASSIGN(Differentiated result, differentiate(table, flat, wrt, dtypes));
   result.graph.heads.erase(
       result.graph.heads.begin(),
       result.graph.heads.begin() + static_cast<std::ptrdiff_t>(flat.heads.size()));

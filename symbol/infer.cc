@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "symbol/mxnet.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -141,7 +142,7 @@ base::Status apply_known(const Graph& graph, const ValueNumbers& numbers,
     if (!node.is_variable()) continue;
     Shape& own = shapes[numbers.begin(i)];
     if (const auto it = node.extra.find("__shape__"); it != node.extra.end()) {
-      base::Result<Shape> shape = base::parse_shape(it->second);
+      base::Result<Shape> shape = declared_shape(it->second);
       if (shape.ok()) shape = merge(own, *shape);
       if (!shape.ok()) return shape.status().with_context(node_label(node) + " __shape__");
       own = *shape;
@@ -214,7 +215,7 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
     if (const auto it = known.find(node.name); it != known.end()) {
       dtypes[numbers.begin(i)] = it->second;
     } else if (const auto extra = node.extra.find("__dtype__"); extra != node.extra.end()) {
-      base::Result<base::DType> dtype = base::parse_dtype(extra->second);
+      const base::Result<OptionalDType> dtype = declared_dtype(extra->second);
       if (!dtype.ok()) return dtype.status().with_context(node_label(node) + " __dtype__");
       dtypes[numbers.begin(i)] = *dtype;
     }

@@ -4,9 +4,9 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/file.h"
+#include "symbol/mxnet.h"
 #include "symbol/node.h"
 #include "symbol/symbol.h"
 #include "symbol/value_numbers.h"
@@ -19,7 +19,7 @@ using base::Errc;
 using nlohmann::json;
 using ordered_json = nlohmann::ordered_json;
 
-constexpr int kMxnetVersion = 10900;
+constexpr int kMxnetVersion = 10901;
 
 ordered_json reference(Value value) {
   return {value.node, value.output, 0};
@@ -27,10 +27,9 @@ ordered_json reference(Value value) {
 
 ordered_json node_to_json(const GraphNode& node) {
   ordered_json entry;
-  entry["op"] = node.is_variable() ? "null" : node.op->name;
+  entry["op"] = node.is_variable() ? "null" : mxnet_name(*node.op);
   entry["name"] = node.name;
-  ops::Attributes attributes = node.extra;
-  if (!node.is_variable()) attributes.merge(node.params.to_attributes());
+  const ops::Attributes attributes = mxnet_attributes(node);
   if (!attributes.empty()) entry["attrs"] = attributes;
   entry["inputs"] = ordered_json::array();
   for (Value input : node.inputs) entry["inputs"].push_back(reference(input));
@@ -78,24 +77,19 @@ base::Result<std::string> read_text(const json& object, const char* key, const s
   return it->get<std::string>();
 }
 
-/// The node's attributes under any of the three keys that versions of MXNet used.
-base::Result<ops::Attributes> read_attributes(const json& node, const std::string& where) {
-  static const std::set<std::string> kHidden = {"lr_mult", "wd_mult", "ctx_group",
-                                                "force_mirroring", "mirror_stage"};
-  ops::Attributes attributes;
-  for (const char* key : {"attrs", "attr", "param"}) {
-    const auto it = node.find(key);
-    if (it == node.end()) continue;
-    if (!it->is_object()) return malformed(where, fmt::format("'{}' must be an object", key));
-    for (const auto& [name, value] : it->items()) {
-      if (!value.is_string()) {
-        return malformed(where, fmt::format("attribute '{}' must be text", name));
-      }
-      const std::string kept = kHidden.contains(name) ? fmt::format("__{}__", name) : name;
-      attributes[kept] = value.get<std::string>();
+/// The texts of one object of attributes.
+base::Status read_attributes(const json& node, const char* key, const std::string& where,
+                             ops::Attributes& attributes) {
+  const auto it = node.find(key);
+  if (it == node.end()) return {};
+  if (!it->is_object()) return malformed(where, fmt::format("'{}' must be an object", key));
+  for (const auto& [name, value] : it->items()) {
+    if (!value.is_string()) {
+      return malformed(where, fmt::format("attribute '{}' must be text", name));
     }
+    attributes[name] = value.get<std::string>();
   }
-  return attributes;
+  return {};
 }
 
 base::Result<const json*> member_array(const json& object, const char* key,
@@ -105,6 +99,44 @@ base::Result<const json*> member_array(const json& object, const char* key,
     return malformed(where, fmt::format("has no array '{}'", key));
   }
   return &*it;
+}
+
+/// The node at `index`, whose inputs are nodes before it. Versions of MXNet kept attributes under
+/// three keys; in 0.8 parameters were apart, under "param".
+base::Result<FileNode> read_node(const json& entry, std::size_t index) {
+  FileNode node;
+  node.where = fmt::format("node {}", index);
+  if (!entry.is_object()) return malformed(node.where, "must be an object");
+  TROUPE_TRY_ASSIGN(node.name, read_text(entry, "name", node.where));
+  node.where += fmt::format(" '{}'", node.name);
+  TROUPE_TRY_ASSIGN(node.op, read_text(entry, "op", node.where));
+  const bool apart = entry.contains("param");
+  TROUPE_TRY(read_attributes(entry, "attrs", node.where, node.attributes));
+  TROUPE_TRY(read_attributes(entry, "attr", node.where, apart ? node.user : node.attributes));
+  TROUPE_TRY(read_attributes(entry, "param", node.where, node.attributes));
+  TROUPE_TRY_ASSIGN(const json* references, member_array(entry, "inputs", node.where));
+  if (node.is_variable() && !references->empty()) {
+    return malformed(node.where, "a variable has no inputs");
+  }
+  for (const json& item : *references) {
+    TROUPE_TRY_ASSIGN(const Value value, read_reference(item, index, node.where));
+    node.inputs.push_back(value);
+  }
+  return node;
+}
+
+base::Result<std::vector<FileNode>> read_nodes(const json& file) {
+  TROUPE_TRY_ASSIGN(const json* entries, member_array(file, "nodes", "top level"));
+  if (entries->size() > kJsonNodesMax) {
+    return base::error(Errc::resource_exhausted, "symbol JSON has {} nodes; the limit is {}",
+                       entries->size(), kJsonNodesMax);
+  }
+  std::vector<FileNode> nodes;
+  for (const json& entry : *entries) {
+    TROUPE_TRY_ASSIGN(FileNode node, read_node(entry, nodes.size()));
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -136,11 +168,8 @@ std::string Symbol::to_json() const {
 base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_view text) {
   TROUPE_TRY_ASSIGN(const json file, parse_text(text));
   if (!file.is_object()) return malformed("top level", "must be an object");
-  TROUPE_TRY_ASSIGN(const json* nodes, member_array(file, "nodes", "top level"));
-  if (nodes->size() > kJsonNodesMax) {
-    return base::error(Errc::resource_exhausted, "symbol JSON has {} nodes; the limit is {}",
-                       nodes->size(), kJsonNodesMax);
-  }
+  TROUPE_TRY_ASSIGN(std::vector<FileNode> nodes, read_nodes(file));
+  upgrade(table, nodes);
   std::vector<std::shared_ptr<const Node>> made;
   const auto find = [&made](Value value, const std::string& where) -> base::Result<Entry> {
     const auto& node = made[node_index(value)];
@@ -148,27 +177,20 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
     return malformed(
         where, fmt::format("node {} '{}' has no output {}", value.node, node->name, value.output));
   };
-  for (const json& entry : *nodes) {
-    std::string where = fmt::format("node {}", made.size());
-    if (!entry.is_object()) return malformed(where, "must be an object");
-    TROUPE_TRY_ASSIGN(std::string name, read_text(entry, "name", where));
-    where += fmt::format(" '{}'", name);
-    TROUPE_TRY_ASSIGN(const std::string op, read_text(entry, "op", where));
-    TROUPE_TRY_ASSIGN(ops::Attributes attributes, read_attributes(entry, where));
-    TROUPE_TRY_ASSIGN(const json* references, member_array(entry, "inputs", where));
-    if (op == "null") {
-      if (!references->empty()) return malformed(where, "a variable has no inputs");
-      made.push_back(variable(std::move(name), std::move(attributes)).outputs_.front().node);
+  for (FileNode& node : nodes) {
+    if (node.is_variable()) {
+      made.push_back(
+          variable(std::move(node.name), std::move(node.attributes)).outputs_.front().node);
       continue;
     }
     Inputs inputs;
-    for (const json& item : *references) {
-      TROUPE_TRY_ASSIGN(const Value value, read_reference(item, made.size(), where));
-      TROUPE_TRY_ASSIGN(Entry input, find(value, where));
+    for (const Value value : node.inputs) {
+      TROUPE_TRY_ASSIGN(Entry input, find(value, node.where));
       inputs.positional.emplace_back().outputs_.push_back(std::move(input));
     }
-    base::Result<Symbol> symbol = create(table, op, std::move(name), inputs, attributes);
-    if (!symbol.ok()) return malformed(where, symbol.status().text());
+    base::Result<Symbol> symbol =
+        create(table, node.op, std::move(node.name), inputs, node.attributes);
+    if (!symbol.ok()) return malformed(node.where, symbol.status().text());
     made.push_back(symbol->outputs_.front().node);
   }
   TROUPE_TRY_ASSIGN(const json* heads, member_array(file, "heads", "top level"));
@@ -177,6 +199,12 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   for (const json& item : *heads) {
     TROUPE_TRY_ASSIGN(const Value value, read_reference(item, made.size(), "heads"));
     TROUPE_TRY_ASSIGN(Entry head, find(value, "heads"));
+    const int visible =
+        head.node->op == nullptr ? 1 : head.node->op->visible_output_count(head.node->params);
+    if (value.output >= visible) {
+      return malformed("heads", fmt::format("output {} of node {} '{}' is hidden", value.output,
+                                            value.node, head.node->name));
+    }
     result.outputs_.push_back(std::move(head));
   }
   TROUPE_TRY(result.validate());

@@ -67,30 +67,38 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
 
 namespace {
 
+/// A hidden output that a predict form has left out.
+constexpr Value kMissing{};
+
 /// What an operator's predict form sees: its inputs in the new graph, and no gradients.
 class PredictForm final : public ops::GradientBuilder {
  public:
-  PredictForm(Builder& builder, const GraphNode& node, const std::vector<Value>& inputs)
-      : builder_(builder), node_(node), inputs_(inputs) {}
+  PredictForm(Builder& builder, const GraphNode& node) : builder_(builder), node_(node) {}
 
   std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
                          const ops::Attributes& attributes) override {
     return builder_.add(op, std::move(inputs), attributes);
   }
   const ops::Params& params() const override { return node_.params; }
-  int input_count() const override { return static_cast<int>(inputs_.size()); }
-  Value input(int index) override { return inputs_.at(static_cast<std::size_t>(index)); }
+  int input_count() const override { return static_cast<int>(node_.inputs.size()); }
+  Value input(int index) override {
+    const Value value = node_.inputs.at(static_cast<std::size_t>(index));
+    if (value == kMissing) missing_ = static_cast<std::size_t>(index);
+    return value;
+  }
   Value output(int) override {
     TROUPE_CHECK(false, node_label(node_) + " predict form cannot use the outputs it replaces");
     return {};
   }
   std::optional<Value> output_gradient(int) override { return std::nullopt; }
   bool wanted(int) const override { return false; }
+  /// The input that was asked for and does not exist: the form is worth nothing then.
+  std::optional<std::size_t> missing() const { return missing_; }
 
  private:
   Builder& builder_;
   const GraphNode& node_;
-  const std::vector<Value>& inputs_;
+  std::optional<std::size_t> missing_;
 };
 
 }  // namespace
@@ -99,71 +107,120 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
   Graph result;
   Builder builder(table, result);
   std::vector<std::vector<Value>> mapped(graph.nodes.size());
-  const auto map = [&](Value v) -> base::Result<Value> {
+  const auto map = [&mapped](Value v) {
     const std::vector<Value>& outputs = mapped[node_index(v)];
-    if (static_cast<std::size_t>(v.output) < outputs.size()) {
-      return outputs[static_cast<std::size_t>(v.output)];
-    }
+    const auto output = static_cast<std::size_t>(v.output);
+    return output < outputs.size() ? outputs[output] : kMissing;
+  };
+  const auto missing = [&graph](Value v) {
     return base::error(base::Errc::invalid_argument, "{} does not exist in prediction",
                        graph.value_name(v));
   };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode node = graph.nodes[i];
+    const bool rewritten = !node.is_variable() && node.op->predict_form;
     for (Value& input : node.inputs) {
-      TROUPE_TRY_ASSIGN(input, map(input));
+      const Value from = input;
+      input = map(from);
+      if (input == kMissing && !rewritten) return missing(from);
     }
-    if (node.is_variable() || !node.op->predict_form) {
+    if (!rewritten) {
       mapped[i] = builder.add_node(std::move(node));
       continue;
     }
     builder.set_prefix(node.name);
-    PredictForm form(builder, node, node.inputs);
+    PredictForm form(builder, node);
     base::Result<std::vector<Value>> values = node.op->predict_form(form);
     if (!values.ok()) return values.status().with_context(node_label(node));
+    if (form.missing()) return missing(graph.nodes[i].inputs[*form.missing()]);
     mapped[i] = std::move(values).value();
   }
   for (Value head : graph.heads) {
-    TROUPE_TRY_ASSIGN(const Value value, map(head));
-    result.heads.push_back(value);
+    result.heads.push_back(map(head));
+    if (result.heads.back() == kMissing) return missing(head);
   }
   return prune(result);
 }
 
-Graph separate_heads(const ops::OpTable& table, const Graph& graph,
-                     const std::map<std::size_t, std::string>& accumulators) {
-  Graph result;
-  Builder builder(table, result);
-  std::vector<std::int64_t> index(graph.nodes.size(), -1);
-  std::vector<std::vector<std::size_t>> heads_of(graph.nodes.size());
-  for (std::size_t i = 0; i < graph.heads.size(); ++i) {
-    heads_of[node_index(graph.heads[i])].push_back(i);
+namespace {
+
+/// The state of one separation of heads.
+class HeadSeparator {
+ public:
+  HeadSeparator(const ops::OpTable& table, const Graph& graph, const GradientHeads& gradients)
+      : graph_(graph), gradients_(gradients), builder_(table, result_) {
+    result_.heads.resize(graph.heads.size());
   }
-  result.heads.resize(graph.heads.size());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    GraphNode node = graph.nodes[i];
-    for (Value& input : node.inputs) input.node = index[node_index(input)];
-    index[i] = builder.add_node(std::move(node)).front().node;
-    std::vector<bool> taken(static_cast<std::size_t>(graph.nodes[i].outputs), false);
-    for (std::size_t head : heads_of[i]) {
-      const Value value{index[i], graph.heads[head].output};
-      const auto accumulator = accumulators.find(head);
-      const bool own =
-          !graph.nodes[i].is_variable() && !taken[static_cast<std::size_t>(value.output)];
-      builder.set_backward(graph.nodes[i].backward);
-      if (accumulator != accumulators.end()) {
-        builder.set_prefix(graph.value_name(graph.heads[head]) + "_add");
-        const Value sum = builder.add_variable(accumulator->second);
-        result.heads[head] = builder.add1("add_n", {sum, value}, {{"num_args", "2"}});
-      } else if (own) {
-        taken[static_cast<std::size_t>(value.output)] = true;
-        result.heads[head] = value;
-      } else {
-        builder.set_prefix(graph.value_name(graph.heads[head]) + "_copy");
-        result.heads[head] = builder.add1("copy", {value});
+
+  Graph run() {
+    std::vector<std::int64_t> index(graph_.nodes.size(), -1);
+    std::vector<std::vector<std::size_t>> heads_of(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.heads.size(); ++i) {
+      heads_of[node_index(graph_.heads[i])].push_back(i);
+    }
+    std::vector<std::size_t> late;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      GraphNode node = graph_.nodes[i];
+      for (Value& input : node.inputs) input.node = index[node_index(input)];
+      index[i] = builder_.add_node(std::move(node)).front().node;
+      taken_.assign(static_cast<std::size_t>(graph_.nodes[i].outputs), false);
+      for (std::size_t head : heads_of[i]) {
+        result_.heads[head] = {index[i], graph_.heads[head].output};
+        if (is_late(head)) {
+          late.push_back(head);
+        } else {
+          separate(head);
+        }
       }
     }
+    for (std::size_t head : late) separate(head);
+    return std::move(result_);
   }
-  return result;
+
+ private:
+  bool is_gradient(std::size_t head) const {
+    return head >= gradients_.begin && head < gradients_.end;
+  }
+  /// The memory of a forward value must live until the backward pass has copied it.
+  bool is_late(std::size_t head) const {
+    const GraphNode& node = graph_.node(graph_.heads[head]);
+    return is_gradient(head) && !node.backward && !node.is_variable();
+  }
+
+  /// Where result_.heads[head] is the value itself.
+  void separate(std::size_t head) {
+    const Value value = result_.heads[head];
+    const GraphNode& node = graph_.node(graph_.heads[head]);
+    const std::string name = graph_.value_name(graph_.heads[head]);
+    const bool backward = node.backward || is_gradient(head);
+    builder_.set_backward(backward);
+    if (const auto it = gradients_.accumulators.find(head); it != gradients_.accumulators.end()) {
+      builder_.set_prefix(name + "_add");
+      const Value sum = builder_.add_variable(it->second);
+      result_.heads[head] = builder_.add1("add_n", {sum, value}, {{"num_args", "2"}});
+      return;
+    }
+    const auto output = static_cast<std::size_t>(value.output);
+    if (!node.is_variable() && node.backward == backward && !taken_[output]) {
+      taken_[output] = true;
+      return;
+    }
+    builder_.set_prefix(name + "_copy");
+    result_.heads[head] = builder_.add1("copy", {value});
+  }
+
+  const Graph& graph_;
+  const GradientHeads& gradients_;
+  Graph result_;
+  Builder builder_;
+  std::vector<bool> taken_;  // outputs of the node at hand whose memory is a head's
+};
+
+}  // namespace
+
+Graph separate_heads(const ops::OpTable& table, const Graph& graph,
+                     const GradientHeads& gradients) {
+  return HeadSeparator(table, graph, gradients).run();
 }
 
 }  // namespace troupe::symbol

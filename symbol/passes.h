@@ -2,6 +2,7 @@
 // Passes: pure functions from graph to graph that keep what the heads compute. Any thread.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 
@@ -17,10 +18,18 @@ Graph eliminate_common_subexpressions(const Graph& graph);
 /// reads its states). Pruned.
 base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph);
 
-/// Gives every head memory of its own: a head that is a variable, or was a head before, becomes a
-/// `copy`; head i with an accumulator becomes accumulator + head, where the accumulator is a new
-/// variable of that name. New nodes come right behind the value they take.
+/// Which heads of a graph are gradients, so that the backward pass alone writes them.
+struct GradientHeads {
+  std::size_t begin = 0, end = 0;  ///< heads [begin, end) are gradients
+  /// By head: the name of a new variable that the gradient is added to.
+  std::map<std::size_t, std::string> accumulators = {};
+};
+
+/// Gives every head memory of its own: a head that is a variable, that was a head before, or a
+/// gradient that the forward pass computes becomes a `copy`; one with an accumulator becomes
+/// accumulator + head. A new node comes right behind the value it takes, but behind all others
+/// where it runs in the backward pass and its value in the forward pass.
 Graph separate_heads(const ops::OpTable& table, const Graph& graph,
-                     const std::map<std::size_t, std::string>& accumulators);
+                     const GradientHeads& gradients = {});
 
 }  // namespace troupe::symbol

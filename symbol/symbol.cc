@@ -49,15 +49,6 @@ Symbol Symbol::group(std::span<const Symbol> symbols) {
 
 namespace {
 
-/// Attributes that MXNet files carry and that change nothing here.
-bool ignored_attribute(std::string_view name) {
-  static constexpr std::string_view kIgnored[] = {"workspace",           "cudnn_tune",
-                                                  "cudnn_off",           "cudnn_algo_fwd",
-                                                  "cudnn_algo_bwd_data", "cudnn_algo_bwd_filter",
-                                                  "mkldnn_off"};
-  return std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored);
-}
-
 bool extra_attribute(std::string_view name) {
   return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
 }
@@ -66,11 +57,7 @@ bool extra_attribute(std::string_view name) {
 void split_attributes(const ops::Attributes& attributes, ops::Attributes& given,
                       ops::Attributes& extra) {
   for (const auto& [name, value] : attributes) {
-    if (extra_attribute(name)) {
-      extra.emplace(name, value);
-    } else if (!ignored_attribute(name)) {
-      given.emplace(name, value);
-    }
+    (extra_attribute(name) ? extra : given).emplace(name, value);
   }
 }
 
@@ -104,9 +91,11 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
   node->op = definition;
   ops::Attributes given;
   split_attributes(attributes, given, node->extra);
-  base::Result<ops::Params> params = ops::Params::parse(
-      definition->params, ops::with_num_args(*definition, std::move(given),
-                                             inputs.positional.size() + inputs.named.size()));
+  base::Result<ops::Params> params =
+      ops::Params::parse(definition->params,
+                         ops::with_num_args(*definition, std::move(given),
+                                            inputs.positional.size() + inputs.named.size()),
+                         definition->ignored);
   if (!params.ok()) return params.status().with_context(label);
   node->params = std::move(params).value();
   const std::vector<std::string> names = definition->inputs(node->params);

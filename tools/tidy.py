@@ -17,7 +17,7 @@ PACKAGES = {
     r"<(oneapi/dnnl|dnnl|cudnn|cublas)": {"ops"},
     r"<prometheus/": {"monitoring"},
     r"<(asio|openssl/ssl)": {"link"},
-    r"<httplib": {"monitoring"},
+    r"<httplib": {"http"},
     r"<catch2/|<rapidcheck": {"tests"},
 }
 # What stands before a brace that opens no function body.

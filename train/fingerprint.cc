@@ -76,13 +76,14 @@ void add_data(Lines& lines, const schemas::DataSpec& data) {
 }
 
 void add_optimizer(Lines& lines, const schemas::OptimizerSpec& optimizer) {
-  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json] = optimizer;
+  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json, decay] = optimizer;
   lines.add("train.optimizer.name", name)
       .add("train.optimizer.lr", lr)
       .add("train.optimizer.momentum", momentum)
       .add("train.optimizer.wd", wd)
       .add("train.optimizer.clip_gradient", clip_gradient)
-      .add("train.optimizer.symbol", digest(symbol_json));
+      .add("train.optimizer.symbol", digest(symbol_json))
+      .add("train.optimizer.decay", name_of(decay));
   no_bit_depends_on(symbol);  // as in the model
 }
 
@@ -106,12 +107,16 @@ void add_initializer(Lines& lines, const schemas::InitializerSpec& initializer) 
 
 void add_train(Lines& lines, const schemas::TrainSpec& train) {
   const auto& [epochs, max_steps, optimizer, schedule, initializer, weights, log_every, score_every,
-               hold, non_finite] = train;
+               hold, non_finite, keys] = train;
   lines.add("train.epochs", epochs);
   add_optimizer(lines, optimizer);
   add_schedule(lines, schedule);
   add_initializer(lines, initializer);
   lines.add("train.weights", weights);
+  for (const auto& [match, lr_mult, wd_mult] : keys) {
+    lines.add("train.keys", fmt::format("{}: lr_mult {}, wd_mult {}", match, optional(lr_mult),
+                                        optional(wd_mult)));
+  }
   no_bit_depends_on(max_steps);  // where a run ends early, not how it gets there
   no_bit_depends_on(log_every, score_every, hold);
   no_bit_depends_on(non_finite);  // it ends a run or changes nothing

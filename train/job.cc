@@ -6,9 +6,12 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/units.h"
+#include "data/index.h"
 #include "symbol/gradient.h"
+#include "symbol/infer.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::train {
@@ -27,6 +30,20 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
                      dataset.path().string(), found.to_string());
 }
 
+/// All files that a job reads and writes. What is in the folder of checkpoints is the job's own.
+base::Status check_roots(const schemas::JobSpec& spec, const schemas::JobRoots& roots) {
+  for (const std::string& records : {spec.data.train, spec.data.test}) {
+    if (records.empty()) continue;
+    TROUPE_TRY(base::check_inside(records, roots.data));
+    TROUPE_TRY(base::check_inside(data::index_path(records), roots.data));
+  }
+  if (!spec.train.weights.empty()) {
+    TROUPE_TRY(base::check_inside(spec.train.weights, roots.data));
+  }
+  if (spec.checkpoint.dir.empty()) return {};
+  return base::check_inside(spec.checkpoint.dir, roots.checkpoints);
+}
+
 /// The network for errors.
 std::string network_name(const schemas::ModelSpec& model) {
   return model.network.empty() ? model.symbol : fmt::format("network '{}'", model.network);
@@ -35,15 +52,24 @@ std::string network_name(const schemas::ModelSpec& model) {
 /// An error unless every output that reaches a parameter is a loss.
 base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys,
                           const ops::OpTable& table) {
+  TROUPE_TRY_ASSIGN(const auto with_gradient, keys_with_gradient(table, network, keys.keys));
   std::vector<std::string> learned;
   for (const schemas::KeyInfo& key : keys.keys) {
-    if (key.kind == schemas::KeyKind::dense) learned.push_back(key.name);
+    if (with_gradient[key.id]) learned.push_back(key.name);
   }
-  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, network.graph(), learned));
+  if (learned.empty()) {
+    return base::error(base::Errc::invalid_argument,
+                       "there is nothing to learn: every parameter is frozen or no output depends "
+                       "on it in a differentiable way");
+  }
+  const symbol::Graph graph = network.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes,
+                    symbol::infer_dtypes(graph, {{keys.inputs.data, keys.inputs.dtype}}));
+  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, graph, learned, dtypes));
   if (backward.head_gradients.empty()) return {};
   return base::error(base::Errc::invalid_argument,
                      "an output is no loss, so the network cannot be trained: no value for {}",
-                     backward.head_gradients.front());
+                     backward.head_gradients.front().name);
 }
 
 }  // namespace
@@ -106,7 +132,9 @@ base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
 }
 
 base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
-                                                  const ops::OpTable& table) {
+                                                  const ops::OpTable& table,
+                                                  const schemas::JobRoots& roots) {
+  TROUPE_TRY(check_roots(spec, roots));
   auto job = std::make_shared<Job>();
   job->spec = spec;
   TROUPE_TRY_ASSIGN(job->network, make_job_network(spec.model, table));
@@ -132,7 +160,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   inputs.sample =
       base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};
   inputs.dtype = spec.numerics.dtype;
-  auto keys = network_keys(job->network, inputs);
+  auto keys = network_keys(job->network, inputs, spec.train.keys);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);
   const base::Status trains = check_trains(job->network, job->keys, table);

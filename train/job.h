@@ -40,9 +40,11 @@ struct Job {
   std::uint64_t samples_before(std::uint64_t step) const;
 };
 
-/// Opens files and infers shapes. Errors name the file, or node and shapes.
+/// Opens files and infers shapes. Errors name the file, or node and shapes; permission_denied for a
+/// path outside of `roots`.
 base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
-                                                  const ops::OpTable& table);
+                                                  const ops::OpTable& table,
+                                                  const schemas::JobRoots& roots = {});
 
 /// resource_exhausted when a process that holds `ranks` of the job's ranks and `shards` of its
 /// servers would need more threads than the system gives, or more memory for its parameters than

@@ -4,6 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "symbol/gradient.h"
+#include "symbol/infer.h"
+#include "symbol/states.h"
+#include "train/key_attributes.h"
 
 namespace troupe::train {
 namespace {
@@ -24,18 +32,104 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
                      found.size(), wanted);
 }
 
-// m of each auxiliary state, by the state's name.
-std::map<std::string, double> momenta(const symbol::Graph& graph) {
-  std::map<std::string, double> found;
+/// An auxiliary state as its operators declare and move it.
+struct StateRule {
+  double momentum = 0.0;
+  double initial = 0.0;
+};
+
+/// By the state's name.
+std::map<std::string, StateRule> state_rules(const symbol::Graph& graph) {
+  std::map<std::string, StateRule> found;
   for (const symbol::GraphNode& node : graph.nodes) {
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      const symbol::Value input = node.inputs[static_cast<std::size_t>(state.input)];
-      found[graph.node(input).name] = node.params.real(state.momentum);
+      found[graph.node(node.input(state.input)).name].initial = state.initial;
     }
+  }
+  for (const symbol::StateUpdate& update : symbol::state_updates(graph)) {
+    found[update.state].momentum = update.momentum;
   }
   return found;
 }
+
+schemas::InitializerSpec constant(double value) {
+  return {schemas::InitializerKind::constant, value};
+}
+
+/// Parameters by MXNet's convention of names; without a value: by the job's initialiser.
+std::optional<schemas::InitializerSpec> initializer_by_name(std::string_view name) {
+  if (name.ends_with("bias") || name.ends_with("beta")) return constant(0.0);
+  if (name.ends_with("gamma")) return constant(1.0);
+  return std::nullopt;
+}
+
+/// What the symbol's variables say, by name.
+base::Result<std::map<std::string, KeyAttributes>> attributes_of(const symbol::Graph& graph) {
+  std::map<std::string, KeyAttributes> found;
+  for (const symbol::GraphNode& node : graph.nodes) {
+    if (!node.is_variable()) continue;
+    TROUPE_TRY_ASSIGN(found[node.name], read_key_attributes(node));
+  }
+  return found;
+}
+
+/// Whether `name` is `pattern` with each * replaced by some letters or none.
+bool matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  // The first place of each piece leaves the most room for the next one.
+  while (true) {
+    const std::size_t end = pattern.find('*');
+    const std::string_view piece = pattern.substr(0, end);
+    if (end == std::string_view::npos) return name.ends_with(piece);
+    const std::size_t place = name.find(piece);
+    if (place == std::string_view::npos) return false;
+    name.remove_prefix(place + piece.size());
+    pattern.remove_prefix(end + 1);
+  }
+}
+
+base::Status apply_rules(std::span<const schemas::KeyRule> rules,
+                         std::vector<KeyInfo>& parameters) {
+  for (const schemas::KeyRule& rule : rules) {
+    bool any = false;
+    for (KeyInfo& key : parameters) {
+      if (!matches(rule.match, key.name)) continue;
+      any = true;
+      key.lr_mult = rule.lr_mult.value_or(key.lr_mult);
+      if (rule.wd_mult) key.wd_mult = rule.wd_mult;
+    }
+    if (any) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "train.keys: '{}' matches no parameter of the network ('{}', ...)",
+                       rule.match, parameters.front().name);
+  }
+  return {};
+}
+
+/// Appends keys in the order of their ids.
+struct Declarer {
+  std::vector<KeyInfo>& keys;
+  const std::map<std::string, KeyAttributes>& attributes;
+
+  base::Result<KeyInfo*> add(const std::string& name, const base::Shape& shape, base::DType dtype) {
+    if (!shape.complete()) {
+      return base::error(base::Errc::invalid_argument,
+                         "the shape of parameter '{}' is not known: {}", name, shape.to_string());
+    }
+    KeyInfo& key = keys.emplace_back();
+    key.id = static_cast<std::uint32_t>(keys.size() - 1);
+    key.name = name;
+    key.shape = shape;
+    key.dtype = key.gradient_wire = key.weight_wire = dtype;
+    key.initializer = attributes.at(name).initializer;
+    return &key;
+  }
+};
 
 }  // namespace
 
@@ -45,7 +139,8 @@ base::Shape batch_shape(std::int64_t batch, const base::Shape& sample) {
   return shape;
 }
 
-base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs) {
+base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
+                                       std::span<const schemas::KeyRule> rules) {
   TROUPE_TRY(symbol.validate());
   NetworkKeys network;
   network.inputs = inputs;
@@ -61,33 +156,51 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
                                          {network.inputs.label, base::Shape{1}}}));
   TROUPE_TRY_ASSIGN(const symbol::InferredDTypes dtypes,
                     symbol.infer_dtypes({{inputs.data, inputs.dtype}}));
-  auto declare = [&](const std::string& name, const base::Shape& shape,
-                     base::DType dtype) -> base::Result<KeyInfo*> {
-    if (!shape.complete()) {
-      return base::error(base::Errc::invalid_argument,
-                         "the shape of parameter '{}' is not known: {}", name, shape.to_string());
-    }
-    KeyInfo& key = network.keys.emplace_back();
-    key.id = static_cast<std::uint32_t>(network.keys.size() - 1);
-    key.name = name;
-    key.shape = shape;
-    key.dtype = key.gradient_wire = key.weight_wire = dtype;
-    return &key;
-  };
+  const symbol::Graph graph = symbol.graph();
+  TROUPE_TRY_ASSIGN(const auto attributes, attributes_of(graph));
+  Declarer declarer{network.keys, attributes};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == inputs.data || arguments[i] == network.inputs.label) continue;
-    TROUPE_TRY(declare(arguments[i], shapes.arguments[i], dtypes.arguments[i]).status());
+    TROUPE_TRY_ASSIGN(KeyInfo * key,
+                      declarer.add(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
+    if (!key->initializer) key->initializer = initializer_by_name(key->name);
+    const KeyAttributes& said = attributes.at(key->name);
+    key->lr_mult = said.lr_mult.value_or(1.0);
+    key->wd_mult = said.wd_mult;
   }
   if (network.keys.empty()) {
     return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
   }
-  const auto momentum = momenta(symbol.graph());
+  TROUPE_TRY(apply_rules(rules, network.keys));
+  const auto rules_of_states = state_rules(graph);
   for (std::size_t i = 0; i < states.size(); ++i) {
-    TROUPE_TRY_ASSIGN(KeyInfo * key, declare(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
+    TROUPE_TRY_ASSIGN(KeyInfo * key,
+                      declarer.add(states[i], shapes.auxiliary[i], dtypes.auxiliary[i]));
+    const StateRule& rule = rules_of_states.at(states[i]);
     key->kind = KeyKind::average;
-    key->momentum = momentum.at(states[i]);
+    key->momentum = rule.momentum;
+    if (!key->initializer) key->initializer = constant(rule.initial);
   }
   return network;
+}
+
+base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,
+                                                   const symbol::Symbol& symbol,
+                                                   std::span<const KeyInfo> keys) {
+  std::vector<std::string> learned;
+  for (const KeyInfo& key : keys) {
+    if (key.kind == KeyKind::dense && key.lr_mult != 0.0) learned.push_back(key.name);
+  }
+  std::map<std::string, base::DType> known;
+  for (const KeyInfo& key : keys) known[key.name] = key.dtype;
+  const symbol::Graph graph = symbol.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes, symbol::infer_dtypes(graph, known));
+  TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, graph, learned, dtypes));
+  std::set<std::string_view> reached(learned.begin(), learned.end());
+  for (const std::string& name : without) reached.erase(name);
+  std::vector<bool> with;
+  for (const KeyInfo& key : keys) with.push_back(reached.contains(key.name));
+  return with;
 }
 
 }  // namespace troupe::train

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "ops/table.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
 #include "symbol/symbol.h"
 
@@ -24,14 +27,25 @@ struct InputSpec {
 };
 
 /// Keys in the order of their ids: parameters (kind dense) as the symbol lists them, then auxiliary
-/// states (kind average, with their momentum).
+/// states (kind average, with their momentum). First values of a key: as its variable says
+/// (__init__); else a state's as its operator says, whatever its name, and a parameter's by the end
+/// of its name: bias and beta 0, gamma 1, all others by the job's initialiser. Multipliers of a
+/// parameter: by the rules for it, else as its variable says (__lr_mult__, __wd_mult__).
 struct NetworkKeys {
   InputSpec inputs;  ///< with the label's real name
   std::vector<schemas::KeyInfo> keys;
 };
 
-/// invalid_argument naming node, operator and shapes when the network does not fit the sample.
-base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs);
+/// invalid_argument naming node, operator and shapes when the network does not fit the sample, or a
+/// variable and what it says that cannot be obeyed, or a rule that matches no parameter.
+base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
+                                       std::span<const schemas::KeyRule> rules = {});
+
+/// By id, whether training computes a gradient for the key: it is a parameter, not frozen (lr_mult
+/// 0), and an output depends on it in a differentiable way. That of any other parameter is zero.
+base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,
+                                                   const symbol::Symbol& symbol,
+                                                   std::span<const schemas::KeyInfo> keys);
 
 /// (batch, sample...).
 base::Shape batch_shape(std::int64_t batch, const base::Shape& sample);

@@ -28,7 +28,7 @@ base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
 }
 
 base::Status Module::declare() {
-  TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs));
+  TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs, options_.keys));
   options_.inputs = network.inputs;
   keys_ = std::move(network.keys);
   auto zeros = [this](const base::Shape& shape, base::DType dtype) {
@@ -38,6 +38,7 @@ base::Status Module::declare() {
     TROUPE_TRY_ASSIGN(parameters_.emplace_back(), zeros(key.shape, key.dtype));
     TROUPE_TRY_ASSIGN(gradients_.emplace_back(), zeros(key.shape, key.dtype));
   }
+  TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, keys_));
   TROUPE_TRY_ASSIGN(step_, zeros(base::Shape{}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return {};
@@ -51,6 +52,7 @@ base::Result<std::unique_ptr<symbol::Executor>> Module::bind(std::int64_t batch)
       continue;
     }
     bindings.arguments[key.name] = parameters_[key.id];
+    if (!with_gradient_[key.id]) continue;
     bindings.grad_req[key.name] = symbol::GradReq::write;
     bindings.gradients[key.name] = gradients_[key.id];
   }
@@ -170,8 +172,13 @@ base::Status Module::push_average(std::uint32_t key, const store::PushInfo& info
 // The check writes, as the engine sees it: its error is the gradient's from then on.
 void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
   const NDArray& gradient = gradients_[key];
-  if (options_.check_gradients && info.count > 0.0) {
-    const engine::Variable writes[] = {gradient.variable()};
+  const bool computed = keys_[key].kind == KeyKind::average || with_gradient_[key];
+  const engine::Variable writes[] = {gradient.variable()};
+  if (!computed) {
+    // Nothing else writes this array, and a store takes the steps of a key in their order.
+    runtime_.engine.push({"order", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
+                         [](engine::RunContext&) { return base::Status(); });
+  } else if (options_.check_gradients && info.count > 0.0) {
     runtime_.engine.push(
         {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
         [gradient, name = keys_[key].name, rank = options_.rank,

@@ -36,7 +36,8 @@ namespace troupe::train {
 
 /// What a module is made of, beside its symbol.
 struct ModuleOptions {
-  InputSpec inputs;  ///< the symbol's arguments and one sample's shape
+  InputSpec inputs;                         ///< the symbol's arguments and one sample's shape
+  std::vector<schemas::KeyRule> keys = {};  ///< what multiplies rate and decay of parameters
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
@@ -67,7 +68,8 @@ class Module {
   const std::vector<schemas::KeyInfo>& keys() const { return keys_; }
   /// The array of a key; its engine variable orders every use.
   const ndarray::NDArray& parameter(std::uint32_t key) const { return parameters_[key]; }
-  /// The gradient array of a dense key: the one that executors write and the store reads.
+  /// The gradient array of a dense key: the one that executors write and the store reads. Zero
+  /// where keys_with_gradient() says no.
   const ndarray::NDArray& gradient(std::uint32_t key) const { return gradients_[key]; }
   const ModuleOptions& options() const { return options_; }
   ndarray::Runtime& runtime() const { return runtime_; }
@@ -136,6 +138,7 @@ class Module {
   std::vector<schemas::KeyInfo> keys_;
   std::vector<ndarray::NDArray> parameters_;
   std::vector<ndarray::NDArray> gradients_;  // dense: gradient; average: weighed batch value
+  std::vector<bool> with_gradient_;          // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;
   ndarray::NDArray step_;
   std::list<Bound> executors_;                // most recently used first

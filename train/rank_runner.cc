@@ -99,6 +99,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   auto parts = std::make_unique<Parts>(job, table, clock, options);
   ModuleOptions how;
   how.inputs = job->keys.inputs;
+  how.keys = spec.train.keys;
   how.device = options.device;
   how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? base::LayoutPolicy::dense
                                                                      : base::LayoutPolicy::chosen;

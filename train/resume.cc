@@ -88,12 +88,12 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   return start;
 }
 
-control::StartFound find_job_start(const control::FindStart& find) {
+control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots) {
   control::StartFound found;
   found.job = find.job;
   const auto look = [&]() -> base::Status {
     const ops::OpTable table = ops::OpTable::build();
-    TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table));
+    TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table, roots));
     // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
     Job any_class = *job;
     any_class.spec.checkpoint.change_numerics = true;

@@ -43,8 +43,9 @@ struct RunStart {
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class);
 
-/// Does FindStart: opens the job and looks into its folder of checkpoints. Blocks.
-control::StartFound find_job_start(const control::FindStart& find);
+/// Does FindStart: opens the job, whose files lie in `roots`, and looks into its folder of
+/// checkpoints. Blocks.
+control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots);
 
 /// What the manifest of the run's checkpoint of `step` says beside its files. Error: the training
 /// file cannot be read any more.

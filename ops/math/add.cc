@@ -5,13 +5,16 @@
 namespace troupe::ops {
 namespace {
 
+Value passed(GradientBuilder&, Value dy) {
+  return dy;
+}
+
 OpDef add_definition() {
   OpDef op = broadcast_definition();
   op.name = "add";
-  op.aliases = {"elemwise_add", "_add", "_plus", "_Plus", "broadcast_add", "broadcast_plus"};
+  op.aliases = {"broadcast_add", "broadcast_plus"};
   op.doc = "`out = lhs + rhs`, broadcast as in NumPy.";
-  op.gradient = broadcast_gradient([](GradientBuilder&, Value dy) { return dy; },
-                                   [](GradientBuilder&, Value dy) { return dy; });
+  op.gradient = broadcast_gradient(passed, passed);
   op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a + b; })};
   op.samples = broadcast_samples();
@@ -23,7 +26,7 @@ OpDef add_scalar_definition() {
   op.name = "add_scalar";
   op.aliases = {"_plus_scalar", "_PlusScalar"};
   op.doc = "`out = data + scalar`.";
-  op.gradient = unary_gradient([](GradientBuilder&, Value dy) { return dy; });
+  op.gradient = unary_gradient(passed);
   op.kernels = {scalar_kernel([](auto x, auto s) { return x + s; })};
   op.samples = scalar_samples("0.75");
   return op;
@@ -32,7 +35,10 @@ OpDef add_scalar_definition() {
 }  // namespace
 
 std::span<const OpDef> ops_add() {
-  static const std::vector<OpDef> operators = {add_definition(), add_scalar_definition()};
+  static const std::vector<OpDef> operators = {
+      add_definition(),
+      elemwise_form(add_definition(), {"elemwise_add", "_add", "_plus", "_Plus"}, passed, passed),
+      add_scalar_definition()};
   return operators;
 }
 

@@ -54,7 +54,9 @@ base::Status accepts(const OpCall& call) {
 }  // namespace
 
 std::span<const BackendKernel> kernels_add_simd() {
-  static const std::vector<BackendKernel> kernels = {{"add", flat_kernel("simd", run, accepts)}};
+  static const std::vector<BackendKernel> kernels = {
+      {"add", flat_kernel("simd", run, accepts)},
+      {"add_elemwise", flat_kernel("simd", run, accepts)}};
   return kernels;
 }
 

@@ -26,9 +26,7 @@ OpDef stop_gradient_definition() {
   OpDef op = copy_like("stop_gradient");
   op.aliases = {"BlockGrad"};
   op.doc = "`out = data`; no gradient passes.";
-  op.gradient = [](GradientBuilder&) -> base::Result<std::vector<std::optional<Value>>> {
-    return std::vector<std::optional<Value>>{std::nullopt};
-  };
+  op.cuts_gradient = true;
   op.samples.front().gradient = false;
   return op;
 }

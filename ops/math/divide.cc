@@ -5,19 +5,20 @@
 namespace troupe::ops {
 namespace {
 
+Value over_rhs(GradientBuilder& b, Value dy) {
+  return b.add1("divide", {dy, b.input(1)});
+}
+Value by_rhs(GradientBuilder& b, Value dy) {
+  const Value scaled = b.add1("multiply", {dy, b.output(0)});
+  return b.add1("negate", {b.add1("divide", {scaled, b.input(1)})});
+}
+
 OpDef divide_definition() {
   OpDef op = broadcast_definition();
   op.name = "divide";
-  op.aliases = {"elemwise_div", "_div", "_Div", "broadcast_div"};
+  op.aliases = {"broadcast_div"};
   op.doc = "`out = lhs / rhs`, broadcast as in NumPy; IEEE 754 division by zero.";
-  op.gradient = broadcast_gradient(
-      [](GradientBuilder& b, Value dy) {
-        return b.add1("divide", {dy, b.input(1)});
-      },
-      [](GradientBuilder& b, Value dy) {
-        const Value scaled = b.add1("multiply", {dy, b.output(0)});
-        return b.add1("negate", {b.add1("divide", {scaled, b.input(1)})});
-      });
+  op.gradient = broadcast_gradient(over_rhs, by_rhs);
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a / b; })};
   op.samples = broadcast_samples(0.5, 2.0);
   return op;
@@ -53,8 +54,10 @@ OpDef reverse_divide_scalar_definition() {
 }  // namespace
 
 std::span<const OpDef> ops_divide() {
-  static const std::vector<OpDef> operators = {divide_definition(), divide_scalar_definition(),
-                                               reverse_divide_scalar_definition()};
+  static const std::vector<OpDef> operators = {
+      divide_definition(),
+      elemwise_form(divide_definition(), {"elemwise_div", "_div", "_Div"}, over_rhs, by_rhs),
+      divide_scalar_definition(), reverse_divide_scalar_definition()};
   return operators;
 }
 

@@ -144,6 +144,7 @@ OpDef dot_definition() {
       "The product of `lhs` and `rhs`, summed over the last axis of lhs (the first when "
       "`transpose_a`) and the first axis of rhs (the last when `transpose_b`); matrices, vectors "
       "and higher ranks.";
+  op.ignored = {{"forward_stype", {"None", "default"}}};
   op.inputs = names({"lhs", "rhs"});
   op.outputs = names({"out"});
   op.infer_shape = [](const Params& params, std::vector<Shape>& inputs,

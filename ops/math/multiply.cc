@@ -5,18 +5,19 @@
 namespace troupe::ops {
 namespace {
 
+Value times_rhs(GradientBuilder& b, Value dy) {
+  return b.add1("multiply", {dy, b.input(1)});
+}
+Value times_lhs(GradientBuilder& b, Value dy) {
+  return b.add1("multiply", {dy, b.input(0)});
+}
+
 OpDef multiply_definition() {
   OpDef op = broadcast_definition();
   op.name = "multiply";
-  op.aliases = {"elemwise_mul", "_mul", "_Mul", "broadcast_mul"};
+  op.aliases = {"broadcast_mul"};
   op.doc = "`out = lhs * rhs`, broadcast as in NumPy.";
-  op.gradient = broadcast_gradient(
-      [](GradientBuilder& b, Value dy) {
-        return b.add1("multiply", {dy, b.input(1)});
-      },
-      [](GradientBuilder& b, Value dy) {
-        return b.add1("multiply", {dy, b.input(0)});
-      });
+  op.gradient = broadcast_gradient(times_rhs, times_lhs);
   op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a * b; })};
   op.samples = broadcast_samples();
@@ -40,7 +41,10 @@ OpDef multiply_scalar_definition() {
 }  // namespace
 
 std::span<const OpDef> ops_multiply() {
-  static const std::vector<OpDef> operators = {multiply_definition(), multiply_scalar_definition()};
+  static const std::vector<OpDef> operators = {
+      multiply_definition(),
+      elemwise_form(multiply_definition(), {"elemwise_mul", "_mul", "_Mul"}, times_rhs, times_lhs),
+      multiply_scalar_definition()};
   return operators;
 }
 

@@ -5,6 +5,9 @@
 namespace troupe::ops {
 namespace {
 
+Value passed(GradientBuilder&, Value dy) {
+  return dy;
+}
 Value negated(GradientBuilder& b, Value dy) {
   return b.add1("negate", {dy});
 }
@@ -12,9 +15,9 @@ Value negated(GradientBuilder& b, Value dy) {
 OpDef subtract_definition() {
   OpDef op = broadcast_definition();
   op.name = "subtract";
-  op.aliases = {"elemwise_sub", "_sub", "_minus", "_Minus", "broadcast_sub", "broadcast_minus"};
+  op.aliases = {"broadcast_sub", "broadcast_minus"};
   op.doc = "`out = lhs - rhs`, broadcast as in NumPy.";
-  op.gradient = broadcast_gradient([](GradientBuilder&, Value dy) { return dy; }, negated);
+  op.gradient = broadcast_gradient(passed, negated);
   op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a - b; })};
   op.samples = broadcast_samples();
@@ -26,7 +29,7 @@ OpDef subtract_scalar_definition() {
   op.name = "subtract_scalar";
   op.aliases = {"_minus_scalar", "_MinusScalar"};
   op.doc = "`out = data - scalar`.";
-  op.gradient = unary_gradient([](GradientBuilder&, Value dy) { return dy; });
+  op.gradient = unary_gradient(passed);
   op.kernels = {scalar_kernel([](auto x, auto s) { return x - s; })};
   op.samples = scalar_samples("0.75");
   return op;
@@ -46,8 +49,11 @@ OpDef reverse_subtract_scalar_definition() {
 }  // namespace
 
 std::span<const OpDef> ops_subtract() {
-  static const std::vector<OpDef> operators = {subtract_definition(), subtract_scalar_definition(),
-                                               reverse_subtract_scalar_definition()};
+  static const std::vector<OpDef> operators = {
+      subtract_definition(),
+      elemwise_form(subtract_definition(), {"elemwise_sub", "_sub", "_minus", "_Minus"}, passed,
+                    negated),
+      subtract_scalar_definition(), reverse_subtract_scalar_definition()};
   return operators;
 }
 

@@ -44,13 +44,7 @@ std::vector<ParamDef> params() {
                  {.name = "use_global_stats",
                   .type = ParamType::boolean,
                   .initial = false,
-                  .doc = "True: normalise with the running statistics in training too."},
-                 {.name = "output_mean_var",
-                  .type = ParamType::text,
-                  .initial = std::string("False"),
-                  .doc = "Mean and variance are always hidden outputs.",
-                  .choices = {"False"}},
-                 ignored("cudnn_off", ParamType::boolean, false)});
+                  .doc = "True: normalise with the running statistics in training too."}});
   return result;
 }
 
@@ -201,7 +195,17 @@ base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
   const Attributes all = b.params().to_attributes();
   const Attributes attributes = {
       {"eps", all.at("eps")}, {"fix_gamma", all.at("fix_gamma")}, {"axis", all.at("axis")}};
-  return b.add("batch_norm_inference", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
+  const Value output =
+      b.add1("batch_norm_inference", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
+             attributes);
+  return std::vector<Value>{output, b.input(3), b.input(4)};
+}
+
+/// The statistics that come in are the running ones then.
+base::Result<std::vector<Value>> predict_form_of_backward(GradientBuilder& b) {
+  Attributes attributes = b.params().to_attributes();
+  attributes["use_global_stats"] = "True";
+  return b.add("batch_norm_backward", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
                attributes);
 }
 
@@ -254,6 +258,10 @@ OpDef define_forward() {
   OpDef op;
   op.name = "batch_norm";
   op.aliases = {"BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm"};
+  op.ignored = library_choices();
+  op.ignored.push_back({"output_mean_var", {"False", "false", "0"}});
+  op.ignored.push_back({"min_calib_range", {"None"}});
+  op.ignored.push_back({"max_calib_range", {"None"}});
   op.doc =
       "`output = (data - mean) / sqrt(var + eps) * gamma + beta` with mean and biased variance of "
       "the batch per channel (Ioffe and Szegedy, 2015). moving_mean and moving_var are auxiliary "
@@ -300,6 +308,7 @@ OpDef define_backward() {
   op.inputs = names({"output_gradient", "data", "gamma", "mean", "var"});
   op.outputs = names({"data_gradient", "gamma_gradient", "beta_gradient"});
   op.infer_shape = infer_backward;
+  op.predict_form = predict_form_of_backward;
   op.in_place = {{0, 0}};
   op.accumulates = {0, 1, 2};
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};

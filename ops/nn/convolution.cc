@@ -28,9 +28,6 @@ std::vector<ParamDef> params() {
        .low = 1},
       no_bias_param(),
       layout_param(),
-      ignored("workspace", ParamType::integer, std::int64_t{1024}),
-      ignored("cudnn_tune", ParamType::text, std::string("None")),
-      ignored("cudnn_off", ParamType::boolean, false),
   };
 }
 
@@ -284,6 +281,7 @@ LinearOperator linear() {
 OpDef define_forward() {
   OpDef op = linear_definition(linear());
   op.aliases = {"Convolution", "Convolution_v1"};
+  op.ignored = library_choices();
   op.doc =
       "Two-dimensional convolution (cross-correlation, as everywhere in this field): `output[n, f, "
       "y, x] = bias[f] + sum over c, i, j of data[n, c, y * stride - pad + i * dilate, ...] * "

@@ -36,7 +36,6 @@ std::vector<ParamDef> params() {
        .type = ParamType::shape,
        .initial = Shape{},
        .doc = "Axes along which one decision holds for all elements."},
-      ignored("cudnn_off", ParamType::boolean, false),
   };
 }
 
@@ -234,7 +233,15 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 
 base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
   if (b.params().text("mode") == "always") {
-    return std::vector<Value>{b.add("dropout", {b.input(0)}, b.params().to_attributes()).front()};
+    return b.add("dropout", {b.input(0)}, b.params().to_attributes());
+  }
+  return std::vector<Value>{b.input(0)};
+}
+
+/// The gradient of the identity that dropout is in prediction.
+base::Result<std::vector<Value>> predict_form_of_backward(GradientBuilder& b) {
+  if (b.params().text("mode") == "always") {
+    return b.add("dropout_backward", {b.input(0), b.input(1)}, b.params().to_attributes());
   }
   return std::vector<Value>{b.input(0)};
 }
@@ -263,6 +270,7 @@ OpDef define_forward() {
   OpDef op;
   op.name = "dropout";
   op.aliases = {"Dropout"};
+  op.ignored = library_choices();
   op.doc =
       "Each element is dropped with probability p, the others grow by 1 / (1 - p) (inverted "
       "dropout). Element e is decided by word e % 4 of Philox block e / 4 under the node's key and "
@@ -296,6 +304,7 @@ OpDef define_backward() {
   };
   op.infer_dtype = infer_backward_types;
   op.in_place = {{0, 0}};
+  op.predict_form = predict_form_of_backward;
   op.kernels = {{"reference", prepare_backward}};
   op.samples = samples(2, false);
   return op;

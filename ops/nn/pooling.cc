@@ -44,8 +44,6 @@ std::vector<ParamDef> params() {
        .initial = true,
        .doc = "False: max pooling without its hidden output, for prediction."},
       layout_param(),
-      ignored("p_value", ParamType::text, std::string("None")),
-      ignored("cudnn_off", ParamType::boolean, false),
   };
 }
 
@@ -223,8 +221,11 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 
 base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
   Attributes attributes = b.params().to_attributes();
+  // For whoever reads the indices in prediction too: the gradient, as a symbol.
+  std::vector<Value> values = b.add("pooling", {b.input(0)}, attributes);
   attributes["save_indices"] = "False";
-  return b.add("pooling", {b.input(0)}, attributes);
+  values.front() = b.add1("pooling", {b.input(0)}, attributes);
+  return values;
 }
 
 double flops(const OpCall& call) {
@@ -282,6 +283,8 @@ OpDef define_forward() {
   OpDef op;
   op.name = "pooling";
   op.aliases = {"Pooling", "Pooling_v1"};
+  op.ignored = library_choices();
+  op.ignored.push_back({"p_value"});
   op.doc =
       "Maximum or mean over windows of data (N, C, H, W). Padding never wins a maximum; a mean "
       "counts it unless `count_include_pad = False`. NaN wins a maximum. The hidden output "

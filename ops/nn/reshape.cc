@@ -185,6 +185,7 @@ OpDef define_reshape() {
        .initial = false,
        .doc = "True: codes are matched from the last axis."},
   };
+  op.ignored = {{"keep_highest", {"False", "false", "0"}}, {"target_shape", {"()", "[]", "None"}}};
   op.infer_shape = infer_reshape;
   op.samples = {
       {.title = "0 and -1", .attributes = {{"shape", "(0, -1)"}}, .inputs = {{3, 4, 5}}},
@@ -208,6 +209,10 @@ OpDef define_flatten() {
 OpDef define_like() {
   OpDef op = renaming("reshape_like", {}, "data under the shape of `shape_like`.");
   op.inputs = names({"data", "shape_like"});
+  op.ignored = {{"lhs_begin", {"None"}},
+                {"lhs_end", {"None"}},
+                {"rhs_begin", {"None"}},
+                {"rhs_end", {"None"}}};
   op.shape_only_inputs = {1};
   op.infer_shape = infer_like;
   op.samples = {{.title = "two axes to three", .inputs = {{4, 15}, {4, 3, 5}}}};

@@ -93,6 +93,9 @@ OpDef define_forward(std::string name, std::string doc, KernelDef kernel) {
   op.name = name;
   op.doc = std::move(doc);
   op.params = params();
+  op.ignored = {{"temperature", {"None", "1", "1.0"}},
+                {"dtype", {"None"}},
+                {"use_length", {"None", "False", "false", "0"}}};
   op.inputs = names({"data"});
   op.outputs = names({"output"});
   op.infer_shape = infer;

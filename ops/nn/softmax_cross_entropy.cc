@@ -87,7 +87,8 @@ OpDef define_forward() {
   op.name = "softmax_cross_entropy";
   op.doc =
       "`sum over samples of -log(softmax(data)[label])`, shape (1). data (N, classes) holds "
-      "unnormalised scores, label (N) class numbers.";
+      "unnormalised scores, label (N) class numbers. MXNet's operator has no parameters and reads "
+      "over these.";
   op.params = ignore_params();
   op.inputs = names({"data", "label"});
   op.outputs = names({"loss"});

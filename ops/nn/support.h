@@ -71,12 +71,11 @@ void add_scaled(T* y, T factor, const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
-/// Parameters of MXNet's files that change nothing here.
-inline ParamDef ignored(std::string name, ParamType type, ParamValue initial) {
-  return {.name = std::move(name),
-          .type = type,
-          .initial = std::move(initial),
-          .doc = "Accepted for MXNet's files; without effect."};
+/// MXNet's attributes that choose among its libraries' kernels.
+inline std::vector<IgnoredAttribute> library_choices() {
+  return {{"workspace"},      {"cudnn_off"},           {"cudnn_tune"},
+          {"cudnn_algo_fwd"}, {"cudnn_algo_bwd_data"}, {"cudnn_algo_bwd_filter"},
+          {"mkldnn_off"}};
 }
 
 /// `list` and, when `present`, `name` behind it: inputs or outputs with an optional bias.

@@ -93,6 +93,7 @@ Status run_broadcast(const OpCall& call, const KernelContext& context) {
 OpDef broadcast_like_definition() {
   OpDef op = like_definition();
   op.name = "broadcast_like";
+  op.ignored = {{"lhs_axes", {"None"}}, {"rhs_axes", {"None"}}};
   op.doc = "Repeats `data` along the axes where its extent is 1, to the shape of `like`.";
   op.infer_shape = [](const Params&, std::vector<Shape>& inputs, std::vector<Shape>& outputs) {
     TROUPE_TRY(infer_like(inputs, outputs));

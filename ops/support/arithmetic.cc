@@ -2,6 +2,8 @@
 // Shared halves of arithmetic operators' definitions.
 #include "ops/support/arithmetic.h"
 
+#include <fmt/core.h>
+
 namespace troupe::ops {
 
 OpDef broadcast_definition() {
@@ -27,7 +29,28 @@ OpDef unary_definition() {
 
 OpDef scalar_definition() {
   OpDef op = unary_definition();
-  op.params = {{"scalar", ParamType::real, std::nullopt, "The other operand."}};
+  op.params = {{"scalar", ParamType::real, 1.0, "The other operand."}};
+  op.ignored = {{"is_int"}};
+  return op;
+}
+
+OpDef elemwise_form(const OpDef& broadcasting, std::vector<std::string> aliases,
+                    const PartialDerivative& lhs, const PartialDerivative& rhs) {
+  OpDef op = broadcasting;
+  op.name += "_elemwise";
+  op.aliases = std::move(aliases);
+  op.doc = fmt::format(
+      "[{0}](#{0}) of two tensors of one shape; where one of them is not known, it is the other's.",
+      broadcasting.name);
+  op.infer_shape = {};
+  op.gradient = [lhs, rhs](GradientBuilder& b) -> base::Result<std::vector<std::optional<Value>>> {
+    std::vector<std::optional<Value>> gradients(2);
+    if (b.wanted(0)) gradients[0] = lhs(b, *b.output_gradient(0));
+    if (b.wanted(1)) gradients[1] = rhs(b, *b.output_gradient(0));
+    return gradients;
+  };
+  std::erase_if(op.samples,
+                [](const Sample& sample) { return sample.inputs[0] != sample.inputs[1]; });
   return op;
 }
 

@@ -81,6 +81,10 @@ std::string scalar_text(const GradientBuilder& builder);
 /// before it is summed back to the input's shape.
 using PartialDerivative = std::function<Value(GradientBuilder&, Value dy)>;
 GradientFunction broadcast_gradient(PartialDerivative lhs, PartialDerivative rhs);
+/// The form "<name>_elemwise" of a broadcasting operator, complete but for back-ends, for inputs of
+/// one shape, which are inferred from each other. The derivatives are those of its gradient.
+OpDef elemwise_form(const OpDef& broadcasting, std::vector<std::string> aliases,
+                    const PartialDerivative& lhs, const PartialDerivative& rhs);
 /// The gradient of a one-input operator.
 GradientFunction unary_gradient(PartialDerivative data);
 

@@ -8,6 +8,7 @@ OpDef creation_definition() {
   OpDef op;
   op.params = {{"shape", ParamType::shape, std::nullopt, "Shape of the output.", 0},
                {"dtype", ParamType::dtype, base::DType::f32, "f32 or f64."}};
+  op.ignored = {{"ctx"}};
   op.inputs = names({});
   op.outputs = names({"out"});
   op.infer_shape = [](const Params& params, std::vector<base::Shape>&,

@@ -75,6 +75,20 @@ TEST_CASE("the company ends in the local store's bits with any number of shards"
   CHECK(trained_hash(table, spec, "parts") == local);
 }
 
+TEST_CASE("multipliers of keys give the same bits in the company as in the local store",
+          "[company]") {
+  const TestFolder folder("company-keys");
+  write_data(folder, 100);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  const std::string plain = trained_hash(table, spec, "plain");
+  spec.train.optimizer.decay = schemas::Decay::weights;
+  spec.train.keys = {{"conv1_*", 0.0, {}}, {"fc1_weight", 0.5, 3.0}};
+  const std::string local = trained_hash(table, spec, "local", false);
+  CHECK(trained_hash(table, spec, "company") == local);
+  CHECK(local != plain);
+}
+
 TEST_CASE("every combination of the tiers' modes learns", "[company]") {
   const TestFolder folder("company-modes");
   write_data(folder, 203);

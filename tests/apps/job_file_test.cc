@@ -123,6 +123,13 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[train]\nlog_every = \"5 minutes\"", "train.log_every: expected a period"},
       {"[train]\nscore_every = \"5 steps\"", "train.score_every: expected a period of whole"},
       {"[train]\nhold = \"scraped\"", "expected \"none\" or \"until-scraped\""},
+      {"[train]\noptimizer = {decay = \"bias\"}", "expected \"all\" or \"weights\""},
+      {"[train]\nkeys = \"conv\"", "train.keys: expected an array of tables, got \"conv\""},
+      {"[train]\nkeys = [1]", "train.keys: expected an array of tables, got [ 1 ]"},
+      {"[[train.keys]]\nlr_mult = 0", "train.keys[0].match: missing; expected the name of a"},
+      {"[[train.keys]]\nmatch = \"a\"\n[[train.keys]]\nmatch = \"b\"\nlr = 0",
+       "job.toml:10:1: error: train.keys[1].lr: unknown key"},
+      {"[[train.keys]]\nmatch = \"a\"\nwd_mult = inf", "train.keys[0].wd_mult: expected number"},
       {"[workers]\nmachines = 60000\ndevices = 2", "machines x devices = 120000"},
       {"[checkpoint]\nevery = \"5 steps\"", "checkpoint.every: needs checkpoint.dir"},
       {"[consistency]\ncluster = {mode = \"eventual\", max_stale = 1}",
@@ -186,6 +193,18 @@ TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {
   CHECK(job.spec.checkpoint.every == schemas::Period{2, schemas::Period::Unit::epochs});
   CHECK(job.spec.limits.ping_ms == 100);
   CHECK(job.spec.train.schedule.warmup.count == 9);
+}
+
+TEST_CASE("rules for parameters are read in their order", "[job_file]") {
+  const std::vector<schemas::KeyRule> both = {{"conv*", 0.0, {}}, {"*_bias", -1.0, 0.5}};
+  const JobFile job = parse(
+      "[[train.keys]]\nmatch = \"conv*\"\nlr_mult = 0\n"
+      "[[train.keys]]\nmatch = \"*_bias\"\nlr_mult = -1.0\nwd_mult = 0.5\n");
+  REQUIRE(job.errors == Lines{});
+  CHECK(job.spec.train.keys == both);
+  const JobFile set = parse("", {"train.keys=[{match=\"conv*\", lr_mult=0}]"});
+  REQUIRE(set.errors == Lines{});
+  CHECK(set.spec.train.keys == std::vector<schemas::KeyRule>{{"conv*", 0.0, {}}});
 }
 
 TEST_CASE("an empty path leaves out what may be left out", "[job_file]") {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "apps/program.h"
-#include "monitoring/http_server.h"
+#include "http/server.h"
 #include "tests/support/http_client.h"
 #include "tests/support/job_files.h"
 
@@ -94,6 +94,9 @@ TEST_CASE("a job without test data trains and scores nothing", "[run]") {
   CHECK_THAT(result.out, Matches("checkpoint .*/bare/step-10-g1.*\n"));
   REQUIRE(job().code == 0);
   CHECK(job.hash("bare") == job.hash("out"));
+  const Run unsaved = job({"--set", "data.test=", "--set", "checkpoint={}"});
+  CHECK(unsaved.code == 0);
+  CHECK(unsaved.out == "10 steps are done; nothing was saved: checkpoint.dir is not set\n");
 }
 
 TEST_CASE("a trace may go beside the checkpoints of a folder that the run makes", "[run]") {
@@ -133,10 +136,7 @@ TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
 /// free one and gives it back.
 std::string free_address() {
   monitoring::Metrics metrics;
-  return monitoring::HttpServer::start({"127.0.0.1", 0}, {}, metrics)
-      .value()
-      ->address()
-      .to_string();
+  return http::Server::start({"127.0.0.1", 0}, {}, metrics).value()->address().to_string();
 }
 
 /// A sample's value in an exposition; -1: it is not there.
@@ -190,7 +190,7 @@ TEST_CASE("a held run ends when its last figures have been read, with either sto
 TEST_CASE("a metrics port in use ends the run before it begins", "[run]") {
   const SmallJob job;
   monitoring::Metrics metrics;
-  const auto server = monitoring::HttpServer::start({"127.0.0.1", 0}, {}, metrics);
+  const auto server = http::Server::start({"127.0.0.1", 0}, {}, metrics);
   REQUIRE(server.ok());
   const Run taken = job({"--metrics", server.value()->address().to_string()});
   CHECK(taken.code == 7);

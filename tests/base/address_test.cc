@@ -38,5 +38,20 @@ TEST_CASE("only addresses of this machine are loopback", "[address]") {
   CHECK(parse_loopback_address("80").status().code() == Errc::invalid_argument);
 }
 
+TEST_CASE("an address is its host's, or both are the loopback's") {
+  CHECK(check_host("10.1.2.3:9", "10.1.2.3").ok());
+  CHECK(check_host("127.0.0.5:9", "127.0.0.1").ok());
+  CHECK(check_host("[::1]:9", "127.0.0.1").ok());
+  CHECK(check_host("localhost:9", "::1").ok());
+  for (const auto& [address, host] :
+       {std::pair("10.1.2.4:9", "10.1.2.3"), std::pair("127.0.0.1:9", "10.1.2.3"),
+        std::pair("10.1.2.3:9", "127.0.0.1"), std::pair("127.0.0.1:0", "127.0.0.1"),
+        std::pair("127.0.0.1:9", "")}) {
+    INFO(address << " " << host);
+    CHECK(check_host(address, host).code() == Errc::permission_denied);
+  }
+  CHECK(check_host("127.0.0.1", "127.0.0.1").code() == Errc::invalid_argument);
+}
+
 }  // namespace
 }  // namespace troupe::base

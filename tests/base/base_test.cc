@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/shape.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::base {
 namespace {
@@ -169,6 +170,32 @@ TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]
 
 TEST_CASE("room for threads is tried, not guessed", "[parallel]") {
   CHECK(check_room_for_threads(8).ok());
+}
+
+TEST_CASE("a path is inside of a folder by where it leads, not by how it is written", "[file]") {
+  namespace fs = std::filesystem;
+  const TestFolder folder("inside");
+  const fs::path root = folder.path() / "root";
+  fs::create_directories(root / "deep");
+  fs::create_directory(folder.path() / "other");
+  fs::create_directory_symlink(folder.path() / "other", root / "out");
+  fs::create_directory_symlink(root, folder.path() / "in");
+  for (const fs::path& path : {root, root / "deep", root / "new" / "file", root / "deep" / "..",
+                               folder.path() / "in" / "deep", folder.path() / "in" / "new"}) {
+    INFO(path);
+    CHECK(check_inside(path, root).ok());
+    CHECK(check_inside(path, folder.path() / "in").ok());
+  }
+  for (const fs::path& path :
+       {folder.path(), folder.path() / "other", folder.path() / "rootless", root / "out",
+        root / "out" / "new", root / "..", root / "new" / ".." / ".." / "other"}) {
+    INFO(path);
+    const Status status = check_inside(path, root);
+    CHECK(status.code() == Errc::permission_denied);
+    CHECK(status.text() == path.string() + ": lies outside of " + root.string());
+    CHECK(check_inside(path, "").ok());
+  }
+  CHECK(check_inside(root, folder.path() / "missing").code() == Errc::not_found);
 }
 
 }  // namespace

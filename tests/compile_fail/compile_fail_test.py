@@ -134,7 +134,7 @@ class CompileFailTest(unittest.TestCase):
         """A message that belongs to no family yet, then to `family`, which ended with `last`."""
         self.edit("schemas/messages.h", "/// Every message. ",
                   "struct Probe {};\n\n/// Every message. ")
-        self.edit("schemas/messages.h", "Ping, Pong, Goodbye>;", "Ping, Pong, Goodbye, Probe>;")
+        self.edit("schemas/messages.h", "Challenge, Proof>;", "Challenge, Proof, Probe>;")
         self.expect_refusal("actors/worker_state.cc", "static assertion failed")
         self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "schemas/codec.h"
+
 namespace troupe::control {
 namespace {
 
@@ -174,6 +176,33 @@ TEST_CASE("a child has ended when it is reaped and everything that it said was r
   CHECK(ended[0].how == "exit 1");
   CHECK(ended[0].actor == agent.host.actor);
   CHECK(agent.state->children() == 0);
+}
+
+TEST_CASE("a child speaks for its own actors; one that does not has failed") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}});
+  const auto say = [&](const ActorId& from) {
+    return agent.state->handle(ChildSaid{agent.host, from, schemas::ActorDone{from, 3}});
+  };
+  for (const ActorId own : {agent.host.actor, ActorId{Role::worker, 4}, ActorId{Role::worker, 5}}) {
+    const auto carried = told<schemas::ProcessMessage>(say(own));
+    REQUIRE(carried.size() == 1);
+    CHECK(carried[0].actor == own);
+  }
+  for (const ActorId other : {ActorId{Role::worker, 3}, ActorId{Role::device_server, 0},
+                              ActorId{Role::parameter_server, 1}, ActorId{Role::coordinator, 0}}) {
+    const Effects effects = say(other);
+    const auto carried = told<schemas::ProcessMessage>(effects);
+    REQUIRE(carried.size() == 1);
+    CHECK(carried[0].actor == agent.host.actor);
+    const auto inner = schemas::decode_message(carried[0].message);
+    REQUIRE(inner.ok());
+    const auto& failed = std::get<schemas::ActorFailed>(*inner);
+    CHECK(failed.actor == agent.host.actor);
+    CHECK(failed.text == "its process speaks in the name of " + other.to_string());
+    REQUIRE(all_of<StopChild>(effects).size() == 1);
+    CHECK(all_of<StopChild>(effects)[0].kill);
+  }
 }
 
 TEST_CASE("a child that could not be started is told at once") {

@@ -196,6 +196,7 @@ void ControlWorld::perform(const std::string& name, const JoinCoordinator& join)
   agent.peer = next_peer_++;
   agent.join = join.join;
   agent.linked = true;
+  coordinate(PeerLinked{agent.peer, "127.0.0.1"});
   handle(name, CoordinatorUp{join.join});
 }
 

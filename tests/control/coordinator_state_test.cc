@@ -5,6 +5,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 
+#include "control/rank_placement.h"
 #include "tests/control/control_world.h"
 
 namespace troupe::control {
@@ -307,6 +308,67 @@ TEST_CASE("an agent of another version or of a name in use is refused") {
   const auto effects =
       state.handle(PeerSaid{5, schemas::ProcessExited{"x", 1, {}, "exit 0", true}});
   CHECK(std::holds_alternative<DropPeer>(effects[0]));
+}
+
+TEST_CASE("an agent's slots are bounded, and its page is on its own host") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = kSlotsMax;
+  const auto fault = [&](PeerId peer, const std::string& host) -> std::string {
+    state.handle(PeerLinked{peer, host});
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) return drop->reason.text();
+    }
+    return "";
+  };
+  CHECK(fault(1, "127.0.0.1").empty());
+  hello.name = "b";
+  hello.slots = ~std::uint32_t{0};
+  CHECK(fault(2, "127.0.0.1") == "agent 'b' offers 4294967295 worker slots; the limit is 4096");
+  hello.slots = 1;
+  for (const std::string address : {"169.254.169.254:80", "10.1.2.3:9", "127.0.0.1:0", "here"}) {
+    hello.http_address = address;
+    CHECK_THAT(fault(3, "127.0.0.1"), Catch::StartsWith("agent 'b': '" + address + "' is"));
+  }
+  hello.http_address = "[::1]:9";
+  CHECK(fault(4, "127.0.0.1").empty());
+  hello.name = "c";
+  hello.http_address = "10.1.2.3:9";
+  CHECK(fault(5, "10.1.2.3").empty());
+  CHECK(state.counts().slots == kSlotsMax + 2);
+}
+
+TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") {
+  base::Limits limits = ControlWorld::limits();
+  limits.request_ms = 100;
+  CoordinatorState state({"1", limits});
+  const auto dropped = [&](std::uint64_t now_ms) {
+    std::vector<PeerId> peers;
+    for (const CoordinatorEffect& effect : state.handle(Tick{now_ms})) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) peers.push_back(drop->peer);
+    }
+    return peers;
+  };
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  state.handle(Tick{1'000});
+  for (const PeerId peer : {1, 2, 3, 4}) state.handle(PeerLinked{peer, "127.0.0.1"});
+  state.handle(PeerSaid{1, hello});
+  state.handle(PeerSaid{2, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  state.handle(PeerSaid{1, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
+  state.handle(StartFound{"x", {}, 0, 1, 5, ""});
+  state.handle(PeerSaid{2, schemas::JobStop{"x"}});  // answered when its processes have ended
+  state.handle(PeerSaid{3, schemas::JobQuery{}});
+  CHECK(dropped(1'099).empty());
+  state.handle(PeerSaid{4, schemas::JobQuery{}});
+  CHECK(dropped(1'100) == std::vector<PeerId>{3});
+  CHECK(dropped(1'101).empty());  // once
+  state.handle(PeerLost{3, "it left"});
+  CHECK(dropped(1'200) == std::vector<PeerId>{4});
 }
 
 /// A cluster with random jobs and faults; returns its trace.

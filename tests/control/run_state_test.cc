@@ -55,6 +55,7 @@ struct Run {
     plan.placement.machine_of_rank = {0, 1};
     plan.placement.machine_of_shard = {0};
     plan.peers = {kAgentA, kAgentB};
+    plan.hosts = {"127.0.0.1", "10.1.2.3"};
     limits = plan.spec.limits;
     state.emplace(std::move(plan));
     begun = state->handle(Begin{1'000});
@@ -64,7 +65,8 @@ struct Run {
         AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
   }
   Effects found(std::uint64_t step = 0, std::uint64_t generation = 1) {
-    return state->handle(StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : ""});
+    return state->handle(
+        StartFound{"x", {}, step, generation, 5, step > 0 ? "step-2-g7" : "", {1, 2, 3}});
   }
   Effects says(std::uint32_t machine, ActorId from, const schemas::Message& message) {
     return state->handle(AgentSaid{
@@ -74,7 +76,7 @@ struct Run {
   Effects ready(std::uint32_t machine, ActorId process) {
     schemas::ProcessReady word;
     word.actor = process;
-    word.address = std::string("127.0.0.1:5");
+    word.address = std::string(machine == 0 ? "127.0.0.1:5" : "10.1.2.3:5");
     return says(machine, process, word);
   }
   Effects exits(std::uint32_t machine, ActorId process, const std::string& how) {
@@ -94,6 +96,41 @@ struct Run {
   std::optional<RunState> state;
   Effects begun;
 };
+
+TEST_CASE("every process of a run learns the run's secret and how many machines there are") {
+  Run run(false);
+  const Effects effects = run.found();
+  for (const auto& [peer, processes] : {std::pair(kAgentA, 2u), std::pair(kAgentB, 1u)}) {
+    const auto launched = sent<schemas::LaunchProcess>(effects, peer);
+    REQUIRE(launched.size() == processes);
+    for (const schemas::LaunchProcess& launch : launched) {
+      CHECK(launch.secret == base::Secret{1, 2, 3});
+      CHECK(launch.machines == 2);
+    }
+  }
+}
+
+TEST_CASE("a process that says it listens on another machine than its agent's fails the job") {
+  Run run(false);
+  run.found();
+  schemas::ProcessReady word;
+  word.actor = kServer;
+  SECTION("where others are to dial") {
+    word.address = std::string("10.1.2.3:5");
+  }
+  SECTION("where its page is") {
+    word.http_address = std::string("10.1.2.3:5");
+  }
+  run.says(0, kServer, word);
+  CHECK(run.info().phase == JobPhase::stopping);
+  run.exits(0, kHostA, "signal 15");
+  run.exits(0, kServer, "signal 15");
+  run.exits(1, kHostB, "signal 15");
+  CHECK(run.info().phase == JobPhase::failed);
+  CHECK_THAT(run.info().text,
+             Catch::StartsWith("parameter server 0 on machine 'a': '10.1.2.3:5' is no address of "
+                               "127.0.0.1, where its owner calls from"));
+}
 
 TEST_CASE("all machines see one folder before the start is looked up") {
   Run run;

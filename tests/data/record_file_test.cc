@@ -137,7 +137,7 @@ TEST_CASE("damage names file and offset") {
   };
   const std::string good = hex({kMagicHex, "04000000", "61626364"});
   check(good + "0a23", "offset 12: truncated: 2 bytes are left for a head of 8");
-  check(good + "0b23d7ce00000000", "offset 12: found 0xced7230b where the magic");
+  check(good + "0b23d7ce00000000", "offset 12: the magic 0xced7230a is not there");
   check(good + hex({kMagicHex, "05000000", "61626364"}), "truncated: a length of 5 needs 16 bytes");
   check(good + hex({kMagicHex, "ffffff1f"}), "truncated: a length of 536870911");
   check(hex({kMagicHex, "04000080", "61626364"}), "unknown kind of part 4");
@@ -150,7 +150,8 @@ TEST_CASE("damage names file and offset") {
   CHECK_THAT(reader.read_at(2).status().text(), Catch::Contains("no multiple of 4"));
   CHECK_THAT(reader.read_at(12).status().text(), Catch::Contains("the file ends at 12"));
   CHECK_THAT(reader.read_at(std::uint64_t{1} << 60).status().text(), Catch::Contains("ends at 12"));
-  CHECK_THAT(reader.read_at(4).status().text(), Catch::Contains("found 0x00000004"));
+  CHECK_THAT(reader.read_at(4).status().text(),
+             Catch::Contains("the magic 0xced7230a is not there"));
 
   RecordReaderOptions limited;
   limited.record_bytes_max = 3;

@@ -108,18 +108,20 @@ def run_local(folder, name, epochs):
 class Cluster:
     """A coordinator and agents; ends them all."""
 
-    def __init__(self, folder, agents):
+    def __init__(self, folder, agents, options=()):
+        """`agents`: {name: slots}; `options`: more words for the coordinator and every agent."""
         self.folder = folder
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
         self.coordinator = self.start("coordinator", "coordinator", "--listen", "127.0.0.1:0",
-                                      "--http", "127.0.0.1:0", "--state", folder / "state")
+                                      "--http", "127.0.0.1:0", "--state", folder / "state",
+                                      *options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
         for name, slots in agents.items():
             self.start(name, "agent", "--join", self.address, "--name", name,
-                       "--devices", f"cpu:{slots}")
+                       "--devices", f"cpu:{slots}", *options)
             self.wait_for(name, "joined the coordinator")
 
     def start(self, name, *arguments):
@@ -144,8 +146,8 @@ class Cluster:
         return subprocess.Popen([TROUPE, "--coordinator", self.address, *map(str, arguments)],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def submit(self, job, *settings):
-        words = ["job", "submit", job, "--wait"]
+    def submit(self, job, *settings, name=None):
+        words = ["job", "submit", job, "--wait"] + (["--id", name] if name else [])
         for setting in settings:
             words += ["--set", setting]
         return self.troupe(*words)

@@ -8,8 +8,10 @@ namespace troupe::link::test {
 namespace {
 
 /// Sends `count` pushes through a proxy and checks that each arrives once, in its slice's order.
-void exactly_once_through(Proxy& proxy, Server& server, std::size_t count) {
+void exactly_once_through(Proxy& proxy, Server& server, std::size_t count,
+                          std::optional<base::Secret> secret = std::nullopt) {
   Client client;
+  client.secret = secret;
   REQUIRE(client.dial(proxy.address(), 1, 5'000).ok());
   for (std::size_t i = 0; i < count; ++i) {
     REQUIRE(client.link->send(push_of(static_cast<std::uint32_t>(i % 7), i, 20'000)).ok());
@@ -29,13 +31,15 @@ void exactly_once_through(Proxy& proxy, Server& server, std::size_t count) {
 }
 
 TEST_CASE("a connection cut in the middle of frames resumes and loses nothing", "[link]") {
-  Server server;
+  std::optional<base::Secret> secret;
+  if (GENERATE(false, true)) secret = base::random_secret();
+  Server server(quick_limits(), secret);
   // Connection 0 is control. Each later one is a data connection that is cut in another frame.
   Proxy proxy(server.address, [](int connection) {
     const bool cut = connection > 0 && connection < 6;
     return Proxy::Blow{cut ? 30'000 + 777 * static_cast<std::size_t>(connection) : ~std::size_t{0}};
   });
-  exactly_once_through(proxy, server, 60);
+  exactly_once_through(proxy, server, 60, secret);
   CHECK(server.recorder->resumes + 0 >= 5);
 }
 

@@ -15,12 +15,14 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/address.h"
 #include "base/hash.h"
+#include "base/secret.h"
 #include "link/frame.h"
 #include "link/link_set.h"
 #include "schemas/codec.h"
@@ -132,12 +134,16 @@ inline LinkEnd worker_end() {
 
 /// A listening process: all its links share one recorder.
 struct Server {
-  explicit Server(const base::Limits& limits = quick_limits()) : links(limits, pool) {
-    const auto bound = links.listen("127.0.0.1:0", server_end(),
-                                    [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
-                                      link = l;
-                                      return Result<std::shared_ptr<LinkHandler>>(recorder);
-                                    });
+  explicit Server(const base::Limits& limits = quick_limits(),
+                  std::optional<base::Secret> secret = std::nullopt)
+      : links(limits, pool) {
+    const auto bound = links.listen(
+        "127.0.0.1:0", server_end(),
+        [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
+          link = l;
+          return Result<std::shared_ptr<LinkHandler>>(recorder);
+        },
+        secret);
     REQUIRE(bound.ok());
     address = *bound;
   }
@@ -158,10 +164,12 @@ struct Client {
     options.peer = server_end();
     options.data_connections = data;
     options.wait_ms = wait_ms;
+    options.secret = secret;
     auto made = links.dial(std::move(options), recorder);
     if (made.ok()) link = *made;
     return made.status();
   }
+  std::optional<base::Secret> secret;
   CountingPool pool;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();
   std::shared_ptr<Link> link;

@@ -94,6 +94,43 @@ TEST_CASE("the owner chooses where a payload is read to", "[link]") {
   CHECK(pool.held() == 0);
 }
 
+TEST_CASE("an envelope that the owner does not allow is neither read nor delivered", "[link]") {
+  struct Guard final : LinkHandler {
+    Status allow(const Envelope& envelope) override {
+      if (envelope.from == worker_end().actor) return {};
+      return base::error(Errc::data_loss, "in the name of {}", envelope.from.to_string());
+    }
+    Result<base::Buffer> place_payload(const Envelope& envelope, std::size_t bytes,
+                                       base::BufferPool& pool) override {
+      placed += 1;
+      return LinkHandler::place_payload(envelope, bytes, pool);
+    }
+    void on_envelope(Envelope envelope) override { inner->on_envelope(std::move(envelope)); }
+    void on_down(const Status& reason) override { inner->on_down(reason); }
+    std::atomic<int> placed{0};
+    std::shared_ptr<Recorder> inner = std::make_shared<Recorder>();
+  };
+  CountingPool pool;
+  LinkSet links(quick_limits(), pool);
+  const auto guard = std::make_shared<Guard>();
+  const auto address = links.listen("localhost:0", server_end(), [&](const auto&, const auto&) {
+    return Result<std::shared_ptr<LinkHandler>>(guard);
+  });
+  REQUIRE(address.ok());
+  Client client;
+  REQUIRE(client.dial(*address).ok());
+  REQUIRE(client.link->send(push_of(3, 1, 777)).ok());
+  REQUIRE(guard->inner->wait_envelopes(1));
+  Envelope forged = push_of(3, 2, GENERATE(std::size_t{0}, std::size_t{777}));
+  forged.from.index += 1;
+  REQUIRE(client.link->send(forged).ok());
+  const Status down = guard->inner->wait_down();
+  CHECK(down.code() == Errc::data_loss);
+  CHECK_THAT(down.text(), Catch::Contains("in the name of device server 3"));
+  CHECK(guard->inner->envelopes.size() == 1);
+  CHECK(guard->placed == 1);
+}
+
 TEST_CASE("urgent slices go first, messages of one slice keep their order", "[link]") {
   Server server;
   Client client;

@@ -2,6 +2,7 @@
 // Who may come in: greetings, versions, strangers, crowds; and what a failed dial says.
 #include <random>
 
+#include "link/handshake.h"
 #include "tests/link/link_support.h"
 
 namespace troupe::link::test {
@@ -223,6 +224,14 @@ TEST_CASE("a greeted peer that breaks the rules loses its own link only", "[list
     const auto encoded = encode_frame_head(head, std::as_bytes(std::span(header)));
     bytes = std::string(reinterpret_cast<const char*>(encoded.data()), encoded.size()) + header;
   }
+  SECTION("an envelope of another job") {
+    push.job = std::string("job-2");
+    bytes = frame_bytes(push, 1);
+  }
+  SECTION("an envelope of another run") {
+    push.generation += 1;
+    bytes = frame_bytes(push, 1);
+  }
   SECTION("a second Hello") {
     bytes = frame_bytes(hello_of(5), 0);
   }
@@ -240,12 +249,224 @@ TEST_CASE("a greeted peer that breaks the rules loses its own link only", "[list
   CHECK(peer.closed_by_peer());
 }
 
+// ---- the job's secret ----
+
+constexpr base::Secret kSecret = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+constexpr base::Secret kOther = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17};
+
+template <typename Message>
+Envelope envelope_of(Message message) {
+  Envelope envelope;
+  envelope.message = std::move(message);
+  return envelope;
+}
+
+/// Says Hello by hand; gives what proves it under `secret`.
+Envelope say_hello(const Plain& peer, const schemas::Hello& hello, const base::Secret& secret) {
+  Envelope said = hello_of(0);
+  said.job = hello.job;
+  said.generation = hello.generation;
+  said.message = hello;
+  REQUIRE(peer.send(frame_bytes(said, 0)));
+  const auto answer = next_frame(peer);
+  REQUIRE(answer.ok());
+  const auto& challenge = std::get<schemas::Challenge>(answer->message);
+  // Before the proof the listener says nothing of itself.
+  CHECK(answer->job.empty());
+  CHECK(answer->generation == 0);
+  CHECK(answer->from == schemas::ActorId());
+  return envelope_of(schemas::Proof{
+      make_proof(secret, Side::dialing, {hello, server_end().actor, challenge.nonce})});
+}
+
+TEST_CASE("ends that prove the job's secret to each other are linked", "[secret]") {
+  Server server(quick_limits(), kSecret);
+  Client client;
+  client.secret = kSecret;
+  REQUIRE(client.dial(server.address, 2).ok());
+  REQUIRE(client.recorder->wait_up());
+  REQUIRE(client.link->send(push_of(0, 7, 10'000)).ok());
+  REQUIRE(server.recorder->wait_envelopes(1));
+  REQUIRE(server.link->send(push_of(0, 8, 10'000)).ok());
+  CHECK(client.recorder->wait_envelopes(1));
+}
+
+TEST_CASE("who does not prove the secret is refused and disturbs nobody", "[secret]") {
+  Server server(quick_limits(), kSecret);
+  Client honest;
+  honest.secret = kSecret;
+  REQUIRE(honest.dial(server.address).ok());
+  REQUIRE(server.recorder->wait_up());
+  Client stranger;
+  SECTION("another secret") {
+    stranger.secret = kOther;
+    REQUIRE(stranger.dial(server.address).ok());
+    const Status down = stranger.recorder->wait_down();
+    CHECK(down.code() == Errc::permission_denied);
+    CHECK_THAT(down.text(), Catch::Contains("the Hello does not prove the job's secret"));
+  }
+  SECTION("no secret") {
+    REQUIRE(stranger.dial(server.address).ok());
+    CHECK_THAT(stranger.recorder->wait_down().text(), Catch::Contains("a Challenge out of turn"));
+  }
+  REQUIRE(honest.link->send(push_of(0, 0, 10'000)).ok());
+  CHECK(server.recorder->wait_envelopes(1));
+  CHECK(server.recorder->ups == 1);
+  CHECK(server.recorder->downs.empty());
+}
+
+TEST_CASE("a refusal tells neither job nor run nor who listens", "[secret]") {
+  Server server(quick_limits(), kSecret);
+  schemas::Hello hello = std::get<schemas::Hello>(hello_of(9).message);
+  SECTION("all is right but the proof") {}
+  SECTION("another job") {
+    hello.job = std::string("job-2");
+  }
+  SECTION("another run") {
+    hello.generation = 99;
+  }
+  SECTION("a link to be resumed") {
+    hello.resume = true;
+  }
+  SECTION("another protocol") {
+    hello.protocol = 99;
+  }
+  const Plain peer = Plain::connect(server.address);
+  REQUIRE(peer.send(frame_bytes(say_hello(peer, hello, kOther), 0)));
+  const auto answer = next_frame(peer);
+  REQUIRE(answer.ok());
+  CHECK(answer->job.empty());
+  CHECK(answer->generation == 0);
+  CHECK(answer->from == schemas::ActorId());
+  const auto& refusal = std::get<schemas::HelloReply>(answer->message);
+  CHECK(refusal.code == Errc::permission_denied);
+  CHECK(refusal.text == "[link] the Hello does not prove the job's secret");
+  CHECK(refusal.proof == base::Sha256Digest{});
+  CHECK(peer.closed_by_peer());
+}
+
+TEST_CASE("a proof holds for its own greeting only", "[secret]") {
+  Server server(quick_limits(), kSecret);
+  schemas::Hello hello = std::get<schemas::Hello>(hello_of(9).message);
+  hello.nonce = base::random_secret();
+  const Plain honest = Plain::connect(server.address);
+  const Envelope proof = say_hello(honest, hello, kSecret);
+  REQUIRE(honest.send(frame_bytes(proof, 0)));
+  const auto welcome = next_frame(honest);
+  REQUIRE(welcome.ok());
+  CHECK(std::get<schemas::HelloReply>(welcome->message).code == Errc::ok);
+
+  const Plain replay = Plain::connect(server.address);
+  say_hello(replay, hello, kSecret);
+  REQUIRE(replay.send(frame_bytes(proof, 0)));
+  const auto refused = next_frame(replay);
+  REQUIRE(refused.ok());
+  CHECK(std::get<schemas::HelloReply>(refused->message).code == Errc::permission_denied);
+}
+
+TEST_CASE("a listener that does not prove the secret is spoken to by nobody", "[secret]") {
+  std::string address;
+  const Plain gate = Plain::listen(address);
+  Client client;
+  client.secret = kSecret;
+  REQUIRE(client.dial(address).ok());
+  const Plain impostor = gate.accept();
+  const auto hello = next_frame(impostor);
+  REQUIRE(hello.ok());
+  schemas::HelloReply welcome;
+  std::string bytes;
+  SECTION("a welcome alone") {}
+  SECTION("a welcome with the Hello's own proof") {
+    const schemas::Challenge challenge{base::random_secret()};
+    const Introduction introduction{std::get<schemas::Hello>(hello->message), server_end().actor,
+                                    challenge.nonce};
+    welcome.proof = make_proof(kSecret, Side::dialing, introduction);
+    bytes = frame_bytes(envelope_of(challenge), 0);
+  }
+  SECTION("a Hello of its own") {
+    REQUIRE(impostor.send(frame_bytes(hello_of(1), 0)));
+    CHECK_THAT(client.recorder->wait_down().text(), Catch::Contains("a Hello before the greeting"));
+    return;
+  }
+  REQUIRE(impostor.send(bytes + frame_bytes(envelope_of(welcome), 0)));
+  const Status down = client.recorder->wait_down();
+  CHECK(down.code() == Errc::permission_denied);
+  CHECK_THAT(down.text(), Catch::Contains("who listens there does not prove the job's secret"));
+  CHECK(client.recorder->ups == 0);
+}
+
+TEST_CASE("frames that come before the Challenge has left harm nobody", "[secret]") {
+  Server server(quick_limits(), kSecret);
+  const std::string hello = frame_bytes(hello_of(9), 0);
+  const std::string proof = frame_bytes(envelope_of(schemas::Proof{}), 0);
+  std::string second;
+  SECTION("a proof of nothing") {
+    second = proof;
+  }
+  SECTION("two proofs") {
+    second = proof + proof;
+  }
+  SECTION("a Hello") {
+    second = hello;
+  }
+  SECTION("a frame of another version") {
+    second = frame_bytes(hello_of(9), 0, 7);
+  }
+  SECTION("the end of the job") {
+    second = frame_bytes(envelope_of(schemas::JobEnd{}), 1);
+  }
+  for (int round = 0; round < 20; ++round) {
+    const Plain stranger = Plain::connect(server.address);
+    REQUIRE(stranger.send(hello + second));
+    CHECK(stranger.closed_by_peer());
+  }
+  Client honest;
+  honest.secret = kSecret;
+  REQUIRE(honest.dial(server.address).ok());
+  CHECK(honest.recorder->wait_up());
+  CHECK(server.recorder->downs.empty());
+}
+
+TEST_CASE("who says nothing but Hello goes; who has said something or proved the secret stays",
+          "[listener]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 200;
+  Server server(limits);
+  Server secret_server(limits, kSecret);
+  Client mute, speaking, proved;
+  proved.secret = kSecret;
+  REQUIRE(proved.dial(secret_server.address).ok());
+  REQUIRE(proved.recorder->wait_up());
+  // Both share the server's record: one envelope, one end.
+  REQUIRE(speaking.dial(server.address).ok());
+  REQUIRE(speaking.link->send(push_of(0, 0, 10)).ok());
+  REQUIRE(server.recorder->wait_envelopes(1));
+  REQUIRE(mute.dial(server.address).ok());
+  const Status down = server.recorder->wait_down();
+  CHECK(down.code() == Errc::deadline_exceeded);
+  CHECK_THAT(down.text(), Catch::Contains("said nothing but Hello for 200 ms"));
+  CHECK(mute.recorder->wait_down().code() != Errc::ok);
+  REQUIRE(speaking.link->send(push_of(0, 1, 10)).ok());
+  CHECK(server.recorder->wait([&] { return server.recorder->envelopes.size() == 2; }));
+  CHECK(server.recorder->downs.size() == 1);
+  CHECK(speaking.recorder->downs.empty());
+  CHECK(secret_server.recorder->downs.empty());
+}
+
 /// A frame that a peer might send, rightly or not.
 std::string any_frame(std::mt19937_64& random) {
   Envelope envelope = hello_of(random() % 3);
   auto& hello = std::get<schemas::Hello>(envelope.message);
   std::uint64_t sequence = random() % 3;
-  switch (random() % 7) {
+  switch (random() % 9) {
+    case 7:
+      envelope.message = schemas::Proof{};
+      sequence = 0;
+      break;
+    case 8:
+      envelope.message = schemas::Challenge{};
+      sequence = 0;
+      break;
     case 0:
       hello.lanes = 1 + random() % 3;
       hello.resume = random() % 2 == 0;
@@ -291,12 +512,15 @@ TEST_CASE("no sequence of frames, whole or damaged, harms another link", "[liste
   CountingPool pool;
   LinkSet links(limits, pool);
   const auto trusted = std::make_shared<Recorder>();
-  const auto address =
-      links.listen("127.0.0.1:0", server_end(), [&](const schemas::Hello& hello, const auto&) {
+  Client honest;
+  if (GENERATE(false, true)) honest.secret = kSecret;
+  const auto address = links.listen(
+      "127.0.0.1:0", server_end(),
+      [&](const schemas::Hello& hello, const auto&) {
         const bool known = hello.name == "alpha";
         return Result<std::shared_ptr<LinkHandler>>(known ? trusted : std::make_shared<Recorder>());
-      });
-  Client honest;
+      },
+      honest.secret);
   REQUIRE(honest.dial(*address).ok());
   std::mt19937_64 random(2'026);
   for (int round = 0; round < 150; ++round) {

@@ -114,8 +114,8 @@ TEST_CASE("the list holds each name once, with rules kept", "[metrics]") {
 std::string all_sources() {
   std::string text;
   const std::filesystem::path root = TROUPE_SOURCE_DIR;
-  for (const char* folder : {"monitoring", "storage", "engine", "data", "link", "store", "train",
-                             "actors", "cluster", "apps"}) {
+  for (const char* folder : {"monitoring", "http", "storage", "engine", "data", "link", "store",
+                             "train", "actors", "cluster", "apps"}) {
     if (!std::filesystem::exists(root / folder)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
       if (entry.path().extension() != ".cc") continue;

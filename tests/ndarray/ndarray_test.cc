@@ -70,6 +70,19 @@ TEST_CASE("overlapping views are read before they are written") {
   CHECK(values(a) == std::vector<float>{3, 3, 5, 7, 9});
 }
 
+TEST_CASE("a copy has the shape and dtype of its source") {
+  TestRuntime test;
+  const NDArray a = array(test.runtime, {2, 3}, iota(6));
+  const NDArray b = array(test.runtime, {3, 2}, iota(6));
+  const base::Status status = a.copy_from(b);
+  CHECK(status.code() == base::Errc::invalid_argument);
+  CHECK(status.text().find("(3, 2) into f32 (2, 3)") != std::string::npos);
+  CHECK(a.copy_from(NDArray::zeros(test.runtime, {2, 3}, base::DType::f64).value()).code() ==
+        base::Errc::invalid_argument);
+  REQUIRE(a.copy_from(b.reshape({2, 3})).ok());
+  CHECK(values(a) == iota(6));
+}
+
 TEST_CASE("views share memory and variable") {
   TestRuntime test;
   const NDArray a = array(test.runtime, {4, 3}, iota(12));

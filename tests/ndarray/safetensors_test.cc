@@ -109,6 +109,19 @@ TEST_CASE("the reader refuses what is not exactly the format") {
   CHECK(parse_safetensors(long_header).status().text().find("limit") != std::string::npos);
 }
 
+TEST_CASE("of a file of another kind no byte is quoted") {
+  // The first eight bytes would be the header's length; whoever reads the error may not read them.
+  for (const std::string secret : {"12345678 and more", "\x09\x09\x00\x00\x00\x00\x00\x00{}"}) {
+    Bytes bytes(secret.size());
+    std::memcpy(bytes.data(), secret.data(), secret.size());
+    std::uint64_t length = 0;
+    std::memcpy(&length, secret.data(), 8);
+    const std::string text = parse_safetensors(bytes).status().text();
+    INFO(text);
+    CHECK(text.find(std::to_string(length)) == std::string::npos);
+  }
+}
+
 TEST_CASE("the writer refuses doubled names and wrong sizes") {
   const Bytes bytes(8);
   const RawTensor twice[] = {{"a", DType::f32, Shape{2}, bytes},

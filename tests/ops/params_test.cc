@@ -87,6 +87,30 @@ TEST_CASE("errors of parameters name parameter, value and what is allowed", "[pa
         "unknown parameter 'size' (known: flag count rate mode kernel dtype)");
 }
 
+TEST_CASE("Python 2's long integers are integers", "[params]") {
+  const auto params = Params::parse(definitions(), {{"count", "3L"}, {"kernel", "(3L, 5L)"}});
+  REQUIRE(params.ok());
+  CHECK(params.value().integer("count") == 3);
+  CHECK(params.value().shape("kernel") == Shape{3, 5});
+  for (const char* text : {"L", "3LL", "3.5L"}) {
+    CHECK_FALSE(Params::parse(definitions(), {{"kernel", "3"}, {"count", text}}).ok());
+  }
+  CHECK_FALSE(Params::parse(definitions(), {{"kernel", "3"}, {"rate", "1L"}}).ok());
+}
+
+TEST_CASE("attributes without effect are dropped, with the values that have none", "[params]") {
+  const std::vector<IgnoredAttribute> ignored = {{"ctx"}, {"temperature", {"None", "1.0"}}};
+  const auto parse = [&](Attributes attributes) {
+    attributes.emplace("kernel", "3");
+    return Params::parse(definitions(), attributes, ignored);
+  };
+  const auto plain = parse({});
+  REQUIRE(plain.ok());
+  CHECK(parse({{"ctx", "gpu(0)"}, {"temperature", " None"}}).value() == plain.value());
+  CHECK(parse({{"temperature", "2.0"}}).status().text() ==
+        "parameter 'temperature' is '2.0' (allowed: None 1.0)");
+}
+
 TEST_CASE("numbers survive the way to text and back", "[params]") {
   const std::vector<ParamDef> list = {{"x", ParamType::real, 0.0, "any number"}};
   CHECK(rc::check([&](double x) {

@@ -25,12 +25,18 @@ TEST_CASE("every operator is documented and has samples", "[table]") {
   }
 }
 
-TEST_CASE("an unknown operator's error names the closest one", "[table]") {
+TEST_CASE("an unknown operator's error names one that may be meant", "[table]") {
   const OpTable table = OpTable::build();
   const auto missing = table.find("exq");
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.status().code() == base::Errc::not_found);
-  CHECK(missing.status().text() == "unknown operator 'exq' (did you mean 'exp'?)");
+  CHECK(missing.status().text() == "unknown operator 'exq'; did you mean 'exp'?");
+  CHECK(table.find("Convolutoin").status().text() ==
+        "unknown operator 'Convolutoin'; did you mean 'Convolution'?");
+  // Nothing is near these.
+  for (const char* name : {"relu", "LeakyReLU", ""}) {
+    CHECK(table.find(name).status().text() == fmt::format("unknown operator '{}'", name));
+  }
 }
 
 TEST_CASE("the numeric class names what bits depend on", "[numerics]") {

@@ -1,19 +1,69 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs a build into a folder of its own, builds a project against it and runs its programs
-# (without data, the example says how it is used): run.sh BUILD COMPILER
+# Tests of what `cmake --install` leaves: run.sh CHECK BUILD COMPILER
+#   install   installs the build into BUILD/package/installed, where the other checks find it
+#   headers   each header alone, with the warnings that careful people switch on
+#   arrays    a project that takes two components (arrays/)
+#   programs  a project that takes everything (this folder); its programs run
 set -euo pipefail
-build=$1 compiler=$2
+check=$1 build=$2 compiler=$3
 source=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cmake --install "$build" --prefix "$work/installed" >"$work/log"
-cmake -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/installed" \
-  -DCMAKE_CXX_COMPILER="$compiler" >"$work/log"
-cmake --build "$work/build" -j "$(nproc)" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-"$work/build/consumer"
-code=0
-"$work/build/train_lenet" 2>"$work/log" || code=$?
-[ "$code" -eq 2 ] && grep -q "usage: train_lenet FOLDER EPOCHS" "$work/log"
-"$work/build/training" "$work"
-"$work/installed/bin/troupe" version
+installed=$build/package/installed
+work=$build/package/$check
+rm -rf "$work"
+mkdir -p "$work"
+
+# Configures and builds the project $1.
+build_project() {
+  cmake -S "$1" -B "$work" -DCMAKE_PREFIX_PATH="$installed" -DCMAKE_CXX_COMPILER="$compiler" \
+    >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  cmake --build "$work" -j "$(nproc)" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+}
+
+check_install() {
+  rm -rf "$installed"
+  cmake --install "$build" --prefix "$installed" >"$work/log"
+  "$installed/bin/troupe" version
+  # Nothing beside troupe/ is in the search path of a program's headers, or asks for more.
+  [ "$(ls "$installed/include")" = troupe ]
+  ! grep -rE '#include "' "$installed/include" | grep -v '#include "troupe/'
+  for page in README.md CHANGELOG.md LICENSE docs/ops.md docs/job-file.md examples/train_lenet.cc; do
+    [ -s "$installed/share/doc/troupe/$page" ]
+  done
+}
+
+check_headers() {
+  local flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+    -I "$installed/include" -x c++ -)
+  local compilers=("$compiler") other
+  for other in g++ clang++; do
+    other=$(command -v "$other" || echo "$compiler")
+    if [ "$(readlink -f "$other")" != "$(readlink -f "$compiler")" ]; then
+      compilers+=("$other")
+    fi
+  done
+  (cd "$installed/include" && find . -name '*.h' -printf '%P\n') | sort >"$work/headers"
+  [ -s "$work/headers" ]
+  for other in "${compilers[@]}"; do
+    xargs -P "$(nproc)" -I HEADER bash -c 'echo "#include <HEADER>" | "$@" || { echo HEADER; exit 1; }' \
+      - "$other" "${flags[@]}" <"$work/headers"
+  done
+}
+
+check_arrays() {
+  build_project "$source/arrays"
+  "$work/arrays"
+}
+
+check_programs() {
+  build_project "$source"
+  mkdir "$work/data"
+  local code=0
+  "$work/train_lenet" 2>"$work/log" || code=$?
+  [ "$code" -eq 2 ] && grep -q "usage: train_lenet FOLDER EPOCHS" "$work/log"
+  "$work/linked" "$work/data"
+  "$work/loaded" "$work/libtraining.so" "$work/data"
+  "$work/sanitized" "$work/data"
+}
+
+"check_$check"

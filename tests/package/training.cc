@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program on an installed Troupe that trains: a small network learns which quarter of an image is
-// bright, from a record file that the program writes first. Exit 1: an error, or nothing learned.
-//   training FOLDER
+// Training on an installed Troupe, as part of a program and of a shared library: a small network
+// learns which quarter of an image is bright, from a record file that is written first. Then its
+// weights are saved and loaded again.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "data/batch_iterator.h"
-#include "data/image_record.h"
-#include "data/record_file.h"
-#include "store/local_store.h"
-#include "symbol/networks/networks.h"
-#include "train/module.h"
+#include <troupe/data/batch_iterator.h>
+#include <troupe/data/image_record.h>
+#include <troupe/data/record_file.h>
+#include <troupe/ndarray/safetensors.h>
+#include <troupe/store/local_store.h>
+#include <troupe/symbol/networks/networks.h>
+#include <troupe/train/module.h>
 
 namespace {
 
@@ -43,6 +46,22 @@ base::Status write_images(const std::filesystem::path& path) {
     TROUPE_TRY(writer.append(record).status());
   }
   return writer.commit();
+}
+
+/// Saves the weights and loads them again; data_loss where they differ.
+base::Status keep_weights(ndarray::Runtime& runtime, const train::Module& module,
+                          const std::filesystem::path& path) {
+  std::map<std::string, ndarray::NDArray> weights;
+  std::uint32_t key = 0;
+  for (const auto& info : module.keys()) weights[info.name] = module.parameter(key++);
+  TROUPE_TRY(ndarray::save_arrays(path, weights));
+  TROUPE_TRY_ASSIGN(const auto loaded, ndarray::load_arrays(runtime, path));
+  for (const auto& [name, array] : weights) {
+    TROUPE_TRY_ASSIGN(const auto before, array.to_vector<float>());
+    TROUPE_TRY_ASSIGN(const auto after, loaded.at(name).to_vector<float>());
+    if (before != after) return base::error(base::Errc::data_loss, "{} differs", name);
+  }
+  return {};
 }
 
 /// The accuracy on what it has trained on.
@@ -80,6 +99,7 @@ base::Result<double> train_on(const std::filesystem::path& path) {
   TROUPE_TRY_ASSIGN(const auto store, store::LocalStore::create({operators, pool, kernels}, how));
   const auto rank_store = store->rank_store(0, runtime);
   TROUPE_TRY(module->fit(*batches, *rank_store, fit));
+  TROUPE_TRY(keep_weights(runtime, *module, path.parent_path() / "weights.safetensors"));
 
   const data::BatchSources again{dataset, data::make_evaluation_plan({kRecords, 1, kBatch, 0}, 0),
                                  &pool, &clock};
@@ -90,9 +110,9 @@ base::Result<double> train_on(const std::filesystem::path& path) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  const std::filesystem::path path = std::filesystem::path(argv[1]) / "images.rec";
+/// 0, or 1 after an error or where nothing was learned.
+extern "C" int train_quarters(const char* folder) {
+  const std::filesystem::path path = std::filesystem::path(folder) / "images.rec";
   const troupe::base::Status written = write_images(path);
   const auto accuracy = written.ok() ? train_on(path) : troupe::base::Result<double>(written);
   if (!accuracy.ok()) {

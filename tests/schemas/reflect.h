@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -52,6 +53,9 @@ auto fields(T& t) {
     auto& [a, b, c, d, e, f, g, h, i] = t; return std::tie(a, b, c, d, e, f, g, h, i);
   } else if constexpr (n == 10) {
     auto& [a, b, c, d, e, f, g, h, i, j] = t; return std::tie(a, b, c, d, e, f, g, h, i, j);
+  } else if constexpr (n == 11) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k] = t;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k);
   } else if constexpr (n == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
@@ -91,11 +95,14 @@ inline Period::Unit last(Period::Unit) {
 inline BadRecord last(BadRecord) {
   return BadRecord::skip;
 }
+inline Decay last(Decay) {
+  return Decay::weights;
+}
 inline ScheduleKind last(ScheduleKind) {
   return ScheduleKind::cosine;
 }
 inline InitializerKind last(InitializerKind) {
-  return InitializerKind::msra;
+  return InitializerKind::constant;
 }
 inline FanKind last(FanKind) {
   return FanKind::out;
@@ -153,6 +160,10 @@ class Filler {
     for (const auto& row : base::limit_table()) {
       t.*row.member = row.least + below(std::min<std::uint64_t>(row.most - row.least, 1'000'000));
     }
+  }
+  template <typename T, std::size_t N>
+  void fill(std::array<T, N>& t) {
+    for (T& each : t) fill(each);
   }
   template <typename T>
   void fill(std::vector<T>& t) {

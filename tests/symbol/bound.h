@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bound networks for the executor's tests: arrays with values that follow from their names, one
-// step, and its results as bytes. A test's thread only.
+// For tests of symbols: errors and values as they are compared, and bound networks (arrays with
+// values that follow from their names, one step, its results as bytes). A test's thread only.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,11 +17,32 @@
 
 namespace troupe::symbol {
 
+using Names = std::vector<std::string>;
 using Bytes = std::vector<std::byte>;
 using Results = std::map<std::string, Bytes>;
 
 inline const ops::OpTable& table() {
   return tests::test_operators();
+}
+
+/// True for an error whose text has all of `texts`.
+inline bool mentions(const base::Status& status, std::initializer_list<const char*> texts) {
+  INFO(status.to_string());
+  for (const char* text : texts) {
+    if (status.text().find(text) == std::string::npos) {
+      UNSCOPED_INFO("missing: " << text << " in: " << status.to_string());
+      return false;
+    }
+  }
+  return !status.ok();
+}
+
+inline ndarray::NDArray array(tests::TestRuntime& test, const base::Shape& shape,
+                              std::vector<double> values) {
+  return ndarray::NDArray::from<double>(test.runtime, shape, values).value();
+}
+inline std::vector<double> values(const ndarray::NDArray& a) {
+  return a.to_vector<double>().value();
 }
 
 /// Uniform values in [low, high) that depend on `name` and place only.
@@ -50,6 +71,17 @@ inline void fill_labels(const ndarray::NDArray& array, int classes) {
   } else {
     REQUIRE(array.write(std::as_bytes(std::span<const float>(labels))).ok());
   }
+}
+
+/// data -> fc1 -> tanh -> fc2 -> softmax_output.
+inline Symbol two_layers() {
+  Composer c(table());
+  Symbol net = c.variable("data");
+  net = c.call("fully_connected", "fc1", {net}, {{"num_hidden", "4"}});
+  net = c.call("activation", "act", {net}, {{"act_type", "tanh"}});
+  net = c.call("fully_connected", "fc2", {net}, {{"num_hidden", "3"}});
+  net = c.call("softmax_output", "softmax", {net});
+  return c.finish(net).value();
 }
 
 /// Arrays for `net` with `data` of the given shape; weights are small, gradients wanted for all

@@ -9,6 +9,7 @@ if [ ! -x "$python" ]; then
   python3 -m venv "$build/torch-env"
   "$build/torch-env/bin/pip" install -q torch numpy
 fi
+export PYTHONPATH=$source/tests/support
 work=$(mktemp -d "$build/torch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 

@@ -8,7 +8,6 @@ OUT/step-K.safetensors holds data, label, loss (sum over samples), and per param
 before the step and NAME.grad, the gradient of the sum.
 """
 import gzip
-import json
 import struct
 import sys
 from pathlib import Path
@@ -16,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
+
+from safetensors_file import write_safetensors
 
 BATCH = 32
 
@@ -64,21 +65,6 @@ def parameters(layers):
             yield f"{name}_weight", layer.weight
             if layer.bias is not None:
                 yield f"{name}_bias", layer.bias
-
-
-def write_safetensors(path, tensors):
-    header, offset = {}, 0
-    for name, array in tensors.items():
-        dtype = {"float32": "F32", "float64": "F64"}[str(array.dtype)]
-        header[name] = {"dtype": dtype, "shape": list(array.shape),
-                        "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for array in tensors.values():
-            file.write(np.ascontiguousarray(array).tobytes())
 
 
 def main():

@@ -21,7 +21,8 @@ JobSpec job_of_everything() {
   job.data = {"a.rec", "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip};
   job.train.epochs = 11;
   job.train.max_steps = 5;
-  job.train.optimizer = {"adam", 0.1, 0.9, 1e-4, 2.5, "rule.json", "[]"};
+  job.train.optimizer = {"adam", 0.1, 0.9, 1e-4, 2.5, "rule.json", "[]", schemas::Decay::weights};
+  job.train.keys = {{"conv*", 0.0, {}}, {"fc_bias", {}, 0.5}};
   job.train.schedule = {
       schemas::ScheduleKind::cosine, {3, schemas::Period::Unit::epochs}, 0.001, 1e-5};
   job.train.initializer = {schemas::InitializerKind::msra, 0.3, schemas::FanKind::in,
@@ -53,6 +54,7 @@ train.optimizer.momentum = 0.9
 train.optimizer.wd = 0.0001
 train.optimizer.clip_gradient = 2.5
 train.optimizer.symbol = 4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945
+train.optimizer.decay = weights
 train.schedule.name = cosine
 train.schedule.warmup = 3
 train.schedule.warmup_unit = epochs
@@ -63,6 +65,8 @@ train.initializer.scale = 0.3
 train.initializer.fan = in
 train.initializer.distribution = normal
 train.weights = first.safetensors
+train.keys = conv*: lr_mult 0, wd_mult default
+train.keys = fc_bias: lr_mult default, wd_mult 0.5
 workers.machines = 4
 workers.devices = 2
 workers.threads = 6

@@ -391,5 +391,50 @@ TEST_CASE("the first gradient is pushed while backward goes on", "[local_run]") 
   CHECK(overlapping > 0);
 }
 
+TEST_CASE("a job opens no file outside of the machine's roots, whatever leads there") {
+  namespace fs = std::filesystem;
+  const TestFolder folder("roots");
+  fs::create_directories(folder.path() / "data");
+  fs::create_directories(folder.path() / "elsewhere");
+  write_test_records(folder.path() / "data" / "train.rec", 16, 12);
+  write_test_records(folder.path() / "elsewhere" / "train.rec", 16, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path() / "data", "tiny-bn");
+  spec.data.test.clear();
+  spec.checkpoint.dir = folder.path() / "out";
+  schemas::JobRoots roots{folder.path() / "data", folder.path() / "out"};
+  fs::create_directory(folder.path() / "out");
+  CHECK(open_job(spec, table, roots).ok());
+  std::string outside;
+  SECTION("records") {
+    outside = spec.data.train = folder.path() / "elsewhere" / "train.rec";
+  }
+  SECTION("test records") {
+    outside = spec.data.test = folder.path() / "elsewhere" / "train.rec";
+  }
+  SECTION("records behind a link") {
+    outside = spec.data.train = folder.path() / "data" / "linked.rec";
+    fs::create_symlink(folder.path() / "elsewhere" / "train.rec", spec.data.train);
+  }
+  SECTION("an index behind a link") {
+    outside = folder.path() / "data" / "train.idx";
+    fs::remove(outside);
+    fs::create_symlink(folder.path() / "elsewhere" / "train.idx", outside);
+  }
+  SECTION("weights") {
+    outside = spec.train.weights = "/etc/passwd";
+  }
+  SECTION("checkpoints") {
+    outside = spec.checkpoint.dir = folder.path() / "data";
+  }
+  SECTION("checkpoints of a folder to be made") {
+    outside = spec.checkpoint.dir = folder.path() / "out" / ".." / "new";
+  }
+  const auto job = open_job(spec, table, roots);
+  CHECK(job.status().code() == base::Errc::permission_denied);
+  CHECK_THAT(job.status().text(), Catch::StartsWith(outside + ": lies outside of "));
+  CHECK(open_job(spec, table).status().code() != base::Errc::permission_denied);
+}
+
 }  // namespace
 }  // namespace troupe::train

@@ -7,6 +7,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <vector>
 
@@ -78,6 +79,7 @@ class Trainer {
     job = *opened;
     ModuleOptions options;
     options.inputs = job->keys.inputs;
+    options.keys = spec.train.keys;
     options.seed = spec.seed;
     options.executors_max = executors_max;
     module = Module::create(test.runtime, job->network, options).value();
@@ -451,6 +453,53 @@ TEST_CASE("a schedule changes the weights' steps and binds nothing anew", "[modu
   CHECK(prepared > 0);
   CHECK(trainer.data_of(8).same_memory(bound_full));
   CHECK(trainer.data_of(2).same_memory(bound_last));
+}
+
+/// fc over the sum of two layers: one behind stop_gradient, one for a rule to freeze.
+symbol::Symbol frozen_network() {
+  symbol::Composer c(tests::test_operators());
+  const symbol::Symbol data = c.variable("data");
+  const symbol::Symbol behind = c.call("fully_connected", "behind", {data}, {{"num_hidden", "4"}});
+  const symbol::Symbol ruled = c.call("fully_connected", "ruled", {data}, {{"num_hidden", "4"}});
+  const symbol::Symbol sum =
+      c.call("add", "sum", {c.call("stop_gradient", "stop", {behind}), ruled});
+  const symbol::Symbol fc = c.call("fully_connected", "fc", {sum}, {{"num_hidden", "4"}});
+  return c.finish(c.call("softmax_output", "softmax", {fc})).value();
+}
+
+TEST_CASE("frozen parameters stay, those behind stop_gradient move by decay alone", "[module]") {
+  const TestFolder folder("module-frozen");
+  schemas::JobSpec spec = linear_job(folder);
+  spec.model.symbol_json = frozen_network().to_json();
+  spec.train.optimizer = {.lr = 0.25, .wd = 0.5};
+  spec.train.schedule = {};
+  spec.train.keys = {{"ruled_*", 0.0, {}}};
+  Trainer trainer(spec);
+  std::map<std::string, std::vector<double>> before;
+  for (const schemas::KeyInfo& key : trainer.module->keys()) {
+    before[key.name] = trainer.module->parameter(key.id).to_vector<double>().value();
+  }
+  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit).ok());
+  const double shrunk = std::pow(1.0 - 0.25 * 0.5, 14);  // 14 steps
+  for (const schemas::KeyInfo& key : trainer.module->keys()) {
+    INFO(key.name);
+    const auto after = trainer.module->parameter(key.id).to_vector<double>().value();
+    if (key.name.starts_with("fc_")) CHECK(after != before[key.name]);
+    if (key.name.starts_with("ruled_")) CHECK(after == before[key.name]);
+    if (!key.name.starts_with("behind_")) continue;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      CHECK(after[i] == Approx(before[key.name][i] * shrunk).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("a job whose parameters are all frozen is refused", "[module]") {
+  const TestFolder folder("module-all-frozen");
+  schemas::JobSpec spec = linear_job(folder);
+  spec.train.keys = {{"*", 0.0, {}}};
+  const base::Status refused = open_job(spec, tests::test_operators()).status();
+  CHECK(refused.code() == base::Errc::invalid_argument);
+  CHECK_THAT(refused.text(), Catch::Contains("nothing to learn"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the bytes of one HTTP request to the bytes of its answer, over cpp-httplib's parser; no
-// socket. Used by HttpServer; one thread at a time.
+// socket. Used by Server; one thread at a time.
 #pragma once
 
 #include <functional>
@@ -8,30 +8,30 @@
 #include <memory>
 #include <string>
 
-namespace troupe::monitoring {
+namespace troupe::http {
 
 /// What a handler needs of a request.
-struct HttpRequest {
+struct Request {
   std::string path;
   std::map<std::string, std::string> query;
 };
 
 /// What a handler answers.
-struct HttpReply {
+struct Reply {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
 };
 
-using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
+using Handler = std::function<Reply(const Request&)>;
 /// Handlers of GET and HEAD by exact path, for example "/sd/targets".
-using HttpRoutes = std::map<std::string, HttpHandler>;
+using Routes = std::map<std::string, Handler>;
 
 /// Parses requests, calls handlers, writes answers; anything malformed gets a 4xx answer.
-class HttpRouter {
+class Router {
  public:
-  explicit HttpRouter(HttpRoutes routes);
-  ~HttpRouter();
+  explicit Router(Routes routes);
+  ~Router();
 
   /// The whole answer to a whole request head; "Connection: close" always.
   std::string answer(std::string request);
@@ -40,11 +40,11 @@ class HttpRouter {
 
  private:
   class Server;
-  HttpRoutes routes_;
+  Routes routes_;
   std::unique_ptr<Server> server_;
 };
 
 /// The status number in an answer's first line; 0 if there is none.
-int http_status(const std::string& answer);
+int status_of(const std::string& answer);
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpp-httplib's server, fed from memory instead of from a socket: it parses, routes, compresses and
 // writes, and never waits for a peer.
-#include "monitoring/http_router.h"
+#include "http/router.h"
 
 #include <httplib.h>
 
 #include <charconv>
 #include <cstring>
 
-namespace troupe::monitoring {
+namespace troupe::http {
 namespace {
 
 /// A request in, an answer out.
@@ -39,17 +39,17 @@ class MemoryStream final : public httplib::Stream {
   std::string output_;
 };
 
-HttpRequest to_request(const httplib::Request& request) {
-  HttpRequest result{request.path, {}};
+Request to_request(const httplib::Request& request) {
+  Request result{request.path, {}};
   for (const auto& [name, value] : request.params) result.query.emplace(name, value);
   return result;
 }
 
 }  // namespace
 
-class HttpRouter::Server final : public httplib::Server {
+class Router::Server final : public httplib::Server {
  public:
-  explicit Server(const HttpRoutes& routes) {
+  explicit Server(const Routes& routes) {
     for (const auto& [path, handler] : routes) add(path, handler);
     set_error_handler(Handler([](const httplib::Request& request, httplib::Response& response) {
       response.set_content("no page '" + request.path + "' here\n", "text/plain");
@@ -65,25 +65,25 @@ class HttpRouter::Server final : public httplib::Server {
   }
 
  private:
-  void add(const std::string& path, const HttpHandler& handler) {
+  void add(const std::string& path, const http::Handler& handler) {
     std::string pattern;  // paths are literal; httplib takes regular expressions
     for (const char c : path) {
       if (std::strchr(".+*?()[]{}|^$\\", c) != nullptr) pattern += '\\';
       pattern += c;
     }
     Get(pattern, [handler](const httplib::Request& request, httplib::Response& response) {
-      HttpReply reply = handler(to_request(request));
+      Reply reply = handler(to_request(request));
       response.status = reply.status;
       response.set_content(std::move(reply.body), reply.content_type);
     });
   }
 };
 
-HttpRouter::HttpRouter(HttpRoutes routes)
+Router::Router(Routes routes)
     : routes_(std::move(routes)), server_(std::make_unique<Server>(routes_)) {}
-HttpRouter::~HttpRouter() = default;
+Router::~Router() = default;
 
-std::string HttpRouter::answer(std::string request) {
+std::string Router::answer(std::string request) {
   try {
     std::string bytes = server_->answer(std::move(request));
     if (!bytes.empty()) return bytes;
@@ -93,7 +93,7 @@ std::string HttpRouter::answer(std::string request) {
   return "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 }
 
-std::string HttpRouter::route(const std::string& request) const {
+std::string Router::route(const std::string& request) const {
   const std::size_t begin = request.find(' ');
   if (begin == std::string::npos) return "other";
   const std::size_t end = request.find_first_of(" ?\r", begin + 1);
@@ -101,7 +101,7 @@ std::string HttpRouter::route(const std::string& request) const {
   return routes_.count(path) != 0 ? path : "other";
 }
 
-int http_status(const std::string& answer) {
+int status_of(const std::string& answer) {
   const std::size_t space = answer.find(' ');
   int status = 0;
   if (space != std::string::npos) {
@@ -110,4 +110,4 @@ int http_status(const std::string& answer) {
   return status;
 }
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -2,7 +2,7 @@
 // The endpoint's two threads. The socket thread polls all sockets, reads heads, writes answers and
 // keeps deadlines; the handler thread turns heads into answers. They exchange bytes by connection
 // number, so a connection may vanish at any time.
-#include "monitoring/http_server.h"
+#include "http/server.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -25,9 +25,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "monitoring/http_listener.h"
+#include "http/listener.h"
 
-namespace troupe::monitoring {
+namespace troupe::http {
 namespace {
 
 constexpr std::size_t kHeadBytesMax = 8'192;
@@ -68,27 +68,28 @@ struct Parcel {
 /// Counts answers; each thread has its own.
 class RequestMetrics {
  public:
-  explicit RequestMetrics(Metrics& metrics) : metrics_(metrics) {}
+  explicit RequestMetrics(monitoring::Metrics& metrics) : metrics_(metrics) {}
   void count(const std::string& route, int status) {
     const std::string code = std::to_string(status);
     const auto [it, fresh] = counters_.try_emplace({route, code}, nullptr);
     if (fresh) {
-      it->second = &metrics_.counter(family("troupe_http_requests_total"), {route, code});
+      it->second =
+          &metrics_.counter(monitoring::family("troupe_http_requests_total"), {route, code});
     }
     it->second->add();
   }
   void time(const std::string& route, double seconds) {
     const auto [it, fresh] = histograms_.try_emplace(route, nullptr);
     if (fresh) {
-      it->second = &metrics_.histogram(family("troupe_http_request_seconds"), {route});
+      it->second = &metrics_.histogram(monitoring::family("troupe_http_request_seconds"), {route});
     }
     it->second->observe(seconds);
   }
 
  private:
-  Metrics& metrics_;
-  std::map<std::pair<std::string, std::string>, Counter*> counters_;
-  std::map<std::string, Histogram*> histograms_;
+  monitoring::Metrics& metrics_;
+  std::map<std::pair<std::string, std::string>, monitoring::Counter*> counters_;
+  std::map<std::string, monitoring::Histogram*> histograms_;
 };
 
 /// "127.0.0.1:4711".
@@ -120,9 +121,9 @@ bool asks_health(const std::string& head) {
 
 }  // namespace
 
-class HttpServer::Impl {
+class Server::Impl {
  public:
-  Impl(HttpListener listener, const base::Limits& limits, Metrics& metrics, HttpRoutes routes)
+  Impl(Listener listener, const base::Limits& limits, monitoring::Metrics& metrics, Routes routes)
       : listener_(std::move(listener)),
         limits_(limits),
         metrics_(metrics),
@@ -159,13 +160,16 @@ class HttpServer::Impl {
     constexpr std::uint64_t kLookMs = 100;
     base::MutexLock lock(mutex_);
     const std::uint64_t wanted = scrapes_begun_ + 1;
-    for (std::uint64_t left_ms = deadline_ms; !give_up();) {
+    // By the clock: on a busy machine a pause is longer than what was asked for.
+    const std::int64_t end_ms = clock_.now_ms() + static_cast<std::int64_t>(deadline_ms);
+    while (!give_up()) {
+      const auto left_ms =
+          static_cast<std::uint64_t>(std::max<std::int64_t>(end_ms - clock_.now_ms(), 0));
       const std::uint64_t pause_ms = std::min(left_ms, kLookMs);
       if (changed_.wait_for(mutex_, std::chrono::milliseconds(pause_ms),
                             [&]() TROUPE_REQUIRES(mutex_) { return scrapes_sent_ >= wanted; })) {
         return Scraped::yes;
       }
-      left_ms -= pause_ms;
       if (left_ms == 0) return Scraped::late;
     }
     return Scraped::given_up;
@@ -183,9 +187,9 @@ class HttpServer::Impl {
 
   // ---- handler thread ----
 
-  HttpRoutes with_metrics(HttpRoutes routes) {
-    routes["/metrics"] = [this](const HttpRequest&) {
-      return HttpReply{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.exposition()};
+  Routes with_metrics(Routes routes) {
+    routes["/metrics"] = [this](const Request&) {
+      return Reply{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.exposition()};
     };
     return routes;
   }
@@ -198,7 +202,7 @@ class HttpServer::Impl {
       const auto begin = clock_.now_ns();
       parcel.bytes = router_.answer(std::move(parcel.bytes));
       counts.time(route, static_cast<double>(clock_.now_ns() - begin) * 1e-9);
-      counts.count(route, http_status(parcel.bytes));
+      counts.count(route, status_of(parcel.bytes));
       {
         base::MutexLock lock(mutex_);
         answers_.push_back(std::move(parcel));
@@ -322,7 +326,7 @@ class HttpServer::Impl {
 
   void answer_here(Connection& c, std::string_view page, const std::string& route) {
     const std::string bytes(page);
-    socket_counts_.count(route, http_status(bytes));
+    socket_counts_.count(route, status_of(bytes));
     begin_writing(c, bytes, 0);
   }
 
@@ -331,7 +335,7 @@ class HttpServer::Impl {
     c.bytes = std::move(bytes);
     c.scrape = scrape;
     c.deadline_ms = now_ms() + request_ms();
-    const int status = http_status(c.bytes);
+    const int status = status_of(c.bytes);
     const std::string_view fault = fault_of(status);
     if (fault.empty()) return;
     log_.warn(now_ms(), fmt::format("HTTP on {} answered {} with {}: {}",
@@ -438,11 +442,11 @@ class HttpServer::Impl {
     (void)!write(wake_, &one, sizeof one);
   }
 
-  HttpListener listener_;
+  Listener listener_;
   const base::Limits limits_;
   const base::SteadyClock clock_;
-  Metrics& metrics_;
-  HttpRouter router_;
+  monitoring::Metrics& metrics_;
+  Router router_;
   RequestMetrics socket_counts_;
   const int wake_;
 
@@ -464,24 +468,24 @@ class HttpServer::Impl {
   std::thread handlers_;
 };
 
-base::Result<std::unique_ptr<HttpServer>> HttpServer::start(const base::Address& address,
-                                                            const base::Limits& limits,
-                                                            Metrics& metrics, HttpRoutes routes) {
-  TROUPE_TRY_ASSIGN(HttpListener listener, HttpListener::open(address));
+base::Result<std::unique_ptr<Server>> Server::start(const base::Address& address,
+                                                    const base::Limits& limits,
+                                                    monitoring::Metrics& metrics, Routes routes) {
+  TROUPE_TRY_ASSIGN(Listener listener, Listener::open(address));
   auto impl = std::make_unique<Impl>(std::move(listener), limits, metrics, std::move(routes));
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
-HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HttpServer::~HttpServer() = default;
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
 
-const base::Address& HttpServer::address() const {
+const base::Address& Server::address() const {
   return impl_->address();
 }
 
-HttpServer::Scraped HttpServer::wait_scraped(std::uint64_t deadline_ms,
-                                             const std::function<bool()>& give_up) {
+Server::Scraped Server::wait_scraped(std::uint64_t deadline_ms,
+                                     const std::function<bool()>& give_up) {
   return impl_->wait_scraped(deadline_ms, give_up);
 }
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

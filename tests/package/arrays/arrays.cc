@@ -3,8 +3,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "ndarray/invoke.h"
-#include "ndarray/runtime.h"
+#include <troupe/ndarray/invoke.h>
+#include <troupe/ndarray/runtime.h>
+#include <troupe/symbol/symbol.h>
 
 using namespace troupe;
 

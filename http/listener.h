@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening TCP socket with a name for errors. Used by HttpServer's socket thread.
+// A listening TCP socket with a name for errors. Used by Server's socket thread.
 #pragma once
 
 #include <utility>
@@ -7,16 +7,16 @@
 #include "base/address.h"
 #include "base/status.h"
 
-namespace troupe::monitoring {
+namespace troupe::http {
 
 /// Owns the socket.
-class HttpListener {
+class Listener {
  public:
   /// Looks the host up, binds and listens, non-blocking.
-  static base::Result<HttpListener> open(const base::Address& address);
-  HttpListener(HttpListener&& other) noexcept;
-  HttpListener& operator=(HttpListener&&) = delete;
-  ~HttpListener() { close(); }
+  static base::Result<Listener> open(const base::Address& address);
+  Listener(Listener&& other) noexcept;
+  Listener& operator=(Listener&&) = delete;
+  ~Listener() { close(); }
 
   /// -1 when closed.
   int descriptor() const { return descriptor_; }
@@ -25,10 +25,10 @@ class HttpListener {
   void close();
 
  private:
-  HttpListener(int descriptor, base::Address address)
+  Listener(int descriptor, base::Address address)
       : descriptor_(descriptor), address_(std::move(address)) {}
   int descriptor_ = -1;
   base::Address address_;
 };
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The endpoint on real loopback sockets: pages, slow and garbage peers, floods, ports in use,
 // waiting for a scrape.
-#include "monitoring/http_server.h"
+#include "http/server.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -13,7 +13,7 @@
 
 #include "tests/support/http_client.h"
 
-namespace troupe::monitoring {
+namespace troupe::http {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -21,7 +21,7 @@ using Catch::Matchers::StartsWith;
 
 using Peer = tests::HttpPeer;
 
-std::string get(const HttpServer& server, const std::string& path) {
+std::string get(const Server& server, const std::string& path) {
   return tests::http_get(server.address(), path);
 }
 
@@ -29,16 +29,16 @@ base::Address loopback() {
   return {"127.0.0.1", 0};
 }
 
-std::unique_ptr<HttpServer> start(Metrics& metrics, base::Limits limits = {},
-                                  HttpRoutes routes = {}) {
-  return HttpServer::start(loopback(), limits, metrics, std::move(routes)).value();
+std::unique_ptr<Server> start(monitoring::Metrics& metrics, base::Limits limits = {},
+                              Routes routes = {}) {
+  return Server::start(loopback(), limits, metrics, std::move(routes)).value();
 }
 
 TEST_CASE("pages answer with their type and are counted", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   const auto server =
-      start(metrics, {}, {{"/sd/targets", [](const HttpRequest& request) {
-                             return HttpReply{200, "application/json", request.query.at("a")};
+      start(metrics, {}, {{"/sd/targets", [](const Request& request) {
+                             return Reply{200, "application/json", request.query.at("a")};
                            }}});
   CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200 OK") && Contains("\r\n\r\nok\n"));
   CHECK_THAT(get(*server, "/sd/targets?a=[1]"),
@@ -52,16 +52,16 @@ TEST_CASE("pages answer with their type and are counted", "[http]") {
 }
 
 TEST_CASE("a handler that fails gives 500 and the next request is served", "[http]") {
-  Metrics metrics;
-  const auto server = start(metrics, {}, {{"/bad", [](const HttpRequest& request) {
-                                             return HttpReply{200, "", request.query.at("no")};
+  monitoring::Metrics metrics;
+  const auto server = start(metrics, {}, {{"/bad", [](const Request& request) {
+                                             return Reply{200, "", request.query.at("no")};
                                            }}});
   CHECK_THAT(get(*server, "/bad"), StartsWith("HTTP/1.1 500"));
   CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_CASE("garbage is refused and only its own connection suffers", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   const auto server = start(metrics);
   const std::vector<std::string> garbage = {
       std::string("\x16\x03\x01\x02\x00\x01\0\xff\r\n\r\n", 12),
@@ -85,7 +85,7 @@ TEST_CASE("garbage is refused and only its own connection suffers", "[http]") {
 }
 
 TEST_CASE("slow peers are answered 408 and never block /healthz", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   base::Limits limits;
   limits.http_request_ms = 300;
   const auto server = start(metrics, limits);
@@ -101,12 +101,12 @@ TEST_CASE("slow peers are answered 408 and never block /healthz", "[http]") {
 }
 
 TEST_CASE("a stuck handler does not block /healthz", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   std::promise<void> release;
   auto released = release.get_future().share();
-  const auto server = start(metrics, {}, {{"/stuck", [released](const HttpRequest&) {
+  const auto server = start(metrics, {}, {{"/stuck", [released](const Request&) {
                                              released.wait();
-                                             return HttpReply{200, "text/plain", "at last"};
+                                             return Reply{200, "text/plain", "at last"};
                                            }}});
   Peer waiting(server->address());
   waiting.send("GET /stuck HTTP/1.1\r\n\r\n");
@@ -122,12 +122,12 @@ TEST_CASE("a stuck handler does not block /healthz", "[http]") {
 }
 
 TEST_CASE("a peer that reads nothing is let go and large answers arrive whole", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   base::Limits limits;
   limits.http_request_ms = 500;
   const std::string page(30'000'000, 'x');
-  const auto server = start(metrics, limits, {{"/large", [&](const HttpRequest&) {
-                                                 return HttpReply{200, "x/y", page};
+  const auto server = start(metrics, limits, {{"/large", [&](const Request&) {
+                                                 return Reply{200, "x/y", page};
                                                }}});
   Peer deaf(server->address());
   deaf.send("GET /large HTTP/1.1\r\n\r\n");
@@ -138,9 +138,9 @@ TEST_CASE("a peer that reads nothing is let go and large answers arrive whole", 
 }
 
 TEST_CASE("a port in use is one clear error", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   const auto server = start(metrics);
-  const auto second = HttpServer::start(server->address(), {}, metrics);
+  const auto second = Server::start(server->address(), {}, metrics);
   REQUIRE_FALSE(second.ok());
   CHECK(second.status().to_string() == "resource_exhausted: cannot serve HTTP on " +
                                            server->address().to_string() +
@@ -148,29 +148,29 @@ TEST_CASE("a port in use is one clear error", "[http]") {
 }
 
 TEST_CASE("a scrape is awaited whole, and one that began before does not count", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   const auto server = start(metrics);
   CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
   const auto never = [] { return false; };
-  CHECK(server->wait_scraped(50, never) == HttpServer::Scraped::late);
+  CHECK(server->wait_scraped(50, never) == Server::Scraped::late);
   auto scraped =
       std::async(std::launch::async, [&] { return server->wait_scraped(10'000, never); });
   while (scraped.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
   }
-  CHECK(scraped.get() == HttpServer::Scraped::yes);
+  CHECK(scraped.get() == Server::Scraped::yes);
 }
 
 TEST_CASE("a wait for a scrape can be given up", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   const auto server = start(metrics);
   int asked = 0;
   const auto scraped = server->wait_scraped(60'000, [&] { return ++asked == 3; });
-  CHECK(scraped == HttpServer::Scraped::given_up);
+  CHECK(scraped == Server::Scraped::given_up);
 }
 
 TEST_CASE("stopping ends with peers still connected", "[http]") {
-  Metrics metrics;
+  monitoring::Metrics metrics;
   auto server = start(metrics);
   Peer idle(server->address());
   Peer half(server->address());
@@ -180,4 +180,4 @@ TEST_CASE("stopping ends with peers still connected", "[http]") {
 }
 
 }  // namespace
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -13,26 +13,27 @@
 #include "base/address.h"
 #include "base/limits.h"
 #include "base/status.h"
-#include "monitoring/http_router.h"
+#include "http/router.h"
 #include "monitoring/metrics.h"
 
-namespace troupe::monitoring {
+namespace troupe::http {
 
 /// A running endpoint. Any thread.
-class HttpServer {
+class Server {
  public:
   /// Listens on `address` (port 0: any free one) and serves until destroyed. Uses
   /// http_connections_max and http_request_ms of the limits. Routes are called on the endpoint's
   /// handler thread, one at a time; "/metrics" and "/healthz" are its own. An address in use is
   /// resource_exhausted, any other failure unavailable; both name the address. `metrics` outlives
   /// the result.
-  static base::Result<std::unique_ptr<HttpServer>> start(const base::Address& address,
-                                                         const base::Limits& limits,
-                                                         Metrics& metrics, HttpRoutes routes = {});
+  static base::Result<std::unique_ptr<Server>> start(const base::Address& address,
+                                                     const base::Limits& limits,
+                                                     monitoring::Metrics& metrics,
+                                                     Routes routes = {});
   /// Sends what is being answered (at most for http_request_ms), then closes.
-  ~HttpServer();
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   /// Where it listens, with the port that the system chose.
   const base::Address& address() const;
@@ -43,8 +44,8 @@ class HttpServer {
 
  private:
   class Impl;
-  explicit HttpServer(std::unique_ptr<Impl> impl);
+  explicit Server(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binding and listening.
-#include "monitoring/http_listener.h"
+#include "http/listener.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace troupe::monitoring {
+namespace troupe::http {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -33,7 +33,7 @@ std::uint16_t bound_port(int descriptor) {
 
 }  // namespace
 
-base::Result<HttpListener> HttpListener::open(const base::Address& address) {
+base::Result<Listener> Listener::open(const base::Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -45,7 +45,7 @@ base::Result<HttpListener> HttpListener::open(const base::Address& address) {
 
   const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return listen_error(address, std::strerror(errno));
-  HttpListener listener(descriptor, address);
+  Listener listener(descriptor, address);
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
@@ -58,11 +58,11 @@ base::Result<HttpListener> HttpListener::open(const base::Address& address) {
   return listener;
 }
 
-HttpListener::HttpListener(HttpListener&& other) noexcept
+Listener::Listener(Listener&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)), address_(std::move(other.address_)) {}
 
-void HttpListener::close() {
+void Listener::close() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

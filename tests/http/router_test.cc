@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// HttpRouter on any bytes: an answer always, a handler's page only for its path.
-#include "monitoring/http_router.h"
+// Router on any bytes: an answer always, a handler's page only for its path.
+#include "http/router.h"
 
 #include <rapidcheck.h>
 
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace troupe::monitoring {
+namespace troupe::http {
 namespace {
 
 const std::string kRequest =
     "GET /page?x=1&y=%20 HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nRange: bytes=0-3\r\n\r\n";
 
-HttpRouter router() {
-  return HttpRouter({{"/page", [](const HttpRequest& request) {
-                        return HttpReply{200, "text/plain", "x is " + request.query.at("x")};
-                      }}});
+Router router() {
+  return Router({{"/page", [](const Request& request) {
+                    return Reply{200, "text/plain", "x is " + request.query.at("x")};
+                  }}});
 }
 
 TEST_CASE("a path is taken literally", "[http]") {
-  HttpRouter dots({{"/a.b", [](const HttpRequest&) { return HttpReply{200, "a/b", "here"}; }}});
-  CHECK(http_status(dots.answer("GET /a.b HTTP/1.1\r\n\r\n")) == 200);
-  CHECK(http_status(dots.answer("GET /axb HTTP/1.1\r\n\r\n")) == 404);
+  Router dots({{"/a.b", [](const Request&) { return Reply{200, "a/b", "here"}; }}});
+  CHECK(status_of(dots.answer("GET /a.b HTTP/1.1\r\n\r\n")) == 200);
+  CHECK(status_of(dots.answer("GET /axb HTTP/1.1\r\n\r\n")) == 404);
   CHECK(dots.route("GET /a.b?q HTTP/1.1\r\n\r\n") == "/a.b");
   CHECK(dots.route("GET /axb HTTP/1.1\r\n\r\n") == "other");
   CHECK(dots.route("nonsense") == "other");
 }
 
 TEST_CASE("HEAD gives the head alone", "[http]") {
-  HttpRouter pages = router();
+  Router pages = router();
   const std::string answer = pages.answer("HEAD /page?x=1 HTTP/1.1\r\n\r\n");
-  CHECK(http_status(answer) == 200);
+  CHECK(status_of(answer) == 200);
   CHECK(answer.substr(answer.size() - 4) == "\r\n\r\n");
 }
 
 TEST_CASE("any bytes are answered, and never with success unless they ask for a page", "[http]") {
-  HttpRouter pages = router();
+  Router pages = router();
   rc::check("random bytes", [&] {
     const std::string answer = pages.answer(*rc::gen::arbitrary<std::string>() + "\r\n\r\n");
-    RC_ASSERT(http_status(answer) >= 400);
+    RC_ASSERT(status_of(answer) >= 400);
   });
   rc::check("a request with some bytes changed", [&] {
     std::string request = kRequest;
@@ -47,11 +47,11 @@ TEST_CASE("any bytes are answered, and never with success unless they ask for a 
     for (int i = 0; i < changes; ++i) {
       request[*rc::gen::inRange<std::size_t>(0, request.size())] = *rc::gen::arbitrary<char>();
     }
-    const int status = http_status(pages.answer(request));
+    const int status = status_of(pages.answer(request));
     RC_ASSERT(status >= 200);
     RC_ASSERT(status < 600);
   });
 }
 
 }  // namespace
-}  // namespace troupe::monitoring
+}  // namespace troupe::http

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Auxiliary states: who moves them, by how much, towards what.
+#include "symbol/states.h"
+
+#include <algorithm>
+
+namespace troupe::symbol {
+
+namespace {
+
+/// Another move behind those that are there, whose weights shrink by its momentum.
+void move_after(StateUpdate& update, Value value, double momentum) {
+  for (auto& [part, weight] : update.parts) weight *= momentum;
+  update.parts.emplace_back(value, 1 - momentum);
+  update.momentum *= momentum;
+}
+
+/// Weights as shares of the whole move. A state that never moves keeps its first part.
+void normalise(StateUpdate& update) {
+  if (update.parts.size() == 1 || update.momentum == 1) {
+    update.parts.resize(1);
+    update.parts.front().second = 1;
+    return;
+  }
+  for (auto& [part, weight] : update.parts) weight /= 1 - update.momentum;
+}
+
+}  // namespace
+
+std::vector<StateUpdate> state_updates(const Graph& graph) {
+  std::vector<StateUpdate> updates;
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const GraphNode& node = graph.nodes[i];
+    if (node.is_variable()) continue;
+    for (auto state = node.op->auxiliary.rbegin(); state != node.op->auxiliary.rend(); ++state) {
+      const GraphNode& variable = graph.node(node.input(state->input));
+      if (!variable.is_variable()) continue;
+      auto it = std::find_if(updates.begin(), updates.end(), [&](const StateUpdate& update) {
+        return update.state == variable.name;
+      });
+      if (it == updates.end()) it = updates.insert(updates.end(), {variable.name, 1.0, {}});
+      move_after(*it, {static_cast<std::int64_t>(i), state->output},
+                 node.params.real(state->momentum));
+    }
+  }
+  std::reverse(updates.begin(), updates.end());
+  for (StateUpdate& update : updates) normalise(update);
+  return updates;
+}
+
+Value batch_value(Builder& builder, const StateUpdate& update) {
+  if (update.parts.size() == 1) return update.parts.front().first;
+  builder.set_prefix(update.state + "_batch");
+  std::vector<Value> shares;
+  for (const auto& [value, weight] : update.parts) {
+    shares.push_back(
+        builder.add1("multiply_scalar", {value}, {{"scalar", ops::to_attribute(weight)}}));
+  }
+  const std::string count = std::to_string(shares.size());
+  return builder.add1("add_n", std::move(shares), {{"num_args", count}});
+}
+
+}  // namespace troupe::symbol
