@@ -2,10 +2,12 @@
 // OpenMP teams, or plain threads where the race detector must see every hand-over.
 #include "base/parallel.h"
 
+#include <algorithm>
 #include <exception>
 #include <future>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -60,8 +62,10 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
   exception.pass_on();
 }
 
-void set_thread_team(int team) {
-  this_thread_team = team;
+void lead_team(int team, FunctionRef<void()> body) {
+  const int before = std::exchange(this_thread_team, team);
+  body();
+  this_thread_team = before;
 }
 int thread_team() {
   return this_thread_team;
@@ -80,15 +84,47 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
   exception.pass_on();
 }
 
-void set_thread_team(int team) {
+namespace {
+
+/// The calling thread's settings that decide how many threads a parallel region gets; restored at
+/// the end.
+class TeamSettings {
+ public:
+  TeamSettings() = default;
+  TeamSettings(const TeamSettings&) = delete;
+  TeamSettings& operator=(const TeamSettings&) = delete;
+  ~TeamSettings() {
+    omp_set_dynamic(dynamic_);
+    omp_set_num_threads(threads_);
+    omp_set_max_active_levels(levels_);
+  }
+
+ private:
+  const int dynamic_ = omp_get_dynamic();
+  const int threads_ = omp_get_max_threads();
+  const int levels_ = omp_get_max_active_levels();
+};
+
+}  // namespace
+
+void lead_team(int team, FunctionRef<void()> body) {
+  const TeamSettings before;
   omp_set_dynamic(0);
   omp_set_num_threads(team);
+  omp_set_max_active_levels(std::max(omp_get_max_active_levels(), 1));
+  if (omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
+    body();
+    return;
+  }
+  // No call sets the limit; a region of one team, which this thread leads, has a limit of its own.
+#pragma omp teams num_teams(1) thread_limit(team)
+  body();
 }
 
 int thread_team() {
   const int team = omp_get_max_threads();
-  const bool usable =
-      omp_get_dynamic() == 0 && omp_in_parallel() == 0 && omp_get_thread_limit() >= team;
+  const bool usable = omp_get_dynamic() == 0 && omp_in_parallel() == 0 &&
+                      omp_get_max_active_levels() > 0 && omp_get_thread_limit() >= team;
   return usable ? team : 0;
 }
 

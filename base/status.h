@@ -112,7 +112,7 @@ class [[nodiscard]] Result {
     TROUPE_CHECK(ok(), status_.to_string());
     return *value_;
   }
-  /// Of a temporary: the value itself, so that `for (auto x : make().value())` does not dangle.
+  /// A value of its own, which outlives a temporary Result: `for (float v : load().value())`.
   T value() && {
     TROUPE_CHECK(ok(), status_.to_string());
     return std::move(*value_);

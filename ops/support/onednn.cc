@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/call_memory.h"
@@ -187,25 +188,6 @@ class PrimitiveKernel final : public Kernel {
   mutable std::atomic<ArgumentSet*> spare_{nullptr};
 };
 
-/// Gives the calling thread the team that a primitive is made for, and its own one back.
-class TeamScope {
- public:
-  explicit TeamScope(int team) : before_(base::thread_team()) {
-    if (before_ != team) base::set_thread_team(team);
-    usable_ = base::thread_team() == team;
-  }
-  TeamScope(const TeamScope&) = delete;
-  TeamScope& operator=(const TeamScope&) = delete;
-  ~TeamScope() {
-    if (before_ > 0) base::set_thread_team(before_);
-  }
-  bool usable() const { return usable_; }
-
- private:
-  int before_;
-  bool usable_ = false;
-};
-
 Status check_call(const OpCall& call) {
   if (!call.device.host_memory()) {
     return base::error(Errc::unimplemented, "not a CPU");
@@ -310,13 +292,12 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
   return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
 }
 
-Result<std::unique_ptr<Kernel>> make_kernel(
+/// On a thread that leads the call's team: primitives are made for the team of their maker.
+Result<std::unique_ptr<Kernel>> make_for_team(
     const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
-  TROUPE_TRY(check_call(call));
-  const TeamScope team(call.team);
-  if (!team.usable()) {
+  if (base::thread_team() != call.team) {
     return base::error(Errc::failed_precondition,
-                       "this thread cannot lead a team of {}: OMP_* settings or a parallel region",
+                       "this thread cannot lead a team of {}: it is in an OpenMP parallel region",
                        call.team);
   }
   try {
@@ -326,6 +307,14 @@ Result<std::unique_ptr<Kernel>> make_kernel(
   } catch (const dnnl::error& e) {
     return base::error(Errc::unimplemented, "{}", e.what());
   }
+}
+
+Result<std::unique_ptr<Kernel>> make_kernel(
+    const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
+  TROUPE_TRY(check_call(call));
+  std::optional<Result<std::unique_ptr<Kernel>>> kernel;
+  base::lead_team(call.team, [&] { kernel.emplace(make_for_team(call, build)); });
+  return *std::move(kernel);
 }
 
 BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/parallel.h"
 #include "base/random.h"
 #include "base/shape.h"
 #include "tests/support/test_folder.h"
@@ -166,10 +165,6 @@ TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]
   CHECK(std::filesystem::is_symlink(folder / "link"));
   CHECK(read_text_file(folder / "target", 100).value() == newer);
   std::filesystem::remove_all(folder);
-}
-
-TEST_CASE("room for threads is tried, not guessed", "[parallel]") {
-  CHECK(check_room_for_threads(8).ok());
 }
 
 TEST_CASE("a path is inside of a folder by where it leads, not by how it is written", "[file]") {

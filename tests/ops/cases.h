@@ -101,7 +101,6 @@ inline void for_each_sample(const OpTable& table, F&& f) {
 
 /// One candidate's kernel for a call, or null when it declines.
 inline std::unique_ptr<Kernel> prepare_candidate(const KernelDef& candidate, const OpCall& call) {
-  base::set_thread_team(call.team);
   auto kernel = candidate.prepare(call);
   if (kernel.ok()) return std::move(kernel).value();
   INFO(kernel.status().to_string());

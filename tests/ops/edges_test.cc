@@ -131,7 +131,6 @@ TEST_CASE("kernels agree with the reference in a team of two", "[conformance]") 
       }
     }
   });
-  base::set_thread_team(1);
 }
 
 TEST_CASE("operators of many inputs take more than sixteen, blocked and added to",

@@ -70,7 +70,6 @@ TEST_CASE("operators between convolutions keep the layout of 16 channels", "[lay
         if (input.shape.rank() == 4) input.layout = by_16_channels(input.shape);
       }
       for (TensorDesc& output : call.outputs) output.any_layout = true;
-      base::set_thread_team(1);
       const auto kernel = prepare(call);
       if (!kernel.ok()) {
         CHECK(kernel.status().code() == base::Errc::unimplemented);
@@ -568,7 +567,6 @@ TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
       INFO(name << ", sample '" << sample.title << "'");
       OpCall call = f32_call(table.at(name), sample, false);
       call.team = 2;
-      base::set_thread_team(2);
       const auto kernel = prepare(call);
       REQUIRE(kernel.ok());
       const auto inputs = sample_inputs(call, sample);
@@ -579,7 +577,6 @@ TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
         run_kernel(*kernel.value(), inputs, outputs, {.team = 2});
         for (std::size_t o = 0; o < outputs.size(); ++o) CHECK(outputs[o].same_bits(first[o]));
       }
-      base::set_thread_team(1);
     }
   }
 }
