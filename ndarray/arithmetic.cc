@@ -38,7 +38,8 @@ NDArray number(std::string_view op, const NDArray& a, double value) {
         made, NDArray::from(a.runtime(), base::Shape(), std::span(&narrowed, 1), a.device()));
     return {};
   });
-  return status.ok() ? made : NDArray::failed(status.with_context(fmt::format("[{}]", op)));
+  return status.ok() ? made
+                     : NDArray::failed(status.with_context(fmt::format("[{}] its number", op)));
 }
 
 NDArray& assign(std::string_view op, NDArray& a, std::vector<NDArray> inputs) {
