@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/parallel.h"
 #include "base/units.h"
 #include "engine/engine.h"
 #include "ndarray/runtime.h"
@@ -141,7 +140,6 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
   ndarray::PreparedKernels kernels;
   engine::EngineOptions engine_options;
   engine_options.threads = options.threads;
-  base::set_thread_team(options.threads);
   const auto engine = engine::make_threaded_engine(engine_options, clock);
   ndarray::Runtime runtime{*engine, storage, table, kernels, clock};
   TROUPE_TRY_ASSIGN(symbol::Bindings bindings,

@@ -2,16 +2,47 @@
 // OpenMP teams, or plain threads where the race detector must see every hand-over.
 #include "base/parallel.h"
 
+#include <algorithm>
+#include <exception>
 #include <future>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 #if !defined(__SANITIZE_THREAD__)
 #include <omp.h>
 #endif
 
 namespace troupe::base {
+
+namespace {
+
+/// No exception may leave a member of a team: the first is kept and passed on by the caller.
+class FirstException {
+ public:
+  void call(FunctionRef<void(std::int64_t)> f, std::int64_t chunk) noexcept {
+    try {
+      f(chunk);
+    } catch (...) {
+      const MutexLock lock(mutex_);
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  /// By the thread that the team has come back to.
+  void pass_on() {
+    const MutexLock lock(mutex_);
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  Mutex mutex_;
+  std::exception_ptr first_ TROUPE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
 
 #if defined(__SANITIZE_THREAD__)
 
@@ -20,17 +51,21 @@ thread_local int this_thread_team = 1;
 }
 
 void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f) {
+  FirstException exception;
   std::vector<std::thread> helpers;
   auto share = [&](int member) {
-    for (std::int64_t chunk = member; chunk < chunks; chunk += team) f(chunk);
+    for (std::int64_t chunk = member; chunk < chunks; chunk += team) exception.call(f, chunk);
   };
   for (int member = 1; member < team; ++member) helpers.emplace_back(share, member);
   share(0);
   for (std::thread& helper : helpers) helper.join();
+  exception.pass_on();
 }
 
-void set_thread_team(int team) {
-  this_thread_team = team;
+void lead_team(int team, FunctionRef<void()> body) {
+  const int before = std::exchange(this_thread_team, team);
+  body();
+  this_thread_team = before;
 }
 int thread_team() {
   return this_thread_team;
@@ -43,19 +78,53 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
     return;
   }
+  FirstException exception;
 #pragma omp parallel for num_threads(team) schedule(static)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) f(chunk);
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) exception.call(f, chunk);
+  exception.pass_on();
 }
 
-void set_thread_team(int team) {
+namespace {
+
+/// The calling thread's settings that decide how many threads a parallel region gets; restored at
+/// the end.
+class TeamSettings {
+ public:
+  TeamSettings() = default;
+  TeamSettings(const TeamSettings&) = delete;
+  TeamSettings& operator=(const TeamSettings&) = delete;
+  ~TeamSettings() {
+    omp_set_dynamic(dynamic_);
+    omp_set_num_threads(threads_);
+    omp_set_max_active_levels(levels_);
+  }
+
+ private:
+  const int dynamic_ = omp_get_dynamic();
+  const int threads_ = omp_get_max_threads();
+  const int levels_ = omp_get_max_active_levels();
+};
+
+}  // namespace
+
+void lead_team(int team, FunctionRef<void()> body) {
+  const TeamSettings before;
   omp_set_dynamic(0);
   omp_set_num_threads(team);
+  omp_set_max_active_levels(std::max(omp_get_max_active_levels(), 1));
+  if (omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
+    body();
+    return;
+  }
+  // No call sets the limit; a region of one team, which this thread leads, has a limit of its own.
+#pragma omp teams num_teams(1) thread_limit(team)
+  body();
 }
 
 int thread_team() {
   const int team = omp_get_max_threads();
-  const bool usable =
-      omp_get_dynamic() == 0 && omp_in_parallel() == 0 && omp_get_thread_limit() >= team;
+  const bool usable = omp_get_dynamic() == 0 && omp_in_parallel() == 0 &&
+                      omp_get_max_active_levels() > 0 && omp_get_thread_limit() >= team;
   return usable ? team : 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Teams of compute threads. The only file with an OpenMP pragma is parallel.cc.
-// A lane's thread sets its team once; kernels split work by shape alone and never see the team's
-// size, so results do not depend on it.
+// A lane's thread leads its team as long as it lives; kernels split work by shape alone and never
+// see the team's size, so results do not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,18 @@
 namespace troupe::base {
 
 /// Runs f(chunk) for every chunk in [0, chunks), on `team` threads, and returns when all are done.
-/// `team` = 1 runs on the caller alone. f must not throw. Call from a lane's thread or a test only.
+/// `team` = 1 runs on the caller alone. The first exception of f goes on when the team is back.
+/// Call from a lane's thread or a test only.
 void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_t)> f);
 
-/// Prepares the calling thread to lead teams of `team` threads (OpenMP: dynamic off, team size
-/// set).
-void set_thread_team(int team);
+/// Calls `body` on the calling thread, which leads teams of `team` threads meanwhile; then the
+/// thread has the OpenMP settings that it had before. What OMP_* variables say of dynamic teams,
+/// their size, levels and limits does not count in `body`: a primitive that gets fewer threads than
+/// it was made for never returns. `body` must not throw.
+void lead_team(int team, FunctionRef<void()> body);
 
-/// The calling thread's team, or 0 when the OpenMP runtime would not give it one (thread limit,
-/// dynamic teams, inside a parallel region): then no primitive may be prepared here.
+/// The team that the calling thread leads, or 0 when it would get none (inside a parallel region,
+/// or outside lead_team as OMP_* want it): then no primitive may be prepared here.
 int thread_team();
 
 /// Starts `count` threads that do nothing and ends them. resource_exhausted when the system or a

@@ -11,14 +11,18 @@ Shape::Shape(std::initializer_list<std::int64_t> dims)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> dims) {
-  TROUPE_CHECK(dims.size() <= kRankMax, "rank above 8");
+  if (dims.size() > kRankMax) {
+    constexpr std::size_t kNamedMax = 1'000'000'000;  // the number of axes is only for the error
+    rank_ = -static_cast<int>(std::min(dims.size(), kNamedMax));
+    return;
+  }
   rank_ = static_cast<int>(dims.size());
   std::copy(dims.begin(), dims.end(), dims_.begin());
 }
 
 Shape Shape::unknown() {
   Shape shape;
-  shape.rank_ = -1;
+  shape.rank_ = kUnknownRank;
   return shape;
 }
 
@@ -52,11 +56,17 @@ std::int64_t Shape::elements(int begin, int end) const {
 }
 
 void Shape::push_back(std::int64_t extent) {
-  TROUPE_CHECK(rank() < kRankMax, "rank above 8");
-  dims_[static_cast<std::size_t>(rank_++)] = extent;
+  if (too_long()) {
+    --rank_;
+  } else if (rank() == kRankMax) {
+    rank_ = -(kRankMax + 1);
+  } else {
+    dims_[static_cast<std::size_t>(rank_++)] = extent;
+  }
 }
 
 std::string Shape::to_string() const {
+  if (too_long()) return fmt::format("({} axes)", -rank_);
   if (!rank_known()) return "(...)";
   std::string text = "(";
   for (int axis = 0; axis < rank_; ++axis) {
@@ -72,7 +82,27 @@ bool operator==(const Shape& a, const Shape& b) {
          std::equal(a.dims_.begin(), a.dims_.begin() + std::max(a.rank_, 0), b.dims_.begin());
 }
 
+Status check_shape(const Shape& shape) {
+  if (shape.too_long()) {
+    return error(Errc::invalid_argument, "the shape {} has more than {} axes", shape.to_string(),
+                 kRankMax);
+  }
+  std::int64_t elements = 1;
+  for (int axis = 0; shape.rank_known() && axis < shape.rank(); ++axis) {
+    const std::int64_t extent = std::max<std::int64_t>(shape[axis], 1);
+    if (extent > kElementsMax / elements) {
+      return error(Errc::invalid_argument, "the shape {} has more than 2^40 elements",
+                   shape.to_string());
+    }
+    elements *= extent;
+  }
+  return {};
+}
+
 Result<Shape> merge_shapes(const Shape& a, const Shape& b) {
+  for (const Shape* shape : {&a, &b}) {
+    if (shape->too_long()) return check_shape(*shape);
+  }
   if (!a.rank_known()) return b;
   if (!b.rank_known()) return a;
   auto conflict = [&] {
@@ -106,7 +136,6 @@ Result<Shape> parse_shape(std::string_view text) {
   }
   Shape shape;
   while (!rest.empty()) {
-    if (shape.rank() == kRankMax) return bad();
     std::int64_t extent = kUnknownDim;
     if (rest.front() == '?') {
       rest.remove_prefix(1);
@@ -122,6 +151,7 @@ Result<Shape> parse_shape(std::string_view text) {
     rest.remove_prefix(1);
     trim();
   }
+  TROUPE_TRY(check_shape(shape));
   return shape;
 }
 

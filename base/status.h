@@ -112,13 +112,14 @@ class [[nodiscard]] Result {
     TROUPE_CHECK(ok(), status_.to_string());
     return *value_;
   }
-  T&& value() && {
+  /// A value of its own, which outlives a temporary Result: `for (float v : load().value())`.
+  T value() && {
     TROUPE_CHECK(ok(), status_.to_string());
     return std::move(*value_);
   }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
@@ -142,7 +143,7 @@ class [[nodiscard]] Result {
 
 /// Declares or assigns `lhs` from a Result expression, or returns its error.
 #define TROUPE_TRY_ASSIGN(lhs, expression) \
-  TROUPE_TRY_ASSIGN_INNER(TROUPE_CONCAT(result_, __LINE__), lhs, expression)
+  TROUPE_TRY_ASSIGN_INNER(TROUPE_CONCAT(troupe_result_, __COUNTER__), lhs, expression)
 #define TROUPE_TRY_ASSIGN_INNER(result, lhs, expression) \
   auto result = (expression);                            \
   if (!result.ok()) return result.status();              \

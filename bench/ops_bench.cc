@@ -148,7 +148,6 @@ int main(int argc, char** argv) {
     std::cerr << "--team takes a number of threads, 1 or more\n";
     return 2;
   }
-  troupe::base::set_thread_team(team);
   const auto table = troupe::ops::OpTable::build();
   for (const auto& op : table.all()) {
     for (const auto& sample : op.samples) {
@@ -157,7 +156,7 @@ int main(int argc, char** argv) {
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
+  troupe::base::lead_team(team, [] { benchmark::RunSpecifiedBenchmarks(); });
   benchmark::Shutdown();
   return 0;
 }

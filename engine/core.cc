@@ -2,6 +2,8 @@
 // The life of an operation: enter, submit, advance, begin, run, finish. Waiting and cancelling.
 #include "engine/core.h"
 
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -91,10 +93,14 @@ void Core::drop_variable(VariableState* variable) {
   mutex_.unlock();
 }
 
+bool Core::owns(const Variable& variable) const {
+  return variable && variable.state()->core.get() == this;
+}
+
 void Core::check_request(const Operation& request) const {
-  for (const std::span<const Variable> variables : {request.writes, request.reads}) {
+  for (const auto variables : {request.overwrites, request.writes, request.reads}) {
     for (const Variable& variable : variables) {
-      TROUPE_CHECK(variable && variable.state()->core.get() == this,
+      TROUPE_CHECK(owns(variable),
                    fmt::format("[{}] a variable is empty or of another engine", request.name));
     }
   }
@@ -203,16 +209,47 @@ void Core::begin(OperationState* operation) {
   }
 }
 
+// What a function throws must neither end the process nor leave the operation's variables held.
+void Core::call(OperationState* operation, RunContext& context) {
+  const auto thrown = [operation](base::Errc code, std::string_view what) {
+    return base::error(code, "[{}] its function threw {}", operation->name, what);
+  };
+  try {
+    if (operation->kind == OperationKind::async) {
+      std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
+    } else {
+      operation->outcome = std::get<SyncFunction>(operation->function)(context);
+    }
+  } catch (const std::bad_alloc& exception) {
+    fail(operation, thrown(base::Errc::resource_exhausted, exception.what()));
+  } catch (const std::exception& exception) {
+    fail(operation, thrown(base::Errc::internal, exception.what()));
+  } catch (...) {
+    fail(operation, thrown(base::Errc::internal, "something that is no std::exception"));
+  }
+}
+
+// An asynchronous function that threw has most often dropped its completion, which called the
+// operation abandoned. Where the completion is with somebody else, it comes too late from now on.
+void Core::fail(OperationState* operation, base::Status status) {
+  if (operation->kind != OperationKind::async || operation->ticket->claim()) {
+    operation->outcome = std::move(status);
+    if (operation->kind == OperationKind::async) {
+      operation->parties.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  } else if (operation->parties.load(std::memory_order_acquire) == 1) {
+    operation->outcome = std::move(status);
+  } else {
+    base::log_warn("{}, while its completion is being used", status.text());
+  }
+}
+
 bool Core::run(OperationState* operation, RunContext& context, int row) {
   if (!operation->inherited) {
     const bool asynchronous = operation->kind == OperationKind::async;
     const std::string_view name = operation->name;
     if (trace_) operation->begin_ns = clock_.now_ns();
-    if (asynchronous) {
-      std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
-    } else {
-      operation->outcome = std::get<SyncFunction>(operation->function)(context);
-    }
+    call(operation, context);
     if (trace_) trace_->add_run(name, row, operation->begin_ns, clock_.now_ns());
     if (asynchronous && operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) {
       return false;
@@ -328,8 +365,11 @@ base::Status Core::take_unreported() {
 
 base::Status Core::wait(const Variable& variable) {
   TROUPE_CHECK(thread_role() == ThreadRole::outside, "wait() on an engine or actor thread");
+  if (!owns(variable)) {
+    return base::error(base::Errc::invalid_argument,
+                       "wait() for a variable that is empty or of another engine");
+  }
   const Operation request{.name = "wait", .reads = {&variable, 1}};
-  check_request(request);
   WaitNode node;
   mutex_.lock();
   OperationState* const operation = graph_.take_operation();
@@ -379,14 +419,6 @@ base::Status Core::wait_all() {
   return status;
 }
 
-void Core::overwrite(const Variable& variable) {
-  TROUPE_CHECK(variable && variable.state()->core.get() == this,
-               "overwrite() of a variable that is empty or of another engine");
-  mutex_.lock();
-  variable.state()->overwrite_next = true;
-  mutex_.unlock();
-}
-
 void Core::cancel(std::string_view reason) {
   OperationList ended;
   mutex_.lock();
@@ -425,6 +457,7 @@ void Core::shut_down() {
   mutex_.lock();
   while (first_ != nullptr) wait_until_done(serial_);
   wait_for_streams();
+  open_.store(false, std::memory_order_release);
   leave();
   stop_threads();
   if (!trace_) return;

@@ -60,17 +60,19 @@ class Core : public std::enable_shared_from_this<Core> {
   Core& operator=(const Core&) = delete;
 
   Variable new_variable(std::string_view label);
+  bool owns(const Variable& variable) const;
   void push(const Operation& request, OperationKind kind, SyncFunction function);
   void push_async(const Operation& request, AsyncFunction function);
   base::Status wait(const Variable& variable);
   base::Status wait_all();
-  void overwrite(const Variable& variable);
   void cancel(std::string_view reason);
   std::string dump() const;
   EngineCounters counters() const;
   int team(const Lane& lane) const;
   /// Waits for everything, ends the threads, writes the trace. The last call.
   void shut_down();
+  /// True until shut_down() has waited for everything. Any thread.
+  bool open() const { return open_.load(std::memory_order_acquire); }
 
   /// The last handle of `variable` is gone. Called by Variable.
   void drop_variable(VariableState* variable);
@@ -119,6 +121,8 @@ class Core : public std::enable_shared_from_this<Core> {
     AllWait* next = nullptr;
   };
 
+  void call(OperationState* operation, RunContext& context);
+  void fail(OperationState* operation, base::Status status);
   int find_lane(const Lane& lane, OperationKind kind) const;
   void check_request(const Operation& request) const;
   OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(mutex_);
@@ -141,6 +145,7 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Clock& clock_;
   std::vector<LaneInfo> lanes_;
   std::unique_ptr<Trace> trace_;
+  std::atomic<bool> open_{true};
 
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
   OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order

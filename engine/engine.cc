@@ -16,6 +16,7 @@ class CoreEngine final : public Engine {
   ~CoreEngine() override { core_->shut_down(); }
 
   Variable new_variable(std::string_view label) override { return core_->new_variable(label); }
+  bool owns(const Variable& variable) const override { return core_->owns(variable); }
   void push(const Operation& operation, SyncFunction function) override {
     core_->push(operation, OperationKind::sync, std::move(function));
   }
@@ -27,7 +28,6 @@ class CoreEngine final : public Engine {
   }
   base::Status wait(const Variable& variable) override { return core_->wait(variable); }
   base::Status wait_all() override { return core_->wait_all(); }
-  void overwrite(const Variable& variable) override { core_->overwrite(variable); }
   void cancel(std::string_view reason) override { core_->cancel(reason); }
   std::string dump() const override { return core_->dump(); }
   EngineCounters counters() const override { return core_->counters(); }

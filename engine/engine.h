@@ -58,13 +58,14 @@ using StreamFunction = Function<base::Status(RunContext&)>;
 /// plan).
 struct Operation {
   std::string_view name;
-  std::span<const Variable> reads;  ///< may repeat, may overlap `writes` (then the write counts)
+  std::span<const Variable> reads;  ///< may repeat, may overlap the written ones (then it is both)
+  /// Written in part, or changed: their old values matter, so their errors are inherited and stay.
   std::span<const Variable> writes;
   Lane lane;
   int priority = 0;  ///< higher runs first among operations that are ready
-  /// The function overwrites the whole of every written variable, which clears their errors: like
-  /// overwrite() on each, without the cost. A written variable that is also read keeps its error.
-  bool overwrites = false;
+  /// Written as a whole, which clears their errors. One that is named in `reads` or `writes` too
+  /// keeps its error.
+  std::span<const Variable> overwrites = {};
   /// Memory that exists because this operation waits: its outputs, what its function owns.
   std::uint64_t bytes = 0;
 };
@@ -112,6 +113,8 @@ struct EngineOptions {
 };
 
 /// Threaded and serial engines share this interface and give the same results.
+/// A function that throws ends its operation with an error that names both: resource_exhausted for
+/// std::bad_alloc, else internal.
 /// The destructor waits for everything pushed, then joins its threads; call cancel() first where
 /// completions may never come.
 class Engine {
@@ -120,6 +123,8 @@ class Engine {
 
   /// A new variable; `label` appears in dump() and errors.
   virtual Variable new_variable(std::string_view label) = 0;
+  /// True when new_variable() of this engine made it. Operations take no others (CHECK).
+  virtual bool owns(const Variable& variable) const = 0;
 
   /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded,
   /// and never on an engine thread. When a read variable carries an error, the function is skipped
@@ -129,15 +134,12 @@ class Engine {
   virtual void push_stream(const Operation& operation, StreamFunction function) = 0;
 
   /// Waits until everything pushed so far that writes `variable` is done; its error if it carries
-  /// one. An error stays until an operation overwrites the whole variable: call clear_error for
-  /// that.
+  /// one. An error stays until an operation overwrites the whole variable. invalid_argument for a
+  /// variable that this engine does not own.
   virtual base::Status wait(const Variable& variable) = 0;
   /// Waits until every operation pushed so far is done, on streams too; the first error that no
   /// wait() has reported (the later ones then count as reported; variables keep theirs).
   virtual base::Status wait_all() = 0;
-  /// Declares that the next operation written to `variable` overwrites all of it, which clears its
-  /// error.
-  virtual void overwrite(const Variable& variable) = 0;
 
   /// Completes every outstanding asynchronous operation with `cancelled`, and lets later ones fail
   /// so: for ending a job. Operations whose function has not begun are skipped with the same error.

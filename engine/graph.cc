@@ -51,7 +51,6 @@ std::shared_ptr<Core> DependencyGraph::orphan(VariableState* variable) {
 
 void DependencyGraph::free_variable(VariableState* variable) {
   variable->label.clear();
-  variable->overwrite_next = false;
   variable->orphaned = false;
   variable->failure.reset();
   variable->written = {};
@@ -60,31 +59,34 @@ void DependencyGraph::free_variable(VariableState* variable) {
 }
 
 bool DependencyGraph::append(OperationState* operation, const Operation& request) {
-  const std::size_t uses_max = request.writes.size() + request.reads.size();
+  const std::size_t uses_max =
+      request.overwrites.size() + request.writes.size() + request.reads.size();
   const bool more = uses_max > OperationState::kInlineUses;
   if (more && operation->more_uses.size() < uses_max) operation->more_uses.resize(uses_max);
   Use* const begin = more ? operation->more_uses.data() : operation->inline_uses.data();
   Use* place = begin;
   // Writes first: a later mention of the same variable then finds its own write at the tail.
+  for (const Variable& variable : request.overwrites) {
+    place = add_use(operation, variable.state(), Access::overwrite, place);
+  }
   for (const Variable& variable : request.writes) {
-    place = add_use(operation, variable.state(), true, place);
+    place = add_use(operation, variable.state(), Access::write, place);
   }
   for (const Variable& variable : request.reads) {
-    place = add_use(operation, variable.state(), false, place);
+    place = add_use(operation, variable.state(), Access::read, place);
   }
   operation->use_count = static_cast<std::uint32_t>(place - begin);
   operation->uses_outside = more;
-  if (request.overwrites) {
-    for (Use& use : operation->uses()) use.overwrites = use.write;
-  }
   return operation->blocked == 0;
 }
 
-Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable, bool write,
+Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable, Access access,
                               Use* place) {
+  const bool write = access != Access::read;
   Use* const tail = variable->last;
   if (tail != nullptr && tail->operation == operation) {
     tail->reads |= !write;
+    tail->overwrites &= access != Access::write;
     return place;
   }
   place->operation = operation;
@@ -93,7 +95,7 @@ Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable
   place->next = nullptr;
   place->write = write;
   place->reads = !write;
-  place->overwrites = write && std::exchange(variable->overwrite_next, false);
+  place->overwrites = access == Access::overwrite;
   place->granted = tail == nullptr || (!write && !tail->write && tail->granted);
   if (!place->granted) ++operation->blocked;
   (tail == nullptr ? variable->first : tail->next) = place;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -55,8 +56,10 @@ class DependencyGraph {
 
  private:
   static constexpr std::size_t kChunk = 64;
+  /// The three lists of Operation.
+  enum class Access : std::uint8_t { read, write, overwrite };
 
-  Use* add_use(OperationState* operation, VariableState* variable, bool write, Use* place);
+  Use* add_use(OperationState* operation, VariableState* variable, Access access, Use* place);
   void grant(Use* use, OperationList& unblocked);
   void unlink(Use* use, OperationList& unblocked);
   void absorb(VariableState* variable);

@@ -59,12 +59,12 @@ void SerialCore::drain() {
 
 bool SerialCore::run_one(OperationState* operation) {
   const LaneInfo& lane = lanes()[static_cast<std::size_t>(operation->lane)];
-  base::set_thread_team(lane.team);
   RunContext context{.team = lane.team,
                      .slots = &slots_[static_cast<std::size_t>(operation->lane)]};
   const bool on_stream = operation->kind == OperationKind::stream && !operation->inherited;
   if (on_stream) context.stream = lane.stream;
-  const bool finished = run(operation, context, operation->lane + 1);
+  bool finished = false;
+  base::lead_team(lane.team, [&] { finished = run(operation, context, operation->lane + 1); });
   if (on_stream) {
     base::Status done = lane.stream->record()->wait_on_host();
     if (operation->outcome.ok()) operation->outcome = std::move(done);

@@ -55,7 +55,6 @@ struct VariableState {
   std::string label;
   Use* first = nullptr;  ///< oldest use that is not released
   Use* last = nullptr;
-  bool overwrite_next = false;
   bool orphaned = false;  ///< no handle is left
   std::shared_ptr<Failure> failure;
   PendingEvent written;            ///< the newest write, if a stream did it

@@ -77,6 +77,7 @@ class ThreadedCore final : public Core {
   OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
+  void lead_lane(int lane, const LaneInfo& info);
   void run_events(int lane);
   void run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker);
 
@@ -198,7 +199,10 @@ OperationState* ThreadedCore::next(std::size_t queue) {
 void ThreadedCore::run_lane(int lane) {
   const ThreadRoleScope role(ThreadRole::engine);
   const LaneInfo& info = lanes()[static_cast<std::size_t>(lane)];
-  base::set_thread_team(info.team);
+  base::lead_team(info.team, [&] { lead_lane(lane, info); });
+}
+
+void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   Worker worker;
   worker.row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
   worker.context = {.team = info.team, .slots = &worker.slots};

@@ -20,4 +20,8 @@ Variable::~Variable() {
   }
 }
 
+bool Variable::engine_stands() const {
+  return state_ != nullptr && state_->core->open();
+}
+
 }  // namespace troupe::engine

@@ -11,7 +11,7 @@ namespace troupe::engine {
 struct VariableState;
 
 /// A counted handle on a variable of one engine. A handle that outlives its engine is inert: it may
-/// only be copied and dropped.
+/// only be copied, asked and dropped.
 class Variable {
  public:
   Variable() = default;
@@ -25,6 +25,9 @@ class Variable {
   ~Variable();
 
   explicit operator bool() const { return state_ != nullptr; }
+  /// True while the engine that made it stands; false for an empty handle. Whoever may outlive an
+  /// engine asks this before it calls the engine.
+  bool engine_stands() const;
   VariableState* state() const { return state_; }
   friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }
 

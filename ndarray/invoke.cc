@@ -43,12 +43,23 @@ struct Call {
   }
 };
 
-base::Result<base::Device> common_device(const std::string& op, std::span<const NDArray> inputs,
-                                         base::Device otherwise) {
+/// An error unless `array`, input or output `index`, may take part in a call on `runtime`.
+base::Status check_part(const Runtime& runtime, const std::string& op, const char* part,
+                        std::size_t index, const NDArray& array) {
+  TROUPE_TRY(array.status());
+  if (!array) return base::error(Errc::invalid_argument, "[{}] got an empty handle", op);
+  if (runtime.engine.owns(array.variable())) return {};
+  TROUPE_TRY(array.check_usable());
+  return base::error(Errc::invalid_argument, "[{}] {} {} ({} {}) belongs to another engine", op,
+                     part, index, base::dtype_name(array.dtype()), array.shape().to_string());
+}
+
+base::Result<base::Device> common_device(const Runtime& runtime, const std::string& op,
+                                         std::span<const NDArray> inputs, base::Device otherwise) {
   if (inputs.empty()) return otherwise;
-  for (const NDArray& input : inputs) {
-    TROUPE_TRY(input.status());
-    if (!input) return base::error(Errc::invalid_argument, "[{}] got an empty handle", op);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const NDArray& input = inputs[i];
+    TROUPE_TRY(check_part(runtime, op, "input", i, input));
     if (input.device() == inputs.front().device()) continue;
     return base::error(Errc::invalid_argument, "[{}] inputs are on {} and {}", op,
                        inputs.front().device().to_string(), input.device().to_string());
@@ -75,6 +86,7 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
     }
     const NDArray& given = outputs[i];
     TROUPE_TRY(given.status());
+    if (given) TROUPE_TRY(check_part(runtime, call.op->name, "output", i, given));
     if (!given || given.shape() != wanted.shape || given.dtype() != wanted.dtype ||
         given.device() != call.device) {
       return base::error(Errc::invalid_argument, "[{}] output {} is {} {}, the given array {} {}",
@@ -97,7 +109,8 @@ bool may_alias(const ops::OpCall& call, const Call& work, std::size_t input, std
 }
 
 /// Outputs that overlap an input in a way the operator does not allow get memory of their own; the
-/// pairs (own, wanted) are copied afterwards.
+/// pairs (own, wanted) are copied afterwards. Kernels add to an output before they have read all
+/// of an input, so in add mode no overlap is allowed, and the own memory begins with a copy.
 base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime,
                                                                 const ops::OpCall& call,
                                                                 Call& work) {
@@ -110,10 +123,11 @@ base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime
       ++overlaps;
       if (may_alias(call, work, i, o)) ++allowed;
     }
-    const bool fine = overlaps == 0 || (overlaps == 1 && allowed == 1);
-    if (fine || (!call.modes.empty() && call.modes[o] == ops::WriteMode::add)) continue;
+    const bool adds = !call.modes.empty() && call.modes[o] == ops::WriteMode::add;
+    if (overlaps == 0 || (!adds && overlaps == 1 && allowed == 1)) continue;
     TROUPE_TRY_ASSIGN(NDArray own, NDArray::empty(runtime, output.shape(), output.dtype(),
                                                   output.device(), "temporary"));
+    if (adds) TROUPE_TRY(own.copy_from(output));
     later.emplace_back(own, output);
     output = own;
   }
@@ -122,20 +136,19 @@ base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime
 
 void push(Runtime& runtime, const std::string& name, Call work, const ops::OpCall& call,
           int priority) {
-  std::vector<engine::Variable> reads, writes;
+  std::vector<engine::Variable> reads, writes, overwrites;
   for (const NDArray& input : work.inputs) reads.push_back(input.variable());
   for (std::size_t i = 0; i < work.outputs.size(); ++i) {
     const NDArray& output = work.outputs[i];
     const bool adds = !call.modes.empty() && call.modes[i] == ops::WriteMode::add;
     const bool read = std::find(reads.begin(), reads.end(), output.variable()) != reads.end();
     work.content.push_back(adds || read || !output.whole());
-    if (!work.content.back()) runtime.engine.overwrite(output.variable());
-    writes.push_back(output.variable());
+    (work.content.back() ? writes : overwrites).push_back(output.variable());
   }
-  if (work.scratch) writes.push_back(work.scratch.variable());
+  if (work.scratch) overwrites.push_back(work.scratch.variable());
   if (work.generator) writes.push_back(work.generator->variable());
   const engine::Lane lane{call.device, engine::LaneKind::compute};
-  engine::Operation operation{name, reads, writes, lane, priority};
+  engine::Operation operation{name, reads, writes, lane, priority, overwrites};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
   if (work.scratch) operation.bytes += work.scratch.bytes();
   auto run = [held = std::make_unique<Call>(std::move(work))](engine::RunContext& context) {
@@ -159,7 +172,7 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
       ops::Params params,
       ops::parse_params(*definition, ops::with_num_args(*definition, attributes, inputs.size())));
   TROUPE_TRY_ASSIGN(const base::Device device,
-                    common_device(definition->name, inputs, options.device));
+                    common_device(runtime, definition->name, inputs, options.device));
   std::vector<ops::TensorDesc> tensors;
   for (const NDArray& input : inputs) tensors.push_back({input.dtype(), input.shape(), {}, false});
   TROUPE_TRY_ASSIGN(ops::OpCall call,
@@ -173,6 +186,10 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
   if (definition->random) {
     if (options.generator == nullptr) {
       return base::error(Errc::invalid_argument, "[{}] draws numbers and needs a generator",
+                         definition->name);
+    }
+    if (!runtime.engine.owns(options.generator->variable())) {
+      return base::error(Errc::invalid_argument, "[{}] its generator belongs to another engine",
                          definition->name);
     }
     work.generator = *options.generator;

@@ -4,7 +4,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace troupe::ndarray {
@@ -16,25 +18,53 @@ namespace {
 constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
 constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::priority};
 
+/// For shapes that check_array() has passed.
 std::size_t bytes_of(const base::Shape& shape, base::DType dtype) {
   return static_cast<std::size_t>(shape.elements()) * base::dtype_size(dtype);
 }
 
-/// A chunk whose last handle pushes its end behind all work on it.
+base::Status check_array(const base::Shape& shape, base::DType dtype) {
+  TROUPE_TRY(base::check_shape(shape).with_context(
+      fmt::format("an array of dtype {}", base::dtype_name(dtype))));
+  if (shape.complete()) return {};
+  return base::error(Errc::invalid_argument, "an array needs a complete shape, got {}",
+                     shape.to_string());
+}
+
+/// A chunk whose last handle pushes its end behind all work on it. When the engine is gone, so is
+/// all work.
 std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool shared) {
-  auto* chunk = new Chunk{std::move(buffer), runtime.engine.new_variable("array"), shared};
-  return {chunk, [&engine = runtime.engine](Chunk* last) {
+  auto* chunk = new Chunk{runtime, std::move(buffer), runtime.engine.new_variable("array"), shared};
+  return {chunk, [](Chunk* last) {
+            std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
-            engine.push({"release array", {}, {&variable, 1}, kReleaseLane, 0},
-                        [held = std::unique_ptr<Chunk>(last)](engine::RunContext&) mutable {
-                          held.reset();
-                          return base::Status();
-                        });
+            if (!variable.engine_stands()) return;
+            last->runtime.engine.push({"release array", {}, {&variable, 1}, kReleaseLane, 0},
+                                      [held = std::move(held)](engine::RunContext&) mutable {
+                                        held.reset();
+                                        return base::Status();
+                                      });
           }};
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+/// Pushes work(to), which fills all of `to`; `operation` says what it reads and holds.
+template <typename Work>
+void push_write(const NDArray& to, engine::Operation operation, Work work) {
+  const engine::Variable written[] = {to.variable()};
+  const auto& reads = operation.reads;
+  const bool content =
+      !to.whole() || std::find(reads.begin(), reads.end(), written[0]) != reads.end();
+  (content ? operation.writes : operation.overwrites) = written;
+  operation.lane = kCopyLane;
+  to.runtime().engine.push(operation, [to, content, work = std::move(work)](engine::RunContext&) {
+    TROUPE_TRY(to.make_writable(content));
+    work(to);
+    return base::Status();
+  });
 }
 
 }  // namespace
@@ -48,10 +78,7 @@ NDArray NDArray::failed(base::Status error) {
 
 base::Result<NDArray> NDArray::empty(Runtime& runtime, const base::Shape& shape, base::DType dtype,
                                      base::Device device, std::string_view holder) {
-  if (!shape.complete()) {
-    return base::error(Errc::invalid_argument, "an array needs a complete shape, got {}",
-                       shape.to_string());
-  }
+  TROUPE_TRY(check_array(shape, dtype));
   const std::size_t bytes = bytes_of(shape, dtype);
   TROUPE_TRY_ASSIGN(base::Buffer buffer,
                     runtime.storage.pool(device).allocate(std::max<std::size_t>(bytes, 1), holder));
@@ -68,11 +95,11 @@ base::Result<NDArray> NDArray::zeros(Runtime& runtime, const base::Shape& shape,
 
 NDArray NDArray::from_buffer(Runtime& runtime, base::Buffer buffer, const base::Shape& shape,
                              base::DType dtype, bool shared) {
+  if (base::Status status = check_array(shape, dtype); !status.ok()) return failed(status);
   const std::size_t bytes = bytes_of(shape, dtype);
   TROUPE_CHECK(buffer.size() >= bytes, "a buffer smaller than its array");
   TROUPE_CHECK(!buffer || buffer.device().host_memory(), "arrays of this build are host memory");
   NDArray array;
-  array.runtime_ = &runtime;
   array.device_ = buffer.device();
   array.whole_ = buffer.size() == bytes;
   array.chunk_ = make_chunk(runtime, std::move(buffer), shared);
@@ -91,6 +118,24 @@ base::Result<NDArray> NDArray::from_bytes(Runtime& runtime, const base::Shape& s
   }
   copy_bytes(array.data(), bytes.data(), bytes.size());
   return array;
+}
+
+Runtime& NDArray::runtime() const {
+  TROUPE_CHECK(chunk_ != nullptr, "runtime() of a failed array or an empty handle");
+  return chunk_->runtime;
+}
+
+const engine::Variable& NDArray::variable() const {
+  static const engine::Variable none;
+  return chunk_ != nullptr ? chunk_->variable : none;
+}
+
+base::Status NDArray::check_usable() const {
+  TROUPE_TRY(error_);
+  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  if (chunk_->variable.engine_stands()) return {};
+  return base::error(Errc::failed_precondition, "the engine of this array of {} {} has ended",
+                     base::dtype_name(dtype_), shape_.to_string());
 }
 
 std::size_t NDArray::bytes() const {
@@ -125,7 +170,8 @@ NDArray NDArray::at(std::int64_t index) const {
 
 NDArray NDArray::reshape(const base::Shape& shape) const {
   if (!error_.ok()) return *this;
-  if (!shape.complete() || shape.elements() != shape_.elements()) {
+  if (base::Status status = check_array(shape, dtype_); !status.ok()) return failed(status);
+  if (shape.elements() != shape_.elements()) {
     return failed(base::error(Errc::invalid_argument, "shape {} cannot become {}",
                               shape_.to_string(), shape.to_string()));
   }
@@ -133,125 +179,104 @@ NDArray NDArray::reshape(const base::Shape& shape) const {
 }
 
 NDArray NDArray::copy(base::Device device) const {
-  if (!error_.ok()) return *this;
-  base::Result<NDArray> made = empty(*runtime_, shape_, dtype_, device);
+  if (base::Status status = check_usable(); !status.ok()) return failed(status);
+  base::Result<NDArray> made = empty(runtime(), shape_, dtype_, device);
   if (!made.ok()) return failed(made.status());
   const base::Status status = made->copy_from(*this);
   return status.ok() ? *made : failed(status);
 }
 
 base::Status NDArray::copy_from(const NDArray& source) const {
-  TROUPE_TRY(error_);
-  TROUPE_TRY(source.error_);
+  TROUPE_TRY(check_usable());
+  TROUPE_TRY(source.check_usable());
+  if (!runtime().engine.owns(source.variable())) {
+    return base::error(Errc::invalid_argument, "cannot copy an array of another engine into {} {}",
+                       base::dtype_name(dtype_), shape_.to_string());
+  }
   if (source.dtype_ != dtype_ || source.shape_ != shape_) {
     return base::error(Errc::invalid_argument, "cannot copy {} {} into {} {}",
                        base::dtype_name(source.dtype_), source.shape_.to_string(),
                        base::dtype_name(dtype_), shape_.to_string());
   }
-  const bool same = source.chunk_ == chunk_;
-  if (whole_ && !same) runtime_->engine.overwrite(variable());
   const engine::Variable reads[] = {source.variable()};
-  const engine::Variable writes[] = {variable()};
-  runtime_->engine.push({"copy array", reads, writes, kCopyLane, 0},
-                        [from = source, to = *this](engine::RunContext&) {
-                          TROUPE_TRY(to.make_writable(!to.whole_));
-                          copy_bytes(to.data(), from.data(), to.bytes());
-                          return base::Status();
-                        });
+  push_write(*this, {.name = "copy array", .reads = reads},
+             [source](const NDArray& to) { copy_bytes(to.data(), source.data(), to.bytes()); });
   return {};
 }
 
 base::Status NDArray::copy_from(base::Buffer host_bytes) const {
-  TROUPE_TRY(error_);
+  TROUPE_TRY(check_usable());
   if (host_bytes.size() != bytes() || !host_bytes.device().host_memory()) {
     return base::error(Errc::invalid_argument, "{} host bytes do not fill {} of {}",
                        host_bytes.size(), shape_.to_string(), base::dtype_name(dtype_));
   }
-  if (whole_) runtime_->engine.overwrite(variable());
-  const engine::Variable writes[] = {variable()};
-  const std::uint64_t held = host_bytes.size();
-  runtime_->engine.push({"copy from host", {}, writes, kCopyLane, 0, false, held},
-                        [from = std::move(host_bytes), to = *this](engine::RunContext&) {
-                          TROUPE_TRY(to.make_writable(!to.whole_));
-                          copy_bytes(to.data(), from.data(), from.size());
-                          return base::Status();
-                        });
+  push_write(*this, {.name = "copy from host", .bytes = host_bytes.size()},
+             [from = std::move(host_bytes)](const NDArray& to) {
+               copy_bytes(to.data(), from.data(), from.size());
+             });
   return {};
 }
 
 base::Status NDArray::clear() const {
-  TROUPE_TRY(error_);
-  if (whole_) runtime_->engine.overwrite(variable());
-  const engine::Variable writes[] = {variable()};
-  runtime_->engine.push({"clear array", {}, writes, kCopyLane, 0},
-                        [to = *this](engine::RunContext&) {
-                          TROUPE_TRY(to.make_writable(!to.whole_));
-                          if (to.bytes() > 0) std::memset(to.data(), 0, to.bytes());
-                          return base::Status();
-                        });
+  TROUPE_TRY(check_usable());
+  push_write(*this, {.name = "clear array"}, [](const NDArray& to) {
+    if (to.bytes() > 0) std::memset(to.data(), 0, to.bytes());
+  });
   return {};
 }
 
 base::Status NDArray::wait() const {
-  TROUPE_TRY(error_);
-  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
-  return runtime_->engine.wait(variable());
+  TROUPE_TRY(check_usable());
+  return runtime().engine.wait(variable());
 }
 
 base::Status NDArray::read(std::span<std::byte> destination) const {
-  TROUPE_TRY(error_);
-  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  TROUPE_TRY(check_usable());
   if (destination.size() != bytes()) {
     return base::error(Errc::invalid_argument, "{} bytes cannot take {} of {}", destination.size(),
                        shape_.to_string(), base::dtype_name(dtype_));
   }
   // A reader among the engine's operations: later writers wait until the copy is done.
-  const engine::Variable done = runtime_->engine.new_variable("read array");
+  engine::Engine& engine = runtime().engine;
+  const engine::Variable done = engine.new_variable("read array");
   const engine::Variable reads[] = {variable()};
-  runtime_->engine.push({"read array", reads, {&done, 1}, kCopyLane, 0},
-                        [from = *this, to = destination.data()](engine::RunContext&) {
-                          copy_bytes(to, from.data(), from.bytes());
-                          return base::Status();
-                        });
-  return runtime_->engine.wait(done);
+  engine.push({"read array", reads, {&done, 1}, kCopyLane, 0},
+              [from = *this, to = destination.data()](engine::RunContext&) {
+                copy_bytes(to, from.data(), from.bytes());
+                return base::Status();
+              });
+  return engine.wait(done);
 }
 
 base::Status NDArray::write(std::span<const std::byte> source) const {
-  TROUPE_TRY(error_);
-  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  TROUPE_TRY(check_usable());
   if (source.size() != bytes()) {
     return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", source.size(),
                        shape_.to_string(), base::dtype_name(dtype_));
   }
-  if (whole_) runtime_->engine.overwrite(variable());
-  const engine::Variable writes[] = {variable()};
-  runtime_->engine.push({"write array", {}, writes, kCopyLane, 0},
-                        [from = source.data(), to = *this](engine::RunContext&) {
-                          TROUPE_TRY(to.make_writable(!to.whole_));
-                          copy_bytes(to.data(), from, to.bytes());
-                          return base::Status();
-                        });
+  push_write(*this, {.name = "write array"}, [from = source.data()](const NDArray& to) {
+    copy_bytes(to.data(), from, to.bytes());
+  });
   return wait();
 }
 
 base::Status NDArray::check_read(base::DType dtype) const {
-  TROUPE_TRY(error_);
-  if (!chunk_) return base::error(Errc::failed_precondition, "an empty handle has no array");
+  TROUPE_TRY(check_usable());
   if (dtype == dtype_) return {};
   return base::error(Errc::invalid_argument, "an array of {} cannot be read as {}",
                      base::dtype_name(dtype_), base::dtype_name(dtype));
 }
 
-void NDArray::rebind(base::Buffer buffer, bool shared) const {
-  TROUPE_CHECK(error_.ok() && chunk_ != nullptr, "only an array can be rebound");
-  runtime_->engine.overwrite(variable());
+base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
+  TROUPE_TRY(check_usable());
   const engine::Variable writes[] = {variable()};
-  runtime_->engine.push(
-      {"rebind array", {}, writes, kReleaseLane, 0},
+  runtime().engine.push(
+      {.name = "rebind array", .lane = kReleaseLane, .overwrites = writes},
       [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
         to.set_buffer(std::move(made), shared);
         return base::Status();
       });
+  return {};
 }
 
 base::TensorView NDArray::view() const {
@@ -273,7 +298,7 @@ base::Status NDArray::make_writable(bool content) const {
   if (!chunk_->shared) return {};
   const base::Buffer& old = chunk_->buffer;
   TROUPE_TRY_ASSIGN(base::Buffer own,
-                    runtime_->storage.pool(device_).allocate(old.size(), "copy on write"));
+                    runtime().storage.pool(device_).allocate(old.size(), "copy on write"));
   if (content || !whole_) copy_bytes(own.data(), old.data(), old.size());
   set_buffer(std::move(own), false);
   return {};

@@ -26,6 +26,7 @@ namespace troupe::ndarray {
 /// handle goes, an operation that writes the variable destroys the chunk, so its bytes are never
 /// reused under running work.
 struct Chunk {
+  Runtime runtime;
   base::Buffer buffer;
   engine::Variable variable;
   /// The buffer is somebody else's too, a batch for example: it is copied before anyone writes.
@@ -41,6 +42,7 @@ class NDArray {
   static NDArray failed(base::Status error);
 
   /// Memory with unspecified content. `holder` (static text) names it in memory statistics.
+  /// invalid_argument names a shape that is incomplete or has too many axes or elements.
   static base::Result<NDArray> empty(Runtime& runtime, const base::Shape& shape,
                                      base::DType dtype = base::DType::f32, base::Device device = {},
                                      std::string_view holder = "ndarray");
@@ -48,7 +50,8 @@ class NDArray {
   static base::Result<NDArray> zeros(Runtime& runtime, const base::Shape& shape,
                                      base::DType dtype = base::DType::f32,
                                      base::Device device = {});
-  /// Takes over a buffer of at least the shape's bytes. `shared`: see Chunk::shared.
+  /// Takes over a buffer of at least the shape's bytes. `shared`: see Chunk::shared. A failed array
+  /// where empty() would give an error.
   static NDArray from_buffer(Runtime& runtime, base::Buffer buffer, const base::Shape& shape,
                              base::DType dtype, bool shared = false);
   /// A copy of host values, in row-major order; their number must fit the shape.
@@ -69,9 +72,13 @@ class NDArray {
   base::Device device() const { return device_; }
   std::int64_t elements() const { return shape_.elements(); }
   std::size_t bytes() const;
-  Runtime& runtime() const { return *runtime_; }
-  /// The tag that operations on this array name; shared by all its views.
-  const engine::Variable& variable() const { return chunk_->variable; }
+  /// What it was made with; CHECKs that there is an array.
+  Runtime& runtime() const;
+  /// The tag that operations on this array name; shared by all its views. Empty without an array.
+  const engine::Variable& variable() const;
+  /// Success when calls may use the array: its own error, failed_precondition for an empty handle
+  /// and for an array that has outlived its engine.
+  base::Status check_usable() const;
   /// True when both handles are exactly the same bytes.
   bool same_memory(const NDArray& other) const {
     return chunk_ == other.chunk_ && offset_ == other.offset_ && bytes() == other.bytes();
@@ -111,7 +118,7 @@ class NDArray {
   std::string to_string() const;
 
   /// Pushes: this chunk's bytes become `buffer` (same size), for example a store's next version.
-  void rebind(base::Buffer buffer, bool shared) const;
+  base::Status rebind(base::Buffer buffer, bool shared) const;
 
   /// The chunk. Whoever pushes an operation while holding a handle may name the chunk by address in
   /// it: the chunk's end comes behind the operation in the variable's order.
@@ -134,7 +141,6 @@ class NDArray {
   NDArray window(std::size_t offset, const base::Shape& shape) const;
   base::Status check_read(base::DType dtype) const;
 
-  Runtime* runtime_ = nullptr;
   std::shared_ptr<Chunk> chunk_;
   base::Shape shape_;
   base::DType dtype_ = base::DType::f32;

@@ -7,7 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/parallel.h"
 #include "ops/op.h"
 
 namespace troupe::ndarray {
@@ -26,35 +25,16 @@ void mix(std::size_t& hash, const std::vector<ops::TensorDesc>& tensors) {
   }
 }
 
-/// Makes the calling thread lead teams of `team` threads for a scope.
-class ScopedTeam {
- public:
-  explicit ScopedTeam(int team) : before_(base::thread_team()) { base::set_thread_team(team); }
-  ~ScopedTeam() {
-    if (before_ > 0) base::set_thread_team(before_);
-  }
-  ScopedTeam(const ScopedTeam&) = delete;
-  ScopedTeam& operator=(const ScopedTeam&) = delete;
-
- private:
-  const int before_;
-};
-
 }  // namespace
 
 base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(const ops::OpCall& call) {
-  const ScopedTeam scope(call.team);
-  if (const int team = base::thread_team(); team != call.team) {
-    return base::error(base::Errc::failed_precondition,
-                       "[{}] is prepared for {} threads, but OpenMP gives this thread {}",
-                       call.op->name, call.team, team);
-  }
   TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel, ops::prepare(call));
   return kernel;
 }
 
 std::size_t PreparedKernels::Hash::operator()(const ops::OpCall* call) const {
   std::size_t hash = std::hash<const void*>{}(call->op);
+  mix(hash, call->params.hash());
   mix(hash, call->inputs);
   mix(hash, call->outputs);
   for (ops::WriteMode mode : call->modes) mix(hash, static_cast<std::uint64_t>(mode));

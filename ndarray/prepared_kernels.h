@@ -19,14 +19,12 @@ namespace troupe::ndarray {
 /// Most kernels that a cache keeps when its maker names no other number.
 inline constexpr std::size_t kPreparedKernelsMax = 1024;
 
-/// Least recently used out. Preparing happens on the calling thread, which leads the call's team
-/// meanwhile (library objects are made for the team of the thread that makes them).
+/// Least recently used out. Preparing happens on the calling thread.
 class PreparedKernels {
  public:
   explicit PreparedKernels(std::size_t prepared_kernels_max = kPreparedKernelsMax);
 
-  /// The kernel for `call`, from the cache or prepared now. failed_precondition when this thread
-  /// cannot lead a team of `call.team`; otherwise the errors of ops::prepare.
+  /// The kernel for `call`, from the cache or prepared now. Errors are those of ops::prepare.
   base::Result<std::shared_ptr<const ops::Kernel>> get(const ops::OpCall& call);
 
   /// A kernel that nobody else uses, for a node of an executor: kernels may keep what they made for

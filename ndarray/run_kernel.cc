@@ -32,11 +32,12 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
        inputs = std::vector<base::TensorView>(buffers.inputs.begin(), buffers.inputs.end()),
        outputs = std::vector<base::TensorView>(buffers.outputs.begin(),
                                                buffers.outputs.end())]() mutable {
-        // The stream's thread is not the lane's: it must lead the team that the kernel is made for.
-        if (base::thread_team() != later.team) base::set_thread_team(later.team);
         later.inputs = inputs;
         later.outputs = outputs;
-        return kernel->run(later);
+        // The stream's thread is not the lane's: it must lead the team that the kernel is made for.
+        base::Status status;
+        base::lead_team(later.team, [&] { status = kernel->run(later); });
+        return status;
       });
   return {};
 }

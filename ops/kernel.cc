@@ -4,7 +4,8 @@
 #include "ops/kernel.h"
 
 #include <algorithm>
-#include <array>
+#include <memory>
+#include <new>
 
 #include "ops/op.h"
 #include "ops/support/chunks.h"
@@ -19,9 +20,6 @@ using base::Result;
 using base::Shape;
 using base::Status;
 using base::TensorView;
-
-/// Most outputs in add mode, and most tensors of a call on blocked buffers, of a reference kernel.
-constexpr std::size_t kRewrittenViewsMax = 16;
 
 std::size_t aligned(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
@@ -39,6 +37,29 @@ Status accumulate(const KernelContext& context, const TensorView& from, const Te
     return Status();
   });
 }
+
+/// Views in a piece of scratch memory, for a scope: there may be any number of them.
+class ScratchViews {
+ public:
+  explicit ScratchViews(std::byte* memory) : views_(reinterpret_cast<TensorView*>(memory)) {}
+  ~ScratchViews() { std::destroy_n(views_, count_); }
+  ScratchViews(const ScratchViews&) = delete;
+  ScratchViews& operator=(const ScratchViews&) = delete;
+
+  /// Appends make(index, view) of every view in `from`; what was appended.
+  template <typename Make>
+  std::span<const TensorView> add(std::span<const TensorView> from, Make&& make) {
+    TensorView* const first = views_ + count_;
+    for (std::size_t i = 0; i < from.size(); ++i, ++count_) {
+      ::new (views_ + count_) TensorView(make(i, from[i]));
+    }
+    return {first, from.size()};
+  }
+
+ private:
+  TensorView* views_;
+  std::size_t count_ = 0;
+};
 
 class ReferenceKernel final : public Kernel {
  public:
@@ -61,6 +82,10 @@ class ReferenceKernel final : public Kernel {
     for (std::size_t i = 0; i < call_.modes.size(); ++i) {
       if (call_.modes[i] == WriteMode::add) scratch_bytes_ += output_bytes(i);
     }
+    std::size_t views = adds_ ? call_.outputs.size() : 0;
+    if (!flat_.is_dense()) views += call_.inputs.size() + call_.outputs.size();
+    views_offset_ = scratch_bytes_;
+    scratch_bytes_ += aligned(static_cast<std::int64_t>(views * sizeof(TensorView)));
   }
 
   std::string name() const override { return "reference"; }
@@ -73,8 +98,6 @@ class ReferenceKernel final : public Kernel {
   }
 
  private:
-  using Views = std::array<TensorView, kRewrittenViewsMax>;
-
   std::vector<Layout> layouts(std::size_t count) const {
     return flat_.is_dense() ? std::vector<Layout>() : std::vector<Layout>(count, flat_);
   }
@@ -82,38 +105,34 @@ class ReferenceKernel final : public Kernel {
     const TensorDesc& output = call_.outputs[i];
     return aligned(Layout::dense().buffer_bytes(output.shape, base::dtype_size(output.dtype)));
   }
-  std::span<const TensorView> flattened(std::span<const TensorView> from, Views& to) const {
-    std::transform(from.begin(), from.end(), to.begin(), [this](const TensorView& view) {
-      return TensorView{view.data, view.dtype, flat_shape_, {}, view.device};
-    });
-    return {to.data(), from.size()};
-  }
 
   /// Runs on flat views and on temporaries for the outputs that are added to.
   Status run_rewritten(const KernelContext& context) const {
-    Views inputs;
-    Views outputs;
+    ScratchViews views(context.scratch.data() + views_offset_);
     KernelContext inner = context;
+    inner.scratch = context.scratch.first(inner_scratch_);
     if (!flat_.is_dense()) {
-      inner.inputs = flattened(context.inputs, inputs);
-      inner.outputs = flattened(context.outputs, outputs);
+      // Not a copy: the layout of a view is memory, which run() must not take.
+      const auto flatten = [this](std::size_t, const TensorView& view) {
+        return TensorView{view.data, view.dtype, flat_shape_, {}, view.device};
+      };
+      inner.inputs = views.add(context.inputs, flatten);
+      inner.outputs = views.add(context.outputs, flatten);
     }
     if (!adds_) return run_(call_, inner);
     const std::span<const TensorView> targets = inner.outputs;
-    Views temporaries;
-    std::copy(targets.begin(), targets.end(), temporaries.begin());
     std::byte* free = context.scratch.data() + inner_scratch_;
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (call_.modes[i] != WriteMode::add) continue;
-      temporaries[i].data = free;
-      free += output_bytes(i);
-    }
-    inner.outputs = {temporaries.data(), targets.size()};
-    inner.scratch = context.scratch.first(inner_scratch_);
+    inner.outputs = views.add(targets, [&](std::size_t i, TensorView view) {
+      if (call_.modes[i] == WriteMode::add) {
+        view.data = free;
+        free += output_bytes(i);
+      }
+      return view;
+    });
     TROUPE_TRY(run_(call_, inner));
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (call_.modes[i] != WriteMode::add) continue;
-      TROUPE_TRY(accumulate(context, temporaries[i], targets[i]));
+      TROUPE_TRY(accumulate(context, inner.outputs[i], targets[i]));
     }
     return {};
   }
@@ -124,6 +143,7 @@ class ReferenceKernel final : public Kernel {
   Run run_;
   std::size_t inner_scratch_;
   std::size_t scratch_bytes_;
+  std::size_t views_offset_ = 0;
   bool adds_ = false;
 };
 
@@ -160,11 +180,6 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(check_dtypes(call));
     TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
-    const bool rewritten = !call.modes.empty() || !layout.is_dense();
-    if (rewritten && std::max(call.inputs.size(), call.outputs.size()) > kRewrittenViewsMax) {
-      return base::error(Errc::unimplemented, "more than {} tensors that are blocked or added to",
-                         kRewrittenViewsMax);
-    }
     const std::size_t bytes = scratch ? scratch(call) : 0;
     return std::unique_ptr<Kernel>(
         std::make_unique<ReferenceKernel>(call, std::move(layout), run, bytes));

@@ -97,7 +97,8 @@ struct KernelDef {
 KernelDef reference_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
                            std::function<std::size_t(const OpCall&)> scratch = {});
 
-/// Asks the operator's candidates best first. The error of the last says why none fits.
+/// Asks the operator's candidates best first; the error says why none fits. failed_precondition
+/// where a candidate makes its objects for a team and the calling thread is in a parallel region.
 base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call);
 
 /// f(T{}) with T = float or double by dtype; an error names any other dtype.

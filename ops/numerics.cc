@@ -17,8 +17,8 @@ namespace {
 using base::Errc;
 using base::Status;
 
-/// Highway's targets above AVX2, best first bits.
-constexpr std::int64_t kHighwayAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+/// Highway's x86 targets above AVX2, those of later versions too: a better target is a lower bit.
+constexpr std::int64_t kHighwayAvx512 = HWY_AVX2 - 1;
 
 std::string onednn_isa() {
   switch (dnnl::get_effective_cpu_isa()) {

@@ -100,6 +100,14 @@ Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inp
   return attributes;
 }
 
+/// base::check_shape() for one tensor of a call; an error names it and its dtype.
+static Status check_tensor(const OpDef& op, const char* what, std::size_t index,
+                           const TensorDesc& tensor) {
+  return base::check_shape(tensor.shape)
+      .with_context(fmt::format("[{}] {} {} of dtype {}", op.name, what, index,
+                                base::dtype_name(tensor.dtype)));
+}
+
 Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs) {
   const std::size_t expected = op.inputs(params).size();
   if (inputs.size() != expected) {
@@ -108,9 +116,10 @@ Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc>
   }
   std::vector<Shape> in_shapes;
   std::vector<std::optional<DType>> in_dtypes;
-  for (const TensorDesc& input : inputs) {
-    in_shapes.push_back(input.shape);
-    in_dtypes.emplace_back(input.dtype);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TROUPE_TRY(check_tensor(op, "input", i, inputs[i]));
+    in_shapes.push_back(inputs[i].shape);
+    in_dtypes.emplace_back(inputs[i].dtype);
   }
   const std::size_t count = op.outputs(params).size();
   std::vector<Shape> out_shapes(count, Shape::unknown());
@@ -122,11 +131,12 @@ Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc>
   call.params = std::move(params);
   call.inputs = std::move(inputs);
   for (std::size_t i = 0; i < count; ++i) {
+    call.outputs.push_back({out_dtypes[i].value_or(DType::f32), out_shapes[i], {}, false});
+    TROUPE_TRY(check_tensor(op, "output", i, call.outputs.back()));
     if (!out_shapes[i].complete()) {
       return base::error(Errc::invalid_argument, "[{}] the shape {} of output {} stays incomplete",
                          op.name, out_shapes[i].to_string(), i);
     }
-    call.outputs.push_back({out_dtypes[i].value_or(DType::f32), out_shapes[i], {}, false});
   }
   return call;
 }

@@ -123,7 +123,12 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
-  bool maps_zero_to_zero = false;  ///< may run flat over a padded blocked buffer
+  /// The identity of input 0 when that and the output have one shape: binding leaves such a node
+  /// out.
+  bool identity_if_alike = false;
+  /// With these parameters zeros give zeros: kernels may run flat over a padded blocked buffer.
+  /// Empty: never.
+  std::function<bool(const Params&)> maps_zero_to_zero;
   /// Rewrites the node for prediction (pass `freeze`): the values that replace its outputs. Hidden
   /// ones may be left out: they do not exist in prediction, and nothing but the predict form of a
   /// node that takes them, which must not ask for them, may stand behind them. Empty: the operator
@@ -157,8 +162,13 @@ base::Result<Params> parse_params(const OpDef& op, const Attributes& attributes)
 /// `attributes` for a call of `inputs` inputs: a variadic operator's missing `num_args` filled in.
 Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inputs);
 /// The call on complete inputs: outputs inferred and dense, modes all write, device cpu:0, team 1.
-/// An operator without inputs or dtype parameter gives f32.
+/// An operator without inputs or dtype parameter gives f32. invalid_argument names a tensor with
+/// too many axes or elements, and its dtype.
 base::Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs);
+/// OpDef::maps_zero_to_zero of operators that do so with any parameters.
+inline bool always(const Params&) {
+  return true;
+}
 /// A constant list of names as OpDef::inputs or outputs.
 std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list);
 

@@ -211,6 +211,25 @@ Attributes Params::to_attributes() const {
   return attributes;
 }
 
+std::size_t Params::hash() const {
+  std::size_t total = 0;
+  const auto mix = [&total](std::size_t hash) { total = (total * 31) ^ hash; };
+  for (const auto& [name, value] : values_) {
+    mix(std::hash<std::string>{}(name));
+    std::visit(
+        [&](const auto& content) {
+          using T = std::decay_t<decltype(content)>;
+          if constexpr (std::is_same_v<T, Shape>) {
+            for (const std::int64_t number : content.dims()) mix(std::hash<std::int64_t>{}(number));
+          } else {
+            mix(std::hash<T>{}(content));
+          }
+        },
+        value);
+  }
+  return total;
+}
+
 std::string to_attribute(const ParamValue& value) {
   switch (static_cast<ParamType>(value.index())) {
     case ParamType::boolean:

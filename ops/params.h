@@ -3,6 +3,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -65,6 +66,8 @@ class Params {
 
   /// Canonical text of every parameter ("True", "0.9" in shortest round-trip form, "(3, 3)").
   Attributes to_attributes() const;
+  /// Equal parameters have equal hashes.
+  std::size_t hash() const;
   friend bool operator==(const Params&, const Params&) = default;
 
  private:

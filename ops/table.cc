@@ -17,43 +17,48 @@ void check_definition(const OpDef& op) {
 
 }  // namespace
 
-OpTable OpTable::build() {
-  OpTable table;
+OpTable::Definitions OpTable::join_definitions() {
+  Definitions table;
   for (const std::span<const OpDef> stem : stem_operators()) {
-    table.ops_.insert(table.ops_.end(), stem.begin(), stem.end());
+    table.ops.insert(table.ops.end(), stem.begin(), stem.end());
   }
-  for (std::size_t i = 0; i < table.ops_.size(); ++i) {
-    const OpDef& op = table.ops_[i];
+  for (std::size_t i = 0; i < table.ops.size(); ++i) {
+    const OpDef& op = table.ops[i];
     check_definition(op);
-    TROUPE_CHECK(table.index_.emplace(op.name, i).second, "two operators named " + op.name);
+    TROUPE_CHECK(table.index.emplace(op.name, i).second, "two operators named " + op.name);
     for (const std::string& alias : op.aliases) {
-      TROUPE_CHECK(table.index_.emplace(alias, i).second, "two operators named " + alias);
+      TROUPE_CHECK(table.index.emplace(alias, i).second, "two operators named " + alias);
     }
   }
   for (const std::span<const BackendKernel> kernels : stem_backend_kernels()) {
     for (const BackendKernel& kernel : kernels) {
-      const auto it = table.index_.find(kernel.op);
-      TROUPE_CHECK(it != table.index_.end(), "kernel for unknown operator " + kernel.op);
-      std::vector<KernelDef>& list = table.ops_[it->second].kernels;
+      const auto it = table.index.find(kernel.op);
+      TROUPE_CHECK(it != table.index.end(), "kernel for unknown operator " + kernel.op);
+      std::vector<KernelDef>& list = table.ops[it->second].kernels;
       list.insert(list.end() - 1, kernel.kernel);
     }
   }
   return table;
 }
 
+OpTable OpTable::build() {
+  static const Definitions definitions = join_definitions();
+  return OpTable(definitions);
+}
+
 base::Result<const OpDef*> OpTable::find(std::string_view name) const {
-  const auto it = index_.find(name);
-  if (it != index_.end()) return &ops_[it->second];
+  const auto it = definitions_->index.find(name);
+  if (it != definitions_->index.end()) return &definitions_->ops[it->second];
   std::vector<std::string> known;
-  for (const auto& [each, unused] : index_) known.push_back(each);
+  for (const auto& [each, unused] : definitions_->index) known.push_back(each);
   return base::error(base::Errc::not_found, "unknown operator '{}'{}", name,
                      base::did_you_mean(name, known));
 }
 
 const OpDef& OpTable::at(std::string_view name) const {
-  const auto it = index_.find(name);
-  TROUPE_CHECK(it != index_.end(), "unknown operator '" + std::string(name) + "'");
-  return ops_[it->second];
+  const auto it = definitions_->index.find(name);
+  TROUPE_CHECK(it != definitions_->index.end(), "unknown operator '" + std::string(name) + "'");
+  return definitions_->ops[it->second];
 }
 
 }  // namespace troupe::ops

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all operators. CMake lists the stems of ops/ and writes the table's source, so there
-// are no registration macros and no static constructors. Built once by the program; any thread
-// reads it.
+// are no registration macros and no static constructors. Any thread reads it.
 #pragma once
 
 #include <functional>
@@ -23,7 +22,8 @@ struct BackendKernel {
   KernelDef kernel;
 };
 
-/// All operators by name and alias.
+/// All operators by name and alias. A handle: the definitions are made once and last as long as the
+/// process, so symbols and kernels may outlive the table that they were made with.
 class OpTable {
  public:
   /// The operators of this build. CHECKs that names and aliases are unique and references exist.
@@ -33,11 +33,17 @@ class OpTable {
   base::Result<const OpDef*> find(std::string_view name) const;
   /// find() for names that code spells out; CHECKs.
   const OpDef& at(std::string_view name) const;
-  std::span<const OpDef> all() const { return ops_; }
+  std::span<const OpDef> all() const { return definitions_->ops; }
 
  private:
-  std::vector<OpDef> ops_;
-  std::map<std::string, std::size_t, std::less<>> index_;
+  struct Definitions {
+    std::vector<OpDef> ops;
+    std::map<std::string, std::size_t, std::less<>> index;
+  };
+  explicit OpTable(const Definitions& definitions) : definitions_(&definitions) {}
+  static Definitions join_definitions();
+
+  const Definitions* definitions_;
 };
 
 /// Caps oneDNN and Highway ("avx2", "avx512"; "native": no cap); before the first kernel is

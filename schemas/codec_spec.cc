@@ -247,19 +247,17 @@ void get(wire::DataCursor::Reader in, DataCursor& out, Intake&) {
   out = {in.getEpoch(), in.getStepInEpoch(), in.getRecords(), in.getBytes(), in.getChecksum()};
 }
 
-/// Extents of a complete shape whose element count fits 62 bits.
+/// Extents of a complete shape that passes base::check_shape.
 void get_shape(capnp::List<std::int64_t>::Reader in, base::Shape& out, Intake& intake) {
   std::vector<std::int64_t> dims;
   intake.numbers(in, base::kRankMax, "shape", dims);
-  constexpr std::int64_t kElementsMax = std::int64_t{1} << 62;
-  std::int64_t elements = 1;
   for (const std::int64_t extent : dims) {
     if (extent < 0) return intake.fail("shape", fmt::format("has the extent {}", extent));
-    if (extent != 0 && elements > kElementsMax / extent)
-      return intake.fail("shape", "is too large");
-    elements *= extent;
   }
   out = base::Shape(dims);
+  if (const base::Status fits = base::check_shape(out); !fits.ok()) {
+    intake.fail("shape", "is too large: " + fits.text());
+  }
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ base::Status SliceLayout::cut(const schemas::KeyInfo& key, std::uint64_t slice_b
                        base::dtype_name(key.gradient_wire), base::dtype_name(key.weight_wire),
                        base::dtype_name(key.dtype));
   }
+  TROUPE_TRY(base::check_shape(key.shape).with_context(
+      fmt::format("[slices] key '{}' of dtype {}", key.name, base::dtype_name(key.dtype))));
   const auto elements = static_cast<std::uint64_t>(key.shape.elements());
   const std::uint64_t size = base::dtype_size(key.dtype);
   const std::uint64_t most = std::max<std::uint64_t>(1, slice_bytes / size);

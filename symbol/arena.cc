@@ -19,6 +19,7 @@ Arena::Arena(ndarray::Runtime& runtime, base::Device device)
 
 Arena::~Arena() {
   const engine::Variable variable = memory_->variable;
+  if (!variable.engine_stands()) return;
   const engine::Operation release{"release arena", {}, {&variable, 1}, kLane, 0};
   runtime_.engine.push(release, [memory = std::move(memory_)](engine::RunContext&) mutable {
     memory.reset();
@@ -28,16 +29,32 @@ Arena::~Arena() {
 
 base::Status Arena::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return {};
-  TROUPE_TRY_ASSIGN(base::Buffer buffer, runtime_.storage.allocate_arena(device_, bytes, "arena"));
+  const std::size_t before = std::exchange(bytes_, 0);
   user_ = nullptr;
+  if (before > 0) {
+    put({});
+    TROUPE_TRY(runtime_.engine.wait(memory_->variable));
+  }
+  const base::Status grown = allocate(bytes);
+  if (!grown.ok() && before > 0) TROUPE_TRY(allocate(before));
+  return grown;
+}
+
+base::Status Arena::allocate(std::size_t bytes) {
+  TROUPE_TRY_ASSIGN(base::Buffer buffer, runtime_.storage.allocate_arena(device_, bytes, "arena"));
+  put(std::move(buffer));
   bytes_ = bytes;
-  const engine::Operation grow{"grow arena", {}, {&memory_->variable, 1}, kLane, 0};
+  return {};
+}
+
+void Arena::put(base::Buffer buffer) {
+  const engine::Operation operation{
+      .name = "size arena", .lane = kLane, .overwrites = {&memory_->variable, 1}};
   runtime_.engine.push(
-      grow, [memory = memory_.get(), made = std::move(buffer)](engine::RunContext&) mutable {
+      operation, [memory = memory_.get(), made = std::move(buffer)](engine::RunContext&) mutable {
         memory->buffer = std::move(made);
         return base::Status();
       });
-  return {};
 }
 
 void Arena::claim(const void* user) {

@@ -14,14 +14,18 @@ namespace troupe::symbol {
 /// One block of device memory with a user at a time.
 class Arena {
  public:
-  /// Makes an empty arena. `runtime` outlives it.
+  /// Makes an empty arena.
   Arena(ndarray::Runtime& runtime, base::Device device);
-  /// Lets go of the memory in an operation that writes the variable.
+  /// Lets go of the memory in an operation that writes the variable; at once when the engine has
+  /// ended.
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Grows to at least `bytes`; content is lost, and so is the claim of its user.
+  /// Grows to at least `bytes`; content is lost, and so is the claim of its user. Waits for the
+  /// work on a smaller block and lets go of it first, so that it never holds two. When the memory
+  /// is not there, the error says so and the arena has the size that it had, if that can be had
+  /// again.
   base::Status reserve(std::size_t bytes);
   /// Makes `user` the one whose operations may follow; waits for nothing.
   void claim(const void* user);
@@ -40,7 +44,10 @@ class Arena {
   const std::shared_ptr<Memory>& memory() const { return memory_; }
 
  private:
-  ndarray::Runtime& runtime_;
+  base::Status allocate(std::size_t bytes);
+  void put(base::Buffer buffer);
+
+  ndarray::Runtime runtime_;
   base::Device device_;
   std::shared_ptr<Memory> memory_;
   std::size_t bytes_ = 0;

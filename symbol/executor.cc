@@ -50,8 +50,19 @@ std::set<std::string> keys(const std::map<std::string, T>& map) {
   return names;
 }
 
+/// An error unless `array` can be used by operations of `runtime`'s engine.
+base::Status check_array(const ndarray::Runtime& runtime, const std::string& name,
+                         const NDArray& array) {
+  if (!array.status().ok()) return array.status().with_context("bind: '" + name + "'");
+  if (!array) return base::error(Errc::invalid_argument, "bind: '{}' has no array", name);
+  if (runtime.engine.owns(array.variable())) return {};
+  return base::error(Errc::invalid_argument, "bind: the array of '{}' belongs to another engine",
+                     name);
+}
+
 /// The names of the symbol's variables with arrays; label inputs may be missing for prediction.
-base::Status check_bindings(const Symbol& symbol, const Bindings& bindings) {
+base::Status check_bindings(const ndarray::Runtime& runtime, const Symbol& symbol,
+                            const Bindings& bindings) {
   const std::vector<std::string> arguments = symbol.list_arguments();
   const std::vector<std::string> states = symbol.list_auxiliary_states();
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.arguments)));
@@ -59,10 +70,11 @@ base::Status check_bindings(const Symbol& symbol, const Bindings& bindings) {
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.gradients)));
   TROUPE_TRY(check_known("auxiliary state", states, keys(bindings.auxiliary)));
   for (const Arrays* arrays : {&bindings.arguments, &bindings.gradients, &bindings.auxiliary}) {
-    for (const auto& [name, array] : *arrays) {
-      if (!array.status().ok()) return array.status().with_context("bind: '" + name + "'");
-      if (!array) return base::error(Errc::invalid_argument, "bind: '{}' has no array", name);
-    }
+    for (const auto& [name, array] : *arrays) TROUPE_TRY(check_array(runtime, name, array));
+  }
+  const std::vector<std::string> outputs = symbol.list_outputs();
+  for (std::size_t i = 0; i < std::min(outputs.size(), bindings.outputs.size()); ++i) {
+    if (bindings.outputs[i]) TROUPE_TRY(check_array(runtime, outputs[i], bindings.outputs[i]));
   }
   return {};
 }
@@ -304,7 +316,7 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
                                                        const Symbol& symbol, Bindings bindings,
                                                        const ExecutorOptions& options) {
   TROUPE_TRY(symbol.validate());
-  TROUPE_TRY(check_bindings(symbol, bindings));
+  TROUPE_TRY(check_bindings(runtime, symbol, bindings));
   if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
     return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",
                        symbol.output_count(), bindings.outputs.size());
@@ -314,6 +326,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.device);
   if (!own.step) {
     TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64, own.device));
+  }
+  TROUPE_TRY(check_array(runtime, "step", own.step));
+  if (!runtime.engine.owns(own.arena->memory()->variable)) {
+    return base::error(Errc::invalid_argument, "bind: the arena belongs to another engine");
   }
   if (own.step.dtype() != base::DType::i64 || own.step.shape() != base::Shape() ||
       !own.step.whole()) {
@@ -327,11 +343,21 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   return executor;
 }
 
+base::Status Executor::check_engine() const {
+  if (options_.step.variable().engine_stands()) return {};
+  return base::error(Errc::failed_precondition, "the engine of this executor has ended");
+}
+
 base::Status Executor::forward(bool train) {
+  TROUPE_TRY(check_engine());
   Program* const program = train ? train_.get() : predict_.get();
   if (program == nullptr) {
     return base::error(Errc::failed_precondition, "the executor was bound without the graph for {}",
                        train ? "training" : "prediction");
+  }
+  if (options_.arena->bytes() < program->plan().arena_bytes) {
+    return base::error(Errc::resource_exhausted, "the shared arena has {} of {} bytes",
+                       options_.arena->bytes(), program->plan().arena_bytes);
   }
   options_.arena->claim(program);
   program->push(false);
@@ -340,6 +366,7 @@ base::Status Executor::forward(bool train) {
 }
 
 base::Status Executor::backward(std::span<const NDArray> head_gradients) {
+  TROUPE_TRY(check_engine());
   if (!trained_) {
     return base::error(Errc::failed_precondition, "backward needs forward(train = true) before it");
   }
@@ -361,10 +388,11 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
 }
 
 base::Status Executor::set_step(std::int64_t step) {
-  const engine::Variable& variable = options_.step.variable();
-  runtime_.engine.overwrite(variable);
-  const engine::Operation operation{
-      "set step", {}, {&variable, 1}, {{}, engine::LaneKind::priority}, options_.priority};
+  TROUPE_TRY(check_engine());
+  const engine::Operation operation{.name = "set step",
+                                    .lane = {{}, engine::LaneKind::priority},
+                                    .priority = options_.priority,
+                                    .overwrites = {&options_.step.variable(), 1}};
   runtime_.engine.push(operation, [chunk = options_.step.chunk(), step](engine::RunContext&) {
     std::memcpy(chunk->buffer.data(), &step, sizeof step);
     return base::Status();

@@ -80,6 +80,7 @@ struct ExecutorReport {
 class Executor {
  public:
   /// Checks names, shapes and dtypes, differentiates, prepares all kernels and plans the memory.
+  /// All arrays must be of `runtime`'s engine.
   static base::Result<std::unique_ptr<Executor>> bind(ndarray::Runtime& runtime,
                                                       const Symbol& symbol, Bindings bindings,
                                                       const ExecutorOptions& options = {});
@@ -116,8 +117,9 @@ class Executor {
   Executor(ndarray::Runtime& runtime, Bindings bindings, const ExecutorOptions& options);
 
   void make_report();
+  base::Status check_engine() const;
 
-  ndarray::Runtime& runtime_;
+  ndarray::Runtime runtime_;
   ExecutorOptions options_;
   Bindings bindings_;
   std::map<std::string, ndarray::NDArray> batch_values_;

@@ -26,22 +26,11 @@ std::string to_text(const OptionalDType& dtype) {
   return dtype ? std::string(base::dtype_name(*dtype)) : "?";
 }
 
-/// More than any machine holds, and far from what overflows.
-constexpr std::int64_t kElementsMax = std::int64_t{1} << 40;
-
-/// What two values that must agree tell together; an error when they differ, or when the extents
-/// known so far give more than kElementsMax elements.
+/// What two values that must agree tell together; an error when they differ, or when the shape
+/// known so far has too many axes or elements.
 base::Result<Shape> merge(const Shape& a, const Shape& b) {
   TROUPE_TRY_ASSIGN(const Shape merged, base::merge_shapes(a, b));
-  std::int64_t elements = 1;
-  for (int axis = 0; merged.rank_known() && axis < merged.rank(); ++axis) {
-    const std::int64_t extent = std::max<std::int64_t>(merged[axis], 1);
-    if (extent > kElementsMax / elements) {
-      return base::error(Errc::invalid_argument, "the shape {} has more than 2^40 elements",
-                         merged.to_string());
-    }
-    elements *= extent;
-  }
+  TROUPE_TRY(base::check_shape(merged));
   return merged;
 }
 base::Result<OptionalDType> merge(const OptionalDType& a, const OptionalDType& b) {

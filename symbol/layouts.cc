@@ -43,6 +43,10 @@ class Chooser {
         place(i, {}, nullptr, {Layout::dense()});
         continue;
       }
+      if (is_identity(i) && !is_head[numbers_.begin(i)]) {
+        mapped_[numbers_.begin(i)] = mapped_[numbers_[graph_.nodes[i].inputs[0]]];
+        continue;
+      }
       TROUPE_TRY(visit(i));
       // Heads become dense at once: who waits for a gradient must not wait for the whole pass.
       for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
@@ -58,6 +62,13 @@ class Chooser {
   }
 
  private:
+  /// The node gives its first input as it is. (A head needs memory of its own.)
+  bool is_identity(std::size_t index) const {
+    const GraphNode& node = graph_.nodes[index];
+    if (!node.op->identity_if_alike) return false;
+    return shapes_[numbers_[node.inputs[0]]] == shapes_[numbers_.begin(index)];
+  }
+
   /// The layout that a value of the given graph has in the result.
   const Layout& layout_of(Value value) const {
     return result_.layouts[result_.numbers[mapped_[numbers_[value]]]];

@@ -82,6 +82,10 @@ const engine::Variable& Program::variable(std::size_t value) const {
   return block_variables_[static_cast<std::size_t>(plan_.value_block[value])];
 }
 
+bool Program::is_part(std::size_t value) const {
+  return externals_[value] && !externals_[value].whole();
+}
+
 void Program::add_step(std::size_t index, const ProgramRequest& request) {
   const GraphNode& node = prepared_.graph.nodes[index];
   Step& step = steps_.emplace_back();
@@ -113,8 +117,7 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     step.output_sources.push_back(source(value));
     const bool content = contains(step.reads, variable(value));
     step.output_sources.back().content = content;
-    if (externals_[value] && !externals_[value].whole()) step.whole = false;
-    if (content || !step.whole) step.fresh = false;
+    if (content || is_part(value)) step.fresh = false;
   }
   add_variables(step, index);
 }
@@ -122,13 +125,13 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
 void Program::add_variables(Step& step, std::size_t index) {
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
-    insert(step.writes, variable(value));
+    insert(is_part(value) ? step.writes : step.overwrites, variable(value));
   }
   if (const int block = plan_.scratch_block[index]; block >= 0) {
     step.scratch_offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
     step.scratch_bytes = step.kernel->scratch_bytes();
     const engine::Variable& scratch = block_variables_[static_cast<std::size_t>(block)];
-    insert(step.writes, scratch);
+    insert(step.overwrites, scratch);
   }
   insert(step.reads, memory_->variable);
   if (step.random) insert(step.reads, random_step_.variable());
@@ -139,7 +142,7 @@ void Program::push(bool backward) {
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
     const engine::Operation operation{step.name, step.reads, step.writes,
-                                      lane_,     priority_,  step.whole};
+                                      lane_,     priority_,  step.overwrites};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
     if (stream) {
       runtime_.engine.push_stream(operation, work);
@@ -173,8 +176,9 @@ base::Status Program::run(Step& step, engine::RunContext& context) {
 }
 
 void Program::release(std::unique_ptr<Program> program) {
-  ndarray::Runtime& runtime = program->runtime_;
+  ndarray::Runtime runtime = program->runtime_;
   const engine::Variable variable = program->memory_->variable;
+  if (!variable.engine_stands()) return;
   const engine::Lane lane{{}, engine::LaneKind::priority};
   const engine::Operation operation{"release program", {}, {&variable, 1}, lane, 0};
   runtime.engine.push(operation, [held = std::move(program)](engine::RunContext&) mutable {

@@ -38,7 +38,7 @@ class Program {
   Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena& arena);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
-  /// Destroys the program behind its last operation.
+  /// Destroys the program behind its last operation, at once when its engine has ended.
   static void release(std::unique_ptr<Program> program);
 
   /// Pushes the forward nodes, or those of the backward pass, in order.
@@ -63,8 +63,7 @@ class Program {
     std::vector<base::TensorView> inputs, outputs;
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
-    std::vector<engine::Variable> reads, writes;
-    bool whole = true;  // every output is all that its variable stands for
+    std::vector<engine::Variable> reads, writes, overwrites;
     bool fresh = true;  // nothing of what the outputs hold matters
     base::RandomKey key;
     bool random = false;
@@ -76,9 +75,11 @@ class Program {
   void add_variables(Step& step, std::size_t node);
   Source source(std::size_t value) const;
   const engine::Variable& variable(std::size_t value) const;
+  /// The value is less than all that its variable stands for.
+  bool is_part(std::size_t value) const;
   base::Status run(Step& step, engine::RunContext& context);
 
-  ndarray::Runtime& runtime_;
+  ndarray::Runtime runtime_;
   PreparedGraph prepared_;
   std::vector<ndarray::NDArray> externals_;
   ndarray::NDArray random_step_;

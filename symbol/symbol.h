@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symbol: an immutable expression of operators over variables, with one or more outputs. Symbols
-// are handles on shared nodes; composing never changes what exists. Operators belong to the OpTable
-// that made them, which must outlive every symbol. Any thread.
+// are handles on shared nodes; composing never changes what exists. A symbol may outlive the
+// OpTable that made its operators. Any thread.
 #pragma once
 
 #include <map>

@@ -152,8 +152,7 @@ base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) 
                          "argument '{}' of shape {} takes {} bytes, the batch has {}", name,
                          argument.shape().to_string(), argument.bytes(), values.size());
     }
-    argument.rebind(values, true);
-    return {};
+    return argument.rebind(values, true);
   };
   TROUPE_TRY(fill(inputs.data, batch.data));
   return fill(inputs.label, batch.labels);

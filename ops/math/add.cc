@@ -15,7 +15,7 @@ OpDef add_definition() {
   op.aliases = {"broadcast_add", "broadcast_plus"};
   op.doc = "`out = lhs + rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(passed, passed);
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a + b; })};
   op.samples = broadcast_samples();
   return op;

@@ -41,7 +41,7 @@ OpDef add_n_definition() {
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.flops = [](const OpCall& call) {
     return static_cast<double>(call.inputs.size() - 1) *
            static_cast<double>(call.outputs[0].shape.elements());

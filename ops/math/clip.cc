@@ -40,7 +40,7 @@ OpDef clip_backward_definition() {
   op.in_place = {{0, 0}, {1, 0}};
   op.accumulates = {0};
   op.elementwise = true;
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {pointwise_kernel<2>([](const Params& params, auto zero) {
     using T = decltype(zero);
     const T low = static_cast<T>(params.real("a_min"));

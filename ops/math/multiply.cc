@@ -18,7 +18,7 @@ OpDef multiply_definition() {
   op.aliases = {"broadcast_mul"};
   op.doc = "`out = lhs * rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(times_rhs, times_lhs);
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a * b; })};
   op.samples = broadcast_samples();
   return op;
@@ -32,7 +32,7 @@ OpDef multiply_scalar_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {dy}, {{"scalar", scalar_text(b)}});
   });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {scalar_kernel([](auto x, auto s) { return x * s; })};
   op.samples = scalar_samples("0.75");
   return op;

@@ -14,7 +14,7 @@ OpDef sqrt_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {b.add1("divide", {dy, b.output(0)})}, {{"scalar", "0.5"}});
   });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::sqrt(x); })};
   op.samples = unary_samples(0.5, 2.0);
   return op;

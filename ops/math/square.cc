@@ -12,7 +12,7 @@ OpDef square_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {b.add1("multiply", {dy, b.input(0)})}, {{"scalar", "2"}});
   });
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x * x; })};
   op.samples = unary_samples();
   return op;

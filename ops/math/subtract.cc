@@ -18,7 +18,7 @@ OpDef subtract_definition() {
   op.aliases = {"broadcast_sub", "broadcast_minus"};
   op.doc = "`out = lhs - rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(passed, negated);
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a - b; })};
   op.samples = broadcast_samples();
   return op;

@@ -18,24 +18,31 @@ std::vector<ParamDef> params() {
            .choices = {"relu", "sigmoid", "tanh", "softrelu", "softsign"}}};
 }
 
-/// Calls use(f, d): the function f(x) and its derivative d(y) from its own value.
+/// Calls use(f, g): the function f(x), and the gradient g(dy, y) from its own value y. NaN stays
+/// NaN; where relu is zero, even an infinite gradient ends.
 template <typename T, typename Use>
 void with_function(const std::string& type, Use&& use) {
   const T one{1};
   if (type == "relu") {
-    use([](T x) { return x > T{0} ? x : T{0}; }, [=](T y) { return y > T{0} ? one : T{0}; });
+    use([](T x) { return x <= T{0} ? T{0} : x; }, [](T dy, T y) { return y <= T{0} ? T{0} : dy; });
   } else if (type == "sigmoid") {
-    use([=](T x) { return one / (one + std::exp(-x)); }, [=](T y) { return y * (one - y); });
+    use([=](T x) { return one / (one + std::exp(-x)); },
+        [=](T dy, T y) { return dy * (y * (one - y)); });
   } else if (type == "tanh") {
-    use([](T x) { return std::tanh(x); }, [=](T y) { return one - y * y; });
+    use([](T x) { return std::tanh(x); }, [=](T dy, T y) { return dy * (one - y * y); });
   } else if (type == "softrelu") {
     // log(1 + exp(x)) without overflow for large x.
     use([](T x) { return std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x))); },
-        [](T y) { return -std::expm1(-y); });
+        [](T dy, T y) { return dy * -std::expm1(-y); });
   } else {
     use([=](T x) { return x / (one + std::abs(x)); },
-        [=](T y) { return (one - std::abs(y)) * (one - std::abs(y)); });
+        [=](T dy, T y) { return dy * ((one - std::abs(y)) * (one - std::abs(y))); });
   }
+}
+
+bool maps_zero_to_zero(const Params& p) {
+  const std::string& type = p.text("act_type");
+  return type == "relu" || type == "tanh" || type == "softsign";
 }
 
 template <typename T>
@@ -55,9 +62,9 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const T* gradient = c.inputs[0].as<T>();
   const T* output = c.inputs[1].as<T>();
   T* result = c.outputs[0].as<T>();
-  with_function<T>(call.params.text("act_type"), [&](auto, auto d) {
+  with_function<T>(call.params.text("act_type"), [&](auto, auto g) {
     parallel_ranges(c, c.outputs[0].elements(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) result[i] = gradient[i] * d(output[i]);
+      for (std::int64_t i = begin; i < end; ++i) result[i] = g(gradient[i], output[i]);
     });
   });
   return {};
@@ -99,6 +106,7 @@ OpDef define_forward() {
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;
+  op.maps_zero_to_zero = maps_zero_to_zero;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples(1, true);
   return op;
@@ -114,7 +122,7 @@ OpDef define_backward() {
   op.in_place = {{0, 0}, {1, 0}};
   op.accumulates = {0};
   op.elementwise = true;
-  op.maps_zero_to_zero = true;
+  op.maps_zero_to_zero = always;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
   op.samples = samples(2, false);
   return op;

@@ -8,10 +8,10 @@ namespace {
 
 using onednn::Plan;
 
-/// The algorithm whose gradient reads the output; only these three.
+/// The algorithm whose gradient reads the output; only these two. The library's relu drops NaN, so
+/// that one is ours (activation.simd.cc).
 base::Result<dnnl::algorithm> algorithm(const Params& p) {
   const std::string& type = p.text("act_type");
-  if (type == "relu") return dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
   if (type == "sigmoid") return dnnl::algorithm::eltwise_logistic_use_dst_for_bwd;
   if (type == "tanh") return dnnl::algorithm::eltwise_tanh_use_dst_for_bwd;
   return base::error(base::Errc::unimplemented, "no {} whose gradient reads the output", type);

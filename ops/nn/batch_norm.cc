@@ -156,12 +156,11 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
       sum += static_cast<double>(gradient[at]);
       weighted += static_cast<double>(gradient[at]) * normal(at);
     });
-    // Given statistics do not depend on data; the batch's do.
-    const double share =
-        v.global ? 0.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
+    const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
     for_channel(v, channel, [&](std::int64_t at) {
       const double g = static_cast<double>(gradient[at]);
-      const double centred = g - share * (sum + normal(at) * weighted);
+      // Given statistics do not depend on data (not even on NaN); the batch's do.
+      const double centred = v.global ? g : g - share * (sum + normal(at) * weighted);
       result[at] = static_cast<T>(gamma / deviation * centred);
     });
     c.outputs[1].as<T>()[channel] = v.fix_gamma ? T{0} : static_cast<T>(weighted);

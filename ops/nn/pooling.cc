@@ -4,6 +4,9 @@
 // gradient reads that byte instead of data and output. Pure functions of views; any thread.
 #include "ops/nn/pooling.h"
 
+#include <cmath>
+#include <limits>
+
 #include "ops/nn/support.h"
 
 namespace troupe::ops {
@@ -166,11 +169,11 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
     const std::int64_t base = plane * v.output[0] * v.output[1];
     for_windows(v, [&](const Patch& p, std::int64_t at) {
       double sum = 0.0;
-      T best{};
+      T best = std::numeric_limits<T>::lowest();
       std::int64_t where = -1;
       for_positions(v, p, [&](std::int64_t from, std::int64_t tap) {
         sum += static_cast<double>(input[from]);
-        if (where >= 0 && !(input[from] > best)) return;
+        if (where >= 0 && !(input[from] > best) && !std::isnan(input[from])) return;
         best = input[from];
         where = tap;
       });
@@ -284,8 +287,11 @@ OpDef define_forward() {
   op.ignored.push_back({"p_value"});
   op.doc =
       "Maximum or mean over windows of data (N, C, H, W). Padding never wins a maximum; a mean "
-      "counts it unless `count_include_pad = False`. The hidden output `indices` holds row * "
-      "kernel width + column of each maximum in its window, the first of equals.";
+      "counts it unless `count_include_pad = False`. NaN wins a maximum. The hidden output "
+      "`indices` holds row * kernel width + column of each maximum in its window, the first of "
+      "equals, but the last NaN.\n\n"
+      "With `pooling_convention = full` a last window may lie wholly in the padding: then the "
+      "maximum is the lowest finite number, as in MXNet, the mean is 0, and no gradient passes.";
   op.params = params();
   op.inputs = names({"data"});
   op.outputs = [](const Params& p) { return with_optional({"output"}, "indices", has_indices(p)); };
@@ -310,6 +316,22 @@ OpDef define_forward() {
                                        {"pad", "(1, 1)"},
                                        {"pooling_convention", "full"}},
                         .inputs = {{2, 3, 6, 6}}});
+  op.samples.push_back(
+      {.title = "max, wide dense rows",
+       .attributes = {{"kernel", "(3, 5)"}, {"stride", "(1, 3)"}, {"pad", "(1, 2)"}},
+       .inputs = {{1, 1, 4, 700}},
+       .gradient = false});
+  op.samples.push_back(
+      {.title = "max, dense rows at stride 2",
+       .attributes = {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"pad", "(1, 1)"}},
+       .inputs = {{1, 2, 6, 1100}},
+       .gradient = false});
+  op.samples.push_back(
+      {.title = "max of googlenet pool3, batch 8",
+       .attributes = {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"pooling_convention", "full"}},
+       .inputs = {{8, 192, 56, 56}},
+       .gradient = false,
+       .benchmark = true});
   op.samples.push_back({.title = "max for prediction",
                         .attributes = {{"kernel", "(2, 2)"}, {"save_indices", "False"}},
                         .inputs = {{2, 3, 5, 5}},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pooling and its gradient by oneDNN, in the layout that data already has. The library's workspace
-// of max pooling is our output `indices`: the tap of each maximum, in the output's layout.
+// Mean pooling and both gradients by oneDNN, in the layout that data already has. Its maxima drop
+// NaN, so those are ours (pooling.simd.cc); the workspace of their gradient is our output
+// `indices`: the tap of each maximum, in the output's layout.
 #include "ops/nn/pooling.h"
 
 #include "ops/support/layout_map.h"
@@ -19,11 +20,9 @@ struct Problem {
   dnnl::memory::desc data, output;
   dnnl::memory::dims strides, kernel, left, right;
 
-  dnnl::pooling_forward::primitive_desc forward(bool training) const {
-    const auto kind =
-        training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    const dnnl::pooling_forward::desc desc(kind, algorithm, data, output, strides, kernel, left,
-                                           right);
+  dnnl::pooling_forward::primitive_desc forward() const {
+    const dnnl::pooling_forward::desc desc(dnnl::prop_kind::forward_training, algorithm, data,
+                                           output, strides, kernel, left, right);
     return {desc, onednn::attributes(), onednn::cpu(), true};
   }
 };
@@ -56,10 +55,8 @@ base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[0], call.outputs[0],
                                                    followed_layout({&call.inputs[0]})));
-  const bool indices = call.outputs.size() > 1;
-  Plan plan{p.forward(indices), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
-  if (indices) plan.arguments.push_back(onednn::output(DNNL_ARG_WORKSPACE, 1));
-  return plan;
+  if (p.v.max) return base::error(Errc::unimplemented, "the library's maximum drops NaN");
+  return Plan{p.forward(), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
 }
 
 base::Result<Plan> backward(const OpCall& call) {
@@ -68,7 +65,7 @@ base::Result<Plan> backward(const OpCall& call) {
                                                : followed_layout({&call.inputs[0]});
   TROUPE_TRY_ASSIGN(const Problem p,
                     describe_call(call.params, call.inputs[1], call.inputs[0], layout));
-  const auto hint = p.forward(true);
+  const auto hint = p.forward();
   if (!hint) return Plan{};
   const dnnl::pooling_backward::desc desc(p.algorithm, p.data, p.output, p.strides, p.kernel,
                                           p.left, p.right);

@@ -84,7 +84,11 @@ class CodeReader {
     std::int64_t second = codes_[++at_];
     if (first == -1 && second > 0) first = extent / second;
     if (second == -1 && first > 0) second = extent / first;
-    if (first * second != extent) return bad("the two numbers behind -4 do not multiply to it");
+    std::int64_t product = 0;
+    if (first < 0 || second < 0 || __builtin_mul_overflow(first, second, &product) ||
+        product != extent) {
+      return bad("the two numbers behind -4 do not multiply to it");
+    }
     TROUPE_TRY(push(first));
     return push(second);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax, log_softmax and their gradients by oneDNN, on dense tensors.
+// softmax, log_softmax and their gradients by oneDNN, on dense tensors whose classes are
+// neighbours.
 #include "ops/nn/support.h"
 #include "ops/support/onednn.h"
 
@@ -8,11 +9,12 @@ namespace {
 
 using onednn::Plan;
 
-/// The call's algorithm, axis and (single) descriptor.
+/// The call's algorithm, axis, (single) descriptor and rows.
 struct Problem {
   dnnl::algorithm algorithm{};
   int axis = 0;
   dnnl::memory::desc data;
+  Rows rows;
 
   dnnl::softmax_v2_forward::primitive_desc forward() const {
     const dnnl::softmax_v2_forward::desc desc(dnnl::prop_kind::forward_training, algorithm, data,
@@ -21,28 +23,44 @@ struct Problem {
   }
 };
 
-Problem describe_call(const OpCall& call) {
+bool is_logarithm(const OpCall& call) {
+  return call.op->name.starts_with("log_");
+}
+
+base::Result<Problem> describe_call(const OpCall& call) {
   const TensorDesc& data = call.outputs[0];
-  const bool logarithm = call.op->name.starts_with("log_");
-  return {logarithm ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate,
-          resolve_axis(call.params.integer("axis"), data.shape).value(),
-          onednn::describe(data.dtype, data.shape, base::Layout::dense())};
+  const int axis = resolve_axis(call.params.integer("axis"), data.shape).value();
+  if (data.shape.elements(axis + 1, data.shape.rank()) != 1) {
+    return base::error(base::Errc::unimplemented, "classes are not the innermost axis");
+  }
+  return Problem{
+      is_logarithm(call) ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate, axis,
+      onednn::describe(data.dtype, data.shape, base::Layout::dense()),
+      Rows{data.shape.elements(0, axis), data.shape[axis]}};
 }
 
 base::Result<Plan> forward(const OpCall& call) {
-  return Plan{describe_call(call).forward(),
-              {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  TROUPE_TRY_ASSIGN(const Problem p, describe_call(call));
+  Plan plan{p.forward(), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  plan.guarded_input = 0;
+  plan.guarded_rows = p.rows;
+  return plan;
 }
 
 base::Result<Plan> backward(const OpCall& call) {
-  const Problem p = describe_call(call);
+  TROUPE_TRY_ASSIGN(const Problem p, describe_call(call));
   const auto hint = p.forward();
   if (!hint) return Plan{};
   using Backward = dnnl::softmax_v2_backward;
   const Backward::desc desc(p.algorithm, p.data, p.data, p.data, p.axis);
-  return Plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
-              {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
-               onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  Plan plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+            {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
+             onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  if (is_logarithm(call)) {  // the other one is a product with the output
+    plan.guarded_input = 1;
+    plan.guarded_rows = p.rows;
+  }
+  return plan;
 }
 
 }  // namespace

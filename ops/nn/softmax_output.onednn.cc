@@ -16,9 +16,12 @@ base::Result<onednn::Plan> forward(const OpCall& call) {
   const auto matrix = onednn::describe(data.dtype, rows, base::Layout::dense());
   const dnnl::softmax_v2_forward::desc desc(dnnl::prop_kind::forward_training,
                                             dnnl::algorithm::softmax_accurate, matrix, matrix, 1);
-  return onednn::Plan{
+  onednn::Plan plan{
       dnnl::softmax_v2_forward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), true),
       {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  plan.guarded_input = 0;
+  plan.guarded_rows = {rows[0], rows[1]};
+  return plan;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ OpDef like_definition() {
   op.shape_only_inputs = {1};
   op.in_place = {{0, 0}};
   op.accumulates = {0};
+  op.identity_if_alike = true;
   return op;
 }
 

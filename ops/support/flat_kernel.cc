@@ -38,30 +38,51 @@ class FlatKernel final : public Kernel {
 
 }  // namespace
 
+namespace {
+
+/// Calls f for every tensor of a call until it gives an error.
+template <typename F>
+Status for_each_tensor(const OpCall& call, F&& f) {
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& desc : *group) TROUPE_TRY(f(desc));
+  }
+  return {};
+}
+
+/// An error unless the call can run flat over buffers of this layout.
+Status check_flat(const OpCall& call, const Layout& layout) {
+  if (layout.kind != Layout::Kind::blocked || !call.op->elementwise ||
+      !call.op->maps_zero_to_zero || !call.op->maps_zero_to_zero(call.params)) {
+    return base::error(Errc::unimplemented, "needs dense tensors, got {}", layout.to_string());
+  }
+  return for_each_tensor(call, [&](const TensorDesc& desc) -> Status {
+    if (!desc.any_layout && desc.layout != layout) {
+      return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
+                         desc.layout.to_string(), layout.to_string());
+    }
+    if (desc.shape != call.outputs.front().shape) {
+      return base::error(Errc::unimplemented, "broadcasting needs dense tensors");
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
 Result<Layout> common_layout(const OpCall& call) {
-  Layout common;
-  for (const auto* group : {&call.inputs, &call.outputs}) {
-    for (const TensorDesc& desc : *group) {
-      if (!desc.any_layout && !desc.layout.is_dense()) common = desc.layout;
-    }
+  Layout fixed;
+  Layout present;
+  bool free = true;
+  TROUPE_TRY(for_each_tensor(call, [&](const TensorDesc& desc) {
+    free = free && desc.any_layout;
+    if (!desc.layout.is_dense()) (desc.any_layout ? present : fixed) = desc.layout;
+    return Status();
+  }));
+  if (!fixed.is_dense()) {
+    TROUPE_TRY(check_flat(call, fixed));
+    return fixed;
   }
-  if (common.is_dense()) return common;
-  if (common.kind != Layout::Kind::blocked || !call.op->elementwise ||
-      !call.op->maps_zero_to_zero) {
-    return base::error(Errc::unimplemented, "needs dense tensors, got {}", common.to_string());
-  }
-  for (const auto* group : {&call.inputs, &call.outputs}) {
-    for (const TensorDesc& desc : *group) {
-      if (!desc.any_layout && desc.layout != common) {
-        return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
-                           desc.layout.to_string(), common.to_string());
-      }
-      if (desc.shape != call.outputs.front().shape) {
-        return base::error(Errc::unimplemented, "broadcasting needs dense tensors");
-      }
-    }
-  }
-  return common;
+  return free && !present.is_dense() && check_flat(call, present).ok() ? present : Layout::dense();
 }
 
 KernelDef flat_kernel(std::string name,

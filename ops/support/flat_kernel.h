@@ -11,6 +11,7 @@ namespace troupe::ops {
 
 /// The layout that all tensors of a call share or are free to take. Dense always fits; a blocked
 /// one fits element-wise operators that map zero to zero, with equal shapes. Else unimplemented.
+/// Where all are free, a blocked layout that one of them has now goes before dense.
 base::Result<base::Layout> common_layout(const OpCall& call);
 
 /// A kernel for f32 and f64 that runs over the memory of the outputs from start to end, in

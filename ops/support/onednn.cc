@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/call_memory.h"
@@ -101,6 +102,9 @@ struct Parts {
   std::vector<Layout> inputs, outputs;
   dnnl::memory::desc scratchpad;
   std::size_t scratch_bytes = 0;
+  int guarded_input = -1;
+  Rows guarded_rows;
+  std::int64_t marks = 0;  ///< offset in scratch
 };
 
 class PrimitiveKernel final : public Kernel {
@@ -114,6 +118,12 @@ class PrimitiveKernel final : public Kernel {
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
 
   Status run(const KernelContext& context) const override {
+    auto* const marks = reinterpret_cast<std::uint8_t*>(context.scratch.data()) + parts_.marks;
+    if (parts_.guarded_input >= 0) {
+      const base::TensorView& input =
+          context.inputs[static_cast<std::size_t>(parts_.guarded_input)];
+      mark_undefined_rows(context, parts_.guarded_rows, input.as<float>(), marks);
+    }
     std::unique_ptr<ArgumentSet> set(spare_.exchange(nullptr));
     if (!set) set = std::make_unique<ArgumentSet>();
     const Status status = execute(context, *set);
@@ -121,6 +131,9 @@ class PrimitiveKernel final : public Kernel {
     if (!status.ok()) return status;
     for (const Bound& bound : parts_.bound) {
       if (bound.temporary >= 0) accumulate(context, bound);
+    }
+    if (parts_.guarded_input >= 0) {
+      clear_marked_rows(parts_.guarded_rows, marks, context.outputs[0].as<float>());
     }
     for (const int index : parts_.zero_outputs) {
       const base::TensorView& view = context.outputs[static_cast<std::size_t>(index)];
@@ -173,25 +186,6 @@ class PrimitiveKernel final : public Kernel {
   Parts parts_;
   /// Arguments of an earlier run, taken by one run at a time.
   mutable std::atomic<ArgumentSet*> spare_{nullptr};
-};
-
-/// Gives the calling thread the team that a primitive is made for, and its own one back.
-class TeamScope {
- public:
-  explicit TeamScope(int team) : before_(base::thread_team()) {
-    if (before_ != team) base::set_thread_team(team);
-    usable_ = base::thread_team() == team;
-  }
-  TeamScope(const TeamScope&) = delete;
-  TeamScope& operator=(const TeamScope&) = delete;
-  ~TeamScope() {
-    if (before_ > 0) base::set_thread_team(before_);
-  }
-  bool usable() const { return usable_; }
-
- private:
-  int before_;
-  bool usable_ = false;
 };
 
 Status check_call(const OpCall& call) {
@@ -270,6 +264,10 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
     parts.outputs[at] = call.outputs[at].any_layout ? Layout::dense() : call.outputs[at].layout;
     if (!add) parts.zero_outputs.push_back(index);
   }
+  parts.guarded_input = plan.guarded_input;
+  parts.guarded_rows = plan.guarded_rows;
+  parts.marks = scratch;
+  scratch += aligned(static_cast<std::size_t>(plan.guarded_rows.count));
   parts.scratch_bytes = static_cast<std::size_t>(scratch);
   parts.primitive = dnnl::primitive(plan.primitive.get());
   return parts;
@@ -294,13 +292,12 @@ dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
   return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
 }
 
-Result<std::unique_ptr<Kernel>> make_kernel(
+/// On a thread that leads the call's team: primitives are made for the team of their maker.
+Result<std::unique_ptr<Kernel>> make_for_team(
     const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
-  TROUPE_TRY(check_call(call));
-  const TeamScope team(call.team);
-  if (!team.usable()) {
+  if (base::thread_team() != call.team) {
     return base::error(Errc::failed_precondition,
-                       "this thread cannot lead a team of {}: OMP_* settings or a parallel region",
+                       "this thread cannot lead a team of {}: it is in an OpenMP parallel region",
                        call.team);
   }
   try {
@@ -310,6 +307,14 @@ Result<std::unique_ptr<Kernel>> make_kernel(
   } catch (const dnnl::error& e) {
     return base::error(Errc::unimplemented, "{}", e.what());
   }
+}
+
+Result<std::unique_ptr<Kernel>> make_kernel(
+    const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
+  TROUPE_TRY(check_call(call));
+  std::optional<Result<std::unique_ptr<Kernel>>> kernel;
+  base::lead_team(call.team, [&] { kernel.emplace(make_for_team(call, build)); });
+  return *std::move(kernel);
 }
 
 BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {

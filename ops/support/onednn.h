@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/kernel.h"
+#include "ops/support/undefined_rows.h"
 #include "ops/table.h"
 
 namespace troupe::ops::onednn {
@@ -43,6 +44,10 @@ struct Plan {
   dnnl::primitive_desc_base primitive;  ///< empty: the library has no implementation
   std::vector<Argument> arguments;
   std::vector<int> zero_outputs = {};  ///< outputs that the primitive leaves out and that are zero
+  /// Of softmax: the dense input that says which rows of output 0 are NaN, and its rows. The
+  /// library would make numbers of them.
+  int guarded_input = -1;
+  Rows guarded_rows = {};
 };
 
 /// Makes the kernel for `call` from what `build` plans, for call.team threads. Declines when the

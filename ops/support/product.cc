@@ -54,6 +54,43 @@ inline std::int64_t lanes() {
   return static_cast<std::int64_t>(hn::Lanes(Lanes()));
 }
 
+/// The first `count` elements of a vector, which are all that a row has left.
+class Tail {
+ public:
+#if HWY_TARGET <= HWY_AVX2
+  explicit Tail(std::int64_t count) : mask_(hn::FirstN(Lanes(), static_cast<std::size_t>(count))) {}
+
+  /// Zero in the elements behind.
+  HWY_INLINE Vector load(const float* place) const {
+    return hn::MaskedLoad(mask_, Lanes(), place);
+  }
+  HWY_INLINE void store(Vector vector, float* place) const {
+    hn::BlendedStore(vector, mask_, Lanes(), place);
+  }
+
+ private:
+  hn::Mask<Lanes> mask_;
+#else
+  // On these targets the library's masked accesses want aligned addresses and touch the elements
+  // behind, which may be another thread's or nobody's.
+  explicit Tail(std::int64_t count) : count_(count) {}
+
+  HWY_INLINE Vector load(const float* place) const {
+    HWY_ALIGN float values[hn::MaxLanes(Lanes())] = {};
+    std::copy_n(place, count_, values);
+    return hn::Load(Lanes(), values);
+  }
+  HWY_INLINE void store(Vector vector, float* place) const {
+    HWY_ALIGN float values[hn::MaxLanes(Lanes())];
+    hn::Store(vector, Lanes(), values);
+    std::copy_n(values, count_, place);
+  }
+
+ private:
+  std::int64_t count_;
+#endif
+};
+
 /// Sums of kRows x kVectors. Loops over them must be unrolled, or they live in memory.
 template <int kRows, int kVectors>
 struct Tile {
@@ -62,7 +99,7 @@ struct Tile {
 
   static HWY_INLINE void compute(const ProductBlock& b, std::int64_t columns) {
     const Lanes d;
-    const auto tail = hn::FirstN(d, static_cast<std::size_t>(columns - kLast * lanes()));
+    const Tail tail(columns - kLast * lanes());
     Sums sums;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -91,14 +128,12 @@ struct Tile {
   }
 
  private:
-  template <typename Mask>
-  static HWY_INLINE Vector load(int v, Mask tail, const float* row) {
+  static HWY_INLINE Vector load(int v, const Tail& tail, const float* row) {
     const float* place = row + v * lanes();
-    return v < kLast ? hn::LoadU(Lanes(), place) : hn::MaskedLoad(tail, Lanes(), place);
+    return v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
   }
 
-  template <typename Mask>
-  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, Mask tail) {
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail& tail) {
     const Lanes d;
     const bool add = b.add;
     const std::int64_t stride = b.out_stride;
@@ -117,7 +152,7 @@ struct Tile {
         if (v < kLast) {
           hn::StoreU(sum, d, out + v * lanes());
         } else {
-          hn::BlendedStore(sum, tail, d, out + v * lanes());
+          tail.store(sum, out + v * lanes());
         }
       }
     }
@@ -193,6 +228,8 @@ using base::Status;
 constexpr std::int64_t kBlockRows = 128;
 constexpr std::int64_t kBlockColumns = 96;
 constexpr std::int64_t kBlockInner = 512;
+/// Terms of a row's sum that are added in f32 before f64 takes over.
+constexpr std::int64_t kSumTerms = 256;
 
 std::int64_t blocks(std::int64_t count, std::int64_t block) {
   return (count + block - 1) / block;
@@ -303,13 +340,19 @@ class ProductKernel final : public Kernel {
     float* sums = context.outputs[index].as<float>();
     const bool add = adds_to(index);
     const auto sum_block = [&](std::int64_t begin, std::int64_t end) {
-      float totals[kBlockRows] = {};
-      for (std::int64_t i = 0; i < p_.inner; ++i) {
-        const float* place = x + i * p_.x_inner;
-        for (std::int64_t r = begin; r < end; ++r) totals[r - begin] += place[r * p_.x_row];
+      double totals[kBlockRows] = {};
+      for (std::int64_t first = 0; first < p_.inner; first += kSumTerms) {
+        float part[kBlockRows] = {};
+        const std::int64_t last = std::min(first + kSumTerms, p_.inner);
+        for (std::int64_t i = first; i < last; ++i) {
+          const float* place = x + i * p_.x_inner;
+          for (std::int64_t r = begin; r < end; ++r) part[r - begin] += place[r * p_.x_row];
+        }
+        for (std::int64_t r = 0; r < end - begin; ++r) totals[r] += static_cast<double>(part[r]);
       }
       for (std::int64_t r = begin; r < end; ++r) {
-        sums[r] = add ? sums[r] + totals[r - begin] : totals[r - begin];
+        const auto total = static_cast<float>(totals[r - begin]);
+        sums[r] = add ? sums[r] + total : total;
       }
     };
     parallel_ranges(context, p_.rows, sum_block, kBlockRows);

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/parallel.h"
 #include "base/random.h"
 #include "base/shape.h"
 #include "tests/support/test_folder.h"
@@ -57,6 +56,31 @@ TEST_CASE("partial shapes merge or contradict each other", "[shape]") {
   CHECK(conflict.status().text() == "shapes (2, 3) and (2, 4) contradict each other");
 }
 
+TEST_CASE("a shape with too many axes or elements is an error, not an abort", "[shape]") {
+  const Shape nine{1, 1, 1, 1, 1, 1, 1, 1, 1};
+  CHECK(nine.too_long());
+  CHECK_FALSE(nine.complete());
+  CHECK(nine.to_string() == "(9 axes)");
+  CHECK(check_shape(nine).text() == "the shape (9 axes) has more than 8 axes");
+  Shape grown{2, 2, 2, 2, 2, 2, 2, 2};
+  CHECK(check_shape(grown).ok());
+  for (int i = 0; i < 3; ++i) grown.push_back(2);
+  CHECK(grown.to_string() == "(11 axes)");
+  CHECK(merge_shapes(Shape::unknown(), nine).status().code() == Errc::invalid_argument);
+  CHECK(merge_shapes(grown, Shape{2}).status().code() == Errc::invalid_argument);
+  CHECK_FALSE(Shape::unknown().too_long());
+  CHECK(check_shape(Shape::unknown()).ok());
+
+  const std::int64_t huge = std::int64_t{1} << 30;
+  CHECK(check_shape({huge, 1024}).ok());
+  CHECK(check_shape({huge, huge, 4}).text() ==
+        "the shape (1073741824, 1073741824, 4) has more than 2^40 elements");
+  // What is known decides; an extent of zero hides nothing, since parts are multiplied too.
+  CHECK_FALSE(check_shape({kUnknownDim, huge, huge}).ok());
+  CHECK_FALSE(check_shape({0, huge, huge}).ok());
+  CHECK(check_shape({0, 3, kUnknownDim}).ok());
+}
+
 TEST_CASE("shapes are read in every form people write", "[shape]") {
   CHECK(parse_shape("(3, 3)").value() == Shape{3, 3});
   CHECK(parse_shape("[1,2,?]").value() == Shape{1, 2, kUnknownDim});
@@ -64,6 +88,9 @@ TEST_CASE("shapes are read in every form people write", "[shape]") {
   CHECK(parse_shape("7").value() == Shape{7});
   CHECK(parse_shape("()").value() == Shape{});
   for (const char* bad : {"(a)", "(1 2)", "1,,2", "(1,2", "-5"}) CHECK_FALSE(parse_shape(bad).ok());
+  CHECK(parse_shape("1,1,1,1,1,1,1,1,1").status().text() ==
+        "the shape (9 axes) has more than 8 axes");
+  CHECK_FALSE(parse_shape("(1073741824, 1073741824)").ok());
 }
 
 TEST_CASE("slices of a buffer keep the block alive", "[buffer]") {
@@ -138,10 +165,6 @@ TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]
   CHECK(std::filesystem::is_symlink(folder / "link"));
   CHECK(read_text_file(folder / "target", 100).value() == newer);
   std::filesystem::remove_all(folder);
-}
-
-TEST_CASE("room for threads is tried, not guessed", "[parallel]") {
-  CHECK(check_room_for_threads(8).ok());
 }
 
 TEST_CASE("a path is inside of a folder by where it leads, not by how it is written", "[file]") {

@@ -2,10 +2,14 @@
 // Errors, abandoned completions and cancelling.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <exception>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/parallel.h"
 #include "tests/engine/support.h"
 
 namespace troupe::engine {
@@ -16,6 +20,12 @@ using base::Status;
 
 Status nothing(RunContext&) {
   return {};
+}
+
+/// What foreign code in a function may do; ours does not.
+template <typename E>
+[[noreturn]] void raise(E exception) {
+  std::rethrow_exception(std::make_exception_ptr(std::move(exception)));
 }
 
 SyncFunction fails(std::string text) {
@@ -71,7 +81,6 @@ TEST_CASE("wait_all reports each error once, the oldest first") {
 
 TEST_CASE("overwriting the whole variable clears its error") {
   Fixture f(GENERATE(true, false));
-  const bool by_operation = GENERATE(true, false);
   const Variable x = f.variable("x");
   const Variable y = f.variable("y");
   f.push("bad", {}, {x}, fails("bad"));
@@ -80,23 +89,109 @@ TEST_CASE("overwriting the whole variable clears its error") {
     ran = true;
     return Status();
   };
-  if (!by_operation) f.engine->overwrite(x);
-  f.engine->push({.name = "good", .writes = {&x, 1}, .overwrites = by_operation}, good);
+  f.engine->push({.name = "good", .overwrites = {&x, 1}}, good);
   CHECK(f.engine->wait(x).ok());
   CHECK(ran);
   f.push("bad", {}, {x}, fails("again"));
   ran = false;
-  f.push("partial", {}, {x}, good);  // the declaration was for one operation
+  f.push("partial", {}, {x}, good);
   CHECK(f.engine->wait(x).text() == "again");
   CHECK_FALSE(ran);
   // Read and overwritten: the old value matters, so its error does.
-  f.engine->push({.name = "square", .reads = {&x, 1}, .writes = {&x, 1}, .overwrites = true}, good);
+  f.engine->push({.name = "square", .reads = {&x, 1}, .overwrites = {&x, 1}}, good);
   CHECK(f.engine->wait(x).text() == "again");
   // An overwriting operation that is skipped replaces the error by the one it inherited.
   f.push("bad", {}, {y}, fails("other"));
-  f.engine->push({.name = "copy", .reads = {&y, 1}, .writes = {&x, 1}, .overwrites = true}, good);
+  f.engine->push({.name = "copy", .reads = {&y, 1}, .overwrites = {&x, 1}}, good);
   CHECK(f.engine->wait(x).text() == "other");
   CHECK_FALSE(ran);
+}
+
+TEST_CASE("each written variable is overwritten or not by itself") {
+  Fixture f(GENERATE(true, false));
+  const Variable part = f.variable("part");
+  const Variable whole = f.variable("whole");
+  f.push("bad", {}, {whole}, fails("bad"));
+  f.engine->push({.name = "both", .writes = {&part, 1}, .overwrites = {&whole, 1}}, nothing);
+  CHECK(f.engine->wait(whole).ok());
+  CHECK(f.engine->wait(part).ok());
+  f.push("bad", {}, {part}, fails("worse"));
+  f.engine->push({.name = "both", .writes = {&part, 1}, .overwrites = {&whole, 1}}, nothing);
+  CHECK(f.engine->wait(whole).text() == "worse");  // it was skipped
+  // Named in both lists: the old value matters.
+  f.engine->push({.name = "twice", .writes = {&part, 1}, .overwrites = {&part, 1}}, nothing);
+  CHECK(f.engine->wait(part).text() == "worse");
+}
+
+TEST_CASE("an exception becomes the error of the operation that threw it") {
+  Fixture f(GENERATE(true, false), {.threads = 2});
+  const Variable x = f.variable("x");
+  const Variable y = f.variable("y");
+  f.push("at", {}, {x}, [](RunContext&) {
+    static_cast<void>(std::vector<int>(1).at(7));
+    return Status();
+  });
+  f.push("heir", {x}, {y}, nothing);
+  const Status thrown = f.engine->wait(y);
+  CHECK(thrown.code() == Errc::internal);
+  CHECK(thrown.text().starts_with("[at] its function threw "));
+  f.engine->push({.name = "memory", .overwrites = {&x, 1}},
+                 [](RunContext&) -> Status { raise(std::bad_alloc()); });
+  CHECK(f.engine->wait(x).code() == Errc::resource_exhausted);
+  f.engine->push({.name = "number", .overwrites = {&x, 1}},
+                 [](RunContext&) -> Status { raise(7); });
+  CHECK(f.engine->wait(x).text() ==
+        "[number] its function threw something that is no std::exception");
+  // Out of a team of threads, too.
+  f.engine->push({.name = "team", .overwrites = {&x, 1}}, [](RunContext& context) {
+    base::parallel_chunks(context.team, 8, [](std::int64_t chunk) {
+      if (chunk % 4 == 3) raise(std::runtime_error("one of the team"));
+    });
+    return Status();
+  });
+  CHECK(f.engine->wait(x).text() == "[team] its function threw one of the team");
+  f.engine->push({.name = "good", .overwrites = {&x, 1}}, nothing);
+  CHECK(f.engine->wait(x).ok());
+}
+
+TEST_CASE("an exception of an asynchronous function ends its operation once") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  f.push_async("dropped", {}, {x}, [](RunContext&, Completion) { raise(std::bad_alloc()); });
+  CHECK(f.engine->wait(x).text().starts_with("[dropped] its function threw "));
+  Completion kept;
+  f.engine->push_async({.name = "kept", .lane = kPriority, .overwrites = {&x, 1}},
+                       [&](RunContext&, Completion completion) {
+                         kept = std::move(completion);
+                         raise(std::runtime_error("late"));
+                       });
+  CHECK(f.engine->wait(x).text() == "[kept] its function threw late");
+  kept.complete();  // too late, and harmless
+  f.engine->push_async({.name = "done", .lane = kPriority, .overwrites = {&x, 1}},
+                       [](RunContext&, Completion completion) {
+                         completion.complete();
+                         raise(std::runtime_error("after the end"));
+                       });
+  CHECK(f.engine->wait(x).text() == "[done] its function threw after the end");
+  CHECK(f.engine->counters().asynchronous_in_flight == 0);
+  CHECK(f.engine->counters().completed == 3);
+}
+
+TEST_CASE("variables know their engine, and whether it stands") {
+  Variable last;
+  CHECK_FALSE(last.engine_stands());
+  {
+    Fixture f(GENERATE(true, false));
+    Fixture other(true);
+    last = f.variable("x");
+    CHECK(last.engine_stands());
+    CHECK(f.engine->owns(last));
+    CHECK_FALSE(other.engine->owns(last));
+    CHECK_FALSE(f.engine->owns(Variable()));
+    CHECK(other.engine->wait(last).code() == Errc::invalid_argument);
+    CHECK(f.engine->wait(Variable()).code() == Errc::invalid_argument);
+  }
+  CHECK_FALSE(last.engine_stands());
 }
 
 TEST_CASE("an asynchronous error spreads, a dropped completion is an error") {

@@ -32,10 +32,19 @@ struct Step {
   int lane = 0;
   int priority = 0;
   bool fails = false;
-  bool overwrites = false;
   std::vector<std::size_t> reads;
   std::vector<std::size_t> writes;
+  std::vector<std::size_t> overwrites;
 };
+
+bool contains(const std::vector<std::size_t>& list, std::size_t index) {
+  return std::find(list.begin(), list.end(), index) != list.end();
+}
+
+/// The old value of variable `v` does not matter to `step`, which writes it.
+bool is_overwritten(const Step& step, std::size_t v) {
+  return contains(step.overwrites, v) && !contains(step.writes, v);
+}
 
 /// Plain memory per variable, as kernels see it.
 struct State {
@@ -44,10 +53,10 @@ struct State {
   void apply(const Step& step, std::size_t number) {
     std::uint64_t mixed = number;
     for (const std::size_t r : step.reads) mixed = mixed * 31 + std::uint64_t(values[r]);
-    for (const std::size_t w : step.writes) {
-      mixed = mixed * 31 + (step.overwrites ? 7 : std::uint64_t(values[w]));
+    for (const std::size_t w : step.writes) mixed = mixed * 31 + std::uint64_t(values[w]);
+    for (const auto* list : {&step.overwrites, &step.writes}) {
+      for (const std::size_t w : *list) values[w] = std::int64_t(mixed + w);
     }
-    for (const std::size_t w : step.writes) values[w] = std::int64_t(mixed + w);
   }
 };
 
@@ -67,24 +76,21 @@ rc::Gen<Step> any_step() {
       rc::gen::set(&Step::priority, rc::gen::inRange(-2, 3)),
       rc::gen::set(&Step::fails,
                    rc::gen::map(rc::gen::inRange(0, 12), [](int n) { return n == 0; })),
-      rc::gen::set(&Step::overwrites), rc::gen::set(&Step::reads, indices(4)),
-      rc::gen::set(&Step::writes, indices(3)));
+      rc::gen::set(&Step::reads, indices(4)), rc::gen::set(&Step::writes, indices(2)),
+      rc::gen::set(&Step::overwrites, indices(2)));
 }
 
-bool contains(const std::vector<std::size_t>& list, std::size_t index) {
-  return std::find(list.begin(), list.end(), index) != list.end();
-}
-
-/// The meaning of a program, without any engine. The first error counts in the order writes, reads.
+/// The meaning of a program, without any engine. The first error counts in the order in which the
+/// lists name the variables: overwrites, writes, reads.
 Result run_plainly(const std::vector<Step>& program) {
   Result result;
   result.errors.resize(kVariables);
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Step& step = program[i];
     std::string error;
-    for (const auto* list : {&step.writes, &step.reads}) {
+    for (const auto* list : {&step.overwrites, &step.writes, &step.reads}) {
       for (const std::size_t v : *list) {
-        const bool counts = list == &step.reads || !step.overwrites || contains(step.reads, v);
+        const bool counts = !is_overwritten(step, v) || contains(step.reads, v);
         if (error.empty() && counts) error = result.errors[v];
       }
     }
@@ -95,8 +101,10 @@ Result run_plainly(const std::vector<Step>& program) {
         result.state.apply(step, i);
       }
     }
-    for (const std::size_t w : step.writes) {
-      if (result.errors[w].empty() || step.overwrites) result.errors[w] = error;
+    for (const auto* list : {&step.overwrites, &step.writes}) {
+      for (const std::size_t w : *list) {
+        if (result.errors[w].empty() || is_overwritten(step, w)) result.errors[w] = error;
+      }
     }
   }
   return result;
@@ -154,15 +162,17 @@ void push_step(Fixture& f, Finisher& finisher, const std::vector<Variable>& vari
                const Step& step, std::function<Status()> work) {
   std::vector<Variable> reads;
   std::vector<Variable> writes;
+  std::vector<Variable> overwrites;
   for (const std::size_t r : step.reads) reads.push_back(variables[r]);
   for (const std::size_t w : step.writes) writes.push_back(variables[w]);
+  for (const std::size_t w : step.overwrites) overwrites.push_back(variables[w]);
   const Lane lanes[] = {kCompute, kCopy, kPriority};
   Operation operation{.name = "step",
                       .reads = reads,
                       .writes = writes,
                       .lane = lanes[step.lane],
                       .priority = step.priority,
-                      .overwrites = step.overwrites};
+                      .overwrites = overwrites};
   if (step.how == How::sync) {
     f.engine->push(operation, [work](RunContext&) { return work(); });
   } else if (step.how == How::async) {

@@ -119,6 +119,141 @@ TEST_CASE("bad calls give failed arrays that name operator and shapes, and go on
   CHECK(values(a) == iota(6));
 }
 
+TEST_CASE("adding to an output that is also an input adds to its old values") {
+  TestRuntime test;
+  constexpr std::int64_t kSide = 96;
+  std::vector<float> numbers = iota(kSide * kSide);
+  for (float& number : numbers) number = number / (kSide * kSide) - 0.5F;
+  const Shape square{kSide, kSide};
+  const auto add = [&](std::string_view op, std::vector<NDArray> inputs, const NDArray& output,
+                       const ops::Attributes& attributes) {
+    const InvokeOptions options{.outputs = {output}, .mode = ops::WriteMode::add};
+    const auto made = invoke(test.runtime, op, inputs, attributes, options);
+    INFO(made.status().to_string());
+    REQUIRE(made.ok());
+  };
+  const ops::Attributes dense = {{"num_hidden", std::to_string(kSide)}, {"no_bias", "True"}};
+  const NDArray weight = array(test.runtime, square, numbers);
+  const NDArray data = array(test.runtime, square, numbers);
+  const NDArray apart = array(test.runtime, square, numbers);
+  add("fully_connected", {data, weight}, apart, dense);
+  add("fully_connected", {data, weight}, data, dense);
+  CHECK(values(data) == values(apart));
+  // Pairs that may share memory when an output is written may not when it is added to.
+  const NDArray relu = array(test.runtime, square, numbers);
+  const NDArray sum = array(test.runtime, square, numbers);
+  add("activation", {relu}, sum, {{"act_type", "relu"}});
+  add("activation", {relu}, relu, {{"act_type", "relu"}});
+  CHECK(values(relu) == values(sum));
+}
+
+TEST_CASE("shapes that cannot be are errors that name shape and dtype") {
+  TestRuntime test;
+  const Shape huge{1073741824, 1073741824, 4};
+  const Shape nine{1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const auto names = [](const base::Status& status, std::string_view shape,
+                        std::string_view dtype) {
+    INFO(status.to_string());
+    return status.code() == Errc::invalid_argument &&
+           status.text().find(shape) != std::string::npos &&
+           status.text().find(dtype) != std::string::npos;
+  };
+  const NDArray zeros =
+      call(test.runtime, "zeros", {}, {{"shape", "(1073741824, 1073741824, 4)"}, {"dtype", "f64"}});
+  CHECK(names(zeros.status(), "(1073741824, 1073741824, 4)", "f64"));
+  CHECK(names(NDArray::empty(test.runtime, huge).status(), "(1073741824, 1073741824, 4)", "f32"));
+  CHECK(names(NDArray::zeros(test.runtime, nine, base::DType::u8).status(), "(9 axes)", "u8"));
+  CHECK(names(NDArray::from_bytes(test.runtime, huge, base::DType::i64, {}).status(),
+              "(1073741824, 1073741824, 4)", "i64"));
+  const base::Buffer buffer = base::make_host_buffer(64);
+  CHECK(names(NDArray::from_buffer(test.runtime, buffer, huge, base::DType::f64).status(),
+              "(1073741824, 1073741824, 4)", "f64"));
+  CHECK(names(NDArray::from_buffer(test.runtime, buffer, nine, base::DType::f64).status(),
+              "(9 axes)", "f64"));
+  const NDArray a = array(test.runtime, {1}, {5});
+  CHECK(names(a.reshape(nine).status(), "(9 axes)", "f32"));
+  CHECK(names(a.reshape(huge).status(), "(1073741824, 1073741824, 4)", "f32"));
+  const std::int64_t many = std::int64_t{1} << 21;
+  const NDArray column = NDArray::zeros(test.runtime, {many, 1}).value();
+  CHECK(names((column + column.reshape({1, many})).status(), "(2097152, 2097152)", "f32"));
+  CHECK(values(a + 1) == std::vector<float>{6});
+}
+
+TEST_CASE("arrays of another engine are refused by name") {
+  TestRuntime test;
+  TestRuntime other;
+  const NDArray a = array(test.runtime, {2}, {1, 2});
+  const NDArray b = array(other.runtime, {2}, {3, 4});
+  CHECK((a + b).status().text() == "[add] input 1 (f32 (2,)) belongs to another engine");
+  CHECK(call(other.runtime, "add", {a, a}).status().code() == Errc::invalid_argument);
+  const InvokeOptions into_b{.outputs = {b}};
+  CHECK(invoke(test.runtime, "exp", {{a}}, {}, into_b).status().text() ==
+        "[exp] output 0 (f32 (2,)) belongs to another engine");
+  CHECK(a.copy_from(b).code() == Errc::invalid_argument);
+  RandomGenerator generator(other.runtime, 1);
+  const InvokeOptions drawn{.generator = &generator};
+  CHECK(call(test.runtime, "uniform", {}, {{"shape", "(2,)"}}, drawn).status().text() ==
+        "[uniform] its generator belongs to another engine");
+  CHECK(values(a + a) == std::vector<float>{2, 4});
+  CHECK(values(b + b) == std::vector<float>{6, 8});
+}
+
+TEST_CASE("an array that outlives its engine answers with errors") {
+  NDArray a;
+  NDArray row;
+  {
+    TestRuntime test;
+    // The runtime that an array was made with need not last.
+    auto runtime = std::make_unique<Runtime>(test.runtime);
+    a = array(*runtime, {2, 2}, {1, 2, 3, 4});
+    runtime.reset();
+    row = (a + 1).at(1);
+    CHECK(values(row) == std::vector<float>{4, 5});
+  }
+  const auto ended = [](const base::Status& status) {
+    INFO(status.to_string());
+    return status.code() == Errc::failed_precondition &&
+           status.text().find("has ended") != std::string::npos;
+  };
+  CHECK(ended(a.wait()));
+  CHECK(ended(row.wait()));
+  CHECK(ended(a.to_vector<float>().status()));
+  CHECK(ended(a.clear()));
+  CHECK(ended(a.copy().status()));
+  CHECK(ended(a.copy_from(row)));
+  CHECK(ended(a.copy_from(base::make_host_buffer(16))));
+  CHECK(ended(a.rebind(base::make_host_buffer(16), false)));
+  CHECK(ended((a + row).status()));
+  CHECK(ended((a * 2.0).status()));
+  CHECK(ended((-a).status()));
+  NDArray b = a;
+  b += 1.0;
+  CHECK(ended(b.status()));
+  TestRuntime fresh;
+  CHECK(ended(call(fresh.runtime, "exp", {a}).status()));
+  CHECK(ended(array(fresh.runtime, {2}, {0, 0}).copy_from(row)));
+  CHECK(a.slice(0, 1).shape() == Shape{1, 2});
+}
+
+TEST_CASE("a failed array and an empty handle have no variable") {
+  TestRuntime test;
+  const NDArray bad = NDArray::failed(base::error(Errc::data_loss, "lost"));
+  for (const NDArray& none : {bad, NDArray()}) {
+    CHECK_FALSE(none.variable());
+    CHECK(test.engine->wait(none.variable()).code() == Errc::invalid_argument);
+    CHECK_FALSE(none.rebind(base::make_host_buffer(4), false).ok());
+    CHECK_FALSE(none.copy().status().ok());
+  }
+}
+
+TEST_CASE("values of a temporary can be walked through") {
+  TestRuntime test;
+  const NDArray a = array(test.runtime, {200}, iota(200));
+  float sum = 0;
+  for (float value : a.to_vector<float>().value()) sum += value;
+  CHECK(sum == 199 * 100);
+}
+
 TEST_CASE("an error of a running operation reaches who reads, and ends with an overwrite") {
   TestRuntime test;
   const NDArray a = array(test.runtime, {2}, {1, 2});
@@ -157,12 +292,12 @@ TEST_CASE("a shared buffer is copied before anyone writes it") {
   store.as<float>()[0] = 7;
   store.as<float>()[1] = 8;
   NDArray a = array(test.runtime, {2}, {1, 2});
-  a.rebind(store, true);
+  REQUIRE(a.rebind(store, true).ok());
   CHECK(values(a) == std::vector<float>{7, 8});
   a += 1.0;
   CHECK(values(a) == std::vector<float>{8, 9});
   CHECK(store.as<float>()[0] == 7);
-  a.rebind(store, false);
+  REQUIRE(a.rebind(store, false).ok());
   NDArray second = a.slice(1, 2);
   second += 1.0;
   CHECK(values(a) == std::vector<float>{7, 9});
@@ -215,6 +350,26 @@ TEST_CASE("the delayed device gives the same values and copies to and from the h
   CHECK(values(a) == std::vector<float>{4, 8, 12});
   CHECK(values(b.copy(base::Device{}) + host) == std::vector<float>{4, 8, 12});
   CHECK((a + host).status().text().find("delayed") != std::string::npos);
+}
+
+TEST_CASE("a number beside an array does not prepare another kernel") {
+  TestRuntime test;
+  const NDArray a = array(test.runtime, {3}, {1, 2, 4});
+  NDArray sum = array(test.runtime, {3}, {0, 0, 0});
+  for (int i = 1; i <= 100; ++i) {
+    const float x = 0.1F * static_cast<float>(i);
+    CHECK(values(a * x) == std::vector<float>{1 * x, 2 * x, 4 * x});
+    CHECK(values(x / a) == std::vector<float>{x, x / 2, x / 4});
+    CHECK(values(a - x) == std::vector<float>{1 - x, 2 - x, 4 - x});
+    sum += x;
+  }
+  CHECK(test.kernels.misses() == 4);
+  CHECK(test.kernels.size() == 4);
+  CHECK(
+      call(test.runtime, "multiply_scalar", {a}, {{"scalar", "0.1"}}).to_vector<float>().value() ==
+      values(a * 0.1));
+  const NDArray whole = NDArray::zeros(test.runtime, {2}, base::DType::i64).value();
+  CHECK((whole * 2.0).status().text() == "[multiply] its number: no kernel for dtype i64");
 }
 
 TEST_CASE("prepared kernels are kept, bounded") {

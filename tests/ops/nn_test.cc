@@ -70,7 +70,6 @@ TEST_CASE("operators between convolutions keep the layout of 16 channels", "[lay
         if (input.shape.rank() == 4) input.layout = by_16_channels(input.shape);
       }
       for (TensorDesc& output : call.outputs) output.any_layout = true;
-      base::set_thread_team(1);
       const auto kernel = prepare(call);
       if (!kernel.ok()) {
         CHECK(kernel.status().code() == base::Errc::unimplemented);
@@ -156,6 +155,24 @@ TEST_CASE("a prepared kernel asked again with its own layouts takes them", "[lay
       CHECK(again.value()->name() == free_choice.value()->name());
     }
   }
+}
+
+TEST_CASE("a bias gradient over many rows keeps its digits", "[product]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("fully_connected_backward_weights");
+  constexpr std::int64_t kRows = 100'000;
+  const Tensor gradient = random_tensor(DType::f32, {1, kRows, 3}, "gradient", 0.1, 0.1);
+  const Tensor data = random_tensor(DType::f32, {1, kRows, 2}, "data", -1, 1);
+  const Attributes attributes = {{"num_hidden", "3"}, {"flatten", "False"}};
+  const Params params = parse_params(op, attributes).value();
+  const std::vector<Tensor> inputs = {gradient, data};
+  const OpCall call = make_call(op, params, describe(inputs)).value();
+  const auto kernel = prepare(call).value();
+  CHECK(kernel->name() == "simd:product");
+  const auto outputs = make_outputs(call);
+  run_kernel(*kernel, inputs, outputs, {});
+  // Added one after the other in f32 they give 9998.6.
+  for (std::int64_t i = 0; i < 3; ++i) CHECK(outputs[1].at(i) == Approx(1e4).epsilon(4e-6));
 }
 
 TEST_CASE("reorder converts between dense and blocked layouts and back", "[layout][onednn]") {
@@ -328,6 +345,102 @@ TEST_CASE("labels: scaled, ignored, smoothed, out of range", "[loss]") {
   CHECK(status.text() == "label 4 at position 1 is out of range for 4 classes");
 }
 
+TEST_CASE("relu lets NaN pass and ends gradients, as PyTorch's", "[activation][nan]") {
+  const OpTable table = OpTable::build();
+  const Attributes relu = {{"act_type", "relu"}};
+  const auto tensor = [](const std::vector<double>& values) {
+    Tensor made(DType::f32, {std::int64_t(values.size())});
+    for (std::size_t i = 0; i < values.size(); ++i) made.set(std::int64_t(i), values[i]);
+    return made;
+  };
+  // PyTorch 2 gives these numbers.
+  const std::vector<double> data = {NAN, 1, -1, 0, INFINITY, -INFINITY};
+  const std::vector<double> gradient = {2, 3, NAN, INFINITY, NAN, 1};
+  const Tensor output = tensor({NAN, 1, 0, 0, INFINITY, 0});
+  const Tensor passed = tensor({2, 3, 0, 0, NAN, 0});
+  for (const bool reference : {false, true}) {
+    const auto run = [&](std::string_view name, const std::vector<Tensor>& inputs) {
+      const OpDef& op = table.at(name);
+      OpCall call = make_call(op, parse_params(op, relu).value(), describe(inputs)).value();
+      call.reference_only = reference;
+      const auto kernel = prepare(call).value();
+      CHECK(kernel->name() == (reference ? "reference" : "simd"));
+      const auto outputs = make_outputs(call);
+      run_kernel(*kernel, inputs, outputs, {});
+      return outputs[0];
+    };
+    CHECK(distance(run("activation", {tensor(data)}), output) == 0.0);
+    CHECK(distance(run("activation_backward", {tensor(gradient), output}), passed) == 0.0);
+  }
+}
+
+TEST_CASE("NaN wins a maximum, and the last one takes the gradient", "[pooling][nan]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("pooling");
+  const Attributes window = {{"kernel", "(2, 3)"}, {"stride", "(2, 3)"}};
+  const Params params = parse_params(op, window).value();
+  // One window per column group: NaN first, in the middle, twice (both orders of rows), none.
+  const double rows[2][12] = {{NAN, 1, 2, 1, NAN, 2, 1, NAN, 2, 5, 1, 7},
+                              {3, 4, 5, 3, 4, 5, NAN, 4, 5, 7, 7, 1}};
+  const double tap[4] = {0, 1, 3, 2};
+  for (const std::int64_t channels : {1, 20}) {
+    Tensor data(DType::f32, {1, channels, 2, 12});
+    for (std::int64_t i = 0; i < data.elements(); ++i) data.set(i, rows[i / 12 % 2][i % 12]);
+    for (const bool blocked : {false, true}) {
+      if (blocked && channels == 1) continue;
+      Tensor input = blocked ? packed(data, by_16_channels(data.shape)) : data;
+      OpCall call = make_call(op, params, describe({input})).value();
+      for (TensorDesc& output : call.outputs) output.any_layout = true;
+      const auto kernel = prepare(call).value();
+      CHECK(kernel->name() == "simd");
+      const auto layouts = kernel->output_layouts();
+      const std::vector<Tensor> outputs = {Tensor(DType::f32, {1, channels, 1, 4}, layouts[0]),
+                                           Tensor(DType::u8, {1, channels, 1, 4}, layouts[1])};
+      run_kernel(*kernel, {input}, outputs, {});
+      for (std::int64_t i = 0; i < channels * 4; ++i) {
+        CHECK(std::isnan(unpacked(outputs[0]).at(i)) == (i % 4 < 3));
+        CHECK(unpacked(outputs[1]).at(i) == tap[i % 4]);
+      }
+      CHECK(unpacked(outputs[0]).at(3) == 7.0);
+    }
+  }
+}
+
+TEST_CASE("a maximum over padding alone is MXNet's lowest number", "[pooling]") {
+  const OpTable table = OpTable::build();
+  const Attributes hanging = {{"kernel", "(2, 2)"},
+                              {"stride", "(3, 3)"},
+                              {"pad", "(1, 1)"},
+                              {"pooling_convention", "full"}};
+  const OpDef& op = table.at("pooling");
+  const Tensor data = random_tensor(DType::f32, {1, 17, 4, 4}, "data", -9, -5);
+  for (const Tensor& input : {data, packed(data, by_16_channels(data.shape))}) {
+    for (const bool reference : {false, true}) {
+      OpCall call = make_call(op, parse_params(op, hanging).value(), describe({input})).value();
+      for (TensorDesc& output : call.outputs) output.any_layout = true;
+      call.reference_only = reference;
+      if (reference && !input.layout.is_dense()) continue;
+      const auto kernel = prepare(call).value();
+      CHECK(kernel->name() == (reference ? "reference" : "simd"));
+      std::vector<Tensor> outputs = make_outputs(call);
+      REQUIRE(outputs[0].shape == Shape{1, 17, 3, 3});
+      for (std::size_t o = 0; o < outputs.size() && !reference; ++o) {
+        outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, kernel->output_layouts()[o]);
+      }
+      run_kernel(*kernel, {input}, outputs, {});
+      const Tensor pooled = unpacked(outputs[0]);
+      for (std::int64_t i = 0; i < pooled.elements(); ++i) {
+        const bool outside = i % 3 == 2 || i / 3 % 3 == 2;
+        CHECK((pooled.at(i) == double(std::numeric_limits<float>::lowest())) == outside);
+        if (outside) CHECK(unpacked(outputs[1]).at(i) == 0.0);
+      }
+      for (const Tensor& output : outputs) {
+        if (!output.layout.is_dense()) CHECK(padding_is_zero(output));
+      }
+    }
+  }
+}
+
 TEST_CASE("metrics are sums with weights", "[loss]") {
   const OpTable table = OpTable::build();
   Tensor probability(DType::f32, {2, 3});
@@ -454,7 +567,6 @@ TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
       INFO(name << ", sample '" << sample.title << "'");
       OpCall call = f32_call(table.at(name), sample, false);
       call.team = 2;
-      base::set_thread_team(2);
       const auto kernel = prepare(call);
       REQUIRE(kernel.ok());
       const auto inputs = sample_inputs(call, sample);
@@ -465,7 +577,6 @@ TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
         run_kernel(*kernel.value(), inputs, outputs, {.team = 2});
         for (std::size_t o = 0; o < outputs.size(); ++o) CHECK(outputs[o].same_bits(first[o]));
       }
-      base::set_thread_team(1);
     }
   }
 }

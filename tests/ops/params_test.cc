@@ -40,6 +40,23 @@ TEST_CASE("parameters are read in Python's and in plain forms", "[params]") {
   CHECK(Params::parse(definitions(), canonical).value() == params.value());
 }
 
+TEST_CASE("each parameter counts in the hash", "[params]") {
+  const Attributes first = {{"kernel", "(3, 3)"}};
+  const auto hash = [&](const std::string& name, const std::string& value) {
+    Attributes attributes = first;
+    if (!name.empty()) attributes[name] = value;
+    return Params::parse(definitions(), attributes).value().hash();
+  };
+  CHECK(hash("", "") == hash("rate", "0.5"));
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"flag", "True"}, {"count", "4"},       {"rate", "0.25"},
+      {"mode", "avg"},  {"kernel", "(3, 2)"}, {"dtype", "f64"}};
+  for (const auto& [name, value] : changes) {
+    INFO(name);
+    CHECK(hash(name, value) != hash("", ""));
+  }
+}
+
 TEST_CASE("defaults fill what is not given", "[params]") {
   const auto params = Params::parse(definitions(), {{"kernel", "None"}});
   REQUIRE(params.ok());

@@ -201,7 +201,8 @@ inline void run_kernel(const Kernel& kernel, const std::vector<Tensor>& inputs,
       .team = options.team,
       .slots = &slots,
   };
-  const base::Status status = kernel.run(context);
+  base::Status status;
+  base::lead_team(options.team, [&] { status = kernel.run(context); });
   INFO(status.to_string());
   REQUIRE(status.ok());
   CHECK(scratch.guard_intact());

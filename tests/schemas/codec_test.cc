@@ -184,6 +184,20 @@ TEST_CASE("a manifest's first bytes, version, length and checksum are checked", 
              Catch::Contains("'../x' is no file name"));
 }
 
+TEST_CASE("a key's shape must have extents that can be counted", "[codec]") {
+  const auto refusal = [](const base::Shape& shape) {
+    Manifest manifest;
+    manifest.keys.push_back({.name = "w", .shape = shape});
+    return decode_manifest(encode_manifest(manifest).value()).status().text();
+  };
+  CHECK(refusal({3, 5}).empty());
+  CHECK_THAT(refusal({3, -2}), Catch::Contains("has the extent -2"));
+  const std::int64_t huge = std::int64_t{1} << 40;
+  CHECK_THAT(refusal({huge, 2}), Catch::Contains("more than 2^40 elements"));
+  // A zero hides nothing: parts of the shape are multiplied too.
+  CHECK_THAT(refusal({0, huge, huge}), Catch::Contains("more than 2^40 elements"));
+}
+
 TEST_CASE("truncated, flipped and random bytes are harmless", "[codec]") {
   CHECK(rc::check([](std::uint64_t seed) {
     Filler filler(seed);

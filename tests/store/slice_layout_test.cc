@@ -53,6 +53,11 @@ TEST_CASE("keys that cannot be cut are named") {
   half.gradient_wire = base::DType::bf16;
   CHECK(text(half).find("bf16") != std::string::npos);
   CHECK(text(key(0, 0)).find("no elements") != std::string::npos);
+  schemas::KeyInfo huge = key(0, 0);
+  huge.shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+  CHECK(text(huge) ==
+        "[slices] key 'k0' of dtype f32: the shape (4294967296, 4294967296) has more than 2^40 "
+        "elements");
   CHECK(text(key(1, 4)).find("id 1 at position 0") != std::string::npos);
   CHECK_FALSE(SliceLayout::create({}, 1).ok());
 }

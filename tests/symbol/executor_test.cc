@@ -437,6 +437,44 @@ TEST_CASE("bind and run report what is wrong") {
   CHECK(bytes_of(eval->outputs()[0]) == bytes_of(executor->outputs()[0]));
 }
 
+TEST_CASE("gradients in slices of one array do not keep an error in the scratch memory") {
+  TestRuntime test;
+  const Symbol net = make_network(table(), "lenet").value();
+  Bindings bindings = make_bindings(test.runtime, net, {2, 1, 28, 28});
+  std::int64_t elements = 0;
+  for (const auto& [name, req] : bindings.grad_req) {
+    elements += bindings.arguments.at(name).elements();
+  }
+  const NDArray all = NDArray::zeros(test.runtime, {elements}).value();
+  std::int64_t begin = 0;
+  for (const auto& [name, req] : bindings.grad_req) {
+    const NDArray& argument = bindings.arguments.at(name);
+    const std::int64_t end = begin + argument.elements();
+    bindings.gradients[name] = all.slice(begin, end).reshape(argument.shape());
+    begin = end;
+  }
+  const auto executor = Executor::bind(test.runtime, net, std::move(bindings)).value();
+  REQUIRE(executor->report().scratch_bytes > 0);
+  const auto step = [&] {
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward().ok());
+  };
+  step();
+  const Bytes good = bytes_of(all);
+  const NDArray& data = executor->arguments().at("data");
+  const Bytes content = bytes_of(data);
+  test.engine->push({.name = "fails", .writes = {&data.variable(), 1}}, [](engine::RunContext&) {
+    return base::error(Errc::data_loss, "record 7 is damaged");
+  });
+  step();
+  CHECK(mentions(all.wait(), {"record 7"}));
+  REQUIRE(data.write(content).ok());
+  REQUIRE(all.clear().ok());
+  step();
+  CHECK(all.wait().ok());
+  CHECK(bytes_of(all) == good);
+}
+
 TEST_CASE("an error in a step reaches its results and the next step is clean") {
   Bound bound("mlp", {4, 1, 5, 5});
   Executor& executor = *bound.executor;

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// Max pooling of f32 with the widest vectors of the machine, in the layout that data has. NaN wins
+// a window, and the last one gives the index, as in PyTorch; libraries drop it.
+// Channels that are neighbours in memory (blocked layouts) are the lanes of vectors. In dense
+// tensors the columns are: first the maxima over the rows of windows, then over their columns.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "ops/nn/pooling.h"
+#include "ops/support/chunks.h"
+#include "ops/support/layout_map.h"
+#include "ops/table.h"
+
+// What a window has shown is several vectors in one object, which scalable ones cannot form.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/nn/pooling.simd.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef TROUPE_OPS_POOLING_ONCE
+#define TROUPE_OPS_POOLING_ONCE
+namespace troupe::ops {
+/// Most columns of a dense row that are looked at in one go.
+inline constexpr std::int64_t kPoolColumns = 512;
+
+/// First and end of a range.
+using Range = std::pair<std::int64_t, std::int64_t>;
+
+/// A call: planes of (rows, columns, inner) numbers, where `inner` channels are neighbours.
+struct MaxPool {
+  Pooling v;
+  std::int64_t inner = 1;
+  std::int64_t blocks = 1;         ///< planes of one image
+  std::int64_t last_channels = 1;  ///< of an image's last plane; the rest of `inner` is padding
+  const float* data = nullptr;
+  float* output = nullptr;
+  bool add = false;
+  std::uint8_t* narrow = nullptr;  ///< indices of this width, or
+  std::int32_t* wide = nullptr;    ///< of this one, or none
+
+  /// Taps of window `at` of an axis that lie inside; none when all is padding.
+  Range taps(std::size_t axis, std::int64_t at) const {
+    const std::int64_t start = v.window[axis].position(at, 0);
+    const std::int64_t first = std::max<std::int64_t>(0, -start);
+    return {first, std::max(first, std::min(v.window[axis].kernel, v.input[axis] - start))};
+  }
+  void put(std::int64_t at, float value, std::int32_t tap) const {
+    output[at] = add ? output[at] + value : value;
+    put_index(at, tap);
+  }
+  void put_index(std::int64_t at, std::int32_t tap) const {
+    if (narrow != nullptr) narrow[at] = static_cast<std::uint8_t>(tap);
+    if (wide != nullptr) wide[at] = tap;
+  }
+};
+}  // namespace troupe::ops
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Signed integers beside the lanes of D.
+template <typename D>
+using Ints = hn::RebindToSigned<D>;
+
+template <typename D>
+HWY_INLINE hn::Vec<Ints<D>> ints(D, std::int64_t number) {
+  return hn::Set(Ints<D>(), static_cast<std::int32_t>(number));
+}
+
+/// run(d) with tags of fewer and fewer lanes, for what is left of a row.
+template <typename Run>
+HWY_INLINE void with_tags(Run&& run) {
+  run(hn::ScalableTag<float>());
+  run(hn::CappedTag<float, 8>());
+  run(hn::CappedTag<float, 4>());
+  run(hn::CappedTag<float, 1>());
+}
+
+/// The winner among the taps that were met, per lane: the greatest value, the first of equals, but
+/// the last NaN. They are met in the order of their numbers.
+template <typename D>
+struct Winner {
+  hn::Vec<D> value;
+  hn::Vec<Ints<D>> tap;
+
+  HWY_INLINE void meet(hn::Vec<D> other, hn::Vec<Ints<D>> from) {
+    const auto wins = hn::Or(hn::Gt(other, value), hn::IsNaN(other));
+    value = hn::IfThenElse(wins, other, value);
+    tap = hn::IfThenElse(hn::RebindMask(Ints<D>(), wins), from, tap);
+  }
+};
+
+/// As many channels as D has lanes, of the window whose first tap is at offset `corner`.
+template <typename D>
+HWY_INLINE void pool_lanes(D d, const MaxPool& p, std::int64_t corner, const Range& rows,
+                           const Range& columns, std::int64_t target) {
+  const std::int64_t width = p.v.window[1].kernel;
+  const auto load = [&](std::int64_t y, std::int64_t x) HWY_ATTR {
+    return hn::LoadU(d, p.data + corner + (y * p.v.input[1] + x) * p.inner);
+  };
+  Winner<D> winner{load(rows.first, columns.first), ints(d, rows.first * width + columns.first)};
+  std::int64_t begin = columns.first + 1;
+  for (std::int64_t y = rows.first; y < rows.second; ++y, begin = columns.first) {
+    for (std::int64_t x = begin; x < columns.second; ++x) {
+      winner.meet(load(y, x), ints(d, y * width + x));
+    }
+  }
+  if (p.add) winner.value = hn::Add(hn::LoadU(d, p.output + target), winner.value);
+  hn::StoreU(winner.value, d, p.output + target);
+  if (p.narrow != nullptr) {
+    const hn::Rebind<std::uint8_t, D> bytes;
+    hn::StoreU(hn::DemoteTo(bytes, winner.tap), bytes, p.narrow + target);
+  }
+  if (p.wide != nullptr) hn::StoreU(winner.tap, Ints<D>(), p.wide + target);
+}
+
+/// One row of windows of a plane whose channels are neighbours.
+void pool_channels(const MaxPool& p, std::int64_t plane, std::int64_t y) {
+  const Range rows = p.taps(0, y);
+  const std::int64_t top = plane * p.v.input[0] + p.v.window[0].position(y, 0);
+  const bool last = plane % p.blocks == p.blocks - 1;
+  const std::int64_t channels = last ? p.last_channels : p.inner;
+  for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
+    const Range columns = p.taps(1, x);
+    const std::int64_t corner = (top * p.v.input[1] + p.v.window[1].position(x, 0)) * p.inner;
+    const std::int64_t target = ((plane * p.v.output[0] + y) * p.v.output[1] + x) * p.inner;
+    if (rows.first == rows.second || columns.first == columns.second) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        p.put(target + c, std::numeric_limits<float>::lowest(), 0);
+      }
+    } else {
+      std::int64_t c = 0;
+      with_tags([&](auto d) HWY_ATTR {
+        const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+        for (; c + step <= p.inner; c += step) {
+          pool_lanes(d, p, corner + c, rows, columns, target + c);
+        }
+      });
+    }
+    // Padding stays zero, which the first tap inside a window at the border is not.
+    for (std::int64_t c = channels; c < p.inner; ++c) {
+      p.output[target + c] = 0.0F;
+      p.put_index(target + c, 0);
+    }
+  }
+}
+
+/// Numbers of neighbouring columns or windows, with room for vectors that reach over the end.
+template <typename T>
+struct Line {
+  HWY_ALIGN T at[kPoolColumns + HWY_MAX_BYTES];
+};
+
+/// The maxima over the rows of windows, per column, and the row of each.
+struct Columns {
+  Line<float> value;
+  Line<std::int32_t> row;
+};
+
+/// Fills columns [begin, end) from tap rows [rows.first, rows.second); `place` is column `begin`
+/// of the first of them.
+HWY_INLINE void pool_rows(const float* place, std::int64_t row_step, const Range& rows,
+                          const Range& range, Columns& columns) {
+  std::int64_t i = range.first;
+  with_tags([&](auto d) HWY_ATTR {
+    using D = decltype(d);
+    const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + step <= range.second; i += step) {
+      const float* column = place + (i - range.first);
+      Winner<D> winner{hn::LoadU(d, column), ints(d, rows.first)};
+      for (std::int64_t y = rows.first + 1; y < rows.second; ++y) {
+        winner.meet(hn::LoadU(d, column + (y - rows.first) * row_step), ints(d, y));
+      }
+      hn::StoreU(winner.value, d, columns.value.at + i);
+      hn::StoreU(winner.tap, Ints<D>(), columns.row.at + i);
+    }
+  });
+}
+
+/// The winner among the columns of a window that were met, from left to right: as Winner, where the
+/// number of a tap is first its row's, then its column's.
+template <typename D>
+struct ColumnWinner {
+  hn::Vec<D> value;
+  hn::Vec<Ints<D>> row, column;
+
+  HWY_INLINE void meet(hn::Vec<D> other, hn::Vec<Ints<D>> other_row,
+                       hn::Vec<Ints<D>> other_column) {
+    const auto above = hn::RebindMask(D(), hn::Lt(other_row, row));
+    const auto nan = hn::IsNaN(other);
+    const auto earlier_nan = hn::And(above, hn::IsNaN(value));
+    const auto tie = hn::And(above, hn::Eq(other, value));
+    const auto wins = hn::Or(hn::Or(hn::Gt(other, value), tie), hn::AndNot(earlier_nan, nan));
+    const auto wins_tap = hn::RebindMask(Ints<D>(), wins);
+    value = hn::IfThenElse(wins, other, value);
+    row = hn::IfThenElse(wins_tap, other_row, row);
+    column = hn::IfThenElse(wins_tap, other_column, column);
+  }
+};
+
+/// Results of neighbouring windows.
+struct Maxima {
+  Line<float> value;
+  Line<std::int32_t> tap;
+};
+
+/// `count` windows of `width` columns, window w from column w * stride on; kPairs: a stride of 2.
+template <bool kPairs, typename D>
+HWY_INLINE void pool_columns(D d, const Columns& columns, const Window& window, std::int64_t count,
+                             Maxima& maxima) {
+  const Ints<D> di;
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t w = 0; w < count; w += step) {
+    const float* value = columns.value.at + w * window.stride;
+    const std::int32_t* row = columns.row.at + w * window.stride;
+    ColumnWinner<D> winner;
+    if constexpr (kPairs) {
+      hn::Vec<D> odd;
+      hn::Vec<Ints<D>> odd_row;
+      winner.column = hn::Zero(di);
+      hn::LoadInterleaved2(d, value, winner.value, odd);
+      hn::LoadInterleaved2(di, row, winner.row, odd_row);
+      for (std::int64_t x = 1; x < window.kernel; x += 2) {
+        winner.meet(odd, odd_row, ints(d, x));
+        if (x + 1 == window.kernel) break;
+        hn::Vec<D> even;
+        hn::Vec<Ints<D>> even_row;
+        hn::LoadInterleaved2(d, value + x + 1, even, odd);
+        hn::LoadInterleaved2(di, row + x + 1, even_row, odd_row);
+        winner.meet(even, even_row, ints(d, x + 1));
+      }
+    } else {
+      winner = {hn::LoadU(d, value), hn::LoadU(di, row), hn::Zero(di)};
+      for (std::int64_t x = 1; x < window.kernel; ++x) {
+        winner.meet(hn::LoadU(d, value + x), hn::LoadU(di, row + x), ints(d, x));
+      }
+    }
+    hn::StoreU(winner.value, d, maxima.value.at + w);
+    const auto tap = hn::Add(hn::Mul(winner.row, ints(d, window.kernel)), winner.column);
+    hn::StoreU(tap, di, maxima.tap.at + w);
+  }
+}
+
+/// Windows [windows.first, windows.second) of a row of a dense plane, which span at most
+/// kPoolColumns columns.
+void pool_dense(const MaxPool& p, std::int64_t plane, std::int64_t y, const Range& windows) {
+  const Range rows = p.taps(0, y);
+  const Window& window = p.v.window[1];
+  const std::int64_t count = windows.second - windows.first;
+  const std::int64_t left = window.position(windows.first, 0);
+  const std::int64_t span = (count - 1) * window.stride + window.kernel;
+  const std::int64_t first = std::clamp<std::int64_t>(-left, 0, span);
+  const Range inside{first, std::clamp<std::int64_t>(p.v.input[1] - left, first, span)};
+  Columns columns;
+  Maxima maxima;
+  if (rows.first < rows.second) {
+    const std::int64_t top = plane * p.v.input[0] + p.v.window[0].position(y, rows.first);
+    const float* place = p.data + top * p.v.input[1] + left + inside.first;
+    pool_rows(place, p.v.input[1], rows, inside, columns);
+    // Padding loses against everything, -infinity included: it comes behind all rows.
+    for (const Range& outside : {Range{0, inside.first}, Range{inside.second, span}}) {
+      for (std::int64_t i = outside.first; i < outside.second; ++i) {
+        columns.value.at[i] = -std::numeric_limits<float>::infinity();
+        columns.row.at[i] = std::numeric_limits<std::int32_t>::max();
+      }
+    }
+    if (window.stride == 1) {
+      pool_columns<false>(hn::ScalableTag<float>(), columns, window, count, maxima);
+    } else if (window.stride == 2) {
+      pool_columns<true>(hn::ScalableTag<float>(), columns, window, count, maxima);
+    } else {
+      pool_columns<false>(hn::CappedTag<float, 1>(), columns, window, count, maxima);
+    }
+  }
+  const std::int64_t target = (plane * p.v.output[0] + y) * p.v.output[1] + windows.first;
+  for (std::int64_t x = 0; x < count; ++x) {
+    const bool empty =
+        rows.first == rows.second || window.position(windows.first + x, 0) >= p.v.input[1];
+    p.put(target + x, empty ? std::numeric_limits<float>::lowest() : maxima.value.at[x],
+          empty ? 0 : maxima.tap.at[x]);
+  }
+}
+
+/// Rows of windows, counted over all planes.
+void max_pool(const MaxPool& p, const Range& range) {
+  const Window& window = p.v.window[1];
+  const std::int64_t step = (kPoolColumns - window.kernel) / window.stride + 1;
+  for (std::int64_t row = range.first; row < range.second; ++row) {
+    const std::int64_t plane = row / p.v.output[0];
+    const std::int64_t y = row % p.v.output[0];
+    if (p.inner > 1) {
+      pool_channels(p, plane, y);
+      continue;
+    }
+    for (std::int64_t x = 0; x < p.v.output[1]; x += step) {
+      pool_dense(p, plane, y, {x, std::min(x + step, p.v.output[1])});
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace troupe::ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+namespace {
+
+HWY_EXPORT(max_pool);
+
+using base::Errc;
+using base::Layout;
+using base::Result;
+using base::Status;
+
+/// What of a call does not depend on addresses: channels are neighbours in blocks of one size along
+/// axis 1, or all of them (axis 1 innermost).
+Result<MaxPool> read_layout(const OpCall& call, const Layout& layout) {
+  MaxPool p;
+  p.v = read_pooling(call.params, call.inputs[0].shape, call.outputs[0].shape);
+  const std::int64_t images = call.inputs[0].shape[0];
+  const std::int64_t channels = call.inputs[0].shape[1];
+  p.blocks = channels;
+  if (!layout.is_dense()) {
+    const bool in_order = layout.order == std::vector<std::int32_t>{0, 1, 2, 3};
+    const bool behind = layout.order == std::vector<std::int32_t>{0, 2, 3, 1};
+    if (layout.kind == Layout::Kind::blocked && behind && layout.blocks.empty()) {
+      p.inner = channels;
+    } else if (layout.kind == Layout::Kind::blocked && in_order && layout.blocks.size() == 1 &&
+               layout.blocks[0].axis == 1) {
+      p.inner = layout.blocks[0].size;
+    } else {
+      return base::error(Errc::unimplemented, "layout {}", layout.to_string());
+    }
+    p.blocks = (channels + p.inner - 1) / p.inner;
+    p.last_channels = channels - (p.blocks - 1) * p.inner;
+  }
+  p.v.planes = images * p.blocks;
+  return p;
+}
+
+class MaxPoolKernel final : public Kernel {
+ public:
+  MaxPoolKernel(MaxPool pool, std::vector<Layout> inputs, std::vector<Layout> outputs)
+      : pool_(pool), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+
+  std::string name() const override { return "simd"; }
+  std::vector<Layout> input_layouts() const override { return inputs_; }
+  std::vector<Layout> output_layouts() const override { return outputs_; }
+
+  Status run(const KernelContext& context) const override {
+    MaxPool p = pool_;
+    p.data = context.inputs[0].as<float>();
+    p.output = context.outputs[0].as<float>();
+    if (context.outputs.size() > 1) {
+      const base::TensorView& indices = context.outputs[1];
+      if (indices.dtype == base::DType::u8) {
+        p.narrow = indices.as<std::uint8_t>();
+      } else {
+        p.wide = indices.as<std::int32_t>();
+      }
+    }
+    const std::int64_t row = std::max<std::int64_t>(1, p.v.output[1] * p.inner);
+    parallel_ranges(
+        context, p.v.planes * p.v.output[0],
+        [&](auto begin, auto end) {
+          HWY_DYNAMIC_DISPATCH(max_pool)(p, {begin, end});
+        },
+        std::max<std::int64_t>(1, kChunkElements / row));
+    return {};
+  }
+
+ private:
+  MaxPool pool_;
+  std::vector<Layout> inputs_, outputs_;
+};
+
+Result<std::unique_ptr<Kernel>> make(const OpCall& call) {
+  const TensorDesc& data = call.inputs[0];
+  if (call.params.text("pool_type") != "max") {
+    return base::error(Errc::unimplemented, "only max");
+  }
+  if (data.dtype != base::DType::f32) return base::error(Errc::unimplemented, "only f32");
+  const Layout layout = followed_layout({&data});
+  TROUPE_TRY_ASSIGN(MaxPool pool, read_layout(call, layout));
+  if (pool.inner == 1 && pool.v.window[1].kernel > kPoolColumns) {
+    return base::error(Errc::unimplemented, "a dense window of more than {} columns", kPoolColumns);
+  }
+  pool.add = !call.modes.empty() && call.modes[0] == WriteMode::add;
+  std::vector<Layout> outputs;
+  for (const TensorDesc& output : call.outputs) {
+    outputs.push_back(layout_for(layout, output.shape));
+    if (output.any_layout || output.layout == outputs.back()) continue;
+    return base::error(Errc::unimplemented, "layout {} where {} is given",
+                       outputs.back().to_string(), output.layout.to_string());
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<MaxPoolKernel>(
+      pool, std::vector<Layout>{layout_for(layout, data.shape)}, std::move(outputs)));
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_pooling_simd() {
+  static const std::vector<BackendKernel> kernels = {{"pooling", {"simd", make}}};
+  return kernels;
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE

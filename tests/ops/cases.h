@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls made from the samples of operators, for the tests that take every kernel through them.
+// A test's thread only.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/support/layout_map.h"
+#include "tests/ops/tensors.h"
+
+namespace troupe::ops::testing {
+
+/// Largest sample, in operations, that is compared with the plain reference. The thread sanitizer
+/// is slow, and its races show in small samples too.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr double kOperationsMax = 5e5;
+#else
+inline constexpr double kOperationsMax = 5e7;
+#endif
+
+inline double tolerance(DType dtype) {
+  return dtype == DType::f32 ? 1e-5 : 1e-12;
+}
+
+/// A sample's call: parameters and inputs of one floating dtype.
+struct Case {
+  const OpDef* op = nullptr;
+  std::string title;
+  Params params;
+  std::vector<Tensor> inputs;
+  OpCall call;
+};
+
+/// Dtypes of the inputs: `dtype`, but what inference says for whole-number inputs.
+inline std::vector<DType> input_dtypes(const OpDef& op, const Sample& sample, const Params& params,
+                                       DType dtype) {
+  std::vector<std::optional<DType>> inputs(sample.inputs.size(), dtype);
+  for (const auto& [index, range] : sample.integers) inputs.at(std::size_t(index)).reset();
+  std::vector<std::optional<DType>> outputs(op.outputs(params).size());
+  const base::Status status = infer_dtypes(op, params, inputs, outputs);
+  INFO(status.to_string());
+  REQUIRE(status.ok());
+  std::vector<DType> dtypes;
+  for (const auto& input : inputs) dtypes.push_back(input.value_or(DType::i32));
+  return dtypes;
+}
+
+/// The case of a sample; its inputs hold the same values for every dtype. `batch` >= 0 replaces
+/// the first extent of every input that has the first input's.
+inline base::Result<Case> make_case(const OpDef& op, const Sample& sample, DType dtype,
+                                    std::int64_t batch = -1) {
+  Attributes attributes = sample.attributes;
+  if (op.inputs && op.find_param("dtype") != nullptr && sample.inputs.empty()) {
+    attributes["dtype"] = base::dtype_name(dtype);
+  }
+  auto params = parse_params(op, attributes);
+  INFO(params.status().to_string());
+  REQUIRE(params.ok());
+  REQUIRE(op.inputs(params.value()).size() == sample.inputs.size());
+  const auto dtypes = input_dtypes(op, sample, params.value(), dtype);
+  Case result{&op, sample.title, std::move(params).value(), {}, {}};
+  for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+    const auto whole = sample.integers.find(int(i));
+    const bool is_whole = whole != sample.integers.end();
+    const double low = is_whole ? double(whole->second.first) : sample.low;
+    const double high = is_whole ? double(whole->second.second) : sample.high;
+    Shape shape = sample.inputs[i];
+    const Shape& first = sample.inputs[0];
+    if (batch >= 0 && shape.rank() > 0 && first.rank() > 0 && shape[0] == first[0]) {
+      shape.set(0, batch);
+    }
+    result.inputs.push_back(
+        random_tensor(dtypes[i], shape, op.name + std::to_string(i), low, high, is_whole));
+  }
+  TROUPE_TRY_ASSIGN(result.call, make_call(op, result.params, describe(result.inputs)));
+  return result;
+}
+
+inline double operations(const OpCall& call) {
+  if (call.op->flops) return call.op->flops(call);
+  double count = 0;
+  for (const TensorDesc& output : call.outputs) count += double(output.shape.elements());
+  return count;
+}
+
+/// f(op, sample) for every sample that is not too large.
+template <typename F>
+inline void for_each_sample(const OpTable& table, F&& f) {
+  for (const OpDef& op : table.all()) {
+    for (const Sample& sample : op.samples) {
+      INFO("operator " << op.name << ", sample '" << sample.title << "'");
+      f(op, sample);
+    }
+  }
+}
+
+/// One candidate's kernel for a call, or null when it declines.
+inline std::unique_ptr<Kernel> prepare_candidate(const KernelDef& candidate, const OpCall& call) {
+  auto kernel = candidate.prepare(call);
+  if (kernel.ok()) return std::move(kernel).value();
+  INFO(kernel.status().to_string());
+  CHECK(kernel.status().code() == base::Errc::unimplemented);
+  CHECK_FALSE(kernel.status().text().empty());
+  return nullptr;
+}
+
+/// The reference's outputs in f64 on the case's own values.
+inline std::vector<Tensor> expected_outputs(const OpDef& op, const Sample& sample, const Case& c) {
+  const auto wide = make_case(op, sample, DType::f64);
+  REQUIRE(wide.ok());
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    inputs.push_back(converted(c.inputs[i], wide.value().inputs[i].dtype));
+  }
+  return evaluate(op, wide.value().params, inputs);
+}
+
+inline void check_close(const std::vector<Tensor>& outputs, const std::vector<Tensor>& expected,
+                        const Kernel& kernel) {
+  REQUIRE(outputs.size() == expected.size());
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    INFO("kernel " << kernel.name() << ", output " << o);
+    const double limit = base::is_floating(outputs[o].dtype) ? tolerance(outputs[o].dtype) : 0.0;
+    CHECK(distance(unpacked(outputs[o]), expected[o]) <= limit);
+    if (!outputs[o].layout.is_dense()) CHECK(padding_is_zero(outputs[o]));
+  }
+}
+
+/// One candidate's kernel on tensors in the layouts that it chose.
+struct Chosen {
+  std::unique_ptr<Kernel> kernel;
+  std::vector<Tensor> inputs;
+  std::vector<Layout> outputs;
+
+  std::vector<Tensor> make_outputs(const OpCall& call) const {
+    std::vector<Tensor> tensors = testing::make_outputs(call);
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      tensors[o] = Tensor(tensors[o].dtype, tensors[o].shape, outputs[o]);
+    }
+    return tensors;
+  }
+};
+
+/// `candidate` for dense tensors; `blocked`: for what it likes, when tensors of four axes lie in
+/// blocks of eight channels. Null kernel: it declines, or wants a private layout.
+inline Chosen choose(const KernelDef& candidate, const Case& c, const std::vector<Tensor>& inputs,
+                     bool blocked) {
+  OpCall call = c.call;
+  if (blocked) {
+    for (TensorDesc& input : call.inputs) {
+      input.any_layout = true;
+      if (input.shape.rank() != 4) continue;
+      Layout by_8_channels;
+      by_8_channels.kind = Layout::Kind::blocked;
+      by_8_channels.order = {0, 1, 2, 3};
+      by_8_channels.blocks = {{1, 8}};
+      input.layout = layout_for(by_8_channels, input.shape);
+    }
+    for (TensorDesc& output : call.outputs) output.any_layout = true;
+  }
+  Chosen chosen{prepare_candidate(candidate, call), inputs, {}};
+  if (!chosen.kernel) return {};
+  const std::vector<Layout> in = chosen.kernel->input_layouts();
+  chosen.outputs = chosen.kernel->output_layouts();
+  const auto opaque = [](const Layout& layout) { return layout.kind == Layout::Kind::opaque; };
+  if (std::any_of(in.begin(), in.end(), opaque) ||
+      std::any_of(chosen.outputs.begin(), chosen.outputs.end(), opaque)) {
+    return {};
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) chosen.inputs[i] = packed(inputs[i], in[i]);
+  return chosen;
+}
+
+}  // namespace troupe::ops::testing

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts of a residual network: what its additions do to them, forward and backward.
+#include "symbol/layouts.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+/// The first two units of a ResNet with bottlenecks, as its 50-layer form has them: one with a
+/// projection on the shortcut, one without.
+Symbol residual_network() {
+  Composer c(table());
+  const auto convolve = [&](const Symbol& data, const std::string& name, const char* filters,
+                            int kernel) {
+    const std::string extent = std::to_string(kernel);
+    const std::string pad = std::to_string(kernel / 2);
+    const Symbol convolved = c.call("convolution", name, {data},
+                                    {{"num_filter", filters},
+                                     {"kernel", "(" + extent + ", " + extent + ")"},
+                                     {"pad", "(" + pad + ", " + pad + ")"},
+                                     {"no_bias", "True"}});
+    return c.call("batch_norm", name + "_bn", {convolved}, {{"fix_gamma", "False"}});
+  };
+  const auto relu = [&](const Symbol& data, const std::string& name) {
+    return c.call("activation", name, {data}, {{"act_type", "relu"}});
+  };
+  Symbol net = relu(convolve(c.variable("data"), "stem", "16", 3), "stem_relu");
+  for (const std::string unit : {"unit1", "unit2"}) {
+    const Symbol shortcut = unit == "unit1" ? convolve(net, "unit1_shortcut", "64", 1) : net;
+    Symbol body = relu(convolve(net, unit + "_a", "16", 1), unit + "_a_relu");
+    body = relu(convolve(body, unit + "_b", "16", 3), unit + "_b_relu");
+    body = convolve(body, unit + "_c", "64", 1);
+    net = relu(c.call("add", unit + "_sum", {body, shortcut}), unit + "_relu");
+  }
+  net = c.call("pooling", "pool", {net}, {{"global_pool", "True"}, {"pool_type", "avg"}});
+  net = c.call("fully_connected", "fc", {c.call("flatten", "flat", {net})}, {{"num_hidden", "10"}});
+  return c.finish(c.call("softmax_output", "softmax", {net})).value();
+}
+
+TEST_CASE("residual additions and their gradients keep blocked layouts") {
+  tests::TestRuntime test;
+  const Symbol net = residual_network();
+  Bindings bindings = make_bindings(test.runtime, net, {4, 3, 16, 16});
+  const auto executor = Executor::bind(test.runtime, net, bindings).value();
+  const ExecutorReport& report = executor->report();
+  bool blocks = false;
+  for (const NodeReport& node : report.nodes) {
+    blocks |= node.op == "convolution" && !node.outputs[0].ends_with("dense");
+  }
+  int sums = 0;
+  for (const NodeReport& node : report.nodes) {
+    INFO(node.op << " " << node.name << ": " << node.outputs[0]);
+    CHECK(node.op != "reduce_to_like");
+    if (node.op != "add" && node.op != "add_n") continue;
+    ++sums;
+    CHECK(node.outputs[0].ends_with("dense") == !blocks);
+  }
+  CHECK(sums == 4);  // forward two; backward, where two gradients meet, two
+  for (const std::string& reorder : report.reorders) {
+    INFO(reorder);
+    // Weights on their way in, their gradients on their way out, the step into the dense end and
+    // out of it: no activation between two convolutions changes its layout.
+    const bool weight = reorder.find("weight") != std::string::npos;
+    const bool border = reorder.ends_with("for flat") ||
+                        reorder.find("pool") != std::string::npos || reorder.starts_with("data ") ||
+                        reorder.find("stem") != std::string::npos;
+    CHECK((weight || border));
+  }
+  // The same values as with dense tensors everywhere.
+  ExecutorOptions dense;
+  dense.layouts = base::LayoutPolicy::dense;
+  const auto plain = Executor::bind(test.runtime, net, bindings, dense).value();
+  CHECK(plain->report().reorders.empty());
+  for (Executor* each : {executor.get(), plain.get()}) {
+    REQUIRE(each->forward(true).ok());
+    REQUIRE(each->backward().ok());
+  }
+  const Results x = results_of(*plain), y = results_of(*executor);
+  for (const auto& [name, bytes] : x) {
+    INFO(name);
+    CHECK(distance<float>(bytes, y.at(name)) < 1e-3);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::symbol
