@@ -113,6 +113,7 @@ def train(module, batches, out):
         module.forward(mx.io.DataBatch(data=arrays[:1], label=arrays[1:]), is_train=True)
         module.backward()
         module.update()
+        mx.nd.waitall()  # reading states alone does not wait for batch norm to move them
 
 
 def main():
