@@ -29,8 +29,9 @@ CALL_BOUND = 2e-6
 # Calls with shapes that MXNet refuses.
 NARROWER = {"broadcast_like 'row'", "softmax_output 'flattened classes'"}
 # Calls that MXNet reads and computes otherwise: it has no use_ignore there and reads over it, and
-# divides the gradient of multi_output by the number of positions.
-DIFFERENT = {"softmax_cross_entropy 'ignored label'", "softmax_output 'one label per position'"}
+# ignores smooth_alpha beside multi_output.
+DIFFERENT = {"softmax_cross_entropy 'ignored label'",
+             "softmax_output 'positions of a sample in one axis'"}
 AGAIN_BOUND = 1e-12
 
 
