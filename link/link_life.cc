@@ -120,6 +120,10 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
   Lane& lane = lanes_[index];
   lane.dialing = nullptr;
   lane.deadline_ms = now_ms() + signed_ms(context_->limits.handshake_ms);
+  // When a job starts all greet all: who answers late is busy, not dead.
+  if (plan_.secret && state_ == State::opening) {
+    lane.deadline_ms = std::max(lane.deadline_ms, open_until_ms_);
+  }
   lane.connection = std::move(connection);
   lane.connection->start(*this);
   schemas::Hello hello;

@@ -446,6 +446,28 @@ TEST_CASE("who has proved the secret has as long as a job's start for its other 
   CHECK(secret_server.recorder->downs.empty());
 }
 
+TEST_CASE("a listener that knows the secret may take a job's start to answer", "[secret]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 200;
+  std::string busy_address, address;
+  const Plain busy_gate = Plain::listen(busy_address);
+  const Plain gate = Plain::listen(address);
+  Client patient(limits);
+  patient.secret = kSecret;
+  REQUIRE(patient.dial(busy_address, 1, 3'600'000).ok());
+  const Plain busy = busy_gate.accept();
+  REQUIRE(next_frame(busy).ok());
+  Client hasty(limits);
+  REQUIRE(hasty.dial(address, 1, 3'600'000).ok());
+  const Plain mute = gate.accept();
+  REQUIRE(next_frame(mute).ok());
+  CHECK(mute.closed_by_peer());
+  REQUIRE(busy.send(frame_bytes(envelope_of(schemas::Challenge{base::random_secret()}), 0)));
+  const auto answer = next_frame(busy);
+  REQUIRE(answer.ok());
+  CHECK(std::holds_alternative<schemas::Proof>(answer->message));
+}
+
 TEST_CASE("who says nothing but Hello goes; who has said something or proved the secret stays",
           "[listener]") {
   base::Limits limits = quick_limits();
