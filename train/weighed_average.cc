@@ -42,10 +42,9 @@ void WeighedAverage::push(int priority) const {
   const std::array writes = {sum_.variable()};
   const engine::Operation operation{.name = "weigh",
                                     .reads = reads,
-                                    .writes = writes,
                                     .lane = {value_.device(), engine::LaneKind::compute},
                                     .priority = priority,
-                                    .overwrites = true};
+                                    .overwrites = writes};
   auto run = [self = shared_from_this()](engine::RunContext& lane) { return self->run(lane); };
   if (ndarray::uses_stream(value_.device())) {
     engine.push_stream(operation, std::move(run));
@@ -62,10 +61,8 @@ base::Status WeighedAverage::run(engine::RunContext& lane) const {
 
 void set_count(const NDArray& count, double number) {
   const std::array writes = {count.variable()};
-  const engine::Operation operation{.name = "set count",
-                                    .writes = writes,
-                                    .lane = {{}, engine::LaneKind::priority},
-                                    .overwrites = true};
+  const engine::Operation operation{
+      .name = "set count", .lane = {{}, engine::LaneKind::priority}, .overwrites = writes};
   const bool wide = count.dtype() == base::DType::f64;
   count.runtime().engine.push(
       operation, [chunk = count.chunk(), wide, number](engine::RunContext&) {

@@ -152,7 +152,7 @@ TEST_CASE("a resume reads manifests, samples of the records, and each slice once
   std::ofstream("/proc/self/clear_refs") << "5";  // the high water mark begins anew
   const std::uint64_t memory_before = own("status", "VmHWM:");
   control::StartFound found;
-  CHECK(bytes_read([&] { found = train::find_job_start({"job", large.spec}, {}); }) < kLittle);
+  CHECK(bytes_read([&] { found = train::find_job_start({"job", 1, large.spec}, {}); }) < kLittle);
   INFO(found.status.to_string());
   REQUIRE(found.status.ok());
   CHECK(found.step == 2);
