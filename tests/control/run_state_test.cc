@@ -101,7 +101,9 @@ struct Run {
 // A server has found it damaged and set it aside, so nobody would resume from it.
 TEST_CASE("a run that ends by damage promises no resume from where it began") {
   const auto text = [](Errc code) {
-    Run run(false);
+    Run run;
+    run.probe(0);
+    run.probe(1);
     run.found(2);
     run.ready(0, kHostA);
     run.ready(0, kServer);

@@ -29,9 +29,8 @@ class PauseTest(unittest.TestCase):
         self.undisturbed = run_local(self.folder, "undisturbed", EPOCHS)
 
     def stop_all(self, limits, seconds):
-        path = self.folder / "limits.toml"
-        path.write_text("".join(f"{name} = {value}\n" for name, value in limits.items()))
-        company = Cluster(self.folder, {"a": 2, "b": 2}, ("--limits", path))
+        text = "".join(f"{name} = {value}\n" for name, value in limits.items())
+        company = Cluster(self.folder, {"a": 2, "b": 2}, text)
         self.addCleanup(company.end)
         settings = [f"limits.{name}={value}" for name, value in limits.items()]
         words = [word for setting in settings for word in ("--set", setting)]
