@@ -58,19 +58,16 @@ std::uint64_t LaneReceipts::held_bytes() const {
   return held_bytes_;
 }
 
-void LaneReceipts::hasten() {
-  const MutexLock lock(mutex_);
-  hastened_ = true;
-}
-
 bool LaneReceipts::ack_due() const {
   const MutexLock lock(mutex_);
   return due();
 }
 
-bool LaneReceipts::ack_owed() const {
+bool LaneReceipts::owed_or_hasten() {
   const MutexLock lock(mutex_);
-  return owed_frames_ > 0;
+  if (owed_frames_ > 0) return true;
+  hastened_ = !held_.empty();
+  return false;
 }
 
 std::uint64_t LaneReceipts::acknowledged() {

@@ -17,7 +17,8 @@ namespace troupe::link {
 /// See the top of the file. Receipts keep it alive.
 class LaneReceipts : public std::enable_shared_from_this<LaneReceipts> {
  public:
-  /// `wake`: enough has been let go for an acknowledgement of its own, or anything after hasten();
+  /// `wake`: enough has been let go for an acknowledgement of its own, or anything after
+  /// owed_or_hasten();
   /// any thread, not again before the next acknowledged().
   LaneReceipts(std::uint64_t ack_bytes, std::uint64_t ack_frames, std::function<void()> wake);
 
@@ -29,12 +30,11 @@ class LaneReceipts : public std::enable_shared_from_this<LaneReceipts> {
   std::uint64_t taken() const;
   /// Bytes of frames that have been delivered and not acknowledged as taken.
   std::uint64_t held_bytes() const;
-  /// Wakes at the next frame that is let go.
-  void hasten();
   /// True when enough has been let go since the last acknowledgement to send one now.
   bool ack_due() const;
-  /// True when anything has been let go since.
-  bool ack_owed() const;
+  /// True when anything has been let go since the last acknowledgement. Else the next frame that is
+  /// let go wakes. In one step: a frame that is let go in between would wake nobody.
+  bool owed_or_hasten();
   /// The peer is told of taken(), which it returns.
   std::uint64_t acknowledged();
 

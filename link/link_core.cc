@@ -208,6 +208,7 @@ void LinkCore::pump(Lane& lane) {
   lane.ack_due = false;
   for (const OutgoingPtr& frame : frames) counters_.bytes_sent += frame->bytes();
   counters_.frames_sent += frames.size();
+  lane.spoken_ms = now_ms();
   lane.connection->write(std::move(frames), lane.receipts->acknowledged());
 }
 
@@ -374,9 +375,11 @@ Status LinkCore::on_own_message(const schemas::Message& message) {
 /// What has been let go is acknowledged when it is much, and else soon; any frame that leaves
 /// earlier carries it.
 void LinkCore::owe_acknowledgement(Lane& lane) {
-  if (!lane.receipts->ack_due()) return arm_ack_timer(lane);
-  lane.ack_due = true;
-  pump(lane);
+  if (lane.receipts->ack_due()) {
+    lane.ack_due = true;
+    pump(lane);
+  }
+  arm_ack_timer(lane);
 }
 
 void LinkCore::arm_ack_timer(Lane& lane) {
@@ -385,13 +388,11 @@ void LinkCore::arm_ack_timer(Lane& lane) {
   lane.ack_timer.expires_after(kAckDelay);
   lane.ack_timer.async_wait([self = shared_from_this(), &lane](const asio::error_code&) {
     lane.ack_armed = false;
-    if (self->is_down()) return;
-    if (lane.receipts->ack_owed()) {
-      lane.ack_due = true;
-      self->pump(lane);
-    }
-    // Whoever takes what is held still lets us know.
-    if (lane.receipts->held_bytes() > 0) lane.receipts->hasten();
+    // Whoever takes what is held still lets us know. A lane that is cut arms it when it is whole.
+    if (self->is_down() || !lane.open || !lane.receipts->owed_or_hasten()) return;
+    lane.ack_due = true;
+    self->pump(lane);
+    self->arm_ack_timer(lane);
   });
 }
 

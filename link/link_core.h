@@ -123,6 +123,7 @@ class LinkCore final : public Link,
     asio::steady_timer ack_timer;
     std::optional<schemas::Envelope> arriving;  ///< its payload is being read
     std::int64_t progress_ms = 0;               ///< last byte of progress of what is in flight
+    std::int64_t spoken_ms = 0;                 ///< when it last gave frames away
     // While a dialed connection is greeted.
     std::optional<schemas::Hello> hello;         ///< said, not yet challenged
     OutgoingPtr proof;                           ///< waits until the Hello is written

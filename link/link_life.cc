@@ -241,7 +241,8 @@ void LinkCore::open_lane(std::size_t index) {
   if (lane.receipts == nullptr) lane.receipts = make_receipts(index);
   lane.attempts = 0;
   lane.queue.rewind();
-  lane.progress_ms = heard_ms_ = now_ms();
+  lane.progress_ms = lane.spoken_ms = heard_ms_ = now_ms();
+  arm_ack_timer(lane);
   lane.connection->set_limits(lane_limits(context_->limits, index));
   if (index > 0) lane.connection->keep_unsent_low();
   const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.open; });
@@ -338,6 +339,11 @@ void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
   Lane& lane = lanes_[index];
   const base::Limits& limits = context_->limits;
   if (lane.open) {
+    // A role may be slow to take what has come; the peer learns that the lane is whole.
+    if (lane.receipts->held_bytes() > 0 && now_ms - lane.spoken_ms >= signed_ms(limits.ping_ms)) {
+      lane.ack_due = true;
+      pump(lane);
+    }
     const std::int64_t quiet_ms = now_ms - lane.progress_ms;
     if (!lane.queue.in_flight() || quiet_ms < signed_ms(limits.progress_ms)) return;
     return lane_failed(

@@ -102,6 +102,32 @@ base::Status remove_entries(const std::vector<FolderEntry>& entries,
   return {};
 }
 
+/// Chooses files without a manifest of runs before `generation`.
+std::function<bool(const FolderEntry&)> leavings(const std::vector<FolderEntry>& entries,
+                                                 std::uint64_t generation) {
+  std::set<CheckpointName> manifests;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest || entry.set_aside) manifests.insert(entry.name);
+  }
+  return [generation, manifests = std::move(manifests)](const FolderEntry& entry) {
+    return entry.name.generation < generation && !manifests.contains(entry.name);
+  };
+}
+
+/// What remove_leavings() would free.
+base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t generation) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  const auto left = leavings(entries, generation);
+  std::uint64_t bytes = 0;
+  for (const FolderEntry& entry : entries) {
+    if (!left(entry)) continue;
+    std::error_code code;
+    const std::uint64_t size = fs::file_size(entry.path, code);
+    if (!code) bytes += size;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string CheckpointName::to_string() const {
@@ -164,13 +190,7 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
 
 base::Status remove_leavings(const fs::path& folder, std::uint64_t generation) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  std::set<CheckpointName> manifests;
-  for (const FolderEntry& entry : entries) {
-    if (entry.manifest || entry.set_aside) manifests.insert(entry.name);
-  }
-  return remove_entries(entries, [&](const FolderEntry& entry) {
-    return entry.name.generation < generation && !manifests.contains(entry.name);
-  });
+  return remove_entries(entries, leavings(entries, generation));
 }
 
 base::Status make_room(const fs::path& folder, const Retention& retention,
@@ -190,7 +210,7 @@ base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& nam
   return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name == name; });
 }
 
-base::Status check_folder(const fs::path& folder, std::uint64_t bytes) {
+base::Status check_folder(const fs::path& folder, std::uint64_t bytes, std::uint64_t generation) {
   {
     base::AtomicFile probe(folder / ".probe");
     TROUPE_TRY(probe.open());
@@ -202,7 +222,9 @@ base::Status check_folder(const fs::path& folder, std::uint64_t bytes) {
     return base::error(base::errc_of_errno(code.value()), "{}: no word of its free space: {}",
                        folder.string(), code.message());
   }
-  if (space.capacity == 0 || space.available >= bytes) return {};  // 0: it has no idea
+  if (space.capacity == 0) return {};  // it has no idea
+  TROUPE_TRY_ASSIGN(const std::uint64_t left, bytes_left(folder, generation));
+  if (space.available + left >= bytes) return {};
   return base::error(base::Errc::resource_exhausted, "{}: a checkpoint takes {}, {} are free",
                      folder.string(), base::format_bytes(bytes),
                      base::format_bytes(space.available));

@@ -74,7 +74,7 @@ struct Retention {
 base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
                                const CheckpointName& written);
 /// Removes files without a manifest of runs before `generation`: those ended while they wrote them,
-/// or gave them up.
+/// or gave them up. For the holder of the folder's lock: nobody else writes there then.
 base::Status remove_leavings(const std::filesystem::path& folder, std::uint64_t generation);
 /// Removes what no run needs any more, so that there is room for the next checkpoint of the run
 /// `generation`: all but the newest complete checkpoints, leavings before the newest one, and
@@ -85,10 +85,12 @@ base::Status make_room(const std::filesystem::path& folder, const Retention& ret
                        std::uint64_t generation);
 /// Removes the manifest, where there is one, and then the files of a checkpoint that was given up.
 base::Status remove_checkpoint(const std::filesystem::path& folder, const CheckpointName& name);
-/// Whether a checkpoint of `bytes` could be written into the folder now: writes and removes a small
-/// file, and asks for the free space. Errors: what the file system says; resource_exhausted naming
-/// folder, free and needed bytes.
-base::Status check_folder(const std::filesystem::path& folder, std::uint64_t bytes);
+/// Whether the run `generation` could write a checkpoint of `bytes` into the folder: writes and
+/// removes a small file, and asks for the free space and for what leavings of earlier runs hold.
+/// Those stay for now: their run may be writing still. Errors: what the file system says;
+/// resource_exhausted naming folder, free and needed bytes.
+base::Status check_folder(const std::filesystem::path& folder, std::uint64_t bytes,
+                          std::uint64_t generation);
 /// write_manifest and prune_checkpoints. What cannot be removed is a warning: the checkpoint
 /// exists.
 base::Status complete_checkpoint(const std::filesystem::path& folder,

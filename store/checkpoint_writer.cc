@@ -46,9 +46,7 @@ void CheckpointWriter::remove(std::uint64_t step) const {
 }
 
 base::Status CheckpointWriter::check_folder(std::uint64_t bytes) const {
-  const base::Status removed = remove_leavings(run_.folder, run_.generation);
-  if (!removed.ok()) base::log_warn("what earlier runs left stays: {}", removed.text());
-  return store::check_folder(run_.folder, bytes);
+  return store::check_folder(run_.folder, bytes, run_.generation);
 }
 
 }  // namespace troupe::store

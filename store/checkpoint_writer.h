@@ -52,8 +52,7 @@ class CheckpointWriter {
   /// Removes what there is of a step's checkpoint that was given up. What cannot be removed is a
   /// warning.
   void remove(std::uint64_t step) const;
-  /// Removes what earlier runs left unfinished; then whether a checkpoint of `bytes` could be
-  /// written into the folder. Errors as of check_folder().
+  /// Whether a checkpoint of `bytes` could be written into the folder. Errors as of check_folder().
   base::Status check_folder(std::uint64_t bytes) const;
 
  private:

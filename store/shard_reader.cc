@@ -19,9 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Also what a disk cannot read may be whole: another try or another machine may have it. Only
+/// bytes that are there and wrong are damage.
 base::Status system_error(const fs::path& path, std::string_view action, int number) {
-  return base::error(base::errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
-                     std::strerror(number));
+  const base::Errc code = number == EIO ? base::Errc::unavailable : base::errc_of_errno(number);
+  return base::error(code, "{}: cannot {}: {}", path.string(), action, std::strerror(number));
 }
 
 }  // namespace
@@ -125,6 +127,22 @@ base::Status ShardReader::load_header() const {
 base::Status ShardReader::load_chunk(std::uint64_t chunk) const {
   if (chunk_ == chunk) return {};
   chunk_.reset();
+  // Wrong bytes may have been read wrongly; twice the same are damage.
+  for (const bool again : {false, true}) {
+    TROUPE_TRY(read_chunk(chunk));
+    if (chunk < expected_.checksums.size() &&
+        base::crc32c(chunk_bytes_) == expected_.checksums[chunk]) {
+      chunk_ = chunk;
+      return {};
+    }
+    if (!again) static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED));
+  }
+  const std::uint64_t begin = chunk * kChecksumChunkBytes;
+  return base::error(base::Errc::data_loss, "{}: damaged between bytes {} and {}", path_.string(),
+                     begin, begin + chunk_bytes_.size());
+}
+
+base::Status ShardReader::read_chunk(std::uint64_t chunk) const {
   const std::uint64_t begin = chunk * kChecksumChunkBytes;
   chunk_bytes_.resize(std::min<std::uint64_t>(kChecksumChunkBytes, expected_.bytes - begin));
   for (std::size_t done = 0; done < chunk_bytes_.size();) {
@@ -138,12 +156,6 @@ base::Status ShardReader::load_chunk(std::uint64_t chunk) const {
     }
     done += static_cast<std::size_t>(n);
   }
-  if (chunk >= expected_.checksums.size() ||
-      base::crc32c(chunk_bytes_) != expected_.checksums[chunk]) {
-    return base::error(base::Errc::data_loss, "{}: damaged between bytes {} and {}", path_.string(),
-                       begin, begin + chunk_bytes_.size());
-  }
-  chunk_ = chunk;
   return {};
 }
 

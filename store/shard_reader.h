@@ -57,6 +57,7 @@ class ShardReader {
   ShardReader(std::filesystem::path path, schemas::ShardFile expected, int descriptor);
   base::Status load_header() const TROUPE_REQUIRES(mutex_);
   base::Status load_chunk(std::uint64_t chunk) const TROUPE_REQUIRES(mutex_);
+  base::Status read_chunk(std::uint64_t chunk) const TROUPE_REQUIRES(mutex_);
   base::Status copy(std::uint64_t begin, std::span<std::byte> out) const TROUPE_REQUIRES(mutex_);
 
   const std::filesystem::path path_;

@@ -68,7 +68,15 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   auto newest = store::Checkpoint::open_newest(folder, check);
   if (!newest.ok()) {
     const base::Status& why = newest.status();
-    if (why.code() == base::Errc::not_found) return start;
+    if (why.code() == base::Errc::not_found) {
+      if (before > 0) {
+        base::log_warn(
+            "checkpoint.dir {}: all its checkpoints were set aside as damaged; beginning "
+            "anew",
+            folder.string());
+      }
+      return start;
+    }
     if (why.code() != base::Errc::data_loss) return why;
     base::log_warn("{}; beginning anew", why.text());
     return start;

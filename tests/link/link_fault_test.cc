@@ -296,6 +296,46 @@ TEST_CASE("a peer's credit returns when its envelopes are let go, not when they 
   CHECK(server.link->stats().duplicates == 0);
 }
 
+TEST_CASE("the last frame of a burst is acknowledged, however late it is let go", "[link]") {
+  Server server;
+  server.recorder->keeps = true;
+  Client client;
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  REQUIRE(client.link->send(push_of(1, 1, 1 << 20)).ok());
+  REQUIRE(client.link->send(push_of(1, 2, 1 << 10)).ok());
+  REQUIRE(server.recorder->wait_envelopes(2));
+  for (std::size_t i = 0; i < 2; ++i) {  // each much later than acknowledgements are
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    server.recorder->wait([&] {
+      server.recorder->envelopes[i].receipt = nullptr;
+      return true;
+    });
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (client.link->stats().queued_bytes > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(client.link->stats().queued_bytes == 0);
+}
+
+TEST_CASE("a lane is whole while its envelopes wait for a slow role", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.ping_ms = 50;
+  limits.progress_ms = 500;
+  Server server(limits);
+  server.recorder->keeps = true;
+  Client client(limits);
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  REQUIRE(client.link->send(push_of(1, 1, 1 << 10)).ok());
+  REQUIRE(server.recorder->wait_envelopes(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  CHECK(client.link->stats().queued_bytes > 0);
+  CHECK(client.link->stats().resumes == 0);
+  CHECK(client.recorder->wait([&] { return client.recorder->cuts.empty(); }));
+}
+
 TEST_CASE("a peer that does not keep to its windows is cut off", "[link]") {
   base::Limits limits = quick_limits();
   Server server(limits);
