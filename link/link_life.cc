@@ -120,8 +120,10 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
   Lane& lane = lanes_[index];
   lane.dialing = nullptr;
   lane.deadline_ms = now_ms() + signed_ms(context_->limits.handshake_ms);
-  // When a job starts all greet all: who answers late is busy, not dead.
-  if (plan_.secret && state_ == State::opening) {
+  // When a job starts all greet all: who answers late is busy, not dead. The other end of a pair of
+  // sockets is the agent, or its child, which may be starting.
+  const bool known = plan_.secret || plan_.origin == Origin::adopted;
+  if (known && state_ == State::opening) {
     lane.deadline_ms = std::max(lane.deadline_ms, open_until_ms_);
   }
   lane.connection = std::move(connection);
