@@ -343,7 +343,8 @@ void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
     const std::int64_t quiet_ms = now_ms - lane.progress_ms;
     if (!lane.queue.in_flight() || quiet_ms < signed_ms(limits.progress_ms)) return;
     return lane_failed(
-        index, base::error(Errc::unavailable, "no acknowledgement for {} ms", quiet_ms), false);
+        index, base::error(Errc::deadline_exceeded, "no acknowledgement for {} ms", quiet_ms),
+        false);
   }
   if (plan_.origin == Origin::accepted) return;
   if (lane.dialing != nullptr || lane.connection != nullptr) {

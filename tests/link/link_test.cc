@@ -269,6 +269,24 @@ TEST_CASE("either end of a pair of sockets may take a job's start to come", "[li
   CHECK(late.recorder->wait_up());
 }
 
+TEST_CASE("a pair's end that acknowledges nothing is late, not closed", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.progress_ms = 100;
+  int fds[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  const Plain frozen(fds[1]);
+  Client parent(limits);
+  const auto link =
+      parent.links.adopt(fds[0], LinkSet::Greeting::wait, server_end(), parent.recorder);
+  REQUIRE(link.ok());
+  REQUIRE(frozen.send(frame_bytes(hello_of(7), 0)));
+  REQUIRE(parent.recorder->wait_up());
+  REQUIRE((*link)->send(push_of(1, 1, 100)).ok());
+  const Status down = parent.recorder->wait_down();
+  CHECK(down.code() == Errc::deadline_exceeded);
+  CHECK_THAT(down.text(), Catch::Contains("no acknowledgement"));
+}
+
 TEST_CASE("links and their set may end in any order", "[link]") {
   std::shared_ptr<Link> survivor;
   {
