@@ -254,7 +254,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
                        base::kPlainNameRule);
   }
   std::uint64_t generation = 1;
-  if (const Job* same = find(id)) {
+  if (Job* same = find(id)) {
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
@@ -270,9 +270,9 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   TROUPE_CHECK(find(id) == nullptr, "an id is one job");
   Job& job = jobs_[next_job_];
   job.number = next_job_++;
+      note_request(*same, request.request);
   by_id_[id] = job.number;
-  if (!request.request.empty()) by_request_[request.request] = job.number;
-  job.request = request.request;
+  note_request(job, request.request);
   job.text = request.job_text;
   job.info.id = id;
   job.info.name = spec.name;
@@ -299,6 +299,17 @@ base::Status CoordinatorState::make_room() {
     return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
                        jobs_.size());
   }
+/// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.
+void CoordinatorState::note_request(Job& job, const std::string& request) {
+  constexpr std::size_t kRequestsKept = 8;
+  if (request.empty()) return;
+  by_request_[request] = job.number;
+  job.requests.push_back(request);
+  if (job.requests.size() <= kRequestsKept) return;
+  by_request_.erase(job.requests.front());
+  job.requests.pop_front();
+}
+
   forget(oldest->second);
   return {};
 }
@@ -308,7 +319,7 @@ void CoordinatorState::forget(const Job& job) {
   const std::uint64_t number = job.number;
   TROUPE_CHECK(!pending_.contains(number) && !running_.contains(number), "the job has ended");
   by_id_.erase(job.info.id);
-  by_request_.erase(job.request);
+  for (const std::string& request : job.requests) by_request_.erase(request);
   changed_.erase(number);
   jobs_.erase(number);
 }

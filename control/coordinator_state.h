@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,7 +77,7 @@ class CoordinatorState {
   struct Job {
     std::uint64_t number = 0;  // in order of submission
     std::string text;
-    std::string request;  // that submitted it
+    std::deque<std::string> requests;  // the last few that submitted it
     schemas::JobSpec spec;
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
@@ -138,6 +139,7 @@ class CoordinatorState {
   base::Result<schemas::JobSubmitted> submit(const schemas::JobSubmit& submit);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
+  void note_request(Job& job, const std::string& request);
   void settle();
   void settle(Job& job);
   void forget(const Job& job);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator and its agents in a played cluster: jobs run, wait, fail with their cause, stop;
 // and from seeds, whatever is killed, every job ends and nothing is left.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -81,6 +83,24 @@ TEST_CASE("what comes again with the same request is the same job, whatever beca
   CHECK(state.jobs().back().phase == JobPhase::pending);
   CHECK(submit("x", "r3") == "x");
   CHECK(state.jobs().size() == 5);
+  // Neither does one that was answered while the job waited.
+  CHECK(submit("x", "r5") == "x");
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  for (const std::string request : {"r3", "r4", "r5"}) {
+    CHECK(submit("x", request) == "x");
+    CHECK(state.jobs().back().phase == JobPhase::stopped);
+  }
+  // The last eight count; when the job goes on anew none of the old ones does.
+  CHECK(submit("x", "n1") == "x");
+  for (int i = 2; i <= 9; ++i) submit("x", fmt::format("n{}", i));
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  CHECK(submit("x", "n2") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::stopped);
+  CHECK(submit("x", "n1") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::pending);
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  CHECK(submit("x", "n9") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::pending);
 }
 
 TEST_CASE("an id is one job; other content is refused; unknown ids are not found") {
