@@ -162,13 +162,19 @@ bool CoordinatorState::awaits(PeerId peer) const {
 // ---- agents ----
 
 /// An agent is known by its link, and a machine by its agent's name: jobs are placed on names, so
-/// no two agents share one. An agent that was started anew before its old link is known to be gone
-/// is refused, too, and tries again (agent_state.h).
+/// no two agents share one. A link that is cut yields to the same process only: any other may be a
+/// second agent, and the first one lives. An agent that was started anew before its old link is
+/// known to be gone is refused, too, and tries again (agent_state.h).
 base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHello& hello) const {
-  for (const auto& [other, agent] : agents_) {
-    if (other != peer && (agent.cut || agent.hello.name != hello.name)) continue;
-    return base::error(Errc::already_exists, "an agent named '{}' has joined already",
-                       agent.hello.name);
+  const auto self = agents_.find(peer);
+  const auto older = self != agents_.end() ? self : agent_named(hello.name);
+  const bool taken = older != agents_.end();
+  const bool yields = taken && older->first != peer && older->second.cut &&
+                      older->second.hello.process_token == hello.process_token;
+  if (taken && !yields) {
+    return base::error(Errc::already_exists, "an agent named '{}' has joined already{}",
+                       older->second.hello.name,
+                       older->second.cut ? ", and its link, which is cut, may heal" : "");
   }
   if (hello.version != options_.version) {
     return base::error(Errc::version_mismatch, "agent '{}' is version {}, the coordinator {}",
@@ -186,9 +192,9 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
                        hello.name, hello.slots, kSlotsMax);
   }
   if (!hello.http_address.empty()) {
-    const auto self = peers_.find(peer);
+    const auto known = peers_.find(peer);
     const base::Status local =
-        base::check_host(hello.http_address, self == peers_.end() ? "" : self->second.host);
+        base::check_host(hello.http_address, known == peers_.end() ? "" : known->second.host);
     if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
   }
   if (agents_.size() >= options_.limits.agents_max) {
@@ -198,13 +204,17 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   return {};
 }
 
+CoordinatorState::Agents::const_iterator CoordinatorState::agent_named(
+    const std::string& name) const {
+  return std::find_if(agents_.begin(), agents_.end(),
+                      [&](const auto& entry) { return entry.second.hello.name == name; });
+}
+
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
   const base::Status fault = check_agent(peer, hello);
   if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
-  const auto older = std::find_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
-    return entry.second.hello.name == hello.name;
-  });
+  const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
   agents_[peer] = Agent{hello, next_agent_, 0, false};
   slots_changed_ = true;

@@ -378,10 +378,11 @@ TEST_CASE("a job does not begin on an agent whose link is cut") {
   CHECK(state.jobs()[0].phase == JobPhase::starting);
 }
 
-TEST_CASE("an agent that was started anew takes the place of one whose link is cut") {
+TEST_CASE("a link that is cut yields to its own process at once, to no other") {
   CoordinatorState state({"1", ControlWorld::limits()});
-  const schemas::AgentHello hello = hello_of("a");
-  const auto dropped = [&](PeerId peer) {
+  const auto dropped = [&](PeerId peer, std::uint64_t process_token = 1) {
+    schemas::AgentHello hello = hello_of("a");
+    hello.process_token = process_token;
     std::vector<std::pair<PeerId, Errc>> found;
     for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
       if (const auto* drop = std::get_if<DropPeer>(&effect)) {
@@ -397,9 +398,16 @@ TEST_CASE("an agent that was started anew takes the place of one whose link is c
   state.handle(PeerBack{1});
   CHECK(dropped(3) == Dropped{{3, Errc::already_exists}});
   state.handle(PeerCut{1, "closed"});
-  CHECK(dropped(4) == Dropped{{1, Errc::unavailable}});
+  CHECK(dropped(4, 2) == Dropped{{4, Errc::already_exists}});
+  CHECK(dropped(5) == Dropped{{1, Errc::unavailable}});
   CHECK(state.counts().agents == 1);
   state.handle(PeerLost{1, "closed"});
+  CHECK(state.counts().agents == 1);
+  // The other one has its place when the first one's link is down.
+  state.handle(PeerCut{5, "closed"});
+  CHECK(dropped(6, 2) == Dropped{{6, Errc::already_exists}});
+  state.handle(PeerLost{5, "closed"});
+  CHECK(dropped(7, 2).empty());
   CHECK(state.counts().agents == 1);
 }
 
