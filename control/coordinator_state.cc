@@ -197,7 +197,7 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
         base::check_host(hello.http_address, known == peers_.end() ? "" : known->second.host);
     if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
   }
-  if (agents_.size() >= options_.limits.agents_max) {
+  if (agents_.size() - (yields ? 1 : 0) >= options_.limits.agents_max) {
     return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
                        options_.limits.agents_max);
   }
@@ -270,6 +270,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     }
     const schemas::JobPhase phase = shown(*same).phase;
     if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
+      note_request(*same, request.request);
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
@@ -280,7 +281,6 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   TROUPE_CHECK(find(id) == nullptr, "an id is one job");
   Job& job = jobs_[next_job_];
   job.number = next_job_++;
-      note_request(*same, request.request);
   by_id_[id] = job.number;
   note_request(job, request.request);
   job.text = request.job_text;
@@ -299,16 +299,6 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   return schemas::JobSubmitted{id, Errc::ok, ""};
 }
 
-/// Forgets the oldest job that has ended.
-base::Status CoordinatorState::make_room() {
-  if (jobs_.size() < options_.limits.jobs_max) return {};
-  const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    return is_final(shown(entry.second).phase);
-  });
-  if (oldest == jobs_.end()) {
-    return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
-                       jobs_.size());
-  }
 /// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.
 void CoordinatorState::note_request(Job& job, const std::string& request) {
   constexpr std::size_t kRequestsKept = 8;
@@ -320,6 +310,16 @@ void CoordinatorState::note_request(Job& job, const std::string& request) {
   job.requests.pop_front();
 }
 
+/// Forgets the oldest job that has ended.
+base::Status CoordinatorState::make_room() {
+  if (jobs_.size() < options_.limits.jobs_max) return {};
+  const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+    return is_final(shown(entry.second).phase);
+  });
+  if (oldest == jobs_.end()) {
+    return base::error(Errc::resource_exhausted, "{} jobs wait or run, limits.jobs_max",
+                       jobs_.size());
+  }
   forget(oldest->second);
   return {};
 }

@@ -411,6 +411,26 @@ TEST_CASE("a link that is cut yields to its own process at once, to no other") {
   CHECK(state.counts().agents == 1);
 }
 
+TEST_CASE("an agent that joins again needs no second place among agents_max") {
+  base::Limits limits = ControlWorld::limits();
+  limits.agents_max = 2;
+  CoordinatorState state({"1", limits});
+  state.handle(PeerSaid{1, hello_of("a")});
+  state.handle(PeerSaid{2, hello_of("b")});
+  const auto refusal = [&](PeerId peer, const std::string& name) {
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello_of(name)})) {
+      const auto* drop = std::get_if<DropPeer>(&effect);
+      if (drop != nullptr && drop->peer == peer) return drop->reason.code();
+    }
+    return Errc::ok;
+  };
+  CHECK(refusal(3, "c") == Errc::resource_exhausted);
+  state.handle(PeerCut{1, "closed"});
+  CHECK(refusal(4, "c") == Errc::resource_exhausted);
+  CHECK(refusal(5, "a") == Errc::ok);
+  CHECK(state.counts().agents == 2);
+}
+
 TEST_CASE("an agent of another version or of a name in use is refused") {
   CoordinatorState state({"1", ControlWorld::limits()});
   schemas::AgentHello hello;
