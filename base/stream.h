@@ -31,7 +31,8 @@ class Stream {
   virtual Device device() const = 0;
   /// The library's stream (cudaStream_t), or null for streams that run host closures.
   virtual void* native() const { return nullptr; }
-  /// Queues a host closure behind the work issued so far. CHECKs for streams that have a native().
+  /// Queues a host closure behind the work issued so far; what it throws is an error like one that
+  /// it returns. CHECKs for streams that have a native().
   virtual void enqueue_host(std::function<Status()> work) = 0;
   /// Debugging streams of host closures fill `output` with NaN patterns in stream order, ahead of
   /// the next closure: who reads it too early sees NaN. For outputs that the closure overwrites

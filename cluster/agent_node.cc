@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/secret.h"
 #include "cluster/background_calls.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -34,6 +36,8 @@ schemas::AgentHello hello_of(const AgentOptions& options) {
   hello.slots = options.slots;
   hello.http_address = options.http_address;
   hello.numeric_class = options.numeric_class;
+  const base::Secret random = base::random_secret();
+  std::memcpy(&hello.process_token, random.data(), sizeof hello.process_token);
   return hello;
 }
 

@@ -174,9 +174,22 @@ class JobClient::Impl {
     return base::error(Errc::unavailable, "no answer of the coordinator within {} ms", wait_ms);
   }
 
+  /// A coordinator drops who has asked nothing for long, such as a command that was paused: it may
+  /// come again, over another link. Any other reason is for good.
+  static Status turned_away(const schemas::JobEnd& end) {
+    const bool may_come_again =
+        end.code == Errc::deadline_exceeded || end.code == Errc::unavailable;
+    if (may_come_again) {
+      return base::error(Errc::unavailable, "the coordinator has ended the link: {}", end.text);
+    }
+    if (end.code != Errc::ok) return Status(end.code, end.text);
+    return base::error(Errc::internal, "the coordinator ends a job that this command has not");
+  }
+
   template <typename Answer>
   base::Result<Answer> ask_once(const schemas::Message& question, std::uint64_t wait_ms) {
     TROUPE_TRY_ASSIGN(schemas::Message message, exchange(question, wait_ms));
+    if (const auto* end = std::get_if<schemas::JobEnd>(&message)) return turned_away(*end);
     auto* answer = std::get_if<Answer>(&message);
     if (answer == nullptr) {
       return base::error(Errc::internal, "the coordinator answered with {}",

@@ -162,13 +162,19 @@ bool CoordinatorState::awaits(PeerId peer) const {
 // ---- agents ----
 
 /// An agent is known by its link, and a machine by its agent's name: jobs are placed on names, so
-/// no two agents share one. An agent that was started anew before its old link is known to be gone
-/// is refused, too, and tries again (agent_state.h).
+/// no two agents share one. A link that is cut yields to the same process only: any other may be a
+/// second agent, and the first one lives. An agent that was started anew before its old link is
+/// known to be gone is refused, too, and tries again (agent_state.h).
 base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHello& hello) const {
-  for (const auto& [other, agent] : agents_) {
-    if (other != peer && (agent.cut || agent.hello.name != hello.name)) continue;
-    return base::error(Errc::already_exists, "an agent named '{}' has joined already",
-                       agent.hello.name);
+  const auto self = agents_.find(peer);
+  const auto older = self != agents_.end() ? self : agent_named(hello.name);
+  const bool taken = older != agents_.end();
+  const bool yields = taken && older->first != peer && older->second.cut &&
+                      older->second.hello.process_token == hello.process_token;
+  if (taken && !yields) {
+    return base::error(Errc::already_exists, "an agent named '{}' has joined already{}",
+                       older->second.hello.name,
+                       older->second.cut ? ", and its link, which is cut, may heal" : "");
   }
   if (hello.version != options_.version) {
     return base::error(Errc::version_mismatch, "agent '{}' is version {}, the coordinator {}",
@@ -186,25 +192,29 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
                        hello.name, hello.slots, kSlotsMax);
   }
   if (!hello.http_address.empty()) {
-    const auto self = peers_.find(peer);
+    const auto known = peers_.find(peer);
     const base::Status local =
-        base::check_host(hello.http_address, self == peers_.end() ? "" : self->second.host);
+        base::check_host(hello.http_address, known == peers_.end() ? "" : known->second.host);
     if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
   }
-  if (agents_.size() >= options_.limits.agents_max) {
+  if (agents_.size() - (yields ? 1 : 0) >= options_.limits.agents_max) {
     return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
                        options_.limits.agents_max);
   }
   return {};
 }
 
+CoordinatorState::Agents::const_iterator CoordinatorState::agent_named(
+    const std::string& name) const {
+  return std::find_if(agents_.begin(), agents_.end(),
+                      [&](const auto& entry) { return entry.second.hello.name == name; });
+}
+
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
   const base::Status fault = check_agent(peer, hello);
   if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
-  const auto older = std::find_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
-    return entry.second.hello.name == hello.name;
-  });
+  const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
   agents_[peer] = Agent{hello, next_agent_, 0, false};
   slots_changed_ = true;
@@ -254,12 +264,13 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
                        base::kPlainNameRule);
   }
   std::uint64_t generation = 1;
-  if (const Job* same = find(id)) {
+  if (Job* same = find(id)) {
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
     }
     const schemas::JobPhase phase = shown(*same).phase;
     if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
+      note_request(*same, request.request);
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
@@ -271,8 +282,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   Job& job = jobs_[next_job_];
   job.number = next_job_++;
   by_id_[id] = job.number;
-  if (!request.request.empty()) by_request_[request.request] = job.number;
-  job.request = request.request;
+  note_request(job, request.request);
   job.text = request.job_text;
   job.info.id = id;
   job.info.name = spec.name;
@@ -287,6 +297,17 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   Offers offers = all_offers();
   admit(job, offers);
   return schemas::JobSubmitted{id, Errc::ok, ""};
+}
+
+/// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.
+void CoordinatorState::note_request(Job& job, const std::string& request) {
+  constexpr std::size_t kRequestsKept = 8;
+  if (request.empty()) return;
+  by_request_[request] = job.number;
+  job.requests.push_back(request);
+  if (job.requests.size() <= kRequestsKept) return;
+  by_request_.erase(job.requests.front());
+  job.requests.pop_front();
 }
 
 /// Forgets the oldest job that has ended.
@@ -308,7 +329,7 @@ void CoordinatorState::forget(const Job& job) {
   const std::uint64_t number = job.number;
   TROUPE_CHECK(!pending_.contains(number) && !running_.contains(number), "the job has ended");
   by_id_.erase(job.info.id);
-  by_request_.erase(job.request);
+  for (const std::string& request : job.requests) by_request_.erase(request);
   changed_.erase(number);
   jobs_.erase(number);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -73,10 +74,11 @@ class CoordinatorState {
     std::uint32_t used = 0;    // slots
     bool cut = false;          // its link is, and may heal
   };
+  using Agents = std::map<PeerId, Agent>;
   struct Job {
     std::uint64_t number = 0;  // in order of submission
     std::string text;
-    std::string request;  // that submitted it
+    std::deque<std::string> requests;  // the last few that submitted it
     schemas::JobSpec spec;
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
@@ -134,8 +136,10 @@ class CoordinatorState {
   void refuse(PeerId peer);
   void drop_idle_people();
   bool awaits(PeerId peer) const;
+  Agents::const_iterator agent_named(const std::string& name) const;
   base::Status check_agent(PeerId peer, const schemas::AgentHello& hello) const;
   base::Result<schemas::JobSubmitted> submit(const schemas::JobSubmit& submit);
+  void note_request(Job& job, const std::string& request);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
   void settle();
@@ -160,7 +164,7 @@ class CoordinatorState {
   std::uint64_t next_job_ = 1;
   std::uint64_t next_agent_ = 0;
   std::map<PeerId, Peer> peers_;
-  std::map<PeerId, Agent> agents_;
+  Agents agents_;
   Jobs jobs_;
   std::map<std::string, std::uint64_t> by_id_;
   std::map<std::string, std::uint64_t> by_request_;

@@ -72,8 +72,8 @@ class LinkHandler {
   /// The queue has become shorter, after has_room() has said no.
   virtual void on_drained() {}
   /// The last call. ok: a Goodbye of either side. Else: unavailable (nobody there, cut and not
-  /// healed), deadline_exceeded (silence), data_loss (the peer broke the protocol),
-  /// version_mismatch, the peer's refusal, the reason of allow() or abort().
+  /// healed), deadline_exceeded (silence, or nothing acknowledged), data_loss (the peer broke the
+  /// protocol), version_mismatch, the peer's refusal, the reason of allow() or abort().
   virtual void on_down(const base::Status& reason) = 0;
 };
 

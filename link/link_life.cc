@@ -120,8 +120,10 @@ void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) 
   Lane& lane = lanes_[index];
   lane.dialing = nullptr;
   lane.deadline_ms = now_ms() + signed_ms(context_->limits.handshake_ms);
-  // When a job starts all greet all: who answers late is busy, not dead.
-  if (plan_.secret && state_ == State::opening) {
+  // When a job starts all greet all: who answers late is busy, not dead. The other end of a pair of
+  // sockets is the agent, or its child, which may be starting.
+  const bool known = plan_.secret || plan_.origin == Origin::adopted;
+  if (known && state_ == State::opening) {
     lane.deadline_ms = std::max(lane.deadline_ms, open_until_ms_);
   }
   lane.connection = std::move(connection);
@@ -347,7 +349,8 @@ void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
     const std::int64_t quiet_ms = now_ms - lane.progress_ms;
     if (!lane.queue.in_flight() || quiet_ms < signed_ms(limits.progress_ms)) return;
     return lane_failed(
-        index, base::error(Errc::unavailable, "no acknowledgement for {} ms", quiet_ms), false);
+        index, base::error(Errc::deadline_exceeded, "no acknowledgement for {} ms", quiet_ms),
+        false);
   }
   if (plan_.origin == Origin::accepted) return;
   if (lane.dialing != nullptr || lane.connection != nullptr) {

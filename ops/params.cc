@@ -3,6 +3,7 @@
 #include "ops/params.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -228,6 +229,16 @@ std::size_t Params::hash() const {
         value);
   }
   return total;
+}
+
+bool operator==(const Params& a, const Params& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    const auto* real_x = std::get_if<double>(&x.second);
+    const auto* real_y = std::get_if<double>(&y.second);
+    if (x.first != y.first || real_x == nullptr || real_y == nullptr) return x == y;
+    return std::bit_cast<std::uint64_t>(*real_x) == std::bit_cast<std::uint64_t>(*real_y);
+  };
+  return std::equal(a.values_.begin(), a.values_.end(), b.values_.begin(), b.values_.end(), same);
 }
 
 std::string to_attribute(const ParamValue& value) {

@@ -68,7 +68,8 @@ class Params {
   Attributes to_attributes() const;
   /// Equal parameters have equal hashes.
   std::size_t hash() const;
-  friend bool operator==(const Params&, const Params&) = default;
+  /// Numbers are equal when their bits are: 0 is not -0, and NaN is itself.
+  friend bool operator==(const Params& a, const Params& b);
 
  private:
   template <typename T>

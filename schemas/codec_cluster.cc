@@ -11,12 +11,13 @@ constexpr std::size_t kInnerBytesMax = 4'194'304;
 }  // namespace
 
 void put(wire::AgentHello::Builder out, const AgentHello& m) {
-  const auto& [name, version, slots, http_address, numeric_class] = m;
+  const auto& [name, version, slots, http_address, numeric_class, process_token] = m;
   out.setName(text_of(name));
   out.setVersion(text_of(version));
   out.setSlots(slots);
   out.setHttpAddress(text_of(http_address));
   put(out.initNumericClass(), numeric_class);
+  out.setProcessToken(process_token);
 }
 
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
@@ -25,6 +26,7 @@ void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
   out.slots = in.getSlots();
   intake.name(in.getHttpAddress(), "http_address", out.http_address);
   get(in.getNumericClass(), out.numeric_class, intake);
+  out.process_token = in.getProcessToken();
 }
 
 void put(wire::AgentWelcome::Builder out, const AgentWelcome& m) {

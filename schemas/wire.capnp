@@ -239,6 +239,7 @@ struct AgentHello {
   slots @2 :UInt32;
   httpAddress @3 :Text;
   numericClass @4 :Common.NumericClass;
+  processToken @5 :UInt64;
 }
 
 struct AgentWelcome {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // multiply: lhs * rhs with broadcasting, and the form with a number.
+#include <cmath>
+#include <limits>
+
 #include "ops/support/arithmetic.h"
 
 namespace troupe::ops {
@@ -24,6 +27,12 @@ OpDef multiply_definition() {
   return op;
 }
 
+/// Zero times infinity is NaN. Both dtypes are asked at once: what is too large for f32 counts as
+/// infinite in f64, too.
+bool finite_scalar(const Params& params) {
+  return std::abs(params.real("scalar")) <= std::numeric_limits<float>::max();
+}
+
 OpDef multiply_scalar_definition() {
   OpDef op = scalar_definition();
   op.name = "multiply_scalar";
@@ -32,7 +41,7 @@ OpDef multiply_scalar_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply_scalar", {dy}, {{"scalar", scalar_text(b)}});
   });
-  op.maps_zero_to_zero = always;
+  op.maps_zero_to_zero = finite_scalar;
   op.kernels = {scalar_kernel([](auto x, auto s) { return x * s; })};
   op.samples = scalar_samples("0.75");
   return op;

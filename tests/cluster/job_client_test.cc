@@ -30,6 +30,12 @@ struct Coordinator {
   }
   void handle(Link& link, const Envelope& envelope) {
     questions.push_back(envelope.message);
+    if (questions.size() <= answers_from && end) {
+      Envelope refusal;
+      refusal.message = *end;
+      CHECK(link.send(std::move(refusal)).ok());
+      return link.close(end->text);
+    }
     if (questions.size() <= answers_from) {
       if (!silent) link.abort(Status(Errc::unavailable, "the coordinator is killed"));
       return;
@@ -45,6 +51,7 @@ struct Coordinator {
 
   const std::size_t answers_from;
   const bool silent;
+  std::optional<schemas::JobEnd> end;                // the answer to the questions before it
   std::vector<schemas::Message> questions;           // of the links' thread, as is the next
   std::vector<std::shared_ptr<Recorder>> recorders;  // by link
   CountingPool pool;
@@ -86,6 +93,31 @@ TEST_CASE("a submission whose answer is lost is asked again and is one request",
   CHECK(request(0).size() == 32);
   CHECK(request(1) == request(0));
   CHECK(request(2) == request(0));
+}
+
+TEST_CASE("who was dropped asks again over another link where that may help", "[job_client]") {
+  Coordinator coordinator(1);
+  SECTION("a command that was paused, or whose link was given up") {
+    const Errc code = GENERATE(Errc::deadline_exceeded, Errc::unavailable);
+    coordinator.end = schemas::JobEnd{code, "it asked nothing for 10 ms"};
+    JobClientOptions options = options_for(coordinator.address);
+    std::string lost;
+    options.on_lost = [&](const Status& why, std::uint64_t) { lost = why.text(); };
+    auto client = JobClient::connect(std::move(options));
+    REQUIRE(client.ok());
+    const auto info = (*client)->query("job-1");
+    REQUIRE(info.ok());
+    CHECK(info->id == "job-1");
+    CHECK(lost == "the coordinator has ended the link: it asked nothing for 10 ms");
+  }
+  SECTION("a refusal is the answer") {
+    coordinator.end = schemas::JobEnd{Errc::permission_denied, "not you"};
+    auto client = JobClient::connect(options_for(coordinator.address));
+    REQUIRE(client.ok());
+    const Status refused = (*client)->query("job-1").status();
+    CHECK(refused.code() == Errc::permission_denied);
+    CHECK(refused.text() == "not you");
+  }
 }
 
 TEST_CASE("two submissions are two requests", "[job_client]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator and its agents in a played cluster: jobs run, wait, fail with their cause, stop;
 // and from seeds, whatever is killed, every job ends and nothing is left.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -81,6 +83,24 @@ TEST_CASE("what comes again with the same request is the same job, whatever beca
   CHECK(state.jobs().back().phase == JobPhase::pending);
   CHECK(submit("x", "r3") == "x");
   CHECK(state.jobs().size() == 5);
+  // Neither does one that was answered while the job waited.
+  CHECK(submit("x", "r5") == "x");
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  for (const std::string request : {"r3", "r4", "r5"}) {
+    CHECK(submit("x", request) == "x");
+    CHECK(state.jobs().back().phase == JobPhase::stopped);
+  }
+  // The last eight count; when the job goes on anew none of the old ones does.
+  CHECK(submit("x", "n1") == "x");
+  for (int i = 2; i <= 9; ++i) submit("x", fmt::format("n{}", i));
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  CHECK(submit("x", "n2") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::stopped);
+  CHECK(submit("x", "n1") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::pending);
+  state.handle(PeerSaid{9, schemas::JobStop{"x"}});
+  CHECK(submit("x", "n9") == "x");
+  CHECK(state.jobs().back().phase == JobPhase::pending);
 }
 
 TEST_CASE("an id is one job; other content is refused; unknown ids are not found") {
@@ -358,10 +378,11 @@ TEST_CASE("a job does not begin on an agent whose link is cut") {
   CHECK(state.jobs()[0].phase == JobPhase::starting);
 }
 
-TEST_CASE("an agent that was started anew takes the place of one whose link is cut") {
+TEST_CASE("a link that is cut yields to its own process at once, to no other") {
   CoordinatorState state({"1", ControlWorld::limits()});
-  const schemas::AgentHello hello = hello_of("a");
-  const auto dropped = [&](PeerId peer) {
+  const auto dropped = [&](PeerId peer, std::uint64_t process_token = 1) {
+    schemas::AgentHello hello = hello_of("a");
+    hello.process_token = process_token;
     std::vector<std::pair<PeerId, Errc>> found;
     for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello})) {
       if (const auto* drop = std::get_if<DropPeer>(&effect)) {
@@ -377,10 +398,37 @@ TEST_CASE("an agent that was started anew takes the place of one whose link is c
   state.handle(PeerBack{1});
   CHECK(dropped(3) == Dropped{{3, Errc::already_exists}});
   state.handle(PeerCut{1, "closed"});
-  CHECK(dropped(4) == Dropped{{1, Errc::unavailable}});
+  CHECK(dropped(4, 2) == Dropped{{4, Errc::already_exists}});
+  CHECK(dropped(5) == Dropped{{1, Errc::unavailable}});
   CHECK(state.counts().agents == 1);
   state.handle(PeerLost{1, "closed"});
   CHECK(state.counts().agents == 1);
+  // The other one has its place when the first one's link is down.
+  state.handle(PeerCut{5, "closed"});
+  CHECK(dropped(6, 2) == Dropped{{6, Errc::already_exists}});
+  state.handle(PeerLost{5, "closed"});
+  CHECK(dropped(7, 2).empty());
+  CHECK(state.counts().agents == 1);
+}
+
+TEST_CASE("an agent that joins again needs no second place among agents_max") {
+  base::Limits limits = ControlWorld::limits();
+  limits.agents_max = 2;
+  CoordinatorState state({"1", limits});
+  state.handle(PeerSaid{1, hello_of("a")});
+  state.handle(PeerSaid{2, hello_of("b")});
+  const auto refusal = [&](PeerId peer, const std::string& name) {
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, hello_of(name)})) {
+      const auto* drop = std::get_if<DropPeer>(&effect);
+      if (drop != nullptr && drop->peer == peer) return drop->reason.code();
+    }
+    return Errc::ok;
+  };
+  CHECK(refusal(3, "c") == Errc::resource_exhausted);
+  state.handle(PeerCut{1, "closed"});
+  CHECK(refusal(4, "c") == Errc::resource_exhausted);
+  CHECK(refusal(5, "a") == Errc::ok);
+  CHECK(state.counts().agents == 2);
 }
 
 TEST_CASE("an agent of another version or of a name in use is refused") {

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -153,6 +155,17 @@ TEST_CASE("wait sees the stream's result, wait_all the streams' ends") {
   for (int i = 0; i < 5; ++i) f.push_stream("set", {}, {x}, apply(&value, &source, plus_one));
   CHECK(f.engine->wait_all().ok());
   CHECK(stream.ran() == 6);
+}
+
+TEST_CASE("memory that stream work does not get is an error of the stream") {
+  DelayedStream stream;
+  stream.enqueue_host([]() -> Status {
+    // As operator new does.
+    std::rethrow_exception(std::make_exception_ptr(std::bad_alloc()));
+  });
+  const Status status = stream.record()->wait_on_host();
+  CHECK(status.code() == Errc::resource_exhausted);
+  CHECK_THAT(status.text(), Catch::Contains("stream work threw"));
 }
 
 TEST_CASE("an error of stream work reaches readers, wait and wait_all") {

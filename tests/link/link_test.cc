@@ -243,6 +243,50 @@ TEST_CASE("a pair of sockets becomes a link that ends with its socket", "[link]"
   CHECK_THAT(down.text(), Catch::Contains("lost device server 2 (alpha): connection closed"));
 }
 
+TEST_CASE("either end of a pair of sockets may take a job's start to come", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 200;
+  limits.start_ms = 3'600'000;
+  int fds[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  const bool speaker_first = GENERATE(true, false);
+  const auto greeting = [](bool speaks) {
+    return speaks ? LinkSet::Greeting::speak : LinkSet::Greeting::wait;
+  };
+  Client early(limits);
+  REQUIRE(early.links.adopt(fds[0], greeting(speaker_first), server_end(), early.recorder).ok());
+  // A dialed peer that says nothing goes after handshake_ms, so this much time has passed then.
+  std::string address;
+  const Plain gate = Plain::listen(address);
+  Client hasty(limits);
+  REQUIRE(hasty.dial(address, 1, 0).ok());
+  const Plain mute = gate.accept();
+  REQUIRE(next_frame(mute).ok());
+  REQUIRE(mute.closed_by_peer());
+  Client late(limits);
+  REQUIRE(late.links.adopt(fds[1], greeting(!speaker_first), worker_end(), late.recorder).ok());
+  CHECK(early.recorder->wait_up());
+  CHECK(late.recorder->wait_up());
+}
+
+TEST_CASE("a pair's end that acknowledges nothing is late, not closed", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.progress_ms = 100;
+  int fds[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  const Plain frozen(fds[1]);
+  Client parent(limits);
+  const auto link =
+      parent.links.adopt(fds[0], LinkSet::Greeting::wait, server_end(), parent.recorder);
+  REQUIRE(link.ok());
+  REQUIRE(frozen.send(frame_bytes(hello_of(7), 0)));
+  REQUIRE(parent.recorder->wait_up());
+  REQUIRE((*link)->send(push_of(1, 1, 100)).ok());
+  const Status down = parent.recorder->wait_down();
+  CHECK(down.code() == Errc::deadline_exceeded);
+  CHECK_THAT(down.text(), Catch::Contains("no acknowledgement"));
+}
+
 TEST_CASE("links and their set may end in any order", "[link]") {
   std::shared_ptr<Link> survivor;
   {

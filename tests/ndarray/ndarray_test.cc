@@ -3,6 +3,7 @@
 #include "ndarray/ndarray.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <numeric>
 
 #include "ndarray/invoke.h"
@@ -370,6 +371,19 @@ TEST_CASE("a number beside an array does not prepare another kernel") {
       values(a * 0.1));
   const NDArray whole = NDArray::zeros(test.runtime, {2}, base::DType::i64).value();
   CHECK((whole * 2.0).status().text() == "[multiply] its number: no kernel for dtype i64");
+}
+
+TEST_CASE("a kernel that was prepared for 0 does not serve -0") {
+  TestRuntime test;
+  const NDArray one = array(test.runtime, {1}, {1});
+  const auto over = [&](const std::string& scalar) {
+    return values(call(test.runtime, "divide_scalar", {one}, {{"scalar", scalar}})).at(0);
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  CHECK(over("0") == infinity);
+  CHECK(over("-0") == -infinity);
+  CHECK(over("0.0") == infinity);
+  CHECK(test.kernels.misses() == 2);
 }
 
 TEST_CASE("prepared kernels are kept, bounded") {

@@ -240,5 +240,17 @@ TEST_CASE("elementwise kernels run flat over blocked buffers", "[math]") {
   }
 }
 
+TEST_CASE("a number that makes NaN of zeros keeps multiply_scalar off the padding", "[math]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("multiply_scalar");
+  const auto zero_stays = [&](const std::string& scalar) {
+    return op.maps_zero_to_zero(parse_params(op, {{"scalar", scalar}}).value());
+  };
+  CHECK(zero_stays("-2.5"));
+  CHECK_FALSE(zero_stays("inf"));
+  CHECK_FALSE(zero_stays("-inf"));
+  CHECK_FALSE(zero_stays("1e39"));  // infinite in f32
+}
+
 }  // namespace
 }  // namespace troupe::ops

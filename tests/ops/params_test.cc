@@ -4,6 +4,7 @@
 
 #include <rapidcheck.h>
 #include <catch2/catch.hpp>
+#include <limits>
 
 namespace troupe::ops {
 namespace {
@@ -55,6 +56,18 @@ TEST_CASE("each parameter counts in the hash", "[params]") {
     INFO(name);
     CHECK(hash(name, value) != hash("", ""));
   }
+}
+
+TEST_CASE("numbers are equal when their bits are", "[params]") {
+  const auto rate = [](const ParamValue& value) {
+    return Params::parse({{"rate", ParamType::real, value, "a rate"}}, {}).value();
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(rate(0.0) == rate(0.0));
+  CHECK_FALSE(rate(0.0) == rate(-0.0));
+  CHECK(rate(nan) == rate(nan));
+  CHECK(rate(nan).hash() == rate(nan).hash());
+  CHECK_FALSE(rate(0.5) == rate(0.25));
 }
 
 TEST_CASE("defaults fill what is not given", "[params]") {

@@ -3,6 +3,8 @@
 #include "tests/support/delayed_stream.h"
 
 #include <cstring>
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace troupe::tests {
@@ -33,6 +35,21 @@ class DelayedStream::Point final : public base::Event {
   base::Status status_ TROUPE_GUARDED_BY(mutex_);
 };
 
+namespace {
+
+/// The closure's error; nobody else is on this thread to catch what it throws.
+base::Status outcome_of(const std::function<base::Status()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc& exception) {
+    return base::error(base::Errc::resource_exhausted, "stream work threw {}", exception.what());
+  } catch (const std::exception& exception) {
+    return base::error(base::Errc::internal, "stream work threw {}", exception.what());
+  }
+}
+
+}  // namespace
+
 DelayedStream::DelayedStream(const DelayedStreamOptions& options)
     : options_(options), held_(options.held), thread_([this] { run(); }) {}
 
@@ -55,7 +72,7 @@ void DelayedStream::enqueue_host(std::function<base::Status()> work) {
   issue([this, f = std::move(work)] {
     if (!broken_.ok()) return;
     std::this_thread::sleep_for(options_.delay);
-    broken_ = f();
+    broken_ = outcome_of(f);
     const base::MutexLock lock(mutex_);
     ++ran_;
   });
