@@ -8,7 +8,7 @@ namespace troupe::actors {
 namespace {
 
 /// How often deadlines are looked at; the shortest are some hundred milliseconds long.
-constexpr std::uint64_t kTickMs = 250;
+constexpr std::uint64_t kTickMs = 500;
 
 bool comes_over_a_link(const control::AgentEvent& event) {
   return std::holds_alternative<control::CoordinatorSaid>(event) ||

@@ -8,7 +8,7 @@ namespace troupe::actors {
 namespace {
 
 /// How often deadlines are looked at; all are seconds long.
-constexpr std::uint64_t kTickMs = 250;
+constexpr std::uint64_t kTickMs = 500;
 
 }  // namespace
 

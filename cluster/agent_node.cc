@@ -27,7 +27,7 @@ using control::ProcessKey;
 using schemas::Role;
 
 /// The main thread looks so often whether the agent was asked to end or has ended.
-constexpr std::int64_t kLookMs = 200;
+constexpr std::int64_t kLookMs = 250;
 
 schemas::AgentHello hello_of(const AgentOptions& options) {
   schemas::AgentHello hello;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "actors/coordinator.h"
 #include "actors/job_metrics.h"
@@ -35,7 +36,9 @@ using schemas::JobPhase;
 using schemas::Role;
 
 /// `stop` is a flag that a signal has set, and nobody can sleep on a flag.
-constexpr std::chrono::milliseconds kStopLook{200};
+constexpr std::chrono::milliseconds kStopLook{250};
+/// Answers that a person has not read yet. Who asks on and reads nothing is cut off.
+constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
 constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
@@ -167,8 +170,9 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
     if (reason.code() == base::Errc::cancelled) return;  // this coordinator itself ends
-    const bool fault =
-        reason.code() == base::Errc::data_loss || reason.code() == base::Errc::deadline_exceeded;
+    const bool fault = reason.code() == base::Errc::data_loss ||
+                       reason.code() == base::Errc::deadline_exceeded ||
+                       reason.code() == base::Errc::resource_exhausted;
     if (fault) node_.faults_.warn(node_.clock_.now_ms(), reason.text());
     node_.coordinator_.post(control::PeerLost{peer_, reason.ok() ? "it left" : reason.text()});
   }
@@ -193,12 +197,17 @@ base::Status CoordinatorNode::run() {
                     http::Server::start(http, options_.limits, metrics_, std::move(routes)));
   TROUPE_TRY_ASSIGN(
       const std::string address,
-      links_.listen(options_.listen, {{Role::coordinator, 0}, "", "", 0},
-                    [this](const schemas::Hello&, const std::shared_ptr<link::Link>& link)
-                        -> base::Result<std::shared_ptr<link::LinkHandler>> {
-                      return std::shared_ptr<link::LinkHandler>(
-                          std::make_shared<PeerHandler>(*this, link));
-                    }));
+      links_.listen(
+          options_.listen, {{Role::coordinator, 0}, "", "", 0},
+          [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link)
+              -> base::Result<std::shared_ptr<link::LinkHandler>> {
+            // Each keeps a place, whether it comes or not.
+            if (hello.lanes != 1) {
+              return base::error(base::Errc::invalid_argument,
+                                 "a coordinator takes one connection a link, not {}", hello.lanes);
+            }
+            return std::shared_ptr<link::LinkHandler>(std::make_shared<PeerHandler>(*this, link));
+          }));
   {
     const base::MutexLock lock(mutex_);
     http_address_ = server->address().to_string();
@@ -229,6 +238,13 @@ void CoordinatorNode::tell_end() const {
 void CoordinatorNode::send(PeerId peer, schemas::Message message) {
   const auto link = peers_.find(peer);
   if (!link) return;
+  const bool answer = std::holds_alternative<schemas::JobList>(message) ||
+                      std::holds_alternative<schemas::JobSubmitted>(message);
+  if (answer && link->stats().queued_bytes > kUnreadAnswersMax) {
+    return link->abort(base::error(base::Errc::resource_exhausted,
+                                   "[coordinator] {} at {} asks and reads no answers",
+                                   link->peer().to_string(), link->address()));
+  }
   schemas::Envelope envelope;
   envelope.message = std::move(message);
   const base::Status status = link->send(std::move(envelope));

@@ -164,11 +164,12 @@ void JobState::on_message(const ActorId&, const schemas::EvaluationReport& repor
 
 /// A checkpoint that was given up costs only what a resume would repeat: the shard that writes
 /// manifests judges when too many have failed, and says so by ActorFailed.
-void JobState::on_message(const ActorId& from, const schemas::CheckpointReport& report) {
+void JobState::on_message(const ActorId&, const schemas::CheckpointReport& report) {
   heard();
   if (report.code != base::Errc::ok) {
-    return emit(Note{true, fmt::format("{}: checkpoint of step {} was given up: {}",
-                                       roster_.placement.name_of(from), report.step, report.text)});
+    // The text names the file, and with it the shard; the sender collects for all.
+    return emit(Note{
+        true, fmt::format("checkpoint of step {} was given up: {}", report.step, report.text)});
   }
   checkpoint_ = report.path;
   emit(JobCheckpointed{report.step, report.path});

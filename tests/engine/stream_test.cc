@@ -164,7 +164,7 @@ TEST_CASE("memory that stream work does not get is an error of the stream") {
     std::rethrow_exception(std::make_exception_ptr(std::bad_alloc()));
   });
   const Status status = stream.record()->wait_on_host();
-  CHECK(status.code() == Errc::resource_exhausted);
+  CHECK(status.code() == base::Errc::resource_exhausted);
   CHECK_THAT(status.text(), Catch::Contains("stream work threw"));
 }
 

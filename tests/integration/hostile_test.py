@@ -364,6 +364,43 @@ class HostileTest(unittest.TestCase):
         for peer in crowd:
             peer.close()
 
+    def test_who_asks_and_reads_nothing_is_cut_off(self):
+        job = write_job(self.folder, "waits", EPOCHS)
+        for number in range(30):  # for more machines than there are
+            done = self.cluster.troupe("job", "submit", job, "--id", f"waits{number}",
+                                       "--set", "workers.machines=40")
+            done.communicate(timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, 0)
+        port = int(self.cluster.address.rsplit(":", 1)[1])
+        pid = self.cluster.coordinator.pid
+        before = resident_kb(pid)
+        one = wire.frame("jobQuery", "", sequence=1)
+        kind, header = struct.unpack_from("<H", one, 6)[0], one[wire.HEAD.size:]
+        peer = socket.socket()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        peer.settimeout(DEADLINE_S)
+        peer.connect(("127.0.0.1", port))
+        peer.sendall(wire.hello(AGENT, name="deaf"))
+        with self.assertRaises(OSError):
+            for sequence in range(1, 100_000):
+                peer.sendall(wire.seal(kind, header, sequence=sequence))
+        peer.close()
+        self.assertLess(resident_kb(pid) - before, 64_000)
+        self.assertRegex(self.cluster.text(), "asks and reads no answers")
+
+    def test_a_link_of_many_connections_keeps_no_places(self):
+        port = int(self.cluster.address.rsplit(":", 1)[1])
+        crowd = []
+        for token in range(1, 18):
+            peer = wire.connect(port)
+            peer.sendall(wire.hello(AGENT, name="wide", token=token, lanes=64))
+            crowd.append(peer)
+        done = self.cluster.troupe("job", "list")
+        done.communicate(timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0)
+        for peer in crowd:
+            peer.close()
+
     def test_a_false_coordinator_reaches_no_file(self):
         """An agent obeys whoever sits on its coordinator's port: what can it be made to do?"""
         precious = self.folder / "precious"
