@@ -161,6 +161,18 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
+std::string_view key_of(std::string_view line) {
+  return line.substr(0, line.find(" = "));
+}
+
+/// True when one of the lines is of `line`'s key.
+bool has_key_of(std::string_view lines, std::string_view line) {
+  while (!lines.empty()) {
+    if (key_of(take_line(lines)) == key_of(line)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string job_fingerprint(const schemas::JobSpec& job) {
@@ -187,10 +199,17 @@ base::Status check_fingerprint(std::string_view checkpoint, std::string_view the
     const std::string_view theirs = take_line(there);
     const std::string_view ours = take_line(here);
     if (theirs == ours) continue;
+    // A key may have several lines or none, so these two may be of different keys: then the one
+    // that the other side does not have is the difference.
+    const bool same_key = key_of(theirs) == key_of(ours);
+    const bool only_here = !same_key && !ours.empty() && !has_key_of(there, ours);
+    const bool only_there = !same_key && !only_here;
+    const auto quoted = [](std::string_view line) { return fmt::format("'{}'", line); };
     return base::error(base::Errc::failed_precondition,
-                       "{} is of another job: there '{}', here '{}'; choose another "
+                       "{} is of another job: there {}, here {}; choose another "
                        "checkpoint.dir or resume with the job it came from",
-                       checkpoint, theirs, ours);
+                       checkpoint, only_here ? "nothing" : quoted(theirs),
+                       only_there ? "nothing" : quoted(ours));
   }
   return {};
 }

@@ -200,7 +200,9 @@ TEST_CASE("a folder with a wrong image, class or nothing is refused by name") {
   fs::create_directories(folder / "train");
   fs::create_directories(folder / "test");
   CHECK_THAT(pack().text(), Catch::Contains("train: has no sub-folders"));
-  fs::create_directories(folder / "train/a");
+  fs::create_directories(folder / "train/a/deeper");
+  CHECK_THAT(pack().text(), Catch::Contains("train: no image in it"));
+  fs::remove(folder / "train/a/deeper");
   const ImageShape shape{1, 4, 8};
   const std::vector<std::uint8_t> pixels(64, 9);
   test::write_bytes(folder / "train/a/1.png", test::encode_png(std::span(pixels).first(32), shape));

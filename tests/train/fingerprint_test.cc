@@ -79,6 +79,23 @@ numerics.dtype = f64
 )");
 }
 
+TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {
+  JobSpec without = job_of_everything();
+  without.train.keys.clear();
+  JobSpec with = without;
+  with.train.keys = {{"conv*", 0.0, {}}};
+  const std::string rule = "'train.keys = conv*: lr_mult 0, wd_mult default'";
+  const auto text = [](const JobSpec& there, const JobSpec& here) {
+    return check_fingerprint("step-5", job_fingerprint(there), job_fingerprint(here)).text();
+  };
+  CHECK_THAT(text(without, with), Catch::Contains("there nothing, here " + rule));
+  CHECK_THAT(text(with, without), Catch::Contains("there " + rule + ", here nothing"));
+  JobSpec more = with;
+  more.train.keys.push_back({"fc*", 0.0, {}});
+  CHECK_THAT(text(with, more), Catch::Contains("there nothing, here 'train.keys = fc*"));
+  CHECK_THAT(text(more, with), Catch::Contains("there 'train.keys = fc*"));
+}
+
 TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
   const std::vector<std::function<void(JobSpec&)>> changes = {
       [](JobSpec& job) { job.name = "other"; },
