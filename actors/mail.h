@@ -15,6 +15,7 @@
 #include "actors/effect_list.h"
 #include "actors/job_plan.h"
 #include "actors/outbox.h"
+#include "base/credit.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "schemas/message_families.h"
@@ -22,11 +23,10 @@
 
 namespace troupe::actors {
 
-/// Bytes of one peer's envelopes that may wait for a later view or for the start: what its windows
-/// let it send. More is a fault of the peer, which ends the job.
+/// Bytes of one peer's envelopes that may wait for a later view or for the start: what its link's
+/// connections let it send. More is a fault of the peer, which ends the job.
 constexpr std::uint64_t parked_bytes_max(const base::Limits& limits) {
-  return (1 + limits.data_connections) *
-         (limits.push_window_bytes + limits.reply_window_bytes + limits.control_window_bytes);
+  return (1 + limits.data_connections) * base::connection_credit(limits, sizeof(schemas::Envelope));
 }
 
 /// What the fence has seen; counters only.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe checkpoint: what is in a folder of checkpoints.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "apps/verbs.h"
@@ -11,17 +12,24 @@
 namespace troupe::apps {
 namespace {
 
-/// Opens the newest complete checkpoint; what is newer and damaged is said.
-base::Result<std::unique_ptr<store::Checkpoint>> open(const std::string& folder, Context& context) {
-  TROUPE_TRY_ASSIGN(auto checkpoint, store::Checkpoint::open_newest(folder));
+/// Opens the newest complete checkpoint of a folder, where what is newer and damaged is said, or
+/// the one that is named like in the last lines of a run, with or without ".manifest".
+base::Result<std::unique_ptr<store::Checkpoint>> open(const std::string& place, Context& context) {
+  const std::filesystem::path manifest = store::manifest_path(place);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(place, ignored) &&
+      std::filesystem::exists(manifest, ignored)) {
+    return store::Checkpoint::open(manifest);
+  }
+  TROUPE_TRY_ASSIGN(auto checkpoint, store::Checkpoint::open_newest(place));
   for (const std::string& line : checkpoint->skipped()) {
     context.console.note("skipped: " + line);
   }
   return checkpoint;
 }
 
-ExitCode hash(const std::string& folder, Context& context) {
-  const auto checkpoint = open(folder, context);
+ExitCode hash(const std::string& place, Context& context) {
+  const auto checkpoint = open(place, context);
   if (!checkpoint.ok()) return context.fail(checkpoint.status());
   const auto digest = checkpoint.value()->hash();
   if (!digest.ok()) return context.fail(digest.status());
@@ -29,8 +37,8 @@ ExitCode hash(const std::string& folder, Context& context) {
   return ExitCode::ok;
 }
 
-ExitCode show(const std::string& folder, Context& context) {
-  const auto opened = open(folder, context);
+ExitCode show(const std::string& place, Context& context) {
+  const auto opened = open(place, context);
   if (!opened.ok()) return context.fail(opened.status());
   const store::Checkpoint& checkpoint = *opened.value();
   const schemas::Manifest& manifest = checkpoint.manifest();
@@ -55,18 +63,22 @@ ExitCode show(const std::string& folder, Context& context) {
 
 void add_checkpoint_verbs(CLI::App& app, Context& context) {
   CLI::App* family = add_family(app, "checkpoint", "Look at checkpoints");
-  const auto folder = std::make_shared<std::string>();
+  const auto place = std::make_shared<std::string>();
   const auto add = [&](const char* name, const std::string& description,
                        ExitCode (*action)(const std::string&, Context&)) {
     CLI::App* verb = family->add_subcommand(name, description);
-    verb->add_option("DIR", *folder, "The job's checkpoint.dir")->required()->type_name("");
-    set_action(verb, context, [&context, folder, action] { return action(*folder, context); });
+    verb->add_option("PLACE", *place, "The job's checkpoint.dir, or one checkpoint in it")
+        ->required()
+        ->type_name("");
+    set_action(verb, context, [&context, place, action] { return action(*place, context); });
   };
   add("hash",
-      describe("Print the SHA-256 of the newest complete checkpoint's content, 64 hex digits",
-               {"troupe checkpoint hash out"}),
+      describe("Print the SHA-256 of a checkpoint's content, 64 hex digits; of a folder's newest",
+               {"troupe checkpoint hash out", "troupe checkpoint hash out/step-938-g1"}),
       hash);
-  add("show", describe("Show the newest complete checkpoint", {"troupe checkpoint show out"}),
+  add("show",
+      describe("Show a checkpoint; of a folder its newest complete one",
+               {"troupe checkpoint show out", "troupe checkpoint show out/step-938-g1"}),
       show);
 }
 

@@ -18,8 +18,7 @@ namespace troupe::link {
 class LaneReceipts : public std::enable_shared_from_this<LaneReceipts> {
  public:
   /// `wake`: enough has been let go for an acknowledgement of its own, or anything after
-  /// owed_or_hasten();
-  /// any thread, not again before the next acknowledged().
+  /// owed_or_hasten(); any thread, not again before the next acknowledged().
   LaneReceipts(std::uint64_t ack_bytes, std::uint64_t ack_frames, std::function<void()> wake);
 
   /// For the envelope of the next frame, whose number is one more than the last one's; its last

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <asio/post.hpp>
 
+#include "base/credit.h"
 #include "schemas/codec.h"
 
 namespace troupe::link {
@@ -337,14 +338,9 @@ Status LinkCore::deliver(Lane& lane, const FrameHead& head, std::span<const std:
   return {};
 }
 
-/// A sender keeps to its windows, and one message may always be under way, however large.
+/// A sender keeps to its windows.
 Status LinkCore::check_credit(const Lane& lane, const FrameHead& head) {
-  const base::Limits& limits = context_->limits;
-  const std::uint64_t largest =
-      kFrameHeadBytes + std::max(limits.control_header_bytes_max,
-                                 limits.data_header_bytes_max + limits.payload_bytes_max);
-  std::uint64_t most = 0;
-  for (const std::uint64_t window : windows_of(limits)) most += std::max(window, largest);
+  const std::uint64_t most = base::connection_credit(context_->limits, kFrameHeadBytes);
   const std::uint64_t held = lane.receipts->held_bytes();
   const std::uint64_t bytes = kFrameHeadBytes + head.header_bytes + head.payload_bytes;
   if (held + bytes <= most) return {};

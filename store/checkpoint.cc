@@ -114,7 +114,7 @@ std::function<bool(const FolderEntry&)> leavings(const std::vector<FolderEntry>&
   };
 }
 
-/// What remove_leavings() would free.
+/// What the leavings of runs before `generation` hold.
 base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t generation) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   const auto left = leavings(entries, generation);
@@ -168,7 +168,7 @@ base::Status write_manifest(const fs::path& folder, const schemas::Manifest& man
   TROUPE_TRY_ASSIGN(const std::string bytes, schemas::encode_manifest(manifest));
   const auto again = schemas::decode_manifest(bytes);
   if (!again.ok()) return again.status().with_context("a manifest that nobody could read");
-  const fs::path path = folder / (name.to_string() + std::string(kManifestSuffix));
+  const fs::path path = manifest_path(folder / name.to_string());
   return base::write_file_atomically(path, std::as_bytes(std::span(bytes)));
 }
 
@@ -188,11 +188,6 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
   });
 }
 
-base::Status remove_leavings(const fs::path& folder, std::uint64_t generation) {
-  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  return remove_entries(entries, leavings(entries, generation));
-}
-
 base::Status make_room(const fs::path& folder, const Retention& retention,
                        std::uint64_t generation) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
@@ -202,7 +197,7 @@ base::Status make_room(const fs::path& folder, const Retention& retention,
     newest = std::max(newest, std::optional(entry.name));
   }
   if (newest) TROUPE_TRY(prune_checkpoints(folder, retention, *newest));
-  return remove_leavings(folder, generation);
+  return remove_entries(entries, leavings(entries, generation));
 }
 
 base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& name) {
@@ -248,16 +243,21 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   return highest;
 }
 
-base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& manifest_path,
+fs::path manifest_path(fs::path checkpoint) {
+  if (checkpoint.extension() != kManifestSuffix) checkpoint += kManifestSuffix;
+  return checkpoint;
+}
+
+base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
                                                            CheckpointCheck check) {
-  TROUPE_TRY(check_regular_file(manifest_path, schemas::kManifestBytesMax));
+  TROUPE_TRY(check_regular_file(file, schemas::kManifestBytesMax));
   TROUPE_TRY_ASSIGN(const std::string bytes,
-                    base::read_text_file(manifest_path, schemas::kManifestBytesMax));
+                    base::read_text_file(file, schemas::kManifestBytesMax));
   auto manifest = schemas::decode_manifest(bytes);
-  if (!manifest.ok()) return manifest.status().with_context(manifest_path.string());
+  if (!manifest.ok()) return manifest.status().with_context(file.string());
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->manifest_ = std::move(manifest).value();
-  checkpoint->path_ = manifest_path;
+  checkpoint->path_ = file;
   TROUPE_TRY(checkpoint->check_files(check));
   const auto& [keys, files] = std::tie(checkpoint->manifest_.keys, checkpoint->manifest_.files);
   if (files.empty()) return checkpoint;

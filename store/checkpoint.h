@@ -73,12 +73,10 @@ struct Retention {
 /// than `written` is not removed either.
 base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
                                const CheckpointName& written);
-/// Removes files without a manifest of runs before `generation`: those ended while they wrote them,
-/// or gave them up. For the holder of the folder's lock: nobody else writes there then.
-base::Status remove_leavings(const std::filesystem::path& folder, std::uint64_t generation);
 /// Removes what no run needs any more, so that there is room for the next checkpoint of the run
 /// `generation`: all but the newest complete checkpoints, leavings before the newest one, and
-/// leavings of earlier runs. A complete checkpoint stays until a newer one is complete. To be
+/// leavings of earlier runs: files without a manifest. For the holder of the folder's lock, since
+/// nobody else writes there then. A complete checkpoint stays until a newer one is complete. To be
 /// called when the run's first values have been read: until then the newest one may turn out
 /// damaged.
 base::Status make_room(const std::filesystem::path& folder, const Retention& retention,
@@ -99,6 +97,9 @@ base::Status complete_checkpoint(const std::filesystem::path& folder,
 /// any.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
+/// A checkpoint is its manifest, "out/step-938-g1.manifest"; people may leave the suffix out.
+std::filesystem::path manifest_path(std::filesystem::path checkpoint);
+
 /// What is looked at before a checkpoint is called complete.
 enum class CheckpointCheck : std::uint8_t {
   sizes,    ///< its manifest, and that all files are there with their sizes
@@ -114,6 +115,9 @@ class Checkpoint {
   /// only by a newer program, is an error too, since it may be whole.
   static base::Result<std::unique_ptr<Checkpoint>> open_newest(
       const std::filesystem::path& folder, CheckpointCheck check = CheckpointCheck::contents);
+  /// One, by the path of its manifest. Errors: not_found, data_loss, and those of reading.
+  static base::Result<std::unique_ptr<Checkpoint>> open(
+      const std::filesystem::path& file, CheckpointCheck check = CheckpointCheck::contents);
 
   const schemas::Manifest& manifest() const { return manifest_; }
   /// Path of the manifest file.
@@ -141,8 +145,6 @@ class Checkpoint {
   };
 
   Checkpoint() = default;
-  static base::Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& manifest_path,
-                                                        CheckpointCheck check);
   base::Status check_files(CheckpointCheck check) const;
   base::Result<const ShardReader*> reader(std::size_t file) const;
   base::Result<Found> find(const schemas::KeyInfo& key, std::uint32_t slice,

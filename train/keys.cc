@@ -93,22 +93,26 @@ bool matches(std::string_view pattern, std::string_view name) {
   }
 }
 
-base::Status apply_rules(std::span<const schemas::KeyRule> rules,
-                         std::vector<KeyInfo>& parameters) {
-  for (const schemas::KeyRule& rule : rules) {
-    bool any = false;
-    for (KeyInfo& key : parameters) {
-      if (!matches(rule.match, key.name)) continue;
-      any = true;
-      key.lr_mult = rule.lr_mult.value_or(key.lr_mult);
-      if (rule.wd_mult) key.wd_mult = rule.wd_mult;
-    }
-    if (any) continue;
-    return base::error(base::Errc::invalid_argument,
-                       "train.keys: '{}' matches no parameter of the network ('{}', ...)",
-                       rule.match, parameters.front().name);
+/// The arguments that training changes: all but the data and the label.
+base::Result<std::vector<std::string>> parameter_names(const symbol::Symbol& symbol,
+                                                       const InputSpec& inputs) {
+  std::vector<std::string> names = symbol.list_arguments();
+  TROUPE_TRY_ASSIGN(const std::string label, find_label(names, inputs.label));
+  if (std::erase(names, inputs.data) == 0) {
+    return base::error(base::Errc::invalid_argument, "the network has no argument named '{}'",
+                       inputs.data);
   }
-  return {};
+  std::erase(names, label);
+  if (!names.empty()) return names;
+  return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
+}
+
+void apply_rules(std::span<const schemas::KeyRule> rules, KeyInfo& parameter) {
+  for (const schemas::KeyRule& rule : rules) {
+    if (!matches(rule.match, parameter.name)) continue;
+    parameter.lr_mult = rule.lr_mult.value_or(parameter.lr_mult);
+    if (rule.wd_mult) parameter.wd_mult = rule.wd_mult;
+  }
 }
 
 /// Appends keys in the order of their ids.
@@ -139,18 +143,30 @@ base::Shape batch_shape(std::int64_t batch, const base::Shape& sample) {
   return shape;
 }
 
+base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
+                         std::span<const schemas::KeyRule> rules) {
+  TROUPE_TRY_ASSIGN(const std::vector<std::string> names, parameter_names(symbol, inputs));
+  for (const schemas::KeyRule& rule : rules) {
+    const bool any = std::any_of(names.begin(), names.end(), [&rule](const std::string& name) {
+      return matches(rule.match, name);
+    });
+    if (any) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "train.keys: '{}' matches no parameter of the network ('{}', ...)",
+                       rule.match, names.front());
+  }
+  return {};
+}
+
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules) {
   TROUPE_TRY(symbol.validate());
+  TROUPE_TRY(check_rules(symbol, inputs, rules));
   NetworkKeys network;
   network.inputs = inputs;
   const auto arguments = symbol.list_arguments();
   const auto states = symbol.list_auxiliary_states();
   TROUPE_TRY_ASSIGN(network.inputs.label, find_label(arguments, inputs.label));
-  if (std::find(arguments.begin(), arguments.end(), inputs.data) == arguments.end()) {
-    return base::error(base::Errc::invalid_argument, "the network has no argument named '{}'",
-                       inputs.data);
-  }
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
                     symbol.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
                                          {network.inputs.label, base::Shape{1}}}));
@@ -167,11 +183,8 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     const KeyAttributes& said = attributes.at(key->name);
     key->lr_mult = said.lr_mult.value_or(1.0);
     key->wd_mult = said.wd_mult;
+    apply_rules(rules, *key);
   }
-  if (network.keys.empty()) {
-    return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
-  }
-  TROUPE_TRY(apply_rules(rules, network.keys));
   const auto rules_of_states = state_rules(graph);
   for (std::size_t i = 0; i < states.size(); ++i) {
     TROUPE_TRY_ASSIGN(KeyInfo * key,

@@ -36,8 +36,13 @@ struct NetworkKeys {
   std::vector<schemas::KeyInfo> keys;
 };
 
+/// invalid_argument when a rule matches no parameter, or the network has no data, label or
+/// parameter. Of `inputs` only the names count.
+base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
+                         std::span<const schemas::KeyRule> rules);
+
 /// invalid_argument naming node, operator and shapes when the network does not fit the sample, or a
-/// variable and what it says that cannot be obeyed, or a rule that matches no parameter.
+/// variable and what it says that cannot be obeyed, and what check_rules() says.
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules = {});
 

@@ -173,6 +173,18 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
   CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
 }
 
+TEST_CASE("config check knows the parameters of built-in networks", "[program]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test-keys.toml";
+  std::filesystem::copy_file(kExample, path, std::filesystem::copy_options::overwrite_existing);
+  std::ofstream(path, std::ios::app) << "\n[[train.keys]]\nmatch = \"fc*\"\nlr_mult = 0.5\n";
+  CHECK(run({"config", "check", path.string()}).code == 0);
+  std::ofstream(path, std::ios::app) << "\n[[train.keys]]\nmatch = \"cnov*\"\nlr_mult = 0.0\n";
+  const Run bad = run({"config", "check", path.string()});
+  std::filesystem::remove(path);
+  CHECK(bad.code == 3);
+  CHECK_THAT(bad.err, Contains("train.keys: 'cnov*' matches no parameter of the network ("));
+}
+
 TEST_CASE("data check counts records, or names the first damage and exits 3", "[program]") {
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.rec";
   std::ofstream(path, std::ios::binary) << "these bytes are no records at all";

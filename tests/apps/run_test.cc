@@ -75,6 +75,11 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   CHECK_THAT(job.hash("out"), Matches("[0-9a-f]{64}\n"));
   CHECK_THAT(run({"checkpoint", "show", job.path("out")}).out,
              Contains("step        10\n") && Contains("conv1_weight (8, 1, 3, 3) f32"));
+  for (const char* suffix : {"", ".manifest"}) {
+    const std::string older = job.path("out/step-8-g1") + suffix;
+    CHECK_THAT(run({"checkpoint", "show", older}).out, Contains("step        8\n"));
+    CHECK(run({"checkpoint", "hash", older}).out != job.hash("out"));
+  }
 
   const Words elsewhere = {"--set", "checkpoint.dir=" + job.path("again")};
   Words part = elsewhere;

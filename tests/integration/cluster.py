@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -192,6 +193,24 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+class ClusterCase(unittest.TestCase):
+    """The tests of a class share data; each has a folder and clusters of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        make_data(cls.folder)
+
+    def cluster(self, agents, **how):
+        folder = self.folder / self.id().rsplit(".", 1)[1]
+        folder.mkdir()
+        made = Cluster(folder, agents, **how)
+        self.addCleanup(made.end)
+        return made
 
 
 def main():

@@ -10,38 +10,23 @@ import os
 import pathlib
 import re
 import signal
-import tempfile
 import time
-import unittest
 import urllib.request
 
 import cluster
-from cluster import (DEADLINE_S, Cluster, checkpoint_hash, children_of, make_data, run_local,
+from cluster import (DEADLINE_S, Cluster, ClusterCase, checkpoint_hash, children_of, run_local,
                      troupe, write_job)
 
 LONG_EPOCHS = 20  # of 20 steps: long enough to be disturbed
 LONGER_EPOCHS = 100  # and watched for a second before
 
 
-class CompanyTest(unittest.TestCase):
+class CompanyTest(ClusterCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        make_data(cls.folder)
+        super().setUpClass()
         cls.undisturbed = run_local(cls.folder, "undisturbed", epochs=1)
         cls.undisturbed_long = run_local(cls.folder, "long", epochs=LONG_EPOCHS)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def cluster(self, agents, **how):
-        folder = self.folder / self.id().rsplit(".", 1)[1]
-        folder.mkdir()
-        cluster = Cluster(folder, agents, **how)
-        self.addCleanup(cluster.end)
-        return cluster
 
     def finish(self, cluster, process):
         out, err = process.communicate(timeout=DEADLINE_S)

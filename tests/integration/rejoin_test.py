@@ -5,17 +5,13 @@
 Usage: rejoin_test.py TROUPE [unittest arguments].
 """
 import os
-import pathlib
 import signal
 import socket
-import tempfile
 import threading
 import time
-import unittest
 
 import cluster
-from cluster import (DEADLINE_S, Cluster, checkpoint_hash, children_of, make_data, run_local,
-                     write_job)
+from cluster import (DEADLINE_S, ClusterCase, checkpoint_hash, children_of, run_local, write_job)
 
 EPOCHS = 40  # of 20 steps: long enough to be disturbed
 IMPATIENT = "silence_dead_ms = 3000\nping_ms = 200\n"
@@ -76,24 +72,11 @@ class Proxy:
         self.listener.close()
 
 
-class RejoinTest(unittest.TestCase):
+class RejoinTest(ClusterCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        make_data(cls.folder)
+        super().setUpClass()
         cls.undisturbed = run_local(cls.folder, "undisturbed", epochs=EPOCHS)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def cluster(self, agents, **how):
-        folder = self.folder / self.id().rsplit(".", 1)[1]
-        folder.mkdir()
-        made = Cluster(folder, agents, **how)
-        self.addCleanup(made.end)
-        return made
 
     def begin(self, made, name, *words):
         """Submits a job that trains when this returns."""
