@@ -19,9 +19,17 @@ namespace {
 using schemas::KeyInfo;
 using schemas::KeyKind;
 
+/// The real name of the label beside the data.
 base::Result<std::string> find_label(const std::vector<std::string>& arguments,
-                                     const std::string& wanted) {
-  if (std::find(arguments.begin(), arguments.end(), wanted) != arguments.end()) return wanted;
+                                     const InputSpec& inputs) {
+  const auto has = [&](const std::string& name) {
+    return std::find(arguments.begin(), arguments.end(), name) != arguments.end();
+  };
+  if (!has(inputs.data)) {
+    return base::error(base::Errc::invalid_argument, "the network has no argument named '{}'",
+                       inputs.data);
+  }
+  if (has(inputs.label)) return inputs.label;
   std::vector<std::string> found;
   for (const std::string& name : arguments) {
     if (name.ends_with("label")) found.push_back(name);
@@ -29,7 +37,7 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
   if (found.size() == 1) return found.front();
   return base::error(base::Errc::invalid_argument,
                      "the network has {} arguments that end in 'label' and none named '{}'",
-                     found.size(), wanted);
+                     found.size(), inputs.label);
 }
 
 /// An auxiliary state as its operators declare and move it.
@@ -97,12 +105,9 @@ bool matches(std::string_view pattern, std::string_view name) {
 base::Result<std::vector<std::string>> parameter_names(const symbol::Symbol& symbol,
                                                        const InputSpec& inputs) {
   std::vector<std::string> names = symbol.list_arguments();
-  TROUPE_TRY_ASSIGN(const std::string label, find_label(names, inputs.label));
-  if (std::erase(names, inputs.data) == 0) {
-    return base::error(base::Errc::invalid_argument, "the network has no argument named '{}'",
-                       inputs.data);
-  }
-  std::erase(names, label);
+  TROUPE_TRY_ASSIGN(const std::string label, find_label(names, inputs));
+  std::erase_if(names,
+                [&](const std::string& name) { return name == inputs.data || name == label; });
   if (!names.empty()) return names;
   return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
 }
@@ -161,17 +166,17 @@ base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules) {
   TROUPE_TRY(symbol.validate());
-  TROUPE_TRY(check_rules(symbol, inputs, rules));
   NetworkKeys network;
   network.inputs = inputs;
   const auto arguments = symbol.list_arguments();
   const auto states = symbol.list_auxiliary_states();
-  TROUPE_TRY_ASSIGN(network.inputs.label, find_label(arguments, inputs.label));
+  TROUPE_TRY_ASSIGN(network.inputs.label, find_label(arguments, inputs));
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
                     symbol.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
                                          {network.inputs.label, base::Shape{1}}}));
   TROUPE_TRY_ASSIGN(const symbol::InferredDTypes dtypes,
                     symbol.infer_dtypes({{inputs.data, inputs.dtype}}));
+  TROUPE_TRY(check_rules(symbol, inputs, rules));
   const symbol::Graph graph = symbol.graph();
   TROUPE_TRY_ASSIGN(const auto attributes, attributes_of(graph));
   Declarer declarer{network.keys, attributes};
