@@ -23,7 +23,7 @@ build() {
 }
 
 mkdir -p build
-sanitized=(schemas_test data_test link_test control_test actors_test cluster_test)
+sanitized=(schemas_test data_test link_test control_test actors_test cluster_test apps_test)
 below_actors=(base_test schemas_test monitoring_test http_test storage_test engine_test ops_test ndarray_test symbol_test
   data_test link_test control_test store_test train_test)
 

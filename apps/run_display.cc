@@ -20,8 +20,10 @@ double mean_loss(const control::EpochScore& score) {
 RunDisplay::RunDisplay(Console& console, const base::Clock& clock)
     : console_(console), clock_(clock), display_(console, clock) {}
 
-monitoring::Collection RunDisplay::start(const train::Job& job, monitoring::Metrics& metrics) {
-  job_ = &job;
+monitoring::Collection RunDisplay::start(std::shared_ptr<const train::Job> started,
+                                         monitoring::Metrics& metrics) {
+  job_ = std::move(started);
+  const train::Job& job = *job_;
   {
     const base::MutexLock lock(mutex_);
     series_.job = job.spec.name;

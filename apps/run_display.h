@@ -3,6 +3,7 @@
 // Calls come one at a time; scrapes from another thread.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,9 +20,10 @@ class RunDisplay final : public train::JobObserver {
  public:
   RunDisplay(Console& console, const base::Clock& clock);
 
-  /// Call before the run; `job` outlives it. The job's series are shown while the result lives,
-  /// which `metrics` and this object outlive.
-  [[nodiscard]] monitoring::Collection start(const train::Job& job, monitoring::Metrics& metrics);
+  /// Call before the run. The job's series are shown while the result lives, which `metrics` and
+  /// this object outlive.
+  [[nodiscard]] monitoring::Collection start(std::shared_ptr<const train::Job> job,
+                                             monitoring::Metrics& metrics);
   void began(const train::RunStart& start) override;
   void progress(const control::StepProgress& progress) override;
   void scored(const control::EpochScore& score) override;
@@ -44,7 +46,7 @@ class RunDisplay final : public train::JobObserver {
   ProgressDisplay display_;
   bool began_ = false;
   bool diverged_ = false;  // and said so
-  const train::Job* job_ = nullptr;
+  std::shared_ptr<const train::Job> job_;
   base::Mutex mutex_;
   actors::JobSeries series_ TROUPE_GUARDED_BY(mutex_);
 

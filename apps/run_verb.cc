@@ -89,7 +89,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   }
   TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
   base::SteadyClock clock;
-  const auto series = display.start(*job, watching->metrics);
+  const auto series = display.start(job, watching->metrics);
   actors::CompanyOptions how;
   how.run.trace_path = options.trace_path;
   how.run.stop = &stop;

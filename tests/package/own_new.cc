@@ -11,6 +11,11 @@ void* operator new(std::size_t bytes) {
   return place;
 }
 
+// The library's own would do, but a sanitizer brings another one.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
 void operator delete(void* place) noexcept {
   std::free(place);
 }
