@@ -167,6 +167,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_global_options(app, context);
     add_run_verb(app, context);
     add_checkpoint_verbs(app, context);
+    add_ca_verbs(app, context);
     add_config_verbs(app, context);
     add_data_verbs(app, context);
     add_model_verbs(app, context);

@@ -19,6 +19,8 @@ class Option;
 
 namespace troupe::apps {
 
+/// The family `ca`.
+void add_ca_verbs(CLI::App& app, Context& context);
 /// The family `config`.
 void add_config_verbs(CLI::App& app, Context& context);
 /// The family `data`.

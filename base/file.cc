@@ -122,7 +122,18 @@ Status check_inside(const std::filesystem::path& path, const std::filesystem::pa
   return error(Errc::permission_denied, "{}: lies outside of {}", path.string(), root.string());
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {}
+Status check_secret(const std::filesystem::path& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return errno_status(path, "open", errno);
+  const mode_t others = found.st_mode & (S_IRWXG | S_IRWXO);
+  if (others == 0) return {};
+  return error(Errc::permission_denied,
+               "{}: others than its owner may use it (mode {:o}); chmod 600 it", path.string(),
+               found.st_mode & 07777);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode)
+    : path_(std::move(path)), mode_(mode) {}
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
@@ -149,7 +160,7 @@ Status AtomicFile::open() {
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) return system_error("create a temporary file for it");
   temporary_ = pattern;
-  if (::fchmod(descriptor_, 0644) != 0) return system_error("set the mode");
+  if (::fchmod(descriptor_, static_cast<mode_t>(mode_)) != 0) return system_error("set the mode");
   return {};
 }
 
@@ -172,8 +183,9 @@ Status AtomicFile::commit() {
   return sync_folder(folder.empty() ? "." : folder);
 }
 
-Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  AtomicFile file(path);
+Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                             FileMode mode) {
+  AtomicFile file(path, mode);
   TROUPE_TRY(file.open());
   TROUPE_TRY(file.write(bytes));
   return file.commit();

@@ -30,12 +30,21 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::uint6
 /// path that does not exist yet, the part that does counts. An empty root is everywhere.
 Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root);
 
+/// Who may read a file that is written.
+enum class FileMode : std::uint32_t {
+  shared = 0644,  ///< everybody
+  secret = 0600   ///< its owner only, at no time anybody else
+};
+
+/// permission_denied where others than its owner may read or write the file; errors of looking.
+Status check_secret(const std::filesystem::path& path);
+
 /// Writes a temporary file in the same folder, syncs it, renames it to `path` and syncs the folder:
 /// after a crash `path` holds the old or the new content, whole. Never retries a failed sync. A
 /// symbolic link is followed; what is there and no regular file is invalid_argument.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, FileMode mode = FileMode::shared);
   /// Removes the temporary file when commit() was not reached.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -50,11 +59,13 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  FileMode mode_;
   int descriptor_ = -1;
 };
 
 /// AtomicFile in one call.
-Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
+Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                             FileMode mode = FileMode::shared);
 /// Makes entries of a folder durable.
 Status sync_folder(const std::filesystem::path& folder);
 

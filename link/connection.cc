@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scatter reads and gather writes of frames.
+// Frames read from a carrier and written to it.
 #include "link/connection.h"
 
-#include <fmt/core.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
-#include <asio/buffer.hpp>
-#include <asio/write.hpp>
+#include <utility>
 
 namespace troupe::link {
 namespace {
@@ -18,24 +12,15 @@ using base::Status;
 
 /// Heads and headers are read in pieces of this size; of a payload at most this much is copied.
 constexpr std::size_t kStagingBytes = 32'768;
-/// One system call writes at most this much.
-constexpr std::size_t kWriteBytes = 4'194'304;
-constexpr int kUnsentBytes = 262'144;
 
 }  // namespace
 
-Connection::Connection(Socket socket, FrameLimits limits)
-    : socket_(std::move(socket)), decoder_(limits, *this), staging_(kStagingBytes) {}
+Connection::Connection(std::shared_ptr<Carrier> carrier, FrameLimits limits)
+    : carrier_(std::move(carrier)), decoder_(limits, *this), staging_(kStagingBytes) {}
 
 void Connection::start(Owner& owner) {
   owner_ = &owner;
   read();
-}
-
-void Connection::keep_unsent_low() {
-  // Fails harmlessly where the socket is no TCP socket.
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes,
-               sizeof kUnsentBytes);
 }
 
 void Connection::read() {
@@ -43,18 +28,13 @@ void Connection::read() {
   const auto direct = dropping_ ? std::span<std::byte>{} : decoder_.direct();
   direct_ = direct.size();
   reading_ = true;
-  const std::array<asio::mutable_buffer, 2> places = {asio::buffer(direct.data(), direct.size()),
-                                                      asio::buffer(staging_)};
-  socket_.async_read_some(
-      places, [self = shared_from_this()](const asio::error_code& error, std::size_t bytes) {
-        self->reading_ = false;
-        if (self->owner_ == nullptr) return;
-        if (error) {
-          const std::string why = error == asio::error::eof ? "connection closed" : error.message();
-          return self->fault(Status(Errc::unavailable, why));
-        }
-        self->take(bytes);
-      });
+  carrier_->receive(direct, staging_,
+                    [self = shared_from_this()](const Status& status, std::size_t bytes) {
+                      self->reading_ = false;
+                      if (self->owner_ == nullptr) return;
+                      if (!status.ok()) return self->fault(status);
+                      self->take(bytes);
+                    });
 }
 
 void Connection::take(std::size_t bytes) {
@@ -90,7 +70,7 @@ Status Connection::on_frame(const FrameHead& head, std::span<const std::byte> he
 void Connection::write(std::vector<OutgoingPtr> frames, std::uint64_t acknowledged) {
   TROUPE_CHECK(batch_.empty(), "a write while another is under way");
   batch_.reserve(frames.size());
-  std::vector<asio::const_buffer> pieces;
+  std::vector<std::span<const std::byte>> pieces;
   pieces.reserve(3 * frames.size());
   for (OutgoingPtr& message : frames) {
     const auto header = std::as_bytes(std::span(message->header));
@@ -98,36 +78,34 @@ void Connection::write(std::vector<OutgoingPtr> frames, std::uint64_t acknowledg
     head.acknowledged = acknowledged;
     batch_.push_back({encode_frame_head(head, header), std::move(message)});
     const Frame& frame = batch_.back();
-    pieces.push_back(asio::buffer(frame.head));
-    if (!header.empty()) pieces.push_back(asio::buffer(header.data(), header.size()));
+    pieces.emplace_back(frame.head);
+    if (!header.empty()) pieces.push_back(header);
     const base::Buffer& payload = frame.message->payload;
-    if (!payload.empty()) pieces.push_back(asio::buffer(payload.data(), payload.size()));
+    if (!payload.empty()) pieces.emplace_back(payload.data(), payload.size());
   }
-  // Asked before each system call: how many bytes it may take.
-  const auto progress = [self = shared_from_this()](const asio::error_code& error, std::size_t) {
-    if (error || self->owner_ == nullptr) return std::size_t{0};
-    self->owner_->on_progress(*self, 0);
-    return kWriteBytes;
-  };
-  asio::async_write(socket_, std::move(pieces), progress,
-                    [self = shared_from_this()](const asio::error_code& error, std::size_t) {
-                      self->batch_.clear();
-                      // A broken connection is reported by the read side, after what has come.
-                      if (!error && self->owner_ != nullptr) self->owner_->on_written(*self);
-                    });
+  const auto self = shared_from_this();
+  carrier_->send(
+      std::move(pieces),
+      [self] {
+        if (self->owner_ != nullptr) self->owner_->on_progress(*self, 0);
+        return self->owner_ != nullptr;
+      },
+      [self](const Status& status) {
+        self->batch_.clear();
+        // A broken carrier is reported by the reading side, after what has come.
+        if (status.ok() && self->owner_ != nullptr) self->owner_->on_written(*self);
+      });
 }
 
 void Connection::finish() {
   dropping_ = true;
-  asio::error_code ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  carrier_->finish();
   if (!reading_) read();
 }
 
 void Connection::close() {
   owner_ = nullptr;
-  asio::error_code ignored;
-  socket_.close(ignored);
+  carrier_->close();
 }
 
 }  // namespace troupe::link

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connection: one non-blocking stream socket that speaks frames. It reads payloads straight into
+// Connection: a carrier that speaks frames. It reads payloads straight into
 // the places its owner names and writes frames from the owners' buffers. Only the I/O thread; its
 // owner outlives it or has called close().
 // Private to this folder.
 #pragma once
 
 #include <array>
-#include <asio/generic/stream_protocol.hpp>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "link/carrier.h"
 #include "link/frame.h"
 #include "link/lane_queue.h"
 
 namespace troupe::link {
-
-using Socket = asio::generic::stream_protocol::socket;
 
 /// See the top of the file.
 class Connection final : public std::enable_shared_from_this<Connection>, private FrameReceiver {
@@ -39,15 +37,16 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
     virtual void on_fault(Connection& connection, const base::Status& reason) = 0;
   };
 
-  /// Takes over a connected socket.
-  Connection(Socket socket, FrameLimits limits);
+  Connection(std::shared_ptr<Carrier> carrier, FrameLimits limits);
 
   /// Begins to read for `owner`.
   void start(Owner& owner);
   void set_owner(Owner& owner) { owner_ = &owner; }
   void set_limits(FrameLimits limits) { decoder_.set_limits(limits); }
-  /// Bounds what waits in the kernel, so that priorities count for the rest.
-  void keep_unsent_low();
+  /// Bounds what waits below, so that priorities count for the rest.
+  void keep_unsent_low() { carrier_->bound_unsent(); }
+  /// Who the peer has proved to be; null: nothing was asked.
+  const trust::Identity* peer() const { return carrier_->peer(); }
 
   /// True until on_written; no write() meanwhile.
   bool writing() const { return !batch_.empty(); }
@@ -56,7 +55,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   /// Ends the sending direction behind what was written and drops what still comes, so that the
   /// peer can read our last words; on_fault tells when it has closed.
   void finish();
-  /// Closes the socket; the owner hears nothing more.
+  /// Closes the carrier; the owner hears nothing more.
   void close();
 
  private:
@@ -73,7 +72,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
     OutgoingPtr message;
   };
 
-  Socket socket_;
+  const std::shared_ptr<Carrier> carrier_;
   Owner* owner_ = nullptr;
   FrameDecoder decoder_;
   bool reading_ = false;

@@ -112,8 +112,8 @@ void LinkCore::on_dialed(std::size_t index, const asio::error_code& error) {
     const bool refused = error == asio::error::connection_refused;
     return lane_failed(index, Status(Errc::unavailable, error.message()), refused);
   }
-  greet(index,
-        std::make_shared<Connection>(std::move(*lane.dialing), greeting_limits(context_->limits)));
+  greet(index, std::make_shared<Connection>(make_plain_carrier(std::move(*lane.dialing)),
+                                            greeting_limits(context_->limits)));
 }
 
 void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) {

@@ -168,8 +168,8 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, Li
   plan.peer.name = "the other end of a socket pair";
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
-  auto connection =
-      std::make_shared<Connection>(std::move(socket), greeting_limits(context_->limits));
+  auto connection = std::make_shared<Connection>(make_plain_carrier(std::move(socket)),
+                                                 greeting_limits(context_->limits));
   add(link, [connection, greeting](LinkCore& core) {
     core.adopt(connection, greeting == Greeting::speak);
   });

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe ca from the first words to a revoked machine.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <sstream>
+
+#include "apps/program.h"
+#include "tests/support/test_folder.h"
+#include "trust/credentials.h"
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+
+struct Run {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Run run(const std::vector<std::string>& words) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  Context context(console, {});
+  const ExitCode code = run_program(words, context);
+  return {static_cast<int>(code), out.str(), err.str()};
+}
+
+TEST_CASE("an authority signs, renews, lists and revokes", "[ca]") {
+  const TestFolder folder("ca-test");
+  const std::string ca = (folder.path() / "ca").string();
+  const std::string file = (folder.path() / "node1.pem").string();
+  const Run made = run({"ca", "init", ca, "--cluster", "lab"});
+  REQUIRE(made.code == 0);
+  CHECK_THAT(made.err, Contains("authority.pem secret") && Contains("ca issue " + ca));
+  CHECK(run({"ca", "init", ca, "--cluster", "lab"}).code == 6);
+
+  const Run issued = run({"ca", "issue", ca, "agent", "node1", "--out", file, "--for", "1d"});
+  REQUIRE(issued.code == 0);
+  CHECK_THAT(issued.out, Contains(file + ": agent 'node1' of cluster 'lab', certificate ") &&
+                             Matches(".*until [0-9]{4}-[0-9-]+T[0-9:]+Z\n"));
+  const auto first = trust::read_credentials(file).value();
+  CHECK(first.info.validity.until - first.info.validity.from == 86'400 + 300);
+  CHECK(run({"ca", "issue", ca, "agent", "node1", "--out", file + "2"}).code == 6);
+  CHECK(run({"ca", "issue", ca, "agent", "node2", "--out", file}).code == 6);
+  CHECK(trust::read_credentials(file)->to_pem() == first.to_pem());
+
+  REQUIRE(run({"ca", "renew", ca, file}).code == 0);
+  const auto second = trust::read_credentials(file).value();
+  CHECK(second.info.identity == first.info.identity);
+  CHECK(second.info.serial != first.info.serial);
+  CHECK_THAT(run({"ca", "list", ca}).out, Contains(first.info.serial) &&
+                                              Contains(second.info.serial) && Contains("valid") &&
+                                              !Contains("revoked"));
+  REQUIRE(run({"ca", "revoke", ca, "agent", "node1"}).code == 0);
+  CHECK_THAT(run({"ca", "list", ca}).out, Contains("revoked") && !Contains("valid"));
+  CHECK(run({"ca", "renew", ca, file}).code == 8);
+  CHECK(run({"ca", "revoke", ca, "agent", "node1"}).code == 5);
+}
+
+TEST_CASE("words that ca cannot obey are refused", "[ca]") {
+  const TestFolder folder("ca-test-bad");
+  const std::string ca = (folder.path() / "ca").string();
+  CHECK(run({"ca"}).code == 2);
+  CHECK(run({"ca", "init", ca}).code == 2);
+  CHECK(run({"ca", "init", ca, "--cluster", "a b"}).code == 2);
+  CHECK(run({"ca", "list", ca}).code == 5);
+  REQUIRE(run({"ca", "init", ca, "--cluster", "lab"}).code == 0);
+  const std::string file = (folder.path() / "x.pem").string();
+  CHECK(run({"ca", "issue", ca, "king", "x", "--out", file}).code == 2);
+  CHECK(run({"ca", "issue", ca, "agent", "x/y", "--out", file}).code == 2);
+  CHECK(run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", "soon"}).code == 2);
+  CHECK(run({"ca", "issue", ca, "agent", "x", "--out", "/nowhere/x.pem"}).code != 0);
+  CHECK_FALSE(std::filesystem::exists(file));
+}
+
+}  // namespace
+}  // namespace troupe::apps

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// An authority's folder: what it signs is remembered, what it withdraws stays withdrawn.
+#include "trust/authority.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/test_folder.h"
+
+namespace troupe::trust {
+namespace {
+
+constexpr std::int64_t kNow = 1'700'000'000;
+constexpr Validity kYear{kNow, kNow + 31'536'000};
+
+TEST_CASE("an authority is made once and remembers whom it has signed for") {
+  const TestFolder folder("authority-test");
+  std::string serial;
+  {
+    auto made = Authority::create(folder.path(), "lab", kYear).value();
+    serial = made.issue(Role::coordinator, "main", kYear)->info.serial;
+    CHECK(made.issue(Role::agent, "a", kYear).ok());
+    const auto again = made.issue(Role::agent, "a", kYear).status();
+    CHECK(again.code() == base::Errc::already_exists);
+    CHECK(made.issue(Role::process, "a/b/1", kYear).status().code() ==
+          base::Errc::permission_denied);
+    CHECK(made.issue(Role::agent, "a b", kYear).status().code() == base::Errc::invalid_argument);
+    CHECK(Authority::open(folder.path()).status().code() == base::Errc::already_exists);  // locked
+  }
+  CHECK(Authority::create(folder.path(), "lab", kYear).status().code() ==
+        base::Errc::already_exists);
+  const auto opened = Authority::open(folder.path()).value();
+  CHECK(opened.cluster() == "lab");
+  REQUIRE(opened.issued().size() == 2);
+  CHECK(opened.issued()[0].serial == serial);
+  CHECK(opened.issued()[1].identity == Identity{"lab", Role::agent, "a"});
+  CHECK(opened.issued()[1].validity == kYear);
+}
+
+TEST_CASE("what was revoked is on the list, is not renewed, and its name is free again") {
+  const TestFolder folder("authority-test-revoke");
+  auto authority = Authority::create(folder.path(), "lab", kYear).value();
+  const auto first = authority.issue(Role::agent, "a", kYear).value();
+  const auto renewed = authority.renew(first, {kNow + 10, kNow + 1'000}).value();
+  CHECK(renewed.info.identity == first.info.identity);
+  CHECK(renewed.own.key != first.own.key);
+  const std::string before = authority.deny_list();
+  CHECK(authority.revoke(Role::agent, "b", kNow + 20).code() == base::Errc::not_found);
+  CHECK(authority.deny_list() == before);
+  REQUIRE(authority.revoke(Role::agent, "a", kNow + 20).ok());  // both of them
+  CHECK(authority.deny_list() != before);
+  for (const Issued& each : authority.issued()) CHECK(each.withdrawn == kNow + 20);
+  for (const Credentials& old : {first, renewed}) {
+    CHECK(authority.renew(old, kYear).status().code() == base::Errc::permission_denied);
+  }
+  const auto next = authority.issue(Role::agent, "a", {kNow + 30, kNow + 1'000});
+  CHECK(next.ok());
+  CHECK(next->deny_list == authority.deny_list());
+  std::ifstream file(folder.path() / "denied.pem");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == authority.deny_list());
+}
+
+TEST_CASE("another authority's credentials are not renewed") {
+  const TestFolder folder("authority-test-other");
+  auto one = Authority::create(folder.path() / "1", "lab", kYear).value();
+  auto two = Authority::create(folder.path() / "2", "lab", kYear).value();
+  const auto agent = one.issue(Role::agent, "a", kYear).value();
+  CHECK(two.renew(agent, kYear).status().code() == base::Errc::permission_denied);
+}
+
+TEST_CASE("an authority's folder that is missing, open to others or damaged is refused") {
+  const TestFolder folder("authority-test-bad");
+  CHECK(Authority::open(folder.path() / "none").status().code() == base::Errc::not_found);
+  { REQUIRE(Authority::create(folder.path(), "lab", kYear).ok()); }
+  const auto key = folder.path() / "authority.pem";
+  std::filesystem::permissions(key, std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  CHECK(Authority::open(folder.path()).status().code() == base::Errc::permission_denied);
+  std::filesystem::permissions(key, std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::remove);
+  CHECK(Authority::open(folder.path()).ok());
+  const auto book = folder.path() / "issued.json";
+  const auto refused = [&](const std::string& text) {
+    std::ofstream(book) << text;
+    return Authority::open(folder.path()).status();
+  };
+  CHECK_THAT(refused("{").text(), Catch::Contains("issued.json"));
+  CHECK(refused("{}").code() == base::Errc::data_loss);
+  CHECK(refused(R"({"format":2})").code() == base::Errc::version_mismatch);
+  CHECK(refused(R"({"format":1,"lists":1,"certificates":[{"identity":"x"}]})").code() ==
+        base::Errc::invalid_argument);
+}
+
+}  // namespace
+}  // namespace troupe::trust

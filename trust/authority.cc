@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The authority's folder: authority.pem, issued.json, denied.pem.
+#include "trust/authority.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/file.h"
+
+namespace troupe::trust {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Errc;
+using base::Result;
+using base::Status;
+using nlohmann::json;
+
+constexpr const char* kKeyFile = "authority.pem";
+constexpr const char* kIssuedFile = "issued.json";
+constexpr const char* kDeniedFile = "denied.pem";
+constexpr std::uint64_t kFileBytesMax = 67'108'864;
+constexpr int kFormat = 1;
+
+Status write(const fs::path& file, const std::string& text, base::FileMode mode) {
+  return base::write_file_atomically(file, std::as_bytes(std::span(text)), mode);
+}
+
+json to_json(const Issued& each) {
+  return {{"serial", each.serial},
+          {"identity", each.identity.uri()},
+          {"from", each.validity.from},
+          {"until", each.validity.until},
+          {"withdrawn", each.withdrawn}};
+}
+
+Result<Issued> from_json(const json& entry) {
+  Issued each;
+  TROUPE_TRY_ASSIGN(each.identity, parse_identity(entry.at("identity").get<std::string>()));
+  each.serial = entry.at("serial").get<std::string>();
+  each.validity = {entry.at("from").get<std::int64_t>(), entry.at("until").get<std::int64_t>()};
+  each.withdrawn = entry.at("withdrawn").get<std::int64_t>();
+  return each;
+}
+
+/// What issued.json holds.
+struct Book {
+  std::uint64_t lists = 0;
+  std::vector<Issued> issued;
+};
+
+Result<Book> read_book(const fs::path& file) {
+  TROUPE_TRY_ASSIGN(const std::string text, base::read_text_file(file, kFileBytesMax));
+  Book book;
+  try {
+    const json root = json::parse(text);
+    if (root.at("format") != kFormat) {
+      return base::error(Errc::version_mismatch, "{}: format {}, this program reads {}",
+                         file.string(), root.at("format").dump(), kFormat);
+    }
+    book.lists = root.at("lists").get<std::uint64_t>();
+    for (const json& entry : root.at("certificates")) {
+      auto each = from_json(entry);
+      if (!each.ok()) return each.status().with_context(file.string());
+      book.issued.push_back(std::move(each).value());
+    }
+  } catch (const json::exception& fault) {
+    return base::error(Errc::data_loss, "{}: {}", file.string(), fault.what());
+  }
+  return book;
+}
+
+bool holds(const Issued& each, std::int64_t now) {
+  return each.withdrawn == 0 && each.validity.from <= now && now <= each.validity.until;
+}
+
+}  // namespace
+
+Result<Authority> Authority::create(const fs::path& folder, const std::string& cluster,
+                                    Validity validity) {
+  Authority made;
+  made.folder_ = folder;
+  TROUPE_TRY_ASSIGN(made.own_, make_authority(cluster, validity));
+  TROUPE_TRY_ASSIGN(made.info_, read_certificate(made.own_.certificate));
+  TROUPE_TRY_ASSIGN(made.lock_, base::FolderLock::take(folder));
+  for (const char* name : {kKeyFile, kIssuedFile, kDeniedFile}) {
+    std::error_code unknown;
+    if (!fs::exists(folder / name, unknown)) continue;
+    return base::error(Errc::already_exists, "{}: exists; an authority is made once",
+                       (folder / name).string());
+  }
+  TROUPE_TRY(made.make_list(validity.from));
+  TROUPE_TRY(made.save());
+  // Last: an authority is there when its key is.
+  TROUPE_TRY(
+      write(folder / kKeyFile, made.own_.key + made.own_.certificate, base::FileMode::secret));
+  return made;
+}
+
+Result<Authority> Authority::open(const fs::path& folder) {
+  std::error_code unknown;
+  const fs::path file = folder / kKeyFile;
+  if (!fs::exists(file, unknown)) {
+    return base::error(Errc::not_found, "{}: no authority is there; make one with: troupe ca init",
+                       folder.string());
+  }
+  Authority opened;
+  opened.folder_ = folder;
+  TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder));
+  TROUPE_TRY(base::check_secret(file));
+  TROUPE_TRY_ASSIGN(opened.own_.key, base::read_text_file(file, kFileBytesMax));
+  opened.own_.certificate = opened.own_.key;  // each reader takes its own block
+  const Status matches = check_key(opened.own_);
+  if (!matches.ok()) return matches.with_context(file.string());
+  TROUPE_TRY_ASSIGN(opened.info_, read_certificate(opened.own_.certificate));
+  TROUPE_TRY_ASSIGN(Book book, read_book(folder / kIssuedFile));
+  opened.lists_ = book.lists;
+  opened.issued_ = std::move(book.issued);
+  TROUPE_TRY_ASSIGN(opened.deny_list_, base::read_text_file(folder / kDeniedFile, kFileBytesMax));
+  return opened;
+}
+
+Result<Credentials> Authority::issue(Role role, const std::string& name, Validity validity) {
+  const Identity identity{cluster(), role, name};
+  const auto same = std::find_if(issued_.begin(), issued_.end(), [&](const Issued& each) {
+    return each.identity == identity && holds(each, validity.from);
+  });
+  if (same != issued_.end()) {
+    return base::error(Errc::already_exists,
+                       "{} has certificate {}: renew it with its file, or revoke it",
+                       identity.to_string(), same->serial);
+  }
+  return sign(identity, validity);
+}
+
+Result<Credentials> Authority::renew(const Credentials& old, Validity validity) {
+  const auto known = std::find_if(issued_.begin(), issued_.end(), [&](const Issued& each) {
+    return each.serial == old.info.serial && each.identity == old.info.identity;
+  });
+  if (known == issued_.end()) {
+    return base::error(Errc::permission_denied,
+                       "{}, certificate {}: this authority did not sign it",
+                       old.info.identity.to_string(), old.info.serial);
+  }
+  if (known->withdrawn != 0) {
+    return base::error(Errc::permission_denied, "{}, certificate {}: it was revoked",
+                       old.info.identity.to_string(), old.info.serial);
+  }
+  return sign(old.info.identity, validity);
+}
+
+Result<Credentials> Authority::sign(const Identity& identity, Validity validity) {
+  Credentials made;
+  TROUPE_TRY_ASSIGN(made.own, make_certificate(identity, validity, own_));
+  TROUPE_TRY_ASSIGN(made.info, read_certificate(made.own.certificate));
+  const std::size_t certificate = own_.certificate.find("-----BEGIN CERTIFICATE");
+  made.authority = own_.certificate.substr(certificate);
+  made.deny_list = deny_list_;
+  issued_.push_back({made.info.serial, identity, validity});
+  // Written before anybody holds it: what is not in the book could not be revoked.
+  TROUPE_TRY(save());
+  return made;
+}
+
+Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
+  const Identity identity{cluster(), role, name};
+  bool any = false;
+  for (Issued& each : issued_) {
+    if (each.identity != identity || !holds(each, now)) continue;
+    each.withdrawn = now;
+    any = true;
+  }
+  if (!any) {
+    return base::error(Errc::not_found, "{} has no certificate that holds", identity.to_string());
+  }
+  TROUPE_TRY(make_list(now));
+  return save();
+}
+
+/// The list holds as long as the authority: a newer one replaces it, time does not.
+Status Authority::make_list(std::int64_t now) {
+  std::vector<Withdrawn> withdrawn;
+  for (const Issued& each : issued_) {
+    if (each.withdrawn != 0 && each.validity.until >= now) {
+      withdrawn.push_back({each.serial, each.withdrawn});
+    }
+  }
+  TROUPE_TRY_ASSIGN(deny_list_,
+                    make_deny_list(withdrawn, ++lists_, {now, info_.validity.until}, own_));
+  return {};
+}
+
+Status Authority::save() const {
+  json book = {{"format", kFormat}, {"lists", lists_}, {"certificates", json::array()}};
+  for (const Issued& each : issued_) book["certificates"].push_back(to_json(each));
+  TROUPE_TRY(write(folder_ / kIssuedFile, book.dump(1) + "\n", base::FileMode::secret));
+  return write(folder_ / kDeniedFile, deny_list_, base::FileMode::shared);
+}
+
+}  // namespace troupe::trust
