@@ -19,8 +19,8 @@ namespace troupe::link {
 
 using Socket = asio::generic::stream_protocol::socket;
 
-/// See the top of the file. Its functions are called back later or, of a carrier that has bytes
-/// already, at once; never after close().
+/// See the top of the file. What it was given is called back later, never inside of receive() or
+/// send(), and never after close().
 class Carrier {
  public:
   /// `bytes` have come, at least one; or none will: unavailable, the peer closed or is gone;
