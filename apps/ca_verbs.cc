@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe ca: a cluster's own authority, which signs for its coordinator and agents.
+// troupe ca: a cluster's own authority, which signs for its coordinator, agents and people.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <ctime>
@@ -51,11 +51,6 @@ std::string date_text(std::int64_t seconds) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-trust::Role role_of(const std::string& word) {
-  return word == trust::role_name(trust::Role::agent) ? trust::Role::agent
-                                                      : trust::Role::coordinator;
-}
-
 ExitCode init(const Options& options, Context& context) {
   const auto made =
       trust::Authority::create(options.folder, options.cluster, validity_of(options.time));
@@ -88,7 +83,8 @@ ExitCode issue(const Options& options, Context& context) {
   }
   auto authority = trust::Authority::open(options.folder);
   if (!authority.ok()) return context.fail(authority.status());
-  return hand_out(authority->issue(role_of(options.role), options.name, validity_of(options.time)),
+  return hand_out(authority->issue(trust::parse_role(options.role).value(), options.name,
+                                   validity_of(options.time)),
                   options.file, context);
 }
 
@@ -103,7 +99,8 @@ ExitCode renew(const Options& options, Context& context) {
 ExitCode revoke(const Options& options, Context& context) {
   auto authority = trust::Authority::open(options.folder);
   if (!authority.ok()) return context.fail(authority.status());
-  const base::Status status = authority->revoke(role_of(options.role), options.name, unix_now());
+  const base::Status status =
+      authority->revoke(trust::parse_role(options.role).value(), options.name, unix_now());
   if (!status.ok()) return context.fail(status);
   context.console.note(
       fmt::format("{}: the list of what is revoked", (options.folder / "denied.pem").string()));
@@ -137,11 +134,11 @@ CLI::App* add(CLI::App& family, Context& context, const char* name, const std::s
 }
 
 void add_identity(CLI::App& verb, Options& options) {
-  verb.add_option("ROLE", options.role, "coordinator or agent")
+  verb.add_option("ROLE", options.role, "coordinator, agent or person")
       ->required()
       ->type_name("")
-      ->check(CLI::IsMember({"coordinator", "agent"}));
-  verb.add_option("NAME", options.name, "Of the coordinator or machine")
+      ->check(CLI::IsMember({"coordinator", "agent", "person"}));
+  verb.add_option("NAME", options.name, "Of the coordinator, machine or person")
       ->required()
       ->type_name("")
       ->check(check_name);
@@ -176,7 +173,7 @@ void add_ca_verbs(CLI::App& app, Context& context) {
 
   options = options_for(kMachineTime);
   verb = add(*family, context, "issue",
-             describe("Make the one file that a coordinator or an agent needs",
+             describe("Make the one file that a coordinator, an agent or a person needs",
                       {"troupe ca issue ca coordinator main --out coordinator.pem",
                        "troupe ca issue ca agent node1 --out node1.pem --for 30d"}),
              options, issue);
@@ -196,7 +193,7 @@ void add_ca_verbs(CLI::App& app, Context& context) {
 
   options = options_for(kMachineTime);
   verb = add(*family, context, "revoke",
-             describe("Withdraw all that a coordinator or an agent has",
+             describe("Withdraw all that a coordinator, an agent or a person has",
                       {"troupe ca revoke ca agent node1"}),
              options, revoke);
   add_identity(*verb, *options);

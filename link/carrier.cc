@@ -75,7 +75,7 @@ class PlainCarrier final : public Carrier, public std::enable_shared_from_this<P
     socket_.close(ignored);
   }
 
-  const trust::Identity* peer() const override { return nullptr; }
+  const Tls::Peer* peer() const override { return nullptr; }
 
  private:
   Socket socket_;

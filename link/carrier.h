@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "trust/identity.h"
+#include "link/tls.h"
 
 namespace troupe::link {
 
@@ -45,7 +45,7 @@ class Carrier {
   /// Ends both directions; nothing is called back any more.
   virtual void close() = 0;
   /// Who the peer has proved to be, once bytes have come; null: this carrier asks for no proof.
-  virtual const trust::Identity* peer() const = 0;
+  virtual const Tls::Peer* peer() const = 0;
 };
 
 /// Bytes as they are, on a connected socket.

@@ -46,7 +46,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   /// Bounds what waits below, so that priorities count for the rest.
   void keep_unsent_low() { carrier_->bound_unsent(); }
   /// Who the peer has proved to be; null: nothing was asked.
-  const trust::Identity* peer() const { return carrier_->peer(); }
+  const Tls::Peer* peer() const { return carrier_->peer(); }
 
   /// True until on_written; no write() meanwhile.
   bool writing() const { return !batch_.empty(); }

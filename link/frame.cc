@@ -162,6 +162,10 @@ Status FrameDecoder::check_preamble() const {
   if (first == "GET " || first == "HEAD" || first == "POST") {
     return base::error(Errc::data_loss, "[frame] an HTTP request; this port is for Troupe's links");
   }
+  if (first.starts_with("\x16\x03")) {
+    return base::error(Errc::data_loss,
+                       "[frame] a greeting of TLS; this port speaks without it, on the loopback");
+  }
   if (magic != kFrameMagic) {
     return base::error(Errc::data_loss, "[frame] begins with {:#010x}, not with Troupe's mark",
                        magic);

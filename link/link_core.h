@@ -27,6 +27,7 @@
 #include "link/lane_receipts.h"
 #include "link/link.h"
 #include "link/link_frames.h"
+#include "link/tls_carrier.h"
 
 namespace troupe::link {
 
@@ -47,6 +48,12 @@ struct LinkContext {
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
+  std::shared_ptr<const Tls> tls;  ///< of all connections but pairs of sockets; null: plain
+  /// What speaks on a new connection between hosts.
+  std::shared_ptr<Carrier> make_carrier(Socket socket, TlsEnd end) const {
+    if (tls == nullptr) return make_plain_carrier(std::move(socket));
+    return make_tls_carrier(std::move(socket), tls, end);
+  }
   /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
   std::function<void()> hurry = [] {};
   base::SteadyClock steady;
@@ -97,6 +104,8 @@ class LinkCore final : public Link,
   base::Status attach(std::size_t lane, std::shared_ptr<Connection> connection,
                       std::uint64_t acknowledged, schemas::HelloReply reply);
   void tick(std::int64_t now_ms);
+  /// Goes down where a certificate of the peer is revoked by now.
+  void check_revoked();
   void go_down(const base::Status& reason);
   bool is_down() const { return state_ == State::down; }
   /// Up and whole: nothing is due before the next ping.
@@ -170,6 +179,7 @@ class LinkCore final : public Link,
                            std::span<const std::byte> header);
   base::Status on_challenge(Lane& lane, const schemas::Challenge& challenge);
   void write_proof(Lane& lane);
+  base::Status check_listener(const Connection& connection) const;
   base::Status on_reply(std::size_t index, const schemas::HelloReply& reply,
                         std::uint64_t acknowledged);
   base::Status on_hello(const schemas::Hello& hello, std::uint64_t acknowledged);

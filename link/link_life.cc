@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "link/claim.h"
 #include "link/handshake.h"
 #include "link/link_core.h"
 
@@ -112,8 +113,9 @@ void LinkCore::on_dialed(std::size_t index, const asio::error_code& error) {
     const bool refused = error == asio::error::connection_refused;
     return lane_failed(index, Status(Errc::unavailable, error.message()), refused);
   }
-  greet(index, std::make_shared<Connection>(make_plain_carrier(std::move(*lane.dialing)),
-                                            greeting_limits(context_->limits)));
+  greet(index, std::make_shared<Connection>(
+                   context_->make_carrier(std::move(*lane.dialing), TlsEnd::dialing),
+                   greeting_limits(context_->limits)));
 }
 
 void LinkCore::greet(std::size_t index, std::shared_ptr<Connection> connection) {
@@ -203,9 +205,26 @@ Status LinkCore::on_reply(std::size_t index, const schemas::HelloReply& reply,
     return base::error(Errc::permission_denied,
                        "[link] who listens there does not prove the job's secret");
   }
+  TROUPE_TRY(check_listener(*lanes_[index].connection));
   TROUPE_TRY(acknowledge(lanes_[index], acknowledged));
   open_lane(index);
   return {};
+}
+
+/// Under TLS whoever listens must be whom this link is for.
+Status LinkCore::check_listener(const Connection& connection) const {
+  if (plan_.origin != Origin::dialed || connection.peer() == nullptr) return {};
+  const LinkEnd wanted{plan_.peer.actor, plan_.peer.name, plan_.self.job, plan_.self.generation};
+  return check_claim(connection.peer()->identity, wanted);
+}
+
+void LinkCore::check_revoked() {
+  if (is_down() || context_->tls == nullptr) return;
+  for (const Lane& lane : lanes_) {
+    if (lane.connection == nullptr || lane.connection->peer() == nullptr) continue;
+    const Status status = context_->tls->check_revoked(*lane.connection->peer());
+    if (!status.ok()) return go_down(lost(status));
+  }
 }
 
 Status LinkCore::on_hello(const schemas::Hello& hello, std::uint64_t acknowledged) {
@@ -273,6 +292,12 @@ void LinkCore::open_lane(std::size_t index) {
 void LinkCore::on_fault(Connection& connection, const Status& reason) {
   const std::size_t index = lane_of(connection);
   if (fatal_ || reason.code() == Errc::version_mismatch) return go_down(lost(reason));
+  // Who shows wrong certificates is nobody, like a listener without the secret; where there is none
+  // it is said at once.
+  const bool opening = plan_.origin == Origin::dialed && state_ == State::opening;
+  if (reason.code() == Errc::permission_denied && opening && !plan_.secret) {
+    return go_down(lost(reason));
+  }
   if (reason.code() == Errc::data_loss && ++faults_ >= kFaultsMax) return go_down(lost(reason));
   lane_failed(index, reason, false);
 }

@@ -19,6 +19,7 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "link/claim.h"
 #include "link/link_core.h"
 #include "link/listener.h"
 
@@ -48,10 +49,12 @@ Status stopped() {
 
 class LinkSet::Impl {
  public:
-  Impl(const base::Limits& limits, base::BufferPool& pool)
-      : context_(std::make_shared<LinkContext>(limits, pool)),
+  Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
+      : secured_(tls != nullptr),
+        context_(std::make_shared<LinkContext>(limits, pool)),
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
+    context_->tls = std::move(tls);
     thread_ = std::thread([this] { run(); });
     context_->hurry = [this] { hurry(); };
     asio::post(context_->io, [this] { arm_tick(); });
@@ -65,6 +68,7 @@ class LinkSet::Impl {
                              std::optional<base::Secret> secret);
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
+  void renew(std::shared_ptr<const Tls> tls);
   void stop();
   LinkSetFigures totals() const {
     const base::MutexLock lock(totals_mutex_);
@@ -74,6 +78,7 @@ class LinkSet::Impl {
  private:
   using Origin = LinkCore::Origin;
 
+  Result<Address> read_address(const std::string& text) const;
   void run();
   void arm_tick();
   void hurry();
@@ -92,6 +97,7 @@ class LinkSet::Impl {
   Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
   Result<std::shared_ptr<LinkCore>> make(const Port& port, const Greeted& greeted);
 
+  const bool secured_;
   std::shared_ptr<LinkContext> context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   asio::steady_timer timer_;
@@ -112,18 +118,35 @@ class LinkSet::Impl {
 
 // ---- any thread ----
 
+Result<Address> LinkSet::Impl::read_address(const std::string& text) const {
+  if (!secured_) return base::parse_loopback_address(text);
+  TROUPE_TRY_ASSIGN(Address address, base::parse_address(text));
+  if (address.host == "localhost") address.host = "127.0.0.1";
+  return address;
+}
+
+void LinkSet::Impl::renew(std::shared_ptr<const Tls> tls) {
+  TROUPE_CHECK(secured_ && tls != nullptr, "credentials for links that had none");
+  asio::post(context_->io, [this, tls = std::move(tls)]() mutable {
+    context_->tls = std::move(tls);
+    for (const auto& link : std::vector(links_)) link->check_revoked();
+  });
+}
+
 Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
                                                   std::shared_ptr<LinkHandler> handler) {
   TROUPE_CHECK(handler != nullptr, "a link without a handler");
   if (stopping_) return stopped();
-  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(options.address));
+  TROUPE_TRY_ASSIGN(const Address address, read_address(options.address));
   if (options.data_connections >= kLanesMax) {
     return base::error(Errc::invalid_argument, "[link] {} data connections; the limit is {}",
                        options.data_connections, kLanesMax - 1);
   }
-  asio::error_code ignored;  // it has been read already
-  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, ignored),
-                                         address.port);
+  asio::error_code error;
+  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, error), address.port);
+  if (error) {
+    return base::error(Errc::invalid_argument, "[link] '{}': {}", options.address, error.message());
+  }
   LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
                       address.to_string(), random_token(),          1 + options.data_connections,
                       options.secret};
@@ -138,7 +161,7 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
 Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self, Acceptor acceptor,
                                           std::optional<base::Secret> secret) {
   if (stopping_) return stopped();
-  TROUPE_TRY_ASSIGN(const Address address, base::parse_loopback_address(text));
+  TROUPE_TRY_ASSIGN(const Address address, read_address(text));
   auto listener =
       std::make_shared<Listener>(context_, self, secret,
                                  [this, port = Port{self, secret, std::move(acceptor)}](
@@ -277,6 +300,9 @@ Status LinkSet::Impl::admit(const Port& port, const Greeted& greeted) {
                        "[link] job '{}' generation {} meets {} of job '{}' generation {}",
                        hello.job, hello.generation, self.to_string(), self.job, self.generation);
   }
+  if (const auto* proved = greeted.connection->peer()) {
+    TROUPE_TRY(check_claim(proved->identity, end_of(hello)));
+  }
   const bool first = hello.lane == 0 && !hello.resume;
   auto link = first ? make(port, greeted) : find(self, hello);
   TROUPE_TRY(link.status());
@@ -328,8 +354,12 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
 
 // ---- the interface ----
 
-LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool)
-    : impl_(std::make_unique<Impl>(limits, pool)) {}
+LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
+    : impl_(std::make_unique<Impl>(limits, pool, std::move(tls))) {}
+
+void LinkSet::renew(std::shared_ptr<const Tls> tls) {
+  impl_->renew(std::move(tls));
+}
 
 LinkSet::~LinkSet() = default;
 

@@ -13,12 +13,13 @@
 #include "base/secret.h"
 #include "base/status.h"
 #include "link/link.h"
+#include "link/tls.h"
 
 namespace troupe::link {
 
 /// Whom to dial, and as whom.
 struct DialOptions {
-  std::string address;  ///< HOST:PORT, loopback
+  std::string address;  ///< HOST:PORT; without TLS on the loopback
   LinkEnd self;
   LinkEnd peer;                        ///< who should be there; for errors
   std::uint32_t data_connections = 0;  ///< 0: all messages on the control connection
@@ -43,8 +44,13 @@ using Acceptor = std::function<base::Result<std::shared_ptr<LinkHandler>>(
 /// See the top of the file.
 class LinkSet {
  public:
-  /// Payloads come from `pool`, which must live longer than all buffers taken from it.
-  LinkSet(const base::Limits& limits, base::BufferPool& pool);
+  /// Payloads come from `pool`, which must live longer than all buffers taken from it. With `tls`
+  /// all connections but adopted ones speak it, and may leave the loopback.
+  LinkSet(const base::Limits& limits, base::BufferPool& pool,
+          std::shared_ptr<const Tls> tls = nullptr);
+  /// New connections use these credentials; links stay, but those whose peer is revoked by now.
+  /// For a LinkSet that has some already.
+  void renew(std::shared_ptr<const Tls> tls);
   /// stop(), then ends the thread.
   ~LinkSet();
   LinkSet(const LinkSet&) = delete;

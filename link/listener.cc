@@ -219,8 +219,9 @@ void Listener::add(Socket socket, std::string peer) {
     pending_.pop_front();
   }
   prepare_socket(socket, context_->limits);
-  auto connection = std::make_shared<Connection>(make_plain_carrier(std::move(socket)),
-                                                 greeting_limits(context_->limits));
+  auto connection =
+      std::make_shared<Connection>(context_->make_carrier(std::move(socket), TlsEnd::accepting),
+                                   greeting_limits(context_->limits));
   const std::int64_t deadline_ms =
       context_->clock.now_ms() + static_cast<std::int64_t>(context_->limits.handshake_ms);
   pending_.push_back(

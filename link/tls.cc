@@ -6,9 +6,12 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "base/hash.h"
 
 namespace troupe::link {
 namespace {
@@ -48,6 +51,19 @@ std::vector<Certificate> read_certificates(const std::string& text) {
   return found;
 }
 
+std::string hex_of(const ASN1_INTEGER* serial) {
+  const auto* bytes = ASN1_STRING_get0_data(serial);
+  return base::to_hex(std::span(bytes, static_cast<std::size_t>(ASN1_STRING_length(serial))));
+}
+
+Status check_serials(const std::set<std::string>& denied, const std::vector<std::string>& serials) {
+  for (const std::string& each : serials) {
+    if (denied.count(each) == 0) continue;
+    return base::error(Errc::permission_denied, "its certificate is not believed: it was revoked");
+  }
+  return {};
+}
+
 Status refused(std::string_view what) {
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());
   ERR_clear_error();
@@ -60,11 +76,11 @@ Status refused(std::string_view what) {
 struct Tls::Impl {
   /// OpenSSL asks this in a handshake, on the thread that drives it.
   static int verify(X509_STORE_CTX* store, void* self);
-  Status check(X509_STORE_CTX* store, trust::Identity& identity) const;
-  Status check_withdrawn(std::span<X509* const> chain) const;
+  Status check(X509_STORE_CTX* store, Peer& peer) const;
+  Status read_denied(const std::string& pem, X509* authority);
 
   ContextPtr context;
-  DenyList denied;
+  std::set<std::string> denied;  ///< serial numbers, hex
   trust::Identity identity;
 };
 
@@ -72,7 +88,7 @@ int Tls::Impl::verify(X509_STORE_CTX* store, void* self) {
   const auto* session =
       static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   auto& peer = *static_cast<Peer*>(SSL_get_app_data(session));
-  peer.refused = static_cast<const Impl*>(self)->check(store, peer.identity);
+  peer.refused = static_cast<const Impl*>(self)->check(store, peer);
   if (peer.refused.ok()) return 1;
   if (X509_STORE_CTX_get_error(store) == X509_V_OK) {
     X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
@@ -80,8 +96,8 @@ int Tls::Impl::verify(X509_STORE_CTX* store, void* self) {
   return 0;
 }
 
-/// Signatures and times first, then who may sign whom, then what is withdrawn.
-Status Tls::Impl::check(X509_STORE_CTX* store, trust::Identity& found) const {
+/// Signatures and times first, then who may sign whom, then what is revoked.
+Status Tls::Impl::check(X509_STORE_CTX* store, Peer& peer) const {
   if (X509_verify_cert(store) != 1) {
     const int error = X509_STORE_CTX_get_error(store);
     ERR_clear_error();
@@ -90,21 +106,27 @@ Status Tls::Impl::check(X509_STORE_CTX* store, trust::Identity& found) const {
   }
   STACK_OF(X509)* verified = X509_STORE_CTX_get0_chain(store);
   std::vector<X509*> chain;
-  for (int i = 0; i < sk_X509_num(verified); ++i) chain.push_back(sk_X509_value(verified, i));
+  peer.serials.clear();
+  for (int i = 0; i < sk_X509_num(verified); ++i) {
+    chain.push_back(sk_X509_value(verified, i));
+    peer.serials.push_back(hex_of(X509_get0_serialNumber(chain.back())));
+  }
   const auto leaf = trust::identity_of_chain(chain);
   if (!leaf.ok()) return leaf.status().with_context("its certificate is not believed");
-  found = *leaf;
-  const Status status = check_withdrawn(chain);
+  peer.identity = *leaf;
+  const Status status = check_serials(denied, peer.serials);
   if (!status.ok()) X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REVOKED);
   return status;
 }
 
-Status Tls::Impl::check_withdrawn(std::span<X509* const> chain) const {
-  if (denied == nullptr) return {};
-  for (X509* each : chain) {
-    X509_REVOKED* entry = nullptr;
-    if (X509_CRL_get0_by_cert(denied.get(), &entry, each) == 0) continue;
-    return base::error(Errc::permission_denied, "its certificate is not believed: it was revoked");
+Status Tls::Impl::read_denied(const std::string& pem, X509* authority) {
+  const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, nullptr, nullptr));
+  if (list == nullptr || X509_CRL_verify(list.get(), X509_get0_pubkey(authority)) != 1) {
+    return refused("the list of what is revoked");
+  }
+  STACK_OF(X509_REVOKED)* entries = X509_CRL_get_REVOKED(list.get());
+  for (int i = 0; i < sk_X509_REVOKED_num(entries); ++i) {
+    denied.insert(hex_of(X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(entries, i))));
   }
   return {};
 }
@@ -141,12 +163,7 @@ Result<std::shared_ptr<const Tls>> Tls::create(const trust::Credentials& credent
   }
   if (!taken) return refused("the credentials");
   if (!credentials.deny_list.empty()) {
-    impl->denied.reset(
-        PEM_read_bio_X509_CRL(reader(credentials.deny_list).get(), nullptr, nullptr, nullptr));
-    if (impl->denied == nullptr ||
-        X509_CRL_verify(impl->denied.get(), X509_get0_pubkey(authority.front().get())) != 1) {
-      return refused("the list of what is revoked");
-    }
+    TROUPE_TRY(impl->read_denied(credentials.deny_list, authority.front().get()));
   }
   // Sessions are short or long-lived, never resumed: each handshake looks at certificates.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -158,6 +175,10 @@ Result<std::shared_ptr<const Tls>> Tls::create(const trust::Credentials& credent
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_cert_verify_callback(context, Impl::verify, impl.get());
   return std::shared_ptr<const Tls>(new Tls(std::move(impl)));
+}
+
+Status Tls::check_revoked(const Peer& peer) const {
+  return check_serials(impl_->denied, peer.serials);
 }
 
 SSL* Tls::make_session(Peer& peer) const {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "trust/credentials.h"
@@ -30,8 +32,11 @@ class Tls {
   /// What a connection has found out about its peer.
   struct Peer {
     trust::Identity identity;
-    base::Status refused;  ///< why its certificates are not believed
+    std::vector<std::string> serials;  ///< of its certificates, hex
+    base::Status refused;              ///< why its certificates are not believed
   };
+  /// permission_denied where one of the peer's certificates was revoked.
+  base::Status check_revoked(const Peer& peer) const;
   /// A new session over a source and sink of bytes; `peer` outlives it and is written in it.
   /// Ownership passes to the caller.
   ssl_st* make_session(Peer& peer) const;

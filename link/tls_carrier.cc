@@ -114,7 +114,7 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
   void bound_unsent() override;
   void finish() override;
   void close() override;
-  const trust::Identity* peer() const override { return greeted_ ? &peer_.identity : nullptr; }
+  const Tls::Peer* peer() const override { return greeted_ ? &peer_ : nullptr; }
 
  private:
   /// What receive() or send() was given.

@@ -14,7 +14,8 @@ namespace {
 using base::Errc;
 using base::Status;
 
-constexpr std::array<std::string_view, 4> kRoles = {"authority", "coordinator", "agent", "process"};
+constexpr std::array<std::string_view, 5> kRoles = {"authority", "coordinator", "agent", "process",
+                                                    "person"};
 constexpr std::string_view kScheme = "troupe://";
 
 std::vector<std::string> split(std::string_view text) {
@@ -67,19 +68,28 @@ base::Result<Identity> parse_identity(std::string_view uri) {
   if (first == std::string_view::npos) return refused();
   const std::size_t second = rest.find('/', first + 1);
   if (second == std::string_view::npos) return refused();
-  const auto role =
-      std::find(kRoles.begin(), kRoles.end(), rest.substr(first + 1, second - first - 1));
-  if (role == kRoles.end()) return refused();
-  Identity identity{std::string(rest.substr(0, first)), static_cast<Role>(role - kRoles.begin()),
+  const auto role = parse_role(rest.substr(first + 1, second - first - 1));
+  if (!role.ok()) return refused();
+  Identity identity{std::string(rest.substr(0, first)), *role,
                     std::string(rest.substr(second + 1))};
   if (!check_identity(identity).ok()) return refused();
   return identity;
 }
 
+base::Result<Role> parse_role(std::string_view word) {
+  const auto role = std::find(kRoles.begin(), kRoles.end(), word);
+  if (role != kRoles.end()) return static_cast<Role>(role - kRoles.begin());
+  return base::error(Errc::invalid_argument, "'{}' is no role in a cluster", word);
+}
+
+Identity process_identity(const Identity& agent, std::string_view job, std::uint64_t generation) {
+  return {agent.cluster, Role::process, fmt::format("{}/{}/{}", agent.name, job, generation)};
+}
+
 Status check_issuer(const Identity& issuer, const Identity& subject) {
   const bool same = issuer.cluster == subject.cluster;
-  const bool by_authority = issuer.role == Role::authority &&
-                            (subject.role == Role::coordinator || subject.role == Role::agent);
+  const bool by_authority = issuer.role == Role::authority && subject.role != Role::authority &&
+                            subject.role != Role::process;
   const bool by_agent = issuer.role == Role::agent && subject.role == Role::process &&
                         subject.name.starts_with(issuer.name + "/");
   if (same && (by_authority || by_agent)) return {};

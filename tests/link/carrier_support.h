@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test support for carriers: two ends of one connection on a loopback socket, driven by hand, and
-// credentials of a small cluster.
+// Test support for carriers: two ends of one connection on a loopback socket, driven by
+// hand.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -14,39 +14,9 @@
 #include <vector>
 
 #include "link/tls_carrier.h"
+#include "tests/link/cluster_support.h"
 
 namespace troupe::link::test {
-
-inline constexpr trust::Validity kLong{0, 4'000'000'000};
-
-/// An authority of the cluster `name`, and credentials that it signs.
-class Cluster {
- public:
-  explicit Cluster(const std::string& name = "lab")
-      : name_(name), authority_(trust::make_authority(name, kLong).value()) {}
-
-  trust::Credentials make(trust::Role role, const std::string& name,
-                          trust::Validity validity = kLong) const {
-    trust::Credentials made;
-    made.own = trust::make_certificate({name_, role, name}, validity, authority_).value();
-    made.info = trust::read_certificate(made.own.certificate).value();
-    made.authority = authority_.certificate;
-    made.deny_list = deny_list_;
-    return made;
-  }
-  /// For all credentials made afterwards.
-  void revoke(const trust::Credentials& credentials) {
-    withdrawn_.push_back({credentials.info.serial, 1});
-    deny_list_ =
-        trust::make_deny_list(withdrawn_, withdrawn_.size(), kLong, authority_).value();
-  }
-
- private:
-  std::string name_;
-  trust::KeyAndCertificate authority_;
-  std::vector<trust::Withdrawn> withdrawn_;
-  std::string deny_list_;
-};
 
 /// Two ends of one connection on one thread.
 class Ends {
@@ -54,8 +24,8 @@ class Ends {
   using Make = std::function<std::shared_ptr<Carrier>(Socket socket)>;
 
   Ends(const Make& dialing, const Make& accepting) {
-    asio::ip::tcp::acceptor acceptor(
-        io, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    asio::ip::tcp::acceptor acceptor(io,
+                                     asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     asio::ip::tcp::socket near(io);
     near.connect(acceptor.local_endpoint());
     asio::ip::tcp::socket far = acceptor.accept();

@@ -11,10 +11,7 @@ namespace {
 
 using test::Ends;
 using test::Reader;
-
-std::shared_ptr<const Tls> tls_of(const trust::Credentials& credentials) {
-  return Tls::create(credentials).value();
-}
+using test::tls_of;
 
 /// The kinds of carriers, by name: both ends of one connection.
 std::unique_ptr<Ends> make_ends(const std::string& kind) {
@@ -54,8 +51,9 @@ TEST_CASE("bytes come whole and in order, in pieces of any size", "[carrier]") {
   for (int round = 0; round < 2; ++round) {
     bool done = false;
     std::vector<std::span<const std::byte>> pieces(sent.begin(), sent.end());
-    ends->a->send(std::move(pieces), [] { return true; },
-                  [&](const base::Status& status) { done = status.ok(); });
+    ends->a->send(
+        std::move(pieces), [] { return true; },
+        [&](const base::Status& status) { done = status.ok(); });
     CHECK_FALSE(done);  // never inside of the call
     ends->until([&] { return done; });
   }
@@ -76,7 +74,8 @@ TEST_CASE("both directions carry at once, and the end comes behind what was sent
   at_b.start();
   int done = 0;
   for (const auto& carrier : {ends->a, ends->b}) {
-    carrier->send({text}, [] { return true; }, [&](const base::Status&) { ++done; });
+    carrier->send(
+        {text}, [] { return true; }, [&](const base::Status&) { ++done; });
   }
   ends->until([&] { return done == 2; });
   ends->a->finish();
@@ -85,8 +84,8 @@ TEST_CASE("both directions carry at once, and the end comes behind what was sent
   CHECK(at_b.end->code() == base::Errc::unavailable);
   CHECK(at_b.end->text() == "connection closed");
   bool late = false;  // the other direction is still open
-  ends->b->send({std::span(text).first(10)}, [] { return true; },
-                [&](const base::Status&) { late = true; });
+  ends->b->send(
+      {std::span(text).first(10)}, [] { return true; }, [&](const base::Status&) { late = true; });
   ends->until([&] { return late && at_a.text.size() == text.size() + 10; });
   CHECK_FALSE(at_a.end.has_value());
 }
@@ -101,11 +100,13 @@ TEST_CASE("nothing is called back after close, and the peer learns of it", "[car
   at_b.start();
   const auto hello = noise(10);
   bool sent = false;
-  ends->a->send({hello}, [] { return true; }, [&](const base::Status&) { sent = true; });
+  ends->a->send(
+      {hello}, [] { return true; }, [&](const base::Status&) { sent = true; });
   ends->until([&] { return sent && at_b.text.size() == hello.size(); });
   const auto large = noise(50'000'000);
   bool called = false;
-  ends->a->send({large}, [] { return true; }, [&](const base::Status&) { called = true; });
+  ends->a->send(
+      {large}, [] { return true; }, [&](const base::Status&) { called = true; });
   ends->a->close();
   ends->until([&] { return at_b.end.has_value(); });
   CHECK_FALSE(called);
@@ -122,7 +123,8 @@ TEST_CASE("sending stops when its progress says so", "[carrier]") {
   at_b.start();
   int calls = 0;
   bool sent = false;
-  ends->a->send({large}, [&] { return ++calls < 3; }, [&](const base::Status&) { sent = true; });
+  ends->a->send(
+      {large}, [&] { return ++calls < 3; }, [&](const base::Status&) { sent = true; });
   ends->until([&] { return calls >= 3; });
   ends->a->close();
   ends->until([&] { return at_b.end.has_value(); });

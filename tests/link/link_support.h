@@ -149,10 +149,11 @@ inline LinkEnd worker_end() {
 /// A listening process: all its links share one recorder.
 struct Server {
   explicit Server(const base::Limits& limits = quick_limits(),
-                  std::optional<base::Secret> secret = std::nullopt)
-      : links(limits, pool) {
+                  std::optional<base::Secret> secret = std::nullopt,
+                  std::shared_ptr<const Tls> tls = nullptr, const LinkEnd& self = server_end())
+      : links(limits, pool, std::move(tls)) {
     const auto bound = links.listen(
-        "127.0.0.1:0", server_end(),
+        "127.0.0.1:0", self,
         [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
           link = l;
           return Result<std::shared_ptr<LinkHandler>>(recorder);
@@ -170,12 +171,14 @@ struct Server {
 
 /// A dialing process.
 struct Client {
-  explicit Client(const base::Limits& limits = quick_limits()) : links(limits, pool) {}
+  explicit Client(const base::Limits& limits = quick_limits(),
+                  std::shared_ptr<const Tls> tls = nullptr)
+      : links(limits, pool, std::move(tls)) {}
   Status dial(const std::string& address, std::uint32_t data = 1, std::uint64_t wait_ms = 0) {
     DialOptions options;
     options.address = address;
-    options.self = worker_end();
-    options.peer = server_end();
+    options.self = self;
+    options.peer = peer;
     options.data_connections = data;
     options.wait_ms = wait_ms;
     options.secret = secret;
@@ -183,6 +186,8 @@ struct Client {
     if (made.ok()) link = *made;
     return made.status();
   }
+  LinkEnd self = worker_end();
+  LinkEnd peer = server_end();
   std::optional<base::Secret> secret;
   CountingPool pool;
   std::shared_ptr<Recorder> recorder = std::make_shared<Recorder>();

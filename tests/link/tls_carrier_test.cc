@@ -17,7 +17,7 @@ using trust::Credentials;
 using trust::Role;
 
 Ends::Make tls_end(const Credentials& credentials, TlsEnd end) {
-  return [tls = Tls::create(credentials).value(), end](Socket socket) {
+  return [tls = test::tls_of(credentials), end](Socket socket) {
     return make_tls_carrier(std::move(socket), tls, end);
   };
 }
@@ -37,7 +37,8 @@ Outcome meet(const Ends::Make& dialing, const Ends::Make& accepting) {
   at_b.start();
   const std::vector<std::byte> byte(1);
   for (const auto& carrier : {ends.a, ends.b}) {
-    carrier->send({byte}, [] { return true; }, [](const base::Status&) {});
+    carrier->send(
+        {byte}, [] { return true; }, [](const base::Status&) {});
   }
   const auto over = [](const Reader& reader) { return reader.end || !reader.text.empty(); };
   ends.until([&] {
@@ -67,11 +68,12 @@ TEST_CASE("both ends learn who the other is", "[tls]") {
   at_b.start();
   const std::vector<std::byte> byte(1);
   for (const auto& carrier : {ends.a, ends.b}) {
-    carrier->send({byte}, [] { return true; }, [](const base::Status&) {});
+    carrier->send(
+        {byte}, [] { return true; }, [](const base::Status&) {});
   }
   ends.until([&] { return !at_a.text.empty() && !at_b.text.empty(); });
-  CHECK(*ends.a->peer() == trust::Identity{"lab", Role::coordinator, "main"});
-  CHECK(*ends.b->peer() == trust::Identity{"lab", Role::agent, "a"});
+  CHECK(ends.a->peer()->identity == trust::Identity{"lab", Role::coordinator, "main"});
+  CHECK(ends.b->peer()->identity == trust::Identity{"lab", Role::agent, "a"});
 }
 
 TEST_CASE("processes of a job speak by their agents' word", "[tls]") {
@@ -133,7 +135,8 @@ TEST_CASE("bytes that are no TLS are named, and TLS at a plain port ends there",
   at_b.start();
   const std::string text = GENERATE(as<std::string>(), "TRPE and more of a frame, 64 bytes long",
                                     "GET /metrics HTTP/1.1\r\n\r\n", std::string(100, '\0'));
-  ends.a->send({std::as_bytes(std::span(text))}, [] { return true; }, [](const base::Status&) {});
+  ends.a->send(
+      {std::as_bytes(std::span(text))}, [] { return true; }, [](const base::Status&) {});
   ends.until([&] { return at_b.end.has_value(); });
   CHECK(at_b.end->code() == base::Errc::data_loss);
   CHECK_THAT(at_b.end->text(), Catch::StartsWith("[tls] no greeting of TLS 1.3 came"));
@@ -150,7 +153,8 @@ TEST_CASE("a flipped bit behind the greeting is damage, a cut is a closed connec
   at_a.start();
   const std::vector<std::byte> byte(1);
   bool sent = false;
-  ends.a->send({byte}, [] { return true; }, [&](const base::Status&) { sent = true; });
+  ends.a->send(
+      {byte}, [] { return true; }, [&](const base::Status&) { sent = true; });
   ends.until([&] { return sent && !at_b.text.empty(); });
   if (cut) {
     ::shutdown(ends.raw_near, SHUT_WR);  // no last record
