@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A link beside a raw socket over loopback in the same run: throughput of messages of 4 KiB to
-// 64 MiB (cut into frames of 1 MiB), and the round trip of a small one. Checksums are on.
+// 64 MiB (cut into frames of 1 MiB), and the round trip of a small one; plain, and under TLS beside
+// OpenSSL on a blocking socket. Checksums are on.
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/tcp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,10 +51,28 @@ class Counter final : public link::LinkHandler {
   std::uint64_t wanted_ TROUPE_GUARDED_BY(mutex_) = ~std::uint64_t{0};
 };
 
+/// Of a process of the job "bench"; one authority for the program.
+trust::Credentials credentials() {
+  constexpr trust::Validity kLong{0, 4'000'000'000};
+  static const auto authority = trust::make_authority("bench", kLong).value();
+  trust::Credentials agent;
+  agent.own = trust::make_certificate({"bench", trust::Role::agent, "a"}, kLong, authority).value();
+  agent.info = trust::read_certificate(agent.own.certificate).value();
+  agent.authority = authority.certificate;
+  const auto who = trust::process_identity(agent.info.identity, "bench", 1);
+  return trust::delegate(agent, who, kLong).value();
+}
+
+std::shared_ptr<const link::Tls> tls(bool wanted) {
+  return wanted ? link::Tls::create(credentials()).value() : nullptr;
+}
+
 /// Two ends of a link in one process, each with its own thread and pool.
 struct Pair {
-  explicit Pair(bool echo) {
-    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "", 0};
+  explicit Pair(bool echo, bool secured = false)
+      : server(limits, server_memory.pool({}), tls(secured)),
+        client(limits, client_memory.pool({}), tls(secured)) {
+    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "bench", 1};
     const auto address = server.listen(
         "127.0.0.1:0", end, [this, echo](const auto&, const std::shared_ptr<link::Link>& accepted) {
           if (echo) there->echo = accepted;
@@ -64,13 +85,15 @@ struct Pair {
   storage::Storage client_memory;
   std::shared_ptr<Counter> here = std::make_shared<Counter>();
   std::shared_ptr<Counter> there = std::make_shared<Counter>();
-  link::LinkSet server{limits, server_memory.pool({})};
-  link::LinkSet client{limits, client_memory.pool({})};
+  link::LinkSet server;
+  link::LinkSet client;
   std::shared_ptr<link::Link> link;
 };
 
 schemas::Envelope push_of(std::uint32_t slice, base::Buffer payload) {
   schemas::Envelope envelope;
+  envelope.job = "bench";
+  envelope.generation = 1;
   schemas::GradientPush push;
   push.slice = {0, slice};
   envelope.message = push;
@@ -78,8 +101,8 @@ schemas::Envelope push_of(std::uint32_t slice, base::Buffer payload) {
   return envelope;
 }
 
-void link_throughput(benchmark::State& state) {
-  Pair pair(false);
+void throughput(benchmark::State& state, bool secured) {
+  Pair pair(false, secured);
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const std::size_t piece = std::min(bytes, kPiece);
   const auto pieces = static_cast<std::uint32_t>(bytes / piece);
@@ -93,6 +116,14 @@ void link_throughput(benchmark::State& state) {
     if (!pair.there->wait_for(pieces)) return state.SkipWithError("envelopes are missing");
   }
   state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void link_throughput(benchmark::State& state) {
+  throughput(state, false);
+}
+
+void tls_link_throughput(benchmark::State& state) {
+  throughput(state, true);
 }
 
 void link_round_trip(benchmark::State& state) {
@@ -178,6 +209,67 @@ void raw_round_trip(benchmark::State& state) {
   raw(state, 64);
 }
 
+/// OpenSSL on one end of a RawPair.
+struct RawTls {
+  RawTls(int fd, bool accepting) : context(SSL_CTX_new(TLS_method())) {
+    const trust::Credentials shown = credentials();
+    BIO* bio = BIO_new_mem_buf(shown.own.certificate.data(), -1);
+    X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+    BIO_free(bio);
+    bio = BIO_new_mem_buf(shown.own.key.data(), -1);
+    EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
+    BIO_free(bio);
+    SSL_CTX_use_certificate(context, certificate);
+    SSL_CTX_use_PrivateKey(context, key);
+    SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    session = SSL_new(context);
+    SSL_set_fd(session, fd);
+    accepting ? SSL_set_accept_state(session) : SSL_set_connect_state(session);
+  }
+  ~RawTls() {
+    SSL_free(session);
+    SSL_CTX_free(context);
+  }
+  bool send(const char* data, std::size_t bytes) const {
+    std::size_t done = 0;
+    return SSL_write_ex(session, data, bytes, &done) == 1;
+  }
+  bool read(char* data, std::size_t bytes) const {
+    for (std::size_t got = 0; bytes > 0; data += got, bytes -= got) {
+      if (SSL_read_ex(session, data, bytes, &got) != 1) return false;
+    }
+    return true;
+  }
+  SSL_CTX* context;
+  SSL* session;
+};
+
+void raw_tls_throughput(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  RawPair pair;
+  std::thread reader([&pair, bytes] {
+    const RawTls tls(pair.far, true);
+    std::vector<char> place(bytes);
+    while (tls.read(place.data(), bytes) && tls.send(place.data(), 1)) {
+    }
+  });
+  {
+    const RawTls tls(pair.near, false);
+    const std::vector<char> data(bytes, 'x');
+    char answer = 0;
+    for (auto unused : state) {
+      static_cast<void>(unused);
+      tls.send(data.data(), bytes);
+      tls.read(&answer, 1);
+    }
+  }
+  ::shutdown(pair.near, SHUT_WR);
+  reader.join();
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
 BENCHMARK(raw_throughput)
     ->Arg(4 << 10)
     ->Arg(64 << 10)
@@ -192,6 +284,8 @@ BENCHMARK(link_throughput)
     ->Arg(16 << 20)
     ->Arg(64 << 20)
     ->UseRealTime();
+BENCHMARK(raw_tls_throughput)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20)->UseRealTime();
+BENCHMARK(tls_link_throughput)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20)->UseRealTime();
 BENCHMARK(raw_round_trip)->UseRealTime();
 BENCHMARK(link_round_trip)->UseRealTime();
 
