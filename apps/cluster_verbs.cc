@@ -39,6 +39,7 @@ struct ProcessVerb {
   std::string join;
   std::string join_wait;
   std::string name;
+  std::string host = "127.0.0.1";
   std::string devices = "cpu:1";
   schemas::JobRoots roots;
   cluster::JobProcessOptions process;
@@ -73,15 +74,26 @@ base::Status resolve_roots(schemas::JobRoots& roots) {
   return {};
 }
 
-base::Result<base::Address> loopback_of(const std::string& option, const std::string& text) {
-  auto address = base::parse_loopback_address(text);
+/// An address that --identity allows.
+base::Result<base::Address> address_of(const std::string& option, const std::string& text,
+                                       const Context& context) {
+  auto address = base::parse_address_within(
+      text, context.identity.empty() ? base::Reach::loopback : base::Reach::network);
   return address.ok() ? std::move(address) : address.status().with_context(option);
 }
 
+/// Null without --identity.
+base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context& context,
+                                                                   trust::Role role) {
+  if (context.identity.empty()) return std::shared_ptr<cluster::IdentityFile>();
+  auto identity = cluster::IdentityFile::open(context.identity, role);
+  return identity.ok() ? std::move(identity) : identity.status().with_context("--identity");
+}
+
 /// Two addresses of this machine, each with a port of its own.
-base::Status check_addresses(const ProcessVerb& verb) {
-  TROUPE_TRY_ASSIGN(const base::Address listen, loopback_of("--listen", verb.listen));
-  TROUPE_TRY_ASSIGN(const base::Address http, loopback_of("--http", verb.http));
+base::Status check_addresses(const ProcessVerb& verb, const Context& context) {
+  TROUPE_TRY_ASSIGN(const base::Address listen, address_of("--listen", verb.listen, context));
+  TROUPE_TRY_ASSIGN(const base::Address http, address_of("--http", verb.http, context));
   if (listen != http || listen.port == 0) return {};
   return base::error(base::Errc::invalid_argument,
                      "--listen and --http are both {}; each needs its own port",
@@ -89,7 +101,7 @@ base::Status check_addresses(const ProcessVerb& verb) {
 }
 
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
-  if (const base::Status fault = check_addresses(verb); !fault.ok()) {
+  if (const base::Status fault = check_addresses(verb, context); !fault.ok()) {
     const ExitCode code = context.fail(fault);
     return fault.code() == base::Errc::invalid_argument ? ExitCode::bad_usage : code;
   }
@@ -99,6 +111,9 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   if (const base::Status resolved = resolve_roots(roots); !resolved.ok()) {
     return context.fail(resolved);
   }
+  auto identity = open_identity(context, trust::Role::coordinator);
+  if (!identity.ok()) return context.fail(identity.status());
+  options.identity = *std::move(identity);
   std::atomic<bool> stop{false};
   StopSignals signals([&stop](int) { stop.store(true); });
   options.listen = verb.listen;
@@ -109,9 +124,11 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.find_start = [roots](const control::FindStart& find) {
     return train::find_job_start(find, roots);
   };
-  options.ready = [](const std::string& listen, const std::string& http) {
+  options.ready = [secured = options.identity != nullptr](const std::string& listen,
+                                                          const std::string& http) {
     base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
-    base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2", listen);
+    base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2{}", listen,
+                   secured ? " --identity FILE" : "");
   };
   monitoring::Metrics metrics;
   const auto process = monitoring::collect_process(metrics, program_version(),
@@ -154,6 +171,15 @@ std::vector<std::string> child_command(const std::string& program, const schemas
   return words;
 }
 
+/// A certificate is of one machine.
+base::Status check_own_name(const ProcessVerb& verb, const cluster::AgentOptions& options) {
+  if (options.identity == nullptr) return {};
+  const trust::Identity who = options.identity->credentials().info.identity;
+  if (who.name == verb.name) return {};
+  return base::error(base::Errc::permission_denied, "--name {}: --identity is of {}", verb.name,
+                     who.to_string());
+}
+
 base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
                             cluster::AgentOptions& options) {
   options.slots = parse_devices(verb.devices);
@@ -165,8 +191,14 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
-  TROUPE_TRY_ASSIGN(const base::Address http, loopback_of("--http", verb.http));
-  TROUPE_TRY(loopback_of("--join", verb.join).status());
+  TROUPE_TRY_ASSIGN(options.identity, open_identity(context, trust::Role::agent));
+  TROUPE_TRY(check_own_name(verb, options));
+  TROUPE_TRY_ASSIGN(const base::Address host,
+                    address_of("--advertise", base::Address{verb.host, 0}.to_string(), context));
+  options.host = host.host;
+  const std::string pages = verb.http.empty() ? host.to_string() : verb.http;
+  TROUPE_TRY_ASSIGN(const base::Address http, address_of("--http", pages, context));
+  TROUPE_TRY(address_of("--join", verb.join, context).status());
   std::error_code code;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
   if (code) return base::error(base::Errc::internal, "cannot find this program's own file");
@@ -232,7 +264,8 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       "coordinator",
       describe("Serve a cluster: agents join it, people submit jobs to it",
                {"troupe coordinator --listen 127.0.0.1:7700 --http 127.0.0.1:7701 --state state"}));
-  add_address_option(*coordinator, "--listen", options->listen, "For agents and people; loopback")
+  add_address_option(*coordinator, "--listen", options->listen,
+                     "For agents and people; off the loopback with --identity")
       ->required();
   add_address_option(*coordinator, "--http", options->http,
                      "For /metrics, /healthz and /sd/targets")
@@ -263,13 +296,18 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
                    "How long to look for a coordinator, also for a lost one (10m)")
       ->check(check_duration)
       ->type_name("TIME");
-  add_address_option(*agent, "--http", options->http, "For /metrics and /healthz (127.0.0.1:0)");
+  agent
+      ->add_option("--advertise", options->host,
+                   "This machine's address, a number: its processes' ports are there")
+      ->capture_default_str()
+      ->type_name("HOST");
+  add_address_option(*agent, "--http", options->http,
+                     "For /metrics and /healthz (any port of --advertise)");
   add_root_options(agent, options->roots);
   add_limits_option(agent, *options);
   set_action(agent, context, [&context, options] {
     cluster::AgentOptions how;
     if (!read_limits(*options, context, how.limits)) return ExitCode::bad_input;
-    if (options->http.empty()) options->http = "127.0.0.1:0";
     const base::Status status = run_agent_verb(*options, context, how);
     return status.ok() ? ExitCode::ok : context.fail(status);
   });
@@ -281,6 +319,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   internal->add_option("--role", options->role)->required();
   internal->add_option("--index", options->process.actor.index)->required();
   internal->add_option("--name", options->process.machine)->required();
+  internal->add_option("--listen", options->process.listen)->required();
   add_root_options(internal, options->process.roots);
   set_action(internal, context,
              [&context, options] { return run_internal_verb(*options, context); });

@@ -40,6 +40,11 @@ ExitCode with_client(const JobVerb& verb, const StopSignals* signals, Context& c
     return ExitCode::bad_usage;
   }
   cluster::JobClientOptions options;
+  if (!context.identity.empty()) {
+    const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
+    if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
+    options.tls = (*identity)->tls();
+  }
   options.address = context.coordinator;
   if (!verb.grace.empty()) {
     options.limits.coordinator_grace_ms = base::parse_duration_ms(verb.grace).value();  // checked

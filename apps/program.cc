@@ -77,6 +77,10 @@ void add_global_options(CLI::App& app, Context& context) {
   context.coordinator = context.environment.coordinator;
   add_address_option(app, "--coordinator", context.coordinator,
                      "The coordinator's --listen address (or TROUPE_COORDINATOR)");
+  context.identity = context.environment.identity;
+  app.add_option("--identity", context.identity,
+                 "Who this is, as troupe ca issue made it: links speak TLS (or TROUPE_IDENTITY)")
+      ->type_name("FILE");
   CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   app.add_flag_callback(

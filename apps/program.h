@@ -23,6 +23,7 @@ struct Context {
   Console& console;
   base::Environment environment;
   std::string coordinator;           ///< --coordinator, else TROUPE_COORDINATOR; may be empty
+  std::string identity;              ///< --identity, else TROUPE_IDENTITY; may be empty
   bool quiet = false;                ///< warnings and errors only
   bool verbose = false;              ///< debug messages too
   std::function<ExitCode()> action;  ///< set while the command line is parsed

@@ -36,7 +36,7 @@ struct Watching {
 
 base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
                                               const base::Limits& limits) {
-  const auto where = base::parse_loopback_address(address);
+  const auto where = base::parse_address_within(address, base::Reach::loopback);
   if (!where.ok()) return where.status().with_context("--metrics");
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),

@@ -48,16 +48,23 @@ Result<Address> parse_address(std::string_view text) {
   return address;
 }
 
-Result<Address> parse_loopback_address(std::string_view text) {
+Result<Address> parse_address_within(std::string_view text, Reach reach) {
   TROUPE_TRY_ASSIGN(Address address, parse_address(text));
-  if (!address.loopback()) {
+  if (reach == Reach::loopback && !address.loopback()) {
     return error(Errc::permission_denied,
-                 "'{}' is not a loopback address; other hosts need mutual TLS, which this version "
-                 "does not have",
+                 "'{}' is not a loopback address; other hosts need mutual TLS: troupe ca init and "
+                 "troupe ca issue make a file for --identity",
                  text);
   }
   if (address.host == "localhost") address.host = "127.0.0.1";
-  return address;
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1 ||
+      inet_pton(AF_INET6, address.host.c_str(), &v6) == 1) {
+    return address;
+  }
+  return error(Errc::invalid_argument, "'{}': the host must be a number; names are not looked up",
+               text);
 }
 
 Status check_host(std::string_view text, const std::string& host) {

@@ -25,9 +25,16 @@ struct Address {
 /// Reads "HOST:PORT" or "[IPV6]:PORT"; invalid_argument names the text.
 Result<Address> parse_address(std::string_view text);
 
-/// The same for what listens or is dialled until links have TLS: any other host than one of
-/// loopback() is permission_denied. The host comes back as a number, 127.0.0.1 for "localhost".
-Result<Address> parse_loopback_address(std::string_view text);
+/// Whom an address may be for.
+enum class Reach : std::uint8_t {
+  loopback,  ///< this machine alone: what has no TLS
+  network    ///< any machine
+};
+
+/// The same for what listens or is dialled: invalid_argument: the host is no number (and not
+/// "localhost", which comes back as 127.0.0.1); permission_denied: it is out of `reach`, with what
+/// to do.
+Result<Address> parse_address_within(std::string_view text, Reach reach);
 
 /// permission_denied unless `text` is a HOST:PORT of the machine that `host` is: the same number,
 /// or both of the loopback. What a peer says of its ports is checked against where it calls from.

@@ -10,6 +10,7 @@ namespace troupe::base {
 /// What people may set for Troupe; the command line is stronger.
 struct Environment {
   std::string coordinator;     ///< TROUPE_COORDINATOR, HOST:PORT
+  std::string identity;        ///< TROUPE_IDENTITY, a file
   std::string log_level;       ///< TROUPE_LOG_LEVEL: debug, info, warn or error
   bool no_color = false;       ///< NO_COLOR is set, or TERM is "dumb"
   bool dumb_terminal = false;  ///< TERM is "dumb": it cannot rewrite a line

@@ -76,7 +76,8 @@ class AgentNode final : public actors::AgentPorts {
   explicit AgentNode(const AgentOptions& options)
       : options_(options),
         agent_(actors_, clock_, *this, hello_of(options), options.limits),
-        links_(options.limits, storage_.pool(base::Device{})),
+        links_(options.limits, storage_.pool(base::Device{}),
+               options.identity ? options.identity->tls() : nullptr),
         probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms) {}
   /// Links first: they tell the agent. Then the agent, which uses what is below it.
   ~AgentNode() override {
@@ -99,6 +100,7 @@ class AgentNode final : public actors::AgentPorts {
   class ChildHandler;
 
   std::vector<std::string> command_of(const ProcessKey& process) const;
+  void give_credentials(schemas::LaunchProcess& launch) const;
   void started(const ProcessKey& key, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
 
@@ -152,7 +154,8 @@ class AgentNode::ChildHandler final : public link::LinkHandler {
 // ---- the main thread ----
 
 base::Status AgentNode::run() {
-  TROUPE_TRY(base::parse_loopback_address(options_.coordinator).status());
+  const base::Reach reach = options_.identity ? base::Reach::network : base::Reach::loopback;
+  TROUPE_TRY(base::parse_address_within(options_.coordinator, reach).status());
   agent_.start();
   bool stopping = false;
   while (true) {
@@ -162,6 +165,8 @@ base::Status AgentNode::run() {
       agent_.post(control::StopRequested{});
     }
     if (const auto result = agent_.result()) return *result;
+    if (options_.identity == nullptr) continue;
+    if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }
 }
 
@@ -218,6 +223,7 @@ std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const 
   add("--role", process.actor.role == Role::parameter_server ? "server" : "host");
   add("--index", std::to_string(process.actor.index));
   add("--name", options_.name);
+  add("--listen", base::Address{options_.host, 0}.to_string());
   return command;
 }
 
@@ -242,6 +248,7 @@ void AgentNode::stop_child(const control::StopChild& stop) {
 void AgentNode::tell_child(const control::ToChild& to, schemas::Message message) {
   const auto child = children_.find(to.process);
   if (!child || !child->link) return;
+  if (auto* launch = std::get_if<schemas::LaunchProcess>(&message)) give_credentials(*launch);
   schemas::Envelope envelope;
   envelope.job = to.process.job;
   envelope.generation = to.process.generation;
@@ -249,6 +256,21 @@ void AgentNode::tell_child(const control::ToChild& to, schemas::Message message)
   envelope.message = std::move(message);
   const base::Status status = child->link->send(std::move(envelope));
   if (!status.ok()) base::log_debug("to {}: {}", to.actor.to_string(), status.text());
+}
+
+/// A process shows its own certificate, which holds as long as this agent's.
+void AgentNode::give_credentials(schemas::LaunchProcess& launch) const {
+  launch.credentials.clear();  // the coordinator has none to give
+  if (options_.identity == nullptr) return;
+  const trust::Credentials own = options_.identity->credentials();
+  const trust::Identity who =
+      trust::process_identity(own.info.identity, launch.job, launch.generation);
+  const auto made = trust::delegate(own, who, own.info.validity);
+  if (made.ok()) {
+    launch.credentials = made->to_pem();
+  } else {
+    base::log_warn("credentials for {}: {}", who.to_string(), made.status().text());
+  }
 }
 
 /// One after the other for a file, which is written and later removed; and who still waits for an

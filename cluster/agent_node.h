@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/numeric_class.h"
 #include "base/status.h"
+#include "cluster/identity_file.h"
 #include "schemas/messages.h"
 
 namespace troupe::cluster {
@@ -29,7 +31,9 @@ struct AgentOptions {
   /// Does FolderProbe (folder_probe.h), on threads of its own; blocks. It may still run when the
   /// agent has ended, and refers to nothing of it.
   std::function<base::Status(const schemas::FolderProbe&)> probe_folder;
-  std::function<bool()> stop;  ///< asked often; true ends the agent; may be empty
+  std::function<bool()> stop;              ///< asked often; true ends the agent; may be empty
+  std::string host = "127.0.0.1";          ///< number; where its processes' ports are
+  std::shared_ptr<IdentityFile> identity;  ///< of the agent; null: no TLS, loopback alone
 };
 
 /// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and

@@ -107,7 +107,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         unix_seconds_(static_cast<double>(std::time(nullptr)) -
                       static_cast<double>(clock_.now_ms()) * 1e-3),
         coordinator_(actors_, clock_, *this, {options.version, options.limits}),
-        links_(options.limits, storage_.pool(base::Device{})),
+        links_(options.limits, storage_.pool(base::Device{}),
+               options.identity ? options.identity->tls() : nullptr),
         searches_("the search for the start of job", options.limits.jobs_max,
                   options.limits.goodbye_ms) {}
   /// Links first: they tell the coordinator. Then the coordinator, which uses what is below it.
@@ -183,8 +184,9 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
 };
 
 base::Status CoordinatorNode::run() {
-  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_loopback_address(options_.http));
-  TROUPE_TRY(base::parse_loopback_address(options_.listen).status());
+  const base::Reach reach = options_.identity ? base::Reach::network : base::Reach::loopback;
+  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_address_within(options_.http, reach));
+  TROUPE_TRY(base::parse_address_within(options_.listen, reach).status());
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
@@ -213,7 +215,11 @@ base::Status CoordinatorNode::run() {
     http_address_ = server->address().to_string();
   }
   options_.ready(address, server->address().to_string());
-  while (!options_.stop()) std::this_thread::sleep_for(kStopLook);
+  while (!options_.stop()) {
+    std::this_thread::sleep_for(kStopLook);
+    if (options_.identity == nullptr) continue;
+    if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
+  }
   tell_end();
   return {};
 }

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "cluster/identity_file.h"
 #include "control/control_events.h"
 #include "monitoring/metrics.h"
 
@@ -20,7 +22,8 @@ struct CoordinatorNodeOptions {
   std::string state_folder;  ///< made if missing; one coordinator at a time
   std::string version;
   base::Limits limits;
-  std::function<bool()> stop;  ///< asked often; true ends the coordinator
+  std::shared_ptr<IdentityFile> identity;  ///< of the coordinator; null: no TLS, loopback alone
+  std::function<bool()> stop;              ///< asked often; true ends the coordinator
   /// Does FindStart, for several jobs at a time on threads of its own; blocks. It may still run
   /// when the coordinator has ended, and refers to nothing of it.
   std::function<control::StartFound(const control::FindStart&)> find_start;

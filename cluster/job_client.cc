@@ -93,7 +93,8 @@ class Mailbox final : public link::LinkHandler {
 class JobClient::Impl {
  public:
   explicit Impl(JobClientOptions options)
-      : options_(std::move(options)), links_(options_.limits, storage_.pool(base::Device{})) {}
+      : options_(std::move(options)),
+        links_(options_.limits, storage_.pool(base::Device{}), options_.tls) {}
   ~Impl() {
     if (!mailbox_->up() || !mailbox_->down().ok()) return;
     link_->close("the command has ended");

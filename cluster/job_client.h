@@ -13,6 +13,7 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "link/tls.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
 
@@ -22,6 +23,7 @@ namespace troupe::cluster {
 struct JobClientOptions {
   std::string address;  ///< of the coordinator, HOST:PORT
   base::Limits limits;
+  std::shared_ptr<const link::Tls> tls;  ///< of the person; null: loopback alone
   /// Told once in a while that the coordinator is lost, and how long it is still waited for; may be
   /// empty.
   std::function<void(const base::Status& why, std::uint64_t left_ms)> on_lost;

@@ -79,6 +79,13 @@ base::Limits link_limits(const schemas::JobSpec& spec) {
   return limits;
 }
 
+/// Null: the run's processes are all on this machine and speak without TLS.
+base::Result<std::shared_ptr<const link::Tls>> tls_of(const schemas::LaunchProcess& launch) {
+  if (launch.credentials.empty()) return std::shared_ptr<const link::Tls>();
+  TROUPE_TRY_ASSIGN(const auto credentials, trust::parse_credentials(launch.credentials));
+  return link::Tls::create(credentials);
+}
+
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -204,8 +211,9 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
+  TROUPE_TRY_ASSIGN(auto tls, tls_of(launch));
   links_ = std::make_unique<link::LinkSet>(link_limits(job_actors_->spec()),
-                                           storage_.pool(base::Device{}));
+                                           storage_.pool(base::Device{}), std::move(tls));
   traffic_ = link::show_links(metrics_, *links_);
   secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(
@@ -222,8 +230,9 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (!host) {
     TROUPE_TRY_ASSIGN(ready.address, listen());
   }
-  TROUPE_TRY_ASSIGN(http_,
-                    http::Server::start({"127.0.0.1", 0}, job_actors_->spec().limits, metrics_));
+  TROUPE_TRY_ASSIGN(base::Address pages, base::parse_address(options_.listen));
+  pages.port = 0;
+  TROUPE_TRY_ASSIGN(http_, http::Server::start(pages, job_actors_->spec().limits, metrics_));
   ready.http_address = http_->address().to_string();
   tell(options_.actor, std::move(ready));
   return {};

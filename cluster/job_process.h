@@ -17,9 +17,9 @@ namespace troupe::cluster {
 struct JobProcessOptions {
   std::string job;
   std::uint64_t generation = 1;
-  schemas::ActorId actor;  ///< a device server (host process) or a parameter server
-  std::string machine;     ///< the agent's name
-  std::string listen = "127.0.0.1:0";
+  schemas::ActorId actor;   ///< a device server (host process) or a parameter server
+  std::string machine;      ///< the agent's name
+  std::string listen;       ///< HOST:0, where its ports are
   schemas::JobRoots roots;  ///< the agent's
 };
 

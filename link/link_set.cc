@@ -119,10 +119,7 @@ class LinkSet::Impl {
 // ---- any thread ----
 
 Result<Address> LinkSet::Impl::read_address(const std::string& text) const {
-  if (!secured_) return base::parse_loopback_address(text);
-  TROUPE_TRY_ASSIGN(Address address, base::parse_address(text));
-  if (address.host == "localhost") address.host = "127.0.0.1";
-  return address;
+  return base::parse_address_within(text, secured_ ? base::Reach::network : base::Reach::loopback);
 }
 
 void LinkSet::Impl::renew(std::shared_ptr<const Tls> tls) {

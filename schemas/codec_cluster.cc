@@ -41,7 +41,7 @@ void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
 }
 
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
-  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret] = m;
+  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret, credentials] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   put(out.initActor(), actor);
@@ -50,6 +50,7 @@ void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
   out.setJobText(data_of(job_text));
   out.setMachines(machines);
   out.setSecret(data_of(secret));
+  out.setCredentials(text_of(credentials));
 }
 
 void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
@@ -61,6 +62,7 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
   out.machines = in.getMachines();
   intake.bytes(in.getSecret(), "secret", out.secret);
+  intake.text(in.getCredentials(), kInnerBytesMax, "credentials", out.credentials);
 }
 
 void put(wire::StopProcesses::Builder out, const StopProcesses& m) {

@@ -343,6 +343,8 @@ struct LaunchProcess {
   std::uint32_t machines = 0;        ///< of the job; each has one device server
   base::Secret secret{};             ///< of this run; its processes prove to each other that they
                                      ///< know it, and it travels no other way
+  std::string credentials;           ///< PEM, with a private key: for TLS between the run's
+                                     ///< processes; the agent makes them for its child alone
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.

@@ -256,6 +256,7 @@ struct LaunchProcess {
   jobText @5 :Data;  # job.capnp
   machines @6 :UInt32;
   secret @7 :Data;  # 16 bytes
+  credentials @8 :Text;  # PEM; written by the agent, for its child alone
 }
 
 struct StopProcesses {

@@ -25,17 +25,21 @@ TEST_CASE("what is no address is refused with its text", "[address]") {
 TEST_CASE("only addresses of this machine are loopback", "[address]") {
   for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
     CHECK(parse_address(text).value().loopback());
-    CHECK(parse_loopback_address(text).ok());
+    CHECK(parse_address_within(text, Reach::loopback).ok());
   }
   for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost.evil.org:1"}) {
     CHECK_FALSE(parse_address(text).value().loopback());
-    const Status status = parse_loopback_address(text).status();
+    const Status status = parse_address_within(text, Reach::loopback).status();
     CHECK(status.code() == Errc::permission_denied);
     CHECK(status.text().find(std::string("'") + text + "'") != std::string::npos);
     CHECK(status.text().find("TLS") != std::string::npos);
   }
-  CHECK(parse_loopback_address("localhost:80")->to_string() == "127.0.0.1:80");
-  CHECK(parse_loopback_address("80").status().code() == Errc::invalid_argument);
+  for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fd00::1]:2", "localhost:3"}) {
+    CHECK(parse_address_within(text, Reach::network).ok());
+  }
+  CHECK(parse_address_within("node1:80", Reach::network).status().code() == Errc::invalid_argument);
+  CHECK(parse_address_within("localhost:80", Reach::loopback)->to_string() == "127.0.0.1:80");
+  CHECK(parse_address_within("80", Reach::loopback).status().code() == Errc::invalid_argument);
 }
 
 TEST_CASE("an address is its host's, or both are the loopback's") {

@@ -109,18 +109,24 @@ def run_local(folder, name, epochs):
 class Cluster:
     """A coordinator and agents; ends them all."""
 
-    def __init__(self, folder, agents, limits="", options=(), agent_options=()):
+    def __init__(self, folder, agents, limits="", options=(), agent_options=(), identities=None,
+                 address="127.0.0.1:0", places=None):
         """`agents`: {name: slots}; `limits`: the text of a limits file for all; `options`: more
-        words for the coordinator and every agent; `agent_options`: for agents alone."""
+        words for the coordinator and every agent; `agent_options`: for agents alone;
+        `identities`: files by name, of the coordinator and the person, too; `address`: where the
+        coordinator listens; `places`: words before the program by name, and the machine's own
+        address: {"a": (["ip", "netns", "exec", "n"], "10.0.0.1")}."""
         self.folder = folder
         self.limits = folder / "limits.toml"
         self.limits.write_text(limits)
         self.options = options
         self.agent_options = agent_options
+        self.identities = identities or {}
+        self.places = places or {}
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
-        self.address = "127.0.0.1:0"
+        self.address = address
         self.start_coordinator()
         for name, slots in agents.items():
             self.start_agent(name, slots)
@@ -128,21 +134,29 @@ class Cluster:
 
     def start_coordinator(self):
         """At the address of the one before."""
+        pages = self.address.rsplit(":", 1)[0] + ":0"
         self.coordinator = self.start("coordinator", "coordinator", "--listen", self.address,
-                                      "--http", "127.0.0.1:0", "--state", self.folder / "state",
+                                      "--http", pages, "--state", self.folder / "state",
                                       "--limits", self.limits, *self.options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
 
     def start_agent(self, name, slots, log=None, address=None):
         """`log`: its name among the processes; `address`: another way to the coordinator."""
+        own = ["--advertise", self.places[name][1]] if name in self.places else []
         return self.start(log or name, "agent", "--join", address or self.address, "--name", name,
-                          "--devices", f"cpu:{slots}", "--limits", self.limits, *self.options,
-                          *self.agent_options)
+                          "--devices", f"cpu:{slots}", "--limits", self.limits, *own,
+                          *self.options, *self.agent_options)
+
+    def command(self, name, *arguments):
+        """The program as `name`: where it is and who it is."""
+        before = self.places[name][0] if name in self.places else []
+        who = ["--identity", self.identities[name]] if name in self.identities else []
+        return [*before, TROUPE, *map(str, (*who, *arguments))]
 
     def start(self, name, *arguments):
         with open(self.logs / name, "w") as log:
-            self.processes[name] = subprocess.Popen([TROUPE, *map(str, arguments)], stdout=log,
+            self.processes[name] = subprocess.Popen(self.command(name, *arguments), stdout=log,
                                                     stderr=log)
         return self.processes[name]
 
@@ -160,8 +174,8 @@ class Cluster:
         raise AssertionError(f"{name} never said {pattern}:\n{text}")
 
     def troupe(self, *arguments):
-        return subprocess.Popen([TROUPE, "--coordinator", self.address, *map(str, arguments)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        words = self.command("person", "--coordinator", self.address, *arguments)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def submit(self, job, *settings, name=None):
         words = ["job", "submit", job, "--wait"] + (["--id", name] if name else [])

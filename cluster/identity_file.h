@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// IdentityFile: the file that says who this program is, as `troupe ca issue` makes it; read again
+// when it is replaced, so that certificates are renewed without a restart. Any thread.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "link/tls.h"
+#include "trust/credentials.h"
+
+namespace troupe::cluster {
+
+/// See the top of the file.
+class IdentityFile {
+ public:
+  /// Errors: those of trust::read_credentials(), and permission_denied where the file is another
+  /// role's.
+  static base::Result<std::shared_ptr<IdentityFile>> open(const std::filesystem::path& file,
+                                                          trust::Role role);
+
+  trust::Credentials credentials() const;
+  std::shared_ptr<const link::Tls> tls() const;
+  /// Reads the file again where it has changed; null: it has not, or cannot be used, which is
+  /// logged once for each change.
+  std::shared_ptr<const link::Tls> renewed();
+
+ private:
+  explicit IdentityFile(std::filesystem::path file) : file_(std::move(file)) {}
+  base::Status read();
+
+  const std::filesystem::path file_;
+  mutable base::Mutex mutex_;
+  std::filesystem::file_time_type changed_ TROUPE_GUARDED_BY(mutex_);
+  trust::Credentials credentials_ TROUPE_GUARDED_BY(mutex_);
+  std::shared_ptr<const link::Tls> tls_ TROUPE_GUARDED_BY(mutex_);
+};
+
+}  // namespace troupe::cluster

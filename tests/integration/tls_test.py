@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster whose links speak TLS: the same bits, certificates renewed and revoked while a job
+trains, and who is refused. Two hosts are two network namespaces with addresses of their own.
+
+Usage: tls_test.py TROUPE [unittest arguments].
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import unittest
+
+import cluster
+from cluster import DEADLINE_S, ClusterCase, checkpoint_hash, run_local, troupe, write_job
+
+EPOCHS = 20  # of 20 steps
+FORBIDDEN = 8
+
+
+def issue(ca, role, name, file, *more):
+    troupe("ca", "issue", ca, role, name, "--out", file, *more).check_returncode()
+    return file
+
+
+class TlsTest(ClusterCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.undisturbed = run_local(cls.folder, "undisturbed", EPOCHS)
+
+    def identities(self):
+        """A new authority's files, and its folder."""
+        folder = self.folder / f"ca-{self.id().rsplit('.', 1)[1]}"
+        folder.mkdir()
+        ca = folder / "ca"
+        troupe("ca", "init", ca, "--cluster", "lab").check_returncode()
+        people = {"coordinator": ("coordinator", "main"), "a": ("agent", "a"),
+                  "b": ("agent", "b"), "person": ("person", "ann")}
+        return {each: issue(ca, role, name, folder / f"{each}.pem")
+                for each, (role, name) in people.items()}, ca
+
+    def train(self, made, name, *settings):
+        job = write_job(self.folder, name, EPOCHS)
+        process = made.submit(job, *settings)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0, out + err + made.text())
+        self.assertEqual(checkpoint_hash(self.folder / name), self.undisturbed)
+
+    def test_a_job_over_tls_ends_in_the_same_bits(self):
+        identities, _ = self.identities()
+        made = self.cluster({"a": 2, "b": 2}, identities=identities)
+        self.train(made, "same")
+
+    def test_certificates_are_renewed_and_revoked_while_a_job_trains(self):
+        identities, ca = self.identities()
+        made = self.cluster({"a": 2, "b": 2}, identities=identities)
+        job = write_job(self.folder, "renewed", EPOCHS)
+        process = made.submit(job, "workers.machines=1", "workers.devices=2",
+                              "train.max_steps=2000", "train.epochs=100", name="long")
+        made.wait_status("long", r"steps? +[1-9]|step +[1-9]")
+        for name in ("coordinator", "a", "b"):
+            troupe("ca", "renew", ca, identities[name]).check_returncode()
+        for name in ("coordinator", "a", "b"):
+            made.wait_for(name, r"read anew, certificate [0-9a-f]{32}")
+        idle = "b" if "machine b" not in made.wait_status("long", "long") else "a"
+        used = "a" if idle == "b" else "b"
+        troupe("ca", "revoke", ca, "agent", idle).check_returncode()
+        troupe("ca", "renew", ca, identities["coordinator"]).check_returncode()
+        begin = time.monotonic()
+        made.wait_for("coordinator", rf"{idle}.*it was revoked")
+        self.assertLess(time.monotonic() - begin, DEADLINE_S)
+        made.wait_for(idle, r"certificate revoked")
+        self.assertIsNone(process.poll(), made.text())
+        self.assertIsNone(made.processes[used].poll())
+        out, err = made.troupe("job", "stop", "long").communicate(timeout=DEADLINE_S)
+        self.assertIn("stopped", out + err)
+        process.communicate(timeout=DEADLINE_S)
+
+    def refused(self, command, *texts):
+        """The command ends, and says all of `texts`."""
+        done = subprocess.run([cluster.TROUPE, *map(str, command)], capture_output=True, text=True,
+                              timeout=DEADLINE_S)
+        self.assertNotEqual(done.returncode, 0)
+        for text in texts:
+            self.assertIn(text, done.stdout + done.stderr)
+        return done
+
+    def test_who_is_refused_and_why(self):
+        identities, _ = self.identities()
+        made = self.cluster({"a": 1}, identities=identities)
+        other = self.folder / "other-ca"
+        troupe("ca", "init", other, "--cluster", "lab").check_returncode()
+        stranger = issue(other, "agent", "b", self.folder / "stranger.pem")
+        expired = issue(pathlib.Path(identities["a"]).parent / "ca", "agent", "late",
+                        self.folder / "late.pem", "--for", "1s")
+        join = ["agent", "--join", made.address, "--devices", "cpu:1", "--join-wait", "1s",
+                "--name"]
+        ask = ["--coordinator", made.address, "job", "list"]
+        self.refused([*join, "b"], "lost")
+        self.refused(["--identity", stranger, *join, "b"], "not believed")
+        self.refused(["--identity", identities["b"], *join, "c"],
+                     "--name c: --identity is of agent 'b' of cluster 'lab'")
+        self.refused(["--identity", identities["person"], *join, "b"], "not of a agent")
+        self.refused(["--identity", self.folder / "none.pem", *join, "b"], "none.pem")
+        time.sleep(1.5)
+        self.refused(["--identity", expired, *join, "late"], "certificate expired")
+        made.wait_for("coordinator", "certificate has expired")
+        made.wait_for("coordinator", "turned away .*: .tls.: no greeting of TLS 1.3 came")
+        made.wait_for("coordinator", "its certificate is not believed|the peer refused")
+        self.refused(ask)
+        self.refused(["--identity", identities["a"], *ask], "not of a person")
+        os.chmod(identities["person"], 0o644)
+        done = self.refused(["--identity", identities["person"], *ask], "mode 644")
+        self.assertEqual(done.returncode, FORBIDDEN)
+        os.chmod(identities["person"], 0o600)
+        out, err = made.troupe("job", "list").communicate(timeout=DEADLINE_S)
+        self.assertEqual(err, "")
+        self.refused(["coordinator", "--listen", "10.77.0.1:1", "--http", "127.0.0.1:0", "--state",
+                      self.folder / "state"], "troupe ca init", "troupe ca issue", "--identity")
+
+
+def namespaces():
+    """Whether this user may make them."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"troupe-probe-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    link = made and subprocess.run(["ip", "-n", name, "link", "add", "v0", "type", "veth", "peer",
+                                    "name", "v1"], capture_output=True).returncode == 0
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+    return link
+
+
+@unittest.skipUnless(namespaces(), "network namespaces need root and iproute2")
+class TwoHostsTest(TlsTest):
+    """Everything again would only repeat: one job on two hosts."""
+
+    test_a_job_over_tls_ends_in_the_same_bits = None
+    test_certificates_are_renewed_and_revoked_while_a_job_trains = None
+    test_who_is_refused_and_why = None
+
+    def hosts(self):
+        """Two namespaces with a cable between them."""
+        names = [f"troupe-{os.getpid()}-{each}" for each in "ab"]
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            self.addCleanup(subprocess.run, ["ip", "netns", "delete", name])
+        subprocess.run(["ip", "-n", names[0], "link", "add", "cable", "type", "veth", "peer",
+                        "name", "cable", "netns", names[1]], check=True)
+        for number, name in enumerate(names, 1):
+            for words in (["addr", "add", f"10.77.0.{number}/24", "dev", "cable"],
+                          ["addr", "add", f"fd77::{number}/64", "dev", "cable", "nodad"],
+                          ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
+                subprocess.run(["ip", "-n", name, *words], check=True)
+        return [["ip", "netns", "exec", name] for name in names]
+
+    def test_two_hosts_over_ipv4_and_ipv6(self):
+        first, second = self.hosts()
+        for kind, near, far in (("v4", "10.77.0.1", "10.77.0.2"), ("v6", "fd77::1", "fd77::2")):
+            with self.subTest(kind):
+                identities, _ = self.identities()
+                folder = self.folder / f"hosts-{kind}"
+                folder.mkdir()
+                places = {"coordinator": (first, near), "a": (first, near), "b": (second, far),
+                          "person": (second, far)}
+                address = f"[{near}]:0" if ":" in near else f"{near}:0"
+                made = cluster.Cluster(folder, {"a": 2, "b": 2}, identities=identities,
+                                       address=address, places=places)
+                self.addCleanup(made.end)
+                self.train(made, f"two-{kind}")
+                shutil.rmtree(next(iter(identities.values())).parent)
+                made.end()
+
+
+if __name__ == "__main__":
+    cluster.main()
