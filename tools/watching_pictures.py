@@ -18,13 +18,13 @@ import urllib.request
 POINTS = 120  # of a line
 WIDTH, PLOT, LEFT, RIGHT, TOP, BOTTOM = 760, 200, 64, 110, 34, 30
 COLORS = ("#3366cc", "#dc6e12", "#2c9f45", "#b3343a", "#7a57a8", "#6b6b6b")
-RATE = "[15s]"
+RATE = "[10s]"
 
 
-def ask(prometheus, query, begin, end):
-    """[(labels, [(time, value)])] in about POINTS steps; what is no number is left out."""
+def ask(prometheus, query, begin, end, points=POINTS):
+    """[(labels, [(time, value)])] in about so many steps; what is no number is left out."""
     words = urllib.parse.urlencode({"query": query, "start": begin, "end": end,
-                                    "step": max(1, (end - begin) / POINTS)})
+                                    "step": max(1, (end - begin) / points)})
     address = f"http://{prometheus}/api/v1/query_range?{words}"
     with urllib.request.urlopen(address, timeout=30) as reply:
         found = json.load(reply)["data"]["result"]
@@ -36,11 +36,10 @@ def span(prometheus, job):
     """First and last second of the job's ranks within the last hour."""
     now = time.time()
     query = f'sum(troupe_worker_steps_total{{train_job="{job}"}})'
-    found = ask(prometheus, query, now - 3600, now)
+    found = ask(prometheus, query, now - 3600, now, 3600)
     if not found or len(found[0][1]) < 2:
         sys.exit(f"{prometheus} has no series of a job '{job}' within the last hour")
-    step = 3600 / POINTS
-    return found[0][1][0][0] - step, min(now, found[0][1][-1][0] + step)
+    return found[0][1][0][0], found[0][1][-1][0]
 
 
 def nice_top(value):
@@ -133,8 +132,8 @@ def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     prometheus, job, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-    folder.mkdir(parents=True, exist_ok=True)
     begin, end = span(prometheus, job)
+    folder.mkdir(parents=True, exist_ok=True)
     of_job = f'train_job="{job}"'
 
     def series(label, query):

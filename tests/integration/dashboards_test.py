@@ -9,14 +9,19 @@ import json
 import math
 import pathlib
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
+from xml.etree import ElementTree
 
 import cluster
 import prometheus_test
 from cluster import DEADLINE_S, Cluster, make_data, troupe, write_job
 
+PICTURES = pathlib.Path(__file__).resolve().parents[2] / "tools/watching_pictures.py"
+SVG = "{http://www.w3.org/2000/svg}"
 # Panels that a healthy job leaves empty, and why.
 EMPTY = {
     ("job.json", "Ranks waited for"): "nobody is missing",
@@ -119,6 +124,20 @@ class DashboardsTest(unittest.TestCase):
             values = self.prometheus.ask(f"label/{label}/values", **{"match[]": metric})
             self.assertEqual(values, wanted)
 
+    def check_pictures(self):
+        """tools/watching_pictures.py draws what is there, and says so when there is nothing."""
+        server = self.prometheus.url[len("http://"):]
+        for job, code in (("watched", 0), ("unknown", 1)):
+            done = subprocess.run([sys.executable, PICTURES, server, job, self.folder / job],
+                                  capture_output=True, text=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn("no series of a job 'unknown'", done.stderr)
+        self.assertFalse((self.folder / "unknown").exists())
+        lines = ElementTree.parse(self.folder / "watched/job.svg").getroot()
+        self.assertEqual(len(lines.findall(f"{SVG}polyline")), 5)  # the loss, and four ranks
+        areas = ElementTree.parse(self.folder / "watched/phases.svg").getroot()
+        self.assertEqual(len(areas.findall(f"{SVG}polygon")), 6)  # phases
+
     def check_end(self):
         """A finished job's series and processes go away."""
         def left():
@@ -142,6 +161,7 @@ class DashboardsTest(unittest.TestCase):
         page = prometheus_test.read(f"http://{self.cluster.http}/metrics").decode()
         self.assertIn('troupe_job_goodput_ratio{train_job="watched"} 0.', page)
         self.assertIn('troupe_job_resumes_total{train_job="watched"} 0\n', page)
+        self.check_pictures()
         self.cluster.troupe("job", "stop", "watched").communicate(timeout=DEADLINE_S)
         submitted.communicate(timeout=DEADLINE_S)
         self.check_end()
