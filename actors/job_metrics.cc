@@ -14,6 +14,12 @@ void show_job(const JobSeries& job, monitoring::Scrape& scrape) {
     scrape.value(monitoring::family("troupe_job_last_checkpoint_timestamp_seconds"), {job.job},
                  *job.checkpoint_unix_seconds);
   }
+  if (job.goodput) {
+    scrape.value(monitoring::family("troupe_job_goodput_ratio"), {job.job}, *job.goodput);
+  }
+  if (job.resumes) {
+    scrape.value(monitoring::family("troupe_job_resumes_total"), {job.job}, number(*job.resumes));
+  }
   scrape.value(monitoring::family("troupe_job_samples_total"), {job.job}, number(job.samples));
   if (job.step) {
     scrape.value(monitoring::family("troupe_job_step"), {job.job}, number(*job.step));

@@ -22,6 +22,8 @@ struct JobSeries {
   std::optional<double> accuracy;                 ///< 0 to 1, on the test set after the last epoch
   std::optional<double> checkpoint_unix_seconds;  ///< when the newest one became durable
   std::vector<std::uint32_t> missing_ranks;       ///< waited for long
+  std::optional<double> goodput;                  ///< 0 to 1 (control/goodput.h)
+  std::optional<std::uint64_t> resumes;           ///< runs after the first one
 };
 
 /// Adds the job's series to a scrape. Any thread.

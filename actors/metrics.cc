@@ -157,6 +157,15 @@ void ServerMetrics::watch_device_server(Cells& cells, ServerObserver& observer) 
   };
 }
 
+void ServerMetrics::show_bounds(const schemas::ConsistencySpec& consistency) {
+  const auto show = [this](std::string_view level, const schemas::TierSpec& tier) {
+    if (!tier.max_staleness) return;
+    metrics_.gauge(family("troupe_kv_staleness_limit_steps"), {level}).set(*tier.max_staleness);
+  };
+  show(kLevels[0], consistency.device);
+  show(kLevels[1], consistency.cluster);
+}
+
 void ServerMetrics::scrape(monitoring::Scrape& scrape) const {
   const base::MutexLock lock(mutex_);
   std::array<std::uint64_t, kLevels.size()> servers{};

@@ -10,6 +10,7 @@
 #include "actors/server_observer.h"
 #include "base/mutex.h"
 #include "monitoring/metrics.h"
+#include "schemas/job_spec.h"
 #include "schemas/messages.h"
 
 namespace troupe::actors {
@@ -25,6 +26,8 @@ class ServerMetrics {
 
   /// The observer of one server. Its series stand at 0 from now on.
   ServerObserver observer(schemas::ActorId server);
+  /// Shows the bounds of eventual tiers, where a process has device servers.
+  void show_bounds(const schemas::ConsistencySpec& consistency);
 
  private:
   struct Cells;

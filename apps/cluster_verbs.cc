@@ -23,6 +23,7 @@
 #include "cluster/job_process.h"
 #include "control/rank_placement.h"
 #include "http/server.h"
+#include "monitoring/machine.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
 #include "train/resume.h"
@@ -207,6 +208,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   monitoring::Metrics metrics;
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
+  const auto machine = monitoring::collect_machine(metrics);
   auto started = http::Server::start(http, options.limits, metrics);
   if (!started.ok()) return started.status().with_context("--http");
   const auto server = *std::move(started);

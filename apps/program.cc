@@ -177,6 +177,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_model_verbs(app, context);
     add_cluster_verbs(app, context);
     add_job_verbs(app, context);
+    add_gen_verbs(app, context);
     add_about_verbs(app, context);
     app.footer(exit_codes_text());
     const ExitCode code = parse_and_run(app, with_help_words(arguments), context);

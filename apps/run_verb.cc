@@ -95,6 +95,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   how.run.stop = &stop;
   how.run.metrics = &watching->metrics;
   actors::ServerMetrics servers(watching->metrics, spec.name);
+  servers.show_bounds(spec.consistency);
   how.server_observer = [&](schemas::ActorId server) { return servers.observer(server); };
   if (spec.train.hold == schemas::Hold::until_scraped) {
     how.run.at_end = [&] { hold(*watching->server, spec.limits.hold_ms, stop); };

@@ -35,6 +35,8 @@ void add_model_verbs(CLI::App& app, Context& context);
 void add_cluster_verbs(CLI::App& app, Context& context);
 /// The family `job`.
 void add_job_verbs(CLI::App& app, Context& context);
+/// The family `gen`.
+void add_gen_verbs(CLI::App& app, Context& context);
 /// The verbs `metrics` and `version`.
 void add_about_verbs(CLI::App& app, Context& context);
 

@@ -342,6 +342,8 @@ actors::JobSeries CoordinatorNode::series_of(const control::ScrapedJob& shown) c
   series.step = job.step;
   series.steps_total = job.steps_total;
   series.missing_ranks = shown.missing_ranks;
+  series.goodput = shown.goodput;
+  series.resumes = shown.resumes;
   if (shown.checkpointed_ms != 0) {
     series.checkpoint_unix_seconds = unix_seconds_ + number(shown.checkpointed_ms) * 1e-3;
   }

@@ -197,6 +197,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
   TROUPE_TRY_ASSIGN(job_actors_, actors::JobActors::open(launch, options_.roots, clock_, metrics_,
                                                          server_metrics_.observer(options_.actor)));
+  if (host) server_metrics_.show_bounds(job_actors_->spec().consistency);
   const std::string& checkpoints = job_actors_->spec().checkpoint.dir;
   if (options_.actor == ActorId{Role::parameter_server, 0} && !checkpoints.empty()) {
     // What a job before this one left may still be ending.

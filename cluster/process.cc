@@ -16,10 +16,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <sstream>
 
+#include "base/control_group.h"
 #include "base/environment.h"
-#include "base/file.h"
 
 namespace troupe::cluster {
 namespace {
@@ -124,25 +123,8 @@ void keep_ended_children() {
   ::sigaction(SIGCHLD, &action, nullptr);
 }
 
-std::string read_all(const std::string& path) {
-  constexpr std::size_t kBytesMax = 65'536;
-  auto text = base::read_text_file(path, kBytesMax);
-  return text.ok() ? std::move(text).value() : std::string();
-}
-
-/// The number behind "NAME " at the beginning of a line of `text`.
-std::uint64_t number_of(const std::string& text, const std::string& name) {
-  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
-    if (text.compare(at, name.size() + 1, name + " ") == 0) {
-      return std::strtoull(text.c_str() + at + name.size() + 1, nullptr, 10);
-    }
-    if (text.find('\n', at) == std::string::npos) break;
-  }
-  return 0;
-}
-
 std::uint64_t memory_kills_here() {
-  return out_of_memory_kills(read_all("/proc/self/cgroup"), "/sys/fs/cgroup");
+  return base::ControlGroup::of_this_process().out_of_memory_kills();
 }
 
 }  // namespace
@@ -160,27 +142,6 @@ int wait_for_report(int report, int wait_ms) {
     got = ::read(report, &error, sizeof error);
   } while (got < 0 && errno == EINTR);
   return got == sizeof error ? error : 0;
-}
-
-std::uint64_t out_of_memory_kills(const std::string& groups, const std::string& root) {
-  // Lines are NUMBER:CONTROLLERS:PATH; in version 2 there is one, without controllers. A container
-  // sees its own group as the root, whatever path it is told.
-  std::istringstream lines(groups);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers != "memory") continue;
-    const bool unified = controllers.empty();
-    const std::string folder = unified ? root : root + "/memory";
-    const std::string file = unified ? "/memory.events" : "/memory.oom_control";
-    for (const std::string& group : {line.substr(second + 1), std::string()}) {
-      const std::string text = read_all(folder + group + file);
-      if (!text.empty()) return number_of(text, "oom_kill");
-    }
-  }
-  return 0;
 }
 
 /// SIGKILL tells nobody who sent it. When this supervisor did not, and the kernel has just killed

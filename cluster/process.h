@@ -49,11 +49,6 @@ struct ProcessExit {
 /// neither comes: it hangs, as on a dead file system.
 int wait_for_report(int report, int wait_ms);
 
-/// So often the kernel has killed a process of this one's control group for want of memory, as
-/// `memory.events` (cgroup v2) or `memory.oom_control` (v1) of the group in the folder `root` says;
-/// 0 where that is not known. `groups`: the content of /proc/self/cgroup.
-std::uint64_t out_of_memory_kills(const std::string& groups, const std::string& root);
-
 /// See the top of the file.
 class ProcessSupervisor {
  public:

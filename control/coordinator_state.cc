@@ -264,6 +264,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
                        base::kPlainNameRule);
   }
   std::uint64_t generation = 1;
+  EarlierRuns earlier;
   if (Job* same = find(id)) {
     if (same->text != request.job_text) {
       return base::error(Errc::already_exists, "job '{}' exists with other content", id);
@@ -275,6 +276,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
     }
     // It failed or was stopped: the same command goes on from its checkpoint.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
+    earlier = all_runs(*same);
     forget(*same);
   }
   TROUPE_TRY(make_room());
@@ -287,6 +289,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   job.info.id = id;
   job.info.name = spec.name;
   job.generation = generation;
+  job.earlier = earlier;
   job.spec = std::move(spec);
   job.submitted_ms = now_ms_;
   emit(Note{false, fmt::format("job {} submitted: {}, {}", id,
@@ -539,15 +542,31 @@ std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   return list;
 }
 
+/// A run that goes on from a checkpoint had one before it, whether or not it was seen here.
+CoordinatorState::EarlierRuns CoordinatorState::all_runs(const Job& job) const {
+  EarlierRuns all = job.earlier;
+  if (!job.run) return all;
+  const HeldTime held = job.run->held();
+  all.held.held_ms += held.held_ms;
+  all.held.counted_ms += held.counted_ms;
+  if (all.runs > 0 || job.run->resumed()) ++all.resumes;
+  ++all.runs;
+  if (job.run->checkpointed_ms() != 0) all.checkpointed_ms = job.run->checkpointed_ms();
+  return all;
+}
+
 std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {
   std::vector<ScrapedJob> list;
   for (const auto& [number, job] : jobs_) {
     const bool shown = !job.ended_ms || now_ms_ - *job.ended_ms < options_.limits.finished_job_ms;
     if (!shown) continue;
-    ScrapedJob& scraped = list.emplace_back(ScrapedJob{info_of(job), 0, {}});
-    if (!job.run) continue;
-    scraped.checkpointed_ms = job.run->checkpointed_ms();
-    scraped.missing_ranks = job.run->missing_ranks();
+    const EarlierRuns runs = all_runs(job);
+    ScrapedJob& scraped = list.emplace_back();
+    scraped.info = info_of(job);
+    scraped.checkpointed_ms = runs.checkpointed_ms;
+    scraped.goodput = runs.held.goodput();
+    scraped.resumes = runs.resumes;
+    if (job.run) scraped.missing_ranks = job.run->missing_ranks();
   }
   return list;
 }

@@ -40,6 +40,8 @@ struct ScrapedJob {
   schemas::JobInfo info;
   std::uint64_t checkpointed_ms = 0;         ///< when its newest checkpoint came; 0: never
   std::vector<std::uint32_t> missing_ranks;  ///< waited for long
+  std::optional<double> goodput;             ///< over all runs known (goodput.h)
+  std::uint64_t resumes = 0;                 ///< runs after the first one
 };
 
 /// See the top of the file.
@@ -75,6 +77,13 @@ class CoordinatorState {
     bool cut = false;          // its link is, and may heal
   };
   using Agents = std::map<PeerId, Agent>;
+  /// A job's runs before the one at hand, as far as this coordinator knows them.
+  struct EarlierRuns {
+    HeldTime held;
+    std::uint64_t runs = 0;
+    std::uint64_t resumes = 0;
+    std::uint64_t checkpointed_ms = 0;
+  };
   struct Job {
     std::uint64_t number = 0;  // in order of submission
     std::string text;
@@ -83,6 +92,7 @@ class CoordinatorState {
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
+    EarlierRuns earlier;
     std::uint64_t submitted_ms = 0;
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
     std::set<PeerId> waiting;               // who has stopped it, for the final phase
@@ -158,6 +168,7 @@ class CoordinatorState {
     return job.run ? job.run->info() : job.info;
   }
   schemas::JobInfo info_of(const Job& job) const;
+  EarlierRuns all_runs(const Job& job) const;
 
   CoordinatorOptions options_;
   std::uint64_t now_ms_ = 0;

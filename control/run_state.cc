@@ -77,6 +77,7 @@ void RunState::on(const Begin& begin) {
   TROUPE_CHECK(!begun_, "a run begins once");
   begun_ = true;
   now_ms_ = begin.now_ms;
+  goodput_.placed(now_ms_);
   if (plan_.spec.checkpoint.dir.empty()) return find_start();
   stage_ = Stage::probing;
   deadline_ms_ = now_ms_ + plan_.spec.limits.probe_ms;
@@ -135,6 +136,7 @@ void RunState::on(const StartFound& found) {
   info_.checkpoint = found.checkpoint;
   checkpoint_step_ = found.step;
   if (!found.checkpoint.empty()) {
+    resumed_ = true;
     info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
     emit(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
   }
@@ -219,6 +221,7 @@ void RunState::begin_training() {
   stage_ = Stage::running;
   info_.phase = schemas::JobPhase::running;
   stepped_ms_ = now_ms_;
+  goodput_.trains(info_.step, now_ms_);
   schemas::Placement& placement = plan_.placement;
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
     placement.shard_addresses.push_back(
@@ -254,6 +257,7 @@ void RunState::perform(const Send<ActorId>& send_it) {
 void RunState::perform(const JobStepped& stepped) {
   const StepProgress& progress = stepped.progress;
   info_.step = progress.step;
+  goodput_.stepped(progress.step, now_ms_);
   info_.text.clear();
   if (const auto loss = progress.metrics.find("cross_entropy"); loss != progress.metrics.end()) {
     info_.loss = loss->second.mean();
@@ -275,6 +279,7 @@ void RunState::perform(const JobScored& scored) {
 void RunState::perform(const JobCheckpointed& checkpointed) {
   info_.checkpoint = checkpointed.path;
   checkpoint_step_ = checkpointed.step;
+  goodput_.checkpointed(checkpointed.step);
   tell_detail("checkpoint " + checkpointed.path);
   checkpointed_ms_ = now_ms_;
 }
@@ -426,6 +431,7 @@ void RunState::finish() {
   TROUPE_CHECK(!over(), "a run is over once");
   TROUPE_CHECK(!stopped_ || !outcome_.ok(), "a stopped job has not succeeded");
   stage_ = Stage::over;
+  goodput_.ended(outcome_.ok(), now_ms_);
   info_.samples_per_second = 0.0;
   info_.phase = outcome_.ok() ? schemas::JobPhase::succeeded
                 : stopped_    ? schemas::JobPhase::stopped

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "control/control_events.h"
+#include "control/goodput.h"
 #include "control/job_state.h"
 
 namespace troupe::control {
@@ -60,6 +61,10 @@ class RunState {
   }
   /// When this run's newest checkpoint became known, on the clock of Tick; 0: none yet.
   std::uint64_t checkpointed_ms() const { return checkpointed_ms_; }
+  /// The time of this run's machines so far.
+  HeldTime held() const { return goodput_.time(now_ms_); }
+  /// It goes on from a checkpoint that was there before it.
+  bool resumed() const { return resumed_; }
   /// Processes that are up.
   std::vector<ScrapeTarget> targets() const;
 
@@ -163,6 +168,8 @@ class RunState {
   base::Status outcome_;  // first cause
   bool begun_ = false;
   bool stopped_ = false;
+  bool resumed_ = false;
+  Goodput goodput_;
   std::uint64_t checkpointed_ms_ = 0;
   std::uint64_t checkpoint_step_ = 0;  // of info_.checkpoint
   std::uint64_t stepped_ms_ = 0;       // of the last progress

@@ -52,6 +52,10 @@ inline constexpr std::array kFamilies = {
     Family{"process_start_time_seconds", kGauge, "Start of the process, Unix time."},
     Family{"process_threads", kGauge, "Threads of the process."},
     Family{"process_virtual_memory_bytes", kGauge, "Virtual address space."},
+    Family{"troupe_cgroup_memory_limit_bytes", kGauge,
+           "Memory that the process's control group may use; absent without a limit."},
+    Family{"troupe_cgroup_memory_used_bytes", kGauge,
+           "Memory that this group uses, without what the system can drop at once."},
     Family{"troupe_build_info",
            kGauge,
            "Always 1; the labels say what runs.",
@@ -63,6 +67,16 @@ inline constexpr std::array kFamilies = {
            "Time to make an HTTP answer.",
            {"route"},
            Buckets::requests},
+
+    // Agents, of their machine.
+    Family{"troupe_machine_load_average", kGauge,
+           "Tasks that run or wait to run, mean of the last minute."},
+    Family{"troupe_machine_processors", kGauge, "Processors that the agent may use."},
+    Family{"troupe_machine_memory_bytes", kGauge, "Memory of the machine."},
+    Family{"troupe_machine_memory_available_bytes", kGauge,
+           "Memory that programs can have without swapping."},
+    Family{"troupe_machine_time_seconds", kGauge,
+           "The machine's clock when it was read, Unix time."},
 
     // Links.
     Family{"troupe_net_messages_total", kCounter, "Frames over links.", {"direction"}},
@@ -143,6 +157,10 @@ inline constexpr std::array kFamilies = {
            "t-1 minus the lowest step applied of any member, at each reply.",
            {"level"},
            Buckets::staleness},
+    Family{"troupe_kv_staleness_limit_steps",
+           kGauge,
+           "max_staleness of an eventual tier; absent without a bound.",
+           {"level"}},
 
     // Coordinator.
     Family{"troupe_coordinator_jobs", kGauge, "Jobs by state.", {"state"}},
@@ -172,6 +190,14 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_job_last_checkpoint_timestamp_seconds",
            kGauge,
            "Last complete checkpoint, Unix time.",
+           {"train_job"}},
+    Family{"troupe_job_goodput_ratio",
+           kGauge,
+           "Of the time that the job held its machines, the share of the steps that count.",
+           {"train_job"}},
+    Family{"troupe_job_resumes_total",
+           kCounter,
+           "Runs of the job after its first one.",
            {"train_job"}},
     Family{"troupe_job_missing_ranks",
            kGauge,

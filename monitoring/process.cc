@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/control_group.h"
 #include "base/log.h"
 
 namespace troupe::monitoring {
@@ -77,6 +78,13 @@ void scrape_log(Scrape& scrape) {
   }
 }
 
+void scrape_limit(Scrape& scrape) {
+  const auto memory = base::ControlGroup::of_this_process().memory();
+  if (!memory) return;
+  scrape.value(family("troupe_cgroup_memory_limit_bytes"), {}, static_cast<double>(memory->limit));
+  scrape.value(family("troupe_cgroup_memory_used_bytes"), {}, static_cast<double>(memory->used));
+}
+
 }  // namespace
 
 Collection collect_process(Metrics& metrics, std::string_view version, std::string_view build,
@@ -85,6 +93,7 @@ Collection collect_process(Metrics& metrics, std::string_view version, std::stri
   return metrics.on_scrape([](Scrape& scrape) {
     scrape_stat(scrape);
     scrape_files(scrape);
+    scrape_limit(scrape);
     scrape_log(scrape);
   });
 }

@@ -30,7 +30,7 @@ TEST_CASE("a job that has only been admitted shows its samples", "[job_metrics]"
 
 TEST_CASE("a job that trains shows all that is known of it", "[job_metrics]") {
   Recorded recorded;
-  show_job({"x", 640, 10, 40, 0.5, 0.75, 1e9, {2, 7}}, recorded);
+  show_job({"x", 640, 10, 40, 0.5, 0.75, 1e9, {2, 7}, 0.5, 3}, recorded);
   CHECK(recorded.values ==
         std::map<std::string, double>{{"troupe_job_samples_total/x", 640.0},
                                       {"troupe_job_step/x", 10.0},
@@ -38,13 +38,15 @@ TEST_CASE("a job that trains shows all that is known of it", "[job_metrics]") {
                                       {"troupe_job_loss/x/train", 0.5},
                                       {"troupe_job_accuracy_ratio/x/test", 0.75},
                                       {"troupe_job_last_checkpoint_timestamp_seconds/x", 1e9},
+                                      {"troupe_job_goodput_ratio/x", 0.5},
+                                      {"troupe_job_resumes_total/x", 3.0},
                                       {"troupe_job_missing_ranks/x/2", 1.0},
                                       {"troupe_job_missing_ranks/x/7", 1.0}});
 }
 
 TEST_CASE("steps without a known end have no ratio", "[job_metrics]") {
   Recorded recorded;
-  show_job({"x", 0, 10, 0, {}, {}, {}, {}}, recorded);
+  show_job({"x", 0, 10, 0, {}, {}, {}, {}, {}, {}}, recorded);
   CHECK(recorded.values.contains("troupe_job_step/x"));
   CHECK_FALSE(recorded.values.contains("troupe_job_progress_ratio/x"));
 }

@@ -48,5 +48,18 @@ TEST_CASE("servers of one level are summed, but for the lowest version", "[metri
   CHECK_THAT(metrics.exposition(), !Contains("troupe_job_missing_ranks"));
 }
 
+TEST_CASE("only eventual tiers with a bound show one", "[metrics]") {
+  monitoring::Metrics metrics;
+  ServerMetrics servers(metrics, "job-1");
+  schemas::ConsistencySpec consistency;
+  servers.show_bounds(consistency);
+  CHECK_THAT(metrics.exposition(), !Contains("troupe_kv_staleness_limit_steps"));
+  consistency.cluster = {schemas::ConsistencyMode::eventual, 4};
+  servers.show_bounds(consistency);
+  const std::string page = metrics.exposition();
+  CHECK_THAT(page, Contains("troupe_kv_staleness_limit_steps{level=\"2\"} 4\n"));
+  CHECK_THAT(page, !Contains("troupe_kv_staleness_limit_steps{level=\"1\"}"));
+}
+
 }  // namespace
 }  // namespace troupe::actors

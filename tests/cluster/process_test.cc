@@ -265,27 +265,5 @@ TEST_CASE("a child that hangs before it is its program is not waited for", "[pro
   ::close(report[0]);
 }
 
-TEST_CASE("what the kernel has killed for want of memory is counted", "[process]") {
-  const TestFolder folder("process");
-  const auto put = [&](const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((folder.path() / path).parent_path());
-    std::ofstream(folder.path() / path) << text;
-  };
-  const std::string root = folder.path().string();
-  CHECK(out_of_memory_kills("0::/a/b\n", root) == 0);
-  SECTION("version 2") {
-    put("a/b/memory.events", "low 0\nhigh 7\nmax 9\noom 2\noom_kill 3\noom_group_kill 0\n");
-    CHECK(out_of_memory_kills("0::/a/b\n", root) == 3);
-  }
-  SECTION("version 2, seen from inside a container") {
-    put("memory.events", "oom 1\noom_kill 1\n");
-    CHECK(out_of_memory_kills("0::/a/b\n", root) == 1);
-  }
-  SECTION("version 1, which some systems have beside an empty version 2") {
-    put("memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
-    CHECK(out_of_memory_kills("5:cpu:/\n4:memory:/a\n0::/\n", root) == 4);
-  }
-}
-
 }  // namespace
 }  // namespace troupe::cluster

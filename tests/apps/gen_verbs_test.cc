@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe gen: what is written is what monitoring/ holds, with the addresses asked for, and never
+// over somebody's own file.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/program.h"
+#include "apps/watching_files.h"
+#include "tests/support/test_folder.h"
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// How a command ended.
+struct Run {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Run run(const std::vector<std::string>& words) {
+  std::ostringstream out, err;
+  Console console(out, err);
+  Context context(console, {});
+  const ExitCode code = run_program(words, context);
+  return {static_cast<int>(code), out.str(), err.str()};
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  REQUIRE(file.is_open());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+const std::filesystem::path kMonitoring = std::filesystem::path(TROUPE_SOURCE_DIR) / "monitoring";
+
+TEST_CASE("the program holds the files of its sources", "[gen]") {
+  CHECK(watching_files().size() >= 11);
+  for (const WatchingFile& file : watching_files()) {
+    INFO(file.name);
+    CHECK(file.text == text_of(kMonitoring / file.name));
+  }
+}
+
+TEST_CASE("a single file goes to standard output", "[gen]") {
+  const Run alerts = run({"gen", "alerts"});
+  CHECK(alerts.code == 0);
+  CHECK(alerts.out == text_of(kMonitoring / "alerts.yml"));
+  CHECK(run({"gen", "prometheus"}).out == text_of(kMonitoring / "prometheus.yml"));
+  const std::string other = run({"gen", "prometheus", "--http", "10.0.0.7:99"}).out;
+  CHECK_THAT(other, Contains("url: http://10.0.0.7:99/sd/targets\n") && !Contains("127.0.0.1"));
+}
+
+TEST_CASE("several files need a folder; addresses are checked", "[gen]") {
+  const Run grafana = run({"gen", "grafana"});
+  CHECK(grafana.code == 2);
+  CHECK_THAT(grafana.err, Contains("--out is required"));
+  CHECK(run({"gen", "prometheus", "--http", "nowhere"}).code == 2);
+  CHECK(run({"gen"}).code == 2);
+}
+
+TEST_CASE("Grafana's files name each other and Prometheus", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string out = folder.path().string();
+  const Run made = run({"gen", "grafana", "-o", out, "--prometheus", "10.0.0.8:90"});
+  CHECK(made.code == 0);
+  for (const WatchingFile& file : watching_files()) {
+    if (file.name.ends_with(".json")) CHECK(text_of(folder.path() / file.name) == file.text);
+  }
+  CHECK(std::count(made.out.begin(), made.out.end(), '\n') == 9);
+  CHECK_THAT(made.out, Contains((folder.path() / "dashboards/job.json").string() + "\n"));
+  CHECK_THAT(text_of(folder.path() / "provisioning/datasources/troupe.yml"),
+             Contains("url: http://10.0.0.8:90\n"));
+  CHECK_THAT(text_of(folder.path() / "provisioning/dashboards/troupe.yml"),
+             Contains("path: " + out + "/dashboards\n"));
+}
+
+TEST_CASE("what is there with other content stays, unless it may be replaced", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string out = (folder.path() / "new/deep").string();
+  CHECK(run({"gen", "grafana", "-o", out}).code == 0);
+  CHECK(run({"gen", "grafana", "-o", out}).code == 0);
+  const std::filesystem::path own = std::filesystem::path(out) / "dashboards/workers.json";
+  const std::filesystem::path other = std::filesystem::path(out) / "dashboards/job.json";
+  std::ofstream(own) << "mine";
+  std::filesystem::remove(other);
+  const Run refused = run({"gen", "grafana", "-o", out});
+  CHECK(refused.code == 6);
+  CHECK(refused.err ==
+        "error: " + own.string() + ": exists with other content; --force replaces it\n");
+  CHECK(text_of(own) == "mine");
+  CHECK_FALSE(std::filesystem::exists(other));
+  CHECK(run({"gen", "grafana", "-o", out, "--force"}).code == 0);
+  CHECK(text_of(own) == text_of(kMonitoring / "dashboards/workers.json"));
+}
+
+TEST_CASE("a folder that cannot be made is named", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string file = (folder.path() / "file").string();
+  std::ofstream(file) << "x";
+  const Run made = run({"gen", "alerts", "-o", file});
+  CHECK(made.code != 0);
+  CHECK_THAT(made.err, Contains(file));
+}
+
+}  // namespace
+}  // namespace troupe::apps
