@@ -21,7 +21,7 @@ namespace {
 using base::Errc;
 using base::Status;
 
-/// Read from the socket at once, before and after the peer has proved who it is.
+/// Read from the socket at once, at first and at most.
 constexpr std::size_t kGreetingBytes = 16'384;
 constexpr std::size_t kReadBytes = 262'144;
 /// Sealed before they are written to the socket.
@@ -245,8 +245,6 @@ void TlsCarrier::greet() {
   hungry_ = result != 1;
   if (result != 1) return note_failure(result);
   greeted_ = true;
-  wires_.out.reserve(kSealBytes + 2 * kRecordBytes);
-  record_.reserve(kRecordBytes);
 }
 
 void TlsCarrier::note_failure(int result) {
@@ -278,8 +276,6 @@ void TlsCarrier::open_records() {
     }
     if (!place.empty()) break;
   }
-  // A larger input once the peer is known; the small one has been read to its end.
-  if (hungry_ && wires_.in.size() < kReadBytes) wires_.in.resize(kReadBytes);
   if (total == 0) return;
   const Received received = std::move(receiving_->received);
   receiving_.reset();
@@ -308,7 +304,10 @@ void TlsCarrier::seal_records() {
       const std::size_t bytes = std::min(piece.size(), kRecordBytes - record_.size());
       record_.insert(record_.end(), piece.begin(), piece.begin() + static_cast<long>(bytes));
       piece = piece.subspan(bytes);
-      if (record_.size() == kRecordBytes) seal(std::exchange(record_, {}));
+      if (record_.size() == kRecordBytes) {
+        seal(record_);
+        record_.clear();
+      }
     }
     if (piece.empty()) ++sending.piece;
   }
@@ -361,6 +360,9 @@ void TlsCarrier::complete_sending() {
 void TlsCarrier::read_socket() {
   if (reading_ || wires_.in_begin != wires_.in_end) return;
   reading_ = true;
+  // It has been read to its end. Who sends much gets more room, once it is known who that is.
+  const bool full = wires_.in_end == wires_.in.size();
+  if (greeted_ && full && wires_.in.size() < kReadBytes) wires_.in.resize(2 * wires_.in.size());
   socket_.async_read_some(
       asio::buffer(wires_.in),
       [self = shared_from_this()](const asio::error_code& error, std::size_t bytes) {
