@@ -12,6 +12,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "cluster/identity_file.h"
 #include "cluster/job_client.h"
 
 namespace troupe::apps {
