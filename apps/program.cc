@@ -143,11 +143,13 @@ ExitCode Context::fail(const base::Status& status) {
   return exit_code_of(status.code());
 }
 
-ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_view consequence) {
+ExitCode Context::fail_all(const std::vector<ConfigError>& errors, std::string_view consequence) {
   constexpr std::size_t kShownMax = 100;
-  for (std::size_t i = 0; i < std::min(lines.size(), kShownMax); ++i) console.note(lines[i]);
-  console.note(fmt::format("{} error{}{}; {}", lines.size(), lines.size() == 1 ? "" : "s",
-                           lines.size() > kShownMax ? ", the first 100 are shown" : "",
+  for (std::size_t i = 0; i < std::min(errors.size(), kShownMax); ++i) {
+    console.note(errors[i].to_string());
+  }
+  console.note(fmt::format("{} error{}{}; {}", errors.size(), errors.size() == 1 ? "" : "s",
+                           errors.size() > kShownMax ? ", the first 100 are shown" : "",
                            consequence));
   return ExitCode::bad_input;
 }
@@ -173,6 +175,8 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_cluster_verbs(app, context);
     add_job_verbs(app, context);
     add_about_verbs(app, context);
+    add_completion_verbs(app, context);
+    add_gen_verbs(app, context);
     app.footer(exit_codes_text());
     const ExitCode code = parse_and_run(app, with_help_words(arguments), context);
     if (code != ExitCode::ok || context.console.data_written()) return code;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/config_file.h"
 #include "apps/console.h"
 #include "apps/exit_code.h"
 #include "base/environment.h"
@@ -31,8 +32,8 @@ struct Context {
   base::LogLevel log_level() const;
   /// Writes an operating error and gives its exit code.
   ExitCode fail(const base::Status& status);
-  /// Writes error lines that name their places ("job.toml:3:15: error: ..."), then their number.
-  ExitCode fail_lines(const std::vector<std::string>& lines, std::string_view consequence);
+  /// Writes what is wrong with a file, a line for each error, then their number.
+  ExitCode fail_all(const std::vector<ConfigError>& errors, std::string_view consequence);
 };
 
 /// Runs a command line (without the program's name). Never throws.
