@@ -79,8 +79,11 @@ void add_global_options(CLI::App& app, Context& context) {
                      "The coordinator's --listen address (or TROUPE_COORDINATOR)");
   CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
-  app.add_flag_callback(
-      "--no-color", [&context] { context.console.set_color(false); }, "No colours");
+  const auto no_color = [&context] {
+    context.no_color = true;
+    context.console.set_color(false);
+  };
+  app.add_flag_callback("--no-color", no_color, "No colours");
   app.set_version_flag("--version", version_text(), "Print the version");
 }
 
@@ -174,6 +177,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_model_verbs(app, context);
     add_cluster_verbs(app, context);
     add_job_verbs(app, context);
+    add_top_verb(app, context);
     add_about_verbs(app, context);
     add_completion_verbs(app, context);
     add_gen_verbs(app, context);

@@ -26,6 +26,7 @@ struct Context {
   std::string coordinator;           ///< --coordinator, else TROUPE_COORDINATOR; may be empty
   bool quiet = false;                ///< warnings and errors only
   bool verbose = false;              ///< debug messages too
+  bool no_color = false;             ///< --no-color
   std::function<ExitCode()> action;  ///< set while the command line is parsed
 
   /// What -q, -v and TROUPE_LOG_LEVEL ask for.

@@ -33,6 +33,8 @@ void add_model_verbs(CLI::App& app, Context& context);
 void add_cluster_verbs(CLI::App& app, Context& context);
 /// The family `job`.
 void add_job_verbs(CLI::App& app, Context& context);
+/// The verb `top`.
+void add_top_verb(CLI::App& app, Context& context);
 /// The verbs `metrics` and `version`.
 void add_about_verbs(CLI::App& app, Context& context);
 /// The family `completion`. `app` is the program; the verbs read its tree when they run.

@@ -84,7 +84,7 @@ TEST_CASE("version and metrics are the same facts as JSON", "[json]") {
   for (const Json& family : metrics.json["metrics"]) {
     std::string labels;
     for (const Json& label : family["labels"]) {
-      labels += (labels.empty() ? "{" : ",") + label.get<std::string>();
+      labels.append(labels.empty() ? "{" : ",").append(label.get<std::string>());
     }
     if (!labels.empty()) labels += "}";
     lines += fmt::format("{}{} {} {}\n", family["name"].get<std::string>(), labels,
@@ -192,7 +192,7 @@ TEST_CASE("model inspect has the table's layers as JSON", "[json]") {
   CHECK(lenet.json["batch"] == 32);
   std::size_t shown = 0;
   for (const Json& layer : lenet.json["layers"]) {
-    CHECK_THAT(lenet.text.out, Contains("\n" + layer["name"].get<std::string>() + " "));
+    CHECK_THAT(lenet.text.out, Contains(fmt::format("\n{} ", layer["name"].get<std::string>())));
     if (layer["name"] != "conv2") continue;
     ++shown;
     CHECK(layer["operator"] == "convolution");
