@@ -250,10 +250,10 @@ std::string summary_of(const TopView& view) {
     slots += machine.slots;
     used += machine.slots_used;
   }
-  return fmt::format("troupe top {}: {}, {} at work; {}, {} of {} slots used; heard {:.1f} s ago",
-                     view.coordinator, base::format_counted(view.cluster.jobs.size(), "job"),
-                     running, base::format_counted(view.cluster.machines.size(), "machine"), used,
-                     slots, seconds_of(view.age_ms));
+  return fmt::format("{}, heard {:.1f} s ago: {}, {} at work; {}, {}/{} slots used",
+                     view.coordinator, seconds_of(view.age_ms),
+                     base::format_counted(view.cluster.jobs.size(), "job"), running,
+                     base::format_counted(view.cluster.machines.size(), "machine"), used, slots);
 }
 
 /// How many lines each of three tables gets: none more than it needs, and what one leaves the

@@ -70,8 +70,7 @@ using Words = std::vector<std::string>;
 TEST_CASE("a picture has jobs, machines and ranks in their order", "[top]") {
   const std::vector<std::string> lines = draw_top(small(), {});
   CHECK(lines[0] ==
-        "troupe top 127.0.0.1:7700: 4 jobs, 1 at work; 2 machines, 3 of 6 slots used; "
-        "heard 0.4 s ago");
+        "127.0.0.1:7700, heard 0.4 s ago: 4 jobs, 1 at work; 2 machines, 3/6 slots used");
   CHECK(first_words(lines, "JOB") == Words{"lenet", "large", "newer", "old"});
   CHECK(first_words(lines, "MACHINE") == Words{"a", "b"});
   // Missing, then by steps, done last.

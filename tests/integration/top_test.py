@@ -90,7 +90,7 @@ class Terminal:
                 return seen
             if over:
                 break
-        raise AssertionError(f"no {pattern} in {seen!r}")
+        raise AssertionError(f"no {pattern} in {seen[-4000:]!r}")
 
     def end(self):
         """The exit code and standard error."""
@@ -98,7 +98,7 @@ class Terminal:
         while not self.ended() and time.monotonic() < deadline:
             self.read()  # who writes to a terminal that nobody reads waits
         if not self.ended():
-            raise AssertionError(f"it goes on: {self.text!r}")
+            raise AssertionError(f"it goes on: {self.text[-4000:]!r}")
         self.read()
         self.errors.seek(0)
         return self.code, self.errors.read().decode()
@@ -215,7 +215,7 @@ class TopTest(ClusterCase):
     def test_a_lost_coordinator_is_said_and_waited_for(self):
         made = self.cluster({"a": 1})
         terminal = self.top(made, "--grace", "60s")
-        terminal.wait_for(r"\na +0/1")
+        terminal.wait_for(r"\[Ka +0/1")
         made.coordinator.kill()
         made.coordinator.wait()
         said = terminal.wait_for(r"tries again for \d+ s")
