@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "base/hash.h"
 #include "base/units.h"
@@ -28,19 +29,24 @@ base::Result<std::unique_ptr<store::Checkpoint>> open(const std::string& place, 
   return checkpoint;
 }
 
-ExitCode hash(const std::string& place, Context& context) {
-  const auto checkpoint = open(place, context);
+/// Of both verbs.
+struct PlaceOptions {
+  std::string place;
+  bool json = false;
+};
+
+ExitCode hash(const PlaceOptions& options, Context& context) {
+  const auto checkpoint = open(options.place, context);
   if (!checkpoint.ok()) return context.fail(checkpoint.status());
   const auto digest = checkpoint.value()->hash();
   if (!digest.ok()) return context.fail(digest.status());
-  context.console.data(base::to_hex(digest.value()) + "\n");
+  const std::string hex = base::to_hex(digest.value());
+  const Json document = {{"checkpoint", checkpoint.value()->path().string()}, {"sha256", hex}};
+  context.console.data(options.json ? json_text(document) : hex + "\n");
   return ExitCode::ok;
 }
 
-ExitCode show(const std::string& place, Context& context) {
-  const auto opened = open(place, context);
-  if (!opened.ok()) return context.fail(opened.status());
-  const store::Checkpoint& checkpoint = *opened.value();
+std::string text_of(const store::Checkpoint& checkpoint) {
   const schemas::Manifest& manifest = checkpoint.manifest();
   std::string text = fmt::format(
       "checkpoint  {}\njob         {}\nstep        {}\nepoch       {}\nsamples     {}\n"
@@ -55,7 +61,38 @@ ExitCode show(const std::string& place, Context& context) {
     text += fmt::format("key         {} {} {}\n", key.name, key.shape.to_string(),
                         base::dtype_name(key.dtype));
   }
-  context.console.data(text);
+  return text;
+}
+
+Json json_of_checkpoint(const store::Checkpoint& checkpoint) {
+  const schemas::Manifest& manifest = checkpoint.manifest();
+  Json files = Json::array();
+  for (const schemas::ShardFile& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  }
+  Json keys = Json::array();
+  for (const schemas::KeyInfo& key : manifest.keys) {
+    keys.push_back({{"name", key.name},
+                    {"shape", json_of(key.shape)},
+                    {"dtype", base::dtype_name(key.dtype)}});
+  }
+  return {{"checkpoint", checkpoint.path().string()},
+          {"job", manifest.job_name},
+          {"step", manifest.step},
+          {"epoch", manifest.epoch},
+          {"samples", manifest.samples},
+          {"numerics", json_of(manifest.numeric_class)},
+          {"numerics_changed", manifest.numerics_changed},
+          {"files", std::move(files)},
+          {"keys", std::move(keys)}};
+}
+
+ExitCode show(const PlaceOptions& options, Context& context) {
+  const auto opened = open(options.place, context);
+  if (!opened.ok()) return context.fail(opened.status());
+  const store::Checkpoint& checkpoint = *opened.value();
+  context.console.data(options.json ? json_text(json_of_checkpoint(checkpoint))
+                                    : text_of(checkpoint));
   return ExitCode::ok;
 }
 
@@ -63,13 +100,14 @@ ExitCode show(const std::string& place, Context& context) {
 
 void add_checkpoint_verbs(CLI::App& app, Context& context) {
   CLI::App* family = add_family(app, "checkpoint", "Look at checkpoints");
-  const auto place = std::make_shared<std::string>();
+  const auto place = std::make_shared<PlaceOptions>();
   const auto add = [&](const char* name, const std::string& description,
-                       ExitCode (*action)(const std::string&, Context&)) {
+                       ExitCode (*action)(const PlaceOptions&, Context&)) {
     CLI::App* verb = family->add_subcommand(name, description);
-    verb->add_option("PLACE", *place, "The job's checkpoint.dir, or one checkpoint in it")
+    verb->add_option("PLACE", place->place, "The job's checkpoint.dir, or one checkpoint in it")
         ->required()
         ->type_name("");
+    add_json_flag(*verb, place->json);
     set_action(verb, context, [&context, place, action] { return action(*place, context); });
   };
   add("hash",

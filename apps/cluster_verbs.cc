@@ -52,7 +52,7 @@ bool read_limits(const ProcessVerb& options, Context& context, base::Limits& lim
   if (options.limits_path.empty()) return true;
   const LimitsFile file = read_limits_file(options.limits_path);
   limits = file.limits;
-  if (!file.errors.empty()) context.fail_lines(file.errors, "nothing was started");
+  if (!file.errors.empty()) context.fail_all(file.errors, "nothing was started");
   return file.errors.empty();
 }
 

@@ -21,12 +21,13 @@ namespace {
 constexpr std::string_view kSetOption = "--set ";
 constexpr std::size_t kShownValueMax = 60;
 
-/// An error with its place, for sorting; line 0: of the whole file.
-struct ConfigError {
+/// An error with its place, for sorting. What is said of an override has a place in its text, too,
+/// which nobody wants to see.
+struct Fault {
   bool of_override = false;
   std::uint32_t line = 0;
   std::uint32_t column = 0;
-  std::string text;
+  ConfigError error;
 };
 
 /// A "--set" value, parsed.
@@ -122,19 +123,20 @@ struct ConfigFile::Content {
   toml::table root;
   bool parsed = false;
   std::deque<OverrideValue> overrides;
-  std::vector<ConfigError> errors;
+  std::vector<Fault> faults;
   std::set<std::string> known_keys;
 
-  void add(const toml::source_region& where, std::string_view text) {
-    const std::string path = where.path ? *where.path : name;
-    ConfigError& error = errors.emplace_back();
-    error.of_override = path.starts_with(kSetOption);
-    error.line = where.begin.line;
-    error.column = where.begin.column;
-    error.text =
-        error.of_override || where.begin.line == 0
-            ? fmt::format("{}: error: {}", path, text)
-            : fmt::format("{}:{}:{}: error: {}", path, where.begin.line, where.begin.column, text);
+  void add(const toml::source_region& where, std::string key, std::string text) {
+    Fault& fault = faults.emplace_back();
+    fault.error.file = where.path ? *where.path : name;
+    fault.error.key = std::move(key);
+    fault.error.text = std::move(text);
+    fault.of_override = fault.error.file.starts_with(kSetOption);
+    fault.line = where.begin.line;
+    fault.column = where.begin.column;
+    if (fault.of_override || fault.line == 0) return;
+    fault.error.line = fault.line;
+    fault.error.column = fault.column;
   }
 
   /// The strongest override of exactly this path.
@@ -154,6 +156,13 @@ struct ConfigFile::Content {
   }
 };
 
+std::string ConfigError::to_string() const {
+  std::string line_text = file.empty() ? "" : file + ":";
+  if (line != 0) line_text += fmt::format("{}:{}:", line, column);
+  return fmt::format("{}{}error: {}{}{}", line_text, line_text.empty() ? "" : " ", key,
+                     key.empty() ? "" : ": ", text);
+}
+
 // ---- ConfigFile ----
 
 ConfigFile::ConfigFile(std::string name, const std::string& text)
@@ -161,14 +170,15 @@ ConfigFile::ConfigFile(std::string name, const std::string& text)
   content_->name = std::move(name);
   const toml::source_position excess = excess_dot(text);
   if (excess.line != 0) {
-    content_->add({excess, excess, {}}, fmt::format("more than {} dots in a line", kLineDotsMax));
+    content_->add({excess, excess, {}}, "",
+                  fmt::format("more than {} dots in a line", kLineDotsMax));
     return;
   }
   try {
     content_->root = toml::parse(text, std::string_view(content_->name));
     content_->parsed = true;
   } catch (const toml::parse_error& fault) {
-    content_->add(fault.source(), printable(std::string(fault.description())));
+    content_->add(fault.source(), "", printable(std::string(fault.description())));
   }
 }
 
@@ -183,7 +193,7 @@ void ConfigFile::override_value(const std::string& assignment) {
     return std::isalnum(c) || c == '_' || c == '-' || c == '.';
   });
   if (equals == std::string::npos || !named) {
-    content_->add(where, "expected section.key=value");
+    content_->add(where, "", "expected section.key=value");
     return;
   }
   const std::string value = assignment.substr(equals + 1);
@@ -215,20 +225,18 @@ Section ConfigFile::root() {
   return Section(*this, {&content_->root, ""});
 }
 
-std::vector<std::string> ConfigFile::errors() const {
-  std::vector<ConfigError> sorted = content_->errors;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const ConfigError& a, const ConfigError& b) {
+std::vector<ConfigError> ConfigFile::errors() const {
+  std::vector<Fault> sorted = content_->faults;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Fault& a, const Fault& b) {
     return std::tie(a.of_override, a.line, a.column) < std::tie(b.of_override, b.line, b.column);
   });
-  std::vector<std::string> lines;
-  for (const ConfigError& error : sorted) lines.push_back(error.text);
+  std::vector<ConfigError> errors;
+  for (Fault& fault : sorted) errors.push_back(std::move(fault.error));
   for (const OverrideValue& value : content_->overrides) {
-    if (!value.used && content_->parsed) {
-      lines.push_back(
-          fmt::format("{}: error: {}: unknown key", *value.node().source().path, value.path));
-    }
+    if (value.used || !content_->parsed) continue;
+    errors.push_back({*value.node().source().path, 0, 0, value.path, "unknown key"});
   }
-  return lines;
+  return errors;
 }
 
 // ---- Section ----
@@ -404,7 +412,7 @@ void Section::fail(std::string_view key, std::string_view text) {
   if (node == nullptr) node = static_cast<const toml::table*>(table_);
   const toml::source_region here =
       node != nullptr ? node->source() : toml::source_region{{}, {}, {}};
-  content.add(here, fmt::format("{}: {}", full(key), text));
+  content.add(here, full(key), std::string(text));
 }
 
 void Section::fail_value(std::string_view key, std::string_view expected) {
@@ -417,8 +425,8 @@ void Section::finish() {
   ConfigFile::Content& content = *file_->content_;
   const std::vector<std::string> known(known_.begin(), known_.end());
   const auto refuse = [&](const toml::source_region& where, std::string_view key) {
-    content.add(where, fmt::format("{}: unknown key{}", full(key),
-                                   base::did_you_mean(key.substr(0, key.find('.')), known)));
+    content.add(where, full(key),
+                "unknown key" + base::did_you_mean(key.substr(0, key.find('.')), known));
   };
   if (table_ != nullptr) {
     for (const auto& [key, node] : *static_cast<const toml::table*>(table_)) {

@@ -18,6 +18,18 @@ namespace troupe::apps {
 
 class ConfigFile;
 
+/// What is wrong with a configuration file or with an override.
+struct ConfigError {
+  std::string file;          ///< "job.toml", "--set data.batch=12B"; empty: `text` names it
+  std::uint32_t line = 0;    ///< from 1; 0: of the whole file, or of an override
+  std::uint32_t column = 0;  ///< from 1, where there is a line
+  std::string key;           ///< "data.batch"; empty: no key is at fault
+  std::string text;
+
+  /// One line: "job.toml:3:15: error: data.batch: expected integer >= 1, got 0".
+  std::string to_string() const;
+};
+
 /// Inclusive bounds of an integer.
 struct IntegerRange {
   std::uint64_t least = 0;
@@ -101,8 +113,8 @@ class ConfigFile {
   Section root();
   /// The paths of all keys that sections were asked for, present or not.
   const std::set<std::string>& known_keys() const;
-  /// All errors, one line each ("job.toml:3:15: error: ..."), in order of place.
-  std::vector<std::string> errors() const;
+  /// All errors, in order of place.
+  std::vector<ConfigError> errors() const;
 
  private:
   friend class Section;

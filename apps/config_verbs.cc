@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "apps/job_file.h"
+#include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "base/units.h"
 #include "ops/table.h"
@@ -21,20 +22,62 @@ base::Status check_key_rules(const schemas::JobSpec& spec) {
   return train::check_rules(network, {}, spec.train.keys);
 }
 
-ExitCode check(const JobFileOptions& options, Context& context) {
-  const JobFile job = read_job_file(options.path, options.overrides);
-  if (!job.errors.empty()) return context.fail_lines(job.errors, "this is no job that can run");
-  const schemas::JobSpec& spec = job.spec;
-  const base::Status rules = check_key_rules(spec);
-  if (!rules.ok()) return context.fail(rules);
-  context.console.data(
-      fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}\n", options.path, spec.name,
-                  spec.model.network.empty() ? spec.model.symbol : spec.model.network,
-                  base::format_counted(spec.workers.machines, "machine"),
-                  base::format_counted(spec.workers.devices, "worker"),
-                  base::format_counted(spec.shards(), "parameter server"),
-                  base::format_counted(spec.train.epochs, "epoch")));
-  return ExitCode::ok;
+const std::string& model_of(const schemas::JobSpec& spec) {
+  return spec.model.network.empty() ? spec.model.symbol : spec.model.network;
+}
+
+std::string text_of(const std::string& path, const schemas::JobSpec& spec) {
+  return fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}\n", path, spec.name,
+                     model_of(spec), base::format_counted(spec.workers.machines, "machine"),
+                     base::format_counted(spec.workers.devices, "worker"),
+                     base::format_counted(spec.shards(), "parameter server"),
+                     base::format_counted(spec.train.epochs, "epoch"));
+}
+
+Json json_of_error(const ConfigError& error) {
+  const bool placed = error.line != 0;
+  return {{"file", json_or_null(error.file)},
+          {"line", placed ? Json(error.line) : Json(nullptr)},
+          {"column", placed ? Json(error.column) : Json(nullptr)},
+          {"key", json_or_null(error.key)},
+          {"text", error.text}};
+}
+
+/// `spec`: of a file without errors.
+Json json_of_check(const std::string& path, const schemas::JobSpec& spec,
+                   const std::vector<ConfigError>& errors) {
+  Json list = Json::array();
+  for (const ConfigError& error : errors) list.push_back(json_of_error(error));
+  Json job = nullptr;
+  if (errors.empty()) {
+    job = {{"name", spec.name},
+           {"model", model_of(spec)},
+           {"machines", spec.workers.machines},
+           {"workers_per_machine", spec.workers.devices},
+           {"parameter_servers", spec.shards()},
+           {"epochs", spec.train.epochs}};
+  }
+  return {{"file", path},
+          {"valid", errors.empty()},
+          {"job", std::move(job)},
+          {"errors", std::move(list)}};
+}
+
+ExitCode check(const JobFileOptions& options, bool json, Context& context) {
+  JobFile job = read_job_file(options.path, options.overrides);
+  ExitCode code = ExitCode::ok;
+  if (!job.errors.empty()) {
+    code = context.fail_all(job.errors, "this is no job that can run");
+  } else if (const base::Status rules = check_key_rules(job.spec); !rules.ok()) {
+    code = context.fail(rules);
+    job.errors.push_back({options.path, 0, 0, "", rules.text()});
+  }
+  if (json) {
+    context.console.data(json_text(json_of_check(options.path, job.spec, job.errors)));
+  } else if (code == ExitCode::ok) {
+    context.console.data(text_of(options.path, job.spec));
+  }
+  return code;
 }
 
 }  // namespace
@@ -47,7 +90,9 @@ void add_config_verbs(CLI::App& app, Context& context) {
                          "troupe config check JOB.toml --set data.batch=64"}));
   const auto options = std::make_shared<JobFileOptions>();
   add_job_file_options(*verb, *options);
-  set_action(verb, context, [&context, options] { return check(*options, context); });
+  const auto json = std::make_shared<bool>(false);
+  add_json_flag(*verb, *json);
+  set_action(verb, context, [&context, options, json] { return check(*options, *json, context); });
 }
 
 }  // namespace troupe::apps

@@ -57,9 +57,10 @@ void Console::clear_status_line() {
   status_shown_ = false;
 }
 
-ConsoleOptions standard_error_options(const base::Environment& environment) {
+ConsoleOptions console_options(const base::Environment& environment) {
   ConsoleOptions options;
   options.terminal = isatty(STDERR_FILENO) == 1 && !environment.dumb_terminal;
+  options.out_terminal = isatty(STDOUT_FILENO) == 1 && !environment.dumb_terminal;
   options.color = options.terminal && !environment.no_color;
   winsize size{};
   if (options.terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {

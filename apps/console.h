@@ -12,11 +12,12 @@
 
 namespace troupe::apps {
 
-/// What is known about standard error.
+/// What is known about standard error, and whether a person looks at standard output.
 struct ConsoleOptions {
   bool terminal = false;  ///< standard error is a terminal that can rewrite a line
   bool color = false;
-  int width = 80;  ///< columns of the terminal
+  int width = 80;             ///< columns of the terminal
+  bool out_terminal = false;  ///< standard output is a terminal that can rewrite a line
 };
 
 /// The two streams of a command.
@@ -54,7 +55,7 @@ class Console {
   bool status_shown_ = false;
 };
 
-/// The options for the process's standard error.
-ConsoleOptions standard_error_options(const base::Environment& environment);
+/// The options for the process's streams.
+ConsoleOptions console_options(const base::Environment& environment);
 
 }  // namespace troupe::apps

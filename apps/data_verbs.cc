@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "data/inspect.h"
 #include "data/pack.h"
@@ -10,18 +11,59 @@
 namespace troupe::apps {
 namespace {
 
+Json json_of_report(const data::PackReport& report) {
+  Json files = Json::array();
+  for (const data::PackedFile& file : report.files) {
+    files.push_back({{"file", file.path.string()},
+                     {"records", file.records},
+                     {"image", json_of(file.image)},
+                     {"classes", file.classes},
+                     {"bytes", file.bytes}});
+  }
+  return {{"files", std::move(files)}};
+}
+
+Json json_of_report(const data::IndexReport& report) {
+  return {{"file", report.path.string()}, {"records", report.records}};
+}
+
+Json json_of_report(const data::CheckReport& report) {
+  Json first_bad = nullptr;
+  if (!report.first_bad.ok()) {
+    first_bad = {{"offset_bytes", report.first_bad_offset}, {"text", report.first_bad.text()}};
+  }
+  return {{"file", report.path.string()},
+          {"records", report.records},
+          {"bytes", report.bytes},
+          {"checksum", fmt::format("{:#010x}", report.checksum)},
+          {"split_records", report.split_records},
+          {"images", report.images},
+          {"first_image", report.first_image ? json_of(*report.first_image) : Json(nullptr)},
+          {"damaged_places", report.damaged_places},
+          {"damaged_images", report.damaged_images},
+          {"first_bad", std::move(first_bad)},
+          {"index_fault", json_or_null(report.index_fault.text())}};
+}
+
 /// Prints a report as data, or its error.
 template <typename Report>
-ExitCode finish(const base::Result<Report>& report, Context& context) {
+ExitCode finish(const base::Result<Report>& report, bool json, Context& context) {
   if (!report.ok()) return context.fail(report.status());
-  context.console.data(report.value().to_string());
+  context.console.data(json ? json_text(json_of_report(*report)) : report->to_string());
   return ExitCode::ok;
 }
 
-ExitCode check(const std::string& path, bool decode, Context& context) {
-  const auto report = data::check_record_file(path, decode);
-  if (!report.ok()) return context.fail(report.status());
-  context.console.data(report.value().to_string());
+/// Of `index` and `check`.
+struct FileOptions {
+  std::string path;
+  bool decode = false;
+  bool json = false;
+};
+
+ExitCode check(const FileOptions& options, Context& context) {
+  const auto report = data::check_record_file(options.path, options.decode);
+  const ExitCode shown = finish(report, options.json, context);
+  if (shown != ExitCode::ok) return shown;
   const base::Status status = report.value().status();
   return status.ok() ? ExitCode::ok : context.fail(status);
 }
@@ -30,6 +72,7 @@ ExitCode check(const std::string& path, bool decode, Context& context) {
 struct PackTarget {
   std::filesystem::path out;
   bool force = false;
+  bool json = false;
 };
 
 void add_target(CLI::App* verb, PackTarget& target) {
@@ -37,6 +80,7 @@ void add_target(CLI::App* verb, PackTarget& target) {
       ->required()
       ->type_name("DIR");
   verb->add_flag("--force", target.force, "Replace record files that are there");
+  add_json_flag(*verb, target.json);
 }
 
 base::Status check_target(const PackTarget& target) {
@@ -52,7 +96,7 @@ base::Status check_target(const PackTarget& target) {
 template <typename Packer>
 ExitCode pack_into(const PackTarget& target, Context& context, const Packer& packer) {
   const base::Status free = check_target(target);
-  return free.ok() ? finish(packer(), context) : context.fail(free);
+  return free.ok() ? finish(packer(), target.json, context) : context.fail(free);
 }
 
 void add_pack_fashion(CLI::App& pack, Context& context) {
@@ -140,24 +184,21 @@ void add_data_verbs(CLI::App& app, Context& context) {
   add_pack_idx(*pack, context);
   add_pack_images(*pack, context);
 
-  struct Options {
-    std::string path;
-    bool decode = false;
-  };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<FileOptions>();
   CLI::App* index = family->add_subcommand(
       "index", describe("Make a record file's .idx anew", {"troupe data index train.rec"}));
   index->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
+  add_json_flag(*index, options->json);
   set_action(index, context, [&context, options] {
-    return finish(data::index_record_file(options->path), context);
+    return finish(data::index_record_file(options->path), options->json, context);
   });
   CLI::App* verb = family->add_subcommand(
       "check", describe("Count records; name the first damage and exit 3 where there is any",
                         {"troupe data check train.rec", "troupe data check train.rec --decode"}));
   verb->add_option("FILE.rec", options->path, "The record file")->required()->type_name("");
   verb->add_flag("--decode", options->decode, "Decode every image too");
-  set_action(verb, context,
-             [&context, options] { return check(options->path, options->decode, context); });
+  add_json_flag(*verb, options->json);
+  set_action(verb, context, [&context, options] { return check(*options, context); });
 }
 
 }  // namespace troupe::apps

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe gen: files that make Prometheus and Grafana watch a cluster. Two files or more need a
-// folder; what is there with other content stays, unless it may be replaced.
+// troupe gen: files that make Prometheus and Grafana watch a cluster, and the manual. Two files or
+// more need a folder; what is there with other content stays, unless it may be replaced.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -125,7 +125,7 @@ CLI::Option* add_target(CLI::App* verb, GenOptions& options) {
 }  // namespace
 
 void add_gen_verbs(CLI::App& app, Context& context) {
-  CLI::App* family = add_family(app, "gen", "Write files for Prometheus and Grafana");
+  CLI::App* family = add_family(app, "gen", "Write files for Prometheus, Grafana and man");
   const auto options = std::make_shared<GenOptions>();
 
   CLI::App* prometheus = family->add_subcommand(
@@ -152,6 +152,8 @@ void add_gen_verbs(CLI::App& app, Context& context) {
       ->capture_default_str();
   add_target(grafana, *options)->required();
   set_action(grafana, context, [&context, options] { return gen_grafana(*options, context); });
+
+  add_man_verb(app, *family, context);
 }
 
 }  // namespace troupe::apps

@@ -9,7 +9,6 @@
 #include <iostream>
 #include <optional>
 
-#include "apps/config_file.h"
 #include "base/file.h"
 #include "base/name.h"
 #include "base/units.h"
@@ -82,7 +81,7 @@ void read_limits(Section section, base::Limits& limits) {
 }
 
 /// `limits` is a table, or the path of a limits file; its errors go to `errors`.
-void read_job_limits(Section& root, JobSpec& spec, std::vector<std::string>& errors) {
+void read_job_limits(Section& root, JobSpec& spec, std::vector<ConfigError>& errors) {
   if (root.kind("limits") == ValueKind::text) {
     std::string path;
     root.read("limits", path);
@@ -353,7 +352,7 @@ JobFile parse_job(const std::string& name, const std::string& text,
   ConfigFile file(name, text);
   for (const std::string& assignment : overrides) file.override_value(assignment);
   if (file.parsed()) read_job(file.root(), job);
-  const std::vector<std::string> errors = file.errors();
+  const std::vector<ConfigError> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
   job.keys = file.known_keys();
   return job;
@@ -365,7 +364,7 @@ JobFile read_job_file(const std::string& path, const std::vector<std::string>& o
   const auto text = piped ? read_standard_input(bytes_max) : base::read_text_file(path, bytes_max);
   if (text.ok()) return parse_job(piped ? "<stdin>" : path, text.value(), overrides);
   JobFile job;
-  job.errors.push_back(fmt::format("error: {}", text.status().text()));
+  job.errors.push_back({"", 0, 0, "", text.status().text()});
   return job;
 }
 
@@ -373,7 +372,7 @@ LimitsFile read_limits_file(const std::string& path) {
   LimitsFile result;
   const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max);
   if (!text.ok()) {
-    result.errors.push_back(fmt::format("error: {}", text.status().text()));
+    result.errors.push_back({"", 0, 0, "", text.status().text()});
     return result;
   }
   ConfigFile file(path, text.value());

@@ -7,23 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "apps/config_file.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "schemas/job_spec.h"
 
 namespace troupe::apps {
 
-/// A job, or why it is none: lines like "job.toml:3:15: error: ...".
+/// A job, or why it is none.
 struct JobFile {
   schemas::JobSpec spec;
-  std::vector<std::string> errors;
+  std::vector<ConfigError> errors;
   std::set<std::string> keys;  ///< "train.optimizer.lr" and every other that a job may have
 };
 
 /// Limits, or why not.
 struct LimitsFile {
   base::Limits limits;
-  std::vector<std::string> errors;
+  std::vector<ConfigError> errors;
 };
 
 /// Reads a job file ("-": standard input) with overrides "section.key=value" on top.

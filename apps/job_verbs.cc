@@ -6,14 +6,13 @@
 #include <optional>
 #include <thread>
 
+#include "apps/coordinator_call.h"
 #include "apps/job_file.h"
+#include "apps/job_report.h"
 #include "apps/progress.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
-#include "base/units.h"
-#include "cluster/identity_file.h"
-#include "cluster/job_client.h"
 
 namespace troupe::apps {
 namespace {
@@ -25,46 +24,16 @@ struct JobVerb {
   std::string id;
   std::string grace;
   bool wait = false;
+  bool json = false;
 };
 
-/// Connects to the coordinator and runs the action with it. `signals`: may end it; may be null.
-template <typename Action>
+/// `signals`: may end it; may be null.
 ExitCode with_client(const JobVerb& verb, const StopSignals* signals, Context& context,
-                     const Action& action) {
-  if (context.coordinator.empty()) {
-    context.console.error("which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
-    return ExitCode::bad_usage;
-  }
-  // An option has been checked; this may be the environment's.
-  if (const std::string fault = check_address(context.coordinator); !fault.empty()) {
-    context.console.error("TROUPE_COORDINATOR: " + fault);
-    return ExitCode::bad_usage;
-  }
-  cluster::JobClientOptions options;
-  if (!context.identity.empty()) {
-    const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
-    if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
-    options.tls = (*identity)->tls();
-  }
-  options.address = context.coordinator;
-  if (!verb.grace.empty()) {
-    options.limits.coordinator_grace_ms = base::parse_duration_ms(verb.grace).value();  // checked
-  }
-  options.on_lost = [&context](const base::Status& why, std::uint64_t left_ms) {
-    context.console.note(fmt::format("{}; tries again for {} s", why.text(), left_ms / 1'000));
-  };
-  if (signals != nullptr) options.stop = [signals] { return signals->received() != 0; };
-  const auto client = cluster::JobClient::connect(std::move(options));
-  return client.ok() ? action(**client) : context.fail(client.status());
-}
-
-std::string step_of(const schemas::JobInfo& job) {
-  return job.steps_total == 0 ? "-" : fmt::format("{}/{}", job.step, job.steps_total);
-}
-
-/// "-" before the first report.
-std::string loss_of(const schemas::JobInfo& job) {
-  return job.samples == 0 ? "-" : fmt::format("{:.4f}", job.loss);
+                     const std::function<ExitCode(cluster::JobClient&)>& action) {
+  CoordinatorCall call;
+  call.grace = verb.grace;
+  if (signals != nullptr) call.stop = [signals] { return signals->received() != 0; };
+  return call_coordinator(call, context, action);
 }
 
 void show(const schemas::JobInfo& job, ProgressDisplay& display) {
@@ -78,18 +47,14 @@ void show(const schemas::JobInfo& job, ProgressDisplay& display) {
 }
 
 /// The end of a job for people, scripts and the exit code.
-ExitCode finish(const schemas::JobInfo& job, Context& context) {
+ExitCode finish(const schemas::JobInfo& job, bool json, Context& context) {
+  if (json) context.console.data(json_text(json_of(job)));
   if (job.phase != schemas::JobPhase::succeeded) {
     context.console.error(
         fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
     return job.phase == schemas::JobPhase::stopped ? ExitCode::stopped : ExitCode::failed;
   }
-  if (job.accuracy >= 0.0) {
-    context.console.data(fmt::format("test accuracy {:.4f}\n", job.accuracy));
-  }
-  if (!job.checkpoint.empty()) {
-    context.console.data(fmt::format("checkpoint {}\n", job.checkpoint));
-  }
+  if (!json) context.console.data(job_result_lines(job));
   return ExitCode::ok;
 }
 
@@ -109,9 +74,10 @@ ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Conte
 }
 
 /// Looks at the job until it has ended. `seen`: what is known of it; with an id once the
-/// coordinator has known it.
-ExitCode wait(cluster::JobClient& client, const std::string& id, schemas::JobInfo seen,
-              const StopSignals& signals, Context& context) {
+/// coordinator has known it, and that is shown when the watch ends before the job.
+ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo& seen,
+               const StopSignals& signals, Context& context) {
+  const std::string id = seen.id.empty() ? options.id : seen.id;
   base::SteadyClock clock;
   ProgressDisplay display(context.console, clock);
   while (true) {
@@ -136,12 +102,20 @@ ExitCode wait(cluster::JobClient& client, const std::string& id, schemas::JobInf
     std::this_thread::sleep_for(kLook);
   }
   display.end();
-  return finish(seen, context);
+  return finish(seen, options.json, context);
+}
+
+ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo seen,
+              const StopSignals& signals, Context& context) {
+  const ExitCode code = watch(client, options, seen, signals, context);
+  const bool shown = schemas::is_final(seen.phase) || seen.id.empty();
+  if (options.json && !shown) context.console.data(json_text(json_of(seen)));
+  return code;
 }
 
 ExitCode submit(const JobVerb& options, Context& context) {
   JobFile job = read_job_file(options.job.path, options.job.overrides);
-  if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was submitted");
+  if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
   std::optional<StopSignals> signals;
@@ -153,53 +127,36 @@ ExitCode submit(const JobVerb& options, Context& context) {
           const int signal = signals ? signals->received() : 0;
           return signal != 0 ? exit_code_of_signal(signal) : context.fail(id.status());
         }
-        context.console.data(*id + "\n");
         schemas::JobInfo seen;
         seen.id = *id;
-        if (signals) return wait(client, *id, seen, *signals, context);
+        seen.name = job.spec.name;
+        if (!options.json) context.console.data(*id + "\n");
+        if (signals) return wait(client, options, seen, *signals, context);
+        if (options.json) context.console.data(json_text({{"id", *id}}));
         context.console.info(fmt::format("follow it with: troupe --coordinator {} job wait {}",
                                          context.coordinator, *id));
         return ExitCode::ok;
       });
 }
 
-void add_grace_option(CLI::App& verb, JobVerb& options) {
-  verb.add_option("--grace", options.grace, "How long a lost coordinator is waited for (10m)")
-      ->check(check_duration)
-      ->type_name("TIME");
-}
-
-ExitCode list(cluster::JobClient& client, Context& context) {
+ExitCode list(cluster::JobClient& client, const JobVerb& options, Context& context) {
   const auto jobs = client.list();
   if (!jobs.ok()) return context.fail(jobs.status());
-  std::string text =
-      fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
-  for (const schemas::JobInfo& job : *jobs) {
-    text += fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", job.id,
-                        schemas::job_phase_name(job.phase), step_of(job), loss_of(job), job.text);
-  }
-  context.console.data(text);
+  context.console.data(options.json ? json_text(json_of(std::span(*jobs))) : job_table(*jobs));
   return ExitCode::ok;
 }
 
-ExitCode status(cluster::JobClient& client, const std::string& id, Context& context) {
-  const auto found = client.query(id);
-  if (!found.ok()) return context.fail(found.status());
-  const schemas::JobInfo& job = *found;
-  std::string text = fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id,
-                                 schemas::job_phase_name(job.phase), step_of(job), loss_of(job));
-  if (job.accuracy >= 0.0) text += fmt::format("test accuracy {:.4f}\n", job.accuracy);
-  if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
-  if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
-  context.console.data(text);
-  return ExitCode::ok;
-}
-
-ExitCode stop(cluster::JobClient& client, const std::string& id, Context& context) {
-  const auto job = client.stop(id);
+ExitCode status(cluster::JobClient& client, const JobVerb& options, Context& context) {
+  const auto job = client.query(options.id);
   if (!job.ok()) return context.fail(job.status());
-  context.console.data(fmt::format("{} {}{}{}\n", job->id, schemas::job_phase_name(job->phase),
-                                   job->text.empty() ? "" : ": ", job->text));
+  context.console.data(options.json ? json_text(json_of(*job)) : job_lines(*job));
+  return ExitCode::ok;
+}
+
+ExitCode stop(cluster::JobClient& client, const JobVerb& options, Context& context) {
+  const auto job = client.stop(options.id);
+  if (!job.ok()) return context.fail(job.status());
+  context.console.data(options.json ? json_text(json_of(*job)) : job_end_line(*job));
   return ExitCode::ok;
 }
 
@@ -222,11 +179,14 @@ void add_job_verbs(CLI::App& app, Context& context) {
       ->check(check_name)
       ->type_name("ID");
   submit_verb->add_flag("--wait", options->wait, "End with the job's result");
-  add_grace_option(*submit_verb, *options);
+  add_grace_option(*submit_verb, options->grace);
+  add_json_flag(*submit_verb, options->json);
   set_action(submit_verb, context, [&context, options] { return submit(*options, context); });
-  set_action(job->add_subcommand("list", "List all jobs"), context, [&context, options] {
+  CLI::App* list_verb = job->add_subcommand("list", "List all jobs");
+  add_json_flag(*list_verb, options->json);
+  set_action(list_verb, context, [&context, options] {
     return with_client(*options, nullptr, context,
-                       [&](cluster::JobClient& client) { return list(client, context); });
+                       [&](cluster::JobClient& client) { return list(client, *options, context); });
   });
   using Action = std::function<ExitCode(cluster::JobClient&, const StopSignals&)>;
   const auto add = [&](const char* name, const char* summary, const Action& action) {
@@ -235,7 +195,8 @@ void add_job_verbs(CLI::App& app, Context& context) {
         ->required()
         ->check(check_name)
         ->type_name("");
-    add_grace_option(*verb, *options);
+    add_grace_option(*verb, options->grace);
+    add_json_flag(*verb, options->json);
     set_action(verb, context, [&context, options, action] {
       const StopSignals signals([](int) {});
       return with_client(*options, &signals, context, [&](cluster::JobClient& client) {
@@ -246,15 +207,15 @@ void add_job_verbs(CLI::App& app, Context& context) {
     });
   };
   add("status", "Show one job", [&context, options](auto& client, const StopSignals&) {
-    return status(client, options->id, context);
+    return status(client, *options, context);
   });
   add("wait", "Wait for a job's end; ends with its result",
       [&context, options](auto& client, const StopSignals& signals) {
-        return wait(client, options->id, {}, signals, context);
+        return wait(client, *options, {}, signals, context);
       });
   add("stop", "Stop a job; says what it resumes from",
       [&context, options](auto& client, const StopSignals&) {
-        return stop(client, options->id, context);
+        return stop(client, *options, context);
       });
 }
 

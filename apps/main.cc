@@ -92,8 +92,7 @@ int main(int count, char** arguments) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond a limit on file sizes fails like any other
   restart_without_openmp_variables(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();
-  troupe::apps::Console console(std::cout, std::cerr,
-                                troupe::apps::standard_error_options(environment));
+  troupe::apps::Console console(std::cout, std::cerr, troupe::apps::console_options(environment));
   troupe::apps::Context context(console, environment);
   const std::vector<std::string> words(arguments + 1, arguments + count);
   return static_cast<int>(troupe::apps::run_program(words, context));

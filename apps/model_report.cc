@@ -86,15 +86,14 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// The layers: what the symbol's own nodes give, hold and run on.
-TextTable describe_layers(const Symbol& network, const std::map<std::string, base::Shape>& shapes,
-                          const symbol::ExecutorReport& report) {
+std::vector<LayerReport> describe_layers(const Symbol& network,
+                                         const std::map<std::string, base::Shape>& shapes,
+                                         const symbol::ExecutorReport& report) {
   std::map<std::string, std::string> kernels;
   for (const symbol::NodeReport& node : report.nodes) kernels.emplace(node.name, node.kernel);
   const symbol::Graph graph = network.graph();
   const std::vector<bool> auxiliary = graph.auxiliary_marks();
-  TextTable layers;
-  layers.add({"layer", "operator", "output", "parameters", "kernel"});
+  std::vector<LayerReport> layers;
   std::set<std::int64_t> counted;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const symbol::GraphNode& node = graph.nodes[i];
@@ -109,23 +108,22 @@ TextTable describe_layers(const Symbol& network, const std::map<std::string, bas
     }
     const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
     const auto kernel = kernels.find(node.name);
-    layers.add({node.name, node.op->name, shapes.at(output).to_string(),
-                parameters == 0 ? "" : base::format_count(parameters),
-                kernel == kernels.end() ? "(fused away)" : kernel->second});
+    layers.push_back({node.name, node.op->name, shapes.at(output), parameters,
+                      kernel == kernels.end() ? "" : kernel->second});
   }
   return layers;
 }
 
-std::string summarize(const InspectOptions& options, const symbol::ExecutorReport& report) {
+std::string summarize(const ModelReport& report) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
       "forward work    {:.{}f} GFLOP for a batch of {}\n",
-      base::format_count(report.parameters), base::format_bytes(report.arena_bytes),
+      base::format_count(report.parameters), base::format_bytes(report.train_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
       base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
-      report.in_place, report.flops * 1e-9, kClockDigits, options.batch);
+      report.in_place, report.flops * 1e-9, kClockDigits, report.batch);
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
   return text;
@@ -155,29 +153,94 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
   return executor->report();
 }
 
-base::Result<std::string> report_on(const InspectOptions& options, const ops::OpTable& table,
-                                    const Symbol& network) {
+/// The shape of a batch.
+base::Result<base::Shape> batch_shape(const InspectOptions& options) {
   TROUPE_TRY_ASSIGN(const base::Shape sample, sample_shape(options));
   std::vector<std::int64_t> extents = {options.batch};
   extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
-  const base::Shape data(extents);
-  if (options.dot) return symbol::to_dot(network, {{std::string(kDataName), data}});
+  return base::Shape(extents);
+}
+
+base::Result<ModelReport> report_on(const InspectOptions& options, const ops::OpTable& table,
+                                    const Symbol& network) {
+  TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   TROUPE_TRY_ASSIGN(const auto shapes, shapes_of(network, data));
-  TROUPE_TRY_ASSIGN(const auto report, bind_report(options, table, network, data));
-  return describe_layers(network, shapes, report).to_string() + summarize(options, report);
+  TROUPE_TRY_ASSIGN(const auto bound, bind_report(options, table, network, data));
+  ModelReport report;
+  report.layers = describe_layers(network, shapes, bound);
+  report.batch = options.batch;
+  report.parameters = bound.parameters;
+  report.train_bytes = bound.arena_bytes;
+  report.unshared_bytes = bound.unshared_bytes;
+  report.predict_bytes = bound.predict_bytes;
+  report.external_bytes = bound.external_bytes;
+  report.scratch_bytes = bound.scratch_bytes;
+  report.in_place = static_cast<std::uint64_t>(bound.in_place);
+  report.flops = bound.flops;
+  report.reorders = bound.reorders;
+  return report;
+}
+
+base::Result<std::string> dot_of(const InspectOptions& options, const ops::OpTable&,
+                                 const Symbol& network) {
+  TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
+  return symbol::to_dot(network, {{std::string(kDataName), data}});
+}
+
+/// What `look` finds about the network of the options; errors name both.
+template <typename Found>
+base::Result<Found> look_at(const InspectOptions& options,
+                            base::Result<Found> (*look)(const InspectOptions&, const ops::OpTable&,
+                                                        const Symbol&)) {
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
+  auto found = look(options, table, network);
+  if (found.ok()) return found;
+  return found.status().with_context(
+      fmt::format("{} with --input {}", options.model, options.input));
 }
 
 }  // namespace
 
-base::Result<std::string> inspect_model(const InspectOptions& options) {
-  const ops::OpTable table = ops::OpTable::build();
-  TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
-  auto text = report_on(options, table, network);
-  if (!text.ok()) {
-    return text.status().with_context(
-        fmt::format("{} with --input {}", options.model, options.input));
+std::string ModelReport::to_string() const {
+  TextTable table;
+  table.add({"layer", "operator", "output", "parameters", "kernel"});
+  for (const LayerReport& layer : layers) {
+    table.add({layer.name, layer.op, layer.output.to_string(),
+               layer.parameters == 0 ? "" : base::format_count(layer.parameters),
+               layer.kernel.empty() ? "(fused away)" : layer.kernel});
   }
-  return text;
+  return table.to_string() + summarize(*this);
+}
+
+Json json_of(const ModelReport& report) {
+  Json layers = Json::array();
+  for (const LayerReport& layer : report.layers) {
+    layers.push_back({{"name", layer.name},
+                      {"operator", layer.op},
+                      {"output_shape", json_of(layer.output)},
+                      {"parameters", layer.parameters},
+                      {"kernel", json_or_null(layer.kernel)}});
+  }
+  return {{"layers", std::move(layers)},
+          {"batch", report.batch},
+          {"parameters", report.parameters},
+          {"train_bytes", report.train_bytes},
+          {"unshared_bytes", report.unshared_bytes},
+          {"predict_bytes", report.predict_bytes},
+          {"external_bytes", report.external_bytes},
+          {"scratch_bytes", report.scratch_bytes},
+          {"in_place", report.in_place},
+          {"forward_flops", report.flops},
+          {"reorders", report.reorders}};
+}
+
+base::Result<ModelReport> inspect_model(const InspectOptions& options) {
+  return look_at(options, report_on);
+}
+
+base::Result<std::string> model_dot(const InspectOptions& options) {
+  return look_at(options, dot_of);
 }
 
 }  // namespace troupe::apps

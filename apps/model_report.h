@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `troupe model inspect` prints. Binds the network on an engine of its own; one thread.
+// What `troupe model inspect` shows. Binds the network on an engine of its own; one thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "apps/json_text.h"
+#include "base/shape.h"
 #include "base/status.h"
 
 namespace troupe::apps {
@@ -18,11 +21,41 @@ struct InspectOptions {
   int threads = 1;
   bool dense = false;
   bool reference_only = false;
-  bool dot = false;  ///< graphviz text instead of the table
 };
 
-/// A table of layers, then parameters, memory, work and reorders; or dot text. Errors name the
-/// network, or node and shapes.
-base::Result<std::string> inspect_model(const InspectOptions& options);
+/// What one of the symbol's own nodes gives, holds and runs on.
+struct LayerReport {
+  std::string name;
+  std::string op;
+  base::Shape output;
+  std::uint64_t parameters = 0;  ///< a weight that layers share counts with the first one
+  std::string kernel;            ///< empty: fused into another layer
+};
+
+/// A network, bound for training with all gradients as a worker does.
+struct ModelReport {
+  std::vector<LayerReport> layers;
+  std::int64_t batch = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t train_bytes = 0;     ///< planned memory
+  std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
+  std::uint64_t predict_bytes = 0;   ///< of prediction alone
+  std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
+  std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
+  std::uint64_t in_place = 0;        ///< results that took an input's memory
+  double flops = 0.0;                ///< of one forward pass
+  std::vector<std::string> reorders;
+
+  /// A table of layers, then parameters, memory, work and reorders.
+  std::string to_string() const;
+};
+
+/// The same facts.
+Json json_of(const ModelReport& report);
+
+/// Errors name the network, or node and shapes.
+base::Result<ModelReport> inspect_model(const InspectOptions& options);
+/// The network as graphviz dot text.
+base::Result<std::string> model_dot(const InspectOptions& options);
 
 }  // namespace troupe::apps

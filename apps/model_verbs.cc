@@ -10,10 +10,23 @@
 namespace troupe::apps {
 namespace {
 
-ExitCode inspect(const InspectOptions& options, Context& context) {
-  const auto report = inspect_model(options);
+/// How the network is to be shown.
+struct InspectVerb {
+  InspectOptions model;
+  bool dot = false;
+  bool json = false;
+};
+
+ExitCode inspect(const InspectVerb& verb, Context& context) {
+  if (verb.dot) {
+    const auto dot = model_dot(verb.model);
+    if (!dot.ok()) return context.fail(dot.status());
+    context.console.data(*dot);
+    return ExitCode::ok;
+  }
+  const auto report = inspect_model(verb.model);
   if (!report.ok()) return context.fail(report.status());
-  context.console.data(report.value());
+  context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string());
   return ExitCode::ok;
 }
 
@@ -38,7 +51,6 @@ void add_options(CLI::App* verb, InspectOptions& options) {
       ->type_name("N");
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
-  verb->add_flag("--dot", options.dot, "Print the graph as graphviz dot text instead");
 }
 
 }  // namespace
@@ -50,8 +62,11 @@ void add_model_verbs(CLI::App& app, Context& context) {
                           {"troupe model inspect lenet",
                            "troupe model inspect net.json --input 3,32,32 --batch 64",
                            "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
-  const auto options = std::make_shared<InspectOptions>();
-  add_options(verb, *options);
+  const auto options = std::make_shared<InspectVerb>();
+  add_options(verb, options->model);
+  CLI::Option* json = add_json_flag(*verb, options->json);
+  verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
+      ->excludes(json);
   set_action(verb, context, [&context, options] { return inspect(*options, context); });
 }
 

@@ -83,8 +83,11 @@ void add_global_options(CLI::App& app, Context& context) {
       ->type_name("FILE");
   CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
-  app.add_flag_callback(
-      "--no-color", [&context] { context.console.set_color(false); }, "No colours");
+  const auto no_color = [&context] {
+    context.no_color = true;
+    context.console.set_color(false);
+  };
+  app.add_flag_callback("--no-color", no_color, "No colours");
   app.set_version_flag("--version", version_text(), "Print the version");
 }
 
@@ -147,11 +150,13 @@ ExitCode Context::fail(const base::Status& status) {
   return exit_code_of(status.code());
 }
 
-ExitCode Context::fail_lines(const std::vector<std::string>& lines, std::string_view consequence) {
+ExitCode Context::fail_all(const std::vector<ConfigError>& errors, std::string_view consequence) {
   constexpr std::size_t kShownMax = 100;
-  for (std::size_t i = 0; i < std::min(lines.size(), kShownMax); ++i) console.note(lines[i]);
-  console.note(fmt::format("{} error{}{}; {}", lines.size(), lines.size() == 1 ? "" : "s",
-                           lines.size() > kShownMax ? ", the first 100 are shown" : "",
+  for (std::size_t i = 0; i < std::min(errors.size(), kShownMax); ++i) {
+    console.note(errors[i].to_string());
+  }
+  console.note(fmt::format("{} error{}{}; {}", errors.size(), errors.size() == 1 ? "" : "s",
+                           errors.size() > kShownMax ? ", the first 100 are shown" : "",
                            consequence));
   return ExitCode::bad_input;
 }
@@ -177,8 +182,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_model_verbs(app, context);
     add_cluster_verbs(app, context);
     add_job_verbs(app, context);
-    add_gen_verbs(app, context);
+    add_top_verb(app, context);
     add_about_verbs(app, context);
+    add_completion_verbs(app, context);
+    add_gen_verbs(app, context);
     app.footer(exit_codes_text());
     const ExitCode code = parse_and_run(app, with_help_words(arguments), context);
     if (code != ExitCode::ok || context.console.data_written()) return code;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/config_file.h"
 #include "apps/console.h"
 #include "apps/exit_code.h"
 #include "base/environment.h"
@@ -26,14 +27,15 @@ struct Context {
   std::string identity;              ///< --identity, else TROUPE_IDENTITY; may be empty
   bool quiet = false;                ///< warnings and errors only
   bool verbose = false;              ///< debug messages too
+  bool no_color = false;             ///< --no-color
   std::function<ExitCode()> action;  ///< set while the command line is parsed
 
   /// What -q, -v and TROUPE_LOG_LEVEL ask for.
   base::LogLevel log_level() const;
   /// Writes an operating error and gives its exit code.
   ExitCode fail(const base::Status& status);
-  /// Writes error lines that name their places ("job.toml:3:15: error: ..."), then their number.
-  ExitCode fail_lines(const std::vector<std::string>& lines, std::string_view consequence);
+  /// Writes what is wrong with a file, a line for each error, then their number.
+  ExitCode fail_all(const std::vector<ConfigError>& errors, std::string_view consequence);
 };
 
 /// Runs a command line (without the program's name). Never throws.

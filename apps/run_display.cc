@@ -23,6 +23,8 @@ RunDisplay::RunDisplay(Console& console, const base::Clock& clock)
 monitoring::Collection RunDisplay::start(std::shared_ptr<const train::Job> started,
                                          monitoring::Metrics& metrics) {
   job_ = std::move(started);
+  job_name_ = job_->spec.name;
+  steps_total_ = job_->steps_end();
   const train::Job& job = *job_;
   {
     const base::MutexLock lock(mutex_);
@@ -103,18 +105,35 @@ std::string RunDisplay::way_on() const {
                              : "the same command goes on from " + checkpoint_;
 }
 
-std::string RunDisplay::results() const {
+RunResult RunDisplay::result() const {
+  return {job_name_, steps_total_, began_, score_, checkpoint_};
+}
+
+std::string RunResult::to_string() const {
   std::string text;
-  if (score_) {
-    text += fmt::format("test accuracy {:.4f} on {}, loss {:.4f}\n", score_->accuracy(),
-                        base::format_counted(score_->samples, "image"), mean_loss(*score_));
+  if (score) {
+    text += fmt::format("test accuracy {:.4f} on {}, loss {:.4f}\n", score->accuracy(),
+                        base::format_counted(score->samples, "image"), mean_loss(*score));
   }
-  if (!checkpoint_.empty()) text += fmt::format("checkpoint {}\n", checkpoint_);
+  if (!checkpoint.empty()) text += fmt::format("checkpoint {}\n", checkpoint);
   if (!text.empty()) return text;
-  if (!began_) return "nothing left to do: the job's last step is done\n";
-  const std::uint64_t steps = job_->steps_end();
+  if (!trained) return "nothing left to do: the job's last step is done\n";
   return fmt::format("{} {} done; nothing was saved: checkpoint.dir is not set\n",
-                     base::format_counted(steps, "step"), steps == 1 ? "is" : "are");
+                     base::format_counted(steps_total, "step"), steps_total == 1 ? "is" : "are");
+}
+
+Json json_of(const RunResult& result) {
+  Json test = nullptr;
+  if (result.score) {
+    test = {{"accuracy", result.score->accuracy()},
+            {"images", result.score->samples},
+            {"loss", mean_loss(*result.score)}};
+  }
+  return {{"job", result.job},
+          {"steps_total", result.steps_total},
+          {"trained", result.trained},
+          {"test", std::move(test)},
+          {"checkpoint", json_or_null(result.checkpoint)}};
 }
 
 }  // namespace troupe::apps

@@ -8,12 +8,28 @@
 #include <string>
 
 #include "actors/job_metrics.h"
+#include "apps/json_text.h"
 #include "apps/progress.h"
 #include "base/mutex.h"
 #include "monitoring/metrics.h"
 #include "train/local_run.h"
 
 namespace troupe::apps {
+
+/// What a job of `troupe run` has come to.
+struct RunResult {
+  std::string job;
+  std::uint64_t steps_total = 0;
+  bool trained = false;                      ///< false: its last step was done before
+  std::optional<control::EpochScore> score;  ///< of the last epoch, on the test set
+  std::string checkpoint;                    ///< newest one; empty: none was written
+
+  /// Lines of data: "test accuracy 0.9161 ..." and "checkpoint PATH", as far as there are any.
+  std::string to_string() const;
+};
+
+/// The same facts.
+Json json_of(const RunResult& result);
 
 /// Shows one job.
 class RunDisplay final : public train::JobObserver {
@@ -37,8 +53,8 @@ class RunDisplay final : public train::JobObserver {
   /// After a stop: what the same command does next.
   std::string way_on() const;
 
-  /// Lines of data: "test accuracy 0.9161 ..." and "checkpoint PATH", as far as there are any.
-  std::string results() const;
+  /// What the run has come to; also when the job is gone.
+  RunResult result() const;
 
  private:
   Console& console_;
@@ -47,6 +63,8 @@ class RunDisplay final : public train::JobObserver {
   bool began_ = false;
   bool diverged_ = false;  // and said so
   std::shared_ptr<const train::Job> job_;
+  std::string job_name_;
+  std::uint64_t steps_total_ = 0;
   base::Mutex mutex_;
   actors::JobSeries series_ TROUPE_GUARDED_BY(mutex_);
 

@@ -25,6 +25,7 @@ struct RunOptions {
   std::string metrics_address = "127.0.0.1:0";
   std::string trace_path;
   bool local_store = false;
+  bool json = false;
 };
 
 /// Metrics and their endpoint, for as long as the job runs.
@@ -109,7 +110,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
 
 ExitCode run(const RunOptions& options, Context& context) {
   const JobFile job = read_job_file(options.job.path, options.job.overrides);
-  if (!job.errors.empty()) return context.fail_lines(job.errors, "nothing was run");
+  if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was run");
   std::atomic<bool> stop{false};
   StopSignals signals([&stop](int) {
     base::log_info("stopping; once more to end at once");
@@ -126,7 +127,8 @@ ExitCode run(const RunOptions& options, Context& context) {
     const ExitCode code = context.fail(status);
     return display.has_begun() ? ExitCode::failed : code;
   }
-  context.console.data(display.results());
+  const RunResult result = display.result();
+  context.console.data(options.json ? json_text(json_of(result)) : result.to_string());
   return ExitCode::ok;
 }
 
@@ -145,6 +147,7 @@ void add_run_verb(CLI::App& app, Context& context) {
       ->type_name("FILE.json");
   verb->add_flag("--local-store", options->local_store,
                  "Without the company's servers: the same bits, sequential tiers only");
+  add_json_flag(*verb, options->json);
   set_action(verb, context, [&context, options] { return run(*options, context); });
 }
 

@@ -49,6 +49,10 @@ CLI::Option* add_address_option(CLI::App& verb, const std::string& name, std::st
   return verb.add_option(name, address, meaning)->check(check_address)->type_name("HOST:PORT");
 }
 
+CLI::Option* add_json_flag(CLI::App& verb, bool& json) {
+  return verb.add_flag("--json", json, "Print one JSON document instead of text");
+}
+
 void add_job_file_options(CLI::App& verb, JobFileOptions& options) {
   verb.add_option("JOB.toml", options.path, "The job file; - for standard input")
       ->required()

@@ -35,10 +35,16 @@ void add_model_verbs(CLI::App& app, Context& context);
 void add_cluster_verbs(CLI::App& app, Context& context);
 /// The family `job`.
 void add_job_verbs(CLI::App& app, Context& context);
-/// The family `gen`.
-void add_gen_verbs(CLI::App& app, Context& context);
+/// The verb `top`.
+void add_top_verb(CLI::App& app, Context& context);
 /// The verbs `metrics` and `version`.
 void add_about_verbs(CLI::App& app, Context& context);
+/// The family `completion`. `app` is the program; the verbs read its tree when they run.
+void add_completion_verbs(CLI::App& app, Context& context);
+/// The family `gen`.
+void add_gen_verbs(CLI::App& app, Context& context);
+/// `gen man`. `app` is the program; the verb reads its tree when it runs.
+void add_man_verb(CLI::App& app, CLI::App& family, Context& context);
 
 /// The check of options that take HOST:PORT: refused as bad usage, with the text.
 std::string check_address(const std::string& text);
@@ -62,6 +68,10 @@ void set_action(CLI::App* verb, Context& context, std::function<ExitCode()> acti
 /// An option HOST:PORT, checked by check_address. `address` outlives the parsing.
 CLI::Option* add_address_option(CLI::App& verb, const std::string& name, std::string& address,
                                 const std::string& meaning);
+
+/// The flag --json of a verb that shows something: one JSON document instead of text. `json`
+/// outlives the parsing.
+CLI::Option* add_json_flag(CLI::App& verb, bool& json);
 
 /// A job as verbs take it.
 struct JobFileOptions {

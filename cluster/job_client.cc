@@ -232,6 +232,10 @@ base::Result<std::vector<schemas::JobInfo>> JobClient::list() {
   return std::move(answer.jobs);
 }
 
+base::Result<schemas::JobList> JobClient::cluster() {
+  return impl_->ask<schemas::JobList>(schemas::JobQuery{"", true}, impl_->limits().request_ms);
+}
+
 base::Result<schemas::JobInfo> JobClient::query(const std::string& id) {
   return impl_->ask_about(schemas::JobQuery{id}, impl_->limits().request_ms);
 }

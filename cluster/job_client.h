@@ -44,6 +44,8 @@ class JobClient {
   base::Result<std::string> submit(const std::string& id, const schemas::JobSpec& spec);
   /// Every job, in order of submission.
   base::Result<std::vector<schemas::JobInfo>> list();
+  /// Every job, every machine, and the ranks of jobs that have machines.
+  base::Result<schemas::JobList> cluster();
   /// One job; not_found.
   base::Result<schemas::JobInfo> query(const std::string& id);
   /// Waits for the job's end, at most limits.request_ms more than its grace.

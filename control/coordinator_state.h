@@ -57,6 +57,10 @@ class CoordinatorState {
 
   /// Every job in order of submission.
   std::vector<schemas::JobInfo> jobs() const;
+  /// Every agent, in order of joining, and every rank of jobs that have machines; of very many the
+  /// first (codec.h).
+  std::vector<schemas::MachineInfo> machines() const;
+  std::vector<schemas::RankInfo> ranks() const;
   /// Jobs that metrics show: until finished_job_ms after their end.
   std::vector<ScrapedJob> scraped_jobs() const;
   /// Every process that can be scraped, agents included.

@@ -43,6 +43,7 @@ void JobState::on(const Begin& begin) {
   now_ms_ = begin.now_ms;
   step_ = roster_.placement.start_step;
   silence_.heard(now_ms_);
+  heard_.assign(roster_.ranks(), Heard{now_ms_, now_ms_, step_});
   // Ranks look at their data files as soon as they know where everybody is, and report them.
   send_to_all(roster_.placement);
 }
@@ -117,6 +118,7 @@ void JobState::on_message(const ActorId&, const schemas::ServerReport& report) {
 void JobState::on_message(const ActorId&, const schemas::DatasetReport& report) {
   if (report.rank >= roster_.ranks() || started_) return;
   heard();
+  heard_[report.rank].ms = now_ms_;
   datasets_.emplace(report.rank, report);
   const schemas::DatasetReport& first = datasets_.begin()->second;
   for (const auto& [rank, other] : datasets_) {
@@ -142,6 +144,7 @@ void JobState::start_training() {
   started_ = true;
   servers_.assign(roster_.shards(), Silence(roster_.limits));
   for (Silence& server : servers_) server.heard(now_ms_);
+  for (Heard& rank : heard_) rank.progress_ms = now_ms_;
   const schemas::DatasetReport& data = datasets_.begin()->second;
   send_to_all(schemas::TrainingStart{roster_.placement.start_step, data.records, data.bytes,
                                      data.checksum});
@@ -150,6 +153,7 @@ void JobState::start_training() {
 void JobState::on_message(const ActorId&, const schemas::ProgressReport& report) {
   if (report.rank >= roster_.ranks()) return;
   heard();
+  note(report);
   if (const auto sum = progress_.add(report)) {
     step_ = sum->step;
     emit(JobStepped{*sum});
@@ -159,6 +163,7 @@ void JobState::on_message(const ActorId&, const schemas::ProgressReport& report)
 void JobState::on_message(const ActorId&, const schemas::EvaluationReport& report) {
   if (report.rank >= roster_.ranks()) return;
   heard();
+  heard_[report.rank].ms = now_ms_;
   if (const auto score = progress_.add(report)) emit(JobScored{*score});
 }
 
@@ -181,6 +186,7 @@ void JobState::on_message(const ActorId&, const schemas::CheckpointReport& repor
 void JobState::on_message(const ActorId&, const schemas::ActorDone& done) {
   if (!roster_.placement.machine_of(done.actor)) return;
   heard();
+  if (done.actor.role == Role::worker) heard_[done.actor.index].ms = now_ms_;
   done_.insert(done.actor);
   std::uint32_t open = roster_.ranks() + roster_.shards();
   for (const ActorId& actor : done_) {
@@ -207,6 +213,43 @@ void JobState::end(const base::Status& status) {
 
 void JobState::send_to_all(const schemas::Message& message) {
   for (const ActorId& actor : roster_.actors()) emit(Send<ActorId>{actor, message});
+}
+
+/// A report that comes again changes nothing.
+void JobState::note(const schemas::ProgressReport& report) {
+  Heard& rank = heard_[report.rank];
+  rank.ms = now_ms_;
+  if (report.step <= rank.step) return;
+  if (now_ms_ > rank.progress_ms && report.samples > rank.samples) {
+    rank.samples_per_second = static_cast<double>(report.samples - rank.samples) * 1000.0 /
+                              static_cast<double>(now_ms_ - rank.progress_ms);
+  }
+  rank.progress_ms = now_ms_;
+  rank.step = report.step;
+  rank.samples = report.samples;
+}
+
+std::vector<schemas::RankInfo> JobState::ranks() const {
+  using schemas::RankPhase;
+  std::vector<schemas::RankInfo> ranks(heard_.size());
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const Heard& heard = heard_[rank];
+    schemas::RankInfo& info = ranks[rank];
+    info.job = roster_.job;
+    info.rank = rank;
+    info.machine = roster_.placement.machines[roster_.placement.machine_of_rank[rank]];
+    info.step = heard.step;
+    info.samples_per_second = heard.samples_per_second;
+    info.heard_ms = now_ms_ - heard.ms;
+    info.phase = started_                   ? RankPhase::training
+                 : datasets_.contains(rank) ? RankPhase::waiting
+                                            : RankPhase::reading;
+    if (std::find(missing_.begin(), missing_.end(), rank) != missing_.end()) {
+      info.phase = RankPhase::missing;
+    }
+    if (done_.contains({Role::worker, rank})) info.phase = RankPhase::done;
+  }
+  return ranks;
 }
 
 std::vector<std::uint32_t> JobState::find_missing() const {

@@ -84,6 +84,8 @@ class JobState {
   std::uint64_t step() const { return step_; }
   /// Ranks that have been waited for long, as a Note has told; none once something comes.
   const std::vector<std::uint32_t>& missing_ranks() const { return missing_; }
+  /// What is known of every rank, by rank.
+  std::vector<schemas::RankInfo> ranks() const;
 
  private:
   void on(const Begin& begin);
@@ -110,7 +112,17 @@ class JobState {
       schemas::PersonMessage<Other> || schemas::LinkMessage<Other>
   void on_message(const schemas::ActorId&, const Other&) {}
 
+  /// The last words of a rank.
+  struct Heard {
+    std::uint64_t ms = 0;
+    std::uint64_t progress_ms = 0;  // when training began, or of its last progress
+    std::uint64_t step = 0;
+    std::uint64_t samples = 0;
+    double samples_per_second = 0.0;
+  };
+
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void note(const schemas::ProgressReport& report);
   void send_to_all(const schemas::Message& message);
   void start_training();
   bool servers_watch() const;
@@ -125,6 +137,7 @@ class JobState {
   Silence silence_;
   std::map<std::uint32_t, schemas::DatasetReport> datasets_;  // by rank
   std::set<schemas::ActorId> done_;
+  std::vector<Heard> heard_;      // by rank
   std::vector<Silence> servers_;  // of each shard's server, from the start of training
   std::string checkpoint_;
   std::uint64_t step_ = 0;

@@ -76,7 +76,7 @@ std::vector<RunState::Effect> RunState::handle(const Event& event) {
 void RunState::on(const Begin& begin) {
   TROUPE_CHECK(!begun_, "a run begins once");
   begun_ = true;
-  now_ms_ = begin.now_ms;
+  now_ms_ = begun_ms_ = begin.now_ms;
   goodput_.placed(now_ms_);
   if (plan_.spec.checkpoint.dir.empty()) return find_start();
   stage_ = Stage::probing;
@@ -522,6 +522,20 @@ std::vector<ScrapeTarget> RunState::targets() const {
                        fmt::format("{}", fmt::join(process.ranks, ",")), plan_.job});
   }
   return targets;
+}
+
+std::vector<schemas::RankInfo> RunState::ranks() const {
+  if (job_) return job_->ranks();
+  const schemas::Placement& placement = plan_.placement;
+  std::vector<schemas::RankInfo> ranks(placement.machine_of_rank.size());
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].job = plan_.job;
+    ranks[rank].rank = rank;
+    ranks[rank].machine = placement.machines[placement.machine_of_rank[rank]];
+    ranks[rank].step = placement.start_step;
+    ranks[rank].heard_ms = now_ms_ - begun_ms_;
+  }
+  return ranks;
 }
 
 void RunState::tell_detail(const std::string& text) {

@@ -59,6 +59,8 @@ class RunState {
   std::vector<std::uint32_t> missing_ranks() const {
     return job_ ? job_->missing_ranks() : std::vector<std::uint32_t>();
   }
+  /// What is known of every rank, by rank.
+  std::vector<schemas::RankInfo> ranks() const;
   /// When this run's newest checkpoint became known, on the clock of Tick; 0: none yet.
   std::uint64_t checkpointed_ms() const { return checkpointed_ms_; }
   /// The time of this run's machines so far.
@@ -157,6 +159,7 @@ class RunState {
   schemas::JobInfo info_;
   Stage stage_ = Stage::probing;
   std::uint64_t now_ms_ = 0;
+  std::uint64_t begun_ms_ = 0;
   std::uint64_t deadline_ms_ = 0;             // of the stage; running has JobState's
   std::vector<bool> probed_;                  // by machine
   std::vector<bool> lost_;                    // by machine

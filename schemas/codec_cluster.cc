@@ -171,12 +171,14 @@ void get(wire::JobSubmitted::Reader in, JobSubmitted& out, Intake& intake) {
 }
 
 void put(wire::JobQuery::Builder out, const JobQuery& m) {
-  const auto& [id] = m;
+  const auto& [id, cluster] = m;
   out.setId(text_of(id));
+  out.setCluster(cluster);
 }
 
 void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
+  out.cluster = in.getCluster();
 }
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {
@@ -211,17 +213,57 @@ void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   out.age_ms = in.getAgeMs();
 }
 
+void put(wire::MachineInfo::Builder out, const MachineInfo& m) {
+  const auto& [name, slots, slots_used, cut] = m;
+  out.setName(text_of(name));
+  out.setSlots(slots);
+  out.setSlotsUsed(slots_used);
+  out.setCut(cut);
+}
+
+void get(wire::MachineInfo::Reader in, MachineInfo& out, Intake& intake) {
+  intake.name(in.getName(), "name", out.name);
+  out.slots = in.getSlots();
+  out.slots_used = in.getSlotsUsed();
+  out.cut = in.getCut();
+}
+
+void put(wire::RankInfo::Builder out, const RankInfo& m) {
+  const auto& [job, rank, machine, phase, step, samples_per_second, heard_ms] = m;
+  out.setJob(text_of(job));
+  out.setRank(rank);
+  out.setMachine(text_of(machine));
+  out.setPhase(choice_of<wire::RankPhase>(phase));
+  out.setStep(step);
+  out.setSamplesPerSecond(samples_per_second);
+  out.setHeardMs(heard_ms);
+}
+
+void get(wire::RankInfo::Reader in, RankInfo& out, Intake& intake) {
+  intake.name(in.getJob(), "job", out.job);
+  out.rank = in.getRank();
+  intake.name(in.getMachine(), "machine", out.machine);
+  intake.choice(in.getPhase(), RankPhase::done, "phase", out.phase);
+  out.step = in.getStep();
+  out.samples_per_second = in.getSamplesPerSecond();
+  out.heard_ms = in.getHeardMs();
+}
+
 void put(wire::JobList::Builder out, const JobList& m) {
-  const auto& [code, text, jobs] = m;
+  const auto& [code, text, jobs, machines, ranks] = m;
   out.setCode(code_of(code));
   out.setText(text_of(text));
   put_structs(out.initJobs(size_of(jobs)), jobs);
+  put_structs(out.initMachines(size_of(machines)), machines);
+  put_structs(out.initRanks(size_of(ranks)), ranks);
 }
 
 void get(wire::JobList::Reader in, JobList& out, Intake& intake) {
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
   intake.structs(in.getJobs(), kJobsMax, "jobs", out.jobs);
+  intake.structs(in.getMachines(), kMachinesListed, "machines", out.machines);
+  intake.structs(in.getRanks(), kRanksListed, "ranks", out.ranks);
 }
 
 void put(wire::JobStop::Builder out, const JobStop& m) {

@@ -13,6 +13,8 @@ constexpr std::array<std::string_view, 5> kRoles = {"coordinator", "agent", "wor
                                                     "device server", "parameter server"};
 constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
+constexpr std::array<std::string_view, 6> kRankPhases = {"starting", "reading", "waiting",
+                                                         "training", "missing", "done"};
 constexpr std::array<std::string_view, 39> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
@@ -67,6 +69,10 @@ std::string_view role_name(Role role) {
 
 std::string_view job_phase_name(JobPhase phase) {
   return name_at(kJobPhases, static_cast<std::size_t>(phase));
+}
+
+std::string_view rank_phase_name(RankPhase phase) {
+  return name_at(kRankPhases, static_cast<std::size_t>(phase));
 }
 
 bool is_final(JobPhase phase) {

@@ -441,14 +441,49 @@ struct JobInfo {
 
 /// Asks for a job; id empty: for all of them.
 struct JobQuery {
-  std::string id;
+  std::string id = {};
+  bool cluster = false;  ///< with an empty id: for machines and ranks, too
+};
+
+/// A machine as `top` shows it.
+struct MachineInfo {
+  std::string name;
+  std::uint32_t slots = 0;
+  std::uint32_t slots_used = 0;
+  bool cut = false;  ///< its agent's link is, and may heal
+};
+
+/// What the coordinator knows of a rank's work.
+enum class RankPhase : std::uint8_t {
+  starting,  ///< its process, or another one of the job, is not up
+  reading,   ///< looks at its data file
+  waiting,   ///< has done so, and other ranks have not
+  training,
+  missing,  ///< waited for long
+  done
+};
+
+/// "starting", "reading", ... as people see it.
+std::string_view rank_phase_name(RankPhase phase);
+
+/// A rank of a job that has machines, as `top` shows it.
+struct RankInfo {
+  std::string job;
+  std::uint32_t rank = 0;
+  std::string machine;
+  RankPhase phase = RankPhase::starting;
+  std::uint64_t step = 0;           ///< steps done, as it last reported
+  double samples_per_second = 0.0;  ///< between its last two reports; 0: it has sent none
+  std::uint64_t heard_ms = 0;       ///< since it last said something, or its job got machines
 };
 
 /// The answer to JobQuery and JobStop.
 struct JobList {
   base::Errc code = base::Errc::ok;
-  std::string text;
-  std::vector<JobInfo> jobs;
+  std::string text = {};
+  std::vector<JobInfo> jobs = {};
+  std::vector<MachineInfo> machines = {};  ///< in order of joining
+  std::vector<RankInfo> ranks = {};        ///< by job and rank; not all of very many
 };
 
 /// Ends a job; answered once it has ended.

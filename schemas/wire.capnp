@@ -312,6 +312,7 @@ struct JobSubmitted {
 
 struct JobQuery {
   id @0 :Text;
+  cluster @1 :Bool;
 }
 
 enum JobPhase {
@@ -339,10 +340,38 @@ struct JobInfo {
   ageMs @11 :UInt64;
 }
 
+struct MachineInfo {
+  name @0 :Text;
+  slots @1 :UInt32;
+  slotsUsed @2 :UInt32;
+  cut @3 :Bool;
+}
+
+enum RankPhase {
+  starting @0;
+  reading @1;
+  waiting @2;
+  training @3;
+  missing @4;
+  done @5;
+}
+
+struct RankInfo {
+  job @0 :Text;
+  rank @1 :UInt32;
+  machine @2 :Text;
+  phase @3 :RankPhase;
+  step @4 :UInt64;
+  samplesPerSecond @5 :Float64;
+  heardMs @6 :UInt64;
+}
+
 struct JobList {
   code @0 :Common.Errc;
   text @1 :Text;
   jobs @2 :List(JobInfo);
+  machines @3 :List(MachineInfo);
+  ranks @4 :List(RankInfo);
 }
 
 struct JobStop {

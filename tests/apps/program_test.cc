@@ -110,6 +110,9 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run page = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--http", "0.0.0.0:1"});
   CHECK(page.code == 8);
   CHECK_THAT(page.err, StartsWith("error: --http: '0.0.0.0:1' is not a loopback"));
+  CHECK(run({"top"}).code == 2);
+  CHECK_THAT(run({"top", "--every", "9ms"}).err, StartsWith("error: --every: '9ms' is not from"));
+  CHECK(run({"top", "--once", "--coordinator", "127.0.0.1:1"}).code == 4);
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));

@@ -177,5 +177,21 @@ TEST_CASE("a command says goodbye", "[job_client]") {
   CHECK(coordinator.recorders[0]->cuts.empty());
 }
 
+TEST_CASE("a cluster is one question, also to a coordinator that knows jobs only", "[job_client]") {
+  Coordinator coordinator(0);
+  auto client = JobClient::connect(options_for(coordinator.address));
+  REQUIRE(client.ok());
+  const auto cluster = (*client)->cluster();
+  REQUIRE(cluster.ok());
+  CHECK(cluster->jobs.size() == 1);
+  CHECK(cluster->machines.empty());
+  client->reset();
+  coordinator.links.stop();
+  REQUIRE(coordinator.questions.size() >= 1);
+  const auto& question = std::get<schemas::JobQuery>(coordinator.questions[0]);
+  CHECK(question.id.empty());
+  CHECK(question.cluster);
+}
+
 }  // namespace
 }  // namespace troupe::cluster::test

@@ -141,5 +141,52 @@ TEST_CASE("nobody who is not of the job can end it well") {
   CHECK_FALSE(job.ended());
 }
 
+TEST_CASE("what is known of every rank is its phase, its steps and when it spoke last") {
+  using schemas::RankPhase;
+  JobRoster roster = small_roster();
+  roster.placement.machine_of_rank = {0, 0};
+  JobState job(roster);
+  const auto phases = [&job] {
+    std::vector<RankPhase> found;
+    for (const schemas::RankInfo& rank : job.ranks()) found.push_back(rank.phase);
+    return found;
+  };
+  using Phases = std::vector<RankPhase>;
+  const ActorId other{Role::worker, 1};
+  CHECK(job.ranks().empty());
+  job.handle(Begin{0});
+  CHECK(phases() == Phases{RankPhase::reading, RankPhase::reading});
+  CHECK(job.ranks()[1].machine == "a");
+  CHECK(job.ranks()[1].rank == 1);
+  schemas::DatasetReport data;
+  job.handle(ActorSaid{kRank, data});
+  CHECK(phases() == Phases{RankPhase::waiting, RankPhase::reading});
+  job.handle(Tick{100});  // a silence that is told
+  CHECK(phases() == Phases{RankPhase::waiting, RankPhase::missing});
+  CHECK(job.ranks()[1].heard_ms == 100);
+  data.rank = 1;
+  job.handle(ActorSaid{other, data});
+  CHECK(phases() == Phases{RankPhase::training, RankPhase::training});
+  job.handle(ActorSaid{kServer, schemas::ServerReport{0, 0}});
+  job.handle(Tick{150});
+  schemas::ProgressReport progress;
+  progress.step = 4;
+  progress.samples = 32;
+  job.handle(ActorSaid{kRank, progress});
+  job.handle(ActorSaid{kServer, schemas::ServerReport{0, 0}});
+  job.handle(Tick{200});
+  CHECK(job.ranks()[0].step == 4);
+  CHECK(job.ranks()[0].samples_per_second == 640.0);
+  CHECK(job.ranks()[0].heard_ms == 50);
+  CHECK(job.ranks()[1].step == 0);
+  CHECK(job.ranks()[1].samples_per_second == 0.0);
+  CHECK(job.ranks()[1].heard_ms == 100);
+  job.handle(ActorSaid{kRank, progress});  // again: a sign of life, no work
+  CHECK(job.ranks()[0].heard_ms == 0);
+  CHECK(job.ranks()[0].samples_per_second == 640.0);
+  job.handle(ActorSaid{other, schemas::ActorDone{other, 5}});
+  CHECK(phases() == Phases{RankPhase::training, RankPhase::done});
+}
+
 }  // namespace
 }  // namespace troupe::control

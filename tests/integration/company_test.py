@@ -48,6 +48,26 @@ class CompanyTest(ClusterCase):
             self.assertEqual(checkpoint_hash(self.folder / name), self.undisturbed)
         self.assert_no_children(cluster)
 
+    def test_a_jobs_end_is_one_document(self):
+        cluster = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "told", 1)
+        submitted = cluster.troupe("job", "submit", job, "--id", "told", "--wait", "--json")
+        code, out, log = self.finish(cluster, submitted)
+        self.assertEqual(code, 0, log)
+        end = json.loads(out)
+        self.assertEqual((end["id"], end["state"], end["step"], end["steps_total"]),
+                         ("told", "succeeded", 20, 20))
+        text = cluster.wait_status("told", r"state succeeded")
+        self.assertIn("step 20/20\n", text)
+        self.assertIn(f"loss {end['loss']:.4f}\n", text)
+        self.assertIn(f"test accuracy {end['test_accuracy']:.4f}\n", text)
+        self.assertIn(f"checkpoint {end['checkpoint']}\n", text)
+        for verb in ("wait", "status"):
+            again = cluster.troupe("job", verb, "told", "--json")
+            told = json.loads(again.communicate(timeout=DEADLINE_S)[0])
+            self.assertGreaterEqual(told.pop("age_seconds"), end["age_seconds"])
+            self.assertEqual(told, {key: end[key] for key in end if key != "age_seconds"})
+
     def test_uneven_agents_give_the_same_bits(self):
         cluster = self.cluster({"a": 3, "b": 1})
         code, _, log = self.finish(cluster, cluster.submit(write_job(self.folder, "uneven", 1)))

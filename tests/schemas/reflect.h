@@ -80,6 +80,9 @@ inline PushResult last(PushResult) {
 inline JobPhase last(JobPhase) {
   return JobPhase::stopped;
 }
+inline RankPhase last(RankPhase) {
+  return RankPhase::done;
+}
 inline Channel last(Channel) {
   return Channel::data;
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The address, and a client for it.
+#include "apps/coordinator_call.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/verbs.h"
+#include "base/units.h"
+#include "cluster/identity_file.h"
+
+namespace troupe::apps {
+
+void add_grace_option(CLI::App& verb, std::string& grace) {
+  verb.add_option("--grace", grace, "How long a lost coordinator is waited for (10m)")
+      ->check(check_duration)
+      ->type_name("TIME");
+}
+
+ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
+                          const std::function<ExitCode(cluster::JobClient&)>& action) {
+  if (context.coordinator.empty()) {
+    context.console.error("which coordinator? --coordinator HOST:PORT or TROUPE_COORDINATOR");
+    return ExitCode::bad_usage;
+  }
+  // An option has been checked; this may be the environment's.
+  if (const std::string fault = check_address(context.coordinator); !fault.empty()) {
+    context.console.error("TROUPE_COORDINATOR: " + fault);
+    return ExitCode::bad_usage;
+  }
+  cluster::JobClientOptions options;
+  if (!context.identity.empty()) {
+    const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
+    if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
+    options.tls = (*identity)->tls();
+  }
+  options.address = context.coordinator;
+  if (!call.grace.empty()) {
+    options.limits.coordinator_grace_ms = base::parse_duration_ms(call.grace).value();  // checked
+  }
+  options.stop = call.stop;
+  options.on_lost = call.on_lost;
+  if (!options.on_lost) {
+    options.on_lost = [&context](const base::Status& why, std::uint64_t left_ms) {
+      context.console.note(fmt::format("{}; tries again for {} s", why.text(), left_ms / 1'000));
+    };
+  }
+  const auto client = cluster::JobClient::connect(std::move(options));
+  return client.ok() ? action(**client) : context.fail(client.status());
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// From JobInfo to text and JSON; what is known of a job is decided here, once for both.
+#include "apps/job_report.h"
+
+#include <fmt/core.h>
+
+namespace troupe::apps {
+namespace {
+
+/// What is known of a job.
+struct Known {
+  explicit Known(const schemas::JobInfo& job) {
+    if (job.steps_total != 0) {
+      step = job.step;
+      steps_total = job.steps_total;
+    }
+    if (job.samples > 0) {
+      loss = job.loss;
+      samples_per_second = job.samples_per_second;
+    }
+    if (job.accuracy >= 0.0) accuracy = job.accuracy;
+  }
+  std::optional<std::uint64_t> step, steps_total;
+  std::optional<double> loss, samples_per_second, accuracy;
+};
+
+}  // namespace
+
+std::string step_text(const schemas::JobInfo& job) {
+  const Known known(job);
+  return known.step ? fmt::format("{}/{}", *known.step, *known.steps_total) : "-";
+}
+
+std::string loss_text(const schemas::JobInfo& job) {
+  const Known known(job);
+  return known.loss ? fmt::format("{:.4f}", *known.loss) : "-";
+}
+
+std::string job_table(std::span<const schemas::JobInfo> jobs) {
+  std::string text =
+      fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
+  for (const schemas::JobInfo& job : jobs) {
+    text +=
+        fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", job.id, schemas::job_phase_name(job.phase),
+                    step_text(job), loss_text(job), job.text);
+  }
+  return text;
+}
+
+std::string job_result_lines(const schemas::JobInfo& job) {
+  const Known known(job);
+  std::string text;
+  if (known.accuracy) text += fmt::format("test accuracy {:.4f}\n", *known.accuracy);
+  if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
+  return text;
+}
+
+std::string job_lines(const schemas::JobInfo& job) {
+  std::string text =
+      fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id, schemas::job_phase_name(job.phase),
+                  step_text(job), loss_text(job)) +
+      job_result_lines(job);
+  if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
+  return text;
+}
+
+std::string job_end_line(const schemas::JobInfo& job) {
+  return fmt::format("{} {}{}{}\n", job.id, schemas::job_phase_name(job.phase),
+                     job.text.empty() ? "" : ": ", job.text);
+}
+
+Json json_of(const schemas::JobInfo& job) {
+  constexpr double kSecondsPerMs = 1e-3;
+  const Known known(job);
+  return {{"id", job.id},
+          {"name", job.name},
+          {"state", schemas::job_phase_name(job.phase)},
+          {"step", json_or_null(known.step)},
+          {"steps_total", json_or_null(known.steps_total)},
+          {"samples", job.samples},
+          {"loss", json_or_null(known.loss)},
+          {"samples_per_second", json_or_null(known.samples_per_second)},
+          {"test_accuracy", json_or_null(known.accuracy)},
+          {"checkpoint", json_or_null(job.checkpoint)},
+          {"note", json_or_null(job.text)},
+          {"age_seconds", static_cast<double>(job.age_ms) * kSecondsPerMs}};
+}
+
+Json json_of(std::span<const schemas::JobInfo> jobs) {
+  Json list = Json::array();
+  for (const schemas::JobInfo& job : jobs) list.push_back(json_of(job));
+  return {{"jobs", std::move(list)}};
+}
+
+}  // namespace troupe::apps

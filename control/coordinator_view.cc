@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a coordinator shows of itself: to people, to metrics, to the discovery of Prometheus.
+#include <utility>
+
+#include "control/coordinator_state.h"
+#include "schemas/codec.h"
+
+namespace troupe::control {
+
+std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
+  std::vector<schemas::JobInfo> list;
+  for (const auto& [number, job] : jobs_) list.push_back(info_of(job));
+  return list;
+}
+
+/// A run that goes on from a checkpoint had one before it, whether or not it was seen here.
+CoordinatorState::EarlierRuns CoordinatorState::all_runs(const Job& job) const {
+  EarlierRuns all = job.earlier;
+  if (!job.run) return all;
+  const HeldTime held = job.run->held();
+  all.held.held_ms += held.held_ms;
+  all.held.counted_ms += held.counted_ms;
+  if (all.runs > 0 || job.run->resumed()) ++all.resumes;
+  ++all.runs;
+  if (job.run->checkpointed_ms() != 0) all.checkpointed_ms = job.run->checkpointed_ms();
+  return all;
+}
+
+std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {
+  std::vector<ScrapedJob> list;
+  for (const auto& [number, job] : jobs_) {
+    const bool shown = !job.ended_ms || now_ms_ - *job.ended_ms < options_.limits.finished_job_ms;
+    if (!shown) continue;
+    const EarlierRuns runs = all_runs(job);
+    ScrapedJob& scraped = list.emplace_back();
+    scraped.info = info_of(job);
+    scraped.checkpointed_ms = runs.checkpointed_ms;
+    scraped.goodput = runs.held.goodput();
+    scraped.resumes = runs.resumes;
+    if (job.run) scraped.missing_ranks = job.run->missing_ranks();
+  }
+  return list;
+}
+
+std::vector<ScrapeTarget> CoordinatorState::targets() const {
+  std::vector<ScrapeTarget> targets;
+  for (const auto& [peer, agent] : agents_) {
+    if (agent.hello.http_address.empty()) continue;
+    targets.push_back({agent.hello.http_address, "agent", agent.hello.name, "", ""});
+  }
+  for (const std::uint64_t number : running_) {
+    for (ScrapeTarget& target : jobs_.at(number).run->targets())
+      targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+std::vector<schemas::MachineInfo> CoordinatorState::machines() const {
+  std::map<std::uint64_t, const Agent*> order;
+  for (const auto& [peer, agent] : agents_) order[agent.number] = &agent;
+  std::vector<schemas::MachineInfo> list;
+  for (const auto& [number, agent] : order) {
+    if (list.size() == schemas::kMachinesListed) break;
+    list.push_back({agent->hello.name, agent->hello.slots, agent->used, agent->cut});
+  }
+  return list;
+}
+
+std::vector<schemas::RankInfo> CoordinatorState::ranks() const {
+  std::vector<schemas::RankInfo> list;
+  for (const std::uint64_t number : running_) {
+    for (schemas::RankInfo& rank : jobs_.at(number).run->ranks()) {
+      if (list.size() < schemas::kRanksListed) list.push_back(std::move(rank));
+    }
+  }
+  return list;
+}
+
+CoordinatorFigures CoordinatorState::counts() const {
+  CoordinatorFigures counts;
+  for (const auto& [number, job] : jobs_) ++counts.jobs[shown(job).phase];
+  for (const auto& [peer, agent] : agents_) {
+    ++counts.agents;
+    counts.slots += agent.hello.slots;
+    counts.slots_used += agent.used;
+  }
+  return counts;
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of a cluster as text and JSON: of structs, and by the verbs against a coordinator in this
+// process.
+#include "apps/job_report.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <future>
+#include <sstream>
+#include <thread>
+
+#include "apps/program.h"
+#include "cluster/coordinator_node.h"
+#include "tests/support/test_folder.h"
+
+namespace troupe::apps {
+namespace {
+
+using Catch::Matchers::Contains;
+using schemas::JobInfo;
+using schemas::JobPhase;
+
+TEST_CASE("what is not known of a job is '-' in text and null in JSON", "[job_report]") {
+  JobInfo job;
+  job.id = "lenet";
+  job.name = "fashion";
+  job.text = "waits for 2 worker slots";
+  job.age_ms = 1'500;
+  CHECK(job_lines(job) ==
+        "id lenet\nstate pending\nstep -\nloss -\nnote waits for 2 worker slots\n");
+  CHECK(json_of(job) == Json({{"id", "lenet"},
+                              {"name", "fashion"},
+                              {"state", "pending"},
+                              {"step", nullptr},
+                              {"steps_total", nullptr},
+                              {"samples", 0},
+                              {"loss", nullptr},
+                              {"samples_per_second", nullptr},
+                              {"test_accuracy", nullptr},
+                              {"checkpoint", nullptr},
+                              {"note", "waits for 2 worker slots"},
+                              {"age_seconds", 1.5}}));
+  job.phase = JobPhase::succeeded;
+  job.step = job.steps_total = 938;
+  job.samples = 60'000;
+  job.loss = 0.25;
+  job.accuracy = 0.875;
+  job.samples_per_second = 1'749.5;
+  job.checkpoint = "/out/step-938-g1";
+  job.text.clear();
+  CHECK(job_lines(job) ==
+        "id lenet\nstate succeeded\nstep 938/938\nloss 0.2500\ntest accuracy 0.8750\n"
+        "checkpoint /out/step-938-g1\n");
+  CHECK(job_result_lines(job) == "test accuracy 0.8750\ncheckpoint /out/step-938-g1\n");
+  const Json json = json_of(job);
+  CHECK(json["state"] == "succeeded");
+  CHECK(json["step"] == 938);
+  CHECK(json["loss"] == 0.25);
+  CHECK(json["test_accuracy"] == 0.875);
+  CHECK(json["samples_per_second"] == 1'749.5);
+  CHECK(json["checkpoint"] == "/out/step-938-g1");
+  CHECK(json["note"].is_null());
+}
+
+TEST_CASE("a table of jobs and its JSON have the same rows", "[job_report]") {
+  std::vector<JobInfo> jobs(2);
+  jobs[0].id = "quote\"back\\slash\nline\x1b\xff";
+  jobs[0].checkpoint = "/out/\xc3(";
+  jobs[0].loss = std::nan("");
+  jobs[0].samples = 1;
+  jobs[1].id = "b";
+  jobs[1].phase = JobPhase::failed;
+  const std::string table = job_table(jobs);
+  CHECK_THAT(table, Contains("\nb ") && Contains(" failed "));
+  const std::string text = json_text(json_of(std::span<const JobInfo>(jobs)));
+  REQUIRE(Json::accept(text));
+  const Json json = Json::parse(text);
+  REQUIRE(json["jobs"].size() == 2);
+  CHECK(json["jobs"][0]["id"] == "quote\"back\\slash\nline\x1b\xef\xbf\xbd");
+  CHECK(json["jobs"][0]["loss"].is_null());
+  CHECK(json["jobs"][1]["state"] == "failed");
+}
+
+/// A coordinator without agents: what is submitted waits.
+class Waiting {
+ public:
+  explicit Waiting(const std::filesystem::path& folder) {
+    cluster::CoordinatorNodeOptions options;
+    options.listen = options.http = "127.0.0.1:0";
+    options.state_folder = (folder / "state").string();
+    options.version = program_version();
+    options.stop = [this] { return stop_.load(); };
+    options.find_start = [](const control::FindStart&) { return control::StartFound(); };
+    options.ready = [this](const std::string& listen, const std::string&) {
+      ready_.set_value(listen);
+    };
+    thread_ =
+        std::thread([this, options] { status_ = cluster::run_coordinator(options, metrics_); });
+    address = ready_.get_future().get();
+  }
+  ~Waiting() {
+    stop_ = true;
+    thread_.join();
+    CHECK(status_.ok());
+  }
+  std::string address;
+
+ private:
+  monitoring::Metrics metrics_;
+  std::atomic<bool> stop_{false};
+  std::promise<std::string> ready_;
+  base::Status status_;
+  std::thread thread_;
+};
+
+struct Run {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+TEST_CASE("job verbs print one document each", "[job_report]") {
+  const TestFolder folder("job_report");
+  const Waiting coordinator(folder.path());
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--coordinator", coordinator.address, "job"});
+    std::ostringstream out, err;
+    Console console(out, err);
+    Context context(console, {});
+    const ExitCode code = run_program(words, context);
+    return Run{static_cast<int>(code), out.str(), err.str()};
+  };
+  const std::string example = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
+  const Run submitted = run({"submit", example, "--id", "one", "--json"});
+  CHECK(submitted.code == 0);
+  CHECK(Json::parse(submitted.out) == Json({{"id", "one"}}));
+  CHECK(run({"list", "--json"}).code == 0);
+  const Json list = Json::parse(run({"list", "--json"}).out);
+  REQUIRE(list["jobs"].size() == 1);
+  const Json status = Json::parse(run({"status", "one", "--json"}).out);
+  CHECK(status["id"] == "one");
+  CHECK(status["name"] == "fashion-lenet");
+  CHECK(status["state"] == "pending");
+  const std::string text = run({"status", "one"}).out;
+  CHECK_THAT(text, Contains("state pending\n") &&
+                       Contains("note " + status["note"].get<std::string>() + "\n"));
+  const Json stopped = Json::parse(run({"stop", "one", "--json"}).out);
+  CHECK(stopped["state"] == "stopped");
+  const Run waited = run({"wait", "one", "--json"});
+  CHECK(waited.code == 9);
+  CHECK(Json::parse(waited.out)["note"] == "stopped before it began");
+  CHECK(waited.err == "error: job one stopped: stopped before it began\n");
+  const Run unknown = run({"status", "two", "--json"});
+  CHECK(unknown.code == 5);
+  CHECK(unknown.out.empty());
+}
+
+}  // namespace
+}  // namespace troupe::apps
