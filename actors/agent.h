@@ -28,6 +28,8 @@ class AgentPorts {
   /// Nothing when the child is gone.
   virtual void tell_child(const control::ToChild& to, schemas::Message message) = 0;
   virtual void probe_folder(const schemas::FolderProbe& probe) = 0;
+  /// Of what is revoked, PEM; what comes of it is logged.
+  virtual void use_deny_list(const std::string& pem) = 0;
 };
 
 /// See the top of the file.
@@ -62,6 +64,7 @@ class Agent final : public RoleShell<Agent, control::AgentState> {
     ports_.tell_child(send.to, std::move(send.message));
   }
   void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
+  void perform(const control::UseDenyList& list) { ports_.use_deny_list(list.pem); }
   void perform(const control::End& end);
 
   AgentPorts& ports_;

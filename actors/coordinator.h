@@ -22,6 +22,9 @@ class CoordinatorPorts {
   virtual void drop(control::PeerId peer, const base::Status& reason) = 0;
   /// In the background; answered by post(StartFound), or never.
   virtual void find_start(control::FindStart find) = 0;
+  /// Check it and keep it, elsewhere; answered by post(DenyListRead).
+  virtual void take_deny_list(control::TakeDenyList list) = 0;
+  virtual void audit(control::Audit change) = 0;
   /// A job has left the queue after so long.
   virtual void admitted(std::uint64_t queued_ms) = 0;
   /// A job has ended.
@@ -50,6 +53,8 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
   }
   void perform(const control::DropPeer& drop) { ports_.drop(drop.peer, drop.reason); }
   void perform(control::FindStart find) { ports_.find_start(std::move(find)); }
+  void perform(control::TakeDenyList list) { ports_.take_deny_list(std::move(list)); }
+  void perform(control::Audit change) { ports_.audit(std::move(change)); }
   void perform(const control::JobAdmitted& job) { ports_.admitted(job.queued_ms); }
   void perform(const control::JobFinished& job) { ports_.finished(job.phase); }
 

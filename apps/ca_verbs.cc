@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe ca: a cluster's own authority, which signs for its coordinator, agents and people.
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 
+#include "apps/coordinator_call.h"
+#include "apps/json_text.h"
 #include "apps/verbs.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "trust/authority.h"
 
@@ -26,29 +27,15 @@ struct Options {
   std::string name;
   std::filesystem::path file;
   std::string time;
+  bool json = false;
 };
 using OptionsPtr = std::shared_ptr<Options>;
 
-std::int64_t unix_now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 /// From now on for `time`, which check_duration() has seen.
 trust::Validity validity_of(const std::string& time) {
-  const std::int64_t now = unix_now();
+  const std::int64_t now = base::unix_seconds();
   const auto ms = base::parse_duration_ms(time).value();
   return {now - kSkewSeconds, now + static_cast<std::int64_t>(ms / 1'000)};
-}
-
-/// "2026-11-22T10:31:56Z".
-std::string date_text(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts{};
-  ::gmtime_r(&time, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 ExitCode init(const Options& options, Context& context) {
@@ -70,7 +57,7 @@ ExitCode hand_out(const base::Result<trust::Credentials>& made, const std::files
   if (!written.ok()) return context.fail(written);
   context.console.data(fmt::format("{}: {}, certificate {}, until {}\n", file.string(),
                                    made->info.identity.to_string(), made->info.serial,
-                                   date_text(made->info.validity.until)));
+                                   base::format_date(made->info.validity.until)));
   return ExitCode::ok;
 }
 
@@ -99,12 +86,27 @@ ExitCode renew(const Options& options, Context& context) {
 ExitCode revoke(const Options& options, Context& context) {
   auto authority = trust::Authority::open(options.folder);
   if (!authority.ok()) return context.fail(authority.status());
-  const base::Status status =
-      authority->revoke(trust::parse_role(options.role).value(), options.name, unix_now());
+  const base::Status status = authority->revoke(trust::parse_role(options.role).value(),
+                                                options.name, base::unix_seconds());
   if (!status.ok()) return context.fail(status);
   context.console.note(
-      fmt::format("{}: the list of what is revoked", (options.folder / "denied.pem").string()));
+      fmt::format("next: troupe ca tell {}, so that the coordinator and all agents know",
+                  options.folder.string()));
   return ExitCode::ok;
+}
+
+ExitCode tell(const Options& options, Context& context) {
+  const auto authority = trust::Authority::open(options.folder);
+  if (!authority.ok()) return context.fail(authority.status());
+  return call_coordinator({}, context, [&](cluster::JobClient& client) {
+    const base::Status told = client.deny(authority->deny_list());
+    return told.ok() ? ExitCode::ok : context.fail(told);
+  });
+}
+
+const char* state_of(const trust::Issued& issued, std::int64_t now) {
+  if (issued.withdrawn != 0) return "revoked";
+  return issued.validity.until < now ? "expired" : "valid";
 }
 
 ExitCode list(const Options& options, Context& context) {
@@ -112,15 +114,20 @@ ExitCode list(const Options& options, Context& context) {
   if (!authority.ok()) return context.fail(authority.status());
   std::string text = fmt::format("{:<12} {:<16} {:<9} {:<21} {}\n", "ROLE", "NAME", "STATE",
                                  "UNTIL", "CERTIFICATE");
-  const std::int64_t now = unix_now();
+  Json rows = Json::array();
+  const std::int64_t now = base::unix_seconds();
   for (const trust::Issued& each : authority->issued()) {
-    const char* state = each.withdrawn != 0         ? "revoked"
-                        : each.validity.until < now ? "expired"
-                                                    : "valid";
+    const std::string until = base::format_date(each.validity.until);
     text += fmt::format("{:<12} {:<16} {:<9} {:<21} {}\n", trust::role_name(each.identity.role),
-                        each.identity.name, state, date_text(each.validity.until), each.serial);
+                        each.identity.name, state_of(each, now), until, each.serial);
+    rows.push_back({{"role", trust::role_name(each.identity.role)},
+                    {"name", each.identity.name},
+                    {"state", state_of(each, now)},
+                    {"until", until},
+                    {"serial", each.serial}});
   }
-  context.console.data(text);
+  const Json document = {{"cluster", authority->cluster()}, {"certificates", std::move(rows)}};
+  context.console.data(options.json ? json_text(document) : text);
   return ExitCode::ok;
 }
 
@@ -199,8 +206,15 @@ void add_ca_verbs(CLI::App& app, Context& context) {
   add_identity(*verb, *options);
 
   options = options_for(kMachineTime);
-  add(*family, context, "list", describe("List what was signed", {"troupe ca list ca"}), options,
-      list);
+  verb = add(*family, context, "list", describe("List what was signed", {"troupe ca list ca"}),
+             options, list);
+  add_json_flag(*verb, options->json);
+
+  options = options_for(kMachineTime);
+  add(*family, context, "tell",
+      describe("Hand what is revoked to the coordinator, which passes it on",
+               {"troupe ca tell ca --coordinator node0:7700"}),
+      options, tell);
 }
 
 }  // namespace troupe::apps

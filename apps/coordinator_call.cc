@@ -9,6 +9,7 @@
 #include "apps/verbs.h"
 #include "base/units.h"
 #include "cluster/identity_file.h"
+#include "trust/token.h"
 
 namespace troupe::apps {
 
@@ -34,6 +35,11 @@ ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
     const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
     if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
     options.tls = (*identity)->tls();
+  }
+  if (!context.token_file.empty()) {
+    auto token = trust::read_token(context.token_file);
+    if (!token.ok()) return context.fail(token.status().with_context("--token"));
+    options.token = *std::move(token);
   }
   options.address = context.coordinator;
   if (!call.grace.empty()) {

@@ -81,6 +81,10 @@ void add_global_options(CLI::App& app, Context& context) {
   app.add_option("--identity", context.identity,
                  "Who this is, as troupe ca issue made it: links speak TLS (or TROUPE_IDENTITY)")
       ->type_name("FILE");
+  context.token_file = context.environment.token_file;
+  app.add_option("--token", context.token_file,
+                 "What this person may do, as troupe token make made it (or TROUPE_TOKEN_FILE)")
+      ->type_name("FILE");
   CLI::Option* quiet = app.add_flag("-q,--quiet", context.quiet, "Log warnings and errors only");
   app.add_flag("-v,--verbose", context.verbose, "Log debug messages too")->excludes(quiet);
   const auto no_color = [&context] {
@@ -177,6 +181,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_run_verb(app, context);
     add_checkpoint_verbs(app, context);
     add_ca_verbs(app, context);
+    add_token_verbs(app, context);
     add_config_verbs(app, context);
     add_data_verbs(app, context);
     add_model_verbs(app, context);

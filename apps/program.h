@@ -25,6 +25,7 @@ struct Context {
   base::Environment environment;
   std::string coordinator;           ///< --coordinator, else TROUPE_COORDINATOR; may be empty
   std::string identity;              ///< --identity, else TROUPE_IDENTITY; may be empty
+  std::string token_file;            ///< --token, else TROUPE_TOKEN_FILE; may be empty
   bool quiet = false;                ///< warnings and errors only
   bool verbose = false;              ///< debug messages too
   bool no_color = false;             ///< --no-color

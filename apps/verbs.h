@@ -21,6 +21,8 @@ namespace troupe::apps {
 
 /// The family `ca`.
 void add_ca_verbs(CLI::App& app, Context& context);
+/// The family `token`.
+void add_token_verbs(CLI::App& app, Context& context);
 /// The family `config`.
 void add_config_verbs(CLI::App& app, Context& context);
 /// The family `data`.

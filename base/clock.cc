@@ -12,4 +12,10 @@ std::int64_t SteadyClock::now_ns() const {
       .count();
 }
 
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 }  // namespace troupe::base

@@ -17,6 +17,9 @@ class Clock {
   std::int64_t now_ms() const { return now_ns() / 1'000'000; }
 };
 
+/// Seconds since 1970 by the machine's calendar, which people may set: for dates alone.
+std::int64_t unix_seconds();
+
 /// The machine's steady clock.
 class SteadyClock final : public Clock {
  public:

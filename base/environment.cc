@@ -38,6 +38,7 @@ Environment read_environment() {
   Environment result;
   result.coordinator = variable("TROUPE_COORDINATOR");
   result.identity = variable("TROUPE_IDENTITY");
+  result.token_file = variable("TROUPE_TOKEN_FILE");
   result.log_level = variable("TROUPE_LOG_LEVEL");
   result.dumb_terminal = variable("TERM") == "dumb";
   result.no_color = !variable("NO_COLOR").empty() || result.dumb_terminal;

@@ -11,6 +11,7 @@ namespace troupe::base {
 struct Environment {
   std::string coordinator;     ///< TROUPE_COORDINATOR, HOST:PORT
   std::string identity;        ///< TROUPE_IDENTITY, a file
+  std::string token_file;      ///< TROUPE_TOKEN_FILE
   std::string log_level;       ///< TROUPE_LOG_LEVEL: debug, info, warn or error
   bool no_color = false;       ///< NO_COLOR is set, or TERM is "dumb"
   bool dumb_terminal = false;  ///< TERM is "dumb": it cannot rewrite a line

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 
 namespace troupe::base {
 namespace {
@@ -76,6 +77,14 @@ std::string format_duration(double seconds) {
   const std::uint64_t hours = total / 3600, minutes = total / 60 % 60, rest = total % 60;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest)
                    : fmt::format("{}:{:02}", minutes, rest);
+}
+
+std::string format_date(std::int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts{};
+  if (::gmtime_r(&time, &parts) == nullptr) return std::to_string(unix_seconds);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 std::string format_count(std::uint64_t number) {

@@ -30,6 +30,9 @@ Result<std::uint64_t> parse_bytes(std::string_view text);
 /// "0:41", "1:02:03": minutes and seconds, hours when there are any.
 std::string format_duration(double seconds);
 
+/// "2026-11-22T10:31:56Z" of seconds since 1970.
+std::string format_date(std::int64_t unix_seconds);
+
 /// "3,210": with thousands separators.
 std::string format_count(std::uint64_t number);
 

@@ -94,6 +94,7 @@ class AgentNode final : public actors::AgentPorts {
   void stop_child(const control::StopChild& stop) override;
   void tell_child(const control::ToChild& to, schemas::Message message) override;
   void probe_folder(const schemas::FolderProbe& probe) override;
+  void use_deny_list(const std::string& pem) override;
 
  private:
   class CoordinatorHandler;
@@ -271,6 +272,13 @@ void AgentNode::give_credentials(schemas::LaunchProcess& launch) const {
   } else {
     base::log_warn("credentials for {}: {}", who.to_string(), made.status().text());
   }
+}
+
+/// The main thread tells the links.
+void AgentNode::use_deny_list(const std::string& pem) {
+  if (options_.identity == nullptr) return;  // nobody here has a certificate
+  const base::Status status = options_.identity->use_deny_list(pem);
+  if (!status.ok()) base::log_warn("from the coordinator: {}", status.text());
 }
 
 /// One after the other for a file, which is written and later removed; and who still waits for an

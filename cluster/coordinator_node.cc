@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "base/secret.h"
 #include "base/units.h"
+#include "cluster/access_files.h"
 #include "cluster/background_calls.h"
 #include "http/server.h"
 #include "link/link_set.h"
@@ -106,6 +107,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         figures_(metrics),
         unix_seconds_(static_cast<double>(std::time(nullptr)) -
                       static_cast<double>(clock_.now_ms()) * 1e-3),
+        access_(options.state_folder, options.identity),
         coordinator_(actors_, clock_, *this, {options.version, options.limits}),
         links_(options.limits, storage_.pool(base::Device{}),
                options.identity ? options.identity->tls() : nullptr),
@@ -122,6 +124,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void send(PeerId peer, schemas::Message message) override;
   void drop(PeerId peer, const base::Status& reason) override;
   void find_start(control::FindStart find) override;
+  void take_deny_list(control::TakeDenyList list) override { access_.take(std::move(list)); }
+  void audit(control::Audit change) override { access_.note(std::move(change)); }
   void admitted(std::uint64_t queued_ms) override {
     figures_.queue_seconds.observe(number(queued_ms) * 1e-3);
   }
@@ -130,6 +134,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
  private:
   class PeerHandler;
 
+  void look_at_files();
   void tell_end() const;
   http::Reply targets();
   void scrape(monitoring::Scrape& scrape);
@@ -143,6 +148,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   storage::Storage storage_;
   base::FolderLock lock_;
   Peers peers_;
+  AccessFiles access_;
   base::LogBudget drops_;               // the actor's alone
   base::LogBudget faults_;              // the links' thread's alone
   std::atomic<bool> late_told_{false};  // a scrape that got no answer
@@ -159,7 +165,8 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
       : node_(node), peer_(node.peers_.add(link)) {
     const auto address = base::parse_address(link->address());
-    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : ""});
+    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : "",
+                                                link->address(), link->holder()});
   }
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
@@ -190,6 +197,7 @@ base::Status CoordinatorNode::run() {
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
+  look_at_files();  // before anybody can ask
   http::Routes routes;
   routes["/sd/targets"] = [this](const http::Request&) { return targets(); };
   const auto collection =
@@ -217,11 +225,19 @@ base::Status CoordinatorNode::run() {
   options_.ready(address, server->address().to_string());
   while (!options_.stop()) {
     std::this_thread::sleep_for(kStopLook);
+    look_at_files();
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }
+  look_at_files();
   tell_end();
   return {};
+}
+
+void CoordinatorNode::look_at_files() {
+  for (control::CoordinatorEvent& event : access_.look(base::unix_seconds())) {
+    coordinator_.post(std::move(event));
+  }
 }
 
 void CoordinatorNode::tell_end() const {

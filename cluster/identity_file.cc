@@ -14,8 +14,8 @@ base::Result<std::shared_ptr<IdentityFile>> IdentityFile::open(const std::filesy
   TROUPE_TRY(opened->read());
   const trust::Identity who = opened->credentials().info.identity;
   if (who.role == role) return opened;
-  return base::error(base::Errc::permission_denied, "{}: is of {}, not of a {}",
-                     file.string(), who.to_string(), trust::role_name(role));
+  return base::error(base::Errc::permission_denied, "{}: is of {}, not of a {}", file.string(),
+                     who.to_string(), trust::role_name(role));
 }
 
 base::Status IdentityFile::read() {
@@ -27,14 +27,27 @@ base::Status IdentityFile::read() {
     changed_ = changed;
   }
   TROUPE_TRY_ASSIGN(trust::Credentials read, trust::read_credentials(file_));
-  TROUPE_TRY_ASSIGN(auto tls, link::Tls::create(read));
   const base::MutexLock lock(mutex_);
+  if (!deny_list_.empty()) TROUPE_TRY(trust::take_deny_list(read, deny_list_).status());
+  TROUPE_TRY_ASSIGN(auto tls, link::Tls::create(read));
   if (tls_ != nullptr && tls_->identity() != tls->identity()) {
     return base::error(base::Errc::permission_denied, "{}: is of {} now, no more of {}",
                        file_.string(), tls->identity().to_string(), tls_->identity().to_string());
   }
   credentials_ = std::move(read);
   tls_ = std::move(tls);
+  return {};
+}
+
+base::Status IdentityFile::use_deny_list(const std::string& pem) {
+  const base::MutexLock lock(mutex_);
+  trust::Credentials changed = credentials_;
+  TROUPE_TRY_ASSIGN(const bool newer, trust::take_deny_list(changed, pem));
+  if (!newer) return {};
+  TROUPE_TRY_ASSIGN(tls_, link::Tls::create(changed));
+  credentials_ = std::move(changed);
+  deny_list_ = pem;
+  fresh_ = true;
   return {};
 }
 
@@ -53,6 +66,7 @@ std::shared_ptr<const link::Tls> IdentityFile::renewed() {
   const auto changed = std::filesystem::last_write_time(file_, unknown);
   {
     const base::MutexLock lock(mutex_);
+    if (std::exchange(fresh_, false)) return tls_;
     if (unknown || changed == changed_) return nullptr;
   }
   const base::Status status = read();

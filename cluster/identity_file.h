@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/mutex.h"
@@ -24,9 +25,12 @@ class IdentityFile {
 
   trust::Credentials credentials() const;
   std::shared_ptr<const link::Tls> tls() const;
-  /// Reads the file again where it has changed; null: it has not, or cannot be used, which is
-  /// logged once for each change.
+  /// Reads the file again where it has changed; null: nothing is new since the last call, or it
+  /// cannot be used, which is logged once for each change.
   std::shared_ptr<const link::Tls> renewed();
+  /// Takes a list of what is revoked, unless there is a newer one; renewed() gives what follows
+  /// from it. Errors: those of trust::check_deny_list().
+  base::Status use_deny_list(const std::string& pem);
 
  private:
   explicit IdentityFile(std::filesystem::path file) : file_(std::move(file)) {}
@@ -37,6 +41,8 @@ class IdentityFile {
   std::filesystem::file_time_type changed_ TROUPE_GUARDED_BY(mutex_);
   trust::Credentials credentials_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<const link::Tls> tls_ TROUPE_GUARDED_BY(mutex_);
+  std::string deny_list_ TROUPE_GUARDED_BY(mutex_);  // the newest of those taken
+  bool fresh_ TROUPE_GUARDED_BY(mutex_) = false;     // by a list
 };
 
 }  // namespace troupe::cluster

@@ -108,7 +108,11 @@ class JobClient::Impl {
     dial.peer = {{Role::coordinator, 0}, "", "", 0};
     mailbox_ = std::make_shared<Mailbox>();
     TROUPE_TRY_ASSIGN(link_, links_.dial(std::move(dial), mailbox_));
-    return {};
+    if (options_.token.empty()) return {};
+    schemas::Envelope envelope;
+    envelope.to = {Role::coordinator, 0};
+    envelope.message = schemas::PersonHello{options_.token};
+    return link_->send(std::move(envelope));
   }
 
   /// Asks, and again while the coordinator is lost, until its grace is over.
@@ -243,6 +247,10 @@ base::Result<schemas::JobInfo> JobClient::query(const std::string& id) {
 base::Result<schemas::JobInfo> JobClient::stop(const std::string& id) {
   const std::uint64_t wait_ms = impl_->limits().request_ms + 2 * impl_->limits().stop_grace_ms;
   return impl_->ask_about(schemas::JobStop{id}, wait_ms);
+}
+
+Status JobClient::deny(const std::string& pem) {
+  return impl_->ask<schemas::DenyList>(schemas::DenyList{pem}, impl_->limits().request_ms).status();
 }
 
 }  // namespace troupe::cluster

@@ -24,6 +24,7 @@ struct JobClientOptions {
   std::string address;  ///< of the coordinator, HOST:PORT
   base::Limits limits;
   std::shared_ptr<const link::Tls> tls;  ///< of the person; null: loopback alone
+  std::string token;                     ///< of the person; empty: none
   /// Told once in a while that the coordinator is lost, and how long it is still waited for; may be
   /// empty.
   std::function<void(const base::Status& why, std::uint64_t left_ms)> on_lost;
@@ -50,6 +51,8 @@ class JobClient {
   base::Result<schemas::JobInfo> query(const std::string& id);
   /// Waits for the job's end, at most limits.request_ms more than its grace.
   base::Result<schemas::JobInfo> stop(const std::string& id);
+  /// Hands in a list of what is revoked, PEM; the coordinator passes it on.
+  base::Status deny(const std::string& pem);
 
  private:
   class Impl;

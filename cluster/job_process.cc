@@ -79,13 +79,6 @@ base::Limits link_limits(const schemas::JobSpec& spec) {
   return limits;
 }
 
-/// Null: the run's processes are all on this machine and speak without TLS.
-base::Result<std::shared_ptr<const link::Tls>> tls_of(const schemas::LaunchProcess& launch) {
-  if (launch.credentials.empty()) return std::shared_ptr<const link::Tls>();
-  TROUPE_TRY_ASSIGN(const auto credentials, trust::parse_credentials(launch.credentials));
-  return link::Tls::create(credentials);
-}
-
 /// The coordinator, through the agent.
 class AgentHandler final : public link::LinkHandler {
  public:
@@ -118,6 +111,8 @@ class JobProcess {
  private:
   base::Status handle(Incident incident);
   base::Status open(const schemas::LaunchProcess& launch);
+  base::Result<std::shared_ptr<const link::Tls>> take_credentials(const std::string& pem);
+  base::Status deny(const std::string& pem);
   base::Result<std::string> listen();
   base::Status connect(const schemas::Placement& placement);
   base::Status dial(std::uint32_t shard, const schemas::Placement& placement);
@@ -135,9 +130,10 @@ class JobProcess {
   storage::Storage storage_;
   monitoring::Collection shown_;  // of the storage: what links read into
   Inbox inbox_;
-  actors::ServerMetrics server_metrics_;  // outlives the actors
-  base::FolderLock lock_;                 // first parameter server: on the checkpoints
-  base::Secret secret_{};                 // of the run
+  actors::ServerMetrics server_metrics_;           // outlives the actors
+  base::FolderLock lock_;                          // first parameter server: on the checkpoints
+  base::Secret secret_{};                          // of the run
+  std::optional<trust::Credentials> credentials_;  // none: links here need none
   std::unique_ptr<actors::JobActors> job_actors_;
   std::unique_ptr<http::Server> http_;
   bool connected_ = false;
@@ -182,6 +178,12 @@ base::Status JobProcess::handle(Incident incident) {
     tell_failure(open(*launch));
     return {};
   }
+  if (const auto* list = std::get_if<schemas::DenyList>(&envelope.message)) {
+    if (const base::Status status = deny(list->pem); !status.ok()) {
+      base::log_warn("from the agent: {}", status.text());
+    }
+    return {};
+  }
   if (!job_actors_) return {};
   if (const auto* placement = std::get_if<schemas::Placement>(&envelope.message)) {
     tell_failure(connect(*placement));
@@ -212,7 +214,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
     lock_ = std::move(lock).value();
   }
   shown_ = storage::show_storage(metrics_, storage_, "links");
-  TROUPE_TRY_ASSIGN(auto tls, tls_of(launch));
+  TROUPE_TRY_ASSIGN(auto tls, take_credentials(launch.credentials));
   links_ = std::make_unique<link::LinkSet>(link_limits(job_actors_->spec()),
                                            storage_.pool(base::Device{}), std::move(tls));
   traffic_ = link::show_links(metrics_, *links_);
@@ -236,6 +238,24 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   TROUPE_TRY_ASSIGN(http_, http::Server::start(pages, job_actors_->spec().limits, metrics_));
   ready.http_address = http_->address().to_string();
   tell(options_.actor, std::move(ready));
+  return {};
+}
+
+/// Null: the run's processes are all on this machine and speak without TLS.
+base::Result<std::shared_ptr<const link::Tls>> JobProcess::take_credentials(
+    const std::string& pem) {
+  if (pem.empty()) return std::shared_ptr<const link::Tls>();
+  TROUPE_TRY_ASSIGN(credentials_, trust::parse_credentials(pem));
+  return link::Tls::create(*credentials_);
+}
+
+/// Links of a peer that is revoked now go down.
+base::Status JobProcess::deny(const std::string& pem) {
+  if (!credentials_) return {};
+  TROUPE_TRY_ASSIGN(const bool newer, trust::take_deny_list(*credentials_, pem));
+  if (!newer) return {};
+  TROUPE_TRY_ASSIGN(auto tls, link::Tls::create(*credentials_));
+  if (links_) links_->renew(std::move(tls));
   return {};
 }
 

@@ -211,6 +211,14 @@ void AgentState::on_message(const schemas::ProcessMessage& message) {
   emit(Send<ToChild>{{child->first, message.actor}, std::move(inner).value()});
 }
 
+/// Children that start from now on have it from this agent's own credentials.
+void AgentState::on_message(const schemas::DenyList& list) {
+  emit(UseDenyList{list.pem});
+  for (const auto& [process, child] : children_) {
+    if (child.started) emit(Send<ToChild>{{process, process.actor}, list});
+  }
+}
+
 void AgentState::on_message(const schemas::FolderProbe& probe) {
   emit(Note{false, fmt::format("job {}: looks at {}", probe.job, probe.path), true});
   emit(ProbeFolder{probe});

@@ -69,6 +69,7 @@ class AgentState {
   void on_message(const schemas::StopProcesses& stop);
   void on_message(const schemas::ProcessMessage& message);
   void on_message(const schemas::FolderProbe& probe);
+  void on_message(const schemas::DenyList& list);
   /// What only agents say.
   template <
       schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult> Own>

@@ -7,14 +7,18 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "base/secret.h"
 #include "base/status.h"
 #include "control/role_events.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
+#include "trust/identity.h"
+#include "trust/token.h"
 
 namespace troupe::control {
 
@@ -47,7 +51,9 @@ using PeerId = std::uint64_t;
 /// A peer has greeted, before it says anything.
 struct PeerLinked {
   PeerId peer = 0;
-  std::string host;  ///< where it calls from, a number
+  std::string host;                         ///< where it calls from, a number
+  std::string address = {};                 ///< the same with its port
+  std::optional<trust::Identity> holder{};  ///< of its certificate; none: it needs none
 };
 /// A peer has sent a message.
 struct PeerSaid {
@@ -70,8 +76,28 @@ struct PeerBack {
   PeerId peer = 0;
 };
 
-using CoordinatorEvent =
-    std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound>;
+/// A token that the coordinator knows, and why it is worth nothing, if so.
+struct KnownToken {
+  trust::Token token;
+  base::Status refused;  ///< ok: it holds
+  friend bool operator==(const KnownToken&, const KnownToken&) = default;
+};
+/// The tokens of people, whenever they have changed.
+struct TokensRead {
+  bool needed = false;  ///< false: who shows none may do everything
+  std::vector<KnownToken> tokens;
+  friend bool operator==(const TokensRead&, const TokensRead&) = default;
+};
+/// A list of what is revoked: one that TakeDenyList has asked about, or that lies in the
+/// coordinator's folder.
+struct DenyListRead {
+  PeerId peer = 0;      ///< who has handed it in; 0: nobody did
+  base::Status status;  ///< ok: it is the authority's, newer than the one before, and kept
+  std::string pem;
+};
+
+using CoordinatorEvent = std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost,
+                                      StartFound, TokensRead, DenyListRead>;
 
 // ---- coordinator: effects ----
 
@@ -95,8 +121,21 @@ struct JobFinished {
   schemas::JobPhase phase = schemas::JobPhase::succeeded;
 };
 
-using CoordinatorEffect =
-    std::variant<Send<PeerId>, DropPeer, FindStart, Note, JobAdmitted, JobFinished>;
+/// Check a list of what is revoked and keep it, in the background; answered by DenyListRead.
+struct TakeDenyList {
+  PeerId peer = 0;
+  std::string pem;
+};
+/// A change, for those who want to know later who has made it.
+struct Audit {
+  std::string who;            ///< "person 'alice'", "agent 'a'", "somebody"
+  std::string what;           ///< "submits job 'x'"
+  std::string from;           ///< HOST:PORT, or a file
+  base::Status refused = {};  ///< ok: it was done
+};
+
+using CoordinatorEffect = std::variant<Send<PeerId>, DropPeer, FindStart, Note, JobAdmitted,
+                                       JobFinished, TakeDenyList, Audit>;
 
 // ---- a run: events and effects; the coordinator hands them on ----
 
@@ -233,8 +272,14 @@ struct ProbeFolder {
   schemas::FolderProbe probe;
 };
 
+/// Believe none of these any more, on links of the agent itself, too.
+struct UseDenyList {
+  std::string pem;
+};
+
 /// End: no child is left. ok: as a person wished; unavailable: the coordinator is gone.
-using AgentEffect = std::variant<Send<ToCoordinator>, Send<ToChild>, JoinCoordinator,
-                                 LeaveCoordinator, StartChild, StopChild, ProbeFolder, Note, End>;
+using AgentEffect =
+    std::variant<Send<ToCoordinator>, Send<ToChild>, JoinCoordinator, LeaveCoordinator, StartChild,
+                 StopChild, ProbeFolder, UseDenyList, Note, End>;
 
 }  // namespace troupe::control

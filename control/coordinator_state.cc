@@ -64,7 +64,7 @@ std::vector<CoordinatorState::Effect> CoordinatorState::handle(const Event& even
 }
 
 void CoordinatorState::on(const PeerLinked& linked) {
-  peers_[linked.peer] = Peer{linked.host, now_ms_};
+  peers_[linked.peer] = Peer{linked.host, {linked.address, linked.holder, {}}, now_ms_};
 }
 
 void CoordinatorState::on(const PeerSaid& said) {
@@ -211,7 +211,8 @@ CoordinatorState::Agents::const_iterator CoordinatorState::agent_named(
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
-  const base::Status fault = check_agent(peer, hello);
+  base::Status fault = check_holder(peer, hello);
+  if (fault.ok()) fault = check_agent(peer, hello);
   if (!fault.ok()) return emit(DropPeer{peer, fault});
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
@@ -220,6 +221,9 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
+  if (!deny_list_.empty()) emit(Send<PeerId>{peer, schemas::DenyList{deny_list_}});
+  note_change(peer, fmt::format("agent '{}' joins with {}", hello.name,
+                                base::format_counted(hello.slots, "slot")));
   emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name,
                                base::format_counted(hello.slots, "slot"))});
   emit(Note{false,
@@ -232,7 +236,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
 // ---- people ----
 
 void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request) {
-  auto result = submit(request);
+  if (!may(peer, trust::Right::submit, fmt::format("submit job '{}'", request.id))) return;
+  auto result = submit(peer, request);
   emit(Send<PeerId>{peer, result.ok() ? *result
                                       : schemas::JobSubmitted{request.id, result.status().code(),
                                                               result.status().text()}});
@@ -240,7 +245,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request
 
 /// The same command again is the same job: while it waits, runs or has succeeded nothing happens
 /// but the answer. One that failed or was stopped goes on from its checkpoint, as a new run.
-base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobSubmit& request) {
+base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
+                                                             const schemas::JobSubmit& request) {
   // A command that got no answer asks again: whatever has become of the job since, it is this one.
   const auto known = by_request_.find(request.request);
   if (known != by_request_.end()) {
@@ -292,6 +298,9 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(const schemas::JobS
   job.earlier = earlier;
   job.spec = std::move(spec);
   job.submitted_ms = now_ms_;
+  job.owner = access_.name_of(caller_of(peer));
+  note_change(peer, fmt::format("submits job '{}' of {}", id,
+                                base::format_counted(job.spec.ranks(), "rank")));
   emit(Note{false, fmt::format("job {} submitted: {}, {}", id,
                                base::format_counted(job.spec.ranks(), "rank"),
                                base::format_counted(job.spec.shards(), "parameter server"))});
@@ -344,6 +353,7 @@ std::string CoordinatorState::choose_id(const schemas::JobSpec& spec,
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
+  if (!may(peer, trust::Right::read, "read")) return;
   if (query.id.empty()) {
     schemas::JobList all{Errc::ok, "", jobs()};
     if (query.cluster) {
@@ -364,10 +374,17 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
 /// Answered when the job has ended (settle()), which may be at once.
 void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
+  const std::string name = access_.name_of(caller_of(peer));
+  const bool own = job != nullptr && !job->owner.empty() && job->owner == name;
+  if (!may(peer, own ? trust::Right::submit : trust::Right::stop,
+           fmt::format("stop job '{}'", stop.id))) {
+    return;
+  }
   if (job == nullptr) {
     emit(Send<PeerId>{peer, not_found(stop.id)});
     return;
   }
+  if (!is_final(shown(*job).phase)) note_change(peer, fmt::format("stops job '{}'", stop.id));
   emit(Note{false, fmt::format("job {} is to be stopped", stop.id)});
   job->waiting.insert(peer);
   changed_.insert(job->number);

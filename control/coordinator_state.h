@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "control/access.h"
 #include "control/control_events.h"
 #include "control/run_state.h"
 #include "schemas/message_families.h"
@@ -71,6 +72,7 @@ class CoordinatorState {
   /// Who is linked, agents and people.
   struct Peer {
     std::string host;
+    Caller caller;
     std::uint64_t heard_ms = 0;
     bool dropped = false;
   };
@@ -93,6 +95,7 @@ class CoordinatorState {
     std::string text;
     std::deque<std::string> requests;  // the last few that submitted it
     schemas::JobSpec spec;
+    std::string owner;             // who submitted it; empty: somebody
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
@@ -110,11 +113,15 @@ class CoordinatorState {
   void on(const PeerBack& back);
   void on(const PeerLost& lost);
   void on(const StartFound& found);
+  void on(const TokensRead& read);
+  void on(const DenyListRead& read);
 
   void on_message(PeerId peer, const schemas::AgentHello& hello);
   void on_message(PeerId peer, const schemas::JobSubmit& submit);
   void on_message(PeerId peer, const schemas::JobQuery& query);
   void on_message(PeerId peer, const schemas::JobStop& stop);
+  void on_message(PeerId peer, const schemas::PersonHello& hello);
+  void on_message(PeerId peer, const schemas::DenyList& list);
   /// What agents tell about runs.
   template <
       schemas::OneOf<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>
@@ -152,7 +159,12 @@ class CoordinatorState {
   bool awaits(PeerId peer) const;
   Agents::const_iterator agent_named(const std::string& name) const;
   base::Status check_agent(PeerId peer, const schemas::AgentHello& hello) const;
-  base::Result<schemas::JobSubmitted> submit(const schemas::JobSubmit& submit);
+  base::Status check_holder(PeerId peer, const schemas::AgentHello& hello) const;
+  Caller caller_of(PeerId peer) const;
+  /// Whether the peer may; if not, it is told and dropped.
+  bool may(PeerId peer, trust::Right right, const std::string& what);
+  void note_change(PeerId peer, std::string what);
+  base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   void note_request(Job& job, const std::string& request);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
@@ -175,6 +187,8 @@ class CoordinatorState {
   EarlierRuns all_runs(const Job& job) const;
 
   CoordinatorOptions options_;
+  Access access_;
+  std::string deny_list_;  // PEM; empty: nothing is known to be revoked
   std::uint64_t now_ms_ = 0;
   std::uint64_t next_job_ = 1;
   std::uint64_t next_agent_ = 0;

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/buffer.h"
 #include "base/status.h"
 #include "schemas/messages.h"
+#include "trust/identity.h"
 
 namespace troupe::link {
 
@@ -95,6 +97,8 @@ class Link {
   virtual void abort(base::Status reason) = 0;
   /// The other end; of an adopted link only known when it is up.
   virtual LinkEnd peer() const = 0;
+  /// Whose certificate the peer has shown when the link was made; none: it needs none.
+  virtual std::optional<trust::Identity> holder() const = 0;
   /// HOST:PORT of the other end; empty over a pair of sockets.
   virtual std::string address() const = 0;
   virtual LinkFigures stats() const = 0;

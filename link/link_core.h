@@ -79,7 +79,8 @@ class LinkCore final : public Link,
     std::string address;  ///< of the peer; empty where it has none
     std::uint64_t token = 0;
     std::size_t lanes = 1;
-    std::optional<base::Secret> secret;  ///< of the job; both ends have proved it or will
+    std::optional<base::Secret> secret;     ///< of the job; both ends have proved it or will
+    std::optional<trust::Identity> holder;  ///< of an accepted peer's certificate
   };
 
   LinkCore(std::shared_ptr<LinkContext> context, Plan plan);
@@ -90,6 +91,7 @@ class LinkCore final : public Link,
   void close(std::string text) override;
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
+  std::optional<trust::Identity> holder() const override { return plan_.holder; }
   std::string address() const override { return plan_.address; }
   LinkFigures stats() const override;
 

@@ -41,6 +41,11 @@ std::uint64_t random_token() {
   return token;
 }
 
+std::optional<trust::Identity> holder_of(const Greeted& greeted) {
+  const Tls::Peer* peer = greeted.connection->peer();
+  return peer == nullptr ? std::nullopt : std::optional(peer->identity);
+}
+
 Status stopped() {
   return base::error(Errc::cancelled, "[link] the process closes its links");
 }
@@ -94,7 +99,7 @@ class LinkSet::Impl {
     Acceptor acceptor;
   };
   Status admit(const Port& port, const Greeted& greeted);
-  Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
+  Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const Greeted& greeted);
   Result<std::shared_ptr<LinkCore>> make(const Port& port, const Greeted& greeted);
 
   const bool secured_;
@@ -144,9 +149,9 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
   if (error) {
     return base::error(Errc::invalid_argument, "[link] '{}': {}", options.address, error.message());
   }
-  LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
-                      address.to_string(), random_token(),          1 + options.data_connections,
-                      options.secret};
+  LinkCore::Plan plan{
+      Origin::dialed, std::move(options.self),      std::move(options.peer), address.to_string(),
+      random_token(), 1 + options.data_connections, options.secret,          {}};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
   add(link, [endpoint, wait_ms = options.wait_ms](LinkCore& core) {
@@ -184,7 +189,7 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, Li
                        error.message());
   }
   prepare_socket(socket, context_->limits);
-  LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1, std::nullopt};
+  LinkCore::Plan plan{Origin::adopted, std::move(self), {}, "", random_token(), 1, {}, {}};
   plan.peer.name = "the other end of a socket pair";
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
@@ -301,16 +306,18 @@ Status LinkSet::Impl::admit(const Port& port, const Greeted& greeted) {
     TROUPE_TRY(check_claim(proved->identity, end_of(hello)));
   }
   const bool first = hello.lane == 0 && !hello.resume;
-  auto link = first ? make(port, greeted) : find(self, hello);
+  auto link = first ? make(port, greeted) : find(self, greeted);
   TROUPE_TRY(link.status());
   return (*link)->attach(hello.lane, greeted.connection, greeted.acknowledged, greeted.reply);
 }
 
-Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self,
-                                                      const schemas::Hello& hello) {
+/// A link goes on with the same holder's certificate alone, renewed or not.
+Result<std::shared_ptr<LinkCore>> LinkSet::Impl::find(const LinkEnd& self, const Greeted& greeted) {
+  const schemas::Hello& hello = greeted.hello;
   const auto it = accepted_.find(hello.token);
   const bool known = it != accepted_.end() && !it->second->is_down() &&
                      it->second->plan().peer.actor == hello.actor &&
+                     it->second->plan().holder == holder_of(greeted) &&
                      it->second->plan().lanes == hello.lanes;
   if (known) return it->second;
   return base::error(Errc::not_found,
@@ -323,7 +330,7 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
   const LinkEnd& self = port.self;
   const schemas::Hello& hello = greeted.hello;
   // A control connection that was cut before its greeting was answered comes again as the first.
-  if (auto known = find(self, hello); known.ok()) return known;
+  if (auto known = find(self, greeted); known.ok()) return known;
   if (accepted_.count(hello.token) != 0) {
     return base::error(Errc::already_exists, "[link] {} has this link already", self.to_string());
   }
@@ -335,7 +342,7 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
                        connections, context_->limits.connections_max);
   }
   LinkCore::Plan plan{Origin::accepted, self,        end_of(hello), greeted.address,
-                      hello.token,      hello.lanes, port.secret};
+                      hello.token,      hello.lanes, port.secret,   holder_of(greeted)};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   auto handler = port.acceptor(hello, link);
   if (!handler.ok()) {

@@ -146,6 +146,7 @@ std::size_t header_bytes_max(std::size_t type) {
     case type_of<ProcessMessage>():
     case type_of<JobSubmit>():
     case type_of<JobList>():
+    case type_of<DenyList>():
       return kLargeHeaderBytes;
     default:
       return kControlHeaderBytes;

@@ -275,6 +275,28 @@ void get(wire::JobStop::Reader in, JobStop& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
 }
 
+void put(wire::PersonHello::Builder out, const PersonHello& m) {
+  const auto& [token] = m;
+  out.setToken(text_of(token));
+}
+
+void get(wire::PersonHello::Reader in, PersonHello& out, Intake& intake) {
+  intake.name(in.getToken(), "token", out.token);
+}
+
+void put(wire::DenyList::Builder out, const DenyList& m) {
+  const auto& [pem, code, text] = m;
+  out.setPem(text_of(pem));
+  out.setCode(code_of(code));
+  out.setText(text_of(text));
+}
+
+void get(wire::DenyList::Reader in, DenyList& out, Intake& intake) {
+  intake.text(in.getPem(), kInnerBytesMax, "pem", out.pem);
+  intake.code(in.getCode(), out.code);
+  intake.text(in.getText(), kTextBytesMax, "text", out.text);
+}
+
 void put(wire::Hello::Builder out, const Hello& m) {
   const auto& [protocol, job, generation, actor, name, channel, token, lane, lanes, resume, nonce] =
       m;

@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::SERVER_REPORT) == type_of<ServerReport>());
+static_assert(static_cast<std::size_t>(Which::DENY_LIST) == type_of<DenyList>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 39);
+static_assert(std::variant_size_v<Message> == 41);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -136,6 +136,12 @@ auto init(wire::Message::Builder m, const PushQuery&) {
 auto init(wire::Message::Builder m, const ServerReport&) {
   return m.initServerReport();
 }
+auto init(wire::Message::Builder m, const PersonHello&) {
+  return m.initPersonHello();
+}
+auto init(wire::Message::Builder m, const DenyList&) {
+  return m.initDenyList();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -194,6 +200,8 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::PROOF: return take<Proof>(in.getProof(), out, intake);
     case Which::PUSH_QUERY: return take<PushQuery>(in.getPushQuery(), out, intake);
     case Which::SERVER_REPORT: return take<ServerReport>(in.getServerReport(), out, intake);
+    case Which::PERSON_HELLO: return take<PersonHello>(in.getPersonHello(), out, intake);
+    case Which::DENY_LIST: return take<DenyList>(in.getDenyList(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

@@ -26,11 +26,12 @@ concept JobMessage =
           ActorDone, ActorFailed, JobEnd, Placement, ProcessReady, ServerReport>;
 /// Between agents and the coordinator.
 template <typename T>
-concept AgentMessage = OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses,
-                             ProcessExited, ProcessMessage, FolderProbe, FolderProbeResult>;
+concept AgentMessage =
+    OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited, ProcessMessage,
+          FolderProbe, FolderProbeResult, DenyList>;
 /// Between people and the coordinator.
 template <typename T>
-concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop>;
+concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop, PersonHello>;
 /// Between the two ends of a link; roles never see them.
 template <typename T>
 concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;

@@ -486,6 +486,19 @@ struct JobList {
   std::vector<RankInfo> ranks = {};        ///< by job and rank; not all of very many
 };
 
+/// A person's first word where the coordinator wants tokens; not answered.
+struct PersonHello {
+  std::string token;  ///< empty: none
+};
+
+/// The list of what the cluster's authority has withdrawn: the coordinator hands it to agents, they
+/// to their processes; who may hands it to the coordinator, which answers without `pem`.
+struct DenyList {
+  std::string pem = {};
+  base::Errc code = base::Errc::ok;
+  std::string text = {};
+};
+
 /// Ends a job; answered once it has ended.
 struct JobStop {
   std::string id;
@@ -552,7 +565,7 @@ using Message =
                  AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
                  JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
-                 PushQuery, ServerReport>;
+                 PushQuery, ServerReport, PersonHello, DenyList>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

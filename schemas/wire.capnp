@@ -58,6 +58,8 @@ struct Message {
     proof @36 :Proof;
     pushQuery @37 :PushQuery;
     serverReport @38 :ServerReport;
+    personHello @39 :PersonHello;
+    denyList @40 :DenyList;
   }
 }
 
@@ -376,6 +378,16 @@ struct JobList {
 
 struct JobStop {
   id @0 :Text;
+}
+
+struct PersonHello {
+  token @0 :Text;
+}
+
+struct DenyList {
+  pem @0 :Text;
+  code @1 :Common.Errc;
+  text @2 :Text;
 }
 
 # ---- links ----

@@ -261,6 +261,25 @@ Result<std::string> make_deny_list(std::span<const Withdrawn> withdrawn, std::ui
   return text_of(bio.get());
 }
 
+Result<std::uint64_t> check_deny_list(std::string_view pem, std::string_view authority) {
+  const Certificate signer(PEM_read_bio_X509(reader(authority).get(), nullptr, nullptr, nullptr));
+  if (signer == nullptr) return unreadable("certificate");
+  const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, nullptr, nullptr));
+  if (list == nullptr) return unreadable("list of what is revoked");
+  if (X509_CRL_verify(list.get(), X509_get0_pubkey(signer.get())) != 1) {
+    ERR_clear_error();
+    return base::error(Errc::permission_denied,
+                       "the list of what is revoked is not signed by the cluster's authority");
+  }
+  const Integer count(static_cast<ASN1_INTEGER*>(
+      X509_CRL_get_ext_d2i(list.get(), NID_crl_number, nullptr, nullptr)));
+  std::uint64_t number = 0;
+  if (count == nullptr || ASN1_INTEGER_get_uint64(&number, count.get()) != 1) {
+    return unreadable("list of what is revoked");
+  }
+  return number;
+}
+
 Status check_key(const KeyAndCertificate& pem) {
   return read_signer(pem).status();
 }

@@ -55,6 +55,10 @@ base::Result<KeyAndCertificate> make_certificate(const Identity& subject, Validi
 base::Result<std::string> make_deny_list(std::span<const Withdrawn> withdrawn, std::uint64_t number,
                                          Validity validity, const KeyAndCertificate& issuer);
 
+/// The number of a list that `authority` (PEM) has signed; data_loss: it cannot be read;
+/// permission_denied: somebody else has signed it.
+base::Result<std::uint64_t> check_deny_list(std::string_view pem, std::string_view authority);
+
 /// data_loss: PEM that cannot be read; invalid_argument: the key is another certificate's.
 base::Status check_key(const KeyAndCertificate& pem);
 

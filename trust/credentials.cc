@@ -97,6 +97,17 @@ Status write_credentials(const std::filesystem::path& file, const Credentials& c
   return base::write_file_atomically(file, bytes_of(credentials.to_pem()), base::FileMode::secret);
 }
 
+Result<bool> take_deny_list(Credentials& credentials, const std::string& pem) {
+  TROUPE_TRY_ASSIGN(const std::uint64_t number, check_deny_list(pem, credentials.authority));
+  if (!credentials.deny_list.empty()) {
+    TROUPE_TRY_ASSIGN(const std::uint64_t known,
+                      check_deny_list(credentials.deny_list, credentials.authority));
+    if (number <= known) return false;
+  }
+  credentials.deny_list = pem;
+  return true;
+}
+
 Result<Credentials> delegate(const Credentials& issuer, const Identity& subject,
                              Validity validity) {
   Credentials made;

@@ -35,6 +35,10 @@ base::Result<Credentials> read_credentials(const std::filesystem::path& file);
 /// Replaces the file, which its owner alone may read.
 base::Status write_credentials(const std::filesystem::path& file, const Credentials& credentials);
 
+/// Puts a list of what is revoked into the credentials; false: they have it or a newer one already.
+/// Errors: those of check_deny_list().
+base::Result<bool> take_deny_list(Credentials& credentials, const std::string& pem);
+
 /// Credentials for `subject` that `issuer` signs: an agent's, for a process of a job.
 base::Result<Credentials> delegate(const Credentials& issuer, const Identity& subject,
                                    Validity validity);

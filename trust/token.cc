@@ -166,8 +166,8 @@ Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> 
     return base::error(Errc::resource_exhausted, "{} tokens hold; revoke some", tokens_.size());
   }
   // 256 random bits: nobody guesses it, and its hash needs no salt.
-  const std::string text =
-      std::string(kMark) + base::to_hex(base::random_secret()) + base::to_hex(base::random_secret());
+  const std::string text = std::string(kMark) + base::to_hex(base::random_secret()) +
+                           base::to_hex(base::random_secret());
   Token token;
   set_hash(token, hash_of_token(text));
   token.name = name;

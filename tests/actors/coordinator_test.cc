@@ -33,6 +33,8 @@ class RecordingPorts final : public CoordinatorPorts {
     changed_.notify_all();
   }
   void find_start(control::FindStart) override {}
+  void take_deny_list(control::TakeDenyList) override {}
+  void audit(control::Audit) override {}
   void admitted(std::uint64_t) override {}
   void finished(schemas::JobPhase) override {}
 
@@ -124,6 +126,7 @@ class AgentRecord final : public AgentPorts {
   void stop_child(const control::StopChild&) override {}
   void tell_child(const control::ToChild&, schemas::Message) override {}
   void probe_folder(const schemas::FolderProbe&) override {}
+  void use_deny_list(const std::string&) override {}
 
   std::promise<control::JoinCoordinator> joined;
   std::promise<schemas::Message> told;

@@ -25,6 +25,7 @@ class CountingLink final : public Link {
   void close(std::string) override {}
   void abort(Status) override {}
   LinkEnd peer() const override { return {}; }
+  std::optional<trust::Identity> holder() const override { return {}; }
   std::string address() const override { return {}; }
   LinkFigures stats() const override { return {}; }
   int sent = 0;

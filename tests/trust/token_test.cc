@@ -65,9 +65,9 @@ TEST_CASE("bad books and tokens are named") {
   const TestFolder folder("token-test-bad");
   const auto file = folder.path() / "tokens.json";
   const auto write = [&](std::string_view text) {
-    REQUIRE(base::write_file_atomically(file, std::as_bytes(std::span(text)),
-                                        base::FileMode::secret)
-                .ok());
+    REQUIRE(
+        base::write_file_atomically(file, std::as_bytes(std::span(text)), base::FileMode::secret)
+            .ok());
   };
   {
     auto book = TokenBook::open(folder.path()).value();

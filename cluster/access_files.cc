@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watching files, judging tokens by the clock, appending audit lines.
+#include "cluster/access_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+
+namespace troupe::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Errc;
+using base::Status;
+
+constexpr std::uint64_t kListBytesMax = 4'194'304;
+
+control::KnownToken judged(const trust::Token& token, std::int64_t now) {
+  control::KnownToken known{token, {}};
+  if (token.withdrawn != 0) {
+    known.refused = base::error(Errc::permission_denied, "it was withdrawn on {}",
+                                base::format_date(token.withdrawn));
+  } else if (now > token.validity.until) {
+    known.refused = base::error(Errc::permission_denied, "it held until {}",
+                                base::format_date(token.validity.until));
+  } else if (now < token.validity.from) {
+    known.refused = base::error(Errc::permission_denied, "it holds from {}",
+                                base::format_date(token.validity.from));
+  }
+  return known;
+}
+
+/// A file's time; that of no file is the least.
+fs::file_time_type time_of(const fs::path& file) {
+  std::error_code unknown;
+  const auto changed = fs::last_write_time(file, unknown);
+  return unknown ? fs::file_time_type() : changed;
+}
+
+std::string line_of(const control::Audit& change, std::int64_t now) {
+  nlohmann::ordered_json line = {{"time", base::format_date(now)},
+                                 {"who", change.who},
+                                 {"what", change.what},
+                                 {"from", change.from}};
+  if (!change.refused.ok()) line["refused"] = change.refused.text();
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// Opened anew each time, so that it may be moved away meanwhile.
+Status append(const fs::path& file, std::string_view text) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
+  const int fault = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (written == static_cast<ssize_t>(text.size())) return {};
+  return base::error(Errc::unavailable, "{}: {}", file.string(),
+                     written < 0 ? ::strerror(fault) : "the disk is full");
+}
+
+}  // namespace
+
+AccessFiles::AccessFiles(fs::path folder, std::shared_ptr<IdentityFile> identity)
+    : folder_(std::move(folder)), identity_(std::move(identity)) {}
+
+std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
+  std::vector<control::CoordinatorEvent> events;
+  write_audits(now);
+  read_tokens(now, events);
+  read_denied(events);
+  std::vector<control::TakeDenyList> lists;
+  {
+    const base::MutexLock lock(mutex_);
+    lists.swap(lists_);
+  }
+  for (const control::TakeDenyList& list : lists) events.emplace_back(keep(list));
+  return events;
+}
+
+void AccessFiles::take(control::TakeDenyList list) {
+  constexpr std::size_t kListsMax = 16;
+  const base::MutexLock lock(mutex_);
+  if (lists_.size() < kListsMax) lists_.push_back(std::move(list));  // who asks asks again
+}
+
+void AccessFiles::note(control::Audit change) {
+  const base::MutexLock lock(mutex_);
+  if (audits_.size() < kAuditsMax) {
+    audits_.push_back(std::move(change));
+  } else {
+    ++audits_left_out_;
+  }
+}
+
+void AccessFiles::read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events) {
+  const fs::path book = folder_ / kTokens / trust::TokenBook::kFile;
+  const auto changed = time_of(book);
+  if (changed != tokens_changed_) {
+    tokens_changed_ = changed;
+    auto read = trust::TokenBook::read(folder_ / kTokens);
+    tokens_known_ = read.ok();
+    if (read.ok()) {
+      tokens_ = std::move(read).value();
+    } else {
+      tokens_.clear();
+      base::log_warn("{}; until it can be read no token holds", read.status().text());
+    }
+  }
+  control::TokensRead tokens;
+  tokens.needed = identity_ != nullptr || !tokens_.empty() || !tokens_known_;
+  for (const trust::Token& token : tokens_) tokens.tokens.push_back(judged(token, now));
+  if (told_ && *told_ == tokens) return;
+  told_ = tokens;
+  events.emplace_back(std::move(tokens));
+}
+
+Status AccessFiles::check(const std::string& pem) const {
+  if (identity_ == nullptr) {
+    return base::error(Errc::failed_precondition,
+                       "this coordinator has no --identity: nobody here shows a certificate");
+  }
+  const std::string authority = identity_->credentials().authority;
+  TROUPE_TRY_ASSIGN(const std::uint64_t number, trust::check_deny_list(pem, authority));
+  if (denied_.empty()) return {};
+  TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(denied_, authority));
+  if (number >= known) return {};
+  return base::error(Errc::failed_precondition,
+                     "list {} of what is revoked: the coordinator has list {}", number, known);
+}
+
+/// Copied there by hand, or of the coordinator's last life.
+void AccessFiles::read_denied(std::vector<control::CoordinatorEvent>& events) {
+  const fs::path file = folder_ / kDenied;
+  const auto changed = time_of(file);
+  if (changed == denied_changed_) return;
+  denied_changed_ = changed;
+  if (changed == fs::file_time_type()) return;  // it went; what it said stays
+  auto text = base::read_text_file(file, kListBytesMax);
+  Status status = text.status();
+  if (status.ok()) status = check(*text);
+  if (status.ok()) status = identity_->use_deny_list(*text);
+  if (!status.ok()) return base::log_warn("{}: {}", file.string(), status.text());
+  if (denied_ == *text) return;
+  denied_ = *text;
+  events.emplace_back(control::DenyListRead{0, {}, denied_});
+}
+
+control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
+  Status status = check(list.pem);
+  if (status.ok()) {
+    status = base::write_file_atomically(folder_ / kDenied, std::as_bytes(std::span(list.pem)));
+  }
+  if (status.ok()) status = identity_->use_deny_list(list.pem);
+  if (!status.ok()) return {list.peer, status, {}};
+  denied_ = list.pem;
+  denied_changed_ = time_of(folder_ / kDenied);
+  return {list.peer, {}, list.pem};
+}
+
+void AccessFiles::write_audits(std::int64_t now) {
+  std::vector<control::Audit> audits;
+  std::uint64_t left_out = 0;
+  {
+    const base::MutexLock lock(mutex_);
+    audits.swap(audits_);
+    left_out = std::exchange(audits_left_out_, 0);
+  }
+  if (left_out > 0) audits.push_back({"", fmt::format("{} lines left out", left_out), "", {}});
+  if (audits.empty()) return;
+  std::string text;
+  for (const control::Audit& change : audits) text += line_of(change, now);
+  const Status status = append(folder_ / kAudit, text);
+  if (!status.ok()) base::log_error("audit: {}; not written: {}", status.text(), text);
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// AccessFiles: what a coordinator keeps about people and machines in its folder: the tokens
+// (tokens/tokens.json, which `troupe token` changes), what is revoked (denied.pem) and who has
+// changed what (audit.log). Looked at now and then, by the main thread; the rest: any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cluster/identity_file.h"
+#include "control/control_events.h"
+
+namespace troupe::cluster {
+
+/// See the top of the file.
+class AccessFiles {
+ public:
+  static constexpr const char* kTokens = "tokens";
+  static constexpr const char* kDenied = "denied.pem";
+  static constexpr const char* kAudit = "audit.log";
+
+  /// With an `identity` (of the coordinator) people need tokens in any case; without, as soon as
+  /// one was made.
+  AccessFiles(std::filesystem::path folder, std::shared_ptr<IdentityFile> identity);
+
+  /// Reads what has changed, keeps the lists handed in, writes the changes noted: returns what the
+  /// coordinator is to be told. `now`: Unix seconds. What cannot be read is logged once for each
+  /// change, and what was known stays; blocks.
+  std::vector<control::CoordinatorEvent> look(std::int64_t now);
+
+  /// For the next look().
+  void take(control::TakeDenyList list);
+  /// For the next look(). Beyond kAuditsMax changes that wait the newest are only counted.
+  void note(control::Audit change);
+  static constexpr std::size_t kAuditsMax = 10'000;
+
+ private:
+  void read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events);
+  void read_denied(std::vector<control::CoordinatorEvent>& events);
+  control::DenyListRead keep(const control::TakeDenyList& list);
+  base::Status check(const std::string& pem) const;
+  void write_audits(std::int64_t now);
+
+  const std::filesystem::path folder_;
+  const std::shared_ptr<IdentityFile> identity_;
+  // The main thread's.
+  std::filesystem::file_time_type tokens_changed_;
+  std::filesystem::file_time_type denied_changed_;
+  std::vector<trust::Token> tokens_;
+  bool tokens_known_ = true;  ///< false: they could not be read, so nobody may anything
+  std::optional<control::TokensRead> told_;
+  std::string denied_;
+
+  base::Mutex mutex_;
+  std::vector<control::TakeDenyList> lists_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<control::Audit> audits_ TROUPE_GUARDED_BY(mutex_);
+  std::uint64_t audits_left_out_ TROUPE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking a token up, and judging it.
+#include "control/access.h"
+
+#include <fmt/format.h>
+
+#include "base/secret.h"
+
+namespace troupe::control {
+
+using base::Errc;
+using base::Status;
+
+std::string Caller::to_string() const {
+  if (!holder) return "somebody";
+  return fmt::format("{} '{}'", trust::role_name(holder->role), holder->name);
+}
+
+/// All are looked at, however early one fits: the time taken says nothing.
+const KnownToken* Access::find(const Caller& caller) const {
+  const KnownToken* found = nullptr;
+  if (!caller.token) return found;
+  for (const KnownToken& known : tokens_.tokens) {
+    if (base::equal_in_constant_time(known.token.hash, *caller.token)) found = &known;
+  }
+  return found;
+}
+
+std::string Access::name_of(const Caller& caller) const {
+  if (caller.holder) return caller.holder->name;
+  const KnownToken* known = find(caller);
+  return known == nullptr ? "" : known->token.name;
+}
+
+Status Access::check(const Caller& caller, trust::Right right) const {
+  if (caller.holder && caller.holder->role != trust::Role::person) {
+    return base::error(Errc::permission_denied, "{} is no person", caller.to_string());
+  }
+  if (!tokens_.needed) return {};
+  if (!caller.token) {
+    return base::error(
+        Errc::permission_denied,
+        "a token is missing: --token FILE or TROUPE_TOKEN_FILE; troupe token make, on "
+        "the coordinator's machine, makes one");
+  }
+  const KnownToken* known = find(caller);
+  if (known == nullptr) {
+    return base::error(Errc::permission_denied, "the coordinator does not know this token");
+  }
+  const trust::Token& token = known->token;
+  if (!known->refused.ok()) {
+    return base::error(Errc::permission_denied, "token {} of '{}': {}", token.id, token.name,
+                       known->refused.text());
+  }
+  if (caller.holder && caller.holder->name != token.name) {
+    return base::error(Errc::permission_denied, "token {} is not of {}", token.id,
+                       caller.to_string());
+  }
+  if (token.gives(right)) return {};
+  std::string rights;
+  for (const trust::Right each : token.rights) {
+    rights += fmt::format("{}{}", rights.empty() ? "" : ", ", trust::right_name(each));
+  }
+  return base::error(Errc::permission_denied, "token {} of '{}' gives no right to {}; it gives {}",
+                     token.id, token.name, trust::right_name(right), rights);
+}
+
+}  // namespace troupe::control

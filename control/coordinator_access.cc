@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may ask the coordinator for what; what is revoked.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "control/coordinator_state.h"
+
+namespace troupe::control {
+
+using base::Errc;
+
+/// A peer that nobody has linked has shown nothing.
+Caller CoordinatorState::caller_of(PeerId peer) const {
+  const auto known = peers_.find(peer);
+  return known == peers_.end() ? Caller{} : known->second.caller;
+}
+
+bool CoordinatorState::may(PeerId peer, trust::Right right, const std::string& what) {
+  const Caller caller = caller_of(peer);
+  const base::Status status = access_.check(caller, right);
+  if (status.ok()) return true;
+  // Strangers are not worth a line each; the shell bounds those of dropped peers.
+  if (!access_.name_of(caller).empty()) {
+    emit(Audit{caller.to_string(), fmt::format("wants to {}", what), caller.address, status});
+  }
+  emit(DropPeer{peer, status});
+  return false;
+}
+
+void CoordinatorState::note_change(PeerId peer, std::string what) {
+  const Caller caller = caller_of(peer);
+  const std::string name = access_.name_of(caller);
+  const bool by_token = !caller.holder && !name.empty();
+  emit(Audit{by_token ? fmt::format("person '{}'", name) : caller.to_string(), std::move(what),
+             caller.address});
+}
+
+/// Where certificates are, an agent is who its own says.
+base::Status CoordinatorState::check_holder(PeerId peer, const schemas::AgentHello& hello) const {
+  const Caller caller = caller_of(peer);
+  if (!caller.holder) return {};
+  if (caller.holder->role == trust::Role::agent && caller.holder->name == hello.name) return {};
+  return base::error(Errc::permission_denied, "{} may not join as agent '{}'", caller.to_string(),
+                     hello.name);
+}
+
+/// Nothing is said about it now: what it is worth is asked with every request.
+void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello) {
+  if (agents_.contains(peer)) return refuse(peer);
+  const auto known = peers_.find(peer);
+  if (known == peers_.end() || hello.token.empty()) return;
+  known->second.caller.token = trust::hash_of_token(hello.token);
+}
+
+void CoordinatorState::on(const TokensRead& read) {
+  access_.set(read);
+}
+
+void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {
+  if (may(peer, trust::Right::admin, "hand in what is revoked")) emit(TakeDenyList{peer, list.pem});
+}
+
+void CoordinatorState::on(const DenyListRead& read) {
+  if (read.peer != 0) {
+    emit(Send<PeerId>{read.peer, schemas::DenyList{"", read.status.code(), read.status.text()}});
+  }
+  if (!read.status.ok() || read.pem == deny_list_) return;
+  deny_list_ = read.pem;
+  note_change(read.peer, "hands in what is revoked");
+  for (const auto& [peer, agent] : agents_) {
+    emit(Send<PeerId>{peer, schemas::DenyList{deny_list_}});
+  }
+}
+
+}  // namespace troupe::control
