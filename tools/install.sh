@@ -15,7 +15,7 @@ build=(
   catch2 librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
-test=(clang libomp-dev git prometheus python3-venv)
+test=(clang libomp-dev git prometheus python3-venv systemd)
 # tools/format.sh takes this version only, which Debian 12 has and Debian 13 has not.
 if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then test+=(clang-format-14); fi
 
