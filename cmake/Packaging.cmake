@@ -46,7 +46,7 @@ foreach(component troupe dev)
     file(MAKE_DIRECTORY \${folder})
     file(WRITE \${folder}/changelog \"troupe (${PROJECT_VERSION}) unstable; urgency=medium\\n\\n\"
       \"  * See CHANGELOG.md of the package troupe.\\n\\n\"
-      \" -- The Troupe authors <troupe@localhost>  Sun, 01 Nov 2026 00:00:00 +0000\\n\")
+      \" -- The Troupe authors <troupe@troupe.example>  Sun, 01 Nov 2026 00:00:00 +0000\\n\")
     execute_process(COMMAND gzip -9nf \${folder}/changelog COMMAND_ERROR_IS_FATAL ANY)
     file(CHMOD \${folder}/changelog.gz PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
     " COMPONENT ${component} EXCLUDE_FROM_ALL)
@@ -87,7 +87,7 @@ list(JOIN needed ", " needed)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME troupe)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "The Troupe authors <troupe@localhost>")
+set(CPACK_PACKAGE_CONTACT "The Troupe authors <troupe@troupe.example>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
@@ -103,7 +103,8 @@ set(CPACK_DEBIAN_TROUPE_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TROUPE_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_TROUPE_PACKAGE_SUGGESTS "prometheus, dataset-fashion-mnist")
 set(CPACK_COMPONENT_TROUPE_DESCRIPTION
-  "The program: trains networks on one machine or on many, serves a cluster, agents join it.")
+  "The program: it trains networks on one machine or on many.
+It serves a cluster, and agents join it. Services are not started.")
 set(CPACK_DEBIAN_TROUPE_PACKAGE_CONTROL_EXTRA ${deploy}/debian/postinst ${deploy}/debian/prerm
   ${deploy}/debian/postrm ${deploy}/debian/conffiles)
 
@@ -111,7 +112,8 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libtroupe-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${needed}")
 set(CPACK_COMPONENT_DEV_DESCRIPTION
-  "The libraries and headers, found by CMake: find_package(troupe COMPONENTS train).")
+  "The libraries and headers for programs in C++.
+CMake finds them: find_package(troupe COMPONENTS train).")
 # Without the tests, which a package does not need.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 include(CPack)
