@@ -10,6 +10,7 @@ folder=$(cd "${1:?usage: tools/smoke_deb.sh FOLDER [--dev]}" && pwd) dev=${2:-}
 source=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'echo "smoke_deb: line $LINENO failed" >&2' ERR
 export DEBIAN_FRONTEND=noninteractive
 install=(apt-get install -y -q --no-install-recommends)
 failed() { echo "smoke_deb: $*" >&2; exit 1; }
@@ -23,7 +24,7 @@ ours() {
 # idx NAME COUNT: images that are different, and labels.
 idx() {
   { printf '\0\0\10\3\0\0%b\0\0\0\34\0\0\0\34' "\\x$(printf %02x $(($2 / 256)))\\x$(printf %02x $(($2 % 256)))"
-    seq 1000000 | head -c $(($2 * 784)); } >"$work/$1-images"
+    head -c $(($2 * 784)) <(seq 1000000); } >"$work/$1-images"
   { printf '\0\0\10\1\0\0%b' "\\x$(printf %02x $(($2 / 256)))\\x$(printf %02x $(($2 % 256)))"
     for ((i = 0; i < $2; i++)); do printf '%b' "\\x0$((i * 7 % 10))"; done; } >"$work/$1-labels"
 }
