@@ -8,6 +8,8 @@
 set -euo pipefail
 folder=$(cd "${1:?usage: tools/smoke_deb.sh FOLDER [--dev]}" && pwd) dev=${2:-}
 source=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=tools/smoke_data.sh
+. "$source/tools/smoke_data.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'echo "smoke_deb: line $LINENO failed" >&2' ERR
@@ -19,14 +21,6 @@ failed() { echo "smoke_deb: $*" >&2; exit 1; }
 ours() {
   find / -xdev \( -path /proc -o -path /sys -o -path "$source" -o -path "$folder" -o -path "$work" \) \
     -prune -o -iname '*troupe*' -print
-}
-
-# idx NAME COUNT: images that are different, and labels.
-idx() {
-  { printf '\0\0\10\3\0\0%b\0\0\0\34\0\0\0\34' "\\x$(printf %02x $(($2 / 256)))\\x$(printf %02x $(($2 % 256)))"
-    head -c $(($2 * 784)) <(seq 1000000); } >"$work/$1-images"
-  { printf '\0\0\10\1\0\0%b' "\\x$(printf %02x $(($2 / 256)))\\x$(printf %02x $(($2 % 256)))"
-    for ((i = 0; i < $2; i++)); do printf '%b' "\\x0$((i * 7 % 10))"; done; } >"$work/$1-labels"
 }
 
 train() {
@@ -44,13 +38,10 @@ for file in /usr/share/bash-completion/completions/troupe /usr/lib/systemd/syste
   [ -s "$file" ] || failed "$file is missing"
 done
 bash -n /usr/share/bash-completion/completions/troupe
-idx train 320
-idx test 80
-troupe data pack idx --images "$work/train-images" --labels "$work/train-labels" \
-  --test-images "$work/test-images" --test-labels "$work/test-labels" --out "$work"
+small_data "$work"
 once=$(train "$work/once")
 again=$(train "$work/again")
-[ ${#once} -eq 64 ] && [ "$once" = "$again" ] || failed "hashes: '$once', '$again'"
+if [ ${#once} -ne 64 ] || [ "$once" != "$again" ]; then failed "hashes: '$once', '$again'"; fi
 if [ "$dev" = --dev ]; then
   "${install[@]}" "$folder"/libtroupe-dev_*.deb cmake make >/dev/null
   cmake -S "$source/tests/package/arrays" -B "$work/arrays" >/dev/null

@@ -77,7 +77,8 @@ class Slurm:
         key.chmod(0o400)
         try:
             self.start("munged", "--foreground", "--force", f"--key-file={key}",
-                       f"--socket={self.folder}/munge.socket", f"--pid-file={self.folder}/munge.pid",
+                       f"--socket={self.folder}/munge.socket",
+                       f"--pid-file={self.folder}/munge.pid",
                        f"--log-file={self.folder}/munge.log", f"--seed-file={self.folder}/seed")
             self.wait_until(lambda: (self.folder / "munge.socket").exists())
             self.start("slurmctld", "-D", "-f", conf)
