@@ -7,7 +7,7 @@ idx() {
   local high low
   high=$(printf %02x $(($2 / 256))) low=$(printf %02x $(($2 % 256)))
   { printf '\0\0\10\3\0\0%b\0\0\0\34\0\0\0\34' "\\x$high\\x$low"
-    head -c $(($2 * 784)) <(seq 1000000); } >"$1-images"
+    head -c $(($2 * 784)) <(seq 1000000 2>/dev/null); } >"$1-images"
   { printf '\0\0\10\1\0\0%b' "\\x$high\\x$low"
     for ((i = 0; i < $2; i++)); do printf '%b' "\\x0$((i * 7 % 10))"; done; } >"$1-labels"
 }
