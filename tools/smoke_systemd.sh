@@ -29,7 +29,7 @@ submit() {
     --set data.test=/srv/smoke/test.rec --set data.batch=8 --set workers.machines=1 \
     --set workers.devices=1 --set checkpoint.dir="$1" --wait
 }
-joined() { journalctl -u troupe-agent | grep -c "joined the coordinator" || true; }
+joined() { journalctl --boot --unit=troupe-agent | grep -c "joined the coordinator" || true; }
 
 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$folder"/troupe_*.deb >/dev/null
 systemctl is-active -q troupe-agent && failed "the package starts services"
