@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing: tools/install.sh build|test
-# "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "test" adds what
-# the tests talk to. Needs root or sudo only when something is missing. Safe to run again.
+# Installs the Debian packages that are missing: tools/install.sh build|package|test
+# "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "package" adds
+# what cpack needs, "test" also what the tests talk to. Needs root or sudo only when something is
+# missing. Safe to run again.
 set -euo pipefail
 
 build=(
@@ -15,14 +16,16 @@ build=(
   catch2 librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
-test=(clang libomp-dev git prometheus python3-venv)
+packing=(dpkg-dev file)
+test=(clang libomp-dev git prometheus python3-venv systemd)
 # tools/format.sh takes this version only, which Debian 12 has and Debian 13 has not.
 if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then test+=(clang-format-14); fi
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
-  test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) echo "usage: tools/install.sh build|test" >&2; exit 2 ;;
+  package) wanted=("${build[@]}" "${packing[@]}") ;;
+  test) wanted=("${build[@]}" "${packing[@]}" "${test[@]}") ;;
+  *) echo "usage: tools/install.sh build|package|test" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -67,7 +67,7 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def read(self, seconds=0.1):
-        """What it has written since the last call, and writes within `seconds`; it may never rest."""
+        """What it has written since the last call or writes within `seconds`: it may never rest."""
         part, deadline = b"", time.monotonic() + seconds
         while select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
             part += os.read(self.ours, 65536)
