@@ -16,6 +16,8 @@ build=(
   dataset-fashion-mnist
 )
 test=(clang libomp-dev git prometheus python3-venv)
+# CXX=clang++ builds with clang and its OpenMP.
+case "${CXX:-}" in *clang*) build+=(clang libomp-dev) ;; esac
 # tools/format.sh takes this version only. Debian 12 has it; elsewhere PyPI's goes into build/.
 formatter=$(dirname "$0")/../build/clang-format-14
 if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
