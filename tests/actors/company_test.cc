@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <regex>
 
 #include "base/hash.h"
 #include "store/checkpoint.h"
 #include "symbol/symbol.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::actors {

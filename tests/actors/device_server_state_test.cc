@@ -2,9 +2,8 @@
 // A device server alone: what it adds from, when it answers, what it sends and asks in each mode.
 #include "actors/device_server_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -2,9 +2,8 @@
 // The rules between a slice's gradients and its weights: barriers, echoes, refusals.
 #include "actors/device_slice.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

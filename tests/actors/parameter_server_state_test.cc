@@ -3,9 +3,9 @@
 #include "actors/parameter_server_state.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -2,7 +2,6 @@
 // troupe gen: what is written is what monitoring/ holds, with the addresses asked for, and never
 // over somebody's own file.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,12 +10,13 @@
 
 #include "apps/built_in_files.h"
 #include "apps/program.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 /// How a command ended.
 struct Run {

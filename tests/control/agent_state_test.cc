@@ -4,11 +4,11 @@
 // its end; none is left alone, and none is taken along to another link.
 #include "control/agent_state.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <utility>
 
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

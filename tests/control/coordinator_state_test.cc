@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 
 #include "control/rank_placement.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

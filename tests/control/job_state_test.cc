@@ -2,7 +2,7 @@
 // A job's silence at the coordinator: judged before training and after it, the servers' in between.
 #include "control/job_state.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

@@ -3,10 +3,9 @@
 // lost, and that every stage ends in time with a name.
 #include "control/run_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole companies in one thread: 500 seeds, each twice, and planted bugs that must be caught.
-#include <catch2/catch.hpp>
-
 #include "tests/sim/simulation.h"
+#include "tests/support/catch.h"
 
 namespace troupe::sim {
 namespace {

@@ -4,7 +4,8 @@
 #include "store/schedule.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {
