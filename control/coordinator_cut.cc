@@ -23,7 +23,6 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
   }
   if (job->run && !job->run->over()) {
     emit(Note{false, fmt::format("a checkpoint of job {} is wanted", wanted.id)});
-    job->saving.insert(peer);
     return hand_to_run(*job, CheckpointRequested{peer});
   }
   const schemas::JobInfo& info = shown(*job);
@@ -32,11 +31,6 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
       is_final(info.phase) ? "has ended: " : "does not run: ", schemas::job_phase_name(info.phase));
   if (!info.checkpoint.empty()) answer.text += "; its newest checkpoint is " + info.checkpoint;
   emit(Send<PeerId>{peer, std::move(answer)});
-}
-
-void CoordinatorState::perform(const CheckpointAnswered& answered) {
-  for (const std::uint64_t number : running_) jobs_.at(number).saving.erase(answered.peer);
-  emit(Send<PeerId>{answered.peer, answered.answer});
 }
 
 /// It ends when nothing of any job is left on its machine, or when it has waited long enough.

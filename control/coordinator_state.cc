@@ -76,10 +76,7 @@ void CoordinatorState::on(const PeerSaid& said) {
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
   peers_.erase(lost.peer);
-  for (const std::uint64_t number : running_) {
-    jobs_.at(number).waiting.erase(lost.peer);
-    jobs_.at(number).saving.erase(lost.peer);
-  }
+  for (const std::uint64_t number : running_) jobs_.at(number).waiting.erase(lost.peer);
   if (agents_.contains(lost.peer)) lose_agent(lost.peer, lost.reason);
 }
 
@@ -159,7 +156,7 @@ void CoordinatorState::drop_idle_people() {
 bool CoordinatorState::awaits(PeerId peer) const {
   return std::any_of(running_.begin(), running_.end(), [&](const std::uint64_t number) {
     const Job& job = jobs_.at(number);
-    return job.waiting.contains(peer) || job.saving.contains(peer);
+    return job.waiting.contains(peer) || job.run->owes(peer);
   });
 }
 

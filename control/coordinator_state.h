@@ -102,7 +102,6 @@ class CoordinatorState {
     std::uint64_t queued_ms = 0;            // since when it has waited for machines
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
     std::set<PeerId> waiting;               // who has stopped it, for the final phase
-    std::set<PeerId> saving;                // who waits for a checkpoint of it
   };
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 
@@ -149,7 +148,6 @@ class CoordinatorState {
     emit(std::move(what));
   }
   void perform(const GiveUpAgent& lost) { give_up(lost.peer, lost.reason); }
-  void perform(const CheckpointAnswered& answered);
   /// With the number of its machine there.
   std::vector<std::pair<Job*, std::uint32_t>> runs_on(PeerId agent);
   void give_up(PeerId agent, const std::string& reason);

@@ -3,6 +3,9 @@
 // leaves. The last two end the run with it, and no step that was begun is lost.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "control/run_state.h"
 
@@ -19,7 +22,12 @@ void RunState::on(const CheckpointRequested& request) {
   schemas::JobCheckpointAnswer answer;
   answer.text = stage_ == Stage::ending ? fmt::format("job {} is ending", plan_.job)
                                         : fmt::format("job {} is not training yet", plan_.job);
-  emit(CheckpointAnswered{request.peer, std::move(answer)});
+  emit(Send<PeerId>{request.peer, std::move(answer)});
+}
+
+bool RunState::owes(PeerId peer) const {
+  return std::any_of(people_.begin(), people_.end(),
+                     [peer](const auto& entry) { return entry.second == peer; });
 }
 
 /// Whoever stops a job without a checkpoint wants it stopped now, whatever is under way.
@@ -59,8 +67,8 @@ void RunState::perform(const CutSettled& settled) {
   if (settled.wish == last_cut_) return last_cut_settled(settled);
   const auto person = people_.find(settled.wish);
   TROUPE_CHECK(person != people_.end(), "a cut is settled that nobody wanted");
-  emit(CheckpointAnswered{person->second,
-                          {Errc::ok, settled.status.text(), settled.step, settled.path}});
+  emit(Send<PeerId>{person->second, schemas::JobCheckpointAnswer{Errc::ok, settled.status.text(),
+                                                                 settled.step, settled.path}});
   people_.erase(person);
 }
 
