@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "ndarray/prepared_kernels.h"
+#include "store/key_operation.h"
 #include "store/slice_compute.h"
 #include "store/slice_layout.h"
 #include "store/slice_rules.h"
@@ -25,35 +26,6 @@ using ndarray::NDArray;
 using schemas::KeyInfo;
 
 namespace {
-
-// One rank's operation on one key: ends when each of the key's slices has reported.
-class KeyOperation {
- public:
-  KeyOperation(std::size_t slices, engine::Completion completion)
-      : open_(slices), completion_(std::move(completion)) {}
-
-  void slice_done(const base::Status& status) {
-    engine::Completion done;
-    base::Status first;
-    {
-      const base::MutexLock lock(mutex_);
-      if (status_.ok()) status_ = status;
-      if (--open_ > 0) return;
-      done = std::move(completion_);
-      first = status_;
-    }
-    done.complete(first);
-  }
-
- private:
-  base::Mutex mutex_;
-  std::size_t open_ TROUPE_GUARDED_BY(mutex_);
-  base::Status status_ TROUPE_GUARDED_BY(mutex_);
-  engine::Completion completion_ TROUPE_GUARDED_BY(mutex_);
-};
-
-using KeyOperationPointer = std::shared_ptr<KeyOperation>;
-using KeyOperations = std::vector<KeyOperationPointer>;
 
 struct WaitingPull {
   schemas::WeightPull pull;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints out of turn with real processes: of a job that goes on, of one that is stopped, of one
-whose machine leaves, and of `troupe run` at Ctrl-C.
+"""Checkpoints out of turn with real processes: of a job that goes on, of one that is stopped, of
+one whose machine leaves, and of `troupe run` at Ctrl-C.
 
-Usage: cut_test.py TROUPE [unittest arguments]. The jobs have no checkpoint of their own before their
-end, so what a job goes on from was cut out of turn.
+Usage: cut_test.py TROUPE [unittest arguments]. The jobs have no checkpoint of their own before
+their end, so what a job goes on from was cut out of turn.
 """
 import json
 import pathlib
