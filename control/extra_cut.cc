@@ -14,6 +14,10 @@ namespace troupe::control {
 using base::Errc;
 using schemas::Role;
 
+ExtraCut::ExtraCut(CutCast cast)
+    : cast_(std::move(cast)),
+      machines_(cast_.placement.machine_of_rank.begin(), cast_.placement.machine_of_rank.end()) {}
+
 /// Before the step is chosen a wish may join: every step begun by now lies below it. Afterwards
 /// ranks go on, and the cut may be older than the wish, unless it is the run's last.
 void ExtraCut::want(const CutWanted& wanted, std::uint64_t now_ms) {
@@ -34,8 +38,8 @@ void ExtraCut::begin() {
   next_ = 0;
   last_ = std::any_of(served_.begin(), served_.end(),
                       [](const Wish& wish) { return wish.wanted.last; });
-  open_ = cast_.machines;
-  for (const std::uint32_t machine : cast_.machines) {
+  open_ = machines_;
+  for (const std::uint32_t machine : machines_) {
     effects_.push_back(
         Send<schemas::ActorId>{{Role::device_server, machine}, schemas::CutQuery{number_}});
   }
@@ -53,9 +57,10 @@ void ExtraCut::take(const schemas::CutReady& ready) {
 /// reached would have to be made up by them afterwards.) The job's end is a cut anyhow.
 void ExtraCut::choose() {
   stage_ = Stage::telling;
-  step_ = next_ + 1;
-  if (cast_.steps_total != 0) step_ = std::min(step_, cast_.steps_total);
-  for (std::uint32_t shard = 0; shard < cast_.shards; ++shard) open_.insert(shard);
+  step_ = std::min(next_ + 1, cast_.steps_total);
+  for (std::uint32_t shard = 0; shard < cast_.placement.machine_of_shard.size(); ++shard) {
+    open_.insert(shard);
+  }
   for (const std::uint32_t shard : open_) {
     effects_.push_back(Send<schemas::ActorId>{{Role::parameter_server, shard},
                                               schemas::ExtraCut{number_, step_, last_}});
@@ -70,7 +75,7 @@ void ExtraCut::take(const schemas::ExtraCutTaken& taken) {
 
 void ExtraCut::release() {
   stage_ = Stage::writing;
-  for (const std::uint32_t machine : cast_.machines) {
+  for (const std::uint32_t machine : machines_) {
     effects_.push_back(Send<schemas::ActorId>{{Role::device_server, machine},
                                               schemas::ExtraCut{number_, step_, last_}});
   }
@@ -128,14 +133,19 @@ std::string ExtraCut::waits_for() const {
     case Stage::idle:
       break;
     case Stage::asking:
-      return fmt::format("machines {} have not said how far they are", fmt::join(open_, ", "));
+      return open_names(Role::device_server) + " did not say how far its ranks are";
     case Stage::telling:
-      return fmt::format("parameter servers {} have not taken step {}", fmt::join(open_, ", "),
-                         step_);
+      return fmt::format("{} did not take step {}", open_names(Role::parameter_server), step_);
     case Stage::writing:
-      return fmt::format("step {} is not written yet", step_);
+      return fmt::format("the one of step {} is not written yet", step_);
   }
   return "nothing is under way";
+}
+
+std::string ExtraCut::open_names(Role role) const {
+  std::vector<std::string> names;
+  for (const std::uint32_t index : open_) names.push_back(cast_.placement.name_of({role, index}));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace troupe::control

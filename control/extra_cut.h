@@ -41,9 +41,8 @@ struct CutSettled {
 
 /// Who takes part.
 struct CutCast {
-  std::set<std::uint32_t> machines;  ///< with a device server
-  std::uint32_t shards = 0;
-  std::uint64_t steps_total = 0;  ///< no cut lies behind it; 0: not known here, servers see to it
+  schemas::Placement placement;   ///< its machines and shards
+  std::uint64_t steps_total = 0;  ///< of the job
   std::uint64_t cut_ms = 0;       ///< limit
 };
 
@@ -53,7 +52,7 @@ class ExtraCut {
  public:
   using Effect = std::variant<Send<schemas::ActorId>, CutSettled>;
 
-  explicit ExtraCut(CutCast cast) : cast_(std::move(cast)) {}
+  explicit ExtraCut(CutCast cast);
 
   void want(const CutWanted& wanted, std::uint64_t now_ms);
   void take(const schemas::CutReady& ready);
@@ -84,8 +83,10 @@ class ExtraCut {
   void release();
   void settle(std::vector<Wish>& wishes, const CutSettled& result);
   std::string waits_for() const;
+  std::string open_names(schemas::Role role) const;
 
   const CutCast cast_;
+  std::set<std::uint32_t> machines_;  // with ranks, and so with a device server
   Stage stage_ = Stage::idle;
   std::uint64_t number_ = 0;
   std::uint64_t step_ = 0;        // that of the cut, from Stage::telling on
