@@ -30,11 +30,7 @@ JobState::JobState(JobRoster roster)
     : roster_(std::move(roster)),
       progress_(roster_.ranks()),
       silence_(roster_.limits),
-      extra_cut_(
-          {{roster_.placement.machine_of_rank.begin(), roster_.placement.machine_of_rank.end()},
-           roster_.shards(),
-           roster_.steps_total,
-           roster_.limits.cut_ms}) {}
+      extra_cut_({roster_.placement, roster_.steps_total, roster_.limits.cut_ms}) {}
 
 std::vector<JobState::Effect> JobState::handle(const Event& event) {
   if (ended_) return {};

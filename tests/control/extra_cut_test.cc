@@ -16,9 +16,19 @@ using schemas::ExtraCutTaken;
 using schemas::Role;
 using Told = std::vector<std::pair<ActorId, schemas::Message>>;
 
-/// Machines 0 and 2, two shards, 10 steps.
+/// Ranks on machines 0 and 2, two shards, 10 steps.
+CutCast cast() {
+  CutCast cast;
+  cast.placement.machines = {"a", "b", "c"};
+  cast.placement.machine_of_rank = {0, 2, 2};
+  cast.placement.machine_of_shard = {0, 1};
+  cast.steps_total = 10;
+  cast.cut_ms = 500;
+  return cast;
+}
+
 struct Cut {
-  ExtraCut cut{CutCast{{0, 2}, 2, 10, 500}};
+  ExtraCut cut{cast()};
   Told told = {};
   std::vector<CutSettled> settled = {};
 
@@ -152,7 +162,9 @@ TEST_CASE("a wish fails when the checkpoint does, late, or with the job") {
     of.look();
     REQUIRE(of.settled.size() == 1);
     CHECK(of.settled[0].status.text() ==
-          "no checkpoint within limits.cut_ms 500: machines 2 have not said how far they are");
+          "no checkpoint within limits.cut_ms 500: device server 2 on machine 'c' did not say how "
+          "far its "
+          "ranks are");
     of.ready(1, 2, 3);
     of.take();
     of.want(2, false, 700);

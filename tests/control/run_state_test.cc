@@ -435,7 +435,9 @@ TEST_CASE("a person is told why there is no checkpoint, and the job goes on") {
   SECTION("it takes too long") {
     answers = answered(run.state->handle(Tick{1'000 + run.limits.cut_ms}));
     REQUIRE(answers.size() == 1);
-    CHECK_THAT(answers[0].text, Catch::Contains("machines 0, 1 have not said how far they are"));
+    CHECK_THAT(
+        answers[0].text,
+        Catch::Contains("device server 0 on machine 'a', device server 1 on machine 'b' did"));
   }
   CHECK(answers[0].path.empty());
   CHECK(run.info().phase == JobPhase::running);
