@@ -79,6 +79,7 @@ class CoordinatorState {
     std::uint64_t number = 0;  // in order of joining
     std::uint32_t used = 0;    // slots
     bool cut = false;          // its link is, and may heal
+    bool leaving = false;      // it was asked to end: it gets nothing new
   };
   using Agents = std::map<PeerId, Agent>;
   /// A job's runs before the one at hand, as far as this coordinator knows them.
@@ -98,6 +99,7 @@ class CoordinatorState {
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
     std::uint64_t submitted_ms = 0;
+    std::uint64_t queued_ms = 0;            // since when it has waited for machines
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
     std::set<PeerId> waiting;               // who has stopped it, for the final phase
   };
@@ -115,6 +117,8 @@ class CoordinatorState {
   void on_message(PeerId peer, const schemas::JobSubmit& submit);
   void on_message(PeerId peer, const schemas::JobQuery& query);
   void on_message(PeerId peer, const schemas::JobStop& stop);
+  void on_message(PeerId peer, const schemas::JobCheckpoint& wanted);
+  void on_message(PeerId peer, const schemas::AgentLeaving& leaving);
   /// What agents tell about runs.
   template <
       schemas::OneOf<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>
@@ -124,7 +128,8 @@ class CoordinatorState {
   }
   /// What only the coordinator says, to agents and to people.
   template <schemas::OneOf<schemas::AgentWelcome, schemas::LaunchProcess, schemas::StopProcesses,
-                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList>
+                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList,
+                           schemas::JobCheckpointAnswer>
                 Own>
   void on_message(PeerId peer, const Own&) {
     refuse(peer);
@@ -158,6 +163,7 @@ class CoordinatorState {
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
   void settle();
   void settle(Job& job);
+  void queue_again(Job& job);
   void forget(const Job& job);
   struct Offers;
   Offers all_offers() const;

@@ -9,10 +9,11 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::SERVER_REPORT) == type_of<ServerReport>());
+static_assert(static_cast<std::size_t>(Which::JOB_CHECKPOINT_ANSWER) ==
+              type_of<JobCheckpointAnswer>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 39);
+static_assert(std::variant_size_v<Message> == 46);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -136,6 +137,27 @@ auto init(wire::Message::Builder m, const PushQuery&) {
 auto init(wire::Message::Builder m, const ServerReport&) {
   return m.initServerReport();
 }
+auto init(wire::Message::Builder m, const CutQuery&) {
+  return m.initCutQuery();
+}
+auto init(wire::Message::Builder m, const CutReady&) {
+  return m.initCutReady();
+}
+auto init(wire::Message::Builder m, const ExtraCut&) {
+  return m.initExtraCut();
+}
+auto init(wire::Message::Builder m, const ExtraCutTaken&) {
+  return m.initExtraCutTaken();
+}
+auto init(wire::Message::Builder m, const AgentLeaving&) {
+  return m.initAgentLeaving();
+}
+auto init(wire::Message::Builder m, const JobCheckpoint&) {
+  return m.initJobCheckpoint();
+}
+auto init(wire::Message::Builder m, const JobCheckpointAnswer&) {
+  return m.initJobCheckpointAnswer();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -194,6 +216,14 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::PROOF: return take<Proof>(in.getProof(), out, intake);
     case Which::PUSH_QUERY: return take<PushQuery>(in.getPushQuery(), out, intake);
     case Which::SERVER_REPORT: return take<ServerReport>(in.getServerReport(), out, intake);
+    case Which::CUT_QUERY: return take<CutQuery>(in.getCutQuery(), out, intake);
+    case Which::CUT_READY: return take<CutReady>(in.getCutReady(), out, intake);
+    case Which::EXTRA_CUT: return take<ExtraCut>(in.getExtraCut(), out, intake);
+    case Which::EXTRA_CUT_TAKEN: return take<ExtraCutTaken>(in.getExtraCutTaken(), out, intake);
+    case Which::AGENT_LEAVING: return take<AgentLeaving>(in.getAgentLeaving(), out, intake);
+    case Which::JOB_CHECKPOINT: return take<JobCheckpoint>(in.getJobCheckpoint(), out, intake);
+    case Which::JOB_CHECKPOINT_ANSWER:
+      return take<JobCheckpointAnswer>(in.getJobCheckpointAnswer(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

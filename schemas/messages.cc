@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
 constexpr std::array<std::string_view, 6> kRankPhases = {"starting", "reading", "waiting",
                                                          "training", "missing", "done"};
-constexpr std::array<std::string_view, 39> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 46> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -53,7 +53,14 @@ constexpr std::array<std::string_view, 39> kMessages = {"GradientPush",
                                                         "Challenge",
                                                         "Proof",
                                                         "PushQuery",
-                                                        "ServerReport"};
+                                                        "ServerReport",
+                                                        "CutQuery",
+                                                        "CutReady",
+                                                        "ExtraCut",
+                                                        "ExtraCutTaken",
+                                                        "AgentLeaving",
+                                                        "JobCheckpoint",
+                                                        "JobCheckpointAnswer"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

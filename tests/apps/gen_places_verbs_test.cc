@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe gen systemd, slurm, kubernetes: what is written is what deploy/ holds, with the values
 // asked for. That the files are valid is asked by tests/deploy.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,12 +10,13 @@
 
 #include "apps/built_in_files.h"
 #include "apps/program.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 /// How a command ended.
 struct Run {
