@@ -6,8 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 tools/install.sh build
-mkdir -p build
-cmake --preset release >build/release.log 2>&1 || { tail -30 build/release.log >&2; exit 1; }
+tools/configure.sh release
 cmake --build --preset release -j "$(nproc)" --target troupe
 
 troupe=build/release/bin/troupe

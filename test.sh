@@ -18,11 +18,10 @@ jobs=$(nproc)
 build() {
   local preset=$1
   shift
-  cmake --preset "$preset" >"build/$preset.log" 2>&1 || { tail -30 "build/$preset.log" >&2; exit 1; }
+  tools/configure.sh "$preset"
   cmake --build --preset "$preset" -j "$jobs" --target "$@"
 }
 
-mkdir -p build
 sanitized=(schemas_test data_test link_test control_test actors_test cluster_test apps_test)
 below_actors=(base_test schemas_test monitoring_test http_test storage_test engine_test ops_test ndarray_test symbol_test
   data_test link_test control_test store_test train_test)

@@ -9,11 +9,14 @@
 namespace troupe::actors {
 namespace {
 
-control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step) {
+control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step,
+                               std::uint64_t steps_total) {
   control::JobRoster roster;
   roster.job = plan.job;
   roster.generation = plan.generation;
   roster.limits = plan.spec.limits;
+  roster.checkpoints = !plan.spec.checkpoint.dir.empty();
+  roster.steps_total = steps_total;
   roster.placement.generation = plan.generation;
   roster.placement.start_step = start_step;
   roster.placement.machine_of_rank = store::machine_of_rank_by_group(plan.spec.workers);
@@ -64,7 +67,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     if (rank == 0) how.trace_path = options.run.trace_path;
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
-  LocalCoordinator coordinator(parts, make_roster(plan, start.step), observer);
+  LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end()), observer);
   observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
   const base::Status status = coordinator.wait(options.run.stop);

@@ -66,6 +66,8 @@ class DeviceGather {
   virtual void acknowledged(std::uint64_t number) = 0;
   /// Per rank of the machine: steps below this have come from it.
   virtual std::uint64_t arrived(std::uint32_t rank) const = 0;
+  /// The lowest step of which no rank's gradient has been taken in, nor of a later one.
+  virtual std::uint64_t begun() const = 0;
   /// Per rank of the machine: the lowest step not yet sent to the owner.
   virtual std::uint64_t unsent(std::uint32_t rank) const = 0;
   /// The newest version for which a push or an abstention has gone out (eventual device, sequential

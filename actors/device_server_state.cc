@@ -135,6 +135,31 @@ void DeviceServerState::take(Envelope&, const schemas::Finished& finished) {
   finish_if_done();
 }
 
+/// From here until ExtraCut no rank of this machine gets anywhere that none has been: the first
+/// step that nobody has begun is beyond what any slice has seen.
+void DeviceServerState::take(Envelope& envelope, const schemas::CutQuery& query) {
+  if (envelope.from != kCoordinator || !mail_.open()) return;
+  const store::StepPlan& steps = mail_.rules().steps;
+  std::uint64_t next = steps.start;
+  for (const DeviceSlice& slice : slices_) next = std::max(next, slice.begun());
+  next = std::min(next, steps.total);
+  for (DeviceSlice& slice : slices_) slice.hold(next);
+  mail_.send(kCoordinator, schemas::CutReady{query.number, machine_, next});
+}
+
+/// All owners know the cut by now. Where a tier is eventual it is a barrier like the others; before
+/// the run's last cut the ranks stay where they are.
+void DeviceServerState::take(Envelope& envelope, const schemas::ExtraCut& cut) {
+  if (envelope.from != kCoordinator || !mail_.open()) return;
+  if (!mail_.add_cut(cut.step)) {
+    return mail_.fail(base::error(Errc::internal, "[device server {}] cannot be cut at step {}",
+                                  machine_, cut.step));
+  }
+  const bool holds = cut.last && cut.step < mail_.rules().steps.total;
+  for (DeviceSlice& slice : slices_) slice.hold(holds ? cut.step : store::kNoStep);
+  for (std::size_t position = 0; position < slices_.size(); ++position) pump(position);
+}
+
 /// Once all ranks have finished, every shard is told; nothing but the job's end answers that. The
 /// server is done when its last sums have been acknowledged: until then an owner may need them
 /// again.
@@ -205,7 +230,7 @@ void DeviceServerState::pump(std::size_t position) {
 
 void DeviceServerState::note_waiting(std::size_t position) {
   for (const std::uint32_t rank : ranks_) {
-    if (slices_[position].weights().waits(rank)) {
+    if (slices_[position].waits(rank)) {
       waiting_[rank].insert(position);
     } else {
       waiting_[rank].erase(position);

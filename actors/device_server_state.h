@@ -52,6 +52,8 @@ class DeviceServerState {
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
   void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
   void take(schemas::Envelope& envelope, const schemas::Finished& finished);
+  void take(schemas::Envelope& envelope, const schemas::CutQuery& query);
+  void take(schemas::Envelope& envelope, const schemas::ExtraCut& cut);
   /// Spoken among parameter servers.
   template <schemas::OneOf<schemas::ShardCheckpoint, schemas::CheckpointReport> Message>
   void take(schemas::Envelope&, const Message&) {}

@@ -39,6 +39,10 @@ void DeviceSlice::push(RankPush push) {
     held_back_.try_emplace(push.rank, std::move(push));
     return;
   }
+  if (push.step >= hold_) {
+    held_back_.try_emplace(push.rank, std::move(push));
+    return;
+  }
   gather_->push(std::move(push));
   std::uint64_t arrived = gather_->arrived(ranks_.front());
   for (const std::uint32_t rank : ranks_) arrived = std::min(arrived, gather_->arrived(rank));
@@ -68,7 +72,24 @@ std::optional<store::SlicePush> DeviceSlice::next_push(bool blocked) {
 void DeviceSlice::want(std::uint32_t rank, std::uint64_t step) {
   // A rank that has gone on from weights it was given asks for them no more: this is an echo.
   if (weights_.handed(rank, step) && gather_->arrived(rank) > step) return;
-  weights_.want(rank, step);
+  if (step < hold_) return weights_.want(rank, step);
+  std::uint64_t& wanted = held_wishes_[rank];
+  wanted = std::max(wanted, step);
+}
+
+bool DeviceSlice::waits(std::uint32_t rank) const {
+  return weights_.waits(rank) || held_wishes_.contains(rank);
+}
+
+/// Held gradients are of steps beyond a barrier that is not complete, and have not been touched.
+std::uint64_t DeviceSlice::begun() const {
+  return std::max(gather_->begun(), weights_.wanted_below());
+}
+
+void DeviceSlice::hold(std::uint64_t step) {
+  hold_ = step;
+  for (auto& [rank, push] : std::exchange(held_back_, {})) this->push(std::move(push));
+  for (const auto& [rank, wanted] : std::exchange(held_wishes_, {})) want(rank, wanted);
 }
 
 /// What ranks need, and the barrier that gradients wait for. That one is asked for even if no rank
@@ -109,7 +130,7 @@ void DeviceSlice::note_complete(const std::vector<std::uint64_t>& next) {
   for (auto& [rank, push] : std::exchange(held_back_, {})) this->push(std::move(push));
   for (const auto& [rank, push] : held_back_) {
     TROUPE_CHECK(
-        beyond_barrier(push.step),
+        beyond_barrier(push.step) || push.step >= hold_,
         fmt::format("rank {} step {} waits for a barrier that is complete", rank, push.step));
   }
 }

@@ -36,6 +36,12 @@ void EventualGather::push(RankPush push) {
   arrivals_.push_back(std::move(push));
 }
 
+std::uint64_t EventualGather::begun() const {
+  const auto first = std::max_element(arrived_.begin(), arrived_.end(),
+                                      [](auto& a, auto& b) { return a.second < b.second; });
+  return first->second;
+}
+
 /// True while the gradient waits or is being read: it is answered when it has been.
 bool EventualGather::borrowed(std::uint32_t rank, std::uint64_t step) const {
   const auto same = [&](const RankPush& other) { return other.rank == rank && other.step == step; };

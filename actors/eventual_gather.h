@@ -28,6 +28,7 @@ class EventualGather final : public DeviceGather {
   std::optional<store::SlicePush> next_push(const OwnerView& owner) override;
   void acknowledged(std::uint64_t number) override;
   std::uint64_t arrived(std::uint32_t rank) const override { return arrived_.at(rank); }
+  std::uint64_t begun() const override;
   std::uint64_t unsent(std::uint32_t rank) const override { return unsent_.at(rank); }
   std::optional<std::uint64_t> spoken_version() const override {
     return std::max(pushed_version_, abstained_version_);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/mail.h"
+#include "base/log.h"
 
 namespace troupe::actors {
 namespace {
@@ -15,9 +16,12 @@ constexpr std::chrono::milliseconds kStopLook{20};
 
 }  // namespace
 
-LocalCoordinator::LocalCoordinator(const JobParts& parts, control::JobRoster roster,
+LocalCoordinator::LocalCoordinator(const JobParts& parts, const control::JobRoster& roster,
                                    train::JobObserver& observer)
-    : RoleShell("job " + parts.plan.job, std::move(roster)), parts_(parts), observer_(observer) {
+    : RoleShell("job " + parts.plan.job, roster),
+      parts_(parts),
+      observer_(observer),
+      steps_total_(roster.steps_total) {
   const base::Limits& limits = parts_.plan.spec.limits;
   begin(parts_.actors, parts_.clock, tick_ms(limits), limits);
   parts_.post_office.open(kCoordinator, [this](schemas::Envelope envelope) {
@@ -37,11 +41,18 @@ base::Status LocalCoordinator::wait(const std::atomic<bool>* stop) {
   if (stop != nullptr) {
     while (!stop->load() && ended.wait_for(kStopLook) != std::future_status::ready) {
     }
-    if (stop->load()) {
-      post(control::Abort{base::error(base::Errc::cancelled, "the run was stopped")});
-    }
+    if (stop->load()) post(control::CutWanted{0, true});
   }
   return ended.get();
+}
+
+/// The cut with which the run is to end. When its step is the job's last, the job is done anyhow.
+void LocalCoordinator::perform(const control::CutSettled& settled) {
+  if (settled.status.ok() && settled.step == steps_total_) return;
+  // Before training, and without a folder, there is nothing to save.
+  const bool wanted = settled.status.code() != base::Errc::failed_precondition;
+  if (!settled.status.ok() && wanted) base::log_warn("{}", settled.status.text());
+  post(control::Abort{base::error(base::Errc::cancelled, "the run was stopped")});
 }
 
 void LocalCoordinator::perform(control::Send<schemas::ActorId> send) const {

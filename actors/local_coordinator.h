@@ -17,11 +17,12 @@ class LocalCoordinator final : public RoleShell<LocalCoordinator, control::JobSt
  public:
   /// Sends the placement to the actors of the roster. `observer` is called on the actor; it and all
   /// of `parts` outlive this object.
-  LocalCoordinator(const JobParts& parts, control::JobRoster roster, train::JobObserver& observer);
+  LocalCoordinator(const JobParts& parts, const control::JobRoster& roster,
+                   train::JobObserver& observer);
   ~LocalCoordinator();
 
-  /// Waits for the job's end, once; `stop` asks for an early one and may be null. ok, the first
-  /// failure, or cancelled.
+  /// Waits for the job's end, once; `stop` asks for an early one, with a checkpoint where the job
+  /// writes any, and may be null. ok, the first failure, or cancelled.
   base::Status wait(const std::atomic<bool>* stop);
 
  private:
@@ -31,10 +32,12 @@ class LocalCoordinator final : public RoleShell<LocalCoordinator, control::JobSt
   void perform(const control::JobStepped& stepped) { observer_.progress(stepped.progress); }
   void perform(const control::JobScored& scored) { observer_.scored(scored.score); }
   void perform(const control::JobCheckpointed& cut) { observer_.checkpointed(cut.step, cut.path); }
+  void perform(const control::CutSettled& settled);
   void perform(const control::End& end) { ended_.set_value(end.status); }
 
   const JobParts parts_;
   train::JobObserver& observer_;
+  const std::uint64_t steps_total_;
   std::promise<base::Status> ended_;
 };
 

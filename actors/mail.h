@@ -64,6 +64,8 @@ class Mail {
   const store::SliceRules& rules() const { return rules_.value(); }
   /// What training began with; CHECKs that the role has been opened.
   const schemas::TrainingStart& start() const { return start_.value(); }
+  /// A cut out of turn: the plan of steps in rules() has it from now on; see StepPlan::add_cut.
+  bool add_cut(std::uint64_t step) { return rules_.value().steps.add_cut(step); }
   std::uint64_t now_ms() const { return now_ms_; }
   void tick(std::uint64_t now_ms) { now_ms_ = now_ms; }
 
@@ -139,7 +141,7 @@ template <typename T>
 concept ToldToCoordinator =
     schemas::OneOf<T, schemas::DatasetReport, schemas::ProgressReport, schemas::EvaluationReport,
                    schemas::ActorDone, schemas::ActorFailed, schemas::ProcessReady,
-                   schemas::ServerReport>;
+                   schemas::ServerReport, schemas::CutReady, schemas::ExtraCutTaken>;
 /// What no worker or server acts upon: the above, and what never comes to an actor of a job.
 template <typename T>
 concept ForOthers = ReadByMail<T> || ToldToCoordinator<T> || schemas::AgentMessage<T> ||

@@ -72,6 +72,20 @@ void ParameterServerState::take(Envelope&, const schemas::CheckpointReport& repo
   finish_if_done();
 }
 
+/// No slice has come that far: every rank is held in front of that step (control/extra_cut.h).
+void ParameterServerState::take(Envelope& envelope, const schemas::ExtraCut& cut) {
+  if (envelope.from != kCoordinator || !mail_.open()) return;
+  const bool passed = std::any_of(slices_.begin(), slices_.end(), [&](const Owned& owned) {
+    return owned.owner.applied_below() >= cut.step;
+  });
+  const bool known = mail_.rules().steps.is_cut(cut.step);
+  if (!known && (passed || !mail_.add_cut(cut.step))) {
+    return mail_.fail(base::error(Errc::internal, "[parameter server {}] cannot be cut at step {}",
+                                  shard_, cut.step));
+  }
+  mail_.send(kCoordinator, schemas::ExtraCutTaken{cut.number, shard_});
+}
+
 const store::SliceInfo& ParameterServerState::info(const Owned& owned) const {
   return mail_.plan().layout.slices()[owned.position];
 }

@@ -62,8 +62,9 @@ class ParameterServerState {
   void take(schemas::Envelope& envelope, const schemas::Finished& finished);
   void take(schemas::Envelope& envelope, const schemas::ShardCheckpoint& file);
   void take(schemas::Envelope& envelope, const schemas::CheckpointReport& report);
-  /// The answers that it gives itself.
-  template <schemas::OneOf<schemas::PushAck, schemas::WeightReply> Message>
+  void take(schemas::Envelope& envelope, const schemas::ExtraCut& cut);
+  /// The answers that it gives itself, and what device servers are asked.
+  template <schemas::OneOf<schemas::PushAck, schemas::WeightReply, schemas::CutQuery> Message>
   void take(schemas::Envelope&, const Message&) {}
   template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}

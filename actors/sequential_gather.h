@@ -120,6 +120,7 @@ class SequentialGather final : public DeviceGather {
   std::optional<store::SlicePush> next_push(const OwnerView& owner) override;
   void acknowledged(std::uint64_t step) override;
   std::uint64_t arrived(std::uint32_t) const override { return step_; }
+  std::uint64_t begun() const override { return step_ + (early_.empty() ? 1 : 2); }
   std::uint64_t unsent(std::uint32_t) const override { return step_; }
   std::uint64_t number() const override { return step_; }
   std::vector<std::uint32_t> missing() const override { return frontier_.missing(); }

@@ -42,6 +42,14 @@ bool SliceWeights::handed(std::uint32_t rank, std::uint64_t step) const {
   return handed != handed_.end() && handed->second == step;
 }
 
+std::uint64_t SliceWeights::wanted_below() const {
+  std::uint64_t below = rules_->steps.start;
+  for (const auto* steps : {&waiting_, &handed_}) {
+    for (const auto& [rank, step] : *steps) below = std::max(below, step + 1);
+  }
+  return below;
+}
+
 void SliceWeights::passed(std::uint64_t step) {
   if (!barrier_ || barrier_->step >= step) return;
   const bool wanted = std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& entry) {

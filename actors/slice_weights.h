@@ -48,6 +48,8 @@ class SliceWeights {
   void want(std::uint32_t rank, std::uint64_t step);
   /// True when the rank has been given weights for this step.
   bool handed(std::uint32_t rank, std::uint64_t step) const;
+  /// The lowest step that no rank has wanted weights for, nor for a later one.
+  std::uint64_t wanted_below() const;
   /// Every rank has contributed past steps below this one: an older barrier's weights may go.
   void passed(std::uint64_t step);
 

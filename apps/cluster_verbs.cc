@@ -153,11 +153,6 @@ std::uint32_t parse_devices(const std::string& text) {
   return 0;
 }
 
-std::string check_devices(const std::string& text) {
-  if (parse_devices(text) > 0) return "";
-  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
-}
-
 /// How an agent starts this program as a job's process, as loud as itself.
 std::vector<std::string> child_command(const std::string& program, const schemas::JobRoots& roots,
                                        const Context& context) {
@@ -259,6 +254,11 @@ void add_root_options(CLI::App* verb, schemas::JobRoots& roots) {
 }
 
 }  // namespace
+
+std::string check_devices(const std::string& text) {
+  if (parse_devices(text) > 0) return "";
+  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
+}
 
 void add_cluster_verbs(CLI::App& app, Context& context) {
   const auto options = std::make_shared<ProcessVerb>();

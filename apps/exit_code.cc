@@ -23,6 +23,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
       ExitCodeInfo{ExitCode::stopped, "the job was stopped by `troupe job stop`"},
+      ExitCodeInfo{ExitCode::no_checkpoint, "the checkpoint that was asked for was not written"},
       ExitCodeInfo{ExitCode::internal, "a defect of Troupe"},
       ExitCodeInfo{ExitCode::hung_up, "stopped by SIGHUP: its terminal was closed"},
       ExitCodeInfo{ExitCode::interrupted, "stopped by SIGINT"},

@@ -23,6 +23,7 @@ enum class ExitCode : int {
   no_resources = 7,
   not_allowed = 8,
   stopped = 9,
+  no_checkpoint = 10,
   internal = 125,
   hung_up = 129,
   interrupted = 130,

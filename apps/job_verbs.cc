@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe job submit, list, status, wait, stop.
+// troupe job submit, list, status, wait, checkpoint, stop.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
@@ -24,6 +24,7 @@ struct JobVerb {
   std::string id;
   std::string grace;
   bool wait = false;
+  bool checkpoint = false;
   bool json = false;
 };
 
@@ -154,9 +155,25 @@ ExitCode status(cluster::JobClient& client, const JobVerb& options, Context& con
 }
 
 ExitCode stop(cluster::JobClient& client, const JobVerb& options, Context& context) {
-  const auto job = client.stop(options.id);
+  const auto job = client.stop(options.id, options.checkpoint);
   if (!job.ok()) return context.fail(job.status());
-  context.console.data(options.json ? json_text(json_of(*job)) : job_end_line(*job));
+  context.console.data(options.json ? json_text(json_of(job->info)) : job_end_line(job->info));
+  if (!options.checkpoint || job->uncut.empty()) return ExitCode::ok;
+  context.console.error(fmt::format("job {}: {}", options.id, job->uncut));
+  return ExitCode::no_checkpoint;
+}
+
+ExitCode checkpoint(cluster::JobClient& client, const JobVerb& options, Context& context) {
+  const auto answer = client.checkpoint(options.id);
+  if (!answer.ok()) return context.fail(answer.status());
+  if (answer->path.empty()) {
+    context.console.error(fmt::format("job {}: {}", options.id, answer->text));
+    return ExitCode::no_checkpoint;
+  }
+  context.console.data(
+      options.json
+          ? json_text({{"job", options.id}, {"step", answer->step}, {"checkpoint", answer->path}})
+          : answer->path + "\n");
   return ExitCode::ok;
 }
 
@@ -165,7 +182,7 @@ ExitCode stop(cluster::JobClient& client, const JobVerb& options, Context& conte
 void add_job_verbs(CLI::App& app, Context& context) {
   CLI::App* job =
       add_family(app, "job",
-                 describe("Submit jobs to a coordinator, list, watch and stop them",
+                 describe("Submit jobs to a coordinator, list, watch, save and stop them",
                           {"troupe --coordinator 127.0.0.1:7700 job submit JOB.toml --wait",
                            "troupe --coordinator 127.0.0.1:7700 job list"}));
   const auto options = std::make_shared<JobVerb>();
@@ -189,7 +206,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
                        [&](cluster::JobClient& client) { return list(client, *options, context); });
   });
   using Action = std::function<ExitCode(cluster::JobClient&, const StopSignals&)>;
-  const auto add = [&](const char* name, const char* summary, const Action& action) {
+  const auto add = [&](const char* name, const char* summary, const Action& action) -> CLI::App* {
     CLI::App* verb = job->add_subcommand(name, summary);
     verb->add_option("ID", options->id, "The job's id")
         ->required()
@@ -205,6 +222,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
         return stopped ? exit_code_of_signal(signals.received()) : code;
       });
     });
+    return verb;
   };
   add("status", "Show one job", [&context, options](auto& client, const StopSignals&) {
     return status(client, *options, context);
@@ -213,10 +231,16 @@ void add_job_verbs(CLI::App& app, Context& context) {
       [&context, options](auto& client, const StopSignals& signals) {
         return wait(client, *options, {}, signals, context);
       });
+  add("checkpoint", "Have a running job write a checkpoint now; prints its path",
+      [&context, options](auto& client, const StopSignals&) {
+        return checkpoint(client, *options, context);
+      });
   add("stop", "Stop a job; says what it resumes from",
       [&context, options](auto& client, const StopSignals&) {
         return stop(client, *options, context);
-      });
+      })
+      ->add_flag("--checkpoint", options->checkpoint,
+                 "With a checkpoint of all that it has done; if there is none, it stops anyhow");
 }
 
 }  // namespace troupe::apps

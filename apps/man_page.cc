@@ -62,8 +62,14 @@ std::string item(const std::string& tag, const std::string& text) {
 
 std::string option_item(const OptionInfo& option) {
   std::string tag;
-  for (const std::string& name : option.names) tag += (tag.empty() ? "" : ", ") + bold(name);
-  if (!option.label.empty()) tag += (tag.empty() ? "" : " ") + italic(option.label);
+  for (const std::string& name : option.names) {
+    if (!tag.empty()) tag += ", ";
+    tag += bold(name);
+  }
+  if (!option.label.empty()) {
+    if (!tag.empty()) tag += " ";
+    tag += italic(option.label);
+  }
   std::string text = sentence(option.meaning);
   if (option.required && !option.names.empty()) text += "Required.\n";
   if (option.repeats) text += "May be given several times.\n";

@@ -112,8 +112,8 @@ ExitCode run(const RunOptions& options, Context& context) {
   const JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was run");
   std::atomic<bool> stop{false};
-  StopSignals signals([&stop](int) {
-    base::log_info("stopping; once more to end at once");
+  StopSignals signals([&stop, saves = !job.spec.checkpoint.dir.empty()](int) {
+    base::log_info("stopping{}; once more to end at once", saves ? " with a checkpoint" : "");
     stop.store(true);
   });
   base::SteadyClock clock;

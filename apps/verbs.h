@@ -45,6 +45,8 @@ void add_about_verbs(CLI::App& app, Context& context);
 void add_completion_verbs(CLI::App& app, Context& context);
 /// The family `gen`.
 void add_gen_verbs(CLI::App& app, Context& context);
+/// `gen systemd`, `gen slurm`, `gen kubernetes`.
+void add_places_verbs(CLI::App& family, Context& context);
 /// `gen man`. `app` is the program; the verb reads its tree when it runs.
 void add_man_verb(CLI::App& app, CLI::App& family, Context& context);
 
@@ -56,6 +58,9 @@ std::string check_name(const std::string& text);
 
 /// The check of options that take a duration: "10s", "5m".
 std::string check_duration(const std::string& text);
+
+/// The check of options that take an agent's devices: "cpu:2".
+std::string check_devices(const std::string& text);
 
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples);

@@ -37,6 +37,7 @@ constexpr std::array kTable = {
     LimitInfo{"suspicion_ms", &Limits::suspicion_ms},
     LimitInfo{"agent_grace_ms", &Limits::agent_grace_ms},
     LimitInfo{"stop_grace_ms", &Limits::stop_grace_ms},
+    LimitInfo{"cut_ms", &Limits::cut_ms},
     LimitInfo{"probe_ms", &Limits::probe_ms},
     LimitInfo{"hold_ms", &Limits::hold_ms},
     LimitInfo{"request_ms", &Limits::request_ms},

@@ -43,6 +43,7 @@ struct Limits {
   std::uint64_t suspicion_ms = 3'000;     ///< a lost peer's agent has so long to say why
   std::uint64_t agent_grace_ms = 5'000;   ///< agents' children outlive a lost coordinator by this
   std::uint64_t stop_grace_ms = 10'000;   ///< from the wish to end to the kill
+  std::uint64_t cut_ms = 60'000;          ///< from the wish for a checkpoint now until it is there
   std::uint64_t probe_ms = 10'000;        ///< check that all machines see one folder
   std::uint64_t hold_ms = 120'000;        ///< train.hold: longest wait for the scrape
   std::uint64_t request_ms = 10'000;      ///< a command's wait for the coordinator's answer

@@ -261,7 +261,8 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
   const auto link = peers_.find(peer);
   if (!link) return;
   const bool answer = std::holds_alternative<schemas::JobList>(message) ||
-                      std::holds_alternative<schemas::JobSubmitted>(message);
+                      std::holds_alternative<schemas::JobSubmitted>(message) ||
+                      std::holds_alternative<schemas::JobCheckpointAnswer>(message);
   if (answer && link->stats().queued_bytes > kUnreadAnswersMax) {
     return link->abort(base::error(base::Errc::resource_exhausted,
                                    "[coordinator] {} at {} asks and reads no answers",

@@ -244,9 +244,20 @@ base::Result<schemas::JobInfo> JobClient::query(const std::string& id) {
   return impl_->ask_about(schemas::JobQuery{id}, impl_->limits().request_ms);
 }
 
-base::Result<schemas::JobInfo> JobClient::stop(const std::string& id) {
-  const std::uint64_t wait_ms = impl_->limits().request_ms + 2 * impl_->limits().stop_grace_ms;
-  return impl_->ask_about(schemas::JobStop{id}, wait_ms);
+base::Result<StoppedJob> JobClient::stop(const std::string& id, bool checkpoint) {
+  const base::Limits& limits = impl_->limits();
+  const std::uint64_t wait_ms =
+      limits.request_ms + 2 * limits.stop_grace_ms + (checkpoint ? limits.cut_ms : 0);
+  TROUPE_TRY_ASSIGN(auto answer,
+                    impl_->ask<schemas::JobList>(schemas::JobStop{id, checkpoint}, wait_ms));
+  if (answer.jobs.size() == 1) return StoppedJob{answer.jobs.front(), answer.text};
+  return base::error(Errc::internal, "the coordinator answered with {} jobs", answer.jobs.size());
+}
+
+base::Result<schemas::JobCheckpointAnswer> JobClient::checkpoint(const std::string& id) {
+  const base::Limits& limits = impl_->limits();
+  return impl_->ask<schemas::JobCheckpointAnswer>(schemas::JobCheckpoint{id},
+                                                  limits.request_ms + limits.cut_ms);
 }
 
 Status JobClient::deny(const std::string& pem) {

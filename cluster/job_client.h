@@ -31,6 +31,13 @@ struct JobClientOptions {
   std::function<bool()> stop;  ///< asked often while a question waits; true ends it; may be empty
 };
 
+/// A job that a person has stopped.
+struct StoppedJob {
+  schemas::JobInfo info;
+  /// Why the checkpoint that was wanted before was not written; empty: it was, or none was wanted.
+  std::string uncut;
+};
+
 /// See the top of the file. Errors of all questions: unavailable when the coordinator was never
 /// reached, or not again within the grace; cancelled when `stop` said so; else the coordinator's.
 class JobClient {
@@ -49,8 +56,12 @@ class JobClient {
   base::Result<schemas::JobList> cluster();
   /// One job; not_found.
   base::Result<schemas::JobInfo> query(const std::string& id);
-  /// Waits for the job's end, at most limits.request_ms more than its grace.
-  base::Result<schemas::JobInfo> stop(const std::string& id);
+  /// Waits for the job's end, at most limits.request_ms more than its grace; with a checkpoint out
+  /// of turn before, at most limits.cut_ms more.
+  base::Result<StoppedJob> stop(const std::string& id, bool checkpoint = false);
+  /// Waits for a checkpoint of the job as it is now, at most limits.cut_ms; without a `path` in the
+  /// answer there is none, and `text` says why. not_found.
+  base::Result<schemas::JobCheckpointAnswer> checkpoint(const std::string& id);
   /// Hands in a list of what is revoked, PEM; the coordinator passes it on.
   base::Status deny(const std::string& pem);
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D FROM=folder -D NAMES=a.yml,b/c.json -D INTO=file.cc -P EmbedFiles.cmake
-# Writes a source whose watching_files() (apps/watching_files.h) holds these files' names and texts.
+# cmake -D FROM=folder -D NAMES=a.yml,b/c.json -D CALL=name -D INTO=file.cc -P EmbedFiles.cmake
+# Writes a source whose function CALL (apps/built_in_files.h) holds these files' names and texts.
 cmake_minimum_required(VERSION 3.25)
 string(REPLACE "," ";" names "${NAMES}")
 file(WRITE ${INTO} "// Written by cmake/EmbedFiles.cmake.
-#include \"apps/watching_files.h\"
+#include \"apps/built_in_files.h\"
 
 #include <array>
 
 namespace troupe::apps {
 
-std::span<const WatchingFile> watching_files() {
+std::span<const BuiltInFile> ${CALL}() {
   static constexpr std::array kFiles = {
 ")
 foreach(name IN LISTS names)
@@ -19,7 +19,7 @@ foreach(name IN LISTS names)
   if(NOT end EQUAL -1)
     message(FATAL_ERROR "${FROM}/${name}: holds the mark that ends a text of the generated source")
   endif()
-  file(APPEND ${INTO} "      WatchingFile{\"${name}\", R\"troupe(" "${text}" ")troupe\"},\n")
+  file(APPEND ${INTO} "      BuiltInFile{\"${name}\", R\"troupe(" "${text}" ")troupe\"},\n")
 endforeach()
 file(APPEND ${INTO} "  };
   return kFiles;

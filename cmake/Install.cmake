@@ -23,6 +23,7 @@ foreach(folder IN LISTS TROUPE_LAYERS)
 endforeach()
 list(REMOVE_DUPLICATES installed)
 
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 # The table of troupeConfig.cmake, and an export per folder: what nobody asks for is no target.
 function(troupe_install folder)
   set_target_properties(troupe_${folder} PROPERTIES EXPORT_NAME ${folder})
@@ -51,5 +52,6 @@ install(FILES ${CMAKE_BINARY_DIR}/troupeConfig.cmake ${CMAKE_BINARY_DIR}/troupeC
   DESTINATION ${package_folder})
 
 install(DIRECTORY ${TROUPE_HEADERS_FOLDER}/troupe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT troupe)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT troupe)

@@ -28,6 +28,7 @@ std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
+  if (leave_at_ms_ && children_.empty()) leave_in_order();
   greet_if_alone();
   end_if_alone();
   return std::exchange(effects_, {});
@@ -45,6 +46,11 @@ void AgentState::on(const Tick& tick) {
   if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
+  if (leave_at_ms_ && now_ms_ >= *leave_at_ms_) {
+    emit(Note{true, fmt::format("its jobs have not left in time; their processes here ({}) end",
+                                children_.size())});
+    leave_in_order();
+  }
   if (join_again_at_ms_ && now_ms_ >= *join_again_at_ms_) join();
   if (stop_all_at_ms_ && now_ms_ >= *stop_all_at_ms_) stop_all();
   for (auto& [process, child] : children_) {
@@ -89,6 +95,7 @@ void AgentState::try_again(std::uint64_t pause_ms, const base::Status& why) {
 
 void AgentState::leave(const base::Status& why) {
   leaving_ = why;
+  leave_at_ms_.reset();
   if (!stop_all_at_ms_) stop_all_at_ms_ = now_ms_ + limits_.agent_grace_ms;
 }
 
@@ -125,6 +132,7 @@ void AgentState::on(const CoordinatorLost& lost) {
   if (lost.join != joins_) return;
   const bool was_welcomed = link_ == Link::welcomed;
   link_ = Link::none;
+  if (leave_at_ms_) return leave_in_order();
   if (leaving_ || join_again_at_ms_) return;
   if (was_welcomed) {
     try_for(limits_.join_wait_ms);
@@ -139,8 +147,22 @@ void AgentState::on(const CoordinatorLost& lost) {
                         was_welcomed ? "lost the coordinator: " : "", lost.reason, children));
 }
 
+/// The children's jobs are to be saved first. The coordinator stops them then, and this agent
+/// leaves when it has none any more. Time for that, and for the children's end, is the agent's own
+/// limit.
 void AgentState::on(const StopRequested&) {
   if (leaving_ && leaving_->ok()) return;
+  const bool waits = !leaving_ && !leave_at_ms_ && link_ == Link::welcomed && !children_.empty();
+  if (!waits) return leave_in_order();
+  const std::string text = "the agent was asked to end";
+  leave_at_ms_ = now_ms_ + limits_.cut_ms + limits_.stop_grace_ms;
+  emit(Note{false, fmt::format("{}: its jobs are saved first, for at most {} ms", text,
+                               *leave_at_ms_ - now_ms_)});
+  tell(schemas::AgentLeaving{text});
+}
+
+void AgentState::leave_in_order() {
+  leave_at_ms_.reset();
   if (!leaving_ && link_ != Link::none) {
     link_ = Link::closing;
     emit(LeaveCoordinator{"the agent was asked to end"});

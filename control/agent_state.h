@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AgentState: the processes that the coordinator asked for on one machine. It joins the
 // coordinator, and again when it has lost it; it starts and stops processes, tells how they ended,
-// and carries messages between them and the coordinator. None outlives its job, its agent, or for
+// and carries messages between them and the coordinator. Asked to end, it first has the coordinator
+// save its jobs and take them away. No process outlives its job, its agent, or for
 // long the link over which it was asked for. Pure: no clock, thread or socket; one owner.
 #pragma once
 
@@ -71,15 +72,17 @@ class AgentState {
   void on_message(const schemas::FolderProbe& probe);
   void on_message(const schemas::DenyList& list);
   /// What only agents say.
-  template <
-      schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult> Own>
+  template <schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult,
+                           schemas::AgentLeaving>
+                Own>
   void on_message(const Own&) {}
   /// What the coordinator says to the actors of a job, and they to it, travels inside a
   /// ProcessMessage.
   template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
                            schemas::EvaluationReport, schemas::CheckpointReport,
-                           schemas::ServerReport, schemas::ActorDone, schemas::ActorFailed,
-                           schemas::Placement, schemas::ProcessReady>
+                           schemas::ServerReport, schemas::CutQuery, schemas::CutReady,
+                           schemas::ExtraCut, schemas::ExtraCutTaken, schemas::ActorDone,
+                           schemas::ActorFailed, schemas::Placement, schemas::ProcessReady>
                 Carried>
   void on_message(const Carried&) {}
   /// The coordinator has nothing of these to say to an agent.
@@ -93,6 +96,7 @@ class AgentState {
   void join();
   void try_again(std::uint64_t pause_ms, const base::Status& why);
   void leave(const base::Status& why);
+  void leave_in_order();
   void greet_if_alone();
   void tell(schemas::Message message);
   void carry(const ProcessKey& process, const schemas::ActorId& from,
@@ -118,8 +122,10 @@ class AgentState {
     closing    // it ends in good order
   };
   Link link_ = Link::none;
-  std::uint64_t joins_ = 0;                      // the number of the link that counts
-  std::optional<base::Status> leaving_;          // why the agent ends
+  std::uint64_t joins_ = 0;              // the number of the link that counts
+  std::optional<base::Status> leaving_;  // why the agent ends
+  /// It was asked to end, and waits so long for the coordinator to take its children away.
+  std::optional<std::uint64_t> leave_at_ms_;
   std::optional<std::uint64_t> stop_all_at_ms_;  // the grace after a lost coordinator
   std::uint64_t join_until_ms_ = 0;              // tries to be taken in end then
   std::optional<std::uint64_t> join_again_at_ms_;

@@ -30,7 +30,9 @@ struct Begin {
   std::uint64_t now_ms = 0;
 };
 /// A person or the system wants an end: of the job, or of the agent.
-struct StopRequested {};
+struct StopRequested {
+  bool checkpoint = false;  ///< of a job: with a cut out of turn before
+};
 /// Result of FindStart.
 struct StartFound {
   std::string job;
@@ -163,6 +165,16 @@ struct AgentLost {
   std::string reason;
 };
 
+/// A person wants a checkpoint of the run as it is now, and is sent a JobCheckpointAnswer.
+struct CheckpointRequested {
+  PeerId peer = 0;
+};
+/// The agent of a machine was asked to end, and waits for this run's processes to go.
+struct MachineLeaving {
+  std::uint32_t machine = 0;
+  std::string reason;
+};
+
 /// Effect of a run alone: nobody waits any longer for the link to an agent to heal. The coordinator
 /// answers with AgentLost.
 struct GiveUpAgent {
@@ -170,8 +182,8 @@ struct GiveUpAgent {
   std::string reason;
 };
 
-using RunEvent =
-    std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound, StopRequested>;
+using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound,
+                              StopRequested, CheckpointRequested, MachineLeaving>;
 using RunEffect = std::variant<Send<PeerId>, FindStart, GiveUpAgent, Note>;
 
 // ---- agent: events ----

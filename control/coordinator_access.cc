@@ -28,6 +28,12 @@ bool CoordinatorState::may(PeerId peer, trust::Right right, const std::string& w
   return false;
 }
 
+bool CoordinatorState::may_end(PeerId peer, const Job* job, const std::string& what) {
+  const std::string name = access_.name_of(caller_of(peer));
+  const bool own = job != nullptr && !name.empty() && job->owner == name;
+  return may(peer, own ? trust::Right::submit : trust::Right::stop, what);
+}
+
 void CoordinatorState::note_change(PeerId peer, std::string what) {
   const Caller caller = caller_of(peer);
   const std::string name = access_.name_of(caller);

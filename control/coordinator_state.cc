@@ -142,7 +142,7 @@ void CoordinatorState::on(const Tick& tick) {
 }
 
 /// People ask and are answered; who does not go on asking keeps no place. Agents may be silent, and
-/// so may those who wait for a job's end.
+/// so may those who wait for a job's end or checkpoint.
 void CoordinatorState::drop_idle_people() {
   for (auto& [number, peer] : peers_) {
     const bool idle = now_ms_ - peer.heard_ms >= options_.limits.request_ms;
@@ -155,7 +155,8 @@ void CoordinatorState::drop_idle_people() {
 
 bool CoordinatorState::awaits(PeerId peer) const {
   return std::any_of(running_.begin(), running_.end(), [&](const std::uint64_t number) {
-    return jobs_.at(number).waiting.contains(peer);
+    const Job& job = jobs_.at(number);
+    return job.waiting.contains(peer) || job.run->owes(peer);
   });
 }
 
@@ -217,7 +218,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
-  agents_[peer] = Agent{hello, next_agent_, 0, false};
+  agents_[peer] = Agent{hello, next_agent_};
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
@@ -297,7 +298,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   job.generation = generation;
   job.earlier = earlier;
   job.spec = std::move(spec);
-  job.submitted_ms = now_ms_;
+  job.submitted_ms = job.queued_ms = now_ms_;
   job.owner = access_.name_of(caller_of(peer));
   note_change(peer, fmt::format("submits job '{}' of {}", id,
                                 base::format_counted(job.spec.ranks(), "rank")));
@@ -374,12 +375,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
 /// Answered when the job has ended (settle()), which may be at once.
 void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
-  const std::string name = access_.name_of(caller_of(peer));
-  const bool own = job != nullptr && !job->owner.empty() && job->owner == name;
-  if (!may(peer, own ? trust::Right::submit : trust::Right::stop,
-           fmt::format("stop job '{}'", stop.id))) {
-    return;
-  }
+  if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
   if (job == nullptr) {
     emit(Send<PeerId>{peer, not_found(stop.id)});
     return;
@@ -389,7 +385,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   job->waiting.insert(peer);
   changed_.insert(job->number);
   if (job->run) {
-    hand_to_run(*job, StopRequested{});
+    hand_to_run(*job, StopRequested{stop.checkpoint});
   } else if (!is_final(job->info.phase)) {
     pending_.erase(job->number);
     job->info.phase = schemas::JobPhase::stopped;
@@ -436,14 +432,16 @@ void CoordinatorState::settle() {
 }
 
 void CoordinatorState::settle(Job& job) {
+  if (job.run && job.run->moves()) return queue_again(job);
   if (!is_final(shown(job).phase)) return;
   if (!job.ended_ms) {
     job.ended_ms = now_ms_;
     emit(JobFinished{shown(job).phase});
     if (running_.erase(job.number) > 0) use_slots(job.run->plan(), true);
   }
+  const std::string uncut = job.run ? job.run->uncut() : "";
   for (const PeerId peer : job.waiting) {
-    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(job)}}});
+    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, uncut, {info_of(job)}}});
   }
   job.waiting.clear();
 }
@@ -451,7 +449,8 @@ void CoordinatorState::settle(Job& job) {
 CoordinatorState::Offers CoordinatorState::all_offers() const {
   std::map<std::uint64_t, PeerId> order;
   for (const auto& [peer, agent] : agents_) {
-    if (!agent.cut) order[agent.number] = peer;  // nobody knows whether that one lives
+    // Nobody knows whether one lives whose link is cut.
+    if (!agent.cut && !agent.leaving) order[agent.number] = peer;
   }
   Offers all;
   for (const auto& [number, peer] : order) {
@@ -529,7 +528,7 @@ void CoordinatorState::begin_run(Job& job, RunPlan plan) {
   TROUPE_CHECK(!job.run, "a job is admitted once");
   emit(Note{false, fmt::format("job {} begins on {}", job.info.id,
                                fmt::join(plan.placement.machines, ", "))});
-  emit(JobAdmitted{now_ms_ - job.submitted_ms});
+  emit(JobAdmitted{now_ms_ - job.queued_ms});
   use_slots(plan, false);
   running_.insert(job.number);
   job.run = std::make_unique<RunState>(std::move(plan));

@@ -81,6 +81,7 @@ class CoordinatorState {
     std::uint64_t number = 0;  // in order of joining
     std::uint32_t used = 0;    // slots
     bool cut = false;          // its link is, and may heal
+    bool leaving = false;      // it was asked to end: it gets nothing new
   };
   using Agents = std::map<PeerId, Agent>;
   /// A job's runs before the one at hand, as far as this coordinator knows them.
@@ -101,6 +102,7 @@ class CoordinatorState {
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
     std::uint64_t submitted_ms = 0;
+    std::uint64_t queued_ms = 0;            // since when it has waited for machines
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
     std::set<PeerId> waiting;               // who has stopped it, for the final phase
   };
@@ -120,6 +122,8 @@ class CoordinatorState {
   void on_message(PeerId peer, const schemas::JobSubmit& submit);
   void on_message(PeerId peer, const schemas::JobQuery& query);
   void on_message(PeerId peer, const schemas::JobStop& stop);
+  void on_message(PeerId peer, const schemas::JobCheckpoint& wanted);
+  void on_message(PeerId peer, const schemas::AgentLeaving& leaving);
   void on_message(PeerId peer, const schemas::PersonHello& hello);
   void on_message(PeerId peer, const schemas::DenyList& list);
   /// What agents tell about runs.
@@ -131,7 +135,8 @@ class CoordinatorState {
   }
   /// What only the coordinator says, to agents and to people.
   template <schemas::OneOf<schemas::AgentWelcome, schemas::LaunchProcess, schemas::StopProcesses,
-                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList>
+                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList,
+                           schemas::JobCheckpointAnswer>
                 Own>
   void on_message(PeerId peer, const Own&) {
     refuse(peer);
@@ -163,6 +168,8 @@ class CoordinatorState {
   Caller caller_of(PeerId peer) const;
   /// Whether the peer may; if not, it is told and dropped.
   bool may(PeerId peer, trust::Right right, const std::string& what);
+  /// The same for stopping or saving a job (null: none): one's own needs less.
+  bool may_end(PeerId peer, const Job* job, const std::string& what);
   void note_change(PeerId peer, std::string what);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   void note_request(Job& job, const std::string& request);
@@ -170,6 +177,7 @@ class CoordinatorState {
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;
   void settle();
   void settle(Job& job);
+  void queue_again(Job& job);
   void forget(const Job& job);
   struct Offers;
   Offers all_offers() const;

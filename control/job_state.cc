@@ -27,7 +27,10 @@ std::vector<ActorId> JobRoster::actors() const {
 }
 
 JobState::JobState(JobRoster roster)
-    : roster_(std::move(roster)), progress_(roster_.ranks()), silence_(roster_.limits) {}
+    : roster_(std::move(roster)),
+      progress_(roster_.ranks()),
+      silence_(roster_.limits),
+      extra_cut_({roster_.placement, roster_.steps_total, roster_.limits.cut_ms}) {}
 
 std::vector<JobState::Effect> JobState::handle(const Event& event) {
   if (ended_) return {};
@@ -52,6 +55,39 @@ void JobState::on(const ActorSaid& said) {
   std::visit([&](const auto& message) { on_message(said.from, message); }, said.message);
 }
 
+/// Before training there is nothing to save.
+void JobState::on(const CutWanted& wanted) {
+  if (!started_ || !roster_.checkpoints) {
+    return emit(
+        CutSettled{wanted.wish,
+                   base::Status(base::Errc::failed_precondition,
+                                started_ ? "checkpoint.dir is not set" : "training has not begun"),
+                   0,
+                   {}});
+  }
+  extra_cut_.want(wanted, now_ms_);
+  cut();
+}
+
+void JobState::cut() {
+  for (ExtraCut::Effect& effect : extra_cut_.take_effects()) {
+    std::visit([this](auto& what) { emit(std::move(what)); }, effect);
+  }
+}
+
+/// Each server answers for itself.
+void JobState::on_message(const ActorId& from, const schemas::CutReady& ready) {
+  if (from != ActorId{Role::device_server, ready.machine}) return;
+  extra_cut_.take(ready);
+  cut();
+}
+
+void JobState::on_message(const ActorId& from, const schemas::ExtraCutTaken& taken) {
+  if (from != ActorId{Role::parameter_server, taken.shard}) return;
+  extra_cut_.take(taken);
+  cut();
+}
+
 void JobState::on(const Abort& abort) {
   end(abort.status);
 }
@@ -60,6 +96,8 @@ void JobState::on(const Tick& tick) {
   if (!begun_) return;  // the shell's clock may be first
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
+  extra_cut_.tick(now_ms_);
+  cut();
   if (servers_watch()) return watch_servers();
   const SilenceFinding found = silence_.check(now_ms_);
   switch (found.verdict) {
@@ -173,11 +211,14 @@ void JobState::on_message(const ActorId&, const schemas::CheckpointReport& repor
   heard();
   if (report.code != base::Errc::ok) {
     // The text names the file, and with it the shard; the sender collects for all.
-    return emit(Note{
-        true, fmt::format("checkpoint of step {} was given up: {}", report.step, report.text)});
+    emit(Note{true,
+              fmt::format("checkpoint of step {} was given up: {}", report.step, report.text)});
+  } else {
+    checkpoint_ = report.path;
+    emit(JobCheckpointed{report.step, report.path});
   }
-  checkpoint_ = report.path;
-  emit(JobCheckpointed{report.step, report.path});
+  extra_cut_.take(report);
+  cut();
 }
 
 /// The job is done when all ranks and all shards are: a shard's last checkpoint comes after the
@@ -208,6 +249,8 @@ void JobState::end(const base::Status& status) {
   missing_.clear();
   // Also to those that have failed: a role that still runs must learn that nobody waits for it.
   send_to_all(schemas::JobEnd{status.code(), status.text()});
+  extra_cut_.end(status);
+  cut();
   emit(End{status});
 }
 

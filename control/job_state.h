@@ -16,6 +16,7 @@
 
 #include "base/limits.h"
 #include "control/control_events.h"
+#include "control/extra_cut.h"
 #include "control/job_progress.h"
 #include "control/silence.h"
 #include "schemas/message_families.h"
@@ -28,6 +29,8 @@ struct JobRoster {
   std::uint64_t generation = 1;
   schemas::Placement placement;
   base::Limits limits;
+  bool checkpoints = false;       ///< it writes any
+  std::uint64_t steps_total = 0;  ///< of the job; where it writes checkpoints
 
   std::uint32_t ranks() const {
     return static_cast<std::uint32_t>(placement.machine_of_rank.size());
@@ -66,11 +69,11 @@ struct JobCheckpointed {
 /// See the top of the file.
 class JobState {
  public:
-  using Event = std::variant<Begin, Tick, ActorSaid, Abort>;
+  using Event = std::variant<Begin, Tick, ActorSaid, CutWanted, Abort>;
   /// Note: somebody should know, but the job goes on. End: ok, or the first failure with the name
   /// of who failed.
-  using Effect =
-      std::variant<Send<schemas::ActorId>, JobStepped, JobScored, JobCheckpointed, Note, End>;
+  using Effect = std::variant<Send<schemas::ActorId>, JobStepped, JobScored, JobCheckpointed,
+                              CutSettled, Note, End>;
 
   explicit JobState(JobRoster roster);
 
@@ -78,6 +81,8 @@ class JobState {
   std::vector<Effect> handle(const Event& event);
 
   bool ended() const { return ended_; }
+  /// Ranks train: there may be steps that no checkpoint contains.
+  bool trains() const { return started_ && !ended_; }
   const JobRoster& roster() const { return roster_; }
   /// Newest durable checkpoint of this run; empty: none yet.
   const std::string& checkpoint() const { return checkpoint_; }
@@ -91,6 +96,7 @@ class JobState {
   void on(const Begin& begin);
   void on(const Tick& tick);
   void on(const ActorSaid& said);
+  void on(const CutWanted& wanted);
   void on(const Abort& abort);
 
   void on_message(const schemas::ActorId& from, const schemas::DatasetReport& report);
@@ -98,12 +104,14 @@ class JobState {
   void on_message(const schemas::ActorId& from, const schemas::EvaluationReport& report);
   void on_message(const schemas::ActorId& from, const schemas::CheckpointReport& report);
   void on_message(const schemas::ActorId& from, const schemas::ServerReport& report);
+  void on_message(const schemas::ActorId& from, const schemas::CutReady& ready);
+  void on_message(const schemas::ActorId& from, const schemas::ExtraCutTaken& taken);
   void on_message(const schemas::ActorId& from, const schemas::ActorDone& done);
   void on_message(const schemas::ActorId& from, const schemas::ActorFailed& failed);
   /// What only the coordinator says to actors; and ProcessReady, which is over before the job
   /// begins and may be repeated by nobody but a broken process.
   template <schemas::OneOf<schemas::TrainingStart, schemas::JobEnd, schemas::Placement,
-                           schemas::ProcessReady>
+                           schemas::CutQuery, schemas::ExtraCut, schemas::ProcessReady>
                 Own>
   void on_message(const schemas::ActorId&, const Own&) {}
   /// Actors have nothing of these to say to the coordinator.
@@ -122,6 +130,7 @@ class JobState {
   };
 
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
+  void cut();
   void note(const schemas::ProgressReport& report);
   void send_to_all(const schemas::Message& message);
   void start_training();
@@ -135,6 +144,7 @@ class JobState {
   JobRoster roster_;
   JobProgress progress_;
   Silence silence_;
+  ExtraCut extra_cut_;
   std::map<std::uint32_t, schemas::DatasetReport> datasets_;  // by rank
   std::set<schemas::ActorId> done_;
   std::vector<Heard> heard_;      // by rank

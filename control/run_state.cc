@@ -231,7 +231,8 @@ void RunState::begin_training() {
                                base::format_counted(placement.machine_of_rank.size(), "rank"),
                                base::format_counted(placement.machine_of_shard.size(),
                                                     "parameter server"))});
-  job_.emplace(JobRoster{plan_.job, placement.generation, placement, plan_.spec.limits});
+  job_.emplace(JobRoster{plan_.job, placement.generation, placement, plan_.spec.limits,
+                         !plan_.spec.checkpoint.dir.empty(), info_.steps_total});
   hand_to_job(Begin{now_ms_});
 }
 
@@ -358,26 +359,11 @@ void RunState::on(const AgentLost& lost) {
   TROUPE_CHECK(lost.machine < lost_.size(), "the coordinator knows the run's machines");
   TROUPE_CHECK(!lost_[lost.machine], "an agent is lost once");
   lost_[lost.machine] = true;
-  std::vector<std::string> names;
   for (auto& [actor, process] : processes_) {
-    if (process.machine != lost.machine) continue;
-    names.push_back(actor.role == Role::parameter_server
-                        ? actor.to_string()
-                        : fmt::format("ranks {}", fmt::join(process.ranks, ", ")));
-    process.gone = true;
+    if (process.machine == lost.machine) process.gone = true;
   }
-  fail(base::error(Errc::failed_precondition, "agent of machine '{}' is lost ({}), and with it {}",
-                   plan_.placement.machines[lost.machine], lost.reason, fmt::join(names, ", ")));
+  fail(lost_machine(lost.machine, lost.reason));
   finish_if_gone();
-}
-
-void RunState::on(const StopRequested&) {
-  if (stage_ == Stage::ending) {
-    if (outcome_.ok()) end_processes();  // the job is done: nothing waits to be scraped
-    return;
-  }
-  stopped_ = true;
-  fail(base::error(Errc::cancelled, "stopped by request"));
 }
 
 /// The first cause stands. A job that trains is ended by JobState, whose actors are told why; one
@@ -433,10 +419,12 @@ void RunState::finish() {
   stage_ = Stage::over;
   goodput_.ended(outcome_.ok(), now_ms_);
   info_.samples_per_second = 0.0;
-  info_.phase = outcome_.ok() ? schemas::JobPhase::succeeded
-                : stopped_    ? schemas::JobPhase::stopped
-                              : schemas::JobPhase::failed;
+  info_.phase = outcome_.ok()         ? schemas::JobPhase::succeeded
+                : stopped_ || moving_ ? schemas::JobPhase::stopped
+                                      : schemas::JobPhase::failed;
   info_.text = outcome_.text();
+  if (!uncut_.empty()) info_.text += "; " + uncut_;
+  if (moves()) return;
   if (!outcome_.ok()) info_.text += way_on();
   emit(Note{info_.phase == schemas::JobPhase::failed,
             fmt::format("job {} {}{}{}", plan_.job, job_phase_name(info_.phase),

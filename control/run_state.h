@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunState: one job on its machines, from admission to its last process's end: do all machines see
 // one checkpoint folder, where does it begin, are all processes up and of one numeric class; then
-// JobState trains it; then the processes end. Every stage has a deadline and every failure names
-// the process and its machine. Pure: no clock, thread or socket; the coordinator owns it.
+// JobState trains it; then the processes end. A run that has to leave a machine ends with a
+// checkpoint, and the job goes on as another run (run_cut.cc). Every stage has a deadline and every
+// failure names the process and its machine. Pure: no clock, thread or socket; the coordinator owns
+// it.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +55,14 @@ class RunState {
 
   /// Nothing of the job is left; its phase is final.
   bool over() const { return stage_ == Stage::over; }
+  /// Once it is over: the job is to go on elsewhere, from the newest checkpoint. Its phase is
+  /// `stopped`, and only the coordinator sees that.
+  bool moves() const { return over() && moving_ && !stopped_; }
+  /// The peer waits for a checkpoint.
+  bool owes(PeerId peer) const;
+  /// Why the checkpoint with which a person wanted to stop the job was not written; empty: it was,
+  /// or nobody wanted one.
+  const std::string& uncut() const { return uncut_; }
   const schemas::JobInfo& info() const { return info_; }
   const RunPlan& plan() const { return plan_; }
   /// See JobState.
@@ -100,6 +110,8 @@ class RunState {
   void on(const AgentLost& lost);
   void on(const StartFound& found);
   void on(const StopRequested& stop);
+  void on(const CheckpointRequested& request);
+  void on(const MachineLeaving& leaving);
 
   void on_report(std::uint32_t machine, const schemas::FolderProbeResult& result);
   void on_report(std::uint32_t machine, const schemas::ProcessMessage& message);
@@ -110,11 +122,12 @@ class RunState {
   void on_message(const schemas::ActorId& from, Process& process,
                   const schemas::ActorFailed& failed);
   /// All else that an actor of a job says is the job's affair.
-  template <
-      schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
-                     schemas::EvaluationReport, schemas::CheckpointReport, schemas::ServerReport,
-                     schemas::ActorDone, schemas::JobEnd, schemas::Placement>
-          Said>
+  template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
+                           schemas::EvaluationReport, schemas::CheckpointReport,
+                           schemas::ServerReport, schemas::CutQuery, schemas::CutReady,
+                           schemas::ExtraCut, schemas::ExtraCutTaken, schemas::ActorDone,
+                           schemas::JobEnd, schemas::Placement>
+                Said>
   void on_message(const schemas::ActorId& from, Process&, const Said& said) {
     if (stage_ == Stage::running) hand_to_job(ActorSaid{from, said});
   }
@@ -129,9 +142,16 @@ class RunState {
   void perform(const JobStepped& stepped);
   void perform(const JobScored& scored);
   void perform(const JobCheckpointed& checkpointed);
+  void perform(const CutSettled& settled);
   void perform(const Note& note);
   void perform(const End& end);
 
+  bool trains() const { return stage_ == Stage::running && job_->trains(); }
+  void want_last_cut();
+  void last_cut_settled(const CutSettled& settled);
+  void stop();
+  void move();
+  base::Status lost_machine(std::uint32_t machine, const std::string& reason) const;
   void find_start();
   void launch();
   void begin_training();
@@ -172,6 +192,14 @@ class RunState {
   bool begun_ = false;
   bool stopped_ = false;
   bool resumed_ = false;
+  // Cuts out of turn: run_cut.cc.
+  CutWish wishes_ = 0;                     // so far
+  std::map<CutWish, PeerId> people_;       // who wait for a checkpoint
+  std::optional<CutWish> last_cut_;        // with which the run is to end
+  bool stopping_ = false;                  // a person has stopped it, with a checkpoint
+  std::optional<MachineLeaving> leaving_;  // the first machine that does
+  bool moving_ = false;
+  std::string uncut_;
   Goodput goodput_;
   std::uint64_t checkpointed_ms_ = 0;
   std::uint64_t checkpoint_step_ = 0;  // of info_.checkpoint

@@ -60,11 +60,22 @@ class Router::Server final : public httplib::Server {
   std::string answer(std::string bytes) {
     MemoryStream stream(std::move(bytes));
     bool closed = false;
-    process_request(stream, true, closed, nullptr);
+    process(*this, stream, closed);
     return stream.take_output();
   }
 
  private:
+  /// Later versions (0.18, not 0.11) of the library also take the addresses of both ends; here are
+  /// none.
+  template <typename Self>
+  static void process(Self& self, MemoryStream& stream, bool& closed) {
+    if constexpr (requires { self.process_request(stream, true, closed, nullptr); }) {
+      self.process_request(stream, true, closed, nullptr);
+    } else {
+      self.process_request(stream, "", 0, "", 0, true, closed, nullptr);
+    }
+  }
+
   void add(const std::string& path, const http::Handler& handler) {
     std::string pattern;  // paths are literal; httplib takes regular expressions
     for (const char c : path) {

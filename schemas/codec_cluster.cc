@@ -267,12 +267,14 @@ void get(wire::JobList::Reader in, JobList& out, Intake& intake) {
 }
 
 void put(wire::JobStop::Builder out, const JobStop& m) {
-  const auto& [id] = m;
+  const auto& [id, checkpoint] = m;
   out.setId(text_of(id));
+  out.setCheckpoint(checkpoint);
 }
 
 void get(wire::JobStop::Reader in, JobStop& out, Intake& intake) {
   intake.name(in.getId(), "id", out.id);
+  out.checkpoint = in.getCheckpoint();
 }
 
 void put(wire::PersonHello::Builder out, const PersonHello& m) {

@@ -203,6 +203,22 @@ void get(wire::Placement::Reader in, Placement& out, Intake& intake);
 void put(wire::ProcessReady::Builder out, const ProcessReady& m);
 void get(wire::ProcessReady::Reader in, ProcessReady& out, Intake& intake);
 
+// A cut out of turn: codec_cut.cc.
+void put(wire::CutQuery::Builder out, const CutQuery& m);
+void get(wire::CutQuery::Reader in, CutQuery& out, Intake& intake);
+void put(wire::CutReady::Builder out, const CutReady& m);
+void get(wire::CutReady::Reader in, CutReady& out, Intake& intake);
+void put(wire::ExtraCut::Builder out, const ExtraCut& m);
+void get(wire::ExtraCut::Reader in, ExtraCut& out, Intake& intake);
+void put(wire::ExtraCutTaken::Builder out, const ExtraCutTaken& m);
+void get(wire::ExtraCutTaken::Reader in, ExtraCutTaken& out, Intake& intake);
+void put(wire::AgentLeaving::Builder out, const AgentLeaving& m);
+void get(wire::AgentLeaving::Reader in, AgentLeaving& out, Intake& intake);
+void put(wire::JobCheckpoint::Builder out, const JobCheckpoint& m);
+void get(wire::JobCheckpoint::Reader in, JobCheckpoint& out, Intake& intake);
+void put(wire::JobCheckpointAnswer::Builder out, const JobCheckpointAnswer& m);
+void get(wire::JobCheckpointAnswer::Reader in, JobCheckpointAnswer& out, Intake& intake);
+
 // Agents, people and links: codec_cluster.cc.
 void put(wire::AgentHello::Builder out, const AgentHello& m);
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake);

@@ -12,7 +12,7 @@ using Which = wire::Message::Which;
 static_assert(static_cast<std::size_t>(Which::DENY_LIST) == type_of<DenyList>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 41);
+static_assert(std::variant_size_v<Message> == 48);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -136,6 +136,27 @@ auto init(wire::Message::Builder m, const PushQuery&) {
 auto init(wire::Message::Builder m, const ServerReport&) {
   return m.initServerReport();
 }
+auto init(wire::Message::Builder m, const CutQuery&) {
+  return m.initCutQuery();
+}
+auto init(wire::Message::Builder m, const CutReady&) {
+  return m.initCutReady();
+}
+auto init(wire::Message::Builder m, const ExtraCut&) {
+  return m.initExtraCut();
+}
+auto init(wire::Message::Builder m, const ExtraCutTaken&) {
+  return m.initExtraCutTaken();
+}
+auto init(wire::Message::Builder m, const AgentLeaving&) {
+  return m.initAgentLeaving();
+}
+auto init(wire::Message::Builder m, const JobCheckpoint&) {
+  return m.initJobCheckpoint();
+}
+auto init(wire::Message::Builder m, const JobCheckpointAnswer&) {
+  return m.initJobCheckpointAnswer();
+}
 auto init(wire::Message::Builder m, const PersonHello&) {
   return m.initPersonHello();
 }
@@ -200,6 +221,14 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
     case Which::PROOF: return take<Proof>(in.getProof(), out, intake);
     case Which::PUSH_QUERY: return take<PushQuery>(in.getPushQuery(), out, intake);
     case Which::SERVER_REPORT: return take<ServerReport>(in.getServerReport(), out, intake);
+    case Which::CUT_QUERY: return take<CutQuery>(in.getCutQuery(), out, intake);
+    case Which::CUT_READY: return take<CutReady>(in.getCutReady(), out, intake);
+    case Which::EXTRA_CUT: return take<ExtraCut>(in.getExtraCut(), out, intake);
+    case Which::EXTRA_CUT_TAKEN: return take<ExtraCutTaken>(in.getExtraCutTaken(), out, intake);
+    case Which::AGENT_LEAVING: return take<AgentLeaving>(in.getAgentLeaving(), out, intake);
+    case Which::JOB_CHECKPOINT: return take<JobCheckpoint>(in.getJobCheckpoint(), out, intake);
+    case Which::JOB_CHECKPOINT_ANSWER:
+      return take<JobCheckpointAnswer>(in.getJobCheckpointAnswer(), out, intake);
     case Which::PERSON_HELLO: return take<PersonHello>(in.getPersonHello(), out, intake);
     case Which::DENY_LIST: return take<DenyList>(in.getDenyList(), out, intake);
   }

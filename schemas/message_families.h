@@ -21,17 +21,18 @@ concept DataMessage = OneOf<T, GradientPush, PushAck, PushQuery, WeightPull, Wei
                             StaleView, ShardCheckpoint>;
 /// Between the actors of a job and the coordinator.
 template <typename T>
-concept JobMessage =
-    OneOf<T, DatasetReport, TrainingStart, ProgressReport, EvaluationReport, CheckpointReport,
-          ActorDone, ActorFailed, JobEnd, Placement, ProcessReady, ServerReport>;
+concept JobMessage = OneOf<T, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
+                           CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement,
+                           ProcessReady, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken>;
 /// Between agents and the coordinator.
 template <typename T>
 concept AgentMessage =
     OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited, ProcessMessage,
-          FolderProbe, FolderProbeResult, DenyList>;
+          FolderProbe, FolderProbeResult, AgentLeaving, DenyList>;
 /// Between people and the coordinator.
 template <typename T>
-concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop, PersonHello>;
+concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop, JobCheckpoint,
+                              JobCheckpointAnswer, PersonHello>;
 /// Between the two ends of a link; roles never see them.
 template <typename T>
 concept LinkMessage = OneOf<T, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof>;

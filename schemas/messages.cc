@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
 constexpr std::array<std::string_view, 6> kRankPhases = {"starting", "reading", "waiting",
                                                          "training", "missing", "done"};
-constexpr std::array<std::string_view, 41> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 48> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -54,6 +54,13 @@ constexpr std::array<std::string_view, 41> kMessages = {"GradientPush",
                                                         "Proof",
                                                         "PushQuery",
                                                         "ServerReport",
+                                                        "CutQuery",
+                                                        "CutReady",
+                                                        "ExtraCut",
+                                                        "ExtraCutTaken",
+                                                        "AgentLeaving",
+                                                        "JobCheckpoint",
+                                                        "JobCheckpointAnswer",
                                                         "PersonHello",
                                                         "DenyList"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);

@@ -22,6 +22,7 @@
 #include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "schemas/cut_messages.h"
 #include "schemas/job_spec.h"
 
 namespace troupe::schemas {
@@ -477,7 +478,8 @@ struct RankInfo {
   std::uint64_t heard_ms = 0;       ///< since it last said something, or its job got machines
 };
 
-/// The answer to JobQuery and JobStop.
+/// The answer to JobQuery and JobStop. `text` with code ok: why the checkpoint that JobStop wanted
+/// was not written.
 struct JobList {
   base::Errc code = base::Errc::ok;
   std::string text = {};
@@ -502,6 +504,7 @@ struct DenyList {
 /// Ends a job; answered once it has ended.
 struct JobStop {
   std::string id;
+  bool checkpoint = false;  ///< with a cut out of turn before
 };
 
 // ---- links ----
@@ -565,7 +568,8 @@ using Message =
                  AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
                  JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
-                 PushQuery, ServerReport, PersonHello, DenyList>;
+                 PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
+                 JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

@@ -58,8 +58,15 @@ struct Message {
     proof @36 :Proof;
     pushQuery @37 :PushQuery;
     serverReport @38 :ServerReport;
-    personHello @39 :PersonHello;
-    denyList @40 :DenyList;
+    cutQuery @39 :CutQuery;
+    cutReady @40 :CutReady;
+    extraCut @41 :ExtraCut;
+    extraCutTaken @42 :ExtraCutTaken;
+    agentLeaving @43 :AgentLeaving;
+    jobCheckpoint @44 :JobCheckpoint;
+    jobCheckpointAnswer @45 :JobCheckpointAnswer;
+    personHello @46 :PersonHello;
+    denyList @47 :DenyList;
   }
 }
 
@@ -378,6 +385,45 @@ struct JobList {
 
 struct JobStop {
   id @0 :Text;
+  checkpoint @1 :Bool;
+}
+
+# ---- a cut out of turn ----
+
+struct CutQuery {
+  number @0 :UInt64;
+}
+
+struct CutReady {
+  number @0 :UInt64;
+  machine @1 :UInt32;
+  next @2 :UInt64;
+}
+
+struct ExtraCut {
+  number @0 :UInt64;
+  step @1 :UInt64;
+  last @2 :Bool;
+}
+
+struct ExtraCutTaken {
+  number @0 :UInt64;
+  shard @1 :UInt32;
+}
+
+struct AgentLeaving {
+  text @0 :Text;
+}
+
+struct JobCheckpoint {
+  id @0 :Text;
+}
+
+struct JobCheckpointAnswer {
+  code @0 :Common.Errc;
+  text @1 :Text;
+  step @2 :UInt64;
+  path @3 :Text;
 }
 
 struct PersonHello {

@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "ndarray/prepared_kernels.h"
+#include "store/key_operation.h"
 #include "store/slice_compute.h"
 #include "store/slice_layout.h"
 #include "store/slice_rules.h"
@@ -25,35 +26,6 @@ using ndarray::NDArray;
 using schemas::KeyInfo;
 
 namespace {
-
-// One rank's operation on one key: ends when each of the key's slices has reported.
-class KeyOperation {
- public:
-  KeyOperation(std::size_t slices, engine::Completion completion)
-      : open_(slices), completion_(std::move(completion)) {}
-
-  void slice_done(const base::Status& status) {
-    engine::Completion done;
-    base::Status first;
-    {
-      const base::MutexLock lock(mutex_);
-      if (status_.ok()) status_ = status;
-      if (--open_ > 0) return;
-      done = std::move(completion_);
-      first = status_;
-    }
-    done.complete(first);
-  }
-
- private:
-  base::Mutex mutex_;
-  std::size_t open_ TROUPE_GUARDED_BY(mutex_);
-  base::Status status_ TROUPE_GUARDED_BY(mutex_);
-  engine::Completion completion_ TROUPE_GUARDED_BY(mutex_);
-};
-
-using KeyOperationPointer = std::shared_ptr<KeyOperation>;
-using KeyOperations = std::vector<KeyOperationPointer>;
 
 struct WaitingPull {
   schemas::WeightPull pull;
@@ -117,6 +89,8 @@ class LocalStore::Core {
   void push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info, base::Buffer gradient,
             const KeyOperationPointer& operation, engine::RunContext& lane);
   void pull(const SliceInfo& slice, const WaitingPull& waiting);
+  /// Holds the locks of all slots, which no compiler follows.
+  std::optional<std::uint64_t> cut_soon() TROUPE_THREAD_ANNOTATION(no_thread_safety_analysis);
   void fail(const base::Status& status);
   base::Status failure() const;
   /// Fails the store when a rank is waited for too long; returns after end_watch().
@@ -140,7 +114,7 @@ class LocalStore::Core {
 
   const LocalStoreParts parts_;
   LocalStoreOptions options_;  // `first` goes with the first values, all else stays
-  const SliceRules rules_;
+  SliceRules rules_;           // its plan of steps changes in cut_soon() alone
 
   mutable base::Mutex failure_mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
@@ -348,6 +322,24 @@ base::Status LocalStore::Core::take_cut(Slot& slot) {
   std::sort(complete.begin(), complete.end(),
             [](const auto& a, const auto& b) { return a.first.id < b.first.id; });
   return options_.cut ? options_.cut(step, std::move(complete)) : base::Status();
+}
+
+/// While all are locked no slice moves. A slice at version v has at most the update to v + 1 under
+/// way, so none has come to two steps behind the furthest.
+std::optional<std::uint64_t> LocalStore::Core::cut_soon() {
+  {
+    const base::MutexLock lock(mutex_);
+    if (compute_ == nullptr) return std::nullopt;
+  }
+  std::list<base::MutexLock> locks;
+  std::uint64_t furthest = rules_.steps.start;
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    locks.emplace_back(slot->mutex);
+    if (!slot->owner.started()) return std::nullopt;
+    furthest = std::max(furthest, slot->owner.state().version);
+  }
+  const std::uint64_t step = std::min(furthest + 2, rules_.steps.total);
+  return rules_.steps.add_cut(step) ? std::optional(step) : std::nullopt;
 }
 
 void LocalStore::Core::pull(const SliceInfo& slice, const WaitingPull& waiting) {
@@ -576,6 +568,10 @@ base::Result<std::unique_ptr<LocalStore>> LocalStore::create(const LocalStorePar
 std::unique_ptr<KVStore> LocalStore::rank_store(std::uint32_t rank, ndarray::Runtime& runtime) {
   TROUPE_CHECK(rank < core_->ranks(), "no such rank");
   return std::make_unique<RankStore>(core_, rank, runtime);
+}
+
+std::optional<std::uint64_t> LocalStore::cut_soon() {
+  return core_->cut_soon();
 }
 
 void LocalStore::fail(const base::Status& status) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -65,6 +66,9 @@ class LocalStore {
 
   /// The KVStore of a rank; `runtime` is the rank's. CHECKs the rank.
   std::unique_ptr<KVStore> rank_store(std::uint32_t rank, ndarray::Runtime& runtime);
+  /// Has every slice cut soon, out of turn, and says at which step: behind all that has begun, at
+  /// most the last one. Nothing: no step has begun, or there are no checkpoints. Once. Any thread.
+  std::optional<std::uint64_t> cut_soon();
   /// Fails every waiting and later operation: one rank's end is everybody's.
   void fail(const base::Status& status);
   /// The first failure, also of what no rank waits for any more: the last cut.

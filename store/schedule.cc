@@ -26,13 +26,20 @@ std::uint64_t period_steps(const schemas::Period& period, std::uint64_t steps_pe
 std::uint64_t StepPlan::barrier_at(std::uint64_t step) const {
   if (step >= total) return total;
   const std::uint64_t cut = checkpoints ? multiple_at(step, checkpoint_steps) : 0;
-  return std::max({start, multiple_at(step, epoch_steps), cut});
+  std::uint64_t barrier = std::max({start, multiple_at(step, epoch_steps), cut});
+  for (const std::uint64_t extra : extra_cuts) {
+    if (extra <= step) barrier = std::max(barrier, extra);
+  }
+  return barrier;
 }
 
 std::uint64_t StepPlan::barrier_after(std::uint64_t step) const {
   std::uint64_t next = multiple_at(step, epoch_steps) + epoch_steps;
   if (checkpoints && checkpoint_steps > 0) {
     next = std::min(next, multiple_at(step, checkpoint_steps) + checkpoint_steps);
+  }
+  for (const std::uint64_t extra : extra_cuts) {
+    if (extra > step) next = std::min(next, extra);
   }
   return std::min(std::max(next, start), total);
 }
@@ -42,8 +49,23 @@ bool StepPlan::is_barrier(std::uint64_t step) const {
 }
 
 bool StepPlan::is_cut(std::uint64_t step) const {
+  return is_planned_cut(step) ||
+         std::find(extra_cuts.begin(), extra_cuts.end(), step) != extra_cuts.end();
+}
+
+bool StepPlan::is_planned_cut(std::uint64_t step) const {
   if (!checkpoints || step <= start) return false;
   return step == total || (checkpoint_steps > 0 && step % checkpoint_steps == 0);
+}
+
+bool StepPlan::add_cut(std::uint64_t step) {
+  if (!checkpoints || step <= start || step > total) return false;
+  if (is_cut(step)) return true;
+  if (!extra_cuts.empty() && step < extra_cuts.back()) return false;
+  constexpr std::size_t kKept = 2;
+  if (extra_cuts.size() == kKept) extra_cuts.erase(extra_cuts.begin());
+  extra_cuts.push_back(step);
+  return true;
 }
 
 StepPlan make_step_plan(const schemas::JobSpec& job, std::uint64_t records, std::uint64_t start) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "schemas/job_spec.h"
 
@@ -14,13 +15,16 @@ namespace troupe::store {
 inline constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
 
 /// A job's steps. Barriers (the start, ends of epochs, checkpoints, the end) are steps that no rank
-/// begins before every contribution of earlier steps is in its weights, in every mode.
+/// begins before every contribution of earlier steps is in its weights, in every mode. A checkpoint
+/// out of turn adds one while the job runs.
 struct StepPlan {
   std::uint64_t start = 0;             ///< the step that training begins with (resume: the cut)
   std::uint64_t total = 1;             ///< steps of the whole job
   std::uint64_t epoch_steps = 1;       ///< steps of one epoch
   std::uint64_t checkpoint_steps = 0;  ///< between two checkpoints; 0: only one at the end
   bool checkpoints = false;            ///< false: none at all
+  /// The last two checkpoints out of turn, ascending: of earlier ones nobody speaks any more.
+  std::vector<std::uint64_t> extra_cuts = {};
 
   bool is_barrier(std::uint64_t step) const;
   /// The last barrier at or before `step`; at least `start`.
@@ -29,6 +33,11 @@ struct StepPlan {
   std::uint64_t barrier_after(std::uint64_t step) const;
   /// True for a step whose weights are a checkpoint of this run.
   bool is_cut(std::uint64_t step) const;
+  /// The same without those out of turn.
+  bool is_planned_cut(std::uint64_t step) const;
+  /// Makes `step` a barrier and a cut, unless it is one. Call it before any rank has begun that
+  /// step. False: it is outside of the run, or below an earlier one, and nothing has changed.
+  bool add_cut(std::uint64_t step);
 };
 
 /// The steps of a job over `records` training records, from `start` on. An epoch has

@@ -3,8 +3,9 @@
 # Compares the layout of every C++ file with .clang-format. Exit 1, one line per difference.
 #   tools/format.sh         only looks; this is the test `format`
 #   tools/format.sh --fix   writes the files anew
-# Versions of clang-format lay out differently, so only version 14 counts, which is Debian 12's. On
-# another system that lacks it the check is not run; it says so and exits with 77.
+# Versions of clang-format lay out differently, so only version 14 counts: Debian 12's, or where there
+# is none the same version from PyPI, which `tools/install.sh test` puts into build/. Where that failed
+# the check is not run; it says so and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in
@@ -14,7 +15,7 @@ case "${1:-}" in
 esac
 
 program=""
-for candidate in clang-format-14 clang-format; do
+for candidate in clang-format-14 clang-format build/clang-format-14/bin/clang-format; do
   if "$candidate" --version 2>/dev/null | grep -q "version 14\."; then
     program=$candidate
     break
@@ -25,7 +26,7 @@ if [ -z "$program" ]; then
     echo "format: clang-format 14 is missing; tools/install.sh test installs it" >&2
     exit 1
   fi
-  echo "format: not run: clang-format 14 is missing and Debian 12 alone has a package of it" >&2
+  echo "format: not run: no clang-format 14; tools/install.sh test installs it from PyPI" >&2
   exit 77
 fi
 

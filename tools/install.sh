@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing: tools/install.sh build|test
-# "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "test" adds what
-# the tests talk to. Needs root or sudo only when something is missing. Safe to run again.
+# Installs the Debian packages that are missing: tools/install.sh build|package|test
+# "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "package" adds
+# what cpack needs, "test" also what the tests talk to. Needs root or sudo only when something is
+# missing. Safe to run again.
 set -euo pipefail
 
 build=(
@@ -15,14 +16,22 @@ build=(
   catch2 librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
-test=(clang libomp-dev git prometheus python3-venv)
-# tools/format.sh takes this version only, which Debian 12 has and Debian 13 has not.
-if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then test+=(clang-format-14); fi
+packing=(dpkg-dev file)
+test=(clang libomp-dev git prometheus python3-venv systemd)
+# CXX=clang++ builds with clang and its OpenMP.
+case "${CXX:-}" in *clang*) build+=(clang libomp-dev) ;; esac
+# tools/format.sh takes this version only. Debian 12 has it; elsewhere PyPI's goes into build/.
+formatter=$(dirname "$0")/../build/clang-format-14
+if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
+  test+=(clang-format-14)
+  formatter=
+fi
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
-  test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) echo "usage: tools/install.sh build|test" >&2; exit 2 ;;
+  package) wanted=("${build[@]}" "${packing[@]}") ;;
+  test) wanted=("${build[@]}" "${packing[@]}" "${test[@]}") ;;
+  *) echo "usage: tools/install.sh build|package|test" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -30,17 +39,24 @@ for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
   [ "$status" = "install ok installed" ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
 
-run=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || {
-    echo "error: missing packages and neither root nor sudo; as root: apt-get install ${missing[*]}" >&2
-    exit 1
-  }
-  run=(sudo)
+install_missing() {
+  local run=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "error: missing packages and neither root nor sudo; as root: apt-get install ${missing[*]}" >&2
+      exit 1
+    }
+    run=(sudo)
+  fi
+  echo "Installing ${#missing[@]} missing packages: ${missing[*]}" >&2
+  "${run[@]}" apt-get update -q >&2
+  "${run[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
+}
+[ ${#missing[@]} -eq 0 ] || install_missing
+
+if [ "$1" = test ] && [ -n "$formatter" ] && [ ! -x "$formatter/bin/clang-format" ]; then
+  { python3 -m venv "$formatter" && "$formatter/bin/pip" install -q clang-format==14.0.6; } >&2 ||
+    echo "Without clang-format 14 from PyPI the test \`format\` is not run." >&2
 fi
-echo "Installing ${#missing[@]} missing packages: ${missing[*]}" >&2
-"${run[@]}" apt-get update -q >&2
-"${run[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y -q --no-install-recommends "${missing[@]}" >&2

@@ -18,7 +18,7 @@ PACKAGES = {
     r"<prometheus/": {"monitoring"},
     r"<(asio|openssl/ssl)": {"link"},
     r"<httplib": {"http"},
-    r"<catch2/|<rapidcheck": {"tests"},
+    r"<rapidcheck": {"tests"},
 }
 # What stands before a brace that opens no function body.
 OTHER_BLOCKS = (r"\b(namespace|class|struct|enum|union|if|for|while|switch|catch|do|else|extern)\b"
@@ -37,6 +37,9 @@ BANNED = [
     # Not `throw;`, which passes a library's exception on. bad_alloc is what C++ demands.
     (r"\bthrow\b(?!\s*;)", "a Status or a Result", ("apps/operator_new.cc",)),
     (r"\bstd::async\b", "the engine, or a thread with an owner", ("tests",)),
+    # Its versions 2 and 3 have other headers.
+    (r"<catch2/[^>]*>", "tests/support/catch.h",
+     ("tests/support/catch.h", "tests/support/main.cc")),
     (r"\bstd::((recursive_|timed_|recursive_timed_|shared_|shared_timed_)?mutex|"
      r"condition_variable(_any)?|(lock_guard|unique_lock|shared_lock|scoped_lock))\b",
      "base/mutex.h, which clang checks", ("base", "tests")),

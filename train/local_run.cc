@@ -108,6 +108,7 @@ class LocalRun {
     return failure_;
   }
   void watch_stop(const std::atomic<bool>& stop);
+  bool save_before_stop();
   void finish() {
     const base::MutexLock lock(mutex_);
     finished_ = true;
@@ -128,10 +129,12 @@ class LocalRun {
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
-  base::CondVar changed_;  // finished_
+  base::CondVar changed_;  // finished_, settled_
   bool finished_ TROUPE_GUARDED_BY(mutex_) = false;
   store::CheckpointFailures checkpoint_failures_ TROUPE_GUARDED_BY(mutex_);
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
+  std::optional<std::uint64_t> last_cut_ TROUPE_GUARDED_BY(mutex_);  // with which it is to end
+  std::uint64_t settled_ TROUPE_GUARDED_BY(mutex_) = 0;  // step of the last checkpoint, or failure
 };
 
 base::Status LocalRun::make_store() {
@@ -207,6 +210,9 @@ base::Status LocalRun::checkpoint(
                    path.status().text());
   }
   const base::MutexLock lock(mutex_);
+  settled_ = step;
+  changed_.notify_all();
+  if (step == last_cut_ && step != job_->steps_end()) return {};  // the run ends, and says so
   return checkpoint_failures_.settled(step, job_->steps_end(), path.status());
 }
 
@@ -233,7 +239,26 @@ void LocalRun::watch_stop(const std::atomic<bool>& stop) {
     while (!finished_ && !stop.load()) changed_.wait_for(mutex_, kStopPoll);
     if (finished_) return;
   }
+  if (save_before_stop()) return;
   fail(base::error(base::Errc::cancelled, "the run was stopped"));
+}
+
+/// True when the job is done meanwhile.
+bool LocalRun::save_before_stop() {
+  const auto step = store_->cut_soon();
+  if (!step) return false;
+  const std::int64_t until_ms =
+      clock_.now_ms() + static_cast<std::int64_t>(job_->spec.limits.cut_ms);
+  const base::MutexLock lock(mutex_);
+  last_cut_ = step;
+  while (!finished_ && settled_ < *step && failure_.ok() && clock_.now_ms() < until_ms) {
+    changed_.wait_for(mutex_, kStopPoll);
+  }
+  if (settled_ < *step && !finished_) {
+    base::log_warn("no checkpoint within limits.cut_ms {}: step {} is not written yet",
+                   job_->spec.limits.cut_ms, *step);
+  }
+  return finished_ || *step == job_->steps_end();
 }
 
 }  // namespace

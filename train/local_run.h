@@ -37,8 +37,9 @@ class JobObserver {
 
 /// How a local run is made beside its job.
 struct LocalRunOptions {
-  std::string trace_path;                   ///< Chrome trace of rank 0's engine; empty: none
-  const std::atomic<bool>* stop = nullptr;  ///< set from outside to end the run early
+  std::string trace_path;  ///< Chrome trace of rank 0's engine; empty: none
+  /// Set from outside to end the run early, with a checkpoint where the job writes any.
+  const std::atomic<bool>* stop = nullptr;
   base::Device device = {};
   monitoring::Metrics* metrics = nullptr;   ///< shows the ranks; null: nobody looks
   std::function<void()> at_end = {};        ///< after the last step, while the ranks still show

@@ -19,13 +19,12 @@ memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_st
 
 base::Result<onednn::Plan> product(const OpCall& call) {
   const Product p = product_of(call);
-  const dnnl::matmul::desc desc(matrix(p.rows, p.inner, p.x_row, p.x_inner),
-                                matrix(p.inner, p.columns, p.y_inner, p.y_column),
-                                matrix(p.rows, p.columns, p.columns, 1));
   const auto view = [](int arg, bool is_output, std::size_t index) {
     return Argument{arg, is_output, static_cast<int>(index), 1, true};
   };
-  const dnnl::matmul::primitive_desc primitive(desc, onednn::attributes(), onednn::cpu(), true);
+  const auto primitive = onednn::describe_primitive<dnnl::matmul>(
+      matrix(p.rows, p.inner, p.x_row, p.x_inner),
+      matrix(p.inner, p.columns, p.y_inner, p.y_column), matrix(p.rows, p.columns, p.columns, 1));
   // The library's gemm allocates its packed copies while it runs.
   if (primitive && std::string_view(primitive.impl_info_str()).starts_with("gemm")) {
     return base::error(base::Errc::unimplemented, "only gemm, whose scratch is not planned");

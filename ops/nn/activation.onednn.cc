@@ -17,17 +17,11 @@ base::Result<dnnl::algorithm> algorithm(const Params& p) {
   return base::error(base::Errc::unimplemented, "no {} whose gradient reads the output", type);
 }
 
-dnnl::eltwise_forward::primitive_desc forward_primitive(dnnl::algorithm kind,
-                                                        const dnnl::memory::desc& data) {
-  const dnnl::eltwise_forward::desc desc(dnnl::prop_kind::forward_training, kind, data);
-  return {desc, onednn::attributes(), onednn::cpu(), true};
-}
-
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const dnnl::algorithm kind, algorithm(call.params));
   const TensorDesc& data = call.inputs[0];
   const auto descriptor = onednn::describe(data.dtype, data.shape, followed_layout({&data}));
-  return Plan{forward_primitive(kind, descriptor),
+  return Plan{onednn::describe_elementwise(kind, descriptor),
               {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
 }
 
@@ -36,13 +30,11 @@ base::Result<Plan> backward(const OpCall& call) {
   const TensorDesc& output = call.inputs[1];
   const auto descriptor =
       onednn::describe(output.dtype, output.shape, followed_layout({&output, &call.inputs[0]}));
-  const auto hint = forward_primitive(kind, descriptor);
+  const auto hint = onednn::describe_elementwise(kind, descriptor);
   if (!hint) return Plan{};
-  const dnnl::eltwise_backward::desc desc(kind, descriptor, descriptor);
-  return Plan{
-      dnnl::eltwise_backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
-      {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
-       onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  return Plan{onednn::describe_elementwise_gradient(hint, kind, descriptor),
+              {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
+               onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
 }
 
 }  // namespace

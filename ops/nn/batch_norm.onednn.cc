@@ -10,18 +10,10 @@ namespace {
 
 using onednn::Plan;
 using Flags = dnnl::normalization_flags;
-using Forward = dnnl::batch_normalization_forward;
-using Backward = dnnl::batch_normalization_backward;
 
 struct Problem {
   BatchNorm v;
-  dnnl::memory::desc data;
-  Flags flags = Flags::use_shift;
-
-  Forward::primitive_desc forward(dnnl::prop_kind kind) const {
-    const Forward::desc desc(kind, data, static_cast<float>(v.eps), flags);
-    return {desc, onednn::attributes(), onednn::cpu(), true};
-  }
+  onednn::BatchNormOperation operation;
 };
 
 /// `tensors` all have data's shape and get one layout.
@@ -34,9 +26,11 @@ base::Result<Problem> describe_call(const OpCall& call,
   }
   Problem problem;
   problem.v = read_batch_norm(call, data.shape);
-  problem.data = onednn::describe(data.dtype, data.shape, followed_layout(tensors));
-  if (!problem.v.fix_gamma) problem.flags = problem.flags | Flags::use_scale;
-  if (problem.v.global) problem.flags = problem.flags | Flags::use_global_stats;
+  Flags flags = Flags::use_shift;
+  if (!problem.v.fix_gamma) flags = flags | Flags::use_scale;
+  if (problem.v.global) flags = flags | Flags::use_global_stats;
+  problem.operation = {onednn::describe(data.dtype, data.shape, followed_layout(tensors)),
+                       static_cast<float>(problem.v.eps), flags};
   return problem;
 }
 
@@ -45,7 +39,7 @@ base::Result<Problem> describe_call(const OpCall& call,
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call, {&call.inputs[0]}));
   if (p.v.global) return base::error(base::Errc::unimplemented, "use_global_stats in training");
-  Plan plan{p.forward(dnnl::prop_kind::forward_training),
+  Plan plan{onednn::describe_batch_norm(dnnl::prop_kind::forward_training, p.operation),
             {onednn::input(DNNL_ARG_SRC, 0), onednn::input(DNNL_ARG_SHIFT, 2),
              onednn::output(DNNL_ARG_DST, 0), onednn::output(DNNL_ARG_MEAN, 1),
              onednn::output(DNNL_ARG_VARIANCE, 2)}};
@@ -55,7 +49,7 @@ base::Result<Plan> forward(const OpCall& call) {
 
 base::Result<Plan> inference(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call, {&call.inputs[0]}));
-  Plan plan{p.forward(dnnl::prop_kind::forward_inference),
+  Plan plan{onednn::describe_batch_norm(dnnl::prop_kind::forward_inference, p.operation),
             {onednn::input(DNNL_ARG_SRC, 0), onednn::input(DNNL_ARG_SHIFT, 2),
              onednn::input(DNNL_ARG_MEAN, 3), onednn::input(DNNL_ARG_VARIANCE, 4),
              onednn::output(DNNL_ARG_DST, 0)}};
@@ -65,16 +59,15 @@ base::Result<Plan> inference(const OpCall& call) {
 
 base::Result<Plan> backward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call, {&call.inputs[1], &call.inputs[0]}));
-  const auto hint = p.forward(dnnl::prop_kind::forward_training);
+  const auto hint = onednn::describe_batch_norm(dnnl::prop_kind::forward_training, p.operation);
   if (!hint) return Plan{};
-  const Backward::desc desc(dnnl::prop_kind::backward, p.data, p.data, static_cast<float>(p.v.eps),
-                            p.flags);
-  // The library insists on a shift here and does not read it: the mean stands in.
-  Plan plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+  Plan plan{onednn::describe_batch_norm_gradient(hint, p.operation),
             {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_SRC, 1),
-             onednn::input(DNNL_ARG_SHIFT, 3), onednn::input(DNNL_ARG_MEAN, 3),
-             onednn::input(DNNL_ARG_VARIANCE, 4), onednn::output(DNNL_ARG_DIFF_SRC, 0),
-             onednn::output(DNNL_ARG_DIFF_SHIFT, 2)}};
+             onednn::input(DNNL_ARG_MEAN, 3), onednn::input(DNNL_ARG_VARIANCE, 4),
+             onednn::output(DNNL_ARG_DIFF_SRC, 0), onednn::output(DNNL_ARG_DIFF_SHIFT, 2)}};
+  if (onednn::kBatchNormGradientTakesShift) {  // and does not read it: the mean stands in
+    plan.arguments.push_back(onednn::input(DNNL_ARG_SHIFT, 3));
+  }
   if (p.v.fix_gamma) {
     plan.zero_outputs = {1};
   } else {

@@ -21,11 +21,10 @@ struct Problem {
   dnnl::convolution_forward::primitive_desc forward() const {
     using Forward = dnnl::convolution_forward;
     constexpr auto kKind = dnnl::prop_kind::forward_training;
-    const Forward::desc desc =
-        biased ? Forward::desc(kKind, kDirect, data, weight, bias, result, strides, dilates, left,
-                               right)
-               : Forward::desc(kKind, kDirect, data, weight, result, strides, dilates, left, right);
-    return {desc, onednn::attributes(), onednn::cpu(), true};
+    return biased ? onednn::describe_primitive<Forward>(kKind, kDirect, data, weight, bias, result,
+                                                        strides, dilates, left, right)
+                  : onednn::describe_primitive<Forward>(kKind, kDirect, data, weight, result,
+                                                        strides, dilates, left, right);
   }
 };
 
@@ -97,14 +96,13 @@ base::Result<Plan> backward_data(const OpCall& free_call) {
   return with_weights(call.inputs[1], DNNL_ARG_WEIGHTS, groups, [&](const TensorDesc& weight) {
     Problem p = describe_call(call.params, call.outputs[0], weight, call.inputs[0]);
     p.biased = false;
-    const dnnl::convolution_backward_data::desc desc(kDirect, p.data, p.weight, p.result, p.strides,
-                                                     p.dilates, p.left, p.right);
-    using Primitive = dnnl::convolution_backward_data::primitive_desc;
     const auto hint = p.forward();
     if (!hint) return Plan{};
-    return Plan{Primitive(desc, onednn::attributes(), onednn::cpu(), hint, true),
-                {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_WEIGHTS, 1, groups),
-                 onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+    return Plan{
+        onednn::describe_gradient<dnnl::convolution_backward_data>(
+            hint, kDirect, p.data, p.weight, p.result, p.strides, p.dilates, p.left, p.right),
+        {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_WEIGHTS, 1, groups),
+         onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
   });
 }
 
@@ -114,14 +112,16 @@ base::Result<Plan> backward_weights(const OpCall& call) {
       call.outputs[0], DNNL_ARG_DIFF_WEIGHTS, groups, [&](const TensorDesc& weight) {
         const Problem p = describe_call(call.params, call.inputs[1], weight, call.inputs[0]);
         using Backward = dnnl::convolution_backward_weights;
-        const Backward::desc desc =
-            p.biased ? Backward::desc(kDirect, p.data, p.weight, p.bias, p.result, p.strides,
-                                      p.dilates, p.left, p.right)
-                     : Backward::desc(kDirect, p.data, p.weight, p.result, p.strides, p.dilates,
-                                      p.left, p.right);
         const auto hint = p.forward();
         if (!hint) return Plan{};
-        Plan plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+        const Backward::primitive_desc primitive =
+            p.biased
+                ? onednn::describe_gradient<Backward>(hint, kDirect, p.data, p.weight, p.bias,
+                                                      p.result, p.strides, p.dilates, p.left,
+                                                      p.right)
+                : onednn::describe_gradient<Backward>(hint, kDirect, p.data, p.weight, p.result,
+                                                      p.strides, p.dilates, p.left, p.right);
+        Plan plan{primitive,
                   {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_SRC, 1),
                    onednn::output(DNNL_ARG_DIFF_WEIGHTS, 0, groups)}};
         if (p.biased) plan.arguments.push_back(onednn::output(DNNL_ARG_DIFF_BIAS, 1));

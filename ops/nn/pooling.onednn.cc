@@ -16,15 +16,7 @@ using onednn::Plan;
 
 struct Problem {
   Pooling v;
-  dnnl::algorithm algorithm{};
-  dnnl::memory::desc data, output;
-  dnnl::memory::dims strides, kernel, left, right;
-
-  dnnl::pooling_forward::primitive_desc forward() const {
-    const dnnl::pooling_forward::desc desc(dnnl::prop_kind::forward_training, algorithm, data,
-                                           output, strides, kernel, left, right);
-    return {desc, onednn::attributes(), onednn::cpu(), true};
-  }
+  onednn::PoolingOperation operation;
 };
 
 /// An error where the library's pooling means something else.
@@ -36,17 +28,18 @@ base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
   if (!v.max && v.count_pad && v.overhangs()) {
     return base::error(Errc::unimplemented, "a mean's window hangs over the padding");
   }
-  problem.algorithm = v.max         ? dnnl::algorithm::pooling_max
-                      : v.count_pad ? dnnl::algorithm::pooling_avg_include_padding
-                                    : dnnl::algorithm::pooling_avg_exclude_padding;
-  problem.data = onednn::describe(data.dtype, data.shape, layout_for(layout, data.shape));
-  problem.output = onednn::describe(output.dtype, output.shape, layout_for(layout, output.shape));
+  onednn::PoolingOperation& operation = problem.operation;
+  operation.algorithm = v.max         ? dnnl::algorithm::pooling_max
+                        : v.count_pad ? dnnl::algorithm::pooling_avg_include_padding
+                                      : dnnl::algorithm::pooling_avg_exclude_padding;
+  operation.data = onednn::describe(data.dtype, data.shape, layout_for(layout, data.shape));
+  operation.output = onednn::describe(output.dtype, output.shape, layout_for(layout, output.shape));
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const Window& w = v.window[axis];
-    problem.strides.push_back(w.stride);
-    problem.kernel.push_back(w.kernel);
-    problem.left.push_back(w.pad);
-    problem.right.push_back(
+    operation.strides.push_back(w.stride);
+    operation.kernel.push_back(w.kernel);
+    operation.left.push_back(w.pad);
+    operation.right.push_back(
         std::max(w.pad, w.position(v.output[axis] - 1, w.kernel) - v.input[axis]));
   }
   return problem;
@@ -56,7 +49,8 @@ base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[0], call.outputs[0],
                                                    followed_layout({&call.inputs[0]})));
   if (p.v.max) return base::error(Errc::unimplemented, "the library's maximum drops NaN");
-  return Plan{p.forward(), {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  return Plan{onednn::describe_pooling(p.operation),
+              {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
 }
 
 base::Result<Plan> backward(const OpCall& call) {
@@ -65,13 +59,10 @@ base::Result<Plan> backward(const OpCall& call) {
                                                : followed_layout({&call.inputs[0]});
   TROUPE_TRY_ASSIGN(const Problem p,
                     describe_call(call.params, call.inputs[1], call.inputs[0], layout));
-  const auto hint = p.forward();
+  const auto hint = onednn::describe_pooling(p.operation);
   if (!hint) return Plan{};
-  const dnnl::pooling_backward::desc desc(p.algorithm, p.data, p.output, p.strides, p.kernel,
-                                          p.left, p.right);
-  Plan plan{
-      dnnl::pooling_backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
-      {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
+  Plan plan{onednn::describe_pooling_gradient(hint, p.operation),
+            {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
   if (p.v.max) plan.arguments.push_back(onednn::input(DNNL_ARG_WORKSPACE, 2));
   return plan;
 }

@@ -16,10 +16,9 @@ struct Problem {
   dnnl::memory::desc data;
   Rows rows;
 
-  dnnl::softmax_v2_forward::primitive_desc forward() const {
-    const dnnl::softmax_v2_forward::desc desc(dnnl::prop_kind::forward_training, algorithm, data,
-                                              data, axis);
-    return {desc, onednn::attributes(), onednn::cpu(), true};
+  onednn::SoftmaxForward::primitive_desc forward() const {
+    return onednn::describe_primitive<onednn::SoftmaxForward>(dnnl::prop_kind::forward_training,
+                                                              algorithm, data, data, axis);
   }
 };
 
@@ -51,9 +50,8 @@ base::Result<Plan> backward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call));
   const auto hint = p.forward();
   if (!hint) return Plan{};
-  using Backward = dnnl::softmax_v2_backward;
-  const Backward::desc desc(p.algorithm, p.data, p.data, p.data, p.axis);
-  Plan plan{Backward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), hint, true),
+  Plan plan{onednn::describe_gradient<onednn::SoftmaxBackward>(hint, p.algorithm, p.data, p.data,
+                                                               p.data, p.axis),
             {onednn::input(DNNL_ARG_DIFF_DST, 0), onednn::input(DNNL_ARG_DST, 1),
              onednn::output(DNNL_ARG_DIFF_SRC, 0)}};
   if (is_logarithm(call)) {  // the other one is a product with the output

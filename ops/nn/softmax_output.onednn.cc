@@ -14,10 +14,9 @@ base::Result<onednn::Plan> forward(const OpCall& call) {
   const int split = call.params.boolean("preserve_shape") ? rank - 1 : 1;
   const base::Shape rows{data.shape.elements(0, split), data.shape.elements(split, rank)};
   const auto matrix = onednn::describe(data.dtype, rows, base::Layout::dense());
-  const dnnl::softmax_v2_forward::desc desc(dnnl::prop_kind::forward_training,
-                                            dnnl::algorithm::softmax_accurate, matrix, matrix, 1);
   onednn::Plan plan{
-      dnnl::softmax_v2_forward::primitive_desc(desc, onednn::attributes(), onednn::cpu(), true),
+      onednn::describe_primitive<onednn::SoftmaxForward>(
+          dnnl::prop_kind::forward_training, dnnl::algorithm::softmax_accurate, matrix, matrix, 1),
       {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
   plan.guarded_input = 0;
   plan.guarded_rows = {rows[0], rows[1]};

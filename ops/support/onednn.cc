@@ -55,12 +55,12 @@ class ArgumentSet {
     Entry& entry = entries_[at];
     if (entry.memory != nullptr && entry.address == address) return entry.memory;
     dnnl_status_t status = dnnl_success;
-    if (entry.memory != nullptr && !padded(descriptor.data)) {
+    if (entry.memory != nullptr && !padded(descriptor)) {
       const base::CallMemory tables;
       status = dnnl_memory_set_data_handle(entry.memory, address);
     } else {
       reset(entry);
-      status = dnnl_memory_create(&entry.memory, &descriptor.data, cpu().get(), address);
+      status = create_memory(&entry.memory, descriptor, address);
     }
     if (status != dnnl_success) {
       return base::error(Errc::resource_exhausted, "oneDNN makes no memory object (status {})",
@@ -78,9 +78,6 @@ class ArgumentSet {
   static void reset(Entry& entry) {
     if (entry.memory != nullptr) dnnl_memory_destroy(entry.memory);
     entry.memory = nullptr;
-  }
-  static bool padded(const dnnl_memory_desc_t& descriptor) {
-    return !std::equal(descriptor.dims, descriptor.dims + descriptor.ndims, descriptor.padded_dims);
   }
   std::array<Entry, kArgumentsMax> entries_;
 };
@@ -212,7 +209,7 @@ Result<Layout> checked_layout(const Bound& bound, const TensorDesc& tensor) {
   const std::optional<Layout> layout =
       view ? Layout::dense() : layout_of(bound.descriptor, bound.argument.groups);
   if (!layout) return base::error(Errc::unimplemented, "a private layout");
-  if (bound.descriptor.data_type() != library_type(tensor.dtype)) {
+  if (element_type(bound.descriptor) != library_type(tensor.dtype)) {
     return base::error(Errc::unimplemented, "another dtype than {}",
                        base::dtype_name(tensor.dtype));
   }
@@ -274,23 +271,6 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
 }
 
 }  // namespace
-
-const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl::primitive_attr attributes() {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
-dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
-  if (!tensor.any_layout) return describe(tensor.dtype, tensor.shape, tensor.layout, groups);
-  dnnl::memory::desc dense = describe(tensor.dtype, tensor.shape, Layout::dense(), groups);
-  return {dense.dims(), dense.data_type(), dnnl::memory::format_tag::any};
-}
 
 /// On a thread that leads the call's team: primitives are made for the team of their maker.
 Result<std::unique_ptr<Kernel>> make_for_team(

@@ -7,20 +7,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ops/kernel.h"
+#include "ops/support/onednn_library.h"
 #include "ops/support/undefined_rows.h"
 #include "ops/table.h"
 
 namespace troupe::ops::onednn {
-
-/// The processor as oneDNN sees it. The handle never changes, so any thread may use it.
-const dnnl::engine& cpu();
 
 /// Binds an argument of a primitive (DNNL_ARG_*) to an input or output of the call.
 struct Argument {
@@ -60,13 +57,10 @@ base::Result<std::unique_ptr<Kernel>> make_kernel(
 /// KernelDef "onednn" from a build function.
 BackendKernel backend_kernel(std::string op, base::Result<Plan> (*build)(const OpCall&));
 
-/// Attributes of every primitive: scratch memory comes from the caller.
-dnnl::primitive_attr attributes();
-
 /// False when blocks along axis 0 reach over the border between two groups.
 bool can_split_groups(const base::Shape& shape, const base::Layout& layout, std::int64_t groups);
 /// The descriptor of a tensor in this very layout, which must not be opaque; CHECKs
-/// can_split_groups.
+/// can_split_groups. Throws dnnl::error where the library has no such descriptor.
 dnnl::memory::desc describe(base::DType dtype, const base::Shape& shape, const base::Layout& layout,
                             std::int64_t groups = 1);
 /// The same for a tensor of a call; one whose layout is free leaves the choice to the library.

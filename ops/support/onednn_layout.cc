@@ -11,48 +11,9 @@ namespace {
 using base::Layout;
 using base::Shape;
 
-/// One outer axis in memory.
-struct OuterAxis {
-  std::int32_t axis = 0;
-  std::int64_t extent = 1;  ///< in whole blocks
-  std::int64_t stride = 1;
-};
-
-/// A descriptor's blocked form over `ndims` axes.
-struct Blocked {
-  std::vector<OuterAxis> outer;
-  std::vector<base::InnerBlock> blocks;
-  std::vector<std::int64_t> extents;  ///< logical
-  std::vector<std::int64_t> padded;
-};
-
-std::int64_t block_of(const std::vector<base::InnerBlock>& blocks, std::int32_t axis) {
-  std::int64_t product = 1;
-  for (const base::InnerBlock& block : blocks) {
-    if (block.axis == axis) product *= block.size;
-  }
-  return product;
-}
-
-Blocked read(const dnnl_memory_desc_t& d) {
-  Blocked form;
-  const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
-  for (int i = 0; i < blocking.inner_nblks; ++i) {
-    form.blocks.push_back(
-        {static_cast<std::int32_t>(blocking.inner_idxs[i]), blocking.inner_blks[i]});
-  }
-  for (std::int32_t axis = 0; axis < d.ndims; ++axis) {
-    form.extents.push_back(d.dims[axis]);
-    form.padded.push_back(d.padded_dims[axis]);
-    form.outer.push_back(
-        {axis, d.padded_dims[axis] / block_of(form.blocks, axis), blocking.strides[axis]});
-  }
-  return form;
-}
-
 /// Joins axes 0 (groups) and 1 (channels of a group) into one; false when they do not lie in one
 /// run.
-bool join_groups(Blocked& form) {
+bool join_groups(BlockedForm& form) {
   const OuterAxis groups = form.outer[0];
   const OuterAxis channels = form.outer[1];
   const bool channels_inside = block_of(form.blocks, 0) == 1 && form.padded[1] == form.extents[1] &&
@@ -72,22 +33,8 @@ bool join_groups(Blocked& form) {
   return true;
 }
 
-void write(const Blocked& form, dnnl_memory_desc_t& d) {
-  d.format_kind = dnnl_blocked;
-  dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
-  for (const OuterAxis& each : form.outer) blocking.strides[each.axis] = each.stride;
-  for (std::size_t axis = 0; axis < form.padded.size(); ++axis) {
-    d.padded_dims[axis] = form.padded[axis];
-  }
-  blocking.inner_nblks = static_cast<int>(form.blocks.size());
-  for (std::size_t i = 0; i < form.blocks.size(); ++i) {
-    blocking.inner_idxs[i] = form.blocks[i].axis;
-    blocking.inner_blks[i] = form.blocks[i].size;
-  }
-}
-
 /// The inverse of join_groups: `groups` becomes an own axis in front.
-void split_groups(Blocked& form, std::int64_t groups) {
+void split_groups(BlockedForm& form, std::int64_t groups) {
   const std::int64_t channels = form.extents[0] / groups;
   const std::int64_t block = block_of(form.blocks, 0);
   for (OuterAxis& each : form.outer) ++each.axis;
@@ -110,8 +57,8 @@ void split_groups(Blocked& form, std::int64_t groups) {
   form.padded[1] = channels;
 }
 
-Blocked form_of(const Shape& shape, const Layout& layout) {
-  Blocked form;
+BlockedForm form_of(const Shape& shape, const Layout& layout, std::int64_t groups) {
+  BlockedForm form;
   const Shape& padded = layout.is_dense() ? shape : layout.padded;
   form.extents.assign(shape.dims().begin(), shape.dims().end());
   form.padded.assign(padded.dims().begin(), padded.dims().end());
@@ -127,6 +74,7 @@ Blocked form_of(const Shape& shape, const Layout& layout) {
     form.outer.push_back({*axis, extent, stride});
     stride *= extent;
   }
+  if (groups > 1) split_groups(form, groups);
   return form;
 }
 
@@ -155,24 +103,20 @@ bool can_split_groups(const Shape& shape, const Layout& layout, std::int64_t gro
 dnnl::memory::desc describe(base::DType dtype, const Shape& shape, const Layout& layout,
                             std::int64_t groups) {
   TROUPE_CHECK(can_split_groups(shape, layout, groups), "blocks cross groups");
-  Blocked form = form_of(shape, layout);
-  if (groups > 1) split_groups(form, groups);
-  dnnl::memory::desc descriptor(form.extents, library_type(dtype), dnnl::memory::dims{});
-  write(form, descriptor.data);
-  return descriptor;
+  return memory_desc(form_of(shape, layout, groups), library_type(dtype));
+}
+
+dnnl::memory::desc describe(const TensorDesc& tensor, std::int64_t groups) {
+  if (!tensor.any_layout) return describe(tensor.dtype, tensor.shape, tensor.layout, groups);
+  return {form_of(tensor.shape, Layout::dense(), groups).extents, library_type(tensor.dtype),
+          dnnl::memory::format_tag::any};
 }
 
 std::optional<Layout> layout_of(const dnnl::memory::desc& descriptor, std::int64_t groups) {
-  const dnnl_memory_desc_t& d = descriptor.data;
-  if (d.format_kind != dnnl_blocked || d.offset0 != 0) return std::nullopt;
-  Blocked form = read(d);
-  if (groups > 1 && !join_groups(form)) return std::nullopt;
-  // Axes of extent 1 share a stride with the axis outside them.
-  std::stable_sort(form.outer.begin(), form.outer.end(),
-                   [](const OuterAxis& a, const OuterAxis& b) {
-                     if (a.stride != b.stride) return a.stride > b.stride;
-                     return a.extent > 1 && b.extent == 1;
-                   });
+  std::optional<BlockedForm> read = read_form(descriptor);
+  if (!read || (groups > 1 && !join_groups(*read))) return std::nullopt;
+  BlockedForm& form = *read;
+  form.sort_outer();
   std::int64_t stride = 1;
   for (const base::InnerBlock& block : form.blocks) stride *= block.size;
   bool ascending = true;

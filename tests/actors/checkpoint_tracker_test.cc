@@ -3,9 +3,8 @@
 // failures.
 #include "actors/checkpoint_tracker.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

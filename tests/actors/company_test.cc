@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <regex>
 
 #include "base/hash.h"
 #include "store/checkpoint.h"
 #include "symbol/symbol.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::actors {
@@ -237,6 +237,44 @@ TEST_CASE("damaged data fails the job by the rank's name, and a stop ends it", "
   const Outcome outcome = run(table, spec, true);
   CHECK(outcome.status.code() == base::Errc::data_loss);
   CHECK_THAT(outcome.status.text(), Catch::Contains("worker") && Catch::Contains("train.rec"));
+}
+
+/// Asks for the end of the run when all ranks have done two steps.
+class Impatient final : public train::JobObserver {
+ public:
+  void progress(const control::StepProgress& progress) override { stop = progress.step >= 2; }
+  void scored(const control::EpochScore&) override {}
+  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
+  std::atomic<bool> stop{false};
+  std::vector<std::uint64_t> cuts;
+};
+
+TEST_CASE("a run that is stopped saves what it has done, and ends in the same bits", "[company]") {
+  const TestFolder folder("company-stop");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  spec.checkpoint.every.count = 0;
+  spec.train.log_every = {1, schemas::Period::Unit::steps};
+  spec.train.epochs = 40;
+  const std::string whole = trained_hash(table, spec, "whole");
+  const auto job = train::open_job(spec, table);
+  REQUIRE(job.ok());
+  base::SteadyClock clock;
+  Impatient observer;
+  CompanyOptions options;
+  options.run.stop = &observer.stop;
+  const base::Status status = GENERATE(true, false)
+                                  ? run_company(*job, table, clock, observer, options)
+                                  : train::run_local(*job, table, clock, observer, options.run);
+  CHECK(status.code() == base::Errc::cancelled);
+  REQUIRE(observer.cuts.size() == 1);
+  CHECK(observer.cuts[0] > 2);
+  CHECK(observer.cuts[0] < (*job)->steps_end());
+  CHECK(run(table, spec, true).status.ok());
+  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
+  REQUIRE(checkpoint.ok());
+  CHECK(base::to_hex((*checkpoint)->hash().value()) == whole);
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 // these want done is done through the ports, and a flood is read no faster than it is handled.
 #include "actors/coordinator.h"
 
-#include <catch2/catch.hpp>
 #include <future>
 #include <thread>
 
 #include "actors/agent.h"
 #include "base/clock.h"
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

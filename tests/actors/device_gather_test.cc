@@ -4,12 +4,13 @@
 #include "actors/device_gather.h"
 
 #include <rapidcheck.h>
+
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

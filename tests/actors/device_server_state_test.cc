@@ -2,9 +2,8 @@
 // A device server alone: what it adds from, when it answers, what it sends and asks in each mode.
 #include "actors/device_server_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {
@@ -233,6 +232,43 @@ TEST_CASE("eventual, sequential: a machine whose ranks all wait abstains, bare o
   CHECK(pushes[0].second.count == 0.0);
   CHECK(pushes[0].second.contributions.empty());
   CHECK(pushes[0].second.node == schemas::TreeNode{1, 0, 0, 0});
+}
+
+TEST_CASE("a cut out of turn holds the ranks until its step is told") {
+  Server server;
+  const auto from = [&](schemas::ActorId id, schemas::Message message) {
+    return server.state.handle(Received{letter(server.plan, id, std::move(message))});
+  };
+  server.pull(0, 0);
+  const bool last = GENERATE(false, true);
+  const auto ready = sent<schemas::CutReady>(from(kCoordinator, schemas::CutQuery{1}));
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].first == kCoordinator);
+  CHECK(ready[0].second.machine == 0);
+  CHECK(ready[0].second.next == 1);
+  // A rank that goes on meanwhile waits.
+  CHECK(sent<WeightPull>(server.pull(1, 1)).empty());
+  const auto told = from(kCoordinator, schemas::ExtraCut{1, 2, last});
+  CHECK(sent<WeightPull>(told).size() == 1);
+  // The run's end is where nobody goes on.
+  CHECK(sent<WeightPull>(server.pull(0, 2)).size() == (last ? 0 : 1));
+}
+
+TEST_CASE("only the coordinator cuts out of turn") {
+  Server server;
+  const auto stranger =
+      GENERATE(schemas::ActorId{Role::worker, 0}, schemas::ActorId{Role::parameter_server, 1});
+  const auto query = letter(server.plan, stranger, schemas::CutQuery{1});
+  CHECK(server.state.handle(Received{query}).empty());
+  const auto cut = letter(server.plan, stranger, schemas::ExtraCut{1, 2, false});
+  CHECK(server.state.handle(Received{cut}).empty());
+}
+
+TEST_CASE("a cut out of turn outside of the run ends the job") {
+  Server server;
+  const auto effects = server.state.handle(
+      Received{letter(server.plan, kCoordinator, schemas::ExtraCut{1, 9, false})});
+  CHECK(of_kind<Fail>(effects).size() == 1);
 }
 
 }  // namespace

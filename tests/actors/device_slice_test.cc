@@ -2,9 +2,8 @@
 // The rules between a slice's gradients and its weights: barriers, echoes, refusals.
 #include "actors/device_slice.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {
@@ -162,6 +161,52 @@ TEST_CASE("who is waited for") {
   CHECK(of.slice.waits_for() == "slice (2, 1) waits for gradients of ranks 1");
   of.slice.want(1, 3);
   CHECK(of.slice.waits_for() == "slice (2, 1): rank 1 waits for its owner's weights of step 3");
+}
+
+TEST_CASE("beyond a hold nothing is summed, asked for or handed out") {
+  Slice of(modes(kSequential, kSequential));
+  CHECK(of.reply(0, 0, {}).ok());
+  of.slice.want(0, 0);
+  CHECK(of.slice.weights().next_handout().has_value());
+  of.slice.push(gradient(0, 0));
+  CHECK(of.slice.begun() == 1);
+  of.slice.want(0, 1);
+  CHECK(of.slice.begun() == 2);
+  of.slice.hold(1);
+  of.slice.push(gradient(1, 0));  // below it all goes on
+  CHECK(of.computes());
+  CHECK(of.slice.gather().take_answers().size() == 2);
+  of.slice.want(1, 1);
+  CHECK(of.slice.waits(1));
+  of.slice.push(gradient(1, 1));
+  CHECK_FALSE(of.slice.asked(1, 1).has_value());  // its answer will follow
+  CHECK(of.reply(1, 1, {}).ok());
+  CHECK(of.slice.weights().next_handout()->rank == 0);
+  CHECK_FALSE(of.slice.weights().next_handout().has_value());
+
+  of.slice.hold(store::kNoStep);
+  CHECK(of.slice.weights().next_handout()->rank == 1);
+  of.slice.push(gradient(0, 1));
+  CHECK(of.computes());
+}
+
+TEST_CASE("a hold does not let through what waits for a barrier") {
+  Slice of(modes(kEventual, kSequential));
+  of.rules.steps.checkpoints = true;
+  CHECK(of.reply(0, 0, {0, 0, 0, 0}).ok());
+  of.slice.push(gradient(0, 0));
+  CHECK(of.computes());
+  of.slice.hold(1);
+  of.slice.push(gradient(0, 1));
+  CHECK_FALSE(of.computes());
+  REQUIRE(of.rules.steps.add_cut(2));
+  of.slice.hold(2);
+  CHECK(of.computes());  // step 1 is below the cut
+  of.slice.push(gradient(0, 2));
+  CHECK(of.reply(2, 2, {2, 2, 2, 2}).ok());  // the barrier is complete, but nobody goes on
+  CHECK_FALSE(of.computes());
+  of.slice.hold(store::kNoStep);
+  CHECK(of.computes());
 }
 
 }  // namespace

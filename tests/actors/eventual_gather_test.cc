@@ -3,9 +3,8 @@
 // abstains.
 #include "actors/eventual_gather.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

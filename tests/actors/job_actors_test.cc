@@ -3,9 +3,8 @@
 // tests/integration/company_test.py.
 #include "actors/job_actors.h"
 
-#include <catch2/catch.hpp>
-
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::actors {

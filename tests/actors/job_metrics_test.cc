@@ -2,8 +2,9 @@
 // A job's series: what is known is shown with its unit, what is not has no series.
 #include "actors/job_metrics.h"
 
-#include <catch2/catch.hpp>
 #include <map>
+
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

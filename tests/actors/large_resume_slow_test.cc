@@ -2,7 +2,6 @@
 // A resume on 20 GB of records and a checkpoint of 2 GB, all but a little of both holes in sparse
 // files: what coordinator, hosts and servers read of them, and what memory the coordinator's look
 // takes. Whoever read everything would read 22 GB each time.
-#include <catch2/catch.hpp>
 #include <fstream>
 
 #include "actors/job_actors.h"
@@ -10,6 +9,7 @@
 #include "base/hash.h"
 #include "schemas/codec.h"
 #include "storage/storage.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::actors {

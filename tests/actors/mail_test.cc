@@ -2,9 +2,8 @@
 // The fence of generation and view, and letters that wait for their answers.
 #include "actors/mail.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

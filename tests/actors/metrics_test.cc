@@ -2,12 +2,12 @@
 // Several servers of one process at /metrics: sums, the lowest version, ranks that are missing.
 #include "actors/metrics.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using schemas::Role;
 
 TEST_CASE("servers of one level are summed, but for the lowest version", "[metrics]") {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gradient is not copied on its way: the device server adds from the addresses that the rank
 // pushed.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
 
@@ -9,6 +8,7 @@
 #include "actors/worker_state.h"
 #include "actors/worker_store.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 #include "train/module.h"
 

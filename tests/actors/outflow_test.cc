@@ -2,8 +2,9 @@
 // What waits for room in a link's queue: in order, none lost, none twice.
 #include "actors/outflow.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -3,9 +3,9 @@
 #include "actors/parameter_server_state.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {
@@ -263,6 +263,59 @@ TEST_CASE("an abstention with bytes ends the job, one without them is taken") {
   const auto fails = of_kind<Fail>(post(kBytes));
   REQUIRE(fails.size() == 1);
   CHECK_THAT(fails[0].status.text(), Catch::Contains("machine 1 abstains with 16 bytes"));
+}
+
+TEST_CASE("a cut out of turn is written at its step, and told") {
+  JobPlan plan = small_plan();
+  plan.spec.checkpoint.every = {};
+  ParameterServerState state(plan, plan.layout.first_shard());
+  const auto opened = open_role(state, plan);
+  store::SliceState first;
+  first.values.weight = base::make_host_buffer(kBytes);
+  state.handle(EffectDone{of_kind<InitSlice>(opened).at(0).id, {}, first});
+  const auto from = [&](schemas::ActorId id, schemas::Message message) {
+    return state.handle(Received{letter(plan, id, std::move(message))});
+  };
+  const auto step = [&](std::uint64_t number) {
+    GradientPush push;
+    push.node = {1, 0, 0, 2};
+    push.step = number;
+    push.count = 4.0;
+    const auto updates = of_kind<Update>(state.handle(
+        Received{letter(plan, {Role::device_server, 0}, push, base::make_host_buffer(kBytes))}));
+    store::SliceValues next{base::make_host_buffer(kBytes), {}};
+    return state.handle(EffectDone{updates.at(0).id, {}, next});
+  };
+  CHECK(of_kind<WriteShard>(step(0)).empty());
+  CHECK(from({Role::device_server, 0}, schemas::ExtraCut{1, 3, false}).empty());  // no business
+  const auto taken =
+      sent<schemas::ExtraCutTaken>(from(kCoordinator, schemas::ExtraCut{1, 3, false}));
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].second.shard == plan.layout.first_shard());
+  CHECK(of_kind<WriteShard>(step(1)).empty());
+  const auto writes = of_kind<WriteShard>(step(2));
+  REQUIRE(writes.size() == 1);
+  CHECK(writes[0].step == 3);
+  SECTION("a failure does not count: people may ask as often as they like") {
+    for (std::uint64_t number = 3;; number += 2) {
+      state.handle(
+          EffectDone{number == 3 ? writes[0].id : of_kind<WriteShard>(step(number - 1)).at(0).id,
+                     base::Status(base::Errc::resource_exhausted, "full"),
+                     {}});
+      const CheckpointReport report{number, "", base::Errc::resource_exhausted, "full"};
+      CHECK(
+          of_kind<Fail>(from({Role::parameter_server, plan.layout.first_shard()}, report)).empty());
+      if (number == 7) break;
+      CHECK(sent<schemas::ExtraCutTaken>(
+                from(kCoordinator, schemas::ExtraCut{number, number + 2, false}))
+                .size() == 1);
+      CHECK(of_kind<WriteShard>(step(number)).empty());
+    }
+  }
+  SECTION("a step that has come cannot be cut any more") {
+    const auto late = from(kCoordinator, schemas::ExtraCut{2, 2, false});
+    CHECK(of_kind<Fail>(late).size() == 1);
+  }
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 // Envelopes go to the open sink, and close() waits for those on their way.
 #include "actors/post_office.h"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
 #include <thread>
+
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -2,9 +2,8 @@
 // Pulls that wait, and those whose answers are on the way.
 #include "actors/pull_desk.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -3,9 +3,8 @@
 // them.
 #include "actors/sequential_gather.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

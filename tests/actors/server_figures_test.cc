@@ -4,12 +4,12 @@
 
 #include <rapidcheck.h>
 
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "actors/device_server_state.h"
 #include "actors/parameter_server_state.h"
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -2,9 +2,8 @@
 // Which weights a rank gets for which step in each mode, and what the owner is asked for.
 #include "actors/slice_weights.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/slice_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

@@ -2,9 +2,8 @@
 // A worker alone: keys cut into slices and put together again, echoes, the end.
 #include "actors/worker_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/actors/state_fixture.h"
+#include "tests/support/catch.h"
 
 namespace troupe::actors {
 namespace {

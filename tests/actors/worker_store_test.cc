@@ -2,8 +2,7 @@
 // The worker's store: what it hands to the worker's state machine.
 #include "actors/worker_store.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::actors {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe ca from the first words to a revoked machine.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <sstream>
 
 #include "apps/program.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/credentials.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Catch::Matchers::Matches;
 
 struct Run {

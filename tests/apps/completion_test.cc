@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
 #include <regex>
@@ -14,6 +13,7 @@
 #include <sstream>
 
 #include "apps/program.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {

@@ -2,21 +2,21 @@
 // troupe gen: what is written is what monitoring/ holds, with the addresses asked for, and never
 // over somebody's own file.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "apps/built_in_files.h"
 #include "apps/program.h"
-#include "apps/watching_files.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 /// How a command ended.
 struct Run {
@@ -43,7 +43,7 @@ const std::filesystem::path kMonitoring = std::filesystem::path(TROUPE_SOURCE_DI
 
 TEST_CASE("the program holds the files of its sources", "[gen]") {
   CHECK(watching_files().size() >= 11);
-  for (const WatchingFile& file : watching_files()) {
+  for (const BuiltInFile& file : watching_files()) {
     INFO(file.name);
     CHECK(file.text == text_of(kMonitoring / file.name));
   }
@@ -71,7 +71,7 @@ TEST_CASE("Grafana's files name each other and Prometheus", "[gen]") {
   const std::string out = folder.path().string();
   const Run made = run({"gen", "grafana", "-o", out, "--prometheus", "10.0.0.8:90"});
   CHECK(made.code == 0);
-  for (const WatchingFile& file : watching_files()) {
+  for (const BuiltInFile& file : watching_files()) {
     if (file.name.ends_with(".json")) CHECK(text_of(folder.path() / file.name) == file.text);
   }
   CHECK(std::count(made.out.begin(), made.out.end(), '\n') == 9);

@@ -4,14 +4,15 @@
 
 #include <rapidcheck.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+
+#include "tests/support/catch.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Lines = std::vector<std::string>;
 
 const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";

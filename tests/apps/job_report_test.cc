@@ -4,7 +4,6 @@
 #include "apps/job_report.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <future>
 #include <sstream>
@@ -12,12 +11,13 @@
 
 #include "apps/program.h"
 #include "cluster/coordinator_node.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using schemas::JobInfo;
 using schemas::JobPhase;
 

@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -15,12 +14,13 @@
 #include "apps/program.h"
 #include "base/units.h"
 #include "monitoring/families.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Words = std::vector<std::string>;
 
 struct Run {

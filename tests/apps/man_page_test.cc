@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -16,12 +15,13 @@
 
 #include "apps/exit_code.h"
 #include "apps/program.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;
 

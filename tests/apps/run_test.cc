@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe run and troupe checkpoint, whole: results, hashes equal after a resume, and how bad input
 // ends.
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
 #include <future>
@@ -10,13 +9,14 @@
 
 #include "apps/program.h"
 #include "http/server.h"
+#include "tests/support/catch.h"
 #include "tests/support/http_client.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::apps {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Catch::Matchers::Matches;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;

@@ -2,7 +2,7 @@
 // HOST:PORT: what is read, what is refused, what counts as loopback.
 #include "base/address.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

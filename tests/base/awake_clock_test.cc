@@ -2,9 +2,8 @@
 // Time without the pauses of the process.
 #include "base/awake_clock.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/limits.h"
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -2,7 +2,6 @@
 // Known answers of base's hashes and random numbers; shapes, buffers and files.
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/shape.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::base {

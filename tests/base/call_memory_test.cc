@@ -3,13 +3,13 @@
 // stays whole.
 #include "base/call_memory.h"
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <new>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/count_allocations.h"
 
 namespace troupe::base {

@@ -2,11 +2,11 @@
 // Control groups as the kernel shows them, version 1 and 2, in a folder.
 #include "base/control_group.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::base {

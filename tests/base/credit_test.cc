@@ -2,7 +2,7 @@
 // Windows bound what is under way, and never less than a message of each kind.
 #include "base/credit.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -3,8 +3,9 @@
 #include "base/environment.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstdlib>
+
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <thread>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

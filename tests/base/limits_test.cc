@@ -2,8 +2,9 @@
 // The table of limits names every member once, and defaults keep their order.
 #include "base/limits.h"
 
-#include <catch2/catch.hpp>
 #include <set>
+
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <climits>
 #include <cstdlib>
 #include <set>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -2,10 +2,11 @@
 // Published answers of HMAC-SHA256 (RFC 4231), and secrets that differ.
 #include "base/secret.h"
 
-#include <catch2/catch.hpp>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -2,10 +2,11 @@
 // Status and Result: codes, texts, context, early return.
 #include "base/status.h"
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

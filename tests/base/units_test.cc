@@ -2,11 +2,11 @@
 // Units that people write, numbers that people read, words that people mistype.
 #include "base/units.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "base/name.h"
 #include "base/suggest.h"
+#include "tests/support/catch.h"
 
 namespace troupe::base {
 namespace {

@@ -3,7 +3,6 @@
 // call nor the end.
 #include "cluster/background_calls.h"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -15,6 +14,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::cluster {
 namespace {

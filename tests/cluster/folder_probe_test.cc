@@ -4,11 +4,11 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::cluster {

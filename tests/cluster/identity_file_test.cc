@@ -2,10 +2,10 @@
 // A program's identity is read from its file, and again when that is replaced.
 #include "cluster/identity_file.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/authority.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job moves over its links: two machines and one parameter server, each with links, actors
 // and an engine of its own as in processes of their own, push and pull a key. Counted by the links.
-#include <catch2/catch.hpp>
 #include <future>
 
 #include "actors/device_server.h"
@@ -12,6 +11,7 @@
 #include "link/link_set.h"
 #include "storage/storage.h"
 #include "tests/link/link_support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::cluster {
 namespace {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::cluster {

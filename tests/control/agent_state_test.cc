@@ -4,11 +4,11 @@
 // its end; none is left alone, and none is taken along to another link.
 #include "control/agent_state.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <utility>
 
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {
@@ -190,6 +190,45 @@ struct Parent : Joining {
   schemas::LaunchProcess launch;
   Effects begun;
 };
+
+TEST_CASE("an agent that is asked to end has its jobs saved first") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  const Effects asked = agent.state->handle(StopRequested{});
+  CHECK(told<schemas::AgentLeaving>(asked).size() == 1);
+  CHECK(all_of<StopChild>(asked).empty());
+  CHECK(all_of<LeaveCoordinator>(asked).empty());
+  // The coordinator is still spoken with.
+  const auto words = told<schemas::ProcessMessage>(
+      agent.state->handle(ChildSaid{agent.host, agent.host.actor, schemas::CutReady{1, 1, 2}}));
+  CHECK(words.size() == 1);
+  SECTION("until it has taken them away") {
+    CHECK(all_of<StopChild>(agent.stop(500)).size() == 1);
+    agent.state->handle(ChildSilent{agent.host, {}});
+    const Effects ended = agent.state->handle(ChildExited{agent.host, "exit 1", false});
+    CHECK(told<schemas::ProcessExited>(ended).size() == 1);
+    CHECK(all_of<LeaveCoordinator>(ended).size() == 1);
+  }
+  SECTION("until its time is over") {
+    const std::uint64_t until_ms = 1'000 + agent.limits.cut_ms + agent.limits.stop_grace_ms;
+    CHECK(all_of<LeaveCoordinator>(agent.state->handle(Tick{until_ms - 1})).empty());
+    const Effects late = agent.state->handle(Tick{until_ms});
+    CHECK(all_of<LeaveCoordinator>(late).size() == 1);
+    CHECK(all_of<StopChild>(late).size() == 1);
+  }
+  SECTION("until it is asked once more") {
+    const Effects again = agent.state->handle(StopRequested{});
+    CHECK(all_of<LeaveCoordinator>(again).size() == 1);
+    CHECK(all_of<StopChild>(again).size() == 1);
+  }
+  SECTION("unless there is no coordinator any more") {
+    CHECK(all_of<StopChild>(agent.state->handle(CoordinatorLost{1, "gone"})).size() == 1);
+    agent.state->handle(ChildSilent{agent.host, {}});
+    const auto end = all_of<End>(agent.state->handle(ChildExited{agent.host, "exit 1", false}));
+    REQUIRE(end.size() == 1);
+    CHECK(end[0].status.ok());
+  }
+}
 
 TEST_CASE("a child is started once and learns what to do when it is there") {
   Parent agent;

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kTickMs = 20;
 constexpr std::uint64_t kDelayMs = 30;
 constexpr std::uint64_t kSteps = 5;
+constexpr std::uint64_t kBegun = 2;  // steps by the time of a cut out of turn
 constexpr std::uint64_t kLingerMs = 1'000;
 
 }  // namespace
@@ -35,6 +36,7 @@ base::Limits ControlWorld::limits() {
   limits.stop_grace_ms = 400;
   limits.agent_grace_ms = 300;
   limits.suspicion_ms = 400;
+  limits.cut_ms = 500;
   limits.join_wait_ms = 3'000;
   return limits;
 }
@@ -107,6 +109,11 @@ void ControlWorld::kill_agent(const std::string& name) {
   cut(name);
 }
 
+void ControlWorld::stop_agent(const std::string& name) {
+  note("stop agent " + name);
+  handle(name, StopRequested{});
+}
+
 void ControlWorld::cut(const std::string& name) {
   Agent& agent = agents_.at(name);
   if (!agent.linked) return;
@@ -162,7 +169,16 @@ void ControlWorld::perform(const Send<PeerId>& send) {
 }
 
 void ControlWorld::perform(const FindStart& find) {
-  const StartFound found{find.job, find.run, {}, 0, 1, kSteps, ""};
+  const auto saved = saved_.find(find.job);
+  const StartFound found = saved == saved_.end()
+                               ? StartFound{find.job, find.run, {}, 0, 1, kSteps, ""}
+                               : StartFound{find.job,
+                                            find.run,
+                                            {},
+                                            saved->second,
+                                            1,
+                                            kSteps,
+                                            fmt::format("step-{}", saved->second)};
   after(random(kDelayMs), [this, found] { coordinate(found); });
 }
 
@@ -307,10 +323,35 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
     child_says(name, send.to.process, actor, report, random(kDelayMs));
   } else if (std::holds_alternative<schemas::TrainingStart>(send.message)) {
     train(name, send.to.process, actor);
+  } else if (cut(name, send)) {
+    return;
   } else if (const auto* end = std::get_if<schemas::JobEnd>(&send.message)) {
     child_ends(name, send.to.process, end->code == base::Errc::ok ? "exit 0" : "exit 1",
                random(kDelayMs));
   }
+}
+
+/// What a process answers while its run is cut out of turn. The checkpoint is told by the first
+/// machine's host: the coordinator does not ask whose word it is.
+bool ControlWorld::cut(const std::string& name, const Send<ToChild>& send) {
+  const ActorId actor = send.to.actor;
+  const auto say = [&](schemas::Message message, std::uint64_t delay_ms) {
+    child_says(name, send.to.process, actor, std::move(message), delay_ms);
+  };
+  if (const auto* query = std::get_if<schemas::CutQuery>(&send.message)) {
+    say(schemas::CutReady{query->number, actor.index, kBegun}, random(kDelayMs));
+    return true;
+  }
+  const auto* wanted = std::get_if<schemas::ExtraCut>(&send.message);
+  if (wanted == nullptr) return false;
+  if (actor.role == Role::parameter_server) {
+    say(schemas::ExtraCutTaken{wanted->number, actor.index}, random(kDelayMs));
+  } else if (actor.index == 0) {
+    saved_[send.to.process.job] = wanted->step;
+    say(schemas::CheckpointReport{wanted->step, fmt::format("step-{}", wanted->step)},
+        random(kDelayMs));
+  }
+  return true;
 }
 
 void ControlWorld::train(const std::string& name, const ProcessKey& key, ActorId actor) {

@@ -23,6 +23,7 @@ enum class Fate : std::uint8_t {
   never_ready,  ///< starts and says nothing
   hangs,        ///< reacts to nothing once it trains, not even SIGTERM
   lingers,      ///< hangs, and SIGKILL takes its time, as in an uninterruptible sleep
+  endless,      ///< trains until it is stopped
   killed,       ///< SIGKILL while it trains
   fails,        ///< says ActorFailed, exits 1
   exits         ///< exits 3 without a word
@@ -41,6 +42,8 @@ class ControlWorld {
 
   void add_agent(const std::string& name, std::uint32_t slots);
   void kill_agent(const std::string& name);
+  /// SIGTERM to an agent.
+  void stop_agent(const std::string& name);
   void kill_coordinator();
   /// A new one, which knows of nothing; agents find it.
   void start_coordinator();
@@ -117,6 +120,7 @@ class ControlWorld {
                   schemas::Message message, std::uint64_t delay_ms);
   void child_ends(const std::string& agent, const ProcessKey& key, const std::string& how,
                   std::uint64_t delay_ms);
+  bool cut(const std::string& agent, const Send<ToChild>& send);
   void train(const std::string& agent, const ProcessKey& key, schemas::ActorId actor);
   Process* process(const std::string& agent, const ProcessKey& key);
   void note(const std::string& text);
@@ -133,6 +137,7 @@ class ControlWorld {
   std::map<std::string, std::string> classes_;  // instruction set by agent
   std::map<std::string, base::Status> exited_;
   std::map<PeerId, std::vector<schemas::Message>> answers_;
+  std::map<std::string, std::uint64_t> saved_;  // step of the newest checkpoint by job
   std::priority_queue<Entry> queue_;
   std::vector<std::string> notes_;
 };

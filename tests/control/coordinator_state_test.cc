@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 
 #include "control/rank_placement.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {
@@ -543,12 +543,21 @@ std::uint64_t play(std::uint64_t seed) {
       world.say(schemas::JobSubmit{id, text, ""});
     });
     if (world.random(5) == 0) {
-      world.at(600 + world.random(500), [&world, id] { world.say(schemas::JobStop{id}); });
+      const bool checkpoint = world.random(2) == 0;
+      world.at(600 + world.random(500), [&world, id, checkpoint] {
+        world.say(schemas::JobStop{id, checkpoint});
+      });
+    }
+    if (world.random(3) == 0) {
+      world.at(world.random(1'000), [&world, id] { world.say(schemas::JobCheckpoint{id}); });
     }
   }
   const std::string victim = names[world.random(3)];
   if (world.random(3) == 0) {
-    world.at(world.random(1'500), [&world, victim] { world.kill_agent(victim); });
+    const bool kindly = world.random(2) == 0;
+    world.at(world.random(1'500), [&world, victim, kindly] {
+      kindly ? world.stop_agent(victim) : world.kill_agent(victim);
+    });
   }
   if (world.random(4) == 0) {
     const std::uint64_t kill_ms = world.random(1'500);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator shows of its cluster to people who watch it.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

@@ -2,7 +2,7 @@
 // Goodput by hand: what counts while a run lives, and what is left of it when it ends.
 #include "control/goodput.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

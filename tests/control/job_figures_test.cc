@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the coordinator's metrics show of jobs: runs, goodput and checkpoints over several runs of
 // one id, and that a finished job's figures go away.
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs in the coordinator's queue: they say what they wait for, and cost nothing meanwhile.
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "control/coordinator_state.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 #include "tests/support/count_allocations.h"
 
 namespace troupe::control {

@@ -2,7 +2,7 @@
 // A job's silence at the coordinator: judged before training and after it, the servers' in between.
 #include "control/job_state.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {
@@ -111,6 +111,29 @@ TEST_CASE("every silence is told, whatever sign of life came between them") {
   const auto again = job.handle(Tick{300});
   REQUIRE(again.size() == 1);
   CHECK(std::get<Note>(again[0]).text.find("waiting for worker 0") != std::string::npos);
+}
+
+TEST_CASE("servers speak for themselves about a cut out of turn") {
+  JobRoster roster = small_roster();
+  roster.checkpoints = true;
+  roster.steps_total = 10;
+  JobState job(roster);
+  job.handle(Begin{0});
+  const auto early = job.handle(CutWanted{1, false});
+  REQUIRE(early.size() == 1);
+  CHECK(std::get<CutSettled>(early[0]).status.code() == base::Errc::failed_precondition);
+  job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
+  CHECK(job.handle(CutWanted{2, false}).size() == 1);
+  const schemas::CutReady ready{1, 0, 3};
+  CHECK(job.handle(ActorSaid{kRank, ready}).empty());
+  CHECK(job.handle(ActorSaid{kServer, ready}).empty());
+  CHECK(job.handle(ActorSaid{{Role::device_server, 0}, ready}).size() == 1);
+  const schemas::ExtraCutTaken taken{1, 0};
+  CHECK(job.handle(ActorSaid{{Role::device_server, 0}, taken}).empty());
+  CHECK(job.handle(ActorSaid{kServer, taken}).size() == 1);
+  const auto ended = job.handle(Abort{base::error(base::Errc::cancelled, "stopped")});
+  CHECK(std::holds_alternative<CutSettled>(*(ended.end() - 2)));
+  CHECK(std::holds_alternative<End>(ended.back()));
 }
 
 TEST_CASE("the first cause ends a job, and nothing follows") {

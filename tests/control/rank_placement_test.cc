@@ -4,7 +4,8 @@
 #include "control/rank_placement.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

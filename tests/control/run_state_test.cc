@@ -3,10 +3,9 @@
 // lost, and that every stage ends in time with a name.
 #include "control/run_state.h"
 
-#include <catch2/catch.hpp>
-
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {
@@ -369,6 +368,205 @@ TEST_CASE("a stopped run is stopped, whatever its processes say then") {
   CHECK(run.info().phase == JobPhase::stopped);
   CHECK(run.info().text == "stopped by request; it writes no checkpoints");
   CHECK(run.state->targets().empty());
+}
+
+// ---- cuts out of turn ----
+
+constexpr PeerId kAnn = 77;
+
+/// The answers to kAnn's wishes for a checkpoint.
+std::vector<schemas::JobCheckpointAnswer> answered(const Effects& effects) {
+  return sent<schemas::JobCheckpointAnswer>(effects, kAnn);
+}
+
+/// A run that trains and writes checkpoints.
+struct Saving : Run {
+  Saving() {
+    probe(0);
+    probe(1);
+    train();
+    for (const std::uint32_t rank : {0u, 1u}) {
+      says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+    }
+  }
+  /// Everybody takes part in the cut under way, but for the checkpoint itself. `next`: what machine
+  /// b says.
+  Effects cut(std::uint64_t number, std::uint64_t next) {
+    says(0, kHostA, schemas::CutReady{number, 0, 1});
+    says(1, kHostB, schemas::CutReady{number, 1, next});
+    return says(0, kServer, schemas::ExtraCutTaken{number, 0});
+  }
+  Effects written(std::uint64_t step, Errc code = Errc::ok) {
+    return says(0, kServer,
+                schemas::CheckpointReport{step, code == Errc::ok ? "step" : "", code, "full"});
+  }
+  void all_exit() {
+    exits(0, kHostA, "exit 1");
+    exits(0, kServer, "exit 1");
+    exits(1, kHostB, "exit 1");
+  }
+};
+
+TEST_CASE("a person is told of the checkpoint when it is there, and the job goes on") {
+  Saving run;
+  CHECK(answered(run.state->handle(CheckpointRequested{kAnn})).empty());
+  CHECK(run.state->owes(kAnn));
+  run.cut(1, 2);
+  const auto answers = answered(run.written(3));
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].path == "step");
+  CHECK(answers[0].step == 3);
+  CHECK_FALSE(run.state->owes(kAnn));
+  CHECK(run.info().phase == JobPhase::running);
+  CHECK(run.info().checkpoint == "step");
+}
+
+TEST_CASE("a person is told why there is no checkpoint, and the job goes on") {
+  Saving run;
+  run.state->handle(CheckpointRequested{kAnn});
+  std::vector<schemas::JobCheckpointAnswer> answers;
+  SECTION("it cannot be written") {
+    run.cut(1, 2);
+    answers = answered(run.written(3, Errc::resource_exhausted));
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].text == "the checkpoint of step 3 could not be written: full");
+  }
+  SECTION("it takes too long") {
+    answers = answered(run.state->handle(Tick{1'000 + run.limits.cut_ms}));
+    REQUIRE(answers.size() == 1);
+    CHECK_THAT(
+        answers[0].text,
+        Catch::Contains("device server 0 on machine 'a', device server 1 on machine 'b' did"));
+  }
+  CHECK(answers[0].path.empty());
+  CHECK(run.info().phase == JobPhase::running);
+}
+
+TEST_CASE("a checkpoint is refused where there is nothing to save") {
+  Run run(false);
+  const auto early = answered(run.state->handle(CheckpointRequested{kAnn}));
+  REQUIRE(early.size() == 1);
+  CHECK(early[0].text == "job x is not training yet");
+  run.train();
+  for (const std::uint32_t rank : {0u, 1u}) {
+    run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+  }
+  const auto without = answered(run.state->handle(CheckpointRequested{kAnn}));
+  REQUIRE(without.size() == 1);
+  CHECK(without[0].text == "checkpoint.dir is not set");
+  run.state->handle(StopRequested{});
+  const auto late = answered(run.state->handle(CheckpointRequested{kAnn}));
+  REQUIRE(late.size() == 1);
+  CHECK(late[0].text == "job x is ending");
+}
+
+TEST_CASE("a run that is stopped with a checkpoint ends when that is there") {
+  Saving run;
+  CHECK(sent<schemas::StopProcesses>(run.state->handle(StopRequested{true}), kAgentA).empty());
+  run.state->handle(StopRequested{true});  // asked again
+  SECTION("written") {
+    const auto cuts = sent<schemas::ProcessMessage>(run.cut(1, 2), kAgentB);
+    REQUIRE(cuts.size() == 1);
+    const auto cut = schemas::decode_message(cuts[0].message).value();
+    CHECK(std::get<schemas::ExtraCut>(cut).last);
+    CHECK(sent<schemas::StopProcesses>(run.written(3), kAgentB).size() == 1);
+    run.all_exit();
+    CHECK(run.state->uncut().empty());
+    CHECK(run.info().text == "stopped by request; submitting it again resumes from step");
+  }
+  SECTION("not written in time") {
+    const Effects late = run.state->handle(Tick{1'000 + run.limits.cut_ms});
+    CHECK(sent<schemas::StopProcesses>(late, kAgentB).size() == 1);
+    run.all_exit();
+    CHECK_THAT(run.state->uncut(), Catch::StartsWith("the checkpoint was not written: no"));
+    CHECK_THAT(run.info().text, Catch::Contains("stopped by request; the checkpoint was not"));
+  }
+  SECTION("stopped once more, without") {
+    const Effects now = run.state->handle(StopRequested{});
+    CHECK(sent<schemas::StopProcesses>(now, kAgentB).size() == 1);
+    run.all_exit();
+    CHECK_THAT(run.state->uncut(), Catch::Contains("the job has ended: stopped by request"));
+  }
+  SECTION("a process dies meanwhile") {
+    run.exits(1, kHostB, "signal 9");
+    run.all_exit();
+    CHECK(run.info().phase == JobPhase::failed);
+    CHECK_THAT(run.state->uncut(), Catch::Contains("was killed by signal 9"));
+    return;
+  }
+  CHECK(run.info().phase == JobPhase::stopped);
+  CHECK_FALSE(run.state->moves());
+}
+
+TEST_CASE("a run whose last step is the cut is done, not stopped") {
+  Saving run;
+  run.state->handle(StopRequested{true});
+  run.cut(1, 5);
+  run.written(5);
+  CHECK(run.info().phase == JobPhase::running);
+  for (const ActorId& actor : {ActorId{Role::worker, 0}, ActorId{Role::worker, 1}, kServer}) {
+    run.says(actor.index == 1 ? 1 : 0, actor, schemas::ActorDone{actor, 5});
+  }
+  run.all_exit();
+  CHECK(run.info().phase == JobPhase::succeeded);
+}
+
+TEST_CASE("a run leaves a machine with a checkpoint, and goes on elsewhere") {
+  Saving run;
+  const auto query =
+      sent<schemas::ProcessMessage>(run.state->handle(MachineLeaving{1, "asked"}), kAgentB);
+  REQUIRE(query.size() == 1);
+  CHECK(run.state->handle(MachineLeaving{0, "asked, too"}).empty());
+  SECTION("the checkpoint is there") {
+    run.cut(1, 2);
+    CHECK(sent<schemas::StopProcesses>(run.written(3), kAgentA).size() == 1);
+    run.all_exit();
+    CHECK(run.state->moves());
+    CHECK(run.info().text == "leaves machine 'b'");
+  }
+  SECTION("a person stops it first") {
+    run.cut(1, 2);
+    run.written(3);
+    run.state->handle(StopRequested{});
+    run.all_exit();
+    CHECK_FALSE(run.state->moves());
+    CHECK(run.info().phase == JobPhase::stopped);
+  }
+  SECTION("it cannot be written") {
+    run.cut(1, 2);
+    run.written(3, Errc::resource_exhausted);
+    run.all_exit();
+    CHECK_FALSE(run.state->moves());
+    CHECK(run.info().phase == JobPhase::failed);
+    CHECK_THAT(run.info().text,
+               Catch::StartsWith("agent of machine 'b' is lost (asked; the checkpoint was not "
+                                 "written: the checkpoint of step 3 could not be written: full), "
+                                 "and with it ranks 1"));
+  }
+}
+
+TEST_CASE("a run that has trained nothing leaves a machine at once; one without a folder fails") {
+  Run run(false);
+  SECTION("nothing to lose") {
+    run.found();
+    run.state->handle(MachineLeaving{1, "asked"});
+    run.exits(0, kHostA, "exit 1");
+    run.exits(0, kServer, "exit 1");
+    run.exits(1, kHostB, "exit 1");
+    CHECK(run.state->moves());
+  }
+  SECTION("nothing to save it with") {
+    run.train();
+    for (const std::uint32_t rank : {0u, 1u}) {
+      run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+    }
+    run.state->handle(MachineLeaving{1, "asked"});
+    run.exits(0, kHostA, "exit 1");
+    run.exits(0, kServer, "exit 1");
+    run.exits(1, kHostB, "exit 1");
+    CHECK_FALSE(run.state->moves());
+    CHECK_THAT(run.info().text, Catch::StartsWith("agent of machine 'b' is lost (asked), and"));
+  }
 }
 
 TEST_CASE("what a process says is no message: the run fails and names it") {

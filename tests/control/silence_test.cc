@@ -2,7 +2,7 @@
 // A silence is told once, ends the job when it lasts, and is over with the first sign of progress.
 #include "control/silence.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::control {
 namespace {

@@ -3,7 +3,6 @@
 #include "data/batch_iterator.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <future>
@@ -12,6 +11,7 @@
 #include "data/metrics.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -15,6 +14,7 @@
 #include "data/image_record.h"
 #include "data/index.h"
 #include "data/record_file.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data::test {
 

@@ -5,8 +5,9 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <numeric>
+
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

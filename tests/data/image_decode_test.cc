@@ -2,12 +2,12 @@
 // Image records: header bytes by hand, the raw tensor and its checksum, JPEG and PNG, damage.
 #include "data/image_decode.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

@@ -5,13 +5,13 @@
 #include <spng.h>
 #include <turbojpeg.h>
 
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <vector>
 
 #include "data/image_record.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data::test {
 

@@ -2,13 +2,13 @@
 // Indexes: MXNet's text form, malformed lines, rebuilding; datasets with and without an index.
 #include "data/index.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "base/hash.h"
 #include "data/dataset.h"
 #include "tests/data/data_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

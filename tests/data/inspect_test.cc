@@ -2,12 +2,11 @@
 // `data check` and `data index`: counts, the first bad offset, disagreeing indexes.
 #include "data/inspect.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/hash.h"
 #include "data/index.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

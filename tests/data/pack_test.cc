@@ -4,7 +4,6 @@
 
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 
 #include "data/dataset.h"
@@ -12,6 +11,7 @@
 #include "data/image_decode.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <rapidcheck.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "base/hash.h"
 #include "tests/data/data_fixtures.h"
+#include "tests/support/catch.h"
 
 namespace troupe::data {
 namespace {

@@ -3,7 +3,6 @@
 #include "engine/engine.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::engine {
 namespace {

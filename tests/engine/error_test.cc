@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors, abandoned completions and cancelling.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::engine {
 namespace {

@@ -2,14 +2,13 @@
 // An engine's figures on a clock that only operations move: time is counted where it was spent.
 #include "engine/metrics.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::engine {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("lanes count their operations by end, and the time of their threads", "[metrics]") {
   base::ManualClock clock;

@@ -3,7 +3,6 @@
 // give on the threaded and the serial engine what a plain loop gives, errors included.
 #include <rapidcheck.h>
 
-#include <catch2/catch.hpp>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 
 namespace troupe::engine {

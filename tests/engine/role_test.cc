@@ -3,11 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
 
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::engine {
 namespace {

@@ -2,7 +2,6 @@
 // Stream operations on the delayed device: work runs after issue, in stream order, and nobody sees
 // a value too early. Poisoned outputs make a missing wait visible as NaN.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <exception>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 
 namespace troupe::engine {

@@ -2,12 +2,12 @@
 // The trace is JSON of the Trace Event Format and bounded.
 #include "engine/trace.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
 
 #include "base/file.h"
 #include "tests/engine/support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::engine {
 namespace {

@@ -4,8 +4,9 @@
 
 #include <rapidcheck.h>
 
-#include <catch2/catch.hpp>
 #include <string>
+
+#include "tests/support/catch.h"
 
 namespace troupe::http {
 namespace {

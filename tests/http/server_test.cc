@@ -3,7 +3,6 @@
 // waiting for a scrape.
 #include "http/server.h"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -11,12 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/http_client.h"
 
 namespace troupe::http {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Catch::Matchers::StartsWith;
 
 using Peer = tests::HttpPeer;

@@ -107,7 +107,7 @@ class TlsTest(ClusterCase):
         time.sleep(1.5)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
         made.wait_for("coordinator", "certificate has expired")
-        made.wait_for("coordinator", "turned away .*: .tls.: no greeting of TLS 1.3 came")
+        made.wait_for("coordinator", "turned away .*tls. no greeting of TLS 1.3 came")
         made.wait_for("coordinator", "its certificate is not believed|the peer refused")
         self.refused(ask)
         self.refused(["--identity", identities["a"], *ask], "not of a person")

@@ -67,11 +67,13 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def read(self, seconds=0.1):
-        """What it has written since the last call."""
-        part = b""
-        while select.select([self.ours], [], [], seconds)[0]:
+        """What it has written since the last call or writes within `seconds`: it may never rest."""
+        part, deadline = b"", time.monotonic() + seconds
+        while select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
             part += os.read(self.ours, 65536)
-        text = part.decode()
+            if time.monotonic() >= deadline:
+                break
+        text = part.decode(errors="replace")
         self.text += text
         return text
 

@@ -5,7 +5,6 @@
 
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 
 #include "link/tls_carrier.h"
 #include "tests/link/cluster_support.h"
+#include "tests/support/catch.h"
 
 namespace troupe::link::test {
 

@@ -2,7 +2,7 @@
 // A certificate against a Hello, all roles against all.
 #include "link/claim.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::link {
 namespace {

@@ -4,13 +4,14 @@
 #include "link/frame.h"
 
 #include <rapidcheck.h>
-#include <catch2/catch.hpp>
+
 #include <cstring>
 #include <deque>
 #include <string>
 
 #include "base/hash.h"
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 #include "tests/support/count_allocations.h"
 
 namespace troupe::link {

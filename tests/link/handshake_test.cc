@@ -2,10 +2,11 @@
 // A proof depends on the secret, the side, both nonces and every word of the Hello.
 #include "link/handshake.h"
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <set>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::link {
 namespace {

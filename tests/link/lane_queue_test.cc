@@ -4,8 +4,10 @@
 #include "link/lane_queue.h"
 
 #include <rapidcheck.h>
-#include <catch2/catch.hpp>
+
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::link {
 namespace {

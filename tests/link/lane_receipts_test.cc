@@ -2,8 +2,9 @@
 // What has been let go, whatever the order, and when to say so.
 #include "link/lane_receipts.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::link {
 namespace {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -26,6 +25,7 @@
 #include "link/frame.h"
 #include "link/link_set.h"
 #include "schemas/codec.h"
+#include "tests/support/catch.h"
 
 namespace troupe::link::test {
 

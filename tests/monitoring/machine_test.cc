@@ -2,16 +2,16 @@
 // A machine's load and memory from files as the kernel writes them, and from the real ones.
 #include "monitoring/machine.h"
 
-#include <catch2/catch.hpp>
 #include <ctime>
 #include <fstream>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::monitoring {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("load and memory are what the kernel's files say", "[machine]") {
   const TestFolder folder("machine");

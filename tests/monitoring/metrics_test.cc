@@ -2,7 +2,6 @@
 // Metrics: sums over cells and threads, buckets, collectors, the text that Prometheus reads.
 #include "monitoring/metrics.h"
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,11 +12,12 @@
 #include <vector>
 
 #include "monitoring/process.h"
+#include "tests/support/catch.h"
 
 namespace troupe::monitoring {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("counters of one series add up exactly across threads and live scrapes", "[metrics]") {
   Metrics metrics;

@@ -2,11 +2,11 @@
 // Lazy arrays: arithmetic, views, copies, errors, lifetime of memory, random numbers.
 #include "ndarray/ndarray.h"
 
-#include <catch2/catch.hpp>
 #include <limits>
 #include <numeric>
 
 #include "ndarray/invoke.h"
+#include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/support/test_runtime.h"
 

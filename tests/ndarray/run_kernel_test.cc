@@ -4,11 +4,11 @@
 #include "ndarray/run_kernel.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <optional>
 
 #include "base/parallel.h"
+#include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 
 namespace troupe::ndarray {

@@ -2,12 +2,12 @@
 // safetensors: round trips, the format's bytes, and what the strict reader refuses.
 #include "ndarray/safetensors.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <random>
 
 #include "base/file.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::ndarray {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "ops/support/layout_map.h"
 #include "tests/ops/tensors.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops::testing {
 

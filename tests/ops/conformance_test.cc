@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operator of the table, by its samples: kernels against the f64 reference, add mode,
 // in-place pairs, teams, empty tensors, random draws, and gradients against finite differences.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "tests/ops/cases.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

@@ -2,9 +2,8 @@
 // docs/ops.md is what the table says.
 #include "ops/document.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/file.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

@@ -3,10 +3,10 @@
 // two, more tensors than usual, processors without the newest vectors.
 #include <hwy/highway.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "tests/ops/cases.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known values and helpful errors of math, reduce and random operators.
-#include <catch2/catch.hpp>
-
 #include "tests/ops/tensors.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

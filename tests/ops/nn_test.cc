@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Network operators beyond the conformance test: which kernels take which calls, layouts, labels,
 // prediction forms, reshape codes.
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "ops/support/layout_map.h"
 #include "tests/ops/tensors.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

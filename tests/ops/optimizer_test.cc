@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers: the fused kernel against the same update written as element-wise operators, to the
 // bit; known values; the moving average of partial rounds.
-#include <catch2/catch.hpp>
-
 #include "tests/ops/tensors.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

@@ -3,8 +3,10 @@
 #include "ops/params.h"
 
 #include <rapidcheck.h>
-#include <catch2/catch.hpp>
+
 #include <limits>
+
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

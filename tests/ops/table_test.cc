@@ -2,8 +2,9 @@
 // The table of operators: definitions are complete, names unique, errors helpful.
 #include "ops/table.h"
 
-#include <catch2/catch.hpp>
 #include <set>
+
+#include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {

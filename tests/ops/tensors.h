@@ -3,7 +3,6 @@
 // dense and blocked layouts, and the running of one call. A test's thread only.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "ops/table.h"
+#include "tests/support/catch.h"
 
 namespace troupe::ops::testing {
 

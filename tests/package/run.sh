@@ -4,6 +4,7 @@
 #   install   installs the build into BUILD/package/installed, where the other checks find it
 #   headers   each header alone, with the warnings that careful people switch on
 #   arrays    a project that takes two components (arrays/)
+#   debs      the Debian packages: what they hold and need (tools/smoke_deb.sh installs them)
 #   programs  a project that takes everything (this folder); its programs run
 set -euo pipefail
 check=$1 build=$2 compiler=$3
@@ -66,6 +67,27 @@ check_programs() {
   "$work/linked" "$work/data"
   "$work/loaded" "$work/libtraining.so" "$work/data"
   "$work/sanitized" "$work/data"
+}
+
+check_debs() {
+  command -v dpkg-shlibdeps >/dev/null || { echo "dpkg-dev is not installed"; exit 77; }
+  cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+  local file
+  dpkg-deb -c "$work"/troupe_*.deb >"$work/troupe"
+  for file in usr/bin/troupe etc/troupe/agent.env usr/lib/sysusers.d/troupe.conf \
+    usr/lib/systemd/system/troupe-{agent,coordinator}.service usr/share/man/man1/troupe-run.1.gz \
+    usr/share/bash-completion/completions/troupe usr/share/zsh/vendor-completions/_troupe \
+    usr/share/fish/vendor_completions.d/troupe.fish usr/share/doc/troupe/docs/deploy.md; do
+    grep -q " \./$file\$" "$work/troupe" || { echo "troupe lacks $file" >&2; exit 1; }
+  done
+  ! grep -E "\.(a|h|cmake)\$" "$work/troupe"
+  dpkg-deb -f "$work"/troupe_*.deb Depends | grep -q "libdnnl.*libssl3"
+  dpkg-deb -c "$work"/libtroupe-dev_*.deb >"$work/dev"
+  for file in usr/include/troupe/base/status.h usr/lib/cmake/troupe/troupeConfig.cmake usr/lib/libtroupe_base.a; do
+    grep -q " \./$file\$" "$work/dev" || { echo "libtroupe-dev lacks $file" >&2; exit 1; }
+  done
+  dpkg-deb -f "$work"/libtroupe-dev_*.deb Depends | grep -q "libdnnl-dev.*pkg-config"
+  if command -v lintian >/dev/null; then lintian --allow-root --fail-on error "$work"/*.deb; fi
 }
 
 "check_$check"

@@ -4,11 +4,12 @@
 #include "schemas/codec.h"
 
 #include <rapidcheck.h>
-#include <catch2/catch.hpp>
+
 #include <cmath>
 #include <limits>
 
 #include "tests/schemas/reflect.h"
+#include "tests/support/catch.h"
 
 namespace troupe::schemas {
 namespace {

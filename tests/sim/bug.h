@@ -24,17 +24,21 @@ enum class Bug {
   overwritten_version,  ///< the updater writes into the published buffer
   timed_repetition,     ///< pushes and pulls without an answer are sent again after a while
   dropping_queue,       ///< what a link's queue has no room for is dropped
-  silent_resumption     ///< nobody is told that a link goes on after a cut
+  silent_resumption,    ///< nobody is told that a link goes on after a cut
+  early_cut,            ///< a device server says that its ranks have begun nothing
+  torn_cut,             ///< one shard is told of a cut out of turn one step too late
+  running_on            ///< ranks go on behind the cut with which their run is to end
 };
 
 inline constexpr std::array kBugs{
     Bug::double_application, Bug::early_ack,       Bug::arrival_order,     Bug::torn_version,
     Bug::lost_push,          Bug::forgotten_slice, Bug::stuck_credit,      Bug::ignored_bound,
     Bug::open_barrier,       Bug::unscaled_rate,   Bug::late_at_full_rate, Bug::overwritten_version,
-    Bug::timed_repetition,   Bug::dropping_queue,  Bug::silent_resumption};
+    Bug::timed_repetition,   Bug::dropping_queue,  Bug::silent_resumption, Bug::early_cut,
+    Bug::torn_cut,           Bug::running_on};
 
 constexpr std::string_view bug_name(Bug bug) {
-  constexpr std::array<std::string_view, 16> names{"none",
+  constexpr std::array<std::string_view, 19> names{"none",
                                                    "double application",
                                                    "early acknowledgement",
                                                    "arrival-order sum",
@@ -49,7 +53,10 @@ constexpr std::string_view bug_name(Bug bug) {
                                                    "overwritten version",
                                                    "timed repetition",
                                                    "dropping queue",
-                                                   "silent resumption"};
+                                                   "silent resumption",
+                                                   "early cut",
+                                                   "torn cut",
+                                                   "running on"};
   return names[static_cast<std::size_t>(bug)];
 }
 

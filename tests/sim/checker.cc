@@ -93,6 +93,9 @@ void Checker::begin(std::uint64_t generation, std::uint64_t step,
   generation_ = generation;
   layout_ = &layout;
   traffic_ = {};
+  extra_ = {step};
+  end_.reset();
+  begun_ = step;
   digests_.erase(digests_.upper_bound(step), digests_.end());
   std::optional<std::uint64_t> updates;  // eventual: as many as rounds happened to form
   if (step == 0 || job_->sequential()) {
@@ -179,7 +182,7 @@ void Checker::check_timing(const schemas::SliceId& slice, const store::SliceUpda
   for (const auto& [rank, step] : told) {
     lowest = std::min(lowest, step);
     std::uint64_t barrier = step;
-    while (barrier > 0 && !job_->is_barrier(barrier)) --barrier;
+    while (barrier > 0 && !is_barrier(barrier)) --barrier;
     const double had = std::max(samples.behind_rank[rank], samples_below(barrier));
     late = std::max(late, samples.total - had);
   }
@@ -246,13 +249,15 @@ void Checker::weights(const actors::WeightsReady& ready, std::uint32_t rank,
                       const std::vector<std::uint32_t>& machine_of_rank) {
   const std::string what =
       fmt::format("weights of key {} for rank {} step {}", ready.key, rank, ready.step);
+  begun_ = std::max(begun_, ready.step);
+  if (end_ && ready.step >= *end_) fail(what + ": the run was to end before it");
   const auto slices = layout_->of_key(ready.key);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Origin& origin = memory_->origin(ready.slices[i]);
     if (origin.checksum != Memory::checksum(ready.slices[i])) {
       fail(fmt::format("{}: slice {} changed after it was published", what, i));
     }
-    if (job_->sequential() || job_->is_barrier(ready.step)) {
+    if (job_->sequential() || is_barrier(ready.step)) {
       check_exact(origin.applied, ready.step, what);
     } else {
       check_staleness(origin.applied, ready.step, rank, machine_of_rank, what);
@@ -263,6 +268,7 @@ void Checker::weights(const actors::WeightsReady& ready, std::uint32_t rank,
 
 void Checker::cut(std::uint64_t step, const std::vector<actors::CutSlice>& slices) {
   const std::string what = fmt::format("checkpoint of step {}", step);
+  if (!is_barrier(step)) fail(what + ": nobody wanted one there");
   for (const actors::CutSlice& cut : slices) {
     const store::SliceInfo& info = layout_->info(cut.slice);
     std::vector<base::Buffer> buffers = cut.state.values.slots;
@@ -276,6 +282,14 @@ void Checker::cut(std::uint64_t step, const std::vector<actors::CutSlice>& slice
       if (reference_) check_bits(buffers[i], info, step, static_cast<int>(i), what);
     }
   }
+}
+
+void Checker::extra_cut(std::uint64_t step, bool last) {
+  if (step <= begun_ && step < job_->total_steps()) {
+    fail(fmt::format("a cut out of turn at step {}, and step {} has begun", step, begun_));
+  }
+  extra_.insert(step);
+  if (last && step < job_->total_steps()) end_ = step;
 }
 
 void Checker::manifest(std::uint64_t step, const std::vector<schemas::SliceId>& slices) {

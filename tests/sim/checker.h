@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,11 @@ class Checker {
                const std::vector<std::uint32_t>& machine_of_rank);
   /// The bytes that a checkpoint of `step` is made of; the manifest's slices must be complete.
   void cut(std::uint64_t step, const std::vector<actors::CutSlice>& slices);
+  /// The coordinator has chosen a step for a cut out of turn. Nobody may have begun it, it is a
+  /// barrier from now on, and behind the `last` one of a run nobody begins anything.
+  void extra_cut(std::uint64_t step, bool last);
+  /// The highest step for which a rank of this generation has got weights.
+  std::uint64_t begun() const { return begun_; }
   void manifest(std::uint64_t step, const std::vector<schemas::SliceId>& slices);
   void observe(const actors::Staleness& seen);
   /// All ranks must have seen the same weights at a barrier.
@@ -84,6 +90,9 @@ class Checker {
                     const std::string& what);
   /// Samples of all ranks in steps [0, step).
   double samples_below(std::uint64_t step) const;
+  bool is_barrier(std::uint64_t step) const {
+    return job_->is_barrier(step) || extra_.contains(step);
+  }
   void check_staleness(const std::vector<std::uint64_t>& applied, std::uint64_t step,
                        std::uint32_t rank, const std::vector<std::uint32_t>& machine_of_rank,
                        const std::string& what);
@@ -108,6 +117,9 @@ class Checker {
   std::map<schemas::SliceId, std::optional<std::uint64_t>> updates_;  // before the next one
   std::vector<LedgerEntry> ledger_;
   std::map<std::uint64_t, std::uint64_t> digests_;
+  std::set<std::uint64_t> extra_;     // barriers beside the job's own: cuts out of turn, the start
+  std::optional<std::uint64_t> end_;  // the cut with which the run ends
+  std::uint64_t begun_ = 0;
   Traffic traffic_;
   std::uint64_t staleness_max_[3] = {};
   std::optional<std::string> fault_;

@@ -48,6 +48,12 @@ std::string text_of(const schemas::ShardCheckpoint& m) {
 std::string text_of(const schemas::CheckpointReport& m) {
   return fmt::format("step {} {}{}", m.step, m.path, m.text);
 }
+std::string text_of(const schemas::CutReady& m) {
+  return fmt::format("{} next {}", m.number, m.next);
+}
+std::string text_of(const schemas::ExtraCut& m) {
+  return fmt::format("{} step {}{}", m.number, m.step, m.last ? " last" : "");
+}
 template <typename Other>
 std::string text_of(const Other&) {
   return {};
@@ -193,7 +199,9 @@ void Simulation::announce(const ActorId& to, const schemas::Message& message) {
   envelope.from = actors::kCoordinator;
   envelope.to = to;
   envelope.message = message;
-  travel(envelope);
+  std::uint64_t& until_us = told_until_us_[to];
+  until_us = std::max(until_us, now_us_ + delay_of(envelope));
+  at(until_us - now_us_, [this, envelope] { land(envelope); });
 }
 
 void Simulation::coordinator(const Envelope& envelope) {
@@ -262,6 +270,10 @@ bool Simulation::bend(Envelope& envelope) {
   if (bug_ == Bug::stuck_credit && to_owner &&
       std::holds_alternative<schemas::CheckpointReport>(envelope.message)) {
     return false;
+  }
+  if (auto* ready = std::get_if<schemas::CutReady>(&envelope.message);
+      bug_ == Bug::early_cut && ready) {
+    ready->next = 0;
   }
   if (bug_ == Bug::ignored_bound && pull && to_owner && pull->version == schemas::kNewestVersion) {
     pull->applied_below = 0;

@@ -185,6 +185,15 @@ Faults draw_faults(Random& random) {
   return faults;
 }
 
+/// Half of the jobs that write checkpoints are asked for some out of turn.
+void draw_wishes(Random& random, Faults& faults) {
+  if (!random.chance(50)) return;
+  const auto count = random.between(1, 3);
+  for (std::uint64_t i = 0; i < count; ++i) faults.wishes_ms.push_back(random.between(5, 300));
+  std::sort(faults.wishes_ms.begin(), faults.wishes_ms.end());
+  faults.last_wish = random.chance(30);
+}
+
 /// Half of all jobs have slow links; a step takes up to some hundred milliseconds on the slowest.
 LinkShape draw_links(Random& random) {
   LinkShape links;
@@ -225,6 +234,7 @@ SimJob make_sim_job(std::uint64_t seed) {
   job.machine_of_rank = draw_placement(spec, random);
   job.faults = draw_faults(random);
   job.links = draw_links(random);
+  if (!spec.checkpoint.dir.empty()) draw_wishes(random, job.faults);
   return job;
 }
 
@@ -233,12 +243,13 @@ std::string SimJob::to_string() const {
       "seed {}: {}x{} ranks on machines [{}], {} shards, device {}, cluster {}, {} steps of epochs "
       "of {}, checkpoints every {}{}, drop {}%, double {}%, slow {}%, {} cuts, links of {} "
       "bytes/ms "
-      "and {} bytes{}",
+      "and {} bytes, checkpoints wanted at [{}] ms{}{}",
       seed, spec.workers.machines, spec.workers.devices, fmt::join(machine_of_rank, " "),
       spec.servers.shards, tier_text(spec.consistency.device), tier_text(spec.consistency.cluster),
       total_steps(), epoch_steps(), spec.checkpoint.every.count,
       spec.checkpoint.dir.empty() ? " (off)" : "", faults.drop_percent, faults.double_percent,
       faults.slow_percent, faults.cuts, links.bytes_per_ms, links.queue_bytes,
+      fmt::join(faults.wishes_ms, " "), faults.last_wish ? " and a stop" : "",
       faults.kill_ms ? fmt::format(", a kill at {} ms", *faults.kill_ms) : "");
 }
 

@@ -41,6 +41,8 @@ struct Faults {
   std::uint32_t kill_role = 0;  ///< position in the list of all roles, the coordinator last
   std::optional<std::uint64_t> view_ms;  ///< a new view of the same ranks is announced
   std::uint32_t cuts = 0;                ///< of links, each of them for a while
+  std::vector<std::uint64_t> wishes_ms;  ///< checkpoints out of turn are wanted
+  bool last_wish = false;                ///< with the last of them a person stops the run
 
   /// Nothing goes wrong that could be a reason to send anything twice.
   bool none() const {

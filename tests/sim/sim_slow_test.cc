@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many more seeds than the quick test has time for.
-#include <catch2/catch.hpp>
-
 #include "tests/sim/simulation.h"
+#include "tests/support/catch.h"
 
 namespace troupe::sim {
 namespace {

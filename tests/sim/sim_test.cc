@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole companies in one thread: 500 seeds, each twice, and planted bugs that must be caught.
-#include <catch2/catch.hpp>
-
 #include "tests/sim/simulation.h"
+#include "tests/support/catch.h"
 
 namespace troupe::sim {
 namespace {
@@ -80,6 +79,12 @@ SimJob job_for(Bug bug, std::uint64_t seed) {
     job = plain_job(seed, 3, 1);
     job.spec.checkpoint.every.count = 0;
     job.spec.consistency.cluster = {ConsistencyMode::eventual, 0};
+  }
+  if (bug == Bug::early_cut || bug == Bug::torn_cut || bug == Bug::running_on) {
+    job.spec.checkpoint.every.count = 0;
+    job.records *= 4;
+    job.faults.wishes_ms = {60, 120};
+    job.faults.last_wish = bug == Bug::running_on;
   }
   return job;
 }
@@ -181,6 +186,31 @@ TEST_CASE("whoever dies is named, and the job resumes from its last checkpoint")
       CHECK((machine || outcome.failure == "the coordinator died"));
     }
   }
+}
+
+TEST_CASE("checkpoints out of turn, in all modes, at any time") {
+  const schemas::TierSpec bounded{ConsistencyMode::eventual, 1};
+  const schemas::TierSpec unbounded{ConsistencyMode::eventual, {}};
+  const std::vector<schemas::ConsistencySpec> all_modes{
+      {}, {{}, bounded}, {{}, unbounded}, {bounded, {}}, {unbounded, {}}, {unbounded, unbounded}};
+  std::uint64_t cuts = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (const schemas::ConsistencySpec& modes : all_modes) {
+      SimJob job = plain_job(seed, 3, 2);
+      job.spec.consistency = modes;
+      job.spec.checkpoint.every.count = 0;
+      job.records *= 4;
+      job.faults.wishes_ms = {20 + seed, 50, 52, 90 + 3 * seed};
+      job.faults.last_wish = seed % 2 == 0;
+      const Outcome outcome = Simulation(job).run();
+      INFO(outcome.fault);
+      CHECK(outcome.fault.empty());
+      CHECK(outcome.cuts >= 3);
+      CHECK(outcome.failure == (job.faults.last_wish ? "stopped by request" : ""));
+      cuts += outcome.cuts;
+    }
+  }
+  CHECK(cuts > 400);
 }
 
 TEST_CASE("the bound of staleness is used up and never exceeded") {

@@ -35,6 +35,10 @@ Outcome Simulation::run() {
   launch(1, 0);
   if (job_.faults.kill_ms) at(*job_.faults.kill_ms * 1000, [this] { kill(); });
   if (job_.faults.view_ms) at(*job_.faults.view_ms * 1000, [this] { new_view(); });
+  for (const std::uint64_t wish_ms : job_.faults.wishes_ms) {
+    const bool last = job_.faults.last_wish && wish_ms == job_.faults.wishes_ms.back();
+    at(wish_ms * 1000, [this, last] { want_cut(last); });
+  }
   for (std::uint32_t i = 0; i < job_.faults.cuts; ++i) {
     at(random_.between(5'000, 600'000), [this] { cut_link(); });
   }
@@ -95,6 +99,9 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
   generation_ = generation;
   links_.clear();
   unanswered_.clear();
+  told_until_us_.clear();
+  wishes_.clear();
+  stopped_ = false;
   placement_ = {};
   placement_.generation = generation;
   placement_.start_step = step;
@@ -113,7 +120,8 @@ void Simulation::launch(std::uint64_t generation, std::uint64_t step) {
   checker_->begin(generation, step, plan_->layout);
   hire_all();
   job_state_ = std::make_unique<control::JobState>(
-      control::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits});
+      control::JobRoster{job_.spec.name, generation, placement_, job_.spec.limits,
+                         !job_.spec.checkpoint.dir.empty(), job_.total_steps()});
   drive(job_state_->handle(control::Begin{now_us_ / 1000}));
   at(kTickUs, [this, generation] { coordinator_tick(generation); });
 }
@@ -222,7 +230,7 @@ void Simulation::coordinator_tick(std::uint64_t generation) {
 /// A role dies. Its agent tells the coordinator; when that is the victim the agents, after a grace,
 /// stop everybody.
 void Simulation::kill() {
-  if (actors_.empty()) return;
+  if (actors_.empty() || !job_state_ || job_state_->ended()) return;
   const std::size_t victim = job_.faults.kill_role % (actors_.size() + 1);
   trace({1, generation_, victim});
   const std::uint64_t delay_us = random_.between(100, 50'000);
@@ -249,7 +257,52 @@ void Simulation::drive(const std::vector<control::JobState::Effect>& effects) {
 }
 
 void Simulation::perform(const control::Send<schemas::ActorId>& send) {
-  announce(send.to, send.message);
+  schemas::Message message = send.message;
+  if (auto* cut = std::get_if<schemas::ExtraCut>(&message)) {
+    const bool to_rank_holder = send.to.role == schemas::Role::device_server;
+    if (!to_rank_holder && send.to.index == 0) checker_->extra_cut(cut->step, cut->last);
+    if (bug_ == Bug::torn_cut && !to_rank_holder && send.to.index == 1) ++cut->step;
+    if (bug_ == Bug::running_on && to_rank_holder) cut->last = false;
+  }
+  announce(send.to, message);
+}
+
+/// Somebody wants a checkpoint now; with the last of a run it is to be stopped.
+void Simulation::want_cut(bool last) {
+  if (!job_state_ || job_state_->ended()) return;
+  trace({6, generation_, last});
+  wishes_[++wishes_told_] = {last, checker_->begun()};
+  drive(job_state_->handle(control::CutWanted{wishes_told_, last}));
+}
+
+/// A wish fails when the disk does, with the job, and before there is anything to save.
+void Simulation::perform(const control::CutSettled& settled) {
+  const auto wish = wishes_.extract(settled.wish);
+  if (wish.empty()) return checker_->fail("a wish is settled that nobody has");
+  const base::Errc code = settled.status.code();
+  const bool excused = job_state_->ended() || !job_state_->trains() ||
+                       (code == base::Errc::resource_exhausted && disk_faults_ > 0);
+  if (!settled.status.ok() && !excused) {
+    return checker_->fail("a checkpoint out of turn: " + settled.status.to_string());
+  }
+  if (settled.status.ok()) {
+    ++outcome_.cuts;
+    const bool whole = checkpoints_.contains(settled.step);
+    if (!whole) checker_->fail(fmt::format("the cut at step {} is not there", settled.step));
+    if (settled.step <= wish.mapped().begun && settled.step < job_.total_steps()) {
+      checker_->fail(fmt::format("the cut at step {} lacks step {}, which had begun before it",
+                                 settled.step, wish.mapped().begun));
+    }
+    if (wish.mapped().last && checkpoints_.rbegin()->first != settled.step) {
+      checker_->fail(fmt::format("the run's last cut is {}, not {}", checkpoints_.rbegin()->first,
+                                 settled.step));
+    }
+  }
+  const bool done = settled.status.ok() && settled.step == job_.total_steps();
+  if (!wish.mapped().last || job_state_->ended() || done) return;
+  stopped_ = true;
+  drive(
+      job_state_->handle(control::Abort{base::error(base::Errc::cancelled, "stopped by request")}));
 }
 
 void Simulation::perform(const control::End& end) {
@@ -260,7 +313,8 @@ void Simulation::perform(const control::End& end) {
 void Simulation::job_ended(const base::Status& status) {
   if (status.ok()) return succeed();
   outcome_.failure = status.text();
-  if (victim_.empty() || outcome_.failure.find(victim_) == std::string::npos) {
+  const bool asked_for = stopped_ && status.code() == base::Errc::cancelled;
+  if (!asked_for && (victim_.empty() || outcome_.failure.find(victim_) == std::string::npos)) {
     return checker_->fail("the job failed: " + status.to_string());
   }
   at(random_.between(1'000, 30'000), [this] {

@@ -39,6 +39,7 @@ struct Outcome {
   std::uint64_t virtual_ms = 0;
   std::uint64_t updates = 0;
   std::uint64_t checkpoints = 0;
+  std::uint64_t cuts = 0;        ///< out of turn, of all checkpoints
   std::uint64_t repeated = 0;    ///< letters sent again
   std::uint64_t asked = 0;       ///< questions about letters
   std::uint64_t link_bytes = 0;  ///< payloads given to links
@@ -96,8 +97,10 @@ class Simulation {
   void tick(std::uint64_t generation, const schemas::ActorId& id);
   void kill();
   void new_view();
+  void want_cut(bool last);
   void drive(const std::vector<control::JobState::Effect>& effects);
   void perform(const control::Send<schemas::ActorId>& send);
+  void perform(const control::CutSettled& settled);
   void perform(const control::End& end);
   /// People's display and the log: the simulation has none.
   template <schemas::OneOf<control::JobStepped, control::JobScored, control::JobCheckpointed,
@@ -171,6 +174,14 @@ class Simulation {
   std::unique_ptr<control::JobState> job_state_;
   bool succeeded_ = false;
   std::string victim_;  // who was killed, as the job must name it
+  struct Wish {
+    bool last = false;
+    std::uint64_t begun = 0;  // when it was told
+  };
+  std::map<control::CutWish, Wish> wishes_;  // not yet settled
+  control::CutWish wishes_told_ = 0;
+  bool stopped_ = false;  // a person has ended this run, with a checkpoint
+  std::map<schemas::ActorId, std::uint64_t> told_until_us_;  // the coordinator is heard in order
 
   // The disk.
   std::map<std::uint64_t, std::map<std::uint32_t, Checkpoint>> shard_files_;

@@ -3,7 +3,6 @@
 #include "storage/storage.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "storage/size_class.h"
+#include "tests/support/catch.h"
 
 namespace troupe::storage {
 namespace {

@@ -4,11 +4,12 @@
 
 #include <fmt/core.h>
 #include <rapidcheck.h>
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <numeric>
 #include <set>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

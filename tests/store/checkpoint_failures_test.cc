@@ -2,7 +2,7 @@
 // Which failed checkpoints end a run, and what it says then.
 #include "store/checkpoint_failures.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

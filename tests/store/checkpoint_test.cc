@@ -4,11 +4,11 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
 
 #include "storage/storage.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::store {

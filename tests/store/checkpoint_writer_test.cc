@@ -2,11 +2,11 @@
 // The order of a checkpoint's files: what exists after each step of writing, and after failures.
 #include "store/checkpoint_writer.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::store {

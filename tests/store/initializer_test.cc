@@ -4,9 +4,10 @@
 #include "store/initializer.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

@@ -3,13 +3,13 @@
 #include "store/local_store.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <limits>
 #include <thread>
 
 #include "store/slice_layout.h"
 #include "store/slice_values.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::store {

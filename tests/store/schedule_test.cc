@@ -4,7 +4,8 @@
 #include "store/schedule.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {
@@ -40,6 +41,31 @@ TEST_CASE("ends of epochs, checkpoints and the end of the job are barriers") {
     CHECK(next == *std::upper_bound(barriers.begin(), barriers.end(), step));
     CHECK(plan.barrier_at(next - 1) == plan.barrier_at(step));
   }
+}
+
+TEST_CASE("a cut out of turn is a barrier and a checkpoint from when it is told") {
+  StepPlan plan = make_step_plan(job(), 300, 1);
+  CHECK(plan.barrier_after(4) == 8);
+  REQUIRE(plan.add_cut(6));
+  CHECK(plan.is_barrier(6));
+  CHECK(plan.is_cut(6));
+  CHECK_FALSE(plan.is_planned_cut(6));
+  CHECK(plan.barrier_after(4) == 6);
+  CHECK(plan.barrier_after(6) == 8);
+  CHECK(plan.barrier_at(7) == 6);
+  CHECK(plan.barrier_at(9) == 8);
+  CHECK(plan.add_cut(8));  // planned anyhow
+  CHECK(plan.is_planned_cut(8));
+  CHECK_FALSE(plan.add_cut(5));  // in front of one
+  CHECK_FALSE(plan.add_cut(1));
+  CHECK_FALSE(plan.add_cut(31));
+  CHECK(plan.add_cut(30));
+  CHECK(plan.add_cut(9));
+  CHECK(plan.add_cut(11));
+  CHECK(plan.extra_cuts == std::vector<std::uint64_t>{9, 11});
+  schemas::JobSpec none = job();
+  none.checkpoint.dir.clear();
+  CHECK_FALSE(make_step_plan(none, 300, 1).add_cut(6));
 }
 
 TEST_CASE("a resumed job begins with a barrier that is no checkpoint of its own") {

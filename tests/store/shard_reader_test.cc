@@ -4,10 +4,10 @@
 
 #include <fmt/core.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 
 #include "base/file.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::store {

@@ -3,10 +3,9 @@
 // of it. Sums and whole updates are seen in the bits of trained weights.
 #include "store/slice_compute.h"
 
-#include <catch2/catch.hpp>
-
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::store {

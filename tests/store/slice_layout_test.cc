@@ -3,7 +3,8 @@
 #include "store/slice_layout.h"
 
 #include <fmt/core.h>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

@@ -3,7 +3,7 @@
 // answers and what its checkpoints contain.
 #include "store/slice_owner.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

@@ -2,7 +2,7 @@
 // The rules of a job under a placement.
 #include "store/slice_rules.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

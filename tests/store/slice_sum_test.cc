@@ -2,11 +2,11 @@
 // Partial sums: the order of addition never depends on the order of arrival.
 #include "store/slice_sum.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
+
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

@@ -2,7 +2,7 @@
 // What cannot be an updater is refused with the node's name.
 #include "store/updater.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::store {
 namespace {

@@ -3,7 +3,6 @@
 // classes.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "data/index.h"
 #include "data/record_file.h"
 #include "schemas/job_spec.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::train {

@@ -3,7 +3,6 @@
 // values that follow from their names, one step, its results as bytes). A test's thread only.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "base/random.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::symbol {

@@ -3,11 +3,11 @@
 // accumulation, errors.
 #include "symbol/executor.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "ndarray/invoke.h"
 #include "symbol/arena.h"
+#include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 

@@ -2,9 +2,8 @@
 // Gradients: as symbols and in executors, of outputs of every kind; what has none.
 #include "symbol/gradient.h"
 
-#include <catch2/catch.hpp>
-
 #include "symbol/infer.h"
+#include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

@@ -2,9 +2,9 @@
 // Layouts of a residual network: what its additions do to them, forward and backward.
 #include "symbol/layouts.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs do wrong with symbols and executors: each an error that names it, never a crash.
-#include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
 
 #include "symbol/arena.h"
+#include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

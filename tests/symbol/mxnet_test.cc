@@ -2,10 +2,10 @@
 // Files of MXNet, old ones and Gluon's, and files for it.
 #include "symbol/mxnet.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

@@ -3,10 +3,10 @@
 // memory, in-place rules hold.
 #include "symbol/plan_memory.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::symbol {

@@ -2,8 +2,7 @@
 // Auxiliary states that several nodes move.
 #include "symbol/states.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

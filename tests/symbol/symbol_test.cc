@@ -2,11 +2,10 @@
 // Symbols as data: composition, lists, inference, JSON, passes, drawing.
 #include "symbol/symbol.h"
 
-#include <catch2/catch.hpp>
-
 #include "symbol/describe.h"
 #include "symbol/gradient.h"
 #include "symbol/passes.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "tests/symbol/bound.h"
 

@@ -3,11 +3,11 @@
 // their inputs they read.
 #include "symbol/value_numbers.h"
 
-#include <catch2/catch.hpp>
 #include <random>
 
 #include "symbol/graph.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::symbol {

@@ -198,7 +198,8 @@ class TidyTest(unittest.TestCase):
         for call, instead in (("rand()", "base/random.h"), ("std::strcpy(a, b)", "std::string"),
                               ("sprintf(a, b)", "std::string"), ("::atoi(a)", "std::from_chars"),
                               ("std::getenv(a)", "base/environment.h"), ("throw 1", "a Status"),
-                              ("std::async(f)", "the engine")):
+                              ("std::async(f)", "the engine"),
+                              ("#include <catch2/catch.hpp>", "tests/support/catch.h")):
             self.write("base/thing.cc", SOURCE + call + ";\n")
             self.expect(("base/thing.cc:12", f"use {instead}"))
         self.write("base/thing.cc", SOURCE + "operand(); dice.rand(); ops::rand(); // rand()\n")

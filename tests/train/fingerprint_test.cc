@@ -3,9 +3,10 @@
 // could be resumed.
 #include "train/fingerprint.h"
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace troupe::train {
 namespace {

@@ -2,7 +2,7 @@
 // Attributes of variables in the forms that MXNet 1.9.1 writes.
 #include "train/key_attributes.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::train {
 namespace {

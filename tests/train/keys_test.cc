@@ -3,10 +3,10 @@
 // variables say.
 #include "train/keys.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "store/initializer.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::train {

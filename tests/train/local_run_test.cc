@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
 #include <future>
@@ -16,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "store/checkpoint.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
 namespace troupe::train {

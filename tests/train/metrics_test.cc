@@ -2,9 +2,8 @@
 // The figures of ranks, seen by Prometheus while a job runs.
 #include "train/metrics.h"
 
-#include <catch2/catch.hpp>
-
 #include "base/clock.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 #include "tests/support/test_runtime.h"
 #include "train/local_run.h"
@@ -12,7 +11,7 @@
 namespace troupe::train {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 /// Scrapes at every report.
 class Scraper final : public JobObserver {

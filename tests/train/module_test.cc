@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -16,6 +15,7 @@
 
 #include "store/checkpoint.h"
 #include "store/local_store.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 #include "tests/support/test_runtime.h"
 #include "train/job.h"

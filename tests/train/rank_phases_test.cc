@@ -2,8 +2,9 @@
 // Phases of a rank's thread on a manual clock: each gets its time, together the time that passed.
 #include "train/rank_phases.h"
 
-#include <catch2/catch.hpp>
 #include <numeric>
+
+#include "tests/support/catch.h"
 
 namespace troupe::train {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An optimizer given as a symbol trains to the bits of the built-in one.
-#include <catch2/catch.hpp>
-
 #include "base/hash.h"
 #include "store/checkpoint.h"
+#include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 #include "train/local_run.h"
 

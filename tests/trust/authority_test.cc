@@ -2,10 +2,10 @@
 // An authority's folder: what it signs is remembered, what it withdraws stays withdrawn.
 #include "trust/authority.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::trust {

@@ -5,7 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::trust {
 namespace {

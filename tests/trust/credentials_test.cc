@@ -2,9 +2,9 @@
 // Credentials survive their file, and what is missing or foreign is named.
 #include "trust/credentials.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/authority.h"
 

@@ -2,7 +2,7 @@
 // Identities and who may sign for whom.
 #include "trust/identity.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace troupe::trust {
 namespace {

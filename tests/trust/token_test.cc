@@ -2,10 +2,10 @@
 // Tokens survive their book, which holds no token; what is withdrawn stays so.
 #include "trust/token.h"
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "base/file.h"
+#include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::trust {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// troupe gen systemd, slurm, kubernetes: the files of deploy/ for places where a cluster runs.
+// Those files are valid as they are; options replace the values that they name below.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/gen_files.h"
+#include "apps/verbs.h"
+#include "base/address.h"
+
+namespace troupe::apps {
+namespace {
+
+// What the files say, and options replace.
+constexpr std::string_view kCoordinator = "node1:7700";
+constexpr std::string_view kListen = "0.0.0.0:7700";
+constexpr std::string_view kDevices = "cpu:2";
+constexpr std::string_view kSlurmCpus = "--cpus-per-task=2";
+constexpr std::string_view kPodCpus = "cpu: \"2\"";
+constexpr std::string_view kImage = "troupe:latest";
+constexpr std::string_view kReplicas = "replicas: 2";
+constexpr std::string_view kNodes = "--nodes=2";
+constexpr int kMachinesMax = 10'000;
+
+/// Options of all three.
+struct PlaceOptions {
+  std::string devices{kDevices};
+  std::string image{kImage};
+  int machines = 2;
+  GenTarget target;
+};
+
+/// The files of a folder of deploy/, without its name. Each place for a worker has a processor.
+std::vector<MadeFile> place_files(std::string_view folder, const PlaceOptions& options) {
+  std::vector<MadeFile> files = files_of(deploy_files(), folder);
+  const std::string cpus = options.devices.substr(options.devices.find(':') + 1);
+  for (MadeFile& file : files) {
+    file.name.erase(0, folder.size());
+    file.text = replaced(file.text, kDevices, options.devices);
+    file.text = replaced(file.text, kSlurmCpus, fmt::format("--cpus-per-task={}", cpus));
+    file.text = replaced(file.text, kPodCpus, fmt::format("cpu: \"{}\"", cpus));
+  }
+  return files;
+}
+
+ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
+  std::vector<MadeFile> files = place_files("systemd/", options);
+  if (!context.coordinator.empty()) {
+    const auto address = base::parse_address(context.coordinator);
+    if (!address.ok()) return context.fail(address.status().with_context("--coordinator"));
+    for (MadeFile& file : files) {
+      file.text = replaced(file.text, kCoordinator, context.coordinator);
+      file.text = replaced(file.text, kListen, fmt::format("0.0.0.0:{}", address->port));
+    }
+  }
+  return write_made(files, options.target, context);
+}
+
+ExitCode gen_slurm(const PlaceOptions& options, Context& context) {
+  std::vector<MadeFile> files = place_files("slurm/", options);
+  for (MadeFile& file : files) {
+    file.text = replaced(file.text, kNodes, fmt::format("--nodes={}", options.machines));
+  }
+  return write_made(files, options.target, context);
+}
+
+ExitCode gen_kubernetes(const PlaceOptions& options, Context& context) {
+  std::vector<MadeFile> files = place_files("kubernetes/", options);
+  for (MadeFile& file : files) {
+    file.text = replaced(file.text, kImage, options.image);
+    file.text = replaced(file.text, kReplicas, fmt::format("replicas: {}", options.machines));
+  }
+  return write_made(files, options.target, context);
+}
+
+/// What is no image's name would mean something else in the file.
+std::string check_image(const std::string& text) {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@";
+  if (!text.empty() && text.find_first_not_of(kAllowed) == std::string::npos) return "";
+  return fmt::format("'{}' is no name of an image, as registry.lab/troupe:1", text);
+}
+
+void add_devices(CLI::App& verb, PlaceOptions& options, const std::string& meaning) {
+  verb.add_option("--devices", options.devices, meaning)
+      ->capture_default_str()
+      ->check(check_devices)
+      ->type_name("cpu:N");
+}
+
+void add_machines(CLI::App& verb, PlaceOptions& options, const std::string& name,
+                  const std::string& meaning) {
+  verb.add_option(name, options.machines, meaning)
+      ->capture_default_str()
+      ->check(CLI::Range(1, kMachinesMax))
+      ->type_name("N");
+}
+
+}  // namespace
+
+void add_places_verbs(CLI::App& family, Context& context) {
+  const auto options = std::make_shared<PlaceOptions>();
+  const auto add = [&](const char* name, const std::string& description,
+                       ExitCode (*action)(const PlaceOptions&, Context&)) {
+    CLI::App* verb = family.add_subcommand(name, description);
+    add_target(verb, options->target)->required();
+    set_action(verb, context, [&context, options, action] { return action(*options, context); });
+    return verb;
+  };
+  CLI::App* systemd =
+      add("systemd",
+          describe("Write services for a coordinator and agents; --coordinator says where it is",
+                   {"troupe --coordinator node1:7700 gen systemd -o units"}),
+          gen_systemd);
+  add_devices(*systemd, *options, "Each agent's places for workers");
+
+  CLI::App* slurm = add("slurm",
+                        describe("Write a script for sbatch that trains one job in an allocation",
+                                 {"troupe gen slurm -o batch --nodes 4 --devices cpu:8",
+                                  "sbatch batch/troupe.sbatch JOB.toml"}),
+                        gen_slurm);
+  add_devices(*slurm, *options, "Each node's places for workers");
+  add_machines(*slurm, *options, "--nodes", "Nodes, one agent on each");
+
+  CLI::App* kubernetes =
+      add("kubernetes",
+          describe("Write manifests for a coordinator and agents",
+                   {"troupe gen kubernetes -o manifests --image registry.lab/troupe:1"}),
+          gen_kubernetes);
+  add_devices(*kubernetes, *options, "Each agent's places for workers");
+  add_machines(*kubernetes, *options, "--replicas", "Agents");
+  kubernetes->add_option("--image", options->image, "The image of the Containerfile")
+      ->capture_default_str()
+      ->check(check_image)
+      ->type_name("NAME");
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of docs/deploy.md, "Two hosts by hand", word for word on two hosts: each is a
+network namespace with a home folder and a name of its own; /mnt is the folder that both see.
+
+Usage: deploy_test.py TROUPE [unittest arguments]. Needs root, iproute2 and dataset-fashion-mnist.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import cluster
+from cluster import DEADLINE_S, troupe
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/deploy.md"
+JOB_S = 900  # for an epoch of the demo's job, on a busy machine
+HOSTS = {"node1": "10.78.0.1", "node2": "10.78.0.2"}
+# What a command of the page may be, and which test runs it there.
+ELSEWHERE = {"package": "tools/smoke_deb.sh", "systemd": "tools/smoke_systemd.sh",
+             "slurm": "tests/deploy/slurm_test.py", "kubernetes": "tests/deploy/kubernetes_test.py"}
+# A host's own view of the machine, then the command. $1: host, $2: our folder, $3: the sources.
+ENTER = """
+set -e
+mount --bind "$2/shared" /mnt
+mount --bind "$2/hosts" /etc/hosts
+mount -t tmpfs none /usr/share/doc
+mkdir -p /usr/share/doc/troupe
+cp -r "$3/examples" /usr/share/doc/troupe/examples
+export HOME="$2/$1" PATH="$2/bin:$PATH"
+cd
+shift 3
+exec "$@"
+"""
+# Between two machines this is a network's work; here it copies from home to home.
+SCP = """#!/bin/sh
+for last; do :; done
+while [ "$#" -gt 1 ]; do
+  case $1 in -*) ;; *) cp -p "$1" "$HOME/../${last%:}/" || exit 1 ;; esac
+  shift
+done
+"""
+
+
+def blocks():
+    """[(words behind ```sh, text)] of the page."""
+    return [(match[1].split(), match[2])
+            for match in re.finditer(r"^```sh ([^\n]*)\n(.*?)^```$", PAGE.read_text(),
+                                     re.M | re.S)]
+
+
+def names_are_taken(folder):
+    """Whether the program takes names of hosts, as the page writes them."""
+    troupe("ca", "init", folder / "ca", "--cluster", "probe").check_returncode()
+    person = folder / "person.pem"
+    troupe("ca", "issue", folder / "ca", "person", "p", "--out", person).check_returncode()
+    done = troupe("--identity", person, "--coordinator", "no-such-host.invalid:1", "job", "list")
+    return "must be a number" not in done.stderr
+
+
+class PageTest(unittest.TestCase):
+    def test_each_block_says_where_it_runs(self):
+        self.assertEqual(len(blocks()), PAGE.read_text().count("\n```sh"))
+        self.assertEqual(PAGE.read_text().count("\n```"), 2 * len(blocks()))
+        for words, text in blocks():
+            self.assertIn(words[0], {*HOSTS, *ELSEWHERE}, text)
+            self.assertTrue(words[0] in HOSTS or (ROOT / ELSEWHERE[words[0]]).is_file(), text)
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip"), "needs root and iproute2")
+class TwoHostsTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        for name in ("bin", "shared", *HOSTS):
+            (self.folder / name).mkdir()
+        (self.folder / "bin/troupe").symlink_to(os.path.abspath(cluster.TROUPE))
+        (self.folder / "bin/scp").write_text(SCP)
+        (self.folder / "bin/scp").chmod(0o755)
+        lines = ["127.0.0.1 localhost"] + [f"{number} {name}" for name, number in HOSTS.items()]
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+        self.networks = {name: f"troupe-{os.getpid()}-{name}" for name in HOSTS}
+        for name in self.networks.values():
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            self.addCleanup(subprocess.run, ["ip", "netns", "delete", name])
+        first, second = self.networks.values()
+        subprocess.run(["ip", "-n", first, "link", "add", "cable", "type", "veth", "peer", "name",
+                        "cable", "netns", second], check=True)
+        for name, number in HOSTS.items():
+            for words in (["addr", "add", f"{number}/24", "dev", "cable"],
+                          ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
+                subprocess.run(["ip", "-n", self.networks[name], *words], check=True)
+        self.named = names_are_taken(self.folder)
+        self.running = []
+        self.addCleanup(self.end)
+
+    def end(self):
+        for process, _ in reversed(self.running):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process, _ in self.running:
+            process.wait(timeout=DEADLINE_S)
+
+    def start(self, host, text):
+        """A shell of the host that reads `text`; its output goes to a file."""
+        if not self.named:
+            for name, number in HOSTS.items():
+                text = re.sub(rf"\b{name}:(?=\d)", f"{number}:", text)
+                text = text.replace(f"--advertise {name}", f"--advertise {number}")
+        log = self.folder / f"log-{len(self.running)}"
+        with open(log, "w") as out:
+            process = subprocess.Popen(
+                ["ip", "netns", "exec", self.networks[host], "bash", "-c", ENTER, "enter", host,
+                 self.folder, ROOT, "bash", "-euo", "pipefail", "-c", text], stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True)
+        self.running.append((process, log))
+        return process, log
+
+    def logs(self):
+        return "\n".join(f"--- {log.name}\n{log.read_text()}" for _, log in self.running)
+
+    def wait_for(self, process, log, pattern):
+        deadline = time.monotonic() + DEADLINE_S
+        while not re.search(pattern, log.read_text()):
+            self.assertIsNone(process.poll(), self.logs())
+            self.assertLess(time.monotonic(), deadline, self.logs())
+            time.sleep(0.05)
+
+    def test_the_page_makes_a_cluster_that_trains(self):
+        hashes = []
+        for words, text in blocks():
+            if words[0] not in HOSTS:
+                continue
+            if words[1:] == ["terminals"]:
+                for line in text.splitlines():
+                    process, log = self.start(words[0], line)
+                    self.wait_for(process, log, "coordinator on|joined the coordinator")
+                continue
+            process, log = self.start(words[0], text)
+            self.assertEqual(process.wait(timeout=JOB_S), 0, self.logs())
+            hashes += re.findall(r"^[0-9a-f]{64}$", log.read_text(), re.M)
+        self.assertEqual(len(hashes), 2, self.logs())
+        self.assertEqual(hashes[0], hashes[1])
+        self.assertIn("succeeded", self.logs())
+
+
+if __name__ == "__main__":
+    cluster.main()

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Configures a build of CMakePresets.json: tools/configure.sh PRESET. What CMake says goes to
+# build/PRESET.log. Where the variable CXX names another compiler than the folder was configured with,
+# the folder is configured anew; without CXX it keeps its compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1 log=build/$1.log cache=build/$1/CMakeCache.txt
+mkdir -p build
+arguments=(--preset "$preset")
+if [ -n "${CXX:-}" ] && [ -e "$cache" ]; then
+  present=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$cache")
+  [ "$present" = "$(command -v "$CXX")" ] || arguments+=(--fresh)
+fi
+cmake "${arguments[@]}" >"$log" 2>&1 || { tail -30 "$log" >&2; exit 1; }
