@@ -63,7 +63,8 @@ const char* state_of(const trust::Token& token, std::int64_t now) {
 
 ExitCode make(const Options& options, Context& context) {
   std::error_code unknown;
-  if (std::filesystem::exists(options.out, unknown)) {
+  const bool piped = options.out == "-";
+  if (!piped && std::filesystem::exists(options.out, unknown)) {
     return context.fail(
         base::error(base::Errc::already_exists, "{}: exists", options.out.string()));
   }
@@ -75,8 +76,13 @@ ExitCode make(const Options& options, Context& context) {
                                {now, now + static_cast<std::int64_t>(ms / 1'000)});
   if (!text.ok()) return context.fail(text.status());
   const trust::Token made = book->tokens().back();
+  const std::string line = *text + "\n";
+  if (piped) {
+    context.console.data(line);
+    return ExitCode::ok;
+  }
   const base::Status written = base::write_file_atomically(
-      options.out, std::as_bytes(std::span(*text + "\n")), base::FileMode::secret);
+      options.out, std::as_bytes(std::span(line)), base::FileMode::secret);
   if (!written.ok()) {
     static_cast<void>(book->revoke(made.id, now));  // nobody has it
     return context.fail(written);
@@ -155,7 +161,7 @@ void add_token_verbs(CLI::App& app, Context& context) {
       ->capture_default_str()
       ->check(check_duration)
       ->type_name("TIME");
-  verb->add_option("--out", options->out, "The file to make, mode 0600")
+  verb->add_option("--out", options->out, "The file to make, mode 0600; - for standard output")
       ->required()
       ->type_name("FILE");
 

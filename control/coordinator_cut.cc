@@ -15,6 +15,7 @@ using base::Errc;
 void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wanted) {
   schemas::JobCheckpointAnswer answer;
   Job* job = find(wanted.id);
+  if (!may_end(peer, job, fmt::format("save job '{}'", wanted.id))) return;
   if (job == nullptr) {
     answer.code = Errc::not_found;
     answer.text = fmt::format("no job '{}'", wanted.id);
@@ -22,6 +23,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
     return;
   }
   if (job->run && !job->run->over()) {
+    note_change(peer, fmt::format("saves job '{}'", wanted.id));
     emit(Note{false, fmt::format("a checkpoint of job {} is wanted", wanted.id)});
     return hand_to_run(*job, CheckpointRequested{peer});
   }
@@ -38,6 +40,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
   if (std::exchange(agent->second.leaving, true)) return;
+  note_change(peer, fmt::format("agent '{}' leaves: {}", agent->second.hello.name, leaving.text));
   emit(Note{false, fmt::format("agent '{}' leaves: {}", agent->second.hello.name, leaving.text)});
   for (const auto& [job, machine] : runs_on(peer)) {
     hand_to_run(*job, MachineLeaving{machine, leaving.text});

@@ -64,13 +64,36 @@ TEST_CASE("an identity of another role, or that others may read, is refused") {
   const auto refused = IdentityFile::open(file, trust::Role::coordinator).status();
   CHECK(refused.code() == base::Errc::permission_denied);
   CHECK_THAT(refused.text(),
-             Catch::EndsWith("is of agent 'a' of cluster 'lab', not of a coordinator"));
+             Catch::EndsWith("is of agent 'a' of cluster 'lab', not of the role coordinator"));
   std::filesystem::permissions(file, std::filesystem::perms::group_read,
                                std::filesystem::perm_options::add);
   CHECK(IdentityFile::open(file, trust::Role::agent).status().code() ==
         base::Errc::permission_denied);
   CHECK(IdentityFile::open(folder.path() / "none.pem", trust::Role::agent).status().code() ==
         base::Errc::not_found);
+}
+
+TEST_CASE("a newer list of what is revoked stays when the file is replaced") {
+  const TestFolder folder("identity-file-test-deny");
+  const auto file = folder.path() / "a.pem";
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const auto first = authority.issue(trust::Role::agent, "a", kLong).value();
+  REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
+  REQUIRE(trust::write_credentials(file, first).ok());
+  const auto identity = IdentityFile::open(file, trust::Role::agent).value();
+  REQUIRE(authority.revoke(trust::Role::agent, "b", 1'000).ok());
+  CHECK(identity->use_deny_list("nothing").code() == base::Errc::data_loss);
+  CHECK(identity->renewed() == nullptr);
+  REQUIRE(identity->use_deny_list(authority.deny_list()).ok());
+  CHECK(identity->renewed() == identity->tls());
+  CHECK(identity->renewed() == nullptr);
+  REQUIRE(identity->use_deny_list(first.deny_list).ok());  // older: it changes nothing
+  CHECK(identity->renewed() == nullptr);
+  CHECK(identity->credentials().deny_list == authority.deny_list());
+  REQUIRE(trust::write_credentials(file, first).ok());
+  touch(file);
+  CHECK(identity->renewed() != nullptr);
+  CHECK(identity->credentials().deny_list == authority.deny_list());
 }
 
 }  // namespace

@@ -242,6 +242,22 @@ TEST_CASE("a child is started once and learns what to do when it is there") {
   CHECK(std::get<schemas::LaunchProcess>(sent[0].message).job_text == "spec");
 }
 
+TEST_CASE("what is revoked is used here, and told to the children that run") {
+  Parent agent;
+  const auto hear = [&] {
+    Effects effects = agent.state->handle(CoordinatorSaid{1, schemas::DenyList{"list"}});
+    REQUIRE(all_of<UseDenyList>(effects).size() == 1);
+    CHECK(all_of<UseDenyList>(effects)[0].pem == "list");
+    return all_of<Send<ToChild>>(effects);
+  };
+  CHECK(hear().empty());  // who has not started gets it with its credentials
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  const auto children = hear();
+  REQUIRE(children.size() == 1);
+  CHECK(children[0].to.process == agent.host);
+  CHECK(std::get<schemas::DenyList>(children[0].message).pem == "list");
+}
+
 TEST_CASE("a child has ended when it is reaped and everything that it said was read") {
   Parent agent;
   agent.state->handle(ChildStarted{agent.host, {}, 77});

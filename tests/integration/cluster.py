@@ -123,6 +123,7 @@ class Cluster:
         self.agent_options = agent_options
         self.identities = identities or {}
         self.places = places or {}
+        self.token = self.make_token("ann", "admin") if "person" in self.identities else None
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
@@ -131,6 +132,13 @@ class Cluster:
         for name, slots in agents.items():
             self.start_agent(name, slots)
             self.wait_for(name, "joined the coordinator")
+
+    def make_token(self, person, rights, *more):
+        """A file that lets the person of this name do that."""
+        file = self.folder / f"{person}-{rights}.token"
+        troupe("token", "make", self.folder / "state", person, "--rights", rights, "--out", file,
+               *more).check_returncode()
+        return file
 
     def start_coordinator(self):
         """At the address of the one before."""
@@ -174,7 +182,8 @@ class Cluster:
         raise AssertionError(f"{name} never said {pattern}:\n{text}")
 
     def troupe(self, *arguments):
-        words = self.command("person", "--coordinator", self.address, *arguments)
+        token = ["--token", self.token] if self.token else []
+        words = self.command("person", "--coordinator", self.address, *token, *arguments)
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def submit(self, job, *settings, name=None):

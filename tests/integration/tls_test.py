@@ -102,7 +102,7 @@ class TlsTest(ClusterCase):
         self.refused(["--identity", stranger, *join, "b"], "not believed")
         self.refused(["--identity", identities["b"], *join, "c"],
                      "--name c: --identity is of agent 'b' of cluster 'lab'")
-        self.refused(["--identity", identities["person"], *join, "b"], "not of a agent")
+        self.refused(["--identity", identities["person"], *join, "b"], "not of the role agent")
         self.refused(["--identity", self.folder / "none.pem", *join, "b"], "none.pem")
         time.sleep(1.5)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
@@ -110,7 +110,7 @@ class TlsTest(ClusterCase):
         made.wait_for("coordinator", "turned away .*tls. no greeting of TLS 1.3 came")
         made.wait_for("coordinator", "its certificate is not believed|the peer refused")
         self.refused(ask)
-        self.refused(["--identity", identities["a"], *ask], "not of a person")
+        self.refused(["--identity", identities["a"], *ask], "not of the role person")
         os.chmod(identities["person"], 0o644)
         done = self.refused(["--identity", identities["person"], *ask], "mode 644")
         self.assertEqual(done.returncode, FORBIDDEN)

@@ -68,5 +68,21 @@ TEST_CASE("credentials without a part, or of another chain, are refused with wha
   CHECK(refusal(agent.to_pem().substr(0, agent.to_pem().size() - 20)) == "a PEM block is cut off");
 }
 
+TEST_CASE("credentials take newer lists of what is revoked, of their own authority alone") {
+  const TestFolder folder("credentials-test-deny");
+  auto authority = Authority::create(folder.path() / "ca", "lab", kYear).value();
+  Credentials made = authority.issue(Role::agent, "a", kYear).value();
+  const std::string first = made.deny_list;
+  REQUIRE(authority.revoke(Role::agent, "a", kYear.from).ok());
+  CHECK(take_deny_list(made, authority.deny_list()).value());
+  CHECK_FALSE(take_deny_list(made, authority.deny_list()).value());
+  CHECK_FALSE(take_deny_list(made, first).value());
+  CHECK(made.deny_list == authority.deny_list());
+  auto other = Authority::create(folder.path() / "ca2", "lab", kYear).value();
+  CHECK(take_deny_list(made, other.deny_list()).status().code() == base::Errc::permission_denied);
+  CHECK(take_deny_list(made, "x").status().code() == base::Errc::data_loss);
+  CHECK(made.deny_list == authority.deny_list());
+}
+
 }  // namespace
 }  // namespace troupe::trust

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies in a coordinator's folder is seen, kept and written.
+#include "cluster/access_files.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "tests/support/catch.h"
+#include "tests/support/test_folder.h"
+#include "trust/authority.h"
+
+namespace troupe::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Errc;
+using Catch::Contains;
+
+constexpr std::int64_t kNow = 1'700'000'000;
+constexpr trust::Validity kDay{kNow, kNow + 86'400};
+constexpr trust::Validity kLong{0, 4'000'000'000};
+
+template <typename Event>
+std::vector<Event> all_of(const std::vector<control::CoordinatorEvent>& events) {
+  std::vector<Event> found;
+  for (const auto& event : events) {
+    if (const auto* one = std::get_if<Event>(&event)) found.push_back(*one);
+  }
+  return found;
+}
+
+/// Another time of change, however coarse the file system's clock.
+void touch(const fs::path& file) {
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(2));
+}
+
+TEST_CASE("tokens are told when they change, end or cannot be read") {
+  const TestFolder folder("access-files-tokens");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  AccessFiles files(folder.path(), nullptr);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].needed);
+  CHECK(files.look(kNow).empty());
+  {
+    auto book = trust::TokenBook::open(tokens).value();
+    REQUIRE(book.make("alice", {trust::Right::read}, kDay).ok());
+  }
+  told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+  REQUIRE(told[0].tokens.size() == 1);
+  CHECK(told[0].tokens[0].refused.ok());
+  CHECK(files.look(kNow + 1).empty());
+  told = all_of<control::TokensRead>(files.look(kDay.until + 1));  // by the clock alone
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0].tokens[0].refused.text(), Contains("it held until 2023-11-15T22:13:20Z"));
+  told = all_of<control::TokensRead>(files.look(kNow - 1));
+  CHECK_THAT(told.at(0).tokens.at(0).refused.text(), Contains("it holds from"));
+  {
+    auto book = trust::TokenBook::open(tokens).value();
+    REQUIRE(book.revoke("alice", kNow).ok());
+  }
+  touch(tokens / "tokens.json");
+  told = all_of<control::TokensRead>(files.look(kNow));
+  CHECK_THAT(told.at(0).tokens.at(0).refused.text(), Contains("it was withdrawn on"));
+  // What cannot be read opens no door.
+  REQUIRE(base::write_file_atomically(tokens / "tokens.json", {}, base::FileMode::secret).ok());
+  touch(tokens / "tokens.json");
+  told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+  CHECK(told[0].tokens.empty());
+}
+
+TEST_CASE("with certificates people need tokens before one was made") {
+  const TestFolder folder("access-files-needed");
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const fs::path file = folder.path() / "c.pem";
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong).value();
+  REQUIRE(trust::write_credentials(file, made).ok());
+  AccessFiles files(folder.path(), IdentityFile::open(file, trust::Role::coordinator).value());
+  const auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+}
+
+TEST_CASE("lists of what is revoked are checked, kept and told; older ones are refused") {
+  const TestFolder folder("access-files-denied");
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const fs::path file = folder.path() / "c.pem";
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong).value();
+  REQUIRE(trust::write_credentials(file, made).ok());
+  REQUIRE(authority.issue(trust::Role::agent, "a", kLong).ok());
+  const std::string older = authority.deny_list();
+  REQUIRE(authority.revoke(trust::Role::agent, "a", kNow).ok());
+  const std::string newer = authority.deny_list();
+  const fs::path state = folder.path() / "state";
+  fs::create_directory(state);
+  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
+  AccessFiles files(state, identity);
+  const auto hand_in = [&](const std::string& pem) {
+    files.take({7, pem});
+    const auto read = all_of<control::DenyListRead>(files.look(kNow));
+    REQUIRE(read.size() == 1);
+    CHECK(read[0].peer == 7);
+    return read[0].status;
+  };
+  CHECK(hand_in("nonsense").code() == Errc::data_loss);
+  auto foreign = trust::Authority::create(folder.path() / "ca2", "lab", kLong).value();
+  CHECK(hand_in(foreign.deny_list()).code() == Errc::permission_denied);
+  CHECK_FALSE(fs::exists(state / AccessFiles::kDenied));
+  CHECK(hand_in(newer).ok());
+  CHECK(base::read_text_file(state / AccessFiles::kDenied, 1 << 20).value() == newer);
+  CHECK(identity->renewed() != nullptr);
+  CHECK(hand_in(older).code() == Errc::failed_precondition);
+  CHECK(hand_in(newer).ok());
+  CHECK(files.look(kNow).empty());
+
+  // The next life of the coordinator knows it from its folder, and a file put there is taken, too.
+  AccessFiles again(state, IdentityFile::open(file, trust::Role::coordinator).value());
+  auto read = all_of<control::DenyListRead>(again.look(kNow));
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].peer == 0);
+  CHECK(read[0].pem == newer);
+  REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
+  REQUIRE(authority.revoke(trust::Role::agent, "b", kNow).ok());
+  REQUIRE(base::write_file_atomically(state / AccessFiles::kDenied,
+                                      std::as_bytes(std::span(authority.deny_list())))
+              .ok());
+  touch(state / AccessFiles::kDenied);
+  read = all_of<control::DenyListRead>(again.look(kNow));
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].pem == authority.deny_list());
+
+  AccessFiles plain(folder.path(), nullptr);
+  plain.take({7, newer});
+  CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
+        Errc::failed_precondition);
+}
+
+TEST_CASE("changes are appended as lines of JSON, to a file that was moved away, too") {
+  const TestFolder folder("access-files-audit");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  files.note({"person 'alice'", "submits job 'x'\n", "10.0.0.5:4711", {}});
+  files.look(kNow);
+  files.note({"somebody", "wants to \xff", "here", base::error(Errc::permission_denied, "no")});
+  files.look(kNow);
+  CHECK(base::check_secret(log).ok());
+  std::istringstream lines(base::read_text_file(log, 1 << 20).value());
+  std::string first, second, third;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  CHECK_FALSE(std::getline(lines, third));
+  const auto line = nlohmann::json::parse(first);
+  CHECK(line["time"] == "2023-11-14T22:13:20Z");
+  CHECK(line["who"] == "person 'alice'");
+  CHECK(line["what"] == "submits job 'x'\n");
+  CHECK(line["from"] == "10.0.0.5:4711");
+  CHECK_FALSE(line.contains("refused"));
+  CHECK(nlohmann::json::parse(second)["refused"] == "no");
+  fs::rename(log, folder.path() / "old");
+  for (std::size_t i = 0; i < AccessFiles::kAuditsMax + 3; ++i) files.note({"a", "b", "c", {}});
+  files.look(kNow);
+  const std::string text = base::read_text_file(log, 1 << 24).value();
+  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
+        AccessFiles::kAuditsMax + 1);
+  CHECK_THAT(text, Contains("3 lines left out"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster

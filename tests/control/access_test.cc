@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may ask what: every right against every token, and what is wrong with a token.
+#include "control/access.h"
+
+#include "control/coordinator_state.h"
+#include "tests/control/control_world.h"
+#include "tests/support/catch.h"
+
+namespace troupe::control {
+namespace {
+
+using base::Errc;
+using Catch::Contains;
+using testing::ControlWorld;
+using trust::Right;
+
+constexpr std::array kRights{Right::read, Right::submit, Right::stop, Right::admin};
+
+KnownToken token_of(const std::string& text, const std::string& name, std::vector<Right> rights) {
+  KnownToken known;
+  known.token.hash = trust::hash_of_token(text);
+  known.token.id = "1a2b3c4d";
+  known.token.name = name;
+  known.token.rights = std::move(rights);
+  return known;
+}
+
+Caller caller_with(const std::string& text) {
+  Caller caller;
+  caller.address = "10.0.0.5:4711";
+  caller.token = trust::hash_of_token(text);
+  return caller;
+}
+
+trust::Identity holder_of(trust::Role role, const std::string& name) {
+  return {"lab", role, name};
+}
+
+TEST_CASE("a token gives its rights and no other") {
+  Access access;
+  access.set({true,
+              {token_of("r", "ann", {Right::read}), token_of("s", "ben", {Right::submit}),
+               token_of("t", "cid", {Right::stop}), token_of("a", "dan", {Right::admin})}});
+  const std::vector<std::string> texts{"r", "s", "t", "a"};
+  for (std::size_t token = 0; token < texts.size(); ++token) {
+    for (std::size_t right = 0; right < kRights.size(); ++right) {
+      const auto status = access.check(caller_with(texts[token]), kRights[right]);
+      CHECK(status.ok() == (token == right || texts[token] == "a"));
+      if (!status.ok()) {
+        CHECK(status.code() == Errc::permission_denied);
+        CHECK_THAT(status.text(), Contains("gives no right to"));
+      }
+    }
+  }
+  CHECK(access.name_of(caller_with("s")) == "ben");
+  CHECK(access.name_of(caller_with("?")).empty());
+}
+
+TEST_CASE("what is wrong with a token is said") {
+  KnownToken old = token_of("o", "ann", {Right::read});
+  old.refused = base::error(Errc::permission_denied, "it was withdrawn on a day");
+  Access access;
+  CHECK(access.check({}, Right::admin).ok());  // nobody has made one, and nobody needs one
+  access.set({true, {old, token_of("r", "ann", {Right::read})}});
+  CHECK_THAT(access.check({}, Right::read).text(), Contains("a token is missing"));
+  CHECK_THAT(access.check(caller_with("x"), Right::read).text(), Contains("does not know"));
+  CHECK_THAT(access.check(caller_with("o"), Right::read).text(),
+             Contains("'ann': it was withdrawn on a day"));
+  Caller other = caller_with("r");
+  other.holder = holder_of(trust::Role::person, "ben");
+  CHECK_THAT(access.check(other, Right::read).text(), Contains("is not of person 'ben'"));
+  other.holder->name = "ann";
+  CHECK(access.check(other, Right::read).ok());
+  other.holder->role = trust::Role::agent;
+  CHECK_THAT(access.check(other, Right::read).text(), Contains("agent 'ann' is no person"));
+}
+
+/// A coordinator that wants tokens, with one linked peer.
+struct Guarded {
+  explicit Guarded(trust::Role role, const std::string& name)
+      : state({"1", ControlWorld::limits()}) {
+    state.handle(TokensRead{
+        true,
+        {token_of("r", "ann", {Right::read}), token_of("s", "ann", {Right::submit, Right::read}),
+         token_of("t", "ben", {Right::stop}), token_of("a", "ann", {Right::admin})}});
+    link(1, role, name);
+  }
+  void link(PeerId peer, trust::Role role, const std::string& name) {
+    state.handle(PeerLinked{peer, "10.0.0.5", "10.0.0.5:4711", holder_of(role, name)});
+  }
+  /// Why the peer was dropped; empty: it was not.
+  std::string drop(PeerId peer, const schemas::Message& message) {
+    std::string why;
+    sent.clear();
+    audits.clear();
+    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, message})) {
+      if (const auto* dropped = std::get_if<DropPeer>(&effect)) why = dropped->reason.text();
+      if (const auto* send = std::get_if<Send<PeerId>>(&effect)) sent.push_back(*send);
+      if (const auto* audit = std::get_if<Audit>(&effect)) audits.push_back(*audit);
+      if (const auto* list = std::get_if<TakeDenyList>(&effect)) lists.push_back(list->pem);
+    }
+    return why;
+  }
+  CoordinatorState state;
+  std::vector<Send<PeerId>> sent;
+  std::vector<Audit> audits;
+  std::vector<std::string> lists;
+};
+
+schemas::JobSubmit submit_of(const std::string& id) {
+  return {id, ControlWorld::job_text(ControlWorld::job_spec(1, 1, 1)), ""};
+}
+
+TEST_CASE("without the right nothing is done, and the answer says so") {
+  Guarded world(trust::Role::person, "ann");
+  const std::vector<schemas::Message> questions{
+      submit_of("x"),        schemas::JobQuery{},         schemas::JobQuery{"x"},
+      schemas::JobStop{"x"}, schemas::JobCheckpoint{"x"}, schemas::DenyList{"pem"}};
+  for (const schemas::Message& question : questions) {
+    CHECK_THAT(world.drop(1, question), Contains("a token is missing"));
+    CHECK(world.sent.empty());
+  }
+  CHECK(world.drop(1, schemas::PersonHello{"r"}).empty());
+  CHECK_THAT(world.drop(1, submit_of("x")), Contains("gives no right to submit; it gives read"));
+  REQUIRE(world.audits.size() == 1);
+  CHECK(world.audits[0].who == "person 'ann'");
+  CHECK(world.audits[0].what == "wants to submit job 'x'");
+  CHECK(world.audits[0].from == "10.0.0.5:4711");
+  CHECK_FALSE(world.audits[0].refused.ok());
+  CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  CHECK(world.state.jobs().empty());
+  CHECK(world.lists.empty());
+  world.drop(1, schemas::PersonHello{"a"});
+  CHECK(world.drop(1, schemas::DenyList{"pem"}).empty());
+  CHECK(world.lists == std::vector<std::string>{"pem"});
+}
+
+TEST_CASE("a person's own job needs the right to submit, another's the right to stop") {
+  Guarded world(trust::Role::person, "ann");
+  world.link(2, trust::Role::person, "ben");
+  world.drop(1, schemas::PersonHello{"s"});
+  world.drop(2, schemas::PersonHello{"t"});
+  CHECK(world.drop(1, submit_of("x")).empty());
+  REQUIRE(world.audits.size() == 1);
+  CHECK(world.audits[0].what == "submits job 'x' of 1 rank");
+  CHECK(world.audits[0].refused.ok());
+  CHECK(world.drop(1, submit_of("y")).empty());
+  CHECK(world.drop(2, schemas::JobStop{"y"}).empty());
+  CHECK(world.audits.back().who == "person 'ben'");
+  CHECK(world.drop(1, schemas::JobStop{"x"}).empty());
+  world.link(3, trust::Role::person, "ann");
+  CHECK_THAT(world.drop(3, schemas::JobStop{"x"}), Contains("a token is missing"));
+  CHECK_THAT(world.drop(1, schemas::JobStop{"none"}), Contains("no right to stop"));
+}
+
+TEST_CASE("a withdrawn token ends at once what was linked with it") {
+  Guarded world(trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"r"});
+  CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  KnownToken gone = token_of("r", "ann", {Right::read});
+  gone.refused = base::error(Errc::permission_denied, "it was withdrawn");
+  world.state.handle(TokensRead{true, {gone}});
+  CHECK_THAT(world.drop(1, schemas::JobQuery{}), Contains("it was withdrawn"));
+}
+
+TEST_CASE("agents are who their certificates say, and no people; people are no agents") {
+  Guarded world(trust::Role::agent, "a");
+  schemas::AgentHello hello;
+  hello.name = "b";
+  hello.version = "1";
+  hello.slots = 1;
+  CHECK_THAT(world.drop(1, hello), Contains("agent 'a' may not join as agent 'b'"));
+  world.link(2, trust::Role::person, "ann");
+  hello.name = "ann";
+  CHECK_THAT(world.drop(2, hello), Contains("person 'ann' may not join as agent 'ann'"));
+  world.link(3, trust::Role::agent, "a");
+  hello.name = "a";
+  CHECK(world.drop(3, hello).empty());
+  REQUIRE(world.audits.size() == 1);
+  CHECK(world.audits[0].who == "agent 'a'");
+  for (const schemas::Message& message :
+       {schemas::Message(submit_of("x")), schemas::Message(schemas::JobQuery{}),
+        schemas::Message(schemas::DenyList{"pem"})}) {
+    CHECK_THAT(world.drop(3, message), Contains("agent 'a' is no person"));
+  }
+  CHECK_THAT(world.drop(3, schemas::PersonHello{"a"}), Contains("does not take that"));
+  CHECK(world.state.jobs().empty());
+}
+
+TEST_CASE("what is revoked goes to all agents, and to those that join later") {
+  Guarded world(trust::Role::agent, "a");
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  world.drop(1, hello);
+  std::vector<PeerId> told;
+  const auto tell = [&](const DenyListRead& read) {
+    told.clear();
+    for (const CoordinatorEffect& effect : world.state.handle(read)) {
+      const auto* send = std::get_if<Send<PeerId>>(&effect);
+      if (send != nullptr && std::holds_alternative<schemas::DenyList>(send->message)) {
+        told.push_back(send->to);
+      }
+    }
+  };
+  tell({7, base::error(Errc::permission_denied, "not signed"), ""});
+  CHECK(told == std::vector<PeerId>{7});  // who has handed it in learns why not
+  tell({7, {}, "list 1"});
+  CHECK(told == std::vector<PeerId>{7, 1});
+  tell({0, {}, "list 1"});
+  CHECK(told.empty());
+  world.link(2, trust::Role::agent, "b");
+  hello.name = "b";
+  world.drop(2, hello);
+  REQUIRE(world.sent.size() == 2);
+  CHECK(std::get<schemas::DenyList>(world.sent[1].message).pem == "list 1");
+}
+
+}  // namespace
+}  // namespace troupe::control
