@@ -101,6 +101,8 @@ class ControlWorld {
 
   void perform(const Send<PeerId>& send);
   void perform(const DropPeer& drop);
+  void perform(const TakeDenyList&) {}
+  void perform(const Audit&) {}
   void perform(const FindStart& find);
   void perform(const Note& line);
   void perform(const JobAdmitted&) {}
@@ -113,6 +115,7 @@ class ControlWorld {
   void perform(const std::string& agent, const StartChild& start);
   void perform(const std::string& agent, const StopChild& stop);
   void perform(const std::string& agent, const ProbeFolder& probe);
+  void perform(const std::string&, const UseDenyList&) {}
   void perform(const std::string& agent, const End& end);
   void perform(const std::string&, const Note&) {}
 

@@ -136,7 +136,7 @@ class RefusalsTest(ClusterCase):
         last = re.findall(r"-----BEGIN CERTIFICATE.*?END CERTIFICATE-----\n",
                           stranger.read_text(), re.S)[-1]
         forged.write_text(text.replace(first, last))
-        self.case(self.agent(forged, "c"), "", "turned away|not believed")
+        self.case(self.agent(forged, "c"), "not believed|may not sign|forged.pem", None)
         # Wrong role, each way.
         self.case(self.agent(person, "c"), "not of the role agent", None, FORBIDDEN)
         self.case(self.agent(coordinator, "c"), "not of the role agent", None, FORBIDDEN)
@@ -207,7 +207,7 @@ class RefusalsTest(ClusterCase):
                   FORBIDDEN)
         # Without the right.
         for token, words, right in (
-                (read, ["job", "submit", job], "submit"), (read, ["job", "stop", "victim"], "stop"),
+                (read, ["job", "submit", job], "submit"), (read, ["job", "stop", "victim"], "submit"),
                 (read, ["job", "checkpoint", "victim"], "submit"),
                 (read, ["ca", "tell", files.ca], "admin"), (submit, ["job", "list"], "read"),
                 (submit, ["top", "--once"], "read"), (submit, ["ca", "tell", files.ca], "admin")):
