@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/layout.h"
@@ -42,14 +43,27 @@ using SoftmaxForward = dnnl::softmax_forward;
 using SoftmaxBackward = dnnl::softmax_backward;
 inline constexpr bool kBatchNormGradientTakesShift = false;
 
+/// The first implementation that is none of version 3's reorders around the library's reference
+/// ("jit_uni_ncsp_convolution:conv+ref:any"), which stand before better ones.
+template <typename Description>
+Description without_wrapped_reference(Description description) {
+  while (description &&
+         std::string_view(description.impl_info_str()).find("+ref") != std::string_view::npos) {
+    if (!description.next_impl()) return {};
+  }
+  return description;
+}
+
 template <typename Primitive, typename... Operation>
 typename Primitive::primitive_desc describe_primitive(const Operation&... operation) {
-  return {cpu(), operation..., attributes(), true};
+  using Description = typename Primitive::primitive_desc;
+  return without_wrapped_reference(Description(cpu(), operation..., attributes(), true));
 }
 template <typename Primitive, typename Hint, typename... Operation>
 typename Primitive::primitive_desc describe_gradient(const Hint& hint,
                                                      const Operation&... operation) {
-  return {cpu(), operation..., hint, attributes(), true};
+  using Description = typename Primitive::primitive_desc;
+  return without_wrapped_reference(Description(cpu(), operation..., hint, attributes(), true));
 }
 #endif
 
