@@ -389,7 +389,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   } else if (!is_final(job->info.phase)) {
     pending_.erase(job->number);
     job->info.phase = schemas::JobPhase::stopped;
-    job->info.text = "stopped before it began";
+    job->info.text =
+        job->earlier.runs == 0 ? "stopped before it began" : "stopped while it waited to go on";
   }
 }
 

@@ -27,6 +27,7 @@ struct SentSoFar final : DeviceGather {
   void done(std::uint64_t, base::Buffer) override {}
   std::optional<store::SlicePush> next_push(const OwnerView&) override { return std::nullopt; }
   void acknowledged(std::uint64_t) override {}
+  std::uint64_t begun() const override { return 0; }
   std::uint64_t arrived(std::uint32_t) const override { return 0; }
   std::uint64_t unsent(std::uint32_t rank) const override { return below[rank]; }
   std::optional<std::uint64_t> spoken_version() const override { return spoken; }

@@ -43,6 +43,10 @@ struct Coordinator {
     Envelope answer;
     if (std::holds_alternative<schemas::JobSubmit>(envelope.message)) {
       answer.message = schemas::JobSubmitted{"job-1", Errc::ok, ""};
+    } else if (std::holds_alternative<schemas::JobCheckpoint>(envelope.message)) {
+      answer.message = schemas::JobCheckpointAnswer{Errc::ok, "the disk is full", 0, ""};
+    } else if (std::holds_alternative<schemas::JobStop>(envelope.message)) {
+      answer.message = schemas::JobList{Errc::ok, "the disk is full", {{.id = "job-1"}}};
     } else {
       answer.message = schemas::JobList{Errc::ok, "", {{.id = "job-1"}}};
     }
@@ -118,6 +122,23 @@ TEST_CASE("who was dropped asks again over another link where that may help", "[
     CHECK(refused.code() == Errc::permission_denied);
     CHECK(refused.text() == "not you");
   }
+}
+
+TEST_CASE("why there is no checkpoint is no error of the question", "[job_client]") {
+  Coordinator coordinator(0);
+  auto client = JobClient::connect(options_for(coordinator.address));
+  REQUIRE(client.ok());
+  const auto answer = (*client)->checkpoint("job-1");
+  REQUIRE(answer.ok());
+  CHECK(answer->path.empty());
+  CHECK(answer->text == "the disk is full");
+  const auto stopped = (*client)->stop("job-1", true);
+  REQUIRE(stopped.ok());
+  CHECK(stopped->info.id == "job-1");
+  CHECK(stopped->uncut == "the disk is full");
+  client->reset();
+  coordinator.links.stop();
+  CHECK(std::get<schemas::JobStop>(coordinator.questions.at(1)).checkpoint);
 }
 
 TEST_CASE("two submissions are two requests", "[job_client]") {

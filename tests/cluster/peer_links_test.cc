@@ -173,6 +173,10 @@ TEST_CASE("a peer speaks in its own name, and of what processes of a job say to 
     envelope.message = schemas::Placement{};
     fault("[peer] device server 0 sends a Placement to parameter server 1");
   }
+  SECTION("a cut of its own") {
+    envelope.message = schemas::ExtraCut{};
+    fault("[peer] device server 0 sends a ExtraCut to parameter server 1");
+  }
   SECTION("past this process") {
     envelope.to = {Role::coordinator, 0};
     fault("[peer] device server 0 sends a GradientPush to coordinator 0");

@@ -96,6 +96,18 @@ TEST_CASE("a job whose agent leaves goes on where slots are, from its last step"
   CHECK(cluster.world.coordinator().counts().slots_used == 0);
 }
 
+TEST_CASE("a job that waits for other machines can be stopped, and keeps its checkpoint") {
+  Cluster cluster;
+  cluster.world.stop_agent("a");
+  cluster.world.run_until(2'500);
+  REQUIRE(cluster.job().phase == JobPhase::pending);
+  const auto answer = cluster.stop(true);
+  CHECK(answer.text.empty());
+  CHECK(answer.jobs.at(0).phase == JobPhase::stopped);
+  CHECK(answer.jobs.at(0).text == "stopped while it waited to go on");
+  CHECK(answer.jobs.at(0).checkpoint == "step-3");
+}
+
 TEST_CASE("an agent that leaves gets nothing new") {
   Cluster cluster;
   cluster.world.stop_agent("a");

@@ -125,7 +125,10 @@ class CutTest(ClusterCase):
 
     def test_a_job_without_a_folder_is_stopped_all_the_same(self):
         cluster = self.cluster({"a": 2, "b": 2})
-        submitted = self.training(cluster, "nowhere", 'checkpoint.dir=""')
+        job = write_job(self.folder, "nowhere", EPOCHS)
+        job.write_text(job.read_text().split("[checkpoint]")[0])
+        submitted = cluster.submit(job, name="nowhere")
+        cluster.wait_status("nowhere", r"step [1-9]")
         code, _, log = self.finish(cluster, cluster.troupe("job", "stop", "nowhere",
                                                            "--checkpoint"))
         self.assertEqual(code, 10, log)
