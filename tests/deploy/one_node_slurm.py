@@ -34,7 +34,7 @@ ReturnToService=2
 SchedulerParameters=sched_interval=2,bf_interval=2
 KillWait=20
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
-PartitionName=main Nodes={host} Default=YES MaxTime=60 State=UP
+PartitionName=main Nodes={host} Default=YES MaxTime=1-0 State=UP
 """
 
 

@@ -14,11 +14,12 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))  # cluster
 import cluster
 import one_node_slurm
 from cluster import checkpoint_hash, make_data, run_local, troupe
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 900
 LONG = 600  # epochs of 40 steps: some minutes
 SHAPE = ("workers.machines=1", "workers.devices=2")
@@ -112,6 +113,23 @@ class SlurmTest(unittest.TestCase):
             self.assertIn("slurm-" + number, self.log(number))
         hashes = {checkpoint_hash(job.with_suffix("")) for job in (first, second)}
         self.assertEqual(hashes, {self.undisturbed(5)})
+
+    def test_the_pages_commands(self):
+        """Word for word, but for the number of nodes: there is one here."""
+        page = (ROOT / "docs/deploy.md").read_text()
+        commands = re.search(r"^```sh slurm\n(.*?)^```$", page, re.M | re.S)[1]
+        text = self.job(5).read_text()
+        (self.work / "job.toml").write_text(text.replace("\ndevices = 2", "\ndevices = 1"))
+        (self.work / "troupe").symlink_to(os.path.abspath(cluster.TROUPE))
+        environment = {**self.slurm.environment, "PATH": f"{self.work}:{os.environ['PATH']}"}
+        environment.pop("TROUPE")
+        (self.work / "troupe.sbatch").unlink()
+        done = subprocess.run(["bash", "-euc", commands.replace("--nodes 2", "--nodes 1")],
+                              capture_output=True, text=True, env=environment, cwd=self.work,
+                              timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        number = re.search(r"Submitted batch job (\d+)", done.stdout)[1]
+        self.assertEqual(self.end(number), ("COMPLETED", 0), self.log(number))
 
     def test_the_exit_code_is_the_jobs(self):
         self.assertEqual(self.end(self.sbatch("troupe.sbatch", "none.toml")), ("FAILED", 3))
