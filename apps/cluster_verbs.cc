@@ -300,7 +300,7 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->type_name("TIME");
   agent
       ->add_option("--advertise", options->host,
-                   "This machine's address, a number: its processes' ports are there")
+                   "This machine's name or address: its processes' ports are there")
       ->capture_default_str()
       ->type_name("HOST");
   add_address_option(*agent, "--http", options->http,

@@ -32,7 +32,7 @@ struct AgentOptions {
   /// agent has ended, and refers to nothing of it.
   std::function<base::Status(const schemas::FolderProbe&)> probe_folder;
   std::function<bool()> stop;              ///< asked often; true ends the agent; may be empty
-  std::string host = "127.0.0.1";          ///< number; where its processes' ports are
+  std::string host = "127.0.0.1";          ///< name or number; where its processes' ports are
   std::shared_ptr<IdentityFile> identity;  ///< of the agent; null: no TLS, loopback alone
 };
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -158,8 +159,14 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
       : node_(node), peer_(node.peers_.add(link)) {
-    const auto address = base::parse_address(link->address());
-    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : ""});
+    // Under TLS whoever is sent to an agent's port sees by its certificate who listens there; so a
+    // machine may have other addresses and names than the one that it calls from.
+    std::optional<std::string> host;
+    if (node_.options_.identity == nullptr) {
+      const auto address = base::parse_address(link->address());
+      host = address.ok() ? address->host : "";
+    }
+    node_.coordinator_.post(control::PeerLinked{peer_, std::move(host)});
   }
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});

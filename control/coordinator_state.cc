@@ -193,8 +193,8 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   }
   if (!hello.http_address.empty()) {
     const auto known = peers_.find(peer);
-    const base::Status local =
-        base::check_host(hello.http_address, known == peers_.end() ? "" : known->second.host);
+    TROUPE_CHECK(known != peers_.end(), "who speaks is linked");
+    const base::Status local = base::check_host(hello.http_address, known->second.host);
     if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
   }
   if (agents_.size() - (yields ? 1 : 0) >= options_.limits.agents_max) {

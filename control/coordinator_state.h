@@ -70,7 +70,7 @@ class CoordinatorState {
  private:
   /// Who is linked, agents and people.
   struct Peer {
-    std::string host;
+    std::optional<std::string> host;
     std::uint64_t heard_ms = 0;
     bool dropped = false;
   };

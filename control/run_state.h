@@ -27,7 +27,7 @@ struct RunPlan {
   /// runs of this id that the coordinator knows of, whose processes may still be there.
   schemas::Placement placement;
   std::vector<PeerId> peers;       ///< agent by machine index
-  std::vector<std::string> hosts;  ///< where it calls from, by machine index
+  std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
 };
 
 /// A process that can be scraped.

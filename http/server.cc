@@ -250,7 +250,7 @@ class Server::Impl {
   void wait_for_sockets() {
     std::vector<pollfd> polled = {{wake_, POLLIN, 0}};
     std::vector<std::uint64_t> numbers = {0};
-    const bool accepting = listener_.descriptor() >= 0 && now_ms() >= accept_after_ms_;
+    const bool accepting = !listener_.descriptors().empty() && now_ms() >= accept_after_ms_;
     std::int64_t deadline = now_ms() + (accepting ? kPollMostMs : kAcceptPauseMs);
     for (const auto& [number, c] : connections_) {
       if (c.stage != Stage::answering) deadline = std::min(deadline, c.deadline_ms);
@@ -260,7 +260,11 @@ class Server::Impl {
       polled.push_back({c.descriptor, events, 0});
       numbers.push_back(number);
     }
-    if (accepting) polled.push_back({listener_.descriptor(), POLLIN, 0});
+    if (accepting) {
+      for (const int descriptor : listener_.descriptors()) {
+        polled.push_back({descriptor, POLLIN, 0});
+      }
+    }
     const auto timeout = std::max<std::int64_t>(0, deadline - now_ms());
     if (poll(polled.data(), polled.size(), static_cast<int>(timeout)) <= 0) return;
     std::uint64_t ignored = 0;
@@ -394,11 +398,15 @@ class Server::Impl {
   }
 
   void accept_peers() {
+    for (const int descriptor : listener_.descriptors()) accept_from(descriptor);
+  }
+
+  void accept_from(int listening) {
     while (now_ms() >= accept_after_ms_) {
       sockaddr_storage name{};
       socklen_t size = sizeof name;
-      const int descriptor = accept4(listener_.descriptor(), reinterpret_cast<sockaddr*>(&name),
-                                     &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int descriptor = accept4(listening, reinterpret_cast<sockaddr*>(&name), &size,
+                                     SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (descriptor < 0) {
         // Out of descriptors the listener stays readable: pause instead of spinning.
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -471,7 +479,7 @@ class Server::Impl {
 base::Result<std::unique_ptr<Server>> Server::start(const base::Address& address,
                                                     const base::Limits& limits,
                                                     monitoring::Metrics& metrics, Routes routes) {
-  TROUPE_TRY_ASSIGN(Listener listener, Listener::open(address));
+  TROUPE_TRY_ASSIGN(Listener listener, Listener::open(address, {}, limits.resolve_ms));
   auto impl = std::make_unique<Impl>(std::move(listener), limits, metrics, std::move(routes));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

@@ -21,11 +21,11 @@ namespace troupe::http {
 /// A running endpoint. Any thread.
 class Server {
  public:
-  /// Listens on `address` (port 0: any free one) and serves until destroyed. Uses
-  /// http_connections_max and http_request_ms of the limits. Routes are called on the endpoint's
-  /// handler thread, one at a time; "/metrics" and "/healthz" are its own. An address in use is
-  /// resource_exhausted, any other failure unavailable; both name the address. `metrics` outlives
-  /// the result.
+  /// Listens on `address` (port 0: any free one), or on all addresses of its name, and serves until
+  /// destroyed. Uses http_connections_max, http_request_ms and resolve_ms of the limits. Routes are
+  /// called on the endpoint's handler thread, one at a time; "/metrics" and "/healthz" are its own.
+  /// An address in use is resource_exhausted, any other failure unavailable; both name the address.
+  /// `metrics` outlives the result.
   static base::Result<std::unique_ptr<Server>> start(const base::Address& address,
                                                      const base::Limits& limits,
                                                      monitoring::Metrics& metrics,

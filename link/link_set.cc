@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/address.h"
+#include "base/listening.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "link/claim.h"
@@ -41,6 +42,15 @@ std::uint64_t random_token() {
   return token;
 }
 
+/// Debian writes a machine's own name into its /etc/hosts as 127.0.1.1.
+void warn_of_loopback(const Address& address, const base::HostNumbers& numbers) {
+  const auto loopback = [](const std::string& number) { return Address{number, 0}.loopback(); };
+  if (address.loopback() || !std::all_of(numbers.begin(), numbers.end(), loopback)) return;
+  base::log_warn(
+      "[link] '{}' means {} on this machine, its loopback: no other machine can link here",
+      address.host, numbers.front());
+}
+
 Status stopped() {
   return base::error(Errc::cancelled, "[link] the process closes its links");
 }
@@ -49,9 +59,10 @@ Status stopped() {
 
 class LinkSet::Impl {
  public:
-  Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
+  Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls,
+       base::Resolver::LookUp look_up)
       : secured_(tls != nullptr),
-        context_(std::make_shared<LinkContext>(limits, pool)),
+        context_(std::make_shared<LinkContext>(limits, pool, std::move(look_up))),
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
     context_->tls = std::move(tls);
@@ -139,19 +150,12 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
     return base::error(Errc::invalid_argument, "[link] {} data connections; the limit is {}",
                        options.data_connections, kLanesMax - 1);
   }
-  asio::error_code error;
-  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, error), address.port);
-  if (error) {
-    return base::error(Errc::invalid_argument, "[link] '{}': {}", options.address, error.message());
-  }
   LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
                       address.to_string(), random_token(),          1 + options.data_connections,
                       options.secret};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
-  add(link, [endpoint, wait_ms = options.wait_ms](LinkCore& core) {
-    core.dial(Endpoint(endpoint), wait_ms);
-  });
+  add(link, [address, wait_ms = options.wait_ms](LinkCore& core) { core.dial(address, wait_ms); });
   return std::shared_ptr<Link>(std::move(link));
 }
 
@@ -159,17 +163,33 @@ Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self,
                                           std::optional<base::Secret> secret) {
   if (stopping_) return stopped();
   TROUPE_TRY_ASSIGN(const Address address, read_address(text));
-  auto listener =
-      std::make_shared<Listener>(context_, self, secret,
-                                 [this, port = Port{self, secret, std::move(acceptor)}](
-                                     const Greeted& greeted) { return admit(port, greeted); });
-  TROUPE_TRY_ASSIGN(const Address bound, listener->open(address));
-  asio::post(context_->io, [this, listener = std::move(listener)] {
-    if (stopped_) return listener->close();
-    listeners_.push_back(listener);
-    listener->start();
+  const std::uint64_t resolve_ms = context_->limits.resolve_ms;
+  TROUPE_TRY_ASSIGN(const auto numbers, context_->resolver.resolve(address.host, resolve_ms));
+  const Port port{self, secret, std::move(acceptor)};
+  std::vector<std::shared_ptr<Listener>> made;
+  const base::Listening listening{
+      [&](const Address& at) -> Result<std::uint16_t> {
+        auto listener = std::make_shared<Listener>(
+            context_, self, secret,
+            [this, port](const Greeted& greeted) { return admit(port, greeted); });
+        TROUPE_TRY_ASSIGN(const Address bound, listener->open(at));
+        made.push_back(std::move(listener));
+        return bound.port;
+      },
+      [&made] { made.clear(); }};
+  TROUPE_TRY_ASSIGN(const std::uint16_t bound, base::listen_at(address, {}, numbers, listening));
+  warn_of_loopback(address, numbers);
+  asio::post(context_->io, [this, listeners = std::move(made)] {
+    for (const auto& listener : listeners) {
+      if (stopped_) {
+        listener->close();
+      } else {
+        listeners_.push_back(listener);
+        listener->start();
+      }
+    }
   });
-  return bound.to_string();
+  return Address{address.host, bound}.to_string();
 }
 
 Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, LinkEnd self,
@@ -351,8 +371,9 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
 
 // ---- the interface ----
 
-LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
-    : impl_(std::make_unique<Impl>(limits, pool, std::move(tls))) {}
+LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls,
+                 base::Resolver::LookUp look_up)
+    : impl_(std::make_unique<Impl>(limits, pool, std::move(tls), std::move(look_up))) {}
 
 void LinkSet::renew(std::shared_ptr<const Tls> tls) {
   impl_->renew(std::move(tls));

@@ -79,8 +79,9 @@ class TlsTest(ClusterCase):
         process.communicate(timeout=DEADLINE_S)
 
     def refused(self, command, *texts):
-        """The command ends, and says all of `texts`."""
-        done = subprocess.run([cluster.TROUPE, *map(str, command)], capture_output=True, text=True,
+        """The command ends, and says all of `texts`; words before the program may stand first."""
+        words = [] if cluster.TROUPE in command else [cluster.TROUPE]
+        done = subprocess.run([*words, *map(str, command)], capture_output=True, text=True,
                               timeout=DEADLINE_S)
         self.assertNotEqual(done.returncode, 0)
         for text in texts:
@@ -156,9 +157,19 @@ class TwoHostsTest(TlsTest):
                 subprocess.run(["ip", "-n", name, *words], check=True)
         return [["ip", "netns", "exec", name] for name in names]
 
-    def test_two_hosts_over_ipv4_and_ipv6(self):
-        first, second = self.hosts()
-        for kind, near, far in (("v4", "10.77.0.1", "10.77.0.2"), ("v6", "fd77::1", "fd77::2")):
+    def with_names(self, host):
+        """The host with an /etc/hosts of its own: both machines have names, each two addresses."""
+        hosts = self.folder / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n" + "".join(
+            f"{number} node{which}\n" for which in (1, 2)
+            for number in (f"fd77::{which}", f"10.77.0.{which}")))
+        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
+                str(hosts), *host]
+
+    def test_two_hosts_over_ipv4_ipv6_and_names(self):
+        first, second = map(self.with_names, self.hosts())
+        for kind, near, far in (("v4", "10.77.0.1", "10.77.0.2"), ("v6", "fd77::1", "fd77::2"),
+                                ("names", "node1", "node2")):
             with self.subTest(kind):
                 identities, _ = self.identities()
                 folder = self.folder / f"hosts-{kind}"
@@ -170,6 +181,11 @@ class TwoHostsTest(TlsTest):
                                        address=address, places=places)
                 self.addCleanup(made.end)
                 self.train(made, f"two-{kind}")
+                if kind == "names":
+                    self.assertRegex(made.address, r"^node1:\d+$")
+                    self.refused([*second, cluster.TROUPE, "--identity", identities["person"],
+                                  "--coordinator", "node3:7700", "job", "list"],
+                                 "node3:7700: looking up 'node3': ")
                 shutil.rmtree(next(iter(identities.values())).parent)
                 made.end()
 
