@@ -46,13 +46,19 @@ inline constexpr std::int64_t kQuietTicks = 5;
 
 /// What all links of a set share.
 struct LinkContext {
-  LinkContext(const base::Limits& l, base::BufferPool& p, base::Resolver::LookUp look_up)
-      : limits(l), pool(p), resolver(std::move(look_up)) {}
+  LinkContext(const base::Limits& l, base::BufferPool& p, std::shared_ptr<const Tls> t,
+              base::Resolver::LookUp look_up)
+      : limits(l),
+        pool(p),
+        resolver(std::move(look_up)),
+        secured(t != nullptr),
+        tls(std::move(t)) {}
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
   base::Resolver resolver;
-  std::shared_ptr<const Tls> tls;  ///< of all connections but pairs of sockets; null: plain
+  const bool secured;              ///< all connections but pairs of sockets speak TLS
+  std::shared_ptr<const Tls> tls;  ///< for new ones, on the I/O thread; null: plain
   /// What speaks on a new connection between hosts.
   std::shared_ptr<Carrier> make_carrier(Socket socket, TlsEnd end) const {
     if (tls == nullptr) return make_plain_carrier(std::move(socket));

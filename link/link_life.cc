@@ -27,6 +27,9 @@ constexpr unsigned kFaultsMax = 8;
 /// A cut link is dialed again at least so often before it is given up.
 constexpr std::uint64_t kTriesLeast = 8;
 
+/// Routers forget a connection that has been silent for minutes.
+constexpr std::uint64_t kKeepAliveMostS = 30;
+
 std::int64_t signed_ms(std::uint64_t ms) {
   return static_cast<std::int64_t>(ms);
 }
@@ -50,6 +53,13 @@ void prepare_socket(Socket& socket, const base::Limits& limits) {
   };
   set(TCP_NODELAY, 1);
   set(TCP_USER_TIMEOUT, static_cast<int>(limits.silence_dead_ms));
+  // Only control connections ping. The system speaks on the others when they carry nothing, so that
+  // routers and firewalls remember them, and one that is cut is known before it is needed.
+  const std::uint64_t idle_s = limits.silence_dead_ms / 2'000;
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  set(TCP_KEEPIDLE, static_cast<int>(std::clamp(idle_s, std::uint64_t{1}, kKeepAliveMostS)));
+  set(TCP_KEEPINTVL, 1);
 }
 
 /// "[link] device server 2 (beta) lost parameter server 1 at 127.0.0.1:7000: connection closed".

@@ -61,11 +61,9 @@ class LinkSet::Impl {
  public:
   Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls,
        base::Resolver::LookUp look_up)
-      : secured_(tls != nullptr),
-        context_(std::make_shared<LinkContext>(limits, pool, std::move(look_up))),
+      : context_(std::make_shared<LinkContext>(limits, pool, std::move(tls), std::move(look_up))),
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
-    context_->tls = std::move(tls);
     thread_ = std::thread([this] { run(); });
     context_->hurry = [this] { hurry(); };
     asio::post(context_->io, [this] { arm_tick(); });
@@ -108,7 +106,6 @@ class LinkSet::Impl {
   Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
   Result<std::shared_ptr<LinkCore>> make(const Port& port, const Greeted& greeted);
 
-  const bool secured_;
   std::shared_ptr<LinkContext> context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   asio::steady_timer timer_;
@@ -130,11 +127,12 @@ class LinkSet::Impl {
 // ---- any thread ----
 
 Result<Address> LinkSet::Impl::read_address(const std::string& text) const {
-  return base::parse_address_within(text, secured_ ? base::Reach::network : base::Reach::loopback);
+  return base::parse_address_within(
+      text, context_->secured ? base::Reach::network : base::Reach::loopback);
 }
 
 void LinkSet::Impl::renew(std::shared_ptr<const Tls> tls) {
-  TROUPE_CHECK(secured_ && tls != nullptr, "credentials for links that had none");
+  TROUPE_CHECK(context_->secured && tls != nullptr, "credentials for links that had none");
   asio::post(context_->io, [this, tls = std::move(tls)]() mutable {
     context_->tls = std::move(tls);
     for (const auto& link : std::vector(links_)) link->check_revoked();
