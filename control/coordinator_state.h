@@ -25,6 +25,7 @@ namespace troupe::control {
 struct CoordinatorOptions {
   std::string version;  ///< agents of another one are refused
   base::Limits limits;
+  std::string pages_host;  ///< of its own pages
 };
 
 /// What stands in the coordinator's metrics.

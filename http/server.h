@@ -12,11 +12,20 @@
 
 #include "base/address.h"
 #include "base/limits.h"
+#include "base/listening.h"
 #include "base/status.h"
+#include "http/guard.h"
 #include "http/router.h"
 #include "monitoring/metrics.h"
 
 namespace troupe::http {
+
+/// What an endpoint serves besides "/metrics" and "/healthz", to whom, and where.
+struct Options {
+  Routes routes;
+  Guard guard;            ///< of all pages but /healthz
+  base::PortRange ports;  ///< where the address has port 0
+};
 
 /// A running endpoint. Any thread.
 class Server {
@@ -29,7 +38,7 @@ class Server {
   static base::Result<std::unique_ptr<Server>> start(const base::Address& address,
                                                      const base::Limits& limits,
                                                      monitoring::Metrics& metrics,
-                                                     Routes routes = {});
+                                                     Options options = {});
   /// Sends what is being answered (at most for http_request_ms), then closes.
   ~Server();
   Server(const Server&) = delete;

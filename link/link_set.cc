@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "base/address.h"
-#include "base/listening.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "link/claim.h"
@@ -74,7 +73,7 @@ class LinkSet::Impl {
 
   Result<std::shared_ptr<Link>> dial(DialOptions options, std::shared_ptr<LinkHandler> handler);
   Result<std::string> listen(const std::string& text, LinkEnd self, Acceptor acceptor,
-                             std::optional<base::Secret> secret);
+                             std::optional<base::Secret> secret, const base::PortRange& ports);
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void renew(std::shared_ptr<const Tls> tls);
@@ -158,7 +157,8 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
 }
 
 Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self, Acceptor acceptor,
-                                          std::optional<base::Secret> secret) {
+                                          std::optional<base::Secret> secret,
+                                          const base::PortRange& ports) {
   if (stopping_) return stopped();
   TROUPE_TRY_ASSIGN(const Address address, read_address(text));
   const std::uint64_t resolve_ms = context_->limits.resolve_ms;
@@ -175,7 +175,7 @@ Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self,
         return bound.port;
       },
       [&made] { made.clear(); }};
-  TROUPE_TRY_ASSIGN(const std::uint16_t bound, base::listen_at(address, {}, numbers, listening));
+  TROUPE_TRY_ASSIGN(const std::uint16_t bound, base::listen_at(address, ports, numbers, listening));
   warn_of_loopback(address, numbers);
   asio::post(context_->io, [this, listeners = std::move(made)] {
     for (const auto& listener : listeners) {
@@ -385,8 +385,9 @@ Result<std::shared_ptr<Link>> LinkSet::dial(DialOptions options,
 }
 
 Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Acceptor acceptor,
-                                    std::optional<base::Secret> secret) {
-  return impl_->listen(address, std::move(self), std::move(acceptor), secret);
+                                    std::optional<base::Secret> secret,
+                                    const base::PortRange& ports) {
+  return impl_->listen(address, std::move(self), std::move(acceptor), secret, ports);
 }
 
 Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, LinkEnd self,

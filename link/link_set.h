@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/limits.h"
+#include "base/listening.h"
 #include "base/resolver.h"
 #include "base/secret.h"
 #include "base/status.h"
@@ -65,12 +66,13 @@ class LinkSet {
                                            std::shared_ptr<LinkHandler> handler);
   /// Accepts links whose Hello names `self`'s job and generation. With a `secret` the peer must
   /// prove that it knows it, and learns nothing of `self` before; without one it must say something
-  /// behind its Hello within limits.handshake_ms. Port 0: any free one. A name is looked up once,
-  /// which may block for limits.resolve_ms, and means all its addresses that this machine has.
-  /// Returns HOST:PORT with the bound port. Errors: address as above; resource_exhausted (port in
-  /// use); unavailable with the system's reason.
+  /// behind its Hello within limits.handshake_ms. Port 0: a free one of `ports`. A name is looked
+  /// up once, which may block for limits.resolve_ms, and means all its addresses that this machine
+  /// has. Returns HOST:PORT with the bound port. Errors: address as above; resource_exhausted (port
+  /// in use); unavailable with the system's reason.
   base::Result<std::string> listen(const std::string& address, LinkEnd self, Acceptor acceptor,
-                                   std::optional<base::Secret> secret = std::nullopt);
+                                   std::optional<base::Secret> secret = std::nullopt,
+                                   const base::PortRange& ports = {});
   /// A link over one connected stream socket (a socketpair's end), which it takes over. One side
   /// must greet (the child), the other waits for it until limits.start_ms. Never redials: a closed
   /// socket is the end.
