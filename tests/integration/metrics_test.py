@@ -84,7 +84,7 @@ class MetricsTest(ClusterCase):
                 self.assertEqual(self.read(address, "/metrics", believes, "x" * 32)[0], 401)
                 status, text = self.read(address, "/metrics", believes, TOKEN)
                 self.assertEqual(status, 200)
-                self.assertIn("troupe_process", text)
+                self.assertIn("troupe_build_info", text)
                 if role != "coordinator":
                     self.assertIn(int(address.rsplit(":", 1)[1]), ports)
         self.assertEqual(self.read(made.http, "/sd/targets", believes)[0], 401)
@@ -114,7 +114,7 @@ class MetricsTest(ClusterCase):
                       ["run", write_job(self.folder, "never", 1)]):
             done = troupe(*words, "--metrics-token", token)
             self.assertEqual(done.returncode, 8, done.stderr)
-            self.assertIn(f"{token}: mode 644", done.stderr)
+            self.assertIn(f"{token}: others than its owner may use it (mode 644)", done.stderr)
 
 
 if __name__ == "__main__":

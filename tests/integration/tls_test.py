@@ -101,7 +101,6 @@ class TlsTest(ClusterCase):
                 "--name"]
         ask = ["--coordinator", made.address, "job", "list"]
         self.refused([*join, "b"], "that port speaks TLS; --identity FILE is missing")
-        made.wait_for("coordinator", "turned away .*: the peer speaks without TLS")
         self.refused(["--identity", stranger, *join, "b"], "not believed")
         self.refused(["--identity", identities["b"], *join, "c"],
                      "--name c: --identity is of agent 'b' of cluster 'lab'")
@@ -110,7 +109,8 @@ class TlsTest(ClusterCase):
         time.sleep(1.5)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
         made.wait_for("coordinator", "certificate has expired")
-        made.wait_for("coordinator", "turned away .*: .tls.: no greeting of TLS 1.3 came")
+        made.wait_for("coordinator", "turned away .*: .tls. no greeting of TLS 1.3 came: "
+                                     "the peer speaks without TLS: it has no --identity")
         made.wait_for("coordinator", "its certificate is not believed|the peer refused")
         self.refused(ask)
         self.refused(["--identity", identities["a"], *ask], "not of a person")
@@ -220,7 +220,7 @@ class TwoHostsTest(TlsTest):
         targets = set(re.findall(r"10\.77\.0\.1:\d+", read(made.http, "/sd/targets")))
         self.assertEqual(len(targets), 4)  # coordinator, agent, host, server
         for address in targets:
-            self.assertIn("troupe_process", read(address, "/metrics"))
+            self.assertIn("troupe_build_info", read(address, "/metrics"))
         made.troupe("job", "stop", "read").communicate(timeout=DEADLINE_S)
         job.communicate(timeout=DEADLINE_S)
 
