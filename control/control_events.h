@@ -53,8 +53,10 @@ using PeerId = std::uint64_t;
 /// A peer has greeted, before it says anything.
 struct PeerLinked {
   PeerId peer = 0;
-  std::string host;                         ///< where it calls from, a number
-  std::string address = {};                 ///< the same with its port
+  /// Where it calls from, a number, and its ports have to be; absent: anywhere, for whoever listens
+  /// there shows a certificate of its own.
+  std::optional<std::string> host;
+  std::string address = {};                 ///< where it calls from, with the port
   std::optional<trust::Identity> holder{};  ///< of its certificate; none: it needs none
 };
 /// A peer has sent a message.

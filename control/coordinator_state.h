@@ -26,6 +26,7 @@ namespace troupe::control {
 struct CoordinatorOptions {
   std::string version;  ///< agents of another one are refused
   base::Limits limits;
+  std::string pages_host;  ///< of its own pages
 };
 
 /// What stands in the coordinator's metrics.
@@ -71,7 +72,7 @@ class CoordinatorState {
  private:
   /// Who is linked, agents and people.
   struct Peer {
-    std::string host;
+    std::optional<std::string> host;
     Caller caller;
     std::uint64_t heard_ms = 0;
     bool dropped = false;

@@ -87,7 +87,8 @@ class Waiting {
  public:
   explicit Waiting(const std::filesystem::path& folder) {
     cluster::CoordinatorNodeOptions options;
-    options.listen = options.http = "127.0.0.1:0";
+    options.listen = "127.0.0.1:0";
+    options.pages = {"127.0.0.1", 0};
     options.state_folder = (folder / "state").string();
     options.version = program_version();
     options.stop = [this] { return stop_.load(); };

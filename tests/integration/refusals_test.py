@@ -145,7 +145,7 @@ class RefusalsTest(ClusterCase):
         self.case(self.ask(coordinator, made.token, "job", "list"), "not of the role person", None,
                   FORBIDDEN)
         for role in (third, person):
-            self.case(["--identity", role, "coordinator", "--listen", "127.0.0.1:0", "--http",
+            self.case(["--identity", role, "coordinator", "--listen", "127.0.0.1:0", "--metrics",
                        "127.0.0.1:0", "--state", files.folder / "state"],
                       "not of the role coordinator", None, FORBIDDEN)
         # Wrong name; a name in use.
@@ -168,7 +168,7 @@ class RefusalsTest(ClusterCase):
         self.case(self.agent(None, "c"), "TLS|closed", "turned away")
         self.case(self.ask(None, made.token, "job", "list"), "TLS|closed", "turned away")
         # Off the loopback without any: two commands are named.
-        self.case(["coordinator", "--listen", "10.77.0.1:1", "--http", "127.0.0.1:0", "--state",
+        self.case(["coordinator", "--listen", "10.77.0.1:1", "--metrics", "127.0.0.1:0", "--state",
                    files.folder / "state"], "(?s)troupe ca init.*troupe ca issue", None)
         self.case(["agent", "--join", "10.77.0.1:1", "--name", "c"],
                   "(?s)troupe ca init.*troupe ca issue", None)
