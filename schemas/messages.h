@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "schemas/cut_messages.h"
 #include "schemas/job_spec.h"
+#include "schemas/trust_messages.h"
 
 namespace troupe::schemas {
 
@@ -486,19 +487,6 @@ struct JobList {
   std::vector<JobInfo> jobs = {};
   std::vector<MachineInfo> machines = {};  ///< in order of joining
   std::vector<RankInfo> ranks = {};        ///< by job and rank; not all of very many
-};
-
-/// A person's first word where the coordinator wants tokens; not answered.
-struct PersonHello {
-  std::string token;  ///< empty: none
-};
-
-/// The list of what the cluster's authority has withdrawn: the coordinator hands it to agents, they
-/// to their processes; who may hands it to the coordinator, which answers without `pem`.
-struct DenyList {
-  std::string pem = {};
-  base::Errc code = base::Errc::ok;
-  std::string text = {};
 };
 
 /// Ends a job; answered once it has ended.

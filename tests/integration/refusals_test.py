@@ -207,7 +207,8 @@ class RefusalsTest(ClusterCase):
                   FORBIDDEN)
         # Without the right.
         for token, words, right in (
-                (read, ["job", "submit", job], "submit"), (read, ["job", "stop", "victim"], "submit"),
+                (read, ["job", "submit", job], "submit"),
+                (read, ["job", "stop", "victim"], "submit"),
                 (read, ["job", "checkpoint", "victim"], "submit"),
                 (read, ["ca", "tell", files.ca], "admin"), (submit, ["job", "list"], "read"),
                 (submit, ["top", "--once"], "read"), (submit, ["ca", "tell", files.ca], "admin")):
