@@ -131,6 +131,34 @@ TEST_CASE("a link stays when credentials are renewed, and ends when its peer is 
   CHECK(another.recorder->downs.empty());
 }
 
+TEST_CASE("a cut link goes on for the same holder's certificate alone", "[tls]") {
+  const Cluster cluster;
+  Server coordinator(quick_limits(), std::nullopt,
+                     tls_of(cluster.make(trust::Role::coordinator, "main")), kCoordinator);
+  // The first connection is cut in the middle of the message.
+  Proxy proxy(coordinator.address, [](int connection) {
+    return Proxy::Blow{connection == 0 ? 12'000 : ~std::size_t{0}};
+  });
+  Client person(quick_limits(), tls_of(cluster.make(trust::Role::person, "ann")));
+  person.self = agent_end(std::string(kCommandName));
+  person.peer = kCoordinator;
+  REQUIRE(person.dial(proxy.address(), 0).ok());
+  REQUIRE(person.recorder->wait_up());
+  Envelope asked;
+  asked.message = schemas::JobSubmit{"x", std::string(40'000, 'x'), ""};
+  SECTION("renewed") {
+    person.links.renew(tls_of(cluster.make(trust::Role::person, "ann")));
+    REQUIRE(person.link->send(asked).ok());
+    CHECK(coordinator.recorder->wait_envelopes(1));
+  }
+  SECTION("another person's") {
+    person.links.renew(tls_of(cluster.make(trust::Role::person, "ben")));
+    REQUIRE(person.link->send(asked).ok());
+    CHECK(person.recorder->wait_down().code() == Errc::not_found);
+    CHECK(coordinator.recorder->envelopes.empty());
+  }
+}
+
 TEST_CASE("without TLS no address off the loopback is used", "[tls]") {
   CountingPool pool;
   LinkSet plain(quick_limits(), pool);
