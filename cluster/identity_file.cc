@@ -14,8 +14,8 @@ base::Result<std::shared_ptr<IdentityFile>> IdentityFile::open(const std::filesy
   TROUPE_TRY(opened->read());
   const trust::Identity who = opened->credentials().info.identity;
   if (who.role == role) return opened;
-  return base::error(base::Errc::permission_denied, "{}: is of {}, not of a {}",
-                     file.string(), who.to_string(), trust::role_name(role));
+  return base::error(base::Errc::permission_denied, "{}: is of {}, not of a {}", file.string(),
+                     who.to_string(), trust::role_name(role));
 }
 
 base::Status IdentityFile::read() {
