@@ -12,7 +12,7 @@ import subprocess
 
 import cluster
 from cluster import write_idx, write_job
-from refusal import (CONFLICT, FAILED, FORBIDDEN, INPUT, LIMIT_S, MISSING, RESOURCES, USAGE,
+from refusal import (CONFLICT, FAILED, INPUT, LIMIT_S, MISSING, RESOURCES, USAGE,
                      RefusalCase)
 
 MAGIC = struct.pack("<I", 0xCED7230A)
@@ -271,7 +271,7 @@ class BadInputTest(RefusalCase):
                 self.run_job(INPUT, texts, setting)
         self.run_job(RESOURCES, "600 workers", "workers.machines=300")
         self.run_job(RESOURCES, "servers.shards 5000", "servers.shards=5000")
-        self.expect(FORBIDDEN, "0.0.0.0:0", "run", self.job, "--metrics", "0.0.0.0:0")
+        self.expect(INPUT, "'10.1:0': '10.1' is neither", "run", self.job, "--metrics", "10.1:0")
         self.expect(MISSING, ["--trace", "/none/x"], "run", self.job, "--trace", "/none/x")
         self.expect(USAGE, ["TROUPE_COORDINATOR", "'here'"], "job", "list",
                     env={**os.environ, "TROUPE_COORDINATOR": "here"})

@@ -325,7 +325,7 @@ class HostileTest(unittest.TestCase):
         submitted = self.cluster.submit(write_job(self.folder, "job", EPOCHS), name="victim")
         self.addCleanup(submitted.kill)
         self.wait_for_steps()
-        known = {"--job", "--generation", "--role", "--index", "--name", "--listen"}
+        known = {"--job", "--generation", "--role", "--index", "--name", "--listen", "--pages"}
         seen = 0
         for name in ("a", "b"):
             agent = self.cluster.processes[name].pid

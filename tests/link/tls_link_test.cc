@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links under TLS: the same promises, only between those whose certificates fit what they say.
-#include "tests/link/cluster_support.h"
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+
+#include "tests/link/carrier_support.h"
 #include "tests/link/link_support.h"
 
 namespace troupe::link::test {
@@ -57,6 +60,55 @@ TEST_CASE("payloads cross links under TLS over several connections", "[tls]") {
   client.link->close("done");
   CHECK(client.recorder->wait_down().ok());
   CHECK(server.recorder->wait_down().ok());
+}
+
+/// What a dialing link of worker_end() sends to a carrier that says yes to its Hello: the bytes of
+/// `push`, and more.
+std::string bytes_of_push(const Cluster& cluster, const Envelope& push) {
+  Client client(quick_limits(), tls_of(process_of(cluster, "a", worker_end())));
+  asio::io_context io;
+  asio::ip::tcp::acceptor acceptor(io, {asio::ip::address_v4::loopback(), 0});
+  REQUIRE(client.dial("127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()), 0).ok());
+  const auto carrier = make_tls_carrier(
+      Socket(acceptor.accept()), tls_of(process_of(cluster, "b", server_end())), TlsEnd::accepting);
+  Reader reader(carrier, 0, 65'536);
+  reader.start();
+  const auto until = [&](std::size_t bytes) {
+    for (int i = 0; i < 400 && reader.text.size() < bytes; ++i) {
+      io.restart();
+      io.run_for(std::chrono::milliseconds(50));
+    }
+    REQUIRE(reader.text.size() >= bytes);
+  };
+  until(kFrameHeadBytes + 1);
+  std::uint32_t hello_bytes = 0;
+  std::memcpy(&hello_bytes, reader.text.data() + 48, sizeof hello_bytes);
+  const std::size_t begin = kFrameHeadBytes + hello_bytes;
+  until(begin);
+  Envelope yes;
+  yes.job = server_end().job;
+  yes.generation = server_end().generation;
+  yes.message = schemas::HelloReply{};
+  const std::string reply = frame_bytes(yes, 0);
+  carrier->send(
+      {std::as_bytes(std::span(reply))}, [] { return true; }, [](const Status&) {});
+  REQUIRE(client.link->send(push).ok());
+  until(begin + kFrameHeadBytes + push.payload.size());
+  carrier->close();
+  const auto* text = reinterpret_cast<const char*>(reader.text.data());
+  return {text + begin, text + reader.text.size()};
+}
+
+TEST_CASE("under TLS a frame says no checksum of its payload", "[tls]") {
+  const Cluster cluster;
+  const Envelope push = push_of(1, 7, 1'000);
+  const std::string frame = bytes_of_push(cluster, push);
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t checksum = 1;
+  std::memcpy(&payload_bytes, frame.data() + 52, sizeof payload_bytes);
+  std::memcpy(&checksum, frame.data() + 56, sizeof checksum);
+  CHECK(payload_bytes == 1'000);
+  CHECK(checksum == 0);
 }
 
 TEST_CASE("an agent and a coordinator meet under TLS", "[tls]") {
