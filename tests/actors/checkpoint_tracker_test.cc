@@ -3,6 +3,8 @@
 // failures.
 #include "actors/checkpoint_tracker.h"
 
+#include <memory>
+
 #include "tests/actors/state_fixture.h"
 #include "tests/support/catch.h"
 

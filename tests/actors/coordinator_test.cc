@@ -3,6 +3,7 @@
 // these want done is done through the ports, and a flood is read no faster than it is handled.
 #include "actors/coordinator.h"
 
+#include <algorithm>
 #include <future>
 #include <thread>
 

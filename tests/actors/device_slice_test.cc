@@ -2,6 +2,8 @@
 // The rules between a slice's gradients and its weights: barriers, echoes, refusals.
 #include "actors/device_slice.h"
 
+#include <algorithm>
+
 #include "tests/actors/slice_fixture.h"
 #include "tests/support/catch.h"
 

@@ -2,6 +2,7 @@
 // A resume on 20 GB of records and a checkpoint of 2 GB, all but a little of both holes in sparse
 // files: what coordinator, hosts and servers read of them, and what memory the coordinator's look
 // takes. Whoever read everything would read 22 GB each time.
+#include <algorithm>
 #include <fstream>
 
 #include "actors/job_actors.h"

@@ -4,6 +4,7 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <map>
 
 #include "actors/device_server_state.h"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job moves over its links: two machines and one parameter server, each with links, actors
 // and an engine of its own as in processes of their own, push and pull a key. Counted by the links.
+#include <algorithm>
 #include <future>
+#include <memory>
 
 #include "actors/device_server.h"
 #include "actors/outflow.h"

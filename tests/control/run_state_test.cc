@@ -3,6 +3,8 @@
 // lost, and that every stage ends in time with a name.
 #include "control/run_state.h"
 
+#include <algorithm>
+
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
 #include "tests/support/catch.h"

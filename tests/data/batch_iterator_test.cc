@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <thread>
 
 #include "data/metrics.h"

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "tests/support/catch.h"

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include <atomic>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>

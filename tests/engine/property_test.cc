@@ -3,8 +3,10 @@
 // give on the threaded and the serial engine what a plain loop gives, errors included.
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>

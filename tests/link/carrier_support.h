@@ -3,6 +3,7 @@
 // hand.
 #pragma once
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <chrono>

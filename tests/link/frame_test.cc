@@ -5,8 +5,10 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <random>
 #include <string>
 
 #include "base/hash.h"

@@ -5,6 +5,8 @@
 
 #include <rapidcheck.h>
 
+#include <memory>
+#include <random>
 #include <vector>
 
 #include "tests/support/catch.h"

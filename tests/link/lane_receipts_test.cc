@@ -2,6 +2,7 @@
 // What has been let go, whatever the order, and when to say so.
 #include "link/lane_receipts.h"
 
+#include <memory>
 #include <vector>
 
 #include "tests/support/catch.h"

@@ -3,6 +3,7 @@
 #include "ndarray/ndarray.h"
 
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "ndarray/invoke.h"

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "base/parallel.h"

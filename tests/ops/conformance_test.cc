@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operator of the table, by its samples: kernels against the f64 reference, add mode,
 // in-place pairs, teams, empty tensors, random draws, and gradients against finite differences.
+#include <algorithm>
 #include <set>
 
 #include "tests/ops/cases.h"

@@ -3,6 +3,7 @@
 // dense and blocked layouts, and the running of one call. A test's thread only.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole companies in one thread: 500 seeds, each twice, and planted bugs that must be caught.
+#include <algorithm>
+
 #include "tests/sim/simulation.h"
 #include "tests/support/catch.h"
 

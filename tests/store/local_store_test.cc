@@ -2,9 +2,11 @@
 // The stores of the local store's ranks: what ranks without samples take part with.
 #include "store/local_store.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <thread>
 
 #include "store/slice_layout.h"

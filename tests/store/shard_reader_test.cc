@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <fstream>
+#include <memory>
 
 #include "base/file.h"
 #include "tests/support/catch.h"

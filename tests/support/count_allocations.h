@@ -8,8 +8,16 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+// How clang says that sanitizers are on; g++ has macros.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TROUPE_SANITIZED_BY_CLANG 1
+#endif
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__) && \
+    !defined(TROUPE_SANITIZED_BY_CLANG)
 #define TROUPE_COUNTS_ALLOCATIONS 1
 #endif
 
@@ -53,27 +61,27 @@ void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* old, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
 
-void* malloc(std::size_t size) {
+void* malloc(std::size_t size) noexcept {
   troupe::tests::count_allocation(size);
   return __libc_malloc(size);
 }
-void* calloc(std::size_t number, std::size_t size) {
+void* calloc(std::size_t number, std::size_t size) noexcept {
   troupe::tests::count_allocation(number * size);
   return __libc_calloc(number, size);
 }
-void* realloc(void* old, std::size_t size) {
+void* realloc(void* old, std::size_t size) noexcept {
   troupe::tests::count_allocation(size);
   return __libc_realloc(old, size);
 }
-void* aligned_alloc(std::size_t alignment, std::size_t size) {
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
   troupe::tests::count_allocation(size);
   return __libc_memalign(alignment, size);
 }
-void* memalign(std::size_t alignment, std::size_t size) {
+void* memalign(std::size_t alignment, std::size_t size) noexcept {
   troupe::tests::count_allocation(size);
   return __libc_memalign(alignment, size);
 }
-int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
+int posix_memalign(void** result, std::size_t alignment, std::size_t size) noexcept {
   troupe::tests::count_allocation(size);
   *result = __libc_memalign(alignment, size);
   return *result == nullptr ? ENOMEM : 0;

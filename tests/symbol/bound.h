@@ -3,6 +3,7 @@
 // values that follow from their names, one step, its results as bytes). A test's thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>

@@ -3,7 +3,9 @@
 // accumulation, errors.
 #include "symbol/executor.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "ndarray/invoke.h"
 #include "symbol/arena.h"

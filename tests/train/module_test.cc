@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numbers>
 #include <thread>
 #include <vector>
