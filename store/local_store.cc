@@ -112,9 +112,12 @@ class LocalStore::Core {
   std::string waits_for();
 
   const LocalStoreParts parts_;
-  LocalStoreOptions options_;     // `first` goes with the first values, all else stays
-  SliceRules rules_;              // its plan of steps changes in cut_soon() alone
-  base::SharedMutex plan_mutex_;  // read while a slice comes to a version; before Slot::mutex
+  LocalStoreOptions options_;  // `first` goes with the first values, all else stays
+  SliceRules rules_;           // its plan of steps changes in cut_soon() alone
+  // Held to read while a slice comes to another version, which looks at that plan; before
+  // Slot::mutex.
+  base::SharedMutex plan_mutex_;
+  std::optional<std::uint64_t> extra_cut_ TROUPE_GUARDED_BY(plan_mutex_);
 
   mutable base::Mutex failure_mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
@@ -334,6 +337,7 @@ std::optional<std::uint64_t> LocalStore::Core::cut_soon() {
     if (compute_ == nullptr) return std::nullopt;
   }
   const base::WriterLock plan(plan_mutex_);
+  if (extra_cut_) return extra_cut_;
   std::uint64_t furthest = rules_.steps.start;
   for (const std::unique_ptr<Slot>& slot : slots_) {
     const base::MutexLock lock(slot->mutex);
@@ -341,7 +345,8 @@ std::optional<std::uint64_t> LocalStore::Core::cut_soon() {
     furthest = std::max(furthest, slot->owner.state().version);
   }
   const std::uint64_t step = std::min(furthest + 2, rules_.steps.total);
-  return rules_.steps.add_cut(step) ? std::optional(step) : std::nullopt;
+  if (rules_.steps.add_cut(step)) extra_cut_ = step;
+  return extra_cut_;
 }
 
 void LocalStore::Core::pull(const SliceInfo& slice, const WaitingPull& waiting) {
