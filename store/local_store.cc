@@ -89,8 +89,7 @@ class LocalStore::Core {
   void push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info, base::Buffer gradient,
             const KeyOperationPointer& operation, engine::RunContext& lane);
   void pull(const SliceInfo& slice, const WaitingPull& waiting);
-  /// Holds the locks of all slots, which no compiler follows.
-  std::optional<std::uint64_t> cut_soon() TROUPE_THREAD_ANNOTATION(no_thread_safety_analysis);
+  std::optional<std::uint64_t> cut_soon();
   void fail(const base::Status& status);
   base::Status failure() const;
   /// Fails the store when a rank is waited for too long; returns after end_watch().
@@ -115,6 +114,10 @@ class LocalStore::Core {
   const LocalStoreParts parts_;
   LocalStoreOptions options_;  // `first` goes with the first values, all else stays
   SliceRules rules_;           // its plan of steps changes in cut_soon() alone
+  // Held to read while a slice comes to another version, which looks at that plan; before
+  // Slot::mutex.
+  base::SharedMutex plan_mutex_;
+  std::optional<std::uint64_t> extra_cut_ TROUPE_GUARDED_BY(plan_mutex_);
 
   mutable base::Mutex failure_mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(failure_mutex_);
@@ -260,6 +263,7 @@ base::Status LocalStore::Core::work(Slot& slot, engine::RunContext& lane) {
     std::optional<SliceWork> next;
     std::optional<KeyOperations> contained;
     {
+      const base::ReaderLock plan(plan_mutex_);
       const base::MutexLock lock(slot.mutex);
       const std::uint64_t version = slot.owner.state().version;
       next = slot.owner.next_work();
@@ -285,6 +289,7 @@ base::Status LocalStore::Core::perform(Slot& slot, SliceWork& work, const Update
   TROUPE_TRY_ASSIGN(SliceValues values, compute_->update(key, update, context));
   KeyOperations contained;
   {
+    const base::ReaderLock plan(plan_mutex_);
     const base::MutexLock lock(slot.mutex);
     slot.owner.updated(std::move(values));
     // Taken with the version: a push of the next step may come as soon as the lock is free.
@@ -324,22 +329,24 @@ base::Status LocalStore::Core::take_cut(Slot& slot) {
   return options_.cut ? options_.cut(step, std::move(complete)) : base::Status();
 }
 
-/// While all are locked no slice moves. A slice at version v has at most the update to v + 1 under
-/// way, so none has come to two steps behind the furthest.
+/// No slice comes to another version meanwhile. A slice at version v has at most the update to v +
+/// 1 under way, so none has come to two steps behind the furthest.
 std::optional<std::uint64_t> LocalStore::Core::cut_soon() {
   {
     const base::MutexLock lock(mutex_);
     if (compute_ == nullptr) return std::nullopt;
   }
-  std::list<base::MutexLock> locks;
+  const base::WriterLock plan(plan_mutex_);
+  if (extra_cut_) return extra_cut_;
   std::uint64_t furthest = rules_.steps.start;
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    locks.emplace_back(slot->mutex);
+    const base::MutexLock lock(slot->mutex);
     if (!slot->owner.started()) return std::nullopt;
     furthest = std::max(furthest, slot->owner.state().version);
   }
   const std::uint64_t step = std::min(furthest + 2, rules_.steps.total);
-  return rules_.steps.add_cut(step) ? std::optional(step) : std::nullopt;
+  if (rules_.steps.add_cut(step)) extra_cut_ = step;
+  return extra_cut_;
 }
 
 void LocalStore::Core::pull(const SliceInfo& slice, const WaitingPull& waiting) {
