@@ -2,7 +2,6 @@
 // Links by host names: all addresses of a name, names that fail, hang or change, and where the
 // connections of one link go. Names are what each case says; addresses are the loopback's.
 #include <atomic>
-#include <chrono>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -134,22 +133,26 @@ TEST_CASE("a cut link heals by the last good answer, and by a new one", "[names]
 
 TEST_CASE("the data connections of a link go where its control connection is", "[names]") {
   // Two processes on one port of two addresses behind one name, as DNS shares load.
-  std::atomic<int> came{0};
-  Named named(HostNumbers{"127.0.0.2"}, "127.0.0.2:0");
-  Server other(quick_limits(), std::nullopt, process_tls(named.cluster, "c"), server_end(),
-               "127.0.0.1:" + named.port());
-  named.server.recorder->answer = other.recorder->answer = [&](const Envelope&) { ++came; };
-  REQUIRE(named.client.dial("node1:" + named.port(), 3).ok());
-  named.names->become(HostNumbers{"127.0.0.1"});
-  REQUIRE(named.client.recorder->wait_up());
+  const Cluster cluster;
+  Server server(quick_limits(), std::nullopt, process_tls(cluster, "b"), server_end(),
+                "127.0.0.2:0");
+  const std::string port = std::to_string(base::parse_address(server.address)->port);
+  Server other(quick_limits(), std::nullopt, process_tls(cluster, "c"), server_end(),
+               "127.0.0.1:" + port);
+  const auto asked = std::make_shared<std::atomic<int>>(0);
+  Client client(quick_limits(), process_tls(cluster, "a"), [asked](const std::string&) {
+    const HostNumbers first{"127.0.0.2", "127.0.0.1"};
+    const HostNumbers next{"127.0.0.1", "127.0.0.2"};
+    return Result<HostNumbers>((*asked)++ == 0 ? first : next);
+  });
+  REQUIRE(client.dial("node1:" + port, 3).ok());
+  REQUIRE(client.recorder->wait_up());
   for (std::uint32_t slice = 0; slice < 20; ++slice) {
-    REQUIRE(named.client.link->send(push_of(slice, 7, 100)).ok());
+    REQUIRE(client.link->send(push_of(slice, 7, 100)).ok());
   }
-  for (int look = 0; look < 2'000 && came < 20; ++look) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  CHECK(came == 20);
-  CHECK(named.client.recorder->downs.empty());
+  CHECK(server.recorder->wait_envelopes(20));
+  CHECK(other.recorder->ups == 0);
+  CHECK(*asked == 1);
 }
 
 TEST_CASE("a listener by name has all its addresses on one port", "[names]") {
