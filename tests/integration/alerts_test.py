@@ -7,6 +7,7 @@ rules of monitoring/alerts.yml. Each fault raises its alert, and no other alert 
 Usage: alerts_test.py TROUPE [unittest arguments]. Needs `prometheus`; a full disk needs root.
 """
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -173,7 +174,8 @@ class AlertsTest(ClusterCase):
         either: that it does not answer is right, too, and both its ranks are missing."""
         self.begin_healthy('limits.silence_dead_ms="1h"', 'limits.progress_ms="1h"')
         stopped = self.host_of("b")
-        signal.pidfd_send_signal(handle := self.open(stopped), signal.SIGSTOP)
+        handle = self.open(stopped)
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
         self.addCleanup(signal.pidfd_send_signal, handle, signal.SIGCONT)
         self.expect("TroupeMissingRank", "TroupeProcessDown", begun=time.monotonic())
 
@@ -186,7 +188,6 @@ class AlertsTest(ClusterCase):
 
     def open(self, pid):
         """A handle that means this process alone, even after its end."""
-        import os
         handle = os.pidfd_open(pid)
         self.addCleanup(os.close, handle)
         return handle

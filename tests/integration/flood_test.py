@@ -59,7 +59,7 @@ def corpus():
         wire.hello(("worker", 3), "flood", 7, lane=1, lanes=2, resume=True),
         wire.frame("pong", "number=1", sequence=1),
         wire.frame("agentHello", 'name="flood",version="none",slots=1', sequence=1),
-        wire.frame("jobStop", 'job="nobody"', sequence=1),
+        wire.frame("jobStop", 'id="nobody"', sequence=1),
         wire.frame("jobQuery", "", sequence=1),
         wire.frame("gradientPush", "slice=(key=0,slice=0),node=(level=1,group=0,begin=0,end=2),"
                    "step=3,count=32", "flood", 1, 1, 1, ("deviceServer", 0), ("parameterServer", 0),
