@@ -77,7 +77,7 @@ struct Tls::Impl {
   /// OpenSSL asks this in a handshake, on the thread that drives it.
   static int verify(X509_STORE_CTX* store, void* self);
   Status check(X509_STORE_CTX* store, Peer& peer) const;
-  Status read_denied(const std::string& pem, X509* authority);
+  Status read_denied(const std::string& pem);
 
   ContextPtr context;
   std::set<std::string> denied;  ///< serial numbers, hex
@@ -119,11 +119,10 @@ Status Tls::Impl::check(X509_STORE_CTX* store, Peer& peer) const {
   return status;
 }
 
-Status Tls::Impl::read_denied(const std::string& pem, X509* authority) {
+/// Of a list that the authority has signed.
+Status Tls::Impl::read_denied(const std::string& pem) {
   const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, nullptr, nullptr));
-  if (list == nullptr || X509_CRL_verify(list.get(), X509_get0_pubkey(authority)) != 1) {
-    return refused("the list of what is revoked");
-  }
+  if (list == nullptr) return refused("the list of what is revoked");
   STACK_OF(X509_REVOKED)* entries = X509_CRL_get_REVOKED(list.get());
   for (int i = 0; i < sk_X509_REVOKED_num(entries); ++i) {
     denied.insert(hex_of(X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(entries, i))));
@@ -163,7 +162,8 @@ Result<std::shared_ptr<const Tls>> Tls::create(const trust::Credentials& credent
   }
   if (!taken) return refused("the credentials");
   if (!credentials.deny_list.empty()) {
-    TROUPE_TRY(impl->read_denied(credentials.deny_list, authority.front().get()));
+    TROUPE_TRY(trust::check_deny_list(credentials.deny_list, credentials.authority).status());
+    TROUPE_TRY(impl->read_denied(credentials.deny_list));
   }
   // Sessions are short or long-lived, never resumed: each handshake looks at certificates.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

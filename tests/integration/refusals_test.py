@@ -136,7 +136,10 @@ class RefusalsTest(ClusterCase):
         last = re.findall(r"-----BEGIN CERTIFICATE.*?END CERTIFICATE-----\n",
                           stranger.read_text(), re.S)[-1]
         forged.write_text(text.replace(first, last))
-        self.case(self.agent(forged, "c"), "not believed|may not sign|forged.pem", None)
+        self.case(self.agent(forged, "c"), "not signed by the cluster's authority", None, FORBIDDEN)
+        forged.write_text(re.sub(r"-----BEGIN X509 CRL.*?END X509 CRL-----\n", "",
+                                 forged.read_text(), flags=re.S))
+        self.case(self.agent(forged, "c"), "not believed", "turned away")
         # Wrong role, each way.
         self.case(self.agent(person, "c"), "not of the role agent", None, FORBIDDEN)
         self.case(self.agent(coordinator, "c"), "not of the role agent", None, FORBIDDEN)
@@ -172,7 +175,7 @@ class RefusalsTest(ClusterCase):
                    files.folder / "state"], "(?s)troupe ca init.*troupe ca issue", None)
         self.case(["agent", "--join", "10.77.0.1:1", "--name", "c"],
                   "(?s)troupe ca init.*troupe ca issue", None)
-        self.assertGreaterEqual(self.cases, 23)
+        self.assertGreaterEqual(self.cases, 24)
         self.end_well()
 
     def test_tokens(self):
