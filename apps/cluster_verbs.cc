@@ -11,6 +11,7 @@
 
 #include "apps/config_file.h"
 #include "apps/job_file.h"
+#include "apps/metrics_options.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/address.h"
@@ -21,6 +22,7 @@
 #include "cluster/coordinator_node.h"
 #include "cluster/folder_probe.h"
 #include "cluster/job_process.h"
+#include "cluster/page_address.h"
 #include "control/rank_placement.h"
 #include "http/server.h"
 #include "monitoring/machine.h"
@@ -35,7 +37,8 @@ namespace {
 struct ProcessVerb {
   std::string limits_path;
   std::string listen;
-  std::string http;
+  MetricsOptions metrics;
+  std::string ports;
   std::string state;
   std::string join;
   std::string join_wait;
@@ -83,6 +86,12 @@ base::Result<base::Address> address_of(const std::string& option, const std::str
   return address.ok() ? std::move(address) : address.status().with_context(option);
 }
 
+/// This machine's own name, which others may know.
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
 /// Null without --identity.
 base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context& context,
                                                                    trust::Role role) {
@@ -92,21 +101,28 @@ base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context
 }
 
 /// Two addresses of this machine, each with a port of its own.
-base::Status check_addresses(const ProcessVerb& verb, const Context& context) {
+base::Status set_addresses(const ProcessVerb& verb, const Context& context,
+                           cluster::CoordinatorNodeOptions& options) {
   TROUPE_TRY_ASSIGN(const base::Address listen, address_of("--listen", verb.listen, context));
-  TROUPE_TRY_ASSIGN(const base::Address http, address_of("--http", verb.http, context));
-  if (listen != http || listen.port == 0) return {};
+  TROUPE_TRY_ASSIGN(options.pages, verb.metrics.place());
+  options.listen = verb.listen;
+  options.pages_host = options.pages.host;
+  // Prometheus is sent to a host that it can reach.
+  if (is_wildcard(options.pages_host)) {
+    options.pages_host = is_wildcard(listen.host) ? host_name() : listen.host;
+  }
+  if (listen != options.pages || listen.port == 0) return {};
   return base::error(base::Errc::invalid_argument,
-                     "--listen and --http are both {}; each needs its own port",
+                     "--listen and --metrics are both {}; each needs its own port",
                      listen.to_string());
 }
 
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
-  if (const base::Status fault = check_addresses(verb, context); !fault.ok()) {
+  cluster::CoordinatorNodeOptions options;
+  if (const base::Status fault = set_addresses(verb, context, options); !fault.ok()) {
     const ExitCode code = context.fail(fault);
     return fault.code() == base::Errc::invalid_argument ? ExitCode::bad_usage : code;
   }
-  cluster::CoordinatorNodeOptions options;
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
   schemas::JobRoots roots = verb.roots;
   if (const base::Status resolved = resolve_roots(roots); !resolved.ok()) {
@@ -115,19 +131,21 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   auto identity = open_identity(context, trust::Role::coordinator);
   if (!identity.ok()) return context.fail(identity.status());
   options.identity = *std::move(identity);
+  auto guard = verb.metrics.guard(options.pages);
+  if (!guard.ok()) return context.fail(guard.status());
+  options.guard = *std::move(guard);
   std::atomic<bool> stop{false};
   StopSignals signals([&stop](int) { stop.store(true); });
-  options.listen = verb.listen;
-  options.http = verb.http;
   options.state_folder = verb.state;
   options.version = program_version();
   options.stop = [&stop] { return stop.load(); };
   options.find_start = [roots](const control::FindStart& find) {
     return train::find_job_start(find, roots);
   };
-  options.ready = [secured = options.identity != nullptr](const std::string& listen,
-                                                          const std::string& http) {
-    base::log_info("coordinator on {}, http://{}/metrics and /sd/targets", listen, http);
+  options.ready = [secured = options.identity != nullptr, tls = options.guard.tls != nullptr](
+                      const std::string& listen, const std::string& pages) {
+    base::log_info("coordinator on {}, {}://{}/metrics and /sd/targets", listen,
+                   tls ? "https" : "http", pages);
     base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2{}", listen,
                    secured ? " --identity FILE" : "");
   };
@@ -192,9 +210,17 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   TROUPE_TRY_ASSIGN(const base::Address host,
                     address_of("--advertise", base::Address{verb.host, 0}.to_string(), context));
   options.host = host.host;
-  const std::string pages = verb.http.empty() ? host.to_string() : verb.http;
-  TROUPE_TRY_ASSIGN(const base::Address http, address_of("--http", pages, context));
   TROUPE_TRY(address_of("--join", verb.join, context).status());
+  if (!verb.ports.empty()) {
+    TROUPE_TRY_ASSIGN(options.ports, base::parse_port_range(verb.ports));
+  }
+  base::Address pages = host;
+  if (!verb.metrics.address.empty()) {
+    TROUPE_TRY_ASSIGN(pages, verb.metrics.place());
+  }
+  TROUPE_TRY_ASSIGN(http::Guard guard, verb.metrics.guard(pages));
+  options.pages_host = pages.host;
+  options.guard_files = verb.metrics.files;
   std::error_code code;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", code);
   if (code) return base::error(base::Errc::internal, "cannot find this program's own file");
@@ -204,13 +230,14 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
   const auto machine = monitoring::collect_machine(metrics);
-  auto started = http::Server::start(http, options.limits, metrics);
-  if (!started.ok()) return started.status().with_context("--http");
+  auto started =
+      http::Server::start(pages, options.limits, metrics, {{}, std::move(guard), options.ports});
+  if (!started.ok()) return started.status().with_context("--metrics");
   const auto server = *std::move(started);
   options.coordinator = verb.join;
   options.name = verb.name;
   options.version = program_version();
-  options.http_address = server->address().to_string();
+  options.http_address = cluster::page_address(server->address(), options.host).to_string();
   options.numeric_class = ops::numeric_class(1);
   schemas::JobRoots roots = verb.roots;
   TROUPE_TRY(resolve_roots(roots));
@@ -225,6 +252,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
 ExitCode run_internal_verb(ProcessVerb& verb, const Context& context) {
   cluster::JobProcessOptions& options = verb.process;
   const bool server = verb.role == "server";
+  if (!verb.ports.empty()) options.ports = base::parse_port_range(verb.ports).value();
   options.actor.role = server ? schemas::Role::parameter_server : schemas::Role::device_server;
   base::start_logging(context.log_level(),
                       fmt::format("role={} index={} node={} job={}", verb.role, options.actor.index,
@@ -253,24 +281,18 @@ void add_root_options(CLI::App* verb, schemas::JobRoots& roots) {
       ->type_name("DIR");
 }
 
-}  // namespace
+using Options = std::shared_ptr<ProcessVerb>;
 
-std::string check_devices(const std::string& text) {
-  if (parse_devices(text) > 0) return "";
-  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
-}
-
-void add_cluster_verbs(CLI::App& app, Context& context) {
-  const auto options = std::make_shared<ProcessVerb>();
+void add_coordinator(CLI::App& app, Context& context, const Options& options) {
   CLI::App* coordinator = app.add_subcommand(
       "coordinator",
       describe("Serve a cluster: agents join it, people submit jobs to it",
-               {"troupe coordinator --listen 127.0.0.1:7700 --http 127.0.0.1:7701 --state state"}));
+               {"troupe coordinator --listen 127.0.0.1:7700 --metrics 127.0.0.1:7701 --state "
+                "state"}));
   add_address_option(*coordinator, "--listen", options->listen,
                      "For agents and people; off the loopback with --identity")
       ->required();
-  add_address_option(*coordinator, "--http", options->http,
-                     "For /metrics, /healthz and /sd/targets")
+  add_metrics_options(*coordinator, options->metrics, "For /metrics, /healthz and /sd/targets")
       ->required();
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
@@ -279,7 +301,9 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   add_limits_option(coordinator, *options);
   set_action(coordinator, context,
              [&context, options] { return run_coordinator_verb(*options, context); });
+}
 
+void add_agent(CLI::App& app, Context& context, const Options& options) {
   CLI::App* agent = app.add_subcommand(
       "agent", describe("Offer this machine's devices to a coordinator",
                         {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2"}));
@@ -300,11 +324,16 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
       ->type_name("TIME");
   agent
       ->add_option("--advertise", options->host,
-                   "This machine's address, a number: its processes' ports are there")
+                   "This machine's name or address: its processes' ports are there")
       ->capture_default_str()
       ->type_name("HOST");
-  add_address_option(*agent, "--http", options->http,
-                     "For /metrics and /healthz (any port of --advertise)");
+  agent
+      ->add_option("--ports", options->ports,
+                   "Where jobs' processes listen, and their pages (any free ports)")
+      ->check([](const std::string& text) { return base::parse_port_range(text).status().text(); })
+      ->type_name("FIRST-LAST");
+  add_metrics_options(*agent, options->metrics,
+                      "For /metrics and /healthz; jobs' pages are on its host (--advertise)");
   add_root_options(agent, options->roots);
   add_limits_option(agent, *options);
   set_action(agent, context, [&context, options] {
@@ -313,7 +342,9 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
     const base::Status status = run_agent_verb(*options, context, how);
     return status.ok() ? ExitCode::ok : context.fail(status);
   });
+}
 
+void add_internal(CLI::App& app, Context& context, const Options& options) {
   CLI::App* internal = app.add_subcommand("internal", "A job's process, started by an agent");
   internal->group("");
   internal->add_option("--job", options->process.job)->required();
@@ -321,10 +352,27 @@ void add_cluster_verbs(CLI::App& app, Context& context) {
   internal->add_option("--role", options->role)->required();
   internal->add_option("--index", options->process.actor.index)->required();
   internal->add_option("--name", options->process.machine)->required();
-  internal->add_option("--listen", options->process.listen)->required();
+  internal->add_option("--listen", options->process.host)->required();
+  internal->add_option("--pages", options->process.pages_host)->required();
+  internal->add_option("--ports", options->ports);
+  add_guard_options(*internal, options->process.guard_files);
   add_root_options(internal, options->process.roots);
   set_action(internal, context,
              [&context, options] { return run_internal_verb(*options, context); });
+}
+
+}  // namespace
+
+std::string check_devices(const std::string& text) {
+  if (parse_devices(text) > 0) return "";
+  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
+}
+
+void add_cluster_verbs(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<ProcessVerb>();
+  add_coordinator(app, context, options);
+  add_agent(app, context, options);
+  add_internal(app, context, options);
 }
 
 }  // namespace troupe::apps

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe gen: files that make Prometheus and Grafana watch a cluster; beside them the verbs of
 // gen_places_verbs.cc and the manual. Two files or more need a folder.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -14,20 +16,42 @@ namespace troupe::apps {
 namespace {
 
 // What the files of monitoring/ say, and commands replace.
-constexpr std::string_view kHttp = "127.0.0.1:7701";
+constexpr std::string_view kMetrics = "127.0.0.1:7701";
 constexpr std::string_view kPrometheus = "127.0.0.1:9090";
 constexpr std::string_view kDashboards = "/etc/grafana/troupe/dashboards";
 
 /// Options of all three.
 struct GenOptions {
-  std::string http{kHttp};
+  std::string metrics{kMetrics};
+  std::string metrics_ca;
+  std::string metrics_token;
   std::string prometheus{kPrometheus};
   GenTarget target;
 };
 
+/// How Prometheus asks for pages; of a job, and of the list of targets below it.
+std::string access_lines(const GenOptions& options, const std::string& indent) {
+  std::string lines;
+  if (!options.metrics_ca.empty()) {
+    lines += fmt::format("{}tls_config:\n{}  ca_file: {}\n", indent, indent, options.metrics_ca);
+  }
+  if (!options.metrics_token.empty()) {
+    lines += fmt::format("{}authorization:\n{}  credentials_file: {}\n", indent, indent,
+                         options.metrics_token);
+  }
+  return lines;
+}
+
 ExitCode gen_prometheus(const GenOptions& options, Context& context) {
+  constexpr std::string_view kJob = "  - job_name: troupe\n";
+  constexpr std::string_view kLast = "        refresh_interval: 15s\n";
   std::vector<MadeFile> files = files_of(watching_files(), "prometheus.yml");
-  files.front().text = replaced(files.front().text, kHttp, options.http);
+  std::string& text = files.front().text;
+  const std::string scheme = options.metrics_ca.empty() ? "" : "    scheme: https\n";
+  text = replaced(text, kJob, std::string(kJob) + scheme + access_lines(options, "    "));
+  text = replaced(text, kLast, std::string(kLast) + access_lines(options, "        "));
+  if (!scheme.empty()) text = replaced(text, "http://", "https://");
+  text = replaced(text, kMetrics, options.metrics);
   return write_made(files, options.target, context);
 }
 
@@ -58,9 +82,18 @@ void add_gen_verbs(CLI::App& app, Context& context) {
   CLI::App* prometheus = family->add_subcommand(
       "prometheus", describe("Write prometheus.yml: it finds all processes, and reads alerts.yml",
                              {"troupe gen prometheus -o watching",
-                              "troupe gen prometheus --http 127.0.0.1:7701"}));
-  add_address_option(*prometheus, "--http", options->http, "The coordinator's --http address")
+                              "troupe gen prometheus --metrics 127.0.0.1:7701"}));
+  add_address_option(*prometheus, "--metrics", options->metrics,
+                     "The coordinator's --metrics address")
       ->capture_default_str();
+  prometheus
+      ->add_option("--metrics-ca", options->metrics_ca,
+                   "Pages are under TLS: the certificate that signs theirs, for Prometheus to read")
+      ->type_name("FILE");
+  prometheus
+      ->add_option("--metrics-token", options->metrics_token,
+                   "The file of the pages' token, for Prometheus to read")
+      ->type_name("FILE");
   add_target(prometheus, options->target);
   set_action(prometheus, context,
              [&context, options] { return gen_prometheus(*options, context); });

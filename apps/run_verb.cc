@@ -6,6 +6,7 @@
 #include "actors/company.h"
 #include "actors/metrics.h"
 #include "apps/job_file.h"
+#include "apps/metrics_options.h"
 #include "apps/run_display.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct RunOptions {
   JobFileOptions job;
-  std::string metrics_address = "127.0.0.1:0";
+  MetricsOptions metrics{"127.0.0.1:0", {}};
   std::string trace_path;
   bool local_store = false;
   bool json = false;
@@ -35,17 +36,18 @@ struct Watching {
   std::unique_ptr<http::Server> server;
 };
 
-base::Result<std::unique_ptr<Watching>> watch(const std::string& address,
+base::Result<std::unique_ptr<Watching>> watch(const MetricsOptions& options,
                                               const base::Limits& limits) {
-  const auto where = base::parse_address_within(address, base::Reach::loopback);
-  if (!where.ok()) return where.status().with_context("--metrics");
+  TROUPE_TRY_ASSIGN(const base::Address where, options.place());
+  TROUPE_TRY_ASSIGN(http::Guard guard, options.guard(where));
+  const std::string_view scheme = guard.tls == nullptr ? "http" : "https";
   auto watching = std::make_unique<Watching>();
   watching->process = monitoring::collect_process(watching->metrics, program_version(),
                                                   ops::numeric_class(1).build, "run");
-  auto server = http::Server::start(*where, limits, watching->metrics);
+  auto server = http::Server::start(where, limits, watching->metrics, {{}, std::move(guard), {}});
   if (!server.ok()) return server.status().with_context("--metrics");
   watching->server = *std::move(server);
-  base::log_info("metrics on http://{}/metrics", watching->server->address().to_string());
+  base::log_info("metrics on {}://{}/metrics", scheme, watching->server->address().to_string());
   return watching;
 }
 
@@ -88,7 +90,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
     const base::Status status = base::AtomicFile(options.trace_path).open();
     if (!status.ok()) return status.with_context("--trace");
   }
-  TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics_address, spec.limits));
+  TROUPE_TRY_ASSIGN(const auto watching, watch(options.metrics, spec.limits));
   base::SteadyClock clock;
   const auto series = display.start(job, watching->metrics);
   actors::CompanyOptions how;
@@ -141,8 +143,7 @@ void add_run_verb(CLI::App& app, Context& context) {
                        "troupe run JOB.toml --set train.epochs=1 --set checkpoint.dir=out2"}));
   const auto options = std::make_shared<RunOptions>();
   add_job_file_options(*verb, options->job);
-  add_address_option(*verb, "--metrics", options->metrics_address, "Where /metrics is served")
-      ->capture_default_str();
+  add_metrics_options(*verb, options->metrics, "Where /metrics is served")->capture_default_str();
   verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
       ->type_name("FILE.json");
   verb->add_flag("--local-store", options->local_store,

@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 namespace troupe::base {
@@ -13,7 +15,30 @@ Status bad_address(std::string_view text) {
   return error(Errc::invalid_argument, "'{}' is not an address of the form HOST:PORT", text);
 }
 
+/// What DNS and /etc/hosts may know (RFC 1123, and "_"). The last part has a letter: what has none
+/// was to be a number.
+bool is_name(std::string_view host) {
+  constexpr std::size_t kNameBytesMax = 253;
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  };
+  if (host.empty() || host.size() > kNameBytesMax || host.front() == '-' || host.front() == '.' ||
+      host.find("..") != std::string_view::npos || !std::all_of(host.begin(), host.end(), plain)) {
+    return false;
+  }
+  if (host.back() == '.') host.remove_suffix(1);
+  const std::string_view last = host.substr(host.rfind('.') + 1);
+  return std::any_of(last.begin(), last.end(),
+                     [](unsigned char c) { return std::isdigit(c) == 0; });
+}
+
 }  // namespace
+
+bool is_number(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  return inet_pton(AF_INET, host.c_str(), &v4) == 1 || inet_pton(AF_INET6, host.c_str(), &v6) == 1;
+}
 
 std::string Address::to_string() const {
   const bool brackets = host.find(':') != std::string::npos;
@@ -57,22 +82,19 @@ Result<Address> parse_address_within(std::string_view text, Reach reach) {
                  text);
   }
   if (address.host == "localhost") address.host = "127.0.0.1";
-  in_addr v4{};
-  in6_addr v6{};
-  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1 ||
-      inet_pton(AF_INET6, address.host.c_str(), &v6) == 1) {
-    return address;
-  }
-  return error(Errc::invalid_argument, "'{}': the host must be a number; names are not looked up",
-               text);
+  if (is_number(address.host) || is_name(address.host)) return address;
+  return error(Errc::invalid_argument, "'{}': '{}' is neither an IP address nor a host's name",
+               text, address.host);
 }
 
-Status check_host(std::string_view text, const std::string& host) {
+Status check_host(std::string_view text, const std::optional<std::string>& host) {
   TROUPE_TRY_ASSIGN(const Address address, parse_address(text));
-  const bool same = address.host == host || (address.loopback() && Address{host, 0}.loopback());
+  const bool same =
+      !host || address.host == *host || (address.loopback() && Address{*host, 0}.loopback());
   if (same && address.port != 0) return {};
+  if (!host) return error(Errc::permission_denied, "'{}' has no port", text);
   return error(Errc::permission_denied, "'{}' is no address of {}, where its owner calls from",
-               text, host);
+               text, *host);
 }
 
 }  // namespace troupe::base

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOST:PORT as people write it, and which hosts are loopback. No name is looked up here. Any
-// thread.
+// HOST:PORT as people write it, and which hosts are loopback. No name is looked up here
+// (resolver.h does). Any thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,19 +26,24 @@ struct Address {
 /// Reads "HOST:PORT" or "[IPV6]:PORT"; invalid_argument names the text.
 Result<Address> parse_address(std::string_view text);
 
+/// True for an IPv4 or IPv6 address, without brackets.
+bool is_number(const std::string& host);
+
 /// Whom an address may be for.
 enum class Reach : std::uint8_t {
   loopback,  ///< this machine alone: what has no TLS
   network    ///< any machine
 };
 
-/// The same for what listens or is dialled: invalid_argument: the host is no number (and not
-/// "localhost", which comes back as 127.0.0.1); permission_denied: it is out of `reach`, with what
-/// to do.
+/// The same for what listens or is dialled; "localhost" comes back as 127.0.0.1. invalid_argument:
+/// the host is neither a number nor a name; permission_denied: it is out of `reach`, with what to
+/// do. A name is out of Reach::loopback, whatever it means.
 Result<Address> parse_address_within(std::string_view text, Reach reach);
 
 /// permission_denied unless `text` is a HOST:PORT of the machine that `host` is: the same number,
 /// or both of the loopback. What a peer says of its ports is checked against where it calls from.
-Status check_host(std::string_view text, const std::string& host);
+/// Without a `host` any machine will do, and only the form is checked: where whoever listens must
+/// show a certificate of its own, nobody is sent to a stranger.
+Status check_host(std::string_view text, const std::optional<std::string>& host);
 
 }  // namespace troupe::base

@@ -14,6 +14,7 @@ constexpr std::array kTable = {
     LimitInfo{"progress_ms", &Limits::progress_ms},
     LimitInfo{"handshake_ms", &Limits::handshake_ms},
     LimitInfo{"dial_ms", &Limits::dial_ms},
+    LimitInfo{"resolve_ms", &Limits::resolve_ms},
     LimitInfo{"retry_first_ms", &Limits::retry_first_ms},
     LimitInfo{"retry_most_ms", &Limits::retry_most_ms},
     LimitInfo{"join_wait_ms", &Limits::join_wait_ms},

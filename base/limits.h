@@ -17,7 +17,8 @@ struct Limits {
   std::uint64_t silence_dead_ms = 15'000;      ///< a peer silent or cut off for this long is dead
   std::uint64_t progress_ms = 10'000;          ///< unacknowledged bytes without progress: reconnect
   std::uint64_t handshake_ms = 5'000;          ///< a new connection's whole Hello
-  std::uint64_t dial_ms = 5'000;               ///< one attempt to connect
+  std::uint64_t dial_ms = 5'000;               ///< one attempt to connect, to one address
+  std::uint64_t resolve_ms = 2'000;            ///< one look-up of a host's name
   std::uint64_t retry_first_ms = 50;           ///< first pause of a back-off; doubles
   std::uint64_t retry_most_ms = 2'000;         ///< longest pause of a back-off
   std::uint64_t join_wait_ms = 600'000;        ///< an agent's tries to reach the coordinator

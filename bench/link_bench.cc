@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A link beside a raw socket over loopback in the same run: throughput of messages of 4 KiB to
 // 64 MiB (cut into frames of 1 MiB), and the round trip of a small one; plain, and under TLS beside
-// OpenSSL on a blocking socket. Checksums are on.
+// OpenSSL on a blocking socket; and many greetings at once. Plain links have checksums.
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/tcp.h>
@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -270,6 +271,52 @@ void raw_tls_throughput(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
+/// Counts links that are up, of one end.
+class Ups final : public link::LinkHandler {
+ public:
+  void on_up() override {
+    const base::MutexLock lock(mutex_);
+    ++count_;
+    changed_.notify_one();
+  }
+  void on_envelope(schemas::Envelope) override {}
+  void on_down(const base::Status&) override {}
+  bool wait_for(std::int64_t wanted) {
+    const base::MutexLock lock(mutex_);
+    return changed_.wait_for(mutex_, std::chrono::minutes(1),
+                             [this, wanted]() TROUPE_REQUIRES(mutex_) { return count_ == wanted; });
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::int64_t count_ TROUPE_GUARDED_BY(mutex_) = 0;
+};
+
+/// So many links under TLS dial one listener at the same moment, as agents do whose coordinator
+/// comes back; until all are up.
+void tls_handshakes(benchmark::State& state) {
+  const auto shown = tls(true);
+  for (auto unused : state) {
+    static_cast<void>(unused);
+    base::Limits limits;
+    storage::Storage memory;
+    link::LinkSet server(limits, memory.pool({}), shown);
+    link::LinkSet client(limits, memory.pool({}), shown);
+    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "bench", 1};
+    const auto ups = std::make_shared<Ups>();
+    const auto there = std::make_shared<Counter>();
+    const auto address = server.listen("127.0.0.1:0", end, [&](const auto&, const auto&) {
+      return base::Result<std::shared_ptr<link::LinkHandler>>(there);
+    });
+    for (std::int64_t i = 0; i < state.range(0); ++i) {
+      link::DialOptions dial{*address, end, end, 0, 60'000, std::nullopt};
+      static_cast<void>(client.dial(std::move(dial), ups).ok());
+    }
+    if (!ups->wait_for(state.range(0))) return state.SkipWithError("links are missing");
+  }
+}
+
 BENCHMARK(raw_throughput)
     ->Arg(4 << 10)
     ->Arg(64 << 10)
@@ -286,6 +333,7 @@ BENCHMARK(link_throughput)
     ->UseRealTime();
 BENCHMARK(raw_tls_throughput)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20)->UseRealTime();
 BENCHMARK(tls_link_throughput)->Arg(64 << 10)->Arg(1 << 20)->Arg(64 << 20)->UseRealTime();
+BENCHMARK(tls_handshakes)->Arg(200)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(raw_round_trip)->UseRealTime();
 BENCHMARK(link_round_trip)->UseRealTime();
 

@@ -223,7 +223,12 @@ std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const 
   add("--role", process.actor.role == Role::parameter_server ? "server" : "host");
   add("--index", std::to_string(process.actor.index));
   add("--name", options_.name);
-  add("--listen", base::Address{options_.host, 0}.to_string());
+  add("--listen", options_.host);
+  add("--pages", options_.pages_host);
+  if (!options_.ports.any()) add("--ports", options_.ports.to_string());
+  const http::GuardFiles& files = options_.guard_files;
+  if (!files.tls.empty()) add("--metrics-tls", files.tls.string());
+  if (!files.token.empty()) add("--metrics-token", files.token.string());
   return command;
 }
 

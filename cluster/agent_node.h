@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/listening.h"
 #include "base/numeric_class.h"
 #include "base/status.h"
 #include "cluster/identity_file.h"
+#include "http/guard.h"
 #include "schemas/messages.h"
 
 namespace troupe::cluster {
@@ -32,7 +34,10 @@ struct AgentOptions {
   /// agent has ended, and refers to nothing of it.
   std::function<base::Status(const schemas::FolderProbe&)> probe_folder;
   std::function<bool()> stop;              ///< asked often; true ends the agent; may be empty
-  std::string host = "127.0.0.1";          ///< number; where its processes' ports are
+  std::string host = "127.0.0.1";          ///< name or number; where its processes' ports are
+  base::PortRange ports;                   ///< of its processes
+  std::string pages_host = "127.0.0.1";    ///< where its processes' pages are
+  http::GuardFiles guard_files;            ///< of those pages
   std::shared_ptr<IdentityFile> identity;  ///< of the agent; null: no TLS, loopback alone
 };
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -23,6 +24,7 @@
 #include "base/secret.h"
 #include "base/units.h"
 #include "cluster/background_calls.h"
+#include "cluster/page_address.h"
 #include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
@@ -106,7 +108,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         figures_(metrics),
         unix_seconds_(static_cast<double>(std::time(nullptr)) -
                       static_cast<double>(clock_.now_ms()) * 1e-3),
-        coordinator_(actors_, clock_, *this, {options.version, options.limits}),
+        coordinator_(actors_, clock_, *this, {options.version, options.limits, options.pages_host}),
         links_(options.limits, storage_.pool(base::Device{}),
                options.identity ? options.identity->tls() : nullptr),
         searches_("the search for the start of job", options.limits.jobs_max,
@@ -158,8 +160,14 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
       : node_(node), peer_(node.peers_.add(link)) {
-    const auto address = base::parse_address(link->address());
-    node_.coordinator_.post(control::PeerLinked{peer_, address.ok() ? address->host : ""});
+    // Under TLS whoever is sent to an agent's port sees by its certificate who listens there; so a
+    // machine may have other addresses and names than the one that it calls from.
+    std::optional<std::string> host;
+    if (node_.options_.identity == nullptr) {
+      const auto address = base::parse_address(link->address());
+      host = address.ok() ? address->host : "";
+    }
+    node_.coordinator_.post(control::PeerLinked{peer_, std::move(host)});
   }
   void on_envelope(schemas::Envelope envelope) override {
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
@@ -185,7 +193,6 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
 
 base::Status CoordinatorNode::run() {
   const base::Reach reach = options_.identity ? base::Reach::network : base::Reach::loopback;
-  TROUPE_TRY_ASSIGN(const base::Address http, base::parse_address_within(options_.http, reach));
   TROUPE_TRY(base::parse_address_within(options_.listen, reach).status());
   auto taken = base::FolderLock::take(options_.state_folder);
   if (!taken.ok()) return taken.status().with_context("--state");
@@ -196,7 +203,8 @@ base::Status CoordinatorNode::run() {
       metrics_.on_scrape([this](monitoring::Scrape& values) { scrape(values); });
   const auto traffic = link::show_links(metrics_, links_);
   TROUPE_TRY_ASSIGN(const auto server,
-                    http::Server::start(http, options_.limits, metrics_, std::move(routes)));
+                    http::Server::start(options_.pages, options_.limits, metrics_,
+                                        {std::move(routes), options_.guard, {}}));
   TROUPE_TRY_ASSIGN(
       const std::string address,
       links_.listen(
@@ -212,9 +220,9 @@ base::Status CoordinatorNode::run() {
           }));
   {
     const base::MutexLock lock(mutex_);
-    http_address_ = server->address().to_string();
+    http_address_ = page_address(server->address(), options_.pages_host).to_string();
   }
-  options_.ready(address, server->address().to_string());
+  options_.ready(address, page_address(server->address(), options_.pages_host).to_string());
   while (!options_.stop()) {
     std::this_thread::sleep_for(kStopLook);
     if (options_.identity == nullptr) continue;

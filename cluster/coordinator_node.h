@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "base/address.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "cluster/identity_file.h"
 #include "control/control_events.h"
+#include "http/guard.h"
 #include "monitoring/metrics.h"
 
 namespace troupe::cluster {
@@ -18,7 +20,9 @@ namespace troupe::cluster {
 /// What a coordinator is given.
 struct CoordinatorNodeOptions {
   std::string listen;        ///< HOST:PORT for agents and people
-  std::string http;          ///< HOST:PORT of /metrics and /sd/targets
+  base::Address pages;       ///< where /metrics and /sd/targets are
+  std::string pages_host;    ///< the same host as Prometheus reaches it
+  http::Guard guard;         ///< of the pages
   std::string state_folder;  ///< made if missing; one coordinator at a time
   std::string version;
   base::Limits limits;

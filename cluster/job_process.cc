@@ -16,6 +16,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "cluster/page_address.h"
 #include "cluster/peer_links.h"
 #include "cluster/process.h"
 #include "http/server.h"
@@ -231,21 +232,21 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   if (!host) {
     TROUPE_TRY_ASSIGN(ready.address, listen());
   }
-  TROUPE_TRY_ASSIGN(base::Address pages, base::parse_address(options_.listen));
-  pages.port = 0;
-  TROUPE_TRY_ASSIGN(http_, http::Server::start(pages, job_actors_->spec().limits, metrics_));
-  ready.http_address = http_->address().to_string();
+  TROUPE_TRY_ASSIGN(http::Guard guard, http::Guard::open(options_.guard_files));
+  TROUPE_TRY_ASSIGN(http_, http::Server::start({options_.pages_host, 0}, job_actors_->spec().limits,
+                                               metrics_, {{}, std::move(guard), options_.ports}));
+  ready.http_address = page_address(http_->address(), options_.host).to_string();
   tell(options_.actor, std::move(ready));
   return {};
 }
 
 base::Result<std::string> JobProcess::listen() {
   return links_->listen(
-      options_.listen, self(),
+      base::Address{options_.host, 0}.to_string(), self(),
       [this](const schemas::Hello& hello, const std::shared_ptr<link::Link>& link) {
         return peers_->accept(hello.actor, link);
       },
-      secret_);
+      secret_, options_.ports);
 }
 
 base::Status JobProcess::connect(const schemas::Placement& placement) {

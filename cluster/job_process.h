@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <string>
 
+#include "base/listening.h"
+#include "base/status.h"
+#include "http/guard.h"
 #include "monitoring/metrics.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
@@ -17,10 +20,13 @@ namespace troupe::cluster {
 struct JobProcessOptions {
   std::string job;
   std::uint64_t generation = 1;
-  schemas::ActorId actor;   ///< a device server (host process) or a parameter server
-  std::string machine;      ///< the agent's name
-  std::string listen;       ///< HOST:0, where its ports are
-  schemas::JobRoots roots;  ///< the agent's
+  schemas::ActorId actor;        ///< a device server (host process) or a parameter server
+  std::string machine;           ///< the agent's name
+  std::string host;              ///< where its links' port is
+  std::string pages_host;        ///< where its pages are
+  base::PortRange ports;         ///< of both
+  http::GuardFiles guard_files;  ///< of the pages
+  schemas::JobRoots roots;       ///< the agent's
 };
 
 /// Runs to the job's end. ok: the job is done; else why this process could not go on, or the

@@ -16,7 +16,7 @@ using schemas::Role;
 
 namespace {
 
-/// Tries to join that fail are told so often.
+/// Tries to join that fail for the same reason are told so often.
 constexpr std::uint64_t kRemindMs = 30'000;
 
 }  // namespace
@@ -82,8 +82,9 @@ void AgentState::try_again(std::uint64_t pause_ms, const base::Status& why) {
   const std::uint64_t left_ms = join_until_ms_ - std::min(now_ms_, join_until_ms_);
   if (left_ms < limits_.retry_first_ms) return leave(why);
   join_again_at_ms_ = now_ms_ + std::min(pause_ms, left_ms / 4);
-  if (now_ms_ < remind_at_ms_) return;
+  if (now_ms_ < remind_at_ms_ && why.text() == told_) return;
   remind_at_ms_ = now_ms_ + kRemindMs;
+  told_ = why.text();
   emit(Note{true, fmt::format("{}; tries again for {} s", why.text(), (left_ms + 999) / 1'000)});
 }
 

@@ -123,7 +123,8 @@ class AgentState {
   std::uint64_t join_until_ms_ = 0;              // tries to be taken in end then
   std::optional<std::uint64_t> join_again_at_ms_;
   bool first_try_ = true;           // of these: it ends soon, and its reason is told
-  std::uint64_t remind_at_ms_ = 0;  // earlier than this no failed try is told
+  std::uint64_t remind_at_ms_ = 0;  // earlier than this no failed try is told again
+  std::string told_;                // why the one that was told last had failed
   bool begun_ = false;
   bool ended_ = false;
   std::vector<Effect> effects_;  // of the event that is being handled

@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -47,7 +48,9 @@ using PeerId = std::uint64_t;
 /// A peer has greeted, before it says anything.
 struct PeerLinked {
   PeerId peer = 0;
-  std::string host;  ///< where it calls from, a number
+  /// Where it calls from, a number, and its ports have to be; absent: anywhere, for whoever listens
+  /// there shows a certificate of its own.
+  std::optional<std::string> host;
 };
 /// A peer has sent a message.
 struct PeerSaid {

@@ -193,8 +193,9 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   }
   if (!hello.http_address.empty()) {
     const auto known = peers_.find(peer);
+    TROUPE_CHECK(known != peers_.end(), "who speaks is linked");
     const base::Status local =
-        base::check_host(hello.http_address, known == peers_.end() ? "" : known->second.host);
+        check_page(hello.http_address, known->second.host, options_.pages_host);
     if (!local.ok()) return local.with_context(fmt::format("agent '{}'", hello.name));
   }
   if (agents_.size() - (yields ? 1 : 0) >= options_.limits.agents_max) {
@@ -223,7 +224,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name,
                                base::format_counted(hello.slots, "slot"))});
   emit(Note{false,
-            fmt::format("agent '{}': http://{}/metrics, {}", hello.name, hello.http_address,
+            fmt::format("agent '{}': /metrics at {}, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
             true});
   ++next_agent_;
@@ -493,7 +494,8 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
     changed_.insert(job.number);
     return;
   }
-  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}};
+  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}, {}};
+  plan.pages_host = options_.pages_host;
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {
     const PeerId peer = offers.peers[offer];

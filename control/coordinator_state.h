@@ -25,6 +25,7 @@ namespace troupe::control {
 struct CoordinatorOptions {
   std::string version;  ///< agents of another one are refused
   base::Limits limits;
+  std::string pages_host;  ///< of its own pages
 };
 
 /// What stands in the coordinator's metrics.
@@ -70,7 +71,7 @@ class CoordinatorState {
  private:
   /// Who is linked, agents and people.
   struct Peer {
-    std::string host;
+    std::optional<std::string> host;
     std::uint64_t heard_ms = 0;
     bool dropped = false;
   };

@@ -39,6 +39,13 @@ std::string text_of_end(const std::string& how) {
 
 }  // namespace
 
+base::Status check_page(const std::string& address, const std::optional<std::string>& host,
+                        const std::string& pages_host) {
+  base::Status local = base::check_host(address, host);
+  const bool beside = !pages_host.empty() && base::check_host(address, pages_host).ok();
+  return beside ? base::Status() : local;
+}
+
 RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
@@ -180,11 +187,13 @@ void RunState::on_report(std::uint32_t machine, const schemas::ProcessMessage& m
 void RunState::on_message(const ActorId& from, Process& process,
                           const schemas::ProcessReady& ready) {
   if (stage_ != Stage::launching) return;
-  for (const std::string& address : {ready.address, ready.http_address}) {
-    if (address.empty()) continue;
-    const base::Status local = base::check_host(address, plan_.hosts[process.machine]);
-    if (!local.ok()) return fail(local.with_context(name_of(from, process)));
+  const std::optional<std::string>& host = plan_.hosts[process.machine];
+  base::Status local;
+  if (!ready.address.empty()) local = base::check_host(ready.address, host);
+  if (local.ok() && !ready.http_address.empty()) {
+    local = check_page(ready.http_address, host, plan_.pages_host);
   }
+  if (!local.ok()) return fail(local.with_context(name_of(from, process)));
   process.ready = ready;
   tell_detail(fmt::format("{} is ready: process {}, http://{}/metrics",
                           name_of(ready.actor, process), ready.pid, ready.http_address));

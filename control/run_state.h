@@ -26,9 +26,15 @@ struct RunPlan {
   /// Machines and who is where; the run adds the rest. The generation is above those of the earlier
   /// runs of this id that the coordinator knows of, whose processes may still be there.
   schemas::Placement placement;
-  std::vector<PeerId> peers;       ///< agent by machine index
-  std::vector<std::string> hosts;  ///< where it calls from, by machine index
+  std::vector<PeerId> peers;                      ///< agent by machine index
+  std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
+  std::string pages_host;                         ///< of the coordinator's own pages
 };
+
+/// permission_denied unless a page's address is of `host` (base::check_host), or of the
+/// coordinator's own pages: who may be on its machine alone has pages where they are.
+base::Status check_page(const std::string& address, const std::optional<std::string>& host,
+                        const std::string& pages_host);
 
 /// A process that can be scraped.
 struct ScrapeTarget {

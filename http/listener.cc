@@ -33,36 +33,49 @@ std::uint16_t bound_port(int descriptor) {
 
 }  // namespace
 
-base::Result<Listener> Listener::open(const base::Address& address) {
+base::Result<Listener> Listener::open(const base::Address& address, const base::PortRange& ports,
+                                      std::uint64_t resolve_ms) {
+  const auto numbers = base::Resolver().resolve(address.host, resolve_ms);
+  if (!numbers.ok()) return listen_error(address, numbers.status().text());
+  Listener listener(address);
+  const base::Listening listening{[&](const base::Address& number) { return listener.add(number); },
+                                  [&] { listener.close(); }};
+  TROUPE_TRY_ASSIGN(listener.address_.port, base::listen_at(address, ports, *numbers, listening));
+  return listener;
+}
+
+/// `number` has no name.
+base::Result<std::uint16_t> Listener::add(const base::Address& number) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
+  hints.ai_flags = AI_NUMERICSERV | AI_NUMERICHOST;
   addrinfo* found = nullptr;
   const int failed =
-      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (failed != 0) return listen_error(address, gai_strerror(failed));
+      getaddrinfo(number.host.c_str(), std::to_string(number.port).c_str(), &hints, &found);
+  if (failed != 0) return listen_error(number, gai_strerror(failed));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> release(found, &freeaddrinfo);
 
   const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (descriptor < 0) return listen_error(address, std::strerror(errno));
-  Listener listener(descriptor, address);
+  if (descriptor < 0) return listen_error(number, std::strerror(errno));
   const int on = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
       listen(descriptor, kBacklog) != 0) {
-    const bool in_use = errno == EADDRINUSE;
-    return listen_error(address, std::strerror(errno),
-                        in_use ? base::Errc::resource_exhausted : base::Errc::unavailable);
+    const int why = errno;
+    ::close(descriptor);
+    return listen_error(
+        number, std::strerror(why),
+        why == EADDRINUSE ? base::Errc::resource_exhausted : base::Errc::unavailable);
   }
-  listener.address_.port = bound_port(descriptor);
-  return listener;
+  descriptors_.push_back(descriptor);
+  return bound_port(descriptor);
 }
 
 Listener::Listener(Listener&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), address_(std::move(other.address_)) {}
+    : descriptors_(std::exchange(other.descriptors_, {})), address_(std::move(other.address_)) {}
 
 void Listener::close() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  for (const int descriptor : std::exchange(descriptors_, {})) ::close(descriptor);
 }
 
 }  // namespace troupe::http

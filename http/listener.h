@@ -1,33 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening TCP socket with a name for errors. Used by Server's socket thread.
+// Listening TCP sockets, one for each address of a host, on one port. Used by Server's socket
+// thread.
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "base/address.h"
+#include "base/listening.h"
 #include "base/status.h"
 
 namespace troupe::http {
 
-/// Owns the socket.
+/// Owns the sockets.
 class Listener {
  public:
-  /// Looks the host up, binds and listens, non-blocking.
-  static base::Result<Listener> open(const base::Address& address);
+  /// Looks the host up, for `resolve_ms` at most, binds and listens, non-blocking; where the
+  /// address has no port, on one of `ports`.
+  static base::Result<Listener> open(const base::Address& address, const base::PortRange& ports,
+                                     std::uint64_t resolve_ms);
   Listener(Listener&& other) noexcept;
   Listener& operator=(Listener&&) = delete;
   ~Listener() { close(); }
 
-  /// -1 when closed.
-  int descriptor() const { return descriptor_; }
+  /// None when closed.
+  const std::vector<int>& descriptors() const { return descriptors_; }
   /// The address bound, with its real port.
   const base::Address& address() const { return address_; }
   void close();
 
  private:
-  Listener(int descriptor, base::Address address)
-      : descriptor_(descriptor), address_(std::move(address)) {}
-  int descriptor_ = -1;
+  explicit Listener(base::Address address) : address_(std::move(address)) {}
+  base::Result<std::uint16_t> add(const base::Address& number);
+
+  std::vector<int> descriptors_;
   base::Address address_;
 };
 

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <deque>
 #include <map>
 #include <string>
@@ -39,6 +41,9 @@ constexpr std::string_view kHealthyPage =
     "Content-Length: 3\r\n\r\nok\n";
 constexpr std::string_view kSlowPage =
     "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+constexpr std::string_view kSecretPage =
+    "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nWWW-Authenticate: Bearer\r\n"
+    "Content-Length: 0\r\n\r\n";
 constexpr std::string_view kLargePage =
     "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
     "Content-Length: 0\r\n\r\n";
@@ -49,7 +54,8 @@ enum class Stage : std::uint8_t { reading, answering, writing, closing };
 
 /// One peer. Owned by the socket thread.
 struct Connection {
-  int descriptor = -1;
+  Connection(Channel c, std::string p) : channel(std::move(c)), peer(std::move(p)) {}
+  Channel channel;
   std::string peer;  ///< its address
   Stage stage = Stage::reading;
   std::string bytes;  ///< the head so far; when writing the answer
@@ -105,6 +111,8 @@ std::string_view fault_of(int status) {
   switch (status) {
     case 400:
       return "what it sent is no HTTP request";
+    case 401:
+      return "it shows no token, or a wrong one";
     case 408:
       return "no whole request head came in time";
     case 431:
@@ -123,11 +131,12 @@ bool asks_health(const std::string& head) {
 
 class Server::Impl {
  public:
-  Impl(Listener listener, const base::Limits& limits, monitoring::Metrics& metrics, Routes routes)
+  Impl(Listener listener, const base::Limits& limits, monitoring::Metrics& metrics, Options options)
       : listener_(std::move(listener)),
         limits_(limits),
         metrics_(metrics),
-        router_(with_metrics(std::move(routes))),
+        guard_(std::move(options.guard)),
+        router_(with_metrics(std::move(options.routes))),
         socket_counts_(metrics),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     TROUPE_CHECK(wake_ >= 0, "no eventfd for the HTTP endpoint");
@@ -229,6 +238,11 @@ class Server::Impl {
   // ---- socket thread ----
 
   void serve() {
+    // OpenSSL writes to sockets whose peer may have gone.
+    sigset_t broken;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken, nullptr);
     std::int64_t stop_deadline_ms = 0;
     for (;;) {
       wait_for_sockets();
@@ -250,17 +264,21 @@ class Server::Impl {
   void wait_for_sockets() {
     std::vector<pollfd> polled = {{wake_, POLLIN, 0}};
     std::vector<std::uint64_t> numbers = {0};
-    const bool accepting = listener_.descriptor() >= 0 && now_ms() >= accept_after_ms_;
+    const bool accepting = !listener_.descriptors().empty() && now_ms() >= accept_after_ms_;
     std::int64_t deadline = now_ms() + (accepting ? kPollMostMs : kAcceptPauseMs);
     for (const auto& [number, c] : connections_) {
       if (c.stage != Stage::answering) deadline = std::min(deadline, c.deadline_ms);
       const short events = c.stage == Stage::answering ? short{0}
-                           : c.stage == Stage::writing ? POLLOUT
-                                                       : POLLIN;
-      polled.push_back({c.descriptor, events, 0});
+                           : c.stage == Stage::writing ? c.channel.events(POLLOUT)
+                                                       : c.channel.events(POLLIN);
+      polled.push_back({c.channel.descriptor(), events, 0});
       numbers.push_back(number);
     }
-    if (accepting) polled.push_back({listener_.descriptor(), POLLIN, 0});
+    if (accepting) {
+      for (const int descriptor : listener_.descriptors()) {
+        polled.push_back({descriptor, POLLIN, 0});
+      }
+    }
     const auto timeout = std::max<std::int64_t>(0, deadline - now_ms());
     if (poll(polled.data(), polled.size(), static_cast<int>(timeout)) <= 0) return;
     std::uint64_t ignored = 0;
@@ -294,22 +312,39 @@ class Server::Impl {
   /// Reads what is there; false when the peer has gone.
   bool read_head(std::uint64_t number, Connection& c) {
     char buffer[4096];
-    const ssize_t count = recv(c.descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
-    if (count < 0) return errno == EAGAIN || errno == EINTR;
-    if (count == 0) return false;
-    c.bytes.append(buffer, static_cast<std::size_t>(count));
-    const std::size_t end = c.bytes.find("\r\n\r\n");
-    if (end == std::string::npos) {
-      if (c.bytes.size() > kHeadBytesMax) answer_here(c, kLargePage, "other");
-      return true;
+    // To its end: what TLS has read already wakes nobody.
+    while (c.stage == Stage::reading) {
+      const Channel::Moved moved = c.channel.receive(buffer);
+      if (moved.progress == Channel::Progress::later) return true;
+      if (moved.progress == Channel::Progress::ended) return note_fault(c);
+      c.bytes.append(buffer, moved.bytes);
+      const std::size_t end = c.bytes.find("\r\n\r\n");
+      if (end != std::string::npos) {
+        c.bytes.resize(end + 4);
+        answer(number, c);
+      } else if (c.bytes.size() > kHeadBytesMax) {
+        answer_here(c, kLargePage, "other");
+      }
     }
-    c.bytes.resize(end + 4);
+    return true;
+  }
+
+  /// False, after what was wrong with TLS has been told.
+  bool note_fault(const Connection& c) {
+    if (c.channel.fault().empty()) return false;
+    log_.warn(now_ms(), fmt::format("HTTPS on {} turned away {}: {}",
+                                    listener_.address().to_string(), c.peer, c.channel.fault()));
+    return false;
+  }
+
+  void answer(std::uint64_t number, Connection& c) {
     if (asks_health(c.bytes)) {
       answer_here(c, kHealthyPage, "/healthz");
+    } else if (!guard_.admits(c.bytes)) {
+      answer_here(c, kSecretPage, "other");
     } else if (!hand_over(number, c)) {
       answer_here(c, kBusyPage, "other");
     }
-    return true;
   }
 
   /// Gives the head to the handler thread; false when too many wait for it.
@@ -343,22 +378,22 @@ class Server::Impl {
   }
 
   bool write_answer(Connection& c) {
-    const ssize_t count = send(c.descriptor, c.bytes.data() + c.sent, c.bytes.size() - c.sent,
-                               MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count < 0) return errno == EAGAIN || errno == EINTR;
-    c.sent += static_cast<std::size_t>(count);
+    const Channel::Moved moved = c.channel.send(std::string_view(c.bytes).substr(c.sent));
+    if (moved.progress == Channel::Progress::later) return true;
+    if (moved.progress == Channel::Progress::ended) return note_fault(c);
+    c.sent += moved.bytes;
     c.deadline_ms = now_ms() + request_ms();
     if (c.sent < c.bytes.size()) return true;
     if (c.scrape != 0) note_scrape(c.scrape);
     // Closing at once could reset the connection and cost the peer the answer's tail.
-    shutdown(c.descriptor, SHUT_WR);
+    c.channel.finish();
     c.stage = Stage::closing;
     return true;
   }
 
-  static bool discard_input(Connection& c) {
+  static bool discard_input(const Connection& c) {
     char buffer[4096];
-    const ssize_t count = recv(c.descriptor, buffer, sizeof buffer, MSG_DONTWAIT);
+    const ssize_t count = recv(c.channel.descriptor(), buffer, sizeof buffer, MSG_DONTWAIT);
     return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
   }
 
@@ -394,11 +429,15 @@ class Server::Impl {
   }
 
   void accept_peers() {
+    for (const int descriptor : listener_.descriptors()) accept_from(descriptor);
+  }
+
+  void accept_from(int listening) {
     while (now_ms() >= accept_after_ms_) {
       sockaddr_storage name{};
       socklen_t size = sizeof name;
-      const int descriptor = accept4(listener_.descriptor(), reinterpret_cast<sockaddr*>(&name),
-                                     &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int descriptor = accept4(listening, reinterpret_cast<sockaddr*>(&name), &size,
+                                     SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (descriptor < 0) {
         // Out of descriptors the listener stays readable: pause instead of spinning.
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -408,19 +447,17 @@ class Server::Impl {
       }
       // The oldest peer had its time; a full house must not keep new ones from /healthz.
       if (connections_.size() >= limits_.http_connections_max) drop(connections_.begin());
-      Connection& c = connections_[++last_number_];
-      c.descriptor = descriptor;
-      c.peer = address_text(name, size);
+      Channel channel(descriptor, guard_.tls);
+      Connection& c =
+          connections_.try_emplace(++last_number_, std::move(channel), address_text(name, size))
+              .first->second;
       c.deadline_ms = now_ms() + request_ms();
     }
   }
 
   using Connections = std::map<std::uint64_t, Connection>;
 
-  Connections::iterator drop(Connections::iterator it) {
-    close(it->second.descriptor);
-    return connections_.erase(it);
-  }
+  Connections::iterator drop(Connections::iterator it) { return connections_.erase(it); }
 
   template <typename Predicate>
   void drop_if(Predicate predicate) {
@@ -446,6 +483,7 @@ class Server::Impl {
   const base::Limits limits_;
   const base::SteadyClock clock_;
   monitoring::Metrics& metrics_;
+  const Guard guard_;
   Router router_;
   RequestMetrics socket_counts_;
   const int wake_;
@@ -470,9 +508,9 @@ class Server::Impl {
 
 base::Result<std::unique_ptr<Server>> Server::start(const base::Address& address,
                                                     const base::Limits& limits,
-                                                    monitoring::Metrics& metrics, Routes routes) {
-  TROUPE_TRY_ASSIGN(Listener listener, Listener::open(address));
-  auto impl = std::make_unique<Impl>(std::move(listener), limits, metrics, std::move(routes));
+                                                    monitoring::Metrics& metrics, Options options) {
+  TROUPE_TRY_ASSIGN(Listener listener, Listener::open(address, options.ports, limits.resolve_ms));
+  auto impl = std::make_unique<Impl>(std::move(listener), limits, metrics, std::move(options));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

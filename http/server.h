@@ -12,24 +12,33 @@
 
 #include "base/address.h"
 #include "base/limits.h"
+#include "base/listening.h"
 #include "base/status.h"
+#include "http/guard.h"
 #include "http/router.h"
 #include "monitoring/metrics.h"
 
 namespace troupe::http {
 
+/// What an endpoint serves besides "/metrics" and "/healthz", to whom, and where.
+struct Options {
+  Routes routes;
+  Guard guard;            ///< of all pages but /healthz
+  base::PortRange ports;  ///< where the address has port 0
+};
+
 /// A running endpoint. Any thread.
 class Server {
  public:
-  /// Listens on `address` (port 0: any free one) and serves until destroyed. Uses
-  /// http_connections_max and http_request_ms of the limits. Routes are called on the endpoint's
-  /// handler thread, one at a time; "/metrics" and "/healthz" are its own. An address in use is
-  /// resource_exhausted, any other failure unavailable; both name the address. `metrics` outlives
-  /// the result.
+  /// Listens on `address` (port 0: any free one), or on all addresses of its name, and serves until
+  /// destroyed. Uses http_connections_max, http_request_ms and resolve_ms of the limits. Routes are
+  /// called on the endpoint's handler thread, one at a time; "/metrics" and "/healthz" are its own.
+  /// An address in use is resource_exhausted, any other failure unavailable; both name the address.
+  /// `metrics` outlives the result.
   static base::Result<std::unique_ptr<Server>> start(const base::Address& address,
                                                      const base::Limits& limits,
                                                      monitoring::Metrics& metrics,
-                                                     Routes routes = {});
+                                                     Options options = {});
   /// Sends what is being answered (at most for http_request_ms), then closes.
   ~Server();
   Server(const Server&) = delete;

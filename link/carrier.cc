@@ -76,6 +76,7 @@ class PlainCarrier final : public Carrier, public std::enable_shared_from_this<P
   }
 
   const Tls::Peer* peer() const override { return nullptr; }
+  bool seals() const override { return false; }
 
  private:
   Socket socket_;

@@ -46,6 +46,8 @@ class Carrier {
   virtual void close() = 0;
   /// Who the peer has proved to be, once bytes have come; null: this carrier asks for no proof.
   virtual const Tls::Peer* peer() const = 0;
+  /// True where what arrives is what was sent, or nothing: no checksums are needed above.
+  virtual bool seals() const = 0;
 };
 
 /// Bytes as they are, on a connected socket.

@@ -16,7 +16,9 @@ constexpr std::size_t kStagingBytes = 32'768;
 }  // namespace
 
 Connection::Connection(std::shared_ptr<Carrier> carrier, FrameLimits limits)
-    : carrier_(std::move(carrier)), decoder_(limits, *this), staging_(kStagingBytes) {}
+    : carrier_(std::move(carrier)), decoder_(limits, *this), staging_(kStagingBytes) {
+  if (carrier_->seals()) decoder_.trust_payloads();
+}
 
 void Connection::start(Owner& owner) {
   owner_ = &owner;

@@ -32,6 +32,8 @@ constexpr std::size_t kPayloadChecksumAt = 56;
 constexpr std::size_t kHeaderChecksumAt = 60;
 /// Magic, version and type: enough to refuse a stranger.
 constexpr std::size_t kPreambleBytes = 8;
+/// What a refusal in TLS begins with.
+constexpr std::size_t kAlertBytes = 2;
 /// What a connection keeps for the next header; rare larger ones are given back.
 constexpr std::size_t kKeptHeaderBytes = 65'536;
 
@@ -137,6 +139,7 @@ Status FrameDecoder::take(std::span<const std::byte>& bytes) {
 /// Ends every part that is complete, empty ones included.
 Status FrameDecoder::advance() {
   if (part_ == Part::head) {
+    if (done_ >= kAlertBytes) TROUPE_TRY(check_alert());
     if (done_ >= kPreambleBytes) TROUPE_TRY(check_preamble());
     if (done_ < kFrameHeadBytes) return {};
     TROUPE_TRY(finish_head());
@@ -147,6 +150,14 @@ Status FrameDecoder::advance() {
   }
   if (done_ < head_.payload_bytes) return {};
   return finish_payload();
+}
+
+/// The last words of a port that speaks TLS are shorter than a preamble.
+Status FrameDecoder::check_alert() const {
+  const std::string_view first(reinterpret_cast<const char*>(head_bytes_.data()), kAlertBytes);
+  if (first != "\x15\x03") return {};
+  return base::error(Errc::permission_denied,
+                     "[frame] that port speaks TLS; --identity FILE is missing");
 }
 
 Status FrameDecoder::check_preamble() const {
@@ -220,7 +231,7 @@ Status FrameDecoder::finish_header() {
 
 Status FrameDecoder::finish_payload() {
   const std::span<const std::byte> bytes(payload_.data(), payload_.size());
-  if (!payload_.empty() && base::crc32c(bytes) != head_.payload_checksum) {
+  if (!sealed_ && !payload_.empty() && base::crc32c(bytes) != head_.payload_checksum) {
     return base::error(Errc::data_loss, "[frame] the payload's checksum does not fit its bytes");
   }
   part_ = Part::head;

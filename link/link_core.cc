@@ -78,7 +78,10 @@ Status LinkCore::send(Envelope envelope, std::int32_t priority) {
     return base::error(Errc::invalid_argument, "[link] {} is sent by links only",
                        schemas::message_name(envelope.message.index()));
   }
-  TROUPE_TRY_ASSIGN(auto frame, make_frame(std::move(envelope), context_->limits));
+  // A pair of sockets is never under TLS.
+  const bool sealed = context_->secured && plan_.origin != Origin::adopted;
+  TROUPE_TRY_ASSIGN(auto frame, make_frame(std::move(envelope), context_->limits,
+                                           sealed ? Checksum::none : Checksum::said));
   frame->priority = priority;
   const std::uint64_t bytes = frame->bytes();
   MutexLock lock(mutex_);

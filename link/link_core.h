@@ -18,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/awake_clock.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mutex.h"
+#include "base/resolver.h"
 #include "link/connection.h"
 #include "link/lane_queue.h"
 #include "link/lane_receipts.h"
@@ -44,11 +46,19 @@ inline constexpr std::int64_t kQuietTicks = 5;
 
 /// What all links of a set share.
 struct LinkContext {
-  LinkContext(const base::Limits& l, base::BufferPool& p) : limits(l), pool(p) {}
+  LinkContext(const base::Limits& l, base::BufferPool& p, std::shared_ptr<const Tls> t,
+              base::Resolver::LookUp look_up)
+      : limits(l),
+        pool(p),
+        resolver(std::move(look_up)),
+        secured(t != nullptr),
+        tls(std::move(t)) {}
   asio::io_context io{1};
   base::Limits limits;
   base::BufferPool& pool;
-  std::shared_ptr<const Tls> tls;  ///< of all connections but pairs of sockets; null: plain
+  base::Resolver resolver;
+  const bool secured;              ///< all connections but pairs of sockets speak TLS
+  std::shared_ptr<const Tls> tls;  ///< for new ones, on the I/O thread; null: plain
   /// What speaks on a new connection between hosts.
   std::shared_ptr<Carrier> make_carrier(Socket socket, TlsEnd end) const {
     if (tls == nullptr) return make_plain_carrier(std::move(socket));
@@ -96,7 +106,7 @@ class LinkCore final : public Link,
   // For LinkSet, on the I/O thread.
   void set_handler(std::shared_ptr<LinkHandler> handler) { handler_ = std::move(handler); }
   /// Begins to dial; goes on trying for `wait_ms`.
-  void dial(Endpoint endpoint, std::uint64_t wait_ms);
+  void dial(base::Address address, std::uint64_t wait_ms);
   /// Greets over an adopted connection, or waits there for the peer's greeting.
   void adopt(std::shared_ptr<Connection> connection, bool speak);
   /// Takes a connection whose Hello was accepted and answers it with `reply`. `acknowledged`: of
@@ -119,9 +129,15 @@ class LinkCore final : public Link,
     Lane(asio::io_context& io, Windows windows) : queue(windows), ack_timer(io) {}
     std::shared_ptr<Connection> connection;
     bool open = false;                ///< greeted
+    bool looking = false;             ///< the peer's name is being looked up
+    std::deque<Endpoint> targets;     ///< to be dialed, one after the other, until one answers
+    Endpoint target;                  ///< that is being dialed, or was last
+    std::string misses;               ///< what dialing those before it said
+    base::Errc miss{};                ///< and the last one's code
+    bool refused = false;             ///< by all targets so far: nobody listens there
     std::shared_ptr<Socket> dialing;  ///< being connected
-    std::int64_t deadline_ms = 0;     ///< of dialing or greeting
-    std::int64_t dial_at_ms = 0;      ///< when neither connected nor dialing
+    std::int64_t deadline_ms = 0;     ///< of looking, dialing or greeting
+    std::int64_t dial_at_ms = 0;      ///< when neither connected nor dialing nor looking
     unsigned attempts = 0;            ///< dialing, since it was last open
     LaneQueue queue;
     std::deque<OutgoingPtr> urgent;          ///< the link's own frames, without sequence numbers
@@ -173,7 +189,10 @@ class LinkCore final : public Link,
 
   // Life: link_life.cc.
   void dial_lane(std::size_t index);
-  void on_dialed(std::size_t index, const asio::error_code& error);
+  void on_looked_up(const base::Result<base::HostNumbers>& numbers);
+  void found(std::size_t index, const base::Result<base::HostNumbers>& numbers);
+  void dial_next(std::size_t index);
+  void on_dialed(std::size_t index, const base::Status& status, bool refused);
   void greet(std::size_t index, std::shared_ptr<Connection> connection);
   base::Status on_greeting(std::size_t index, const FrameHead& head,
                            std::span<const std::byte> header);
@@ -199,9 +218,11 @@ class LinkCore final : public Link,
   std::shared_ptr<LinkHandler> handler_;
   State state_ = State::opening;
   std::deque<Lane> lanes_;
-  Endpoint endpoint_;
-  std::int64_t open_until_ms_ = 0;  ///< opening must have ended
-  bool unheard_ = false;            ///< accepted without a secret, and nothing said but Hello yet
+  base::Address address_;             ///< that is dialed
+  bool looking_ = false;              ///< the answer for its name has not come yet
+  std::optional<Endpoint> answered_;  ///< of those behind the name, the one that last did
+  std::int64_t open_until_ms_ = 0;    ///< opening must have ended
+  bool unheard_ = false;              ///< accepted without a secret, and nothing said but Hello yet
   bool interrupted_ = false;
   std::int64_t heal_until_ms_ = 0;
   base::Status cut_reason_;

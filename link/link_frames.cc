@@ -13,7 +13,7 @@ using base::Errc;
 using base::Result;
 using schemas::Envelope;
 
-Result<OutgoingPtr> make_frame(Envelope envelope, const base::Limits& limits) {
+Result<OutgoingPtr> make_frame(Envelope envelope, const base::Limits& limits, Checksum checksum) {
   auto frame = std::make_shared<Outgoing>();
   TROUPE_TRY_ASSIGN(frame->header, schemas::encode_envelope(envelope));
   frame->slice = schemas::slice_of(envelope.message);
@@ -41,7 +41,9 @@ Result<OutgoingPtr> make_frame(Envelope envelope, const base::Limits& limits) {
   head.view = envelope.view;
   head.header_bytes = static_cast<std::uint32_t>(frame->header.size());
   head.payload_bytes = static_cast<std::uint32_t>(frame->payload.size());
-  head.payload_checksum = base::crc32c({frame->payload.data(), frame->payload.size()});
+  if (checksum == Checksum::said) {
+    head.payload_checksum = base::crc32c({frame->payload.data(), frame->payload.size()});
+  }
   return frame;
 }
 
@@ -51,7 +53,7 @@ OutgoingPtr make_own_frame(const LinkEnd& self, schemas::Message message) {
   envelope.generation = self.generation;
   envelope.from = self.actor;
   envelope.message = std::move(message);
-  auto frame = make_frame(std::move(envelope), base::Limits{});
+  auto frame = make_frame(std::move(envelope), base::Limits{}, Checksum::none);  // no payload
   TROUPE_CHECK(frame.ok(), frame.status().to_string());
   return *std::move(frame);
 }

@@ -4,6 +4,7 @@
 // Private to this folder.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/limits.h"
@@ -13,9 +14,13 @@
 
 namespace troupe::link {
 
-/// The envelope as a frame without a sequence number, its payload's checksum computed. Errors:
-/// invalid_argument for a header or payload beyond `limits`.
-base::Result<OutgoingPtr> make_frame(schemas::Envelope envelope, const base::Limits& limits);
+/// Whether a frame says what its payload's checksum is; no, where the carrier seals all bytes.
+enum class Checksum : std::uint8_t { said, none };
+
+/// The envelope as a frame without a sequence number. Errors: invalid_argument for a header or
+/// payload beyond `limits`.
+base::Result<OutgoingPtr> make_frame(schemas::Envelope envelope, const base::Limits& limits,
+                                     Checksum checksum);
 
 /// A frame of the link itself (Hello, HelloReply, Ping, Pong, Goodbye); these are always small.
 OutgoingPtr make_own_frame(const LinkEnd& self, schemas::Message message);

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <asio/ip/tcp.hpp>
+#include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "link/claim.h"
@@ -24,8 +27,19 @@ constexpr unsigned kFaultsMax = 8;
 /// A cut link is dialed again at least so often before it is given up.
 constexpr std::uint64_t kTriesLeast = 8;
 
+/// Routers forget a connection that has been silent for minutes.
+constexpr std::uint64_t kKeepAliveMostS = 30;
+
 std::int64_t signed_ms(std::uint64_t ms) {
   return static_cast<std::int64_t>(ms);
+}
+
+/// What an error says of one address among several: "10.0.0.1: ".
+std::string number_of(const Endpoint& target) {
+  asio::ip::tcp::endpoint endpoint;
+  std::memcpy(endpoint.data(), target.data(), target.size());
+  endpoint.resize(target.size());
+  return endpoint.address().to_string() + ": ";
 }
 
 }  // namespace
@@ -39,6 +53,13 @@ void prepare_socket(Socket& socket, const base::Limits& limits) {
   };
   set(TCP_NODELAY, 1);
   set(TCP_USER_TIMEOUT, static_cast<int>(limits.silence_dead_ms));
+  // Only control connections ping. The system speaks on the others when they carry nothing, so that
+  // routers and firewalls remember them, and one that is cut is known before it is needed.
+  const std::uint64_t idle_s = limits.silence_dead_ms / 2'000;
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  set(TCP_KEEPIDLE, static_cast<int>(std::clamp(idle_s, std::uint64_t{1}, kKeepAliveMostS)));
+  set(TCP_KEEPINTVL, 1);
 }
 
 /// "[link] device server 2 (beta) lost parameter server 1 at 127.0.0.1:7000: connection closed".
@@ -77,6 +98,8 @@ void LinkCore::drop_lane(Lane& lane) {
   asio::error_code ignored;
   if (lane.dialing != nullptr) lane.dialing->close(ignored);
   lane.dialing = nullptr;
+  lane.looking = false;
+  lane.targets.clear();
   lane.open = false;
   lane.arriving.reset();
   lane.hello.reset();
@@ -86,8 +109,8 @@ void LinkCore::drop_lane(Lane& lane) {
 
 // ---- dialing and greeting ----
 
-void LinkCore::dial(Endpoint endpoint, std::uint64_t wait_ms) {
-  endpoint_ = std::move(endpoint);
+void LinkCore::dial(base::Address address, std::uint64_t wait_ms) {
+  address_ = std::move(address);
   open_until_ms_ = now_ms() + signed_ms(wait_ms);
   dial_lane(0);
 }
@@ -95,23 +118,85 @@ void LinkCore::dial(Endpoint endpoint, std::uint64_t wait_ms) {
 void LinkCore::dial_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   ++lane.attempts;
-  lane.deadline_ms = now_ms() + signed_ms(context_->limits.dial_ms);
-  lane.dialing = std::make_shared<Socket>(context_->io);
-  asio::error_code error;
-  lane.dialing->open(endpoint_.protocol(), error);
-  if (error) return on_dialed(index, error);
-  prepare_socket(*lane.dialing, context_->limits);
-  lane.dialing->async_connect(endpoint_, [self = shared_from_this(), index, socket = lane.dialing](
-                                             const asio::error_code& connect_error) {
-    if (self->lanes_[index].dialing == socket) self->on_dialed(index, connect_error);
+  lane.misses = {};
+  lane.refused = true;
+  // All connections of a link have one process at their other end, whatever its name means.
+  if (index > 0 && lanes_[0].open && answered_) {
+    lane.targets = {*answered_};
+    return dial_next(index);
+  }
+  if (base::is_number(address_.host)) return found(index, base::HostNumbers{address_.host});
+  lane.looking = true;
+  lane.deadline_ms = now_ms() + signed_ms(context_->limits.resolve_ms);
+  if (std::exchange(looking_, true)) return;
+  context_->resolver.ask(address_.host, [weak = weak_from_this()](const auto& numbers) {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    const MutexLock lock(self->mutex_);
+    self->post([self, numbers] { self->on_looked_up(numbers); });
   });
 }
 
-void LinkCore::on_dialed(std::size_t index, const asio::error_code& error) {
+void LinkCore::on_looked_up(const base::Result<base::HostNumbers>& numbers) {
+  looking_ = false;
+  for (std::size_t i = 0; i < lanes_.size() && !is_down(); ++i) {
+    if (std::exchange(lanes_[i].looking, false)) found(i, numbers);
+  }
+}
+
+/// What answered before is dialed first: it may be the only one that can be reached from here.
+void LinkCore::found(std::size_t index, const base::Result<base::HostNumbers>& numbers) {
+  if (!numbers.ok()) return lane_failed(index, numbers.status(), false);
   Lane& lane = lanes_[index];
-  if (error) {
-    const bool refused = error == asio::error::connection_refused;
-    return lane_failed(index, Status(Errc::unavailable, error.message()), refused);
+  for (const std::string& number : *numbers) {
+    asio::error_code unreadable;
+    const auto ip = asio::ip::make_address(number, unreadable);
+    if (!unreadable) lane.targets.emplace_back(asio::ip::tcp::endpoint(ip, address_.port));
+  }
+  std::stable_partition(lane.targets.begin(), lane.targets.end(),
+                        [this](const Endpoint& each) { return answered_ && each == *answered_; });
+  dial_next(index);
+}
+
+void LinkCore::dial_next(std::size_t index) {
+  Lane& lane = lanes_[index];
+  if (lane.targets.empty()) {
+    return lane_failed(index, Status(lane.miss, lane.misses), lane.refused);
+  }
+  lane.target = std::move(lane.targets.front());
+  lane.targets.pop_front();
+  lane.deadline_ms = now_ms() + signed_ms(context_->limits.dial_ms);
+  lane.dialing = std::make_shared<Socket>(context_->io);
+  const auto tell = [self = shared_from_this(), index](const asio::error_code& error) {
+    self->on_dialed(index, error ? Status(Errc::unavailable, error.message()) : Status(),
+                    error == asio::error::connection_refused);
+  };
+  asio::error_code error;
+  lane.dialing->open(lane.target.protocol(), error);
+  if (error) return tell(error);
+  prepare_socket(*lane.dialing, context_->limits);
+  lane.dialing->async_connect(lane.target, [self = shared_from_this(), index, tell,
+                                            socket = lane.dialing](const asio::error_code& failed) {
+    if (self->lanes_[index].dialing == socket) tell(failed);
+  });
+}
+
+void LinkCore::on_dialed(std::size_t index, const Status& status, bool refused) {
+  Lane& lane = lanes_[index];
+  if (!status.ok()) {
+    asio::error_code ignored;
+    lane.dialing->close(ignored);
+    lane.dialing = nullptr;
+    // Where the peer was, nobody listens any more; the others were never it.
+    if (answered_ && lane.target == *answered_ && refused) {
+      return lane_failed(index, status, true);
+    }
+    lane.refused = lane.refused && refused;
+    if (!lane.misses.empty()) lane.misses += ", ";
+    if (!base::is_number(address_.host)) lane.misses += number_of(lane.target);
+    lane.misses += status.text();
+    lane.miss = status.code();
+    return dial_next(index);
   }
   greet(index, std::make_shared<Connection>(
                    context_->make_carrier(std::move(*lane.dialing), TlsEnd::dialing),
@@ -259,6 +344,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
 void LinkCore::open_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   lane.open = true;
+  if (index == 0) answered_ = lane.target;
   if (lane.receipts == nullptr) lane.receipts = make_receipts(index);
   lane.attempts = 0;
   lane.queue.rewind();
@@ -378,9 +464,14 @@ void LinkCore::tick_lane(std::size_t index, std::int64_t now_ms) {
         false);
   }
   if (plan_.origin == Origin::accepted) return;
-  if (lane.dialing != nullptr || lane.connection != nullptr) {
+  if (lane.looking || lane.dialing != nullptr || lane.connection != nullptr) {
     if (now_ms < lane.deadline_ms) return;
-    return lane_failed(index, base::error(Errc::deadline_exceeded, "no answer in time"), false);
+    if (std::exchange(lane.looking, false)) {
+      return found(index, context_->resolver.last(address_.host, limits.resolve_ms));
+    }
+    const Status late = base::error(Errc::deadline_exceeded, "no answer in time");
+    if (lane.dialing != nullptr) return on_dialed(index, late, false);
+    return lane_failed(index, late, false);
   }
   // Data connections wait until the control connection has made the link known.
   const bool its_turn = index == 0 || lanes_[0].open || state_ == State::up;

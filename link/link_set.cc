@@ -41,6 +41,15 @@ std::uint64_t random_token() {
   return token;
 }
 
+/// Debian writes a machine's own name into its /etc/hosts as 127.0.1.1.
+void warn_of_loopback(const Address& address, const base::HostNumbers& numbers) {
+  const auto loopback = [](const std::string& number) { return Address{number, 0}.loopback(); };
+  if (address.loopback() || !std::all_of(numbers.begin(), numbers.end(), loopback)) return;
+  base::log_warn(
+      "[link] '{}' means {} on this machine, its loopback: no other machine can link here",
+      address.host, numbers.front());
+}
+
 Status stopped() {
   return base::error(Errc::cancelled, "[link] the process closes its links");
 }
@@ -49,12 +58,11 @@ Status stopped() {
 
 class LinkSet::Impl {
  public:
-  Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
-      : secured_(tls != nullptr),
-        context_(std::make_shared<LinkContext>(limits, pool)),
+  Impl(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls,
+       base::Resolver::LookUp look_up)
+      : context_(std::make_shared<LinkContext>(limits, pool, std::move(tls), std::move(look_up))),
         guard_(context_->io.get_executor()),
         timer_(context_->io) {
-    context_->tls = std::move(tls);
     thread_ = std::thread([this] { run(); });
     context_->hurry = [this] { hurry(); };
     asio::post(context_->io, [this] { arm_tick(); });
@@ -65,7 +73,7 @@ class LinkSet::Impl {
 
   Result<std::shared_ptr<Link>> dial(DialOptions options, std::shared_ptr<LinkHandler> handler);
   Result<std::string> listen(const std::string& text, LinkEnd self, Acceptor acceptor,
-                             std::optional<base::Secret> secret);
+                             std::optional<base::Secret> secret, const base::PortRange& ports);
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void renew(std::shared_ptr<const Tls> tls);
@@ -97,7 +105,6 @@ class LinkSet::Impl {
   Result<std::shared_ptr<LinkCore>> find(const LinkEnd& self, const schemas::Hello& hello);
   Result<std::shared_ptr<LinkCore>> make(const Port& port, const Greeted& greeted);
 
-  const bool secured_;
   std::shared_ptr<LinkContext> context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   asio::steady_timer timer_;
@@ -119,11 +126,12 @@ class LinkSet::Impl {
 // ---- any thread ----
 
 Result<Address> LinkSet::Impl::read_address(const std::string& text) const {
-  return base::parse_address_within(text, secured_ ? base::Reach::network : base::Reach::loopback);
+  return base::parse_address_within(
+      text, context_->secured ? base::Reach::network : base::Reach::loopback);
 }
 
 void LinkSet::Impl::renew(std::shared_ptr<const Tls> tls) {
-  TROUPE_CHECK(secured_ && tls != nullptr, "credentials for links that had none");
+  TROUPE_CHECK(context_->secured && tls != nullptr, "credentials for links that had none");
   asio::post(context_->io, [this, tls = std::move(tls)]() mutable {
     context_->tls = std::move(tls);
     for (const auto& link : std::vector(links_)) link->check_revoked();
@@ -139,37 +147,47 @@ Result<std::shared_ptr<Link>> LinkSet::Impl::dial(DialOptions options,
     return base::error(Errc::invalid_argument, "[link] {} data connections; the limit is {}",
                        options.data_connections, kLanesMax - 1);
   }
-  asio::error_code error;
-  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host, error), address.port);
-  if (error) {
-    return base::error(Errc::invalid_argument, "[link] '{}': {}", options.address, error.message());
-  }
   LinkCore::Plan plan{Origin::dialed,      std::move(options.self), std::move(options.peer),
                       address.to_string(), random_token(),          1 + options.data_connections,
                       options.secret};
   auto link = std::make_shared<LinkCore>(context_, std::move(plan));
   link->set_handler(std::move(handler));
-  add(link, [endpoint, wait_ms = options.wait_ms](LinkCore& core) {
-    core.dial(Endpoint(endpoint), wait_ms);
-  });
+  add(link, [address, wait_ms = options.wait_ms](LinkCore& core) { core.dial(address, wait_ms); });
   return std::shared_ptr<Link>(std::move(link));
 }
 
 Result<std::string> LinkSet::Impl::listen(const std::string& text, LinkEnd self, Acceptor acceptor,
-                                          std::optional<base::Secret> secret) {
+                                          std::optional<base::Secret> secret,
+                                          const base::PortRange& ports) {
   if (stopping_) return stopped();
   TROUPE_TRY_ASSIGN(const Address address, read_address(text));
-  auto listener =
-      std::make_shared<Listener>(context_, self, secret,
-                                 [this, port = Port{self, secret, std::move(acceptor)}](
-                                     const Greeted& greeted) { return admit(port, greeted); });
-  TROUPE_TRY_ASSIGN(const Address bound, listener->open(address));
-  asio::post(context_->io, [this, listener = std::move(listener)] {
-    if (stopped_) return listener->close();
-    listeners_.push_back(listener);
-    listener->start();
+  const std::uint64_t resolve_ms = context_->limits.resolve_ms;
+  TROUPE_TRY_ASSIGN(const auto numbers, context_->resolver.resolve(address.host, resolve_ms));
+  const Port port{self, secret, std::move(acceptor)};
+  std::vector<std::shared_ptr<Listener>> made;
+  const base::Listening listening{
+      [&](const Address& at) -> Result<std::uint16_t> {
+        auto listener = std::make_shared<Listener>(
+            context_, self, secret,
+            [this, port](const Greeted& greeted) { return admit(port, greeted); });
+        TROUPE_TRY_ASSIGN(const Address bound, listener->open(at));
+        made.push_back(std::move(listener));
+        return bound.port;
+      },
+      [&made] { made.clear(); }};
+  TROUPE_TRY_ASSIGN(const std::uint16_t bound, base::listen_at(address, ports, numbers, listening));
+  warn_of_loopback(address, numbers);
+  asio::post(context_->io, [this, listeners = std::move(made)] {
+    for (const auto& listener : listeners) {
+      if (stopped_) {
+        listener->close();
+      } else {
+        listeners_.push_back(listener);
+        listener->start();
+      }
+    }
   });
-  return bound.to_string();
+  return Address{address.host, bound}.to_string();
 }
 
 Result<std::shared_ptr<Link>> LinkSet::Impl::adopt(int fd, Greeting greeting, LinkEnd self,
@@ -351,8 +369,9 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
 
 // ---- the interface ----
 
-LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls)
-    : impl_(std::make_unique<Impl>(limits, pool, std::move(tls))) {}
+LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared_ptr<const Tls> tls,
+                 base::Resolver::LookUp look_up)
+    : impl_(std::make_unique<Impl>(limits, pool, std::move(tls), std::move(look_up))) {}
 
 void LinkSet::renew(std::shared_ptr<const Tls> tls) {
   impl_->renew(std::move(tls));
@@ -366,8 +385,9 @@ Result<std::shared_ptr<Link>> LinkSet::dial(DialOptions options,
 }
 
 Result<std::string> LinkSet::listen(const std::string& address, LinkEnd self, Acceptor acceptor,
-                                    std::optional<base::Secret> secret) {
-  return impl_->listen(address, std::move(self), std::move(acceptor), secret);
+                                    std::optional<base::Secret> secret,
+                                    const base::PortRange& ports) {
+  return impl_->listen(address, std::move(self), std::move(acceptor), secret, ports);
 }
 
 Result<std::shared_ptr<Link>> LinkSet::adopt(int socket, Greeting greeting, LinkEnd self,

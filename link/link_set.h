@@ -10,6 +10,8 @@
 
 #include "base/buffer.h"
 #include "base/limits.h"
+#include "base/listening.h"
+#include "base/resolver.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "link/link.h"
@@ -45,9 +47,10 @@ using Acceptor = std::function<base::Result<std::shared_ptr<LinkHandler>>(
 class LinkSet {
  public:
   /// Payloads come from `pool`, which must live longer than all buffers taken from it. With `tls`
-  /// all connections but adopted ones speak it, and may leave the loopback.
+  /// all connections but adopted ones speak it, and may leave the loopback. Names are looked up by
+  /// `look_up`, within limits.resolve_ms.
   LinkSet(const base::Limits& limits, base::BufferPool& pool,
-          std::shared_ptr<const Tls> tls = nullptr);
+          std::shared_ptr<const Tls> tls = nullptr, base::Resolver::LookUp look_up = base::look_up);
   /// New connections use these credentials; links stay, but those whose peer is revoked by now.
   /// For a LinkSet that has some already.
   void renew(std::shared_ptr<const Tls> tls);
@@ -57,15 +60,19 @@ class LinkSet {
   LinkSet& operator=(const LinkSet&) = delete;
 
   /// A link to a listener. Returns at once; the handler hears on_up or on_down. Redials when a
-  /// connection is cut. Errors: an address that is no loopback HOST:PORT.
+  /// connection is cut. A name is looked up for each dialing, and all its addresses are tried in
+  /// turn. Errors: an address that is no HOST:PORT, or off the loopback without TLS.
   base::Result<std::shared_ptr<Link>> dial(DialOptions options,
                                            std::shared_ptr<LinkHandler> handler);
   /// Accepts links whose Hello names `self`'s job and generation. With a `secret` the peer must
   /// prove that it knows it, and learns nothing of `self` before; without one it must say something
-  /// behind its Hello within limits.handshake_ms. Port 0: any free one. Returns the bound
-  /// HOST:PORT. Errors: address as above; unavailable with the system's reason (port in use).
+  /// behind its Hello within limits.handshake_ms. Port 0: a free one of `ports`. A name is looked
+  /// up once, which may block for limits.resolve_ms, and means all its addresses that this machine
+  /// has. Returns HOST:PORT with the bound port. Errors: address as above; resource_exhausted (port
+  /// in use); unavailable with the system's reason.
   base::Result<std::string> listen(const std::string& address, LinkEnd self, Acceptor acceptor,
-                                   std::optional<base::Secret> secret = std::nullopt);
+                                   std::optional<base::Secret> secret = std::nullopt,
+                                   const base::PortRange& ports = {});
   /// A link over one connected stream socket (a socketpair's end), which it takes over. One side
   /// must greet (the child), the other waits for it until limits.start_ms. Never redials: a closed
   /// socket is the end.

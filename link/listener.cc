@@ -17,6 +17,16 @@ using base::Errc;
 using base::Result;
 using base::Status;
 
+namespace {
+
+/// On a port of IPv6 and IPv4 whoever calls by IPv4 has its own number all the same.
+std::string number_of(const asio::ip::address& peer) {
+  if (!peer.is_v6() || !peer.to_v6().is_v4_mapped()) return peer.to_string();
+  return asio::ip::make_address_v4(asio::ip::v4_mapped, peer.to_v6()).to_string();
+}
+
+}  // namespace
+
 /// A connection whose Hello or proof has not come, or that is being refused.
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
@@ -207,7 +217,7 @@ void Listener::accept() {
         }
         asio::error_code gone;  // then the peer has no address any more
         const auto peer = socket.remote_endpoint(gone);
-        self->add(std::move(socket), Address{peer.address().to_string(), peer.port()}.to_string());
+        self->add(std::move(socket), Address{number_of(peer.address()), peer.port()}.to_string());
         self->accept();
       });
 }

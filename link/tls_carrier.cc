@@ -9,11 +9,16 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <asio/buffer.hpp>
 #include <asio/post.hpp>
 #include <asio/write.hpp>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace troupe::link {
 namespace {
@@ -105,6 +110,32 @@ Status failure_of(const Status& refused, bool greeted) {
   return base::error(Errc::data_loss, "[tls] damaged bytes: {}", text == nullptr ? "?" : text);
 }
 
+/// A fatal alert of TLS: "protocol_version". What has no TLS can read that it should.
+constexpr std::array kUseTls = {std::byte{0x15}, std::byte{0x03}, std::byte{0x03}, std::byte{0},
+                                std::byte{2},    std::byte{2},    std::byte{70}};
+
+/// Whether the peer's first bytes may be TLS; else what they are.
+Status check_first(std::span<const std::byte> first, TlsEnd end) {
+  constexpr std::byte kAlert{0x15};
+  constexpr std::byte kGreeting{0x16};
+  constexpr std::size_t kMarkBytes = 4;
+  if (first[0] == kAlert || first[0] == kGreeting) return {};
+  const std::string_view mark(reinterpret_cast<const char*>(first.data()),
+                              std::min(first.size(), kMarkBytes));
+  std::string what = fmt::format(
+      "it begins with 0x{}",
+      base::to_hex(std::span(reinterpret_cast<const std::uint8_t*>(mark.data()), mark.size())));
+  if (mark == "TRPE") {
+    what = "the peer speaks without TLS: it has no --identity";
+  } else if (mark == "HTTP") {
+    what = "an HTTP server answers there, nothing of Troupe's";
+  } else if (mark == "GET " || mark == "HEAD" || mark == "POST" || mark == "PUT ") {
+    what = "an HTTP request; this port is for Troupe's links";
+  }
+  return base::error(Errc::data_loss, "[tls] no greeting of TLS 1.3 came{}: {}",
+                     end == TlsEnd::dialing ? " back" : "", what);
+}
+
 class TlsCarrier final : public Carrier, public std::enable_shared_from_this<TlsCarrier> {
  public:
   TlsCarrier(Socket socket, std::shared_ptr<const Tls> tls, TlsEnd end);
@@ -115,6 +146,7 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
   void finish() override;
   void close() override;
   const Tls::Peer* peer() const override { return greeted_ ? &peer_ : nullptr; }
+  bool seals() const override { return true; }
 
  private:
   /// What receive() or send() was given.
@@ -141,10 +173,12 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
   void read_socket();
   void deliver();
   void complete_sending();
+  std::string end_of(const asio::error_code& error) const;
   /// Of a call of OpenSSL that gave `result`, no success.
   void note_failure(int result);
 
   Socket socket_;
+  const TlsEnd end_;
   const std::shared_ptr<const Tls> tls_;
   Tls::Peer peer_;
   Wires wires_;
@@ -153,7 +187,8 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
   std::vector<std::byte> record_;  ///< small pieces, until a record is full
   std::optional<Receiving> receiving_;
   std::optional<Sending> sending_;
-  Status failed_;  ///< no more will come
+  Status failed_;       ///< no more will come
+  bool heard_ = false;  ///< the peer's first bytes have come
   bool greeted_ = false;
   bool hungry_ = false;  ///< the session wants more bytes of the peer
   bool reading_ = false;
@@ -164,7 +199,10 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
 };
 
 TlsCarrier::TlsCarrier(Socket socket, std::shared_ptr<const Tls> tls, TlsEnd end)
-    : socket_(std::move(socket)), tls_(std::move(tls)), session_(tls_->make_session(peer_)) {
+    : socket_(std::move(socket)),
+      end_(end),
+      tls_(std::move(tls)),
+      session_(tls_->make_session(peer_)) {
   BIO* bio = BIO_new(wire_method());
   TROUPE_CHECK(bio != nullptr, "no memory for a TLS session");
   BIO_set_data(bio, &wires_);
@@ -241,6 +279,15 @@ void TlsCarrier::step() {
 }
 
 void TlsCarrier::greet() {
+  if (!heard_ && wires_.in_end > 0) {
+    heard_ = true;
+    failed_ = check_first(std::span(wires_.in).first(wires_.in_end), end_);
+    if (!failed_.ok()) {
+      // OpenSSL itself has no word for those who do not speak its language.
+      if (end_ == TlsEnd::accepting) wires_.out.assign(kUseTls.begin(), kUseTls.end());
+      return;
+    }
+  }
   const int result = SSL_do_handshake(session_.get());
   hungry_ = result != 1;
   if (result != 1) return note_failure(result);
@@ -357,6 +404,14 @@ void TlsCarrier::complete_sending() {
   sent({});
 }
 
+/// A port without TLS closes on whoever greets by it, and can say nothing.
+std::string TlsCarrier::end_of(const asio::error_code& error) const {
+  if (error != asio::error::eof) return error.message();
+  return greeted_ || end_ == TlsEnd::accepting
+             ? "connection closed"
+             : "connection closed on a greeting of TLS; perhaps that port has no --identity";
+}
+
 void TlsCarrier::read_socket() {
   if (reading_ || wires_.in_begin != wires_.in_end) return;
   reading_ = true;
@@ -371,8 +426,7 @@ void TlsCarrier::read_socket() {
         self->wires_.in_begin = 0;
         self->wires_.in_end = bytes;
         if (error && self->failed_.ok()) {
-          self->failed_ = Status(Errc::unavailable,
-                                 error == asio::error::eof ? "connection closed" : error.message());
+          self->failed_ = Status(Errc::unavailable, self->end_of(error));
         }
         self->pump();
       });

@@ -16,7 +16,8 @@ PACKAGES = {
     r"<(capnp|kj)/|\.capnp\.h": {"schemas"},
     r"<(oneapi/dnnl|dnnl|cudnn|cublas)": {"ops"},
     r"<prometheus/": {"monitoring"},
-    r"<(asio|openssl/ssl)": {"link"},
+    r"<asio": {"link"},
+    r"<openssl/ssl": {"link", "http"},
     r"<httplib": {"http"},
     r"<catch2/|<rapidcheck": {"tests"},
 }

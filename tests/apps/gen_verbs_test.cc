@@ -54,15 +54,24 @@ TEST_CASE("a single file goes to standard output", "[gen]") {
   CHECK(alerts.code == 0);
   CHECK(alerts.out == text_of(kMonitoring / "alerts.yml"));
   CHECK(run({"gen", "prometheus"}).out == text_of(kMonitoring / "prometheus.yml"));
-  const std::string other = run({"gen", "prometheus", "--http", "10.0.0.7:99"}).out;
+  const std::string other = run({"gen", "prometheus", "--metrics", "10.0.0.7:99"}).out;
   CHECK_THAT(other, Contains("url: http://10.0.0.7:99/sd/targets\n") && !Contains("127.0.0.1"));
+  const std::string guarded = run({"gen", "prometheus", "--metrics", "head:99", "--metrics-ca",
+                                   "/e/ca.pem", "--metrics-token", "/e/token"})
+                                  .out;
+  CHECK_THAT(guarded, Contains("  - job_name: troupe\n    scheme: https\n    tls_config:\n      "
+                               "ca_file: /e/ca.pem\n    authorization:\n      credentials_file: "
+                               "/e/token\n    http_sd_configs:\n"));
+  CHECK_THAT(guarded, Contains("      - url: https://head:99/sd/targets\n        refresh_interval: "
+                               "15s\n        tls_config:\n          ca_file: /e/ca.pem\n        "
+                               "authorization:\n          credentials_file: /e/token\n"));
 }
 
 TEST_CASE("several files need a folder; addresses are checked", "[gen]") {
   const Run grafana = run({"gen", "grafana"});
   CHECK(grafana.code == 2);
   CHECK_THAT(grafana.err, Contains("--out is required"));
-  CHECK(run({"gen", "prometheus", "--http", "nowhere"}).code == 2);
+  CHECK(run({"gen", "prometheus", "--metrics", "nowhere"}).code == 2);
   CHECK(run({"gen"}).code == 2);
 }
 

@@ -89,27 +89,27 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run bad = run({"--coordinator", "here", "job", "list"});
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, Contains("--coordinator") && Contains("'here' is not an address"));
-  CHECK(run({"coordinator", "--listen", "1:2:3", "--http", ":0", "--state", "x"}).code == 2);
-  for (const std::string option : {"--listen", "--http"}) {
-    std::vector<std::string> words = {"coordinator", "--state", "x"};
-    for (const std::string other : {"--listen", "--http"}) {
-      words.insert(words.end(), {other, other == option ? "0.0.0.0:1" : "127.0.0.1:0"});
-    }
-    const Run far = run(words);
-    CHECK(far.code == 8);
-    CHECK_THAT(far.err, StartsWith("error: " + option + ": '0.0.0.0:1' is not a loopback"));
-  }
+  CHECK(run({"coordinator", "--listen", "1:2:3", "--metrics", ":0", "--state", "x"}).code == 2);
+  const Run far =
+      run({"coordinator", "--state", "x", "--listen", "0.0.0.0:1", "--metrics", "127.0.0.1:0"});
+  CHECK(far.code == 8);
+  CHECK_THAT(far.err, StartsWith("error: --listen: '0.0.0.0:1' is not a loopback"));
   const Run same = run(
-      {"coordinator", "--listen", "localhost:7700", "--http", "127.0.0.1:7700", "--state", "x"});
+      {"coordinator", "--listen", "localhost:7700", "--metrics", "127.0.0.1:7700", "--state", "x"});
   CHECK(same.code == 2);
   CHECK(same.err ==
-        "error: --listen and --http are both 127.0.0.1:7700; each needs its own port\n");
+        "error: --listen and --metrics are both 127.0.0.1:7700; each needs its own port\n");
   const Run join = run({"agent", "--name", "a", "--join", "0.0.0.0:1"});
   CHECK(join.code == 8);
   CHECK_THAT(join.err, StartsWith("error: --join: '0.0.0.0:1' is not a loopback"));
-  const Run page = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--http", "0.0.0.0:1"});
-  CHECK(page.code == 8);
-  CHECK_THAT(page.err, StartsWith("error: --http: '0.0.0.0:1' is not a loopback"));
+  const Run page = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics", "10.1:1"});
+  CHECK(page.code == 3);
+  CHECK_THAT(page.err, StartsWith("error: --metrics: '10.1:1': '10.1' is neither"));
+  const Run ports = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--ports", "9-8"});
+  CHECK(ports.code == 2);
+  CHECK_THAT(ports.err, Contains("--ports") && Contains("'9-8' is no range of ports"));
+  CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-token", "none"}).err,
+             StartsWith("error: none: "));
   CHECK(run({"top"}).code == 2);
   CHECK_THAT(run({"top", "--every", "9ms"}).err, StartsWith("error: --every: '9ms' is not from"));
   CHECK(run({"top", "--once", "--coordinator", "127.0.0.1:1"}).code == 4);

@@ -37,7 +37,14 @@ TEST_CASE("only addresses of this machine are loopback", "[address]") {
   for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fd00::1]:2", "localhost:3"}) {
     CHECK(parse_address_within(text, Reach::network).ok());
   }
-  CHECK(parse_address_within("node1:80", Reach::network).status().code() == Errc::invalid_argument);
+  for (const char* text : {"node1:80", "node-1.lab_a.example.:80", "1.2.3.4.example:80"}) {
+    CHECK(parse_address_within(text, Reach::network)->to_string() == text);
+    CHECK(parse_address_within(text, Reach::loopback).status().code() == Errc::permission_denied);
+  }
+  for (const char* text : {"10.0.0.256:80", "10.1:80", "-node:80", "a..b:80", ".a:80",
+                           "n\xc3\xb6:80", "[node1]:80x", "[fe80::1%eth0]:80", "a/b:80"}) {
+    CHECK(parse_address_within(text, Reach::network).status().code() == Errc::invalid_argument);
+  }
   CHECK(parse_address_within("localhost:80", Reach::loopback)->to_string() == "127.0.0.1:80");
   CHECK(parse_address_within("80", Reach::loopback).status().code() == Errc::invalid_argument);
 }
@@ -55,6 +62,15 @@ TEST_CASE("an address is its host's, or both are the loopback's") {
     CHECK(check_host(address, host).code() == Errc::permission_denied);
   }
   CHECK(check_host("127.0.0.1", "127.0.0.1").code() == Errc::invalid_argument);
+  CHECK(check_host("node2:9", "10.1.2.3").code() == Errc::permission_denied);
+}
+
+TEST_CASE("where certificates tell who listens, an address may be of any machine") {
+  for (const char* text : {"node2:9", "10.1.2.3:9", "[fd77::1]:9"}) {
+    CHECK(check_host(text, std::nullopt).ok());
+  }
+  CHECK(check_host("node2:0", std::nullopt).code() == Errc::permission_denied);
+  CHECK(check_host("node2", std::nullopt).code() == Errc::invalid_argument);
 }
 
 }  // namespace

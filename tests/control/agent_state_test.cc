@@ -105,6 +105,24 @@ TEST_CASE("an agent that reaches no coordinator tries on, says so, and at last e
   CHECK(told_of == 3);
 }
 
+TEST_CASE("an agent tells a new reason at once, and the same one now and then") {
+  Joining agent;
+  std::uint64_t now_ms = 1'000;
+  std::uint64_t join = 1;
+  const auto told_of = [&](const std::string& reason) {
+    const auto notes = all_of<Note>(agent.state->handle(CoordinatorLost{join, reason}));
+    while (all_of<JoinCoordinator>(agent.state->handle(Tick{now_ms})).empty()) now_ms += 50;
+    ++join;
+    return notes.size();
+  };
+  CHECK(told_of("nobody listens") == 1);
+  CHECK(told_of("nobody listens") == 0);
+  CHECK(told_of("its certificate has expired") == 1);
+  CHECK(told_of("its certificate has expired") == 0);
+  CHECK(told_of("nobody listens") == 1);
+  CHECK(now_ms < 30'000);
+}
+
 TEST_CASE("an agent whose name is in use tries again until its time is over") {
   Joining agent;
   const Effects refused = agent.refuse(Errc::already_exists);

@@ -484,6 +484,14 @@ TEST_CASE("an agent's slots are bounded, and its page is on its own host") {
   hello.http_address = "10.1.2.3:9";
   CHECK(fault(5, "10.1.2.3").empty());
   CHECK(state.counts().slots == kSlotsMax + 2);
+  // Where its certificate tells who listens there it may be anywhere, and have a name.
+  state.handle(PeerLinked{6, std::nullopt});
+  hello.name = "d";
+  hello.http_address = "node2:9";
+  for (const auto& effect : state.handle(PeerSaid{6, hello})) {
+    CHECK_FALSE(std::holds_alternative<DropPeer>(effect));
+  }
+  CHECK(state.counts().slots == kSlotsMax + 3);
 }
 
 TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") {

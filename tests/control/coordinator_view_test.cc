@@ -55,5 +55,22 @@ TEST_CASE("who asks for the cluster is told of jobs, machines and ranks in one a
   CHECK(world.coordinator().machines()[0].slots_used == 0);
 }
 
+TEST_CASE("an agent's page may be where the coordinator's is") {
+  CoordinatorState state({"1", ControlWorld::limits(), "10.1.2.3"});
+  schemas::AgentHello hello;
+  hello.version = "1";
+  hello.slots = 1;
+  for (const std::string page : {"10.1.2.3:9", "127.0.0.1:9"}) {
+    hello.name = page.substr(0, 2);
+    hello.http_address = page;
+    const PeerId peer = state.counts().slots + 1;
+    state.handle(PeerLinked{peer, "127.0.0.1"});
+    state.handle(PeerSaid{peer, hello});
+    CHECK(state.counts().slots == peer);
+  }
+  CHECK(check_page("10.1.2.4:9", "127.0.0.1", "10.1.2.3").code() == base::Errc::permission_denied);
+  CHECK(check_page("10.1.2.3:9", "127.0.0.1", "").code() == base::Errc::permission_denied);
+}
+
 }  // namespace
 }  // namespace troupe::control

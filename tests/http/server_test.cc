@@ -31,7 +31,7 @@ base::Address loopback() {
 
 std::unique_ptr<Server> start(monitoring::Metrics& metrics, base::Limits limits = {},
                               Routes routes = {}) {
-  return Server::start(loopback(), limits, metrics, std::move(routes)).value();
+  return Server::start(loopback(), limits, metrics, {std::move(routes), {}, {}}).value();
 }
 
 TEST_CASE("pages answer with their type and are counted", "[http]") {

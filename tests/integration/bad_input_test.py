@@ -233,7 +233,7 @@ class BadInputTest(RefusalCase):
         self.expect(INPUT, "limit", "run", "/dev/zero")
         limits = self.put("limits.toml", "ping_ms = 0\n")
         self.expect(INPUT, [f"{limits}:1:", "ping_ms"], "coordinator", "--listen", "127.0.0.1:0",
-                    "--http", "127.0.0.1:0", "--state", self.folder / "s", "--limits", limits)
+                    "--metrics", "127.0.0.1:0", "--state", self.folder / "s", "--limits", limits)
 
     def refused(self, *words):
         """Exit 3 with at least one line with a place; several things are wrong with the file."""

@@ -110,12 +110,13 @@ class Cluster:
     """A coordinator and agents; ends them all."""
 
     def __init__(self, folder, agents, limits="", options=(), agent_options=(), identities=None,
-                 address="127.0.0.1:0", places=None):
+                 address="127.0.0.1:0", places=None, metrics=None):
         """`agents`: {name: slots}; `limits`: the text of a limits file for all; `options`: more
         words for the coordinator and every agent; `agent_options`: for agents alone;
         `identities`: files by name, of the coordinator and the person, too; `address`: where the
         coordinator listens; `places`: words before the program by name, and the machine's own
-        address: {"a": (["ip", "netns", "exec", "n"], "10.0.0.1")}."""
+        address: {"a": (["ip", "netns", "exec", "n"], "10.0.0.1")}; `metrics`: where the
+        coordinator's pages are, if not at its address."""
         self.folder = folder
         self.limits = folder / "limits.toml"
         self.limits.write_text(limits)
@@ -127,6 +128,7 @@ class Cluster:
         self.logs.mkdir(exist_ok=True)
         self.processes = {}
         self.address = address
+        self.metrics = metrics
         self.start_coordinator()
         for name, slots in agents.items():
             self.start_agent(name, slots)
@@ -134,16 +136,18 @@ class Cluster:
 
     def start_coordinator(self):
         """At the address of the one before."""
-        pages = self.address.rsplit(":", 1)[0] + ":0"
+        pages = self.metrics or self.address.rsplit(":", 1)[0] + ":0"
         self.coordinator = self.start("coordinator", "coordinator", "--listen", self.address,
-                                      "--http", pages, "--state", self.folder / "state",
+                                      "--metrics", pages, "--state", self.folder / "state",
                                       "--limits", self.limits, *self.options)
-        line = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
+        line = self.wait_for("coordinator", r"coordinator on (\S+), https?://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
 
-    def start_agent(self, name, slots, log=None, address=None):
-        """`log`: its name among the processes; `address`: another way to the coordinator."""
+    def start_agent(self, name, slots, log=None, address=None, metrics=None):
+        """`log`: its name among the processes; `address`: another way to the coordinator;
+        `metrics`: where its pages are."""
         own = ["--advertise", self.places[name][1]] if name in self.places else []
+        own += ["--metrics", metrics] if metrics else []
         return self.start(log or name, "agent", "--join", address or self.address, "--name", name,
                           "--devices", f"cpu:{slots}", "--limits", self.limits, *own,
                           *self.options, *self.agent_options)

@@ -258,14 +258,14 @@ class CompanyTest(ClusterCase):
 
     def test_second_coordinator_is_refused(self):
         cluster = self.cluster({})
-        second = troupe("coordinator", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+        second = troupe("coordinator", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
                         "--state", cluster.folder / "state")
         self.assertEqual(second.returncode, 6, second.stderr)
         self.assertIn("is in use by another process", second.stderr)
 
     def test_other_addresses_need_tls(self):
-        for words in (["--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"],
-                      ["--listen", "127.0.0.1:0", "--http", "0.0.0.0:0"]):
+        for words in (["--listen", "0.0.0.0:0", "--metrics", "127.0.0.1:0"],
+                      ["--listen", "node1:0", "--metrics", "127.0.0.1:0"]):
             done = troupe("coordinator", *words, "--state", self.folder / "tls")
             self.assertEqual(done.returncode, 8, done.stderr)
 

@@ -51,7 +51,7 @@ class DashboardsTest(unittest.TestCase):
                                limits=f"finished_job_ms = {FINISHED_MS}\n")
         self.addCleanup(self.cluster.end)
         written = self.folder / "watching"
-        for words in (["prometheus", "--http", self.cluster.http], ["alerts"], ["grafana"]):
+        for words in (["prometheus", "--metrics", self.cluster.http], ["alerts"], ["grafana"]):
             troupe("gen", *words, "-o", written).check_returncode()
         text = (written / "prometheus.yml").read_text()
         self.assertEqual(text.count(": 15s\n"), 3)

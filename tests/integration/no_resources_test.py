@@ -26,9 +26,9 @@ class NoResourcesTest(RefusalCase):
             taken.listen()
             used = f"127.0.0.1:{taken.getsockname()[1]}"
             free = "127.0.0.1:0"
-            for words in (("coordinator", "--listen", used, "--http", free, "--state", self.out),
-                          ("coordinator", "--listen", free, "--http", used, "--state", self.out),
-                          ("agent", "--join", free, "--name", "a", "--http", used),
+            for words in (("coordinator", "--listen", used, "--metrics", free, "--state", self.out),
+                          ("coordinator", "--listen", free, "--metrics", used, "--state", self.out),
+                          ("agent", "--join", free, "--name", "a", "--metrics", used),
                           ("run", self.job, "--metrics", used)):
                 with self.subTest(words[:4]):
                     self.out.mkdir(exist_ok=True)
@@ -123,9 +123,9 @@ class NoResourcesTest(RefusalCase):
         folder = self.open_folder()
         free = "127.0.0.1:0"
         for number in range(2, 8):
-            for words in (("coordinator", "--listen", free, "--http", free, "--state",
+            for words in (("coordinator", "--listen", free, "--metrics", free, "--state",
                            folder / str(number)),
-                          ("agent", "--join", "127.0.0.1:1", "--name", "a", "--http", free)):
+                          ("agent", "--join", "127.0.0.1:1", "--name", "a", "--metrics", free)):
                 with self.subTest(words[0], number=number):
                     done = self.run_with_threads(number, *words)
                     self.assertEqual(done.returncode, RESOURCES, done.stderr)

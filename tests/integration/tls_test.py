@@ -7,6 +7,7 @@ Usage: tls_test.py TROUPE [unittest arguments].
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -79,8 +80,9 @@ class TlsTest(ClusterCase):
         process.communicate(timeout=DEADLINE_S)
 
     def refused(self, command, *texts):
-        """The command ends, and says all of `texts`."""
-        done = subprocess.run([cluster.TROUPE, *map(str, command)], capture_output=True, text=True,
+        """The command ends, and says all of `texts`; words before the program may stand first."""
+        words = [] if cluster.TROUPE in command else [cluster.TROUPE]
+        done = subprocess.run([*words, *map(str, command)], capture_output=True, text=True,
                               timeout=DEADLINE_S)
         self.assertNotEqual(done.returncode, 0)
         for text in texts:
@@ -98,7 +100,8 @@ class TlsTest(ClusterCase):
         join = ["agent", "--join", made.address, "--devices", "cpu:1", "--join-wait", "1s",
                 "--name"]
         ask = ["--coordinator", made.address, "job", "list"]
-        self.refused([*join, "b"], "connection closed")
+        self.refused([*join, "b"], "that port speaks TLS; --identity FILE is missing")
+        made.wait_for("coordinator", "turned away .*: the peer speaks without TLS")
         self.refused(["--identity", stranger, *join, "b"], "not believed")
         self.refused(["--identity", identities["b"], *join, "c"],
                      "--name c: --identity is of agent 'b' of cluster 'lab'")
@@ -117,8 +120,9 @@ class TlsTest(ClusterCase):
         os.chmod(identities["person"], 0o600)
         out, err = made.troupe("job", "list").communicate(timeout=DEADLINE_S)
         self.assertEqual(err, "")
-        self.refused(["coordinator", "--listen", "10.77.0.1:1", "--http", "127.0.0.1:0", "--state",
-                      self.folder / "state"], "troupe ca init", "troupe ca issue", "--identity")
+        self.refused(["coordinator", "--listen", "10.77.0.1:1", "--metrics", "127.0.0.1:0",
+                      "--state", self.folder / "state"],
+                     "troupe ca init", "troupe ca issue", "--identity")
 
 
 def namespaces():
@@ -156,9 +160,19 @@ class TwoHostsTest(TlsTest):
                 subprocess.run(["ip", "-n", name, *words], check=True)
         return [["ip", "netns", "exec", name] for name in names]
 
-    def test_two_hosts_over_ipv4_and_ipv6(self):
-        first, second = self.hosts()
-        for kind, near, far in (("v4", "10.77.0.1", "10.77.0.2"), ("v6", "fd77::1", "fd77::2")):
+    def with_names(self, host):
+        """The host with an /etc/hosts of its own: both machines have names, each two addresses."""
+        hosts = self.folder / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n" + "".join(
+            f"{number} node{which}\n" for which in (1, 2)
+            for number in (f"fd77::{which}", f"10.77.0.{which}")))
+        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"',
+                str(hosts), *host]
+
+    def test_two_hosts_over_ipv4_ipv6_and_names(self):
+        first, second = map(self.with_names, self.hosts())
+        for kind, near, far in (("v4", "10.77.0.1", "10.77.0.2"), ("v6", "fd77::1", "fd77::2"),
+                                ("names", "node1", "node2")):
             with self.subTest(kind):
                 identities, _ = self.identities()
                 folder = self.folder / f"hosts-{kind}"
@@ -169,9 +183,46 @@ class TwoHostsTest(TlsTest):
                 made = cluster.Cluster(folder, {"a": 2, "b": 2}, identities=identities,
                                        address=address, places=places)
                 self.addCleanup(made.end)
-                self.train(made, f"two-{kind}")
+                self.train(made, f"two-{kind}",
+                           f"limits.data_connections={4 if kind == 'v6' else 1}")
+                if kind == "names":
+                    self.assertRegex(made.address, r"^node1:\d+$")
+                    self.refused([*second, cluster.TROUPE, "--identity", identities["person"],
+                                  "--coordinator", "node3:7700", "job", "list"],
+                                 "node3:7700: looking up 'node3': ")
                 shutil.rmtree(next(iter(identities.values())).parent)
                 made.end()
+
+
+    def test_pages_are_read_from_another_host(self):
+        """All programs are on one host and link over its loopback; Prometheus is on the other."""
+        first, second = self.hosts()
+        folder = self.folder / "pages"
+        folder.mkdir()
+        made = cluster.Cluster(folder, {}, metrics="10.77.0.1:0", places={
+            each: (first, "127.0.0.1") for each in ("coordinator", "a", "person")})
+        self.addCleanup(made.end)
+        made.start_agent("a", 2, metrics="10.77.0.1:0")
+        made.wait_for("a", "joined the coordinator")
+        made.wait_for("coordinator", "--metrics 10.77.0.1:0: without --metrics-tls and")
+        job = made.submit(write_job(self.folder, "read", 100000), "workers.machines=1",
+                          name="read")
+        made.wait_status("read", r"steps? +[1-9]|step +[1-9]")
+
+        def read(address, path):
+            code = ("import sys, urllib.request as r; "
+                    "print(r.urlopen(f'http://{sys.argv[1]}{sys.argv[2]}', timeout=10).read())")
+            done = subprocess.run([*second, "python3", "-c", code, address, path],
+                                  capture_output=True, text=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        targets = set(re.findall(r"10\.77\.0\.1:\d+", read(made.http, "/sd/targets")))
+        self.assertEqual(len(targets), 4)  # coordinator, agent, host, server
+        for address in targets:
+            self.assertIn("troupe_process", read(address, "/metrics"))
+        made.troupe("job", "stop", "read").communicate(timeout=DEADLINE_S)
+        job.communicate(timeout=DEADLINE_S)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,8 @@ TEST_CASE("random bytes are refused within the first eight", "[frame]") {
     Collector collector;
     FrameDecoder decoder(kLimits, collector);
     const Status status = decoder.feed(std::as_bytes(std::span(bytes)));
-    RC_ASSERT(status.ok() == (bytes.size() < 8));
+    const bool alert = bytes.size() >= 2 && bytes[0] == 0x15 && bytes[1] == 0x03;
+    RC_ASSERT(status.ok() == (bytes.size() < 8 && !alert));
     RC_ASSERT(collector.placed == 0);
   }));
 }
@@ -144,6 +145,31 @@ TEST_CASE("bytes of HTTP are called by their name", "[frame]") {
                Catch::Contains("HTTP request"));
   }
   CHECK_THAT(text_for("random bytes"), Catch::Contains("not with Troupe's mark"));
+}
+
+TEST_CASE("the refusal of a port that speaks TLS is said, short as it is", "[frame]") {
+  Collector collector;
+  FrameDecoder decoder(kLimits, collector);
+  const Status status = decoder.feed(bytes_of(std::string("\x15\x03\x03\0\x02\x02\x46", 7)));
+  CHECK(status.code() == Errc::permission_denied);
+  CHECK(status.text() == "[frame] that port speaks TLS; --identity FILE is missing");
+}
+
+TEST_CASE("payloads of a carrier that seals them need no checksum, heads do", "[frame]") {
+  Frame frame = small_frame();
+  REQUIRE_FALSE(frame.payload.empty());
+  std::string bytes = encode(frame);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  Collector collector;
+  FrameDecoder plain(kLimits, collector);
+  CHECK_FALSE(plain.feed(bytes_of(bytes)).ok());
+  CHECK(collector.frames.empty());
+  FrameDecoder sealed(kLimits, collector);
+  sealed.trust_payloads();
+  CHECK(sealed.feed(bytes_of(bytes)).ok());
+  CHECK(collector.frames.size() == 1);
+  bytes[40] = static_cast<char>(bytes[40] ^ 1);
+  CHECK_FALSE(sealed.feed(bytes_of(bytes)).ok());
 }
 
 Status status_of(Frame frame, FrameLimits limits = kLimits) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can go wrong between two ends: cuts, flipped bits, silence, slow readers, dead peers.
+#include <netinet/tcp.h>
+
 #include <random>
 
 #include "tests/link/link_support.h"
@@ -390,6 +392,38 @@ TEST_CASE("unacknowledged bytes without progress end in a new connection", "[lin
   CHECK(std::get<schemas::Hello>(hello->message).resume);
   CHECK(std::get<schemas::Hello>(hello->message).lane == 1);
   CHECK_THAT(client.recorder->cuts.at(0).text(), Catch::Contains("no acknowledgement"));
+}
+
+/// Options of all connected TCP sockets of this process.
+std::vector<int> of_connections(int level, int option) {
+  std::vector<int> values;
+  for (int fd = 0; fd < 1'024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.sin_family != AF_INET) continue;
+    int value = 0;
+    size = sizeof value;
+    if (::getsockopt(fd, level, option, &value, &size) == 0) values.push_back(value);
+  }
+  return values;
+}
+
+TEST_CASE("the system keeps connections alive that carry nothing", "[link]") {
+  const auto lanes = GENERATE(0U, 1U, 2U, 3U, 4U);
+  base::Limits limits = quick_limits();
+  limits.silence_dead_ms = 12'345;
+  const std::size_t before = of_connections(SOL_SOCKET, SO_KEEPALIVE).size();
+  REQUIRE(before == 0);
+  Server server(limits);
+  Client client(limits);
+  REQUIRE(client.dial(server.address, lanes).ok());
+  REQUIRE(client.recorder->wait_up());
+  REQUIRE(server.recorder->wait_up());
+  const std::size_t both_ends = 2 * (1 + lanes);
+  CHECK(of_connections(SOL_SOCKET, SO_KEEPALIVE) == std::vector<int>(both_ends, 1));
+  CHECK(of_connections(IPPROTO_TCP, TCP_KEEPIDLE) == std::vector<int>(both_ends, 6));
+  CHECK(of_connections(IPPROTO_TCP, TCP_USER_TIMEOUT) == std::vector<int>(both_ends, 12'345));
 }
 
 TEST_CASE("idle links stay up by their pings", "[link]") {

@@ -150,10 +150,12 @@ inline LinkEnd worker_end() {
 struct Server {
   explicit Server(const base::Limits& limits = quick_limits(),
                   std::optional<base::Secret> secret = std::nullopt,
-                  std::shared_ptr<const Tls> tls = nullptr, const LinkEnd& self = server_end())
-      : links(limits, pool, std::move(tls)) {
+                  std::shared_ptr<const Tls> tls = nullptr, const LinkEnd& self = server_end(),
+                  const std::string& at = "127.0.0.1:0",
+                  base::Resolver::LookUp look_up = base::look_up)
+      : links(limits, pool, std::move(tls), std::move(look_up)) {
     const auto bound = links.listen(
-        "127.0.0.1:0", self,
+        at, self,
         [this](const schemas::Hello&, const std::shared_ptr<Link>& l) {
           link = l;
           return Result<std::shared_ptr<LinkHandler>>(recorder);
@@ -172,8 +174,9 @@ struct Server {
 /// A dialing process.
 struct Client {
   explicit Client(const base::Limits& limits = quick_limits(),
-                  std::shared_ptr<const Tls> tls = nullptr)
-      : links(limits, pool, std::move(tls)) {}
+                  std::shared_ptr<const Tls> tls = nullptr,
+                  base::Resolver::LookUp look_up = base::look_up)
+      : links(limits, pool, std::move(tls), std::move(look_up)) {}
   Status dial(const std::string& address, std::uint32_t data = 1, std::uint64_t wait_ms = 0) {
     DialOptions options;
     options.address = address;

@@ -133,13 +133,23 @@ TEST_CASE("bytes that are no TLS are named, and TLS at a plain port ends there",
   Ends ends(make_plain_carrier, tls);
   Reader at_b(ends.b, 0, 100);
   at_b.start();
-  const std::string text = GENERATE(as<std::string>(), "TRPE and more of a frame, 64 bytes long",
-                                    "GET /metrics HTTP/1.1\r\n\r\n", std::string(100, '\0'));
+  const auto [text, name] = GENERATE(
+      table<std::string, std::string>({{"TRPE and more of a frame, 64 bytes long",
+                                        "the peer speaks without TLS: it has no --identity"},
+                                       {"GET /metrics HTTP/1.1\r\n\r\n", "an HTTP request"},
+                                       {std::string(100, '\0'), "it begins with 0x00000000"},
+                                       {"x", "it begins with 0x78"}}));
   ends.a->send(
       {std::as_bytes(std::span(text))}, [] { return true; }, [](const base::Status&) {});
   ends.until([&] { return at_b.end.has_value(); });
   CHECK(at_b.end->code() == base::Errc::data_loss);
-  CHECK_THAT(at_b.end->text(), Catch::StartsWith("[tls] no greeting of TLS 1.3 came"));
+  CHECK_THAT(at_b.end->text(), Catch::StartsWith("[tls] no greeting of TLS 1.3 came: " + name));
+  // The other end is told what to speak.
+  Reader at_a(ends.a, 0, 100);
+  at_a.start();
+  ends.until([&] { return at_a.text.size() == 7; });
+  CHECK(at_a.text[0] == std::byte{0x15});
+  CHECK(at_a.text[1] == std::byte{0x03});
 }
 
 TEST_CASE("a flipped bit behind the greeting is damage, a cut is a closed connection", "[tls]") {

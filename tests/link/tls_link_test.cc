@@ -99,8 +99,10 @@ TEST_CASE("plain and TLS do not meet, and both say why", "[tls]") {
   const Cluster cluster;
   const auto main = tls_of(cluster.make(trust::Role::coordinator, "main"));
   const auto agent = tls_of(cluster.make(trust::Role::agent, "a"));
-  CHECK_FALSE(Meeting(nullptr, agent, "a").dial().empty());
-  CHECK_FALSE(Meeting(main, nullptr, "a").dial().empty());
+  CHECK_THAT(Meeting(nullptr, agent, "a").dial(),
+             Catch::Contains("connection closed on a greeting of TLS"));
+  CHECK_THAT(Meeting(main, nullptr, "a").dial(),
+             Catch::Contains("that port speaks TLS; --identity FILE is missing"));
   CHECK_THAT(Meeting(main, tls_of(Cluster().make(trust::Role::agent, "a")), "a").dial(),
              Catch::Contains("its certificate is not believed"));
 }

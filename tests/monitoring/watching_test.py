@@ -227,7 +227,16 @@ class ScriptTest(unittest.TestCase):
 class PromtoolTest(unittest.TestCase):
     def test_what_troupe_gen_writes_is_accepted(self):
         with tempfile.TemporaryDirectory() as folder:
-            for words in (["prometheus", "--http", "127.0.0.1:7777"], ["alerts"]):
+            (pathlib.Path(folder) / "token").write_text("0123456789abcdef")
+            run(TROUPE, "ca", "init", f"{folder}/ca", "--cluster", "lab").check_returncode()
+            guarded = ["--metrics-ca", f"{folder}/ca/authority.pem",
+                       "--metrics-token", f"{folder}/token"]
+            run(TROUPE, "gen", "alerts", "-o", f"{folder}/guarded").check_returncode()
+            run(TROUPE, "gen", "prometheus", *guarded, "-o",
+                f"{folder}/guarded").check_returncode()
+            config = run("promtool", "check", "config", f"{folder}/guarded/prometheus.yml")
+            self.assertEqual(config.returncode, 0, config.stdout + config.stderr)
+            for words in (["prometheus", "--metrics", "127.0.0.1:7777"], ["alerts"]):
                 run(TROUPE, "gen", *words, "-o", folder).check_returncode()
             config = run("promtool", "check", "config", f"{folder}/prometheus.yml")
             self.assertEqual(config.returncode, 0, config.stdout + config.stderr)

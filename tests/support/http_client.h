@@ -33,6 +33,7 @@ class HttpPeer {
     if (socket_ >= 0) close(socket_);
   }
   bool connected() const { return connected_; }
+  int descriptor() const { return socket_; }
   void send(std::string_view text) {
     (void)!::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
   }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages are read-only, so they may be anywhere.
+#include "apps/metrics_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/verbs.h"
+#include "base/log.h"
+
+namespace troupe::apps {
+
+base::Result<base::Address> MetricsOptions::place() const {
+  auto found = base::parse_address_within(address, base::Reach::network);
+  return found.ok() ? std::move(found) : found.status().with_context("--metrics");
+}
+
+base::Result<http::Guard> MetricsOptions::guard(const base::Address& place) const {
+  TROUPE_TRY_ASSIGN(http::Guard opened, http::Guard::open(files));
+  if (!place.loopback() && (opened.tls == nullptr || !opened.token)) {
+    base::log_warn(
+        "--metrics {}: without --metrics-tls and --metrics-token whoever reaches it reads it",
+        place.to_string());
+  }
+  return opened;
+}
+
+CLI::Option* add_metrics_options(CLI::App& verb, MetricsOptions& options, const std::string& what) {
+  CLI::Option* address = add_address_option(verb, "--metrics", options.address, what);
+  add_guard_options(verb, options.files);
+  return address;
+}
+
+void add_guard_options(CLI::App& verb, http::GuardFiles& files) {
+  verb.add_option("--metrics-tls", files.tls,
+                  "Pages under TLS: a private key and its certificates, PEM, mode 0600")
+      ->type_name("FILE");
+  verb.add_option("--metrics-token", files.token,
+                  "Pages for who shows its one word as a Bearer token, mode 0600; not /healthz")
+      ->type_name("FILE");
+}
+
+bool is_wildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
+
+}  // namespace troupe::apps
