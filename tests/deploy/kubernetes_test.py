@@ -115,7 +115,7 @@ class KubernetesTest(unittest.TestCase):
             ports = {port["name"]: port["containerPort"] for port in container["ports"]}
             self.assertEqual({port["name"]: port["port"] for port in service[0]["spec"]["ports"]},
                              ports)
-            for option, port in (("--listen", "cluster"), ("--http", "http")):
+            for option, port in (("--listen", "cluster"), ("--metrics", "http")):
                 at = [word for word in container["args"] if word.startswith(option + "=")]
                 self.assertTrue(all(word.endswith(f":{ports[port]}") for word in at), at)
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
