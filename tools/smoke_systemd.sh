@@ -23,7 +23,7 @@ page() {
   awk -v head="\`\`\`sh $1" '$0 == head && !done { on = 1; next } on && /^```$/ { on = 0; done = 1 } on' \
     "$source/docs/deploy.md"
 }
-person() { troupe --identity "$work/ann.pem" --token "$work/ann.token" --coordinator "$address" "$@"; }
+person() { troupe --identity "$work/ann.pem" --token "$work/ann.token" --coordinator node1:7700 "$@"; }
 submit() {
   person job submit "$source/examples/tiny-bn.toml" --set data.train=/srv/smoke/train.rec \
     --set data.test=/srv/smoke/test.rec --set data.batch=8 --set workers.machines=1 \
@@ -35,19 +35,13 @@ DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$f
 systemctl is-active -q troupe-agent && failed "the package starts services"
 scp() { :; }  # the other machine's file
 eval "$(page node1)"
-address=node1:7700
-said=$(troupe --identity ann.pem --coordinator $address job list 2>&1 || true)
-if [[ $said == *"must be a number"* ]]; then
-  address=127.0.0.1:7700
-  sed -i 's/^#ADVERTISE=.*/ADVERTISE=127.0.0.1/' /etc/troupe/agent.env
-fi
 grep -q node1 /etc/hosts || echo "127.0.0.1 node1" >>/etc/hosts
 eval "$(page 'systemd coordinator')"
 # The page's own block has made one for the state of its coordinator; this is for the service's.
 rm -f "$work/ann.token"
 (umask 077; setpriv --reuid=troupe --regid=troupe --clear-groups \
   troupe token make /var/lib/troupe/coordinator ann --out - >"$work/ann.token")
-eval "$(page 'systemd agent' | sed "s/node1:7700/$address/")"
+eval "$(page 'systemd agent')"
 for ((i = 0; i < 300 && $(joined) < 1; i++)); do sleep 0.1; done
 mkdir -p /srv/smoke
 small_data /srv/smoke

@@ -16,7 +16,7 @@ import time
 import unittest
 
 import cluster
-from cluster import DEADLINE_S, troupe
+from cluster import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/deploy.md"
@@ -55,15 +55,6 @@ def blocks():
                                      re.M | re.S)]
 
 
-def names_are_taken(folder):
-    """Whether the program takes names of hosts, as the page writes them."""
-    troupe("ca", "init", folder / "ca", "--cluster", "probe").check_returncode()
-    person = folder / "person.pem"
-    troupe("ca", "issue", folder / "ca", "person", "p", "--out", person).check_returncode()
-    done = troupe("--identity", person, "--coordinator", "no-such-host.invalid:1", "job", "list")
-    return "must be a number" not in done.stderr
-
-
 class PageTest(unittest.TestCase):
     def test_each_block_says_where_it_runs(self):
         self.assertEqual(len(blocks()), PAGE.read_text().count("\n```sh"))
@@ -97,7 +88,6 @@ class TwoHostsTest(unittest.TestCase):
             for words in (["addr", "add", f"{number}/24", "dev", "cable"],
                           ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
                 subprocess.run(["ip", "-n", self.networks[name], *words], check=True)
-        self.named = names_are_taken(self.folder)
         self.running = []
         self.addCleanup(self.end)
 
@@ -110,10 +100,6 @@ class TwoHostsTest(unittest.TestCase):
 
     def start(self, host, text):
         """A shell of the host that reads `text`; its output goes to a file."""
-        if not self.named:
-            for name, number in HOSTS.items():
-                text = re.sub(rf"\b{name}:(?=\d)", f"{number}:", text)
-                text = text.replace(f"--advertise {name}", f"--advertise {number}")
         log = self.folder / f"log-{len(self.running)}"
         with open(log, "w") as out:
             process = subprocess.Popen(
