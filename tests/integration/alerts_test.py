@@ -25,7 +25,7 @@ from cluster import DEADLINE_S, ClusterCase, children_of, troupe, write_job
 RULES = pathlib.Path(__file__).resolve().parents[2] / "monitoring/alerts.yml"
 PROMISE_S = 120  # from a fault to its alert
 EPOCHS = 1_000_000
-SIDE = 320  # of the pictures that take long to decode
+SIDE = 1_000  # of the pictures that take long to decode
 FIRED = 'count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[1h]))'
 HOSTS = 'count(up{role="host"} == 1)'
 # A network that has next to nothing to compute.
@@ -117,7 +117,7 @@ class AlertsTest(ClusterCase):
 
     def test_a_starved_input(self):
         noise = random.Random(5)
-        for number in range(40):
+        for number in range(20):
             path = self.folder / f"pictures/{number % 10}/{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(png(SIDE, noise))
@@ -132,7 +132,7 @@ class AlertsTest(ClusterCase):
                        .replace('network = "tiny-bn"', f'symbol = "{symbol}"')
                        .replace(f'test = "{packed}/test.rec"\n', "")
                        .replace('every = "10 steps"\nkeep = 0', 'every = "10000 steps"'))
-        self.begin("data.prefetch_threads=1", "data.batch=2", job=job)
+        self.begin("data.prefetch_threads=1", "data.batch=4", job=job)
         self.made.wait_status("watched", r"steps? +[1-9]|step +[1-9]")
         self.expect("TroupeInputBound", begun=time.monotonic())
 
