@@ -51,8 +51,9 @@ def png(side, noise):
     # The filter Paeth: each pixel is computed from three others.
     rows = b"".join(b"\4" + bytes(byte & 15 for byte in noise.randbytes(side))
                     for _ in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+    size = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(rows, 9)) +
+            chunk(b"IEND", b""))
 
 
 @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed")

@@ -67,8 +67,8 @@ def corpus():
         wire.frame("jobStop", 'id="nobody"', sequence=1),
         wire.frame("jobQuery", "", sequence=1),
         wire.frame("gradientPush", "slice=(key=0,slice=0),node=(level=1,group=0,begin=0,end=2),"
-                   "step=3,count=32", "flood", 1, 1, 1, ("deviceServer", 0), ("parameterServer", 0),
-                   bytes(256)),
+                   "step=3,count=32", "flood", 1, 1, 1, ("deviceServer", 0),
+                   ("parameterServer", 0), bytes(256)),
         wire.frame("weightPull", "slice=(key=0,slice=0),version=3", "flood", 1, 1, 1,
                    ("deviceServer", 0), ("parameterServer", 0)),
         wire.frame("goodbye", 'text="flood"', sequence=1),
@@ -76,7 +76,7 @@ def corpus():
 
 
 class Strangers:
-    """Makes what the flood sends. Each kind gives (bytes, whether the port must close by itself)."""
+    """Makes what the flood sends. A kind gives (bytes, whether the port must close by itself)."""
 
     def __init__(self, noise, recorded):
         self.noise = noise
@@ -173,8 +173,8 @@ class Strangers:
 
     def request(self):
         """A whole head, wrong in its own way."""
-        lines = [b" ".join([self.noise.choice(METHODS), self.noise.choice(PATHS),
-                            self.noise.choice([b"HTTP/1.1", b"HTTP/9.9", b"HTTP/1.0", b"", b"\0"])])]
+        version = self.noise.choice([b"HTTP/1.1", b"HTTP/9.9", b"HTTP/1.0", b"", b"\0"])
+        lines = [b" ".join([self.noise.choice(METHODS), self.noise.choice(PATHS), version])]
         for _ in range(self.noise.randint(0, 6)):
             lines.append(self.noise.choice([
                 b"Host: x", b"Content-Length: -1", b"Content-Length: 99999999999999999999", b": x",
@@ -268,7 +268,8 @@ class FloodTest(ClusterCase):
     def call(self, port):
         """From addresses in turn: the system keeps those of closed connections for a minute."""
         self.hosts += 1
-        host = f"127.{60 + self.hosts // 60_000 % 100}.{self.hosts // 250 % 240}.{1 + self.hosts % 250}"
+        host = ".".join(map(str, (127, 60 + self.hosts // 60_000 % 100, self.hosts // 250 % 240,
+                                  1 + self.hosts % 250)))
         peer = socket.socket()
         peer.settimeout(DEADLINE_S)
         peer.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
@@ -277,7 +278,7 @@ class FloodTest(ClusterCase):
         return peer
 
     def pour(self, port, at_links, strangers, count):
-        """One batch at one port: some leave at once, some break off, some wait to be turned away."""
+        """One batch at one port: some leave at once, some break off, some wait for an answer."""
         for _ in range(count):
             name, data, closes = strangers.make(at_links)
             try:

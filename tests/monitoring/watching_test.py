@@ -176,7 +176,7 @@ class NamesTest(unittest.TestCase):
         cases = (ROOT / "tests/monitoring/alerts_test.yml").read_text()
         page = (ROOT / "docs/watching.md").read_text()
         alerts = [rule for rule in self.rules if "alert" in rule]
-        self.assertEqual(len(alerts), 12)
+        self.assertEqual(len(alerts), 13)
         for rule in alerts:
             name = rule["alert"]
             self.assertRegex(name, r"^Troupe([A-Z][a-z]+)+$")
