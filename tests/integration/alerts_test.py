@@ -6,6 +6,7 @@ rules of monitoring/alerts.yml. Each fault raises its alert, and no other alert 
 
 Usage: alerts_test.py TROUPE [unittest arguments]. Needs `prometheus`; a full disk needs root.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -58,10 +59,10 @@ def png(side, noise):
 
 @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed")
 class AlertsTest(ClusterCase):
-    def begin(self, *settings, job=None):
+    def begin(self, *settings, job=None, limits=""):
         """A healthy job on two machines, and a Prometheus that has seen it; nothing fires."""
         name = self.id().rsplit(".", 1)[1]
-        self.made = self.cluster({"a": 2, "b": 2})
+        self.made = self.cluster({"a": 2, "b": 2}, limits=limits)
         watching = self.made.folder / "watching"
         troupe("gen", "prometheus", "--metrics", self.made.http, "-o",
                watching).check_returncode()
@@ -83,8 +84,8 @@ class AlertsTest(ClusterCase):
                             f"\n{self.prometheus.log.read_text()}")
             time.sleep(0.2)
 
-    def begin_healthy(self, *settings, job=None):
-        self.begin(*settings, job=job)
+    def begin_healthy(self, *settings, **how):
+        self.begin(*settings, **how)
         self.wait_for(f"{HOSTS} == 2 and on () sum(rate(troupe_worker_steps_total[1m])) > 0")
         self.assertEqual(self.fired(), set())
 
@@ -171,27 +172,32 @@ class AlertsTest(ClusterCase):
         self.expect("TroupeCheckpointFailing", begun=time.monotonic())
 
     def test_a_stalled_rank(self):
-        """Its peers wait for as long as the job lets them. A stopped process serves no page
-        either: that it does not answer is right, too, and both its ranks are missing."""
-        self.begin_healthy('limits.silence_dead_ms="1h"', 'limits.progress_ms="1h"')
-        stopped = self.host_of("b")
-        handle = self.open(stopped)
-        signal.pidfd_send_signal(handle, signal.SIGSTOP)
-        self.addCleanup(signal.pidfd_send_signal, handle, signal.SIGCONT)
+        """Its agent and its peers wait for as long as their limits let them. A stopped process
+        serves no page either: that it does not answer is right, too."""
+        patient = {"silence_dead_ms": "1h", "progress_ms": "1h"}
+        self.begin_healthy(*(f'limits.{name}="{long}"' for name, long in patient.items()),
+                           limits="".join(f'{name} = "{long}"\n'
+                                          for name, long in patient.items()))
+        self.stop(self.host_of("b"))
         self.expect("TroupeMissingRank", "TroupeProcessDown", begun=time.monotonic())
 
     def test_a_stopped_process(self):
-        """With the default limits its peers give it up after 15 seconds, and the job fails."""
+        """With the default limits its agent kills it after 15 seconds, and the job fails."""
         self.begin_healthy()
-        signal.pidfd_send_signal(self.open(self.host_of("b")), signal.SIGSTOP)
+        self.stop(self.host_of("b"))
         self.expect("TroupeJobFailed", begun=time.monotonic())
         self.assertNotEqual(self.job.wait(timeout=DEADLINE_S), 0)
 
-    def open(self, pid):
-        """A handle that means this process alone, even after its end."""
+    def stop(self, pid):
+        """Until the test's end, or its own. The handle means this process alone."""
         handle = os.pidfd_open(pid)
         self.addCleanup(os.close, handle)
-        return handle
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+
+        def go_on():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+        self.addCleanup(go_on)
 
 
 if __name__ == "__main__":
