@@ -20,6 +20,9 @@ void show_job(const JobSeries& job, monitoring::Scrape& scrape) {
   if (job.resumes) {
     scrape.value(monitoring::family("troupe_job_resumes_total"), {job.job}, number(*job.resumes));
   }
+  if (job.failed) {
+    scrape.value(monitoring::family("troupe_job_failed"), {job.job}, *job.failed ? 1.0 : 0.0);
+  }
   scrape.value(monitoring::family("troupe_job_samples_total"), {job.job}, number(job.samples));
   if (job.step) {
     scrape.value(monitoring::family("troupe_job_step"), {job.job}, number(*job.step));

@@ -24,6 +24,7 @@ struct JobSeries {
   std::vector<std::uint32_t> missing_ranks;       ///< waited for long
   std::optional<double> goodput;                  ///< 0 to 1 (control/goodput.h)
   std::optional<std::uint64_t> resumes;           ///< runs after the first one
+  std::optional<bool> failed;                     ///< it has ended so
 };
 
 /// Adds the job's series to a scrape. Any thread.

@@ -369,6 +369,7 @@ actors::JobSeries CoordinatorNode::series_of(const control::ScrapedJob& shown) c
   series.missing_ranks = shown.missing_ranks;
   series.goodput = shown.goodput;
   series.resumes = shown.resumes;
+  series.failed = job.phase == JobPhase::failed;
   if (shown.checkpointed_ms != 0) {
     series.checkpoint_unix_seconds = unix_seconds_ + number(shown.checkpointed_ms) * 1e-3;
   }

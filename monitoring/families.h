@@ -199,6 +199,7 @@ inline constexpr std::array kFamilies = {
            kCounter,
            "Runs of the job after its first one.",
            {"train_job"}},
+    Family{"troupe_job_failed", kGauge, "1 when the job has failed, else 0.", {"train_job"}},
     Family{"troupe_job_missing_ranks",
            kGauge,
            "1 for each rank that has long been waited for; absent while none is.",

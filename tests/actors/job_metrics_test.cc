@@ -31,7 +31,7 @@ TEST_CASE("a job that has only been admitted shows its samples", "[job_metrics]"
 
 TEST_CASE("a job that trains shows all that is known of it", "[job_metrics]") {
   Recorded recorded;
-  show_job({"x", 640, 10, 40, 0.5, 0.75, 1e9, {2, 7}, 0.5, 3}, recorded);
+  show_job({"x", 640, 10, 40, 0.5, 0.75, 1e9, {2, 7}, 0.5, 3, true}, recorded);
   CHECK(recorded.values ==
         std::map<std::string, double>{{"troupe_job_samples_total/x", 640.0},
                                       {"troupe_job_step/x", 10.0},
@@ -41,14 +41,16 @@ TEST_CASE("a job that trains shows all that is known of it", "[job_metrics]") {
                                       {"troupe_job_last_checkpoint_timestamp_seconds/x", 1e9},
                                       {"troupe_job_goodput_ratio/x", 0.5},
                                       {"troupe_job_resumes_total/x", 3.0},
+                                      {"troupe_job_failed/x", 1.0},
                                       {"troupe_job_missing_ranks/x/2", 1.0},
                                       {"troupe_job_missing_ranks/x/7", 1.0}});
 }
 
 TEST_CASE("steps without a known end have no ratio", "[job_metrics]") {
   Recorded recorded;
-  show_job({"x", 0, 10, 0, {}, {}, {}, {}, {}, {}}, recorded);
+  show_job({"x", 0, 10, 0, {}, {}, {}, {}, {}, {}, false}, recorded);
   CHECK(recorded.values.contains("troupe_job_step/x"));
+  CHECK(recorded.values.at("troupe_job_failed/x") == 0.0);
   CHECK_FALSE(recorded.values.contains("troupe_job_progress_ratio/x"));
 }
 

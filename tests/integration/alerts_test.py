@@ -6,6 +6,7 @@ rules of monitoring/alerts.yml. Each fault raises its alert, and no other alert 
 
 Usage: alerts_test.py TROUPE [unittest arguments]. Needs `prometheus`; a full disk needs root.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -25,7 +26,7 @@ from cluster import DEADLINE_S, ClusterCase, children_of, troupe, write_job
 RULES = pathlib.Path(__file__).resolve().parents[2] / "monitoring/alerts.yml"
 PROMISE_S = 120  # from a fault to its alert
 EPOCHS = 1_000_000
-SIDE = 320  # of the pictures that take long to decode
+SIDE = 1_000  # of the pictures that take long to decode
 FIRED = 'count by (alertname) (max_over_time(ALERTS{alertstate="firing"}[1h]))'
 HOSTS = 'count(up{role="host"} == 1)'
 # A network that has next to nothing to compute.
@@ -51,16 +52,17 @@ def png(side, noise):
     # The filter Paeth: each pixel is computed from three others.
     rows = b"".join(b"\4" + bytes(byte & 15 for byte in noise.randbytes(side))
                     for _ in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+    size = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(rows, 9)) +
+            chunk(b"IEND", b""))
 
 
 @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed")
 class AlertsTest(ClusterCase):
-    def begin(self, *settings, job=None):
+    def begin(self, *settings, job=None, limits=""):
         """A healthy job on two machines, and a Prometheus that has seen it; nothing fires."""
         name = self.id().rsplit(".", 1)[1]
-        self.made = self.cluster({"a": 2, "b": 2})
+        self.made = self.cluster({"a": 2, "b": 2}, limits=limits)
         watching = self.made.folder / "watching"
         troupe("gen", "prometheus", "--metrics", self.made.http, "-o",
                watching).check_returncode()
@@ -82,8 +84,8 @@ class AlertsTest(ClusterCase):
                             f"\n{self.prometheus.log.read_text()}")
             time.sleep(0.2)
 
-    def begin_healthy(self, *settings, job=None):
-        self.begin(*settings, job=job)
+    def begin_healthy(self, *settings, **how):
+        self.begin(*settings, **how)
         self.wait_for(f"{HOSTS} == 2 and on () sum(rate(troupe_worker_steps_total[1m])) > 0")
         self.assertEqual(self.fired(), set())
 
@@ -117,7 +119,7 @@ class AlertsTest(ClusterCase):
 
     def test_a_starved_input(self):
         noise = random.Random(5)
-        for number in range(40):
+        for number in range(20):
             path = self.folder / f"pictures/{number % 10}/{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(png(SIDE, noise))
@@ -132,7 +134,7 @@ class AlertsTest(ClusterCase):
                        .replace('network = "tiny-bn"', f'symbol = "{symbol}"')
                        .replace(f'test = "{packed}/test.rec"\n', "")
                        .replace('every = "10 steps"\nkeep = 0', 'every = "10000 steps"'))
-        self.begin("data.prefetch_threads=1", "data.batch=2", job=job)
+        self.begin("data.prefetch_threads=1", "data.batch=4", job=job)
         self.made.wait_status("watched", r"steps? +[1-9]|step +[1-9]")
         self.expect("TroupeInputBound", begun=time.monotonic())
 
@@ -170,27 +172,32 @@ class AlertsTest(ClusterCase):
         self.expect("TroupeCheckpointFailing", begun=time.monotonic())
 
     def test_a_stalled_rank(self):
-        """Its peers wait for as long as the job lets them. A stopped process serves no page
-        either: that it does not answer is right, too, and both its ranks are missing."""
-        self.begin_healthy('limits.silence_dead_ms="1h"', 'limits.progress_ms="1h"')
-        stopped = self.host_of("b")
-        handle = self.open(stopped)
-        signal.pidfd_send_signal(handle, signal.SIGSTOP)
-        self.addCleanup(signal.pidfd_send_signal, handle, signal.SIGCONT)
+        """Its agent and its peers wait for as long as their limits let them. A stopped process
+        serves no page either: that it does not answer is right, too."""
+        patient = {"silence_dead_ms": "1h", "progress_ms": "1h"}
+        self.begin_healthy(*(f'limits.{name}="{long}"' for name, long in patient.items()),
+                           limits="".join(f'{name} = "{long}"\n'
+                                          for name, long in patient.items()))
+        self.stop(self.host_of("b"))
         self.expect("TroupeMissingRank", "TroupeProcessDown", begun=time.monotonic())
 
     def test_a_stopped_process(self):
-        """With the default limits its peers give it up after 15 seconds, and the job fails."""
+        """With the default limits its agent kills it after 15 seconds, and the job fails."""
         self.begin_healthy()
-        signal.pidfd_send_signal(self.open(self.host_of("b")), signal.SIGSTOP)
+        self.stop(self.host_of("b"))
         self.expect("TroupeJobFailed", begun=time.monotonic())
         self.assertNotEqual(self.job.wait(timeout=DEADLINE_S), 0)
 
-    def open(self, pid):
-        """A handle that means this process alone, even after its end."""
+    def stop(self, pid):
+        """Until the test's end, or its own. The handle means this process alone."""
         handle = os.pidfd_open(pid)
         self.addCleanup(os.close, handle)
-        return handle
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+
+        def go_on():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+        self.addCleanup(go_on)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ from hostile_test import listening_ports, resident_kb, tree_of
 
 COUNT = 10_000  # see the end
 SEED = int(os.environ.get("FLOOD_SEED", "20261122"))
-EPOCHS = 40  # of 20 steps
+EPOCHS = 20  # of 20 steps, of each job; five times as many where the flood is long
+LONG = 100_000
 BATCH = 48  # connections at once at one port
-ANSWER_S = 20  # by then whoever has sent a whole wrong thing has been turned away
+WAITING = 300  # connections at once that want to see how they are turned away
 # Of what strangers may fill: 64 connections that greet (pending_connections_max), each with 4 KiB
 # (hello_bytes_max) of a frame, and 64 at the pages (http_connections_max), each with 12 KiB of a
 # head; under TLS each has OpenSSL's two buffers of a record (17 KiB) and its handshake, 100 KiB
@@ -44,6 +45,10 @@ AGENT = ("agent", 0)
 METHODS = [b"GET", b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT", b"get", b"G\0T", b"PRI", b""]
 PATHS = [b"/metrics", b"/healthz", b"/sd/targets", b"/", b"*", b"/../../etc/passwd", b"//", b"/%00",
          b"http://other/metrics", b"/" + b"a" * 3_000]
+
+
+def epochs():
+    return EPOCHS * 5 if COUNT > LONG else EPOCHS
 
 
 def sealed(head, header, payload=b""):
@@ -62,8 +67,8 @@ def corpus():
         wire.frame("jobStop", 'id="nobody"', sequence=1),
         wire.frame("jobQuery", "", sequence=1),
         wire.frame("gradientPush", "slice=(key=0,slice=0),node=(level=1,group=0,begin=0,end=2),"
-                   "step=3,count=32", "flood", 1, 1, 1, ("deviceServer", 0), ("parameterServer", 0),
-                   bytes(256)),
+                   "step=3,count=32", "flood", 1, 1, 1, ("deviceServer", 0),
+                   ("parameterServer", 0), bytes(256)),
         wire.frame("weightPull", "slice=(key=0,slice=0),version=3", "flood", 1, 1, 1,
                    ("deviceServer", 0), ("parameterServer", 0)),
         wire.frame("goodbye", 'text="flood"', sequence=1),
@@ -71,7 +76,7 @@ def corpus():
 
 
 class Strangers:
-    """Makes what the flood sends. Each kind gives (bytes, whether the port must close by itself)."""
+    """Makes what the flood sends. A kind gives (bytes, whether the port must close by itself)."""
 
     def __init__(self, noise, recorded):
         self.noise = noise
@@ -168,8 +173,8 @@ class Strangers:
 
     def request(self):
         """A whole head, wrong in its own way."""
-        lines = [b" ".join([self.noise.choice(METHODS), self.noise.choice(PATHS),
-                            self.noise.choice([b"HTTP/1.1", b"HTTP/9.9", b"HTTP/1.0", b"", b"\0"])])]
+        version = self.noise.choice([b"HTTP/1.1", b"HTTP/9.9", b"HTTP/1.0", b"", b"\0"])
+        lines = [b" ".join([self.noise.choice(METHODS), self.noise.choice(PATHS), version])]
         for _ in range(self.noise.randint(0, 6)):
             lines.append(self.noise.choice([
                 b"Host: x", b"Content-Length: -1", b"Content-Length: 99999999999999999999", b": x",
@@ -209,11 +214,12 @@ class FloodTest(ClusterCase):
     def setUpClass(cls):
         super().setUpClass()
         print(f"FLOOD_SEED={SEED}", flush=True)
-        cls.undisturbed = run_local(cls.folder, "undisturbed", EPOCHS)
+        cls.undisturbed = run_local(cls.folder, "undisturbed", epochs())
 
     def setUp(self):
         self.noise = random.Random(f"{SEED} {self.id()}")
         self.sent = collections.Counter()
+        self.waiting = {}  # connection -> port, what it sent, until when it may stay
         self.deaf = []
         self.hosts = 0
         self.growth_kb = {}
@@ -250,21 +256,20 @@ class FloodTest(ClusterCase):
 
     def serves_links(self, port):
         """Pages answer who asks for /healthz, under TLS or without."""
-        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as peer:
+        with contextlib.ExitStack() as open_ones, contextlib.suppress(OSError):
+            peer = open_ones.enter_context(
+                socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S))
             if self.tls:
-                try:
-                    peer = self.tls.wrap_socket(peer)
-                except OSError:
-                    return True
-            with contextlib.suppress(OSError):
-                peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-                return not peer.recv(100).startswith(b"HTTP/1.1 200")
+                peer = open_ones.enter_context(self.tls.wrap_socket(peer))
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            return not peer.recv(100).startswith(b"HTTP/1.1 200")
         return True
 
     def call(self, port):
         """From addresses in turn: the system keeps those of closed connections for a minute."""
         self.hosts += 1
-        host = f"127.{60 + self.hosts // 60_000 % 100}.{self.hosts // 250 % 240}.{1 + self.hosts % 250}"
+        host = ".".join(map(str, (127, 60 + self.hosts // 60_000 % 100, self.hosts // 250 % 240,
+                                  1 + self.hosts % 250)))
         peer = socket.socket()
         peer.settimeout(DEADLINE_S)
         peer.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
@@ -273,8 +278,7 @@ class FloodTest(ClusterCase):
         return peer
 
     def pour(self, port, at_links, strangers, count):
-        """One batch at one port: some leave at once, some break off, some wait to be turned away."""
-        waiting = {}
+        """One batch at one port: some leave at once, some break off, some wait for an answer."""
         for _ in range(count):
             name, data, closes = strangers.make(at_links)
             try:
@@ -286,32 +290,34 @@ class FloodTest(ClusterCase):
                 peer.sendall(data)
             self.sent[name] += 1
             if closes and self.noise.random() < 0.5:
-                waiting[peer] = name
+                self.waiting[peer] = (port, name, time.monotonic() + DEADLINE_S)
                 continue
             if self.noise.random() < 0.5:  # reset
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             peer.close()
-        self.hear(port, waiting)
+        self.hear(WAITING)
 
-    def hear(self, port, waiting):
-        """Until all are closed."""
-        deadline = time.monotonic() + ANSWER_S
-        while waiting and time.monotonic() < deadline:
+    def hear(self, most):
+        """Until no more than `most` wait to be turned away."""
+        while True:
             poller = select.poll()
-            by_number = {peer.fileno(): peer for peer in waiting}
+            by_number = {peer.fileno(): peer for peer in self.waiting}
             for number in by_number:
                 poller.register(number, select.POLLIN)
-            for number, _ in poller.poll(200):
+            for number, _ in poller.poll(0 if len(self.waiting) <= most else 100):
                 try:
                     more = by_number[number].recv(65_536)
                 except OSError:
                     more = b""
                 if not more:
                     by_number[number].close()
-                    del waiting[by_number[number]]
-        for peer, name in waiting.items():
-            self.deaf.append((port, name))
-            peer.close()
+                    del self.waiting[by_number[number]]
+            for peer in [each for each in self.waiting
+                         if time.monotonic() > self.waiting[each][2]]:
+                self.deaf.append(self.waiting.pop(peer)[:2])
+                peer.close()
+            if len(self.waiting) <= most:
+                return
 
     def drip(self, slow, ports):
         """Slow writers: some at every port all the time, a byte now and then."""
@@ -343,6 +349,7 @@ class FloodTest(ClusterCase):
             self.look_at_memory()
         for peer in slow:
             peer.close()
+        self.hear(0)
 
     def begin_memory(self, pid):
         """From now on the system keeps the process's peak."""
@@ -367,7 +374,7 @@ class FloodTest(ClusterCase):
         while sum(self.sent.values()) < COUNT // 2:
             jobs += 1
             name = f"flooded{jobs}-{'tls' if self.tls else 'plain'}"
-            job = self.made.submit(write_job(self.folder, name, EPOCHS), name=name)
+            job = self.made.submit(write_job(self.folder, name, epochs()), name=name)
             self.addCleanup(job.kill)
             self.made.wait_status(name, r"steps? +[1-9]|step +[1-9]")
             self.flood(job, strangers, COUNT // 2)
