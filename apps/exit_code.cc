@@ -17,7 +17,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::failed, "the job failed after training had begun, whatever killed it"},
       ExitCodeInfo{ExitCode::bad_usage, "the command line is wrong"},
       ExitCodeInfo{ExitCode::bad_input, "a file is malformed, damaged or asks for the impossible"},
-      ExitCodeInfo{ExitCode::unreachable, "the coordinator cannot be reached, or is lost"},
+      ExitCodeInfo{ExitCode::unreachable, "the coordinator or a host cannot be reached, or is lost"},
       ExitCodeInfo{ExitCode::not_found, "there is no such file, job, checkpoint or network"},
       ExitCodeInfo{ExitCode::conflict, "it exists already with other content"},
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},

@@ -84,7 +84,9 @@ std::string remote_command(const RemoteAgent& agent) {
   const std::vector<std::string> words = {agent.host.host, agent.nearby, agent.program,
                                           agent.fallback};
   std::string command = "exec sh -c " + quote_word(kScript) + " troupe-agent";
-  const auto add = [&command](std::string_view word) { command += " " + quote_word(word); };
+  const auto add = [&command](std::string_view word) {
+    command.append(1, ' ').append(quote_word(word));
+  };
   for (const std::string& word : words) add(word);
   for (const std::string_view word :
        {std::string_view("--join"), std::string_view(agent.join), std::string_view("--name"),

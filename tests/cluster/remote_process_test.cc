@@ -38,10 +38,8 @@ TEST_CASE("input goes in, both outputs come out, the end is told", "[hosts]") {
 }
 
 TEST_CASE("a process has a session of its own and no signal blocked", "[hosts]") {
-  const auto process =
-      RemoteProcess::start({"sh", "-c", "cut -d\" \" -f6 /proc/$$/stat; echo $$; grep SigBlk /proc/$$/status"},
-                           "")
-          .value();
+  const std::string command = "cut -d\" \" -f6 /proc/$$/stat; echo $$; grep SigBlk /proc/$$/status";
+  const auto process = RemoteProcess::start({"sh", "-c", command}, "").value();
   const std::string text = output_of(*process);
   const std::string session = std::to_string(std::stol(text));
   CHECK(session != std::to_string(::getsid(0)));
