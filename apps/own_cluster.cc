@@ -59,9 +59,13 @@ base::Result<std::unique_ptr<OwnCluster>> OwnCluster::make() {
   return made;
 }
 
-OwnCluster::~OwnCluster() {
+void OwnCluster::end() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
+}
+
+OwnCluster::~OwnCluster() {
+  end();
   authority_.reset();
   remove_folder(folder_);
 }

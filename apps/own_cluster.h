@@ -42,6 +42,8 @@ class OwnCluster {
   /// Starts the coordinator on a port that the system chooses; returns once it listens. Errors:
   /// `host` is none of this machine's, the pages' port is in use.
   base::Status start(const std::string& host, const MetricsOptions& pages);
+  /// Ends the coordinator; nothing happens when it has ended.
+  void end();
   /// The coordinator's HOST:PORT, after start().
   const std::string& address() const { return address_; }
   /// A client who may do everything.

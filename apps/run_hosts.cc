@@ -37,14 +37,22 @@ constexpr std::int64_t kEndMs = 20'000;
 /// See run_on_hosts.
 class HostsRun {
  public:
-  HostsRun(const HostsOptions& options, std::vector<cluster::RemoteHost> hosts, Context& context)
-      : options_(options), hosts_(std::move(hosts)), states_(hosts_), context_(context) {}
-  /// The agents end while their coordinator is there.
-  ~HostsRun() { end_agents(); }
+  HostsRun(const HostsOptions& options, std::vector<cluster::RemoteHost> hosts, OwnCluster& own,
+           Context& context)
+      : options_(options),
+        hosts_(std::move(hosts)),
+        states_(hosts_),
+        own_(own),
+        context_(context) {}
+  /// Ends the coordinator and the agents.
+  ~HostsRun() {
+    own_.end();  // first: it would warn of agents that leave
+    end_agents();
+  }
   HostsRun(const HostsRun&) = delete;
   HostsRun& operator=(const HostsRun&) = delete;
 
-  base::Status start(OwnCluster& own, const MetricsOptions& metrics);
+  base::Status start(const MetricsOptions& metrics);
   /// Ok, too, when a signal came.
   base::Status wait_joined(cluster::JobClient& client, const StopSignals& signals);
   /// The job's whole life.
@@ -52,22 +60,24 @@ class HostsRun {
                  const StopSignals& signals);
 
  private:
-  base::Status start_agent(std::size_t host, OwnCluster& own, cluster::RemoteAgent agent,
+  base::Status start_agent(std::size_t host, cluster::RemoteAgent agent,
                            const std::vector<std::string>& ssh);
-  void look_at_agents();
+  std::vector<std::string> look_at_agents();
+  void show_agents();
   void end_agents();
   ExitCode stop(cluster::JobClient& client, const std::string& id, bool saves, int signal);
 
   const HostsOptions& options_;
   const std::vector<cluster::RemoteHost> hosts_;
   cluster::HostStates states_;
+  OwnCluster& own_;
   Context& context_;
   base::SteadyClock clock_;
   std::vector<std::unique_ptr<cluster::RemoteProcess>> processes_;  // of hosts_, as far as started
   std::set<std::size_t> told_;                                      // hosts whose end is known
 };
 
-base::Status HostsRun::start(OwnCluster& own, const MetricsOptions& metrics) {
+base::Status HostsRun::start(const MetricsOptions& metrics) {
   cluster::RemoteAgent agent;
   agent.nearby = options_.advertise;
   if (agent.nearby.empty()) {
@@ -80,8 +90,8 @@ base::Status HostsRun::start(OwnCluster& own, const MetricsOptions& metrics) {
     }
     agent.nearby = *std::move(address);
   }
-  TROUPE_TRY(own.start(agent.nearby, metrics));
-  agent.join = own.address();
+  TROUPE_TRY(own_.start(agent.nearby, metrics));
+  agent.join = own_.address();
   agent.program = options_.remote_troupe;
   if (agent.program.empty()) {
     std::error_code code;
@@ -94,17 +104,17 @@ base::Status HostsRun::start(OwnCluster& own, const MetricsOptions& metrics) {
   agent.verbose = context_.verbose;
   TROUPE_TRY_ASSIGN(const auto ssh, cluster::split_words(options_.ssh));
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    const base::Status status = start_agent(host, own, agent, ssh);
+    const base::Status status = start_agent(host, agent, ssh);
     if (!status.ok()) return status.with_context("--ssh");
   }
-  own.seal();
+  own_.seal();
   return {};
 }
 
-base::Status HostsRun::start_agent(std::size_t host, OwnCluster& own, cluster::RemoteAgent agent,
+base::Status HostsRun::start_agent(std::size_t host, cluster::RemoteAgent agent,
                                    const std::vector<std::string>& ssh) {
   agent.host = hosts_[host];
-  TROUPE_TRY_ASSIGN(const std::string identity, own.identity_of_agent(agent.host.name));
+  TROUPE_TRY_ASSIGN(const std::string identity, own_.identity_of_agent(agent.host.name));
   std::vector<std::string> words = ssh;
   words.push_back(agent.host.destination);
   words.push_back(cluster::remote_command(agent));
@@ -114,26 +124,32 @@ base::Status HostsRun::start_agent(std::size_t host, OwnCluster& own, cluster::R
   return {};
 }
 
-/// What the hosts say is shown as theirs. Whether one has ended is asked before its last words are
-/// read, so that none is missed.
-void HostsRun::look_at_agents() {
+/// What they have said since the last look. Whether one has ended is asked before its last words
+/// are read, so that none is missed.
+std::vector<std::string> HostsRun::look_at_agents() {
+  std::vector<std::string> lines;
   for (std::size_t host = 0; host < processes_.size(); ++host) {
     if (told_.contains(host)) continue;
     const auto end = processes_[host]->end();
     for (const std::string& line : states_.heard(host, processes_[host]->output())) {
-      context_.console.note(fmt::format("{}: {}", hosts_[host].name, line));
+      lines.push_back(fmt::format("{}: {}", hosts_[host].name, line));
     }
     if (!end) continue;
     states_.ended(host, *end);
     told_.insert(host);
   }
+  return lines;
+}
+
+void HostsRun::show_agents() {
+  for (const std::string& line : look_at_agents()) context_.console.note(line);
 }
 
 base::Status HostsRun::wait_joined(cluster::JobClient& client, const StopSignals& signals) {
   const std::uint64_t wait_ms = base::parse_duration_ms(options_.join_wait).value();  // checked
   const std::int64_t until_ms = clock_.now_ms() + static_cast<std::int64_t>(wait_ms);
   while (signals.received() == 0) {
-    look_at_agents();
+    show_agents();
     TROUPE_TRY_ASSIGN(const schemas::JobList seen, client.cluster());
     std::set<std::string> names;
     for (const schemas::MachineInfo& machine : seen.machines) names.insert(machine.name);
@@ -155,7 +171,7 @@ ExitCode HostsRun::train(cluster::JobClient& client, const schemas::JobSpec& spe
   seen.name = spec.name;
   bool room = true;
   const auto goes_on = [&](const schemas::JobInfo& job) {
-    look_at_agents();
+    show_agents();
     // A job that lost its host fails, or waits for places that nobody will bring.
     room = job.phase != schemas::JobPhase::pending || states_.slots_left() >= spec.ranks();
     return room && signals.received() == 0;
@@ -195,7 +211,7 @@ void HostsRun::end_agents() {
   }
   const std::int64_t until_ms = clock_.now_ms() + kEndMs;
   while (told_.size() < processes_.size() && clock_.now_ms() < until_ms) {
-    look_at_agents();
+    static_cast<void>(look_at_agents());  // farewells
     std::this_thread::sleep_for(kLook);
   }
   for (std::size_t host = 0; host < processes_.size(); ++host) {
@@ -275,8 +291,8 @@ ExitCode run_on_hosts(const HostsOptions& options, const MetricsOptions& metrics
       },
       [folder = (*made)->folder()] { remove_folder(folder); });
   const std::unique_ptr<OwnCluster> own = *std::move(made);
-  HostsRun run(options, std::move(hosts), context);
-  status = run.start(*own, metrics);
+  HostsRun run(options, std::move(hosts), *own, context);
+  status = run.start(metrics);
   if (!status.ok()) return context.fail(status);
   auto client = own->connect();
   if (!client.ok()) return context.fail(client.status());

@@ -201,7 +201,8 @@ class HostsTest(cluster.ClusterCase):
         self.assertEqual(code, 130, log)
         self.assertIn("stopping with a checkpoint; once more to end at once", log)
         path = re.search(r"stopped; the same command goes on from (\S+/step-(\d+)-g1)", log)
-        self.assertTrue(path and pathlib.Path(path[1]).exists(), log)
+        self.assertTrue(path, log)
+        self.assertRegex(checkpoint_hash(path[1]), "^[0-9a-f]{64}$")
         self.check_nothing_is_left()
         self.check_own_folder()
         # Again, and it ends by SIGTERM, after where it was.
@@ -219,6 +220,7 @@ class HostsTest(cluster.ClusterCase):
         process = self.start(write_job(self.folder, "twice", LONG))
         agent = self.hosts / "a/tmp"
         self.wait_until(lambda: list(agent.glob("*/identity.pem")), "no agent came")
+        self.wait_until(lambda: (self.hosts / "b/ssh.pid").exists(), "no ssh to b")
         os.kill(process.pid, signal.SIGSTOP)  # so that both come at once
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
