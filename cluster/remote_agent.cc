@@ -17,7 +17,9 @@ constexpr std::string_view kJoinWait = "30s";
 /// program and another one; then the words behind `agent --advertise ADDRESS`.
 constexpr std::string_view kScript =
     // The folder goes in any case; the signals are those that a session's end may bring.
-    "clean() { rm -rf \"$folder\"; }; trap \"exit 143\" HUP INT TERM; trap clean EXIT; "
+    // The shell's own messages of ended processes must not end it where nobody reads them any more.
+    "trap \"\" PIPE; clean() { rm -rf \"$folder\"; }; trap \"exit 143\" HUP INT TERM; trap clean "
+    "EXIT; "
     "folder=$(mktemp -d \"${TMPDIR:-/tmp}/troupe-agent-XXXXXX\") || exit 1; "
     "(umask 077; sed -n \"/^end\\$/q;p\" >\"$folder/identity.pem\") || exit 1; "
     // By which address ssh came is by which other machines come, too.

@@ -36,14 +36,12 @@ class Host {
   }
   RemoteAgent& agent() { return agent_; }
   std::filesystem::path temporary() const { return folder_.path() / "tmp"; }
-  /// Starts the command in the shell that ssh would have started; `connection`: SSH_CONNECTION.
-  std::unique_ptr<RemoteProcess> start(const std::string& connection = "") const {
-    Words words = {"env",
-                   "TMPDIR=" + temporary().string(),
-                   "SSH_CONNECTION=" + connection,
-                   "sh",
-                   "-c",
-                   remote_command(agent_)};
+  /// Starts the command in the shell that ssh would have started; `connection`: SSH_CONNECTION;
+  /// `behind`: words behind the command.
+  std::unique_ptr<RemoteProcess> start(const std::string& connection = "",
+                                       const std::string& behind = "") const {
+    Words words = {"env", "TMPDIR=" + temporary().string(), "SSH_CONNECTION=" + connection, "sh",
+                   "-c",  remote_command(agent_) + behind};
     return RemoteProcess::start(words, remote_input("-----BEGIN-----\nsecret\n")).value();
   }
 
@@ -145,6 +143,16 @@ TEST_CASE("an agent ends with the input, and nothing is left", "[hosts]") {
   CHECK(end == "exit 0");
   CHECK_THAT(text, Contains("asked to end"));
   CHECK(std::filesystem::is_empty(host.temporary()));
+}
+
+TEST_CASE("nothing is left where nobody reads what the shell says", "[hosts]") {
+  // Shells say of a program that it was killed: here into a pipe without a reader.
+  Host host("trap 'kill -9 $$' TERM; echo up\nwhile :; do sleep 0.05; done\n");
+  const auto process = host.start("", " 2>&1 | head -n 1");
+  until(*process, "up");
+  process->close_input();
+  end_of(*process);
+  wait_for([&] { return std::filesystem::is_empty(host.temporary()); });
 }
 
 TEST_CASE("a shell that is asked to end asks the agent", "[hosts]") {

@@ -211,11 +211,9 @@ class HostsTest(cluster.ClusterCase):
         process.terminate()
         code, _, log = self.finish(process)
         self.assertEqual(code, 143, log)
-        steps = [int(step) for step in re.findall(r'msg="step (\d+)/', log)]
-        self.assertGreater(min(steps), int(path[2]), log)
+        self.assertIn(f"goes on at step {path[2]} from {path[1]}", log)
 
     def test_a_second_signal_ends_at_once(self):
-        """Where a host's ssh does not come through, there is nothing to wait for."""
         (self.hosts / "b/hangs").touch()
         process = self.start(write_job(self.folder, "twice", LONG))
         agent = self.hosts / "a/tmp"
@@ -227,7 +225,10 @@ class HostsTest(cluster.ClusterCase):
         os.kill(process.pid, signal.SIGCONT)
         code, _, log = self.finish(process)
         self.assertIn(code, (130, 143), log)
-        os.kill(int((self.hosts / "b/ssh.pid").read_text()), signal.SIGTERM)  # it does not look
+        try:  # it does not look at its input; the first signal may have ended it
+            os.kill(int((self.hosts / "b/ssh.pid").read_text()), signal.SIGTERM)
+        except ProcessLookupError:
+            pass
         self.check_nothing_is_left()
         self.check_own_folder()
 
