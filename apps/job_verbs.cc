@@ -4,20 +4,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "apps/coordinator_call.h"
 #include "apps/job_file.h"
 #include "apps/job_report.h"
-#include "apps/progress.h"
+#include "apps/job_watch.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
-#include "base/clock.h"
 
 namespace troupe::apps {
 namespace {
-
-constexpr auto kLook = std::chrono::milliseconds(300);
 
 struct JobVerb {
   JobFileOptions job;
@@ -35,28 +31,6 @@ ExitCode with_client(const JobVerb& verb, const StopSignals* signals, Context& c
   call.grace = verb.grace;
   if (signals != nullptr) call.stop = [signals] { return signals->received() != 0; };
   return call_coordinator(call, context, action);
-}
-
-void show(const schemas::JobInfo& job, ProgressDisplay& display) {
-  Progress progress;
-  progress.step = job.step;
-  progress.steps_total = job.steps_total;
-  if (job.samples > 0) progress.loss = job.loss;
-  if (job.accuracy >= 0.0) progress.accuracy = job.accuracy;
-  progress.samples_per_second = job.samples_per_second;
-  display.show(progress);
-}
-
-/// The end of a job for people, scripts and the exit code.
-ExitCode finish(const schemas::JobInfo& job, bool json, Context& context) {
-  if (json) context.console.data(json_text(json_of(job)));
-  if (job.phase != schemas::JobPhase::succeeded) {
-    context.console.error(
-        fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
-    return job.phase == schemas::JobPhase::stopped ? ExitCode::stopped : ExitCode::failed;
-  }
-  if (!json) context.console.data(job_result_lines(job));
-  return ExitCode::ok;
 }
 
 /// A watch that ended before the job: what becomes of it, as far as that is known here.
@@ -79,31 +53,21 @@ ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Conte
 ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo& seen,
                const StopSignals& signals, Context& context) {
   const std::string id = seen.id.empty() ? options.id : seen.id;
-  base::SteadyClock clock;
-  ProgressDisplay display(context.console, clock);
-  while (true) {
-    const auto job = client.query(id);
-    if (const int signal = signals.received(); signal != 0) {
-      display.end();
-      context.console.note(
-          fmt::format("job {} goes on; `troupe --coordinator {} job wait {}` watches it again", id,
-                      context.coordinator, id));
-      return exit_code_of_signal(signal);
-    }
-    if (!job.ok()) {
-      display.end();
-      return seen.id.empty() ? context.fail(job.status()) : lost_sight(seen, job.status(), context);
-    }
-    if (job->text != seen.text && job->phase == schemas::JobPhase::pending) {
-      context.console.info(fmt::format("job {} {}", id, job->text));
-    }
-    if (job->step != seen.step) show(*job, display);
-    seen = *job;
-    if (schemas::is_final(seen.phase)) break;
-    std::this_thread::sleep_for(kLook);
+  int signal = 0;
+  const auto goes_on = [&](const schemas::JobInfo&) {
+    signal = signals.received();
+    return signal == 0;
+  };
+  const base::Status status = watch_job(client, id, goes_on, seen, context);
+  if (signal != 0) {
+    context.console.note(
+        fmt::format("job {} goes on; `troupe --coordinator {} job wait {}` watches it again", id,
+                    context.coordinator, id));
+    return exit_code_of_signal(signal);
   }
-  display.end();
-  return finish(seen, options.json, context);
+  if (!status.ok())
+    return seen.id.empty() ? context.fail(status) : lost_sight(seen, status, context);
+  return finish_job(seen, options.json, context);
 }
 
 ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo seen,

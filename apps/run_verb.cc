@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe run: a whole job in this process.
+// troupe run: a whole job in this process, or (run_hosts.h) on hosts that ssh reaches.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -8,6 +8,7 @@
 #include "apps/job_file.h"
 #include "apps/metrics_options.h"
 #include "apps/run_display.h"
+#include "apps/run_hosts.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/address.h"
@@ -24,6 +25,7 @@ namespace {
 struct RunOptions {
   JobFileOptions job;
   MetricsOptions metrics{"127.0.0.1:0", {}};
+  HostsOptions hosts;
   std::string trace_path;
   bool local_store = false;
   bool json = false;
@@ -113,6 +115,9 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
 ExitCode run(const RunOptions& options, Context& context) {
   const JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was run");
+  if (!options.hosts.hosts.empty()) {
+    return run_on_hosts(options.hosts, options.metrics, job.spec, options.json, context);
+  }
   std::atomic<bool> stop{false};
   StopSignals signals([&stop, saves = !job.spec.checkpoint.dir.empty()](int) {
     base::log_info("stopping{}; once more to end at once", saves ? " with a checkpoint" : "");
@@ -140,14 +145,19 @@ void add_run_verb(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand(
       "run", describe("Train a job in this process, from its newest checkpoint if there is one",
                       {"troupe run examples/fashion-lenet.toml",
-                       "troupe run JOB.toml --set train.epochs=1 --set checkpoint.dir=out2"}));
+                       "troupe run JOB.toml --set train.epochs=1 --set checkpoint.dir=out2",
+                       "troupe run --hosts node1:2,ann@node2:2 JOB.toml"}));
   const auto options = std::make_shared<RunOptions>();
   add_job_file_options(*verb, options->job);
   add_metrics_options(*verb, options->metrics, "Where /metrics is served")->capture_default_str();
+  add_hosts_options(*verb, options->hosts);
+  CLI::Option* hosts = verb->get_option("--hosts");
   verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
-      ->type_name("FILE.json");
+      ->type_name("FILE.json")
+      ->excludes(hosts);
   verb->add_flag("--local-store", options->local_store,
-                 "Without the company's servers: the same bits, sequential tiers only");
+                 "Without the company's servers: the same bits, sequential tiers only")
+      ->excludes(hosts);
   add_json_flag(*verb, options->json);
   set_action(verb, context, [&context, options] { return run(*options, context); });
 }

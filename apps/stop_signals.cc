@@ -27,7 +27,8 @@ sigset_t stop_set() {
 
 }  // namespace
 
-StopSignals::StopSignals(std::function<void(int)> on_first) : on_first_(std::move(on_first)) {
+StopSignals::StopSignals(std::function<void(int)> on_first, std::function<void()> before_end)
+    : on_first_(std::move(on_first)), before_end_(std::move(before_end)) {
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] { watch(); });
@@ -47,7 +48,10 @@ void StopSignals::watch() {
     const int signal = sigwaitinfo(&set, nullptr);
     if (ended_.load()) return;
     if (signal <= 0) continue;
-    if (received_.load() != 0) _exit(kSignalExit + signal);
+    if (received_.load() != 0) {
+      if (before_end_) before_end_();
+      _exit(kSignalExit + signal);
+    }
     received_.store(signal);
     on_first_(signal);
   }

@@ -14,8 +14,9 @@ namespace troupe::apps {
 class StopSignals {
  public:
   /// `on_first` is called once, with the first signal; a second signal ends the process at once
-  /// with 128 + its number.
-  explicit StopSignals(std::function<void(int signal)> on_first);
+  /// with 128 + its number, after `before_end`, which may be empty.
+  explicit StopSignals(std::function<void(int signal)> on_first,
+                       std::function<void()> before_end = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -27,6 +28,7 @@ class StopSignals {
   void watch();
 
   std::function<void(int)> on_first_;
+  std::function<void()> before_end_;
   std::atomic<int> received_{0};
   std::atomic<bool> ended_{false};
   std::thread thread_;

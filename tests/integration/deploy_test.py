@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/deploy.md, "Two hosts by hand", word for word on two hosts: each is a
-network namespace with a home folder and a name of its own; /mnt is the folder that both see.
+"""The commands of docs/deploy.md, "Two hosts by hand" and "Over ssh", word for word on two hosts:
+each is a network namespace with a home folder and a name of its own; /mnt is the folder that both
+see.
 
 Usage: deploy_test.py TROUPE [unittest arguments]. Needs root, iproute2 and dataset-fashion-mnist.
 """
@@ -47,6 +48,16 @@ while [ "$#" -gt 1 ]; do
 done
 """
 
+# The same for ssh -o BatchMode=yes HOST COMMAND: the command runs as the host's. Its view of the
+# machine comes from $ENTER with these words; the network is the first words' work.
+SSH = """#!/bin/sh
+[ "$#" = 4 ] || exit 64
+folder=$(cd "$HOME/.." && pwd)
+export SSH_CONNECTION="$(cat "$folder/$3.ssh")"
+exec ip netns exec "$(cat "$folder/$3.network")" bash -c "$(cat "$folder/enter")" enter "$3" \
+  "$folder" "$(cat "$folder/sources")" sh -c "$4"
+"""
+
 
 def blocks():
     """[(words behind ```sh, text)] of the page."""
@@ -73,11 +84,17 @@ class TwoHostsTest(unittest.TestCase):
         for name in ("bin", "shared", *HOSTS):
             (self.folder / name).mkdir()
         (self.folder / "bin/troupe").symlink_to(os.path.abspath(cluster.TROUPE))
-        (self.folder / "bin/scp").write_text(SCP)
-        (self.folder / "bin/scp").chmod(0o755)
+        for name, script in (("scp", SCP), ("ssh", SSH)):
+            (self.folder / "bin" / name).write_text(script)
+            (self.folder / "bin" / name).chmod(0o755)
         lines = ["127.0.0.1 localhost"] + [f"{number} {name}" for name, number in HOSTS.items()]
         (self.folder / "hosts").write_text("\n".join(lines) + "\n")
         self.networks = {name: f"troupe-{os.getpid()}-{name}" for name in HOSTS}
+        (self.folder / "enter").write_text(ENTER)
+        (self.folder / "sources").write_text(str(ROOT))
+        for name, number in HOSTS.items():
+            (self.folder / f"{name}.network").write_text(self.networks[name])
+            (self.folder / f"{name}.ssh").write_text(f"{HOSTS['node1']} 50000 {number} 22")
         for name in self.networks.values():
             subprocess.run(["ip", "netns", "add", name], check=True)
             self.addCleanup(subprocess.run, ["ip", "netns", "delete", name])
@@ -132,8 +149,8 @@ class TwoHostsTest(unittest.TestCase):
             process, log = self.start(words[0], text)
             self.assertEqual(process.wait(timeout=JOB_S), 0, self.logs())
             hashes += re.findall(r"^[0-9a-f]{64}$", log.read_text(), re.M)
-        self.assertEqual(len(hashes), 2, self.logs())
-        self.assertEqual(hashes[0], hashes[1])
+        self.assertEqual(len(hashes), 3, self.logs())
+        self.assertEqual(len(set(hashes)), 1, self.logs())
         self.assertIn("succeeded", self.logs())
 
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to the coordinator, a few in a second.
+#include "apps/job_watch.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "apps/job_report.h"
+#include "apps/progress.h"
+#include "base/clock.h"
+
+namespace troupe::apps {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(300);
+
+void show(const schemas::JobInfo& job, ProgressDisplay& display) {
+  Progress progress;
+  progress.step = job.step;
+  progress.steps_total = job.steps_total;
+  if (job.samples > 0) progress.loss = job.loss;
+  if (job.accuracy >= 0.0) progress.accuracy = job.accuracy;
+  progress.samples_per_second = job.samples_per_second;
+  display.show(progress);
+}
+
+/// Leaves the last line standing, however the watch ends.
+struct EndOfLine {
+  ProgressDisplay& display;
+  ~EndOfLine() { display.end(); }
+};
+
+}  // namespace
+
+base::Status watch_job(cluster::JobClient& client, const std::string& id,
+                       const std::function<bool(const schemas::JobInfo&)>& goes_on,
+                       schemas::JobInfo& seen, Context& context) {
+  base::SteadyClock clock;
+  ProgressDisplay display(context.console, clock);
+  const EndOfLine end{display};
+  while (true) {
+    const auto job = client.query(id);
+    if (!goes_on(job.ok() ? *job : seen)) return {};
+    if (!job.ok()) return job.status();
+    if (job->text != seen.text && job->phase == schemas::JobPhase::pending) {
+      context.console.info(fmt::format("job {} {}", id, job->text));
+    }
+    if (job->step != seen.step) show(*job, display);
+    seen = *job;
+    if (schemas::is_final(seen.phase)) return {};
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+ExitCode finish_job(const schemas::JobInfo& job, bool json, Context& context) {
+  if (json) context.console.data(json_text(json_of(job)));
+  if (job.phase != schemas::JobPhase::succeeded) {
+    context.console.error(
+        fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
+    return job.phase == schemas::JobPhase::stopped ? ExitCode::stopped : ExitCode::failed;
+  }
+  if (!json) context.console.data(job_result_lines(job));
+  return ExitCode::ok;
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shell's script, and quoting. The script is for any POSIX shell and stands in one line, since
+// the user's own shell, which reads it first, may be of another kind (csh, fish).
+#include "cluster/remote_agent.h"
+
+#include <cctype>
+
+namespace troupe::cluster {
+namespace {
+
+/// Ends the identity; no line of PEM is like it.
+constexpr std::string_view kEnd = "end";
+/// The run's coordinator does not come back: a link heals long before this.
+constexpr std::string_view kJoinWait = "30s";
+
+/// $1: the host's own address if ssh does not tell it; $2: the coordinator's host; $3 and $4: the
+/// program and another one; then the words behind `agent --advertise ADDRESS`.
+constexpr std::string_view kScript =
+    // The folder goes in any case; the signals are those that a session's end may bring.
+    // The shell's own messages of ended processes must not end it where nobody reads them any more.
+    "trap \"\" PIPE; clean() { rm -rf \"$folder\"; }; trap \"exit 143\" HUP INT TERM; trap clean "
+    "EXIT; "
+    "folder=$(mktemp -d \"${TMPDIR:-/tmp}/troupe-agent-XXXXXX\") || exit 1; "
+    "(umask 077; sed -n \"/^end\\$/q;p\" >\"$folder/identity.pem\") || exit 1; "
+    // By which address ssh came is by which other machines come, too.
+    "own=$1; near=$2; program=$3; other=$4; shift 4; "
+    "[ -z \"$SSH_CONNECTION\" ] || own=$(set -- $SSH_CONNECTION; echo \"$3\"); "
+    "case $own in 127.*|::1|localhost) own=$near;; esac; "
+    "command -v \"$program\" >/dev/null || program=${other:-$program}; "
+    "command -v \"$program\" >/dev/null || "
+    "{ echo \"there is no program $program here; --remote-troupe PATH says where it is\" >&2; "
+    "exit 127; }; "
+    // Two wait: this shell for the agent, another one for the end of the input.
+    "exec 3<&0; "
+    "\"$program\" --identity \"$folder/identity.pem\" agent --advertise \"$own\" \"$@\" "
+    "</dev/null 3<&- & agent=$!; "
+    "(while read -r line; do :; done; kill -TERM $agent) <&3 2>/dev/null & input=$!; "
+    "trap \"kill -TERM $agent\" HUP INT TERM; "
+    "while :; do wait $agent; code=$?; kill -0 $agent 2>/dev/null || break; done; "
+    "kill $input 2>/dev/null; exit $code";
+
+}  // namespace
+
+base::Result<std::vector<std::string>> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool inside = false;
+  char quote = 0;
+  for (const char c : text) {
+    const bool space = std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (quote == 0 && space) {
+      inside = false;
+      continue;
+    }
+    if (!inside) words.emplace_back();
+    inside = true;
+    if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != 0) {
+    return base::error(base::Errc::invalid_argument, "'{}': a quote has no end", text);
+  }
+  if (words.empty() || words.front().empty()) {
+    return base::error(base::Errc::invalid_argument, "'{}': no program", text);
+  }
+  return words;
+}
+
+std::string quote_word(std::string_view word) {
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string remote_command(const RemoteAgent& agent) {
+  const std::vector<std::string> words = {agent.host.host, agent.nearby, agent.program,
+                                          agent.fallback};
+  std::string command = "exec sh -c " + quote_word(kScript) + " troupe-agent";
+  const auto add = [&command](std::string_view word) {
+    command.append(1, ' ').append(quote_word(word));
+  };
+  for (const std::string& word : words) add(word);
+  for (const std::string_view word :
+       {std::string_view("--join"), std::string_view(agent.join), std::string_view("--name"),
+        std::string_view(agent.host.name), std::string_view("--join-wait"), kJoinWait}) {
+    add(word);
+  }
+  add("--devices");
+  add("cpu:" + std::to_string(agent.host.slots));
+  if (!agent.pages) {
+    add("--metrics");
+    add("127.0.0.1:0");
+  }
+  add(agent.verbose ? "--verbose" : "--quiet");
+  return command;
+}
+
+std::string remote_input(std::string_view identity_pem) {
+  std::string input(identity_pem);
+  if (!input.ends_with('\n')) input += '\n';
+  return input.append(kEnd) + "\n";
+}
+
+}  // namespace troupe::cluster
