@@ -127,14 +127,23 @@ class DashboardsTest(unittest.TestCase):
     def check_pictures(self):
         """tools/watching_pictures.py draws what is there, and says so when there is nothing."""
         server = self.prometheus.url[len("http://"):]
-        for job, code in (("watched", 0), ("unknown", 1)):
-            done = subprocess.run([sys.executable, PICTURES, server, job, self.folder / job],
+
+        def draw(job):
+            return subprocess.run([sys.executable, PICTURES, server, job, self.folder / job],
                                   capture_output=True, text=True, timeout=DEADLINE_S)
-            self.assertEqual(done.returncode, code, done.stderr)
-        self.assertIn("no series of a job 'unknown'", done.stderr)
+
+        def missing():
+            done = draw("watched")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = ElementTree.parse(self.folder / "watched/job.svg").getroot()
+            found = len(lines.findall(f"{SVG}polyline"))
+            return "" if found == 5 else f"{found} lines"  # the loss, and four ranks
+
+        unknown = draw("unknown")
+        self.assertEqual(unknown.returncode, 1, unknown.stderr)
+        self.assertIn("no series of a job 'unknown'", unknown.stderr)
         self.assertFalse((self.folder / "unknown").exists())
-        lines = ElementTree.parse(self.folder / "watched/job.svg").getroot()
-        self.assertEqual(len(lines.findall(f"{SVG}polyline")), 5)  # the loss, and four ranks
+        self.wait_until(missing, "lines that a picture lacks")
         areas = ElementTree.parse(self.folder / "watched/phases.svg").getroot()
         self.assertEqual(len(areas.findall(f"{SVG}polygon")), 6)  # phases
 

@@ -169,7 +169,8 @@ class FamiliesTest(unittest.TestCase):
                 continue  # it has ended since
 
     def test_every_listed_family_is_exported_and_the_pages_are_clean(self):
-        job = write_job(self.folder, "out", 1)
+        # Longer than a tick of the coordinator's clock, so that there is time to speak of.
+        job = write_job(self.folder, "out", 40)
         submitted = self.cluster.submit(job, 'train.hold="until-scraped"',
                                         'consistency.cluster={mode="eventual",max_staleness=4}')
         pages = {}
@@ -190,7 +191,7 @@ class FamiliesTest(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, b""), process)
             if process[0] == "host":
                 self.assertEqual(re.findall(rb"troupe_worker_global_step{[^}]*} (\S+)", page),
-                                 [b"20", b"20"], page)
+                                 [b"800", b"800"], page)
         shown = {name.decode() for page in pages.values()
                  for name in re.findall(rb"^# TYPE (\S+) ", page, re.MULTILINE)}
         listed = troupe("metrics", "--list")
