@@ -239,7 +239,7 @@ class HostsTest(cluster.ClusterCase):
         self.finish(process)
         self.check_nothing_is_left()
 
-    def test_nothing_is_left_when_an_ssh_is_killed(self):
+    def test_a_killed_agent_of_a_host_leaves_nothing(self):
         """The job has no room any more and ends; nobody waits for a host that does not come."""
         process = self.start(write_job(self.folder, "lost", LONG))
         self.wait_for_step(process)
