@@ -284,11 +284,12 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
 }
 
 void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
-  send(peer, schemas::JobEnd{reason.code(), reason.text()});
   const auto link = peers_.find(peer);
   if (!link) return;
+  // First: who has been told may be gone before the next line runs.
   drops_.warn(clock_.now_ms(), fmt::format("turned away {} at {}: {}", link->peer().to_string(),
                                            link->address(), reason.text()));
+  send(peer, schemas::JobEnd{reason.code(), reason.text()});
   link->close(reason.text());
 }
 
