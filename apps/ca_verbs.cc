@@ -14,8 +14,6 @@
 namespace troupe::apps {
 namespace {
 
-/// Clocks of machines differ; a certificate holds a little before it was made.
-constexpr std::int64_t kSkewSeconds = 300;
 constexpr const char* kAuthorityTime = "3650d";
 constexpr const char* kMachineTime = "90d";
 
@@ -33,9 +31,8 @@ using OptionsPtr = std::shared_ptr<Options>;
 
 /// From now on for `time`, which check_duration() has seen.
 trust::Validity validity_of(const std::string& time) {
-  const std::int64_t now = base::unix_seconds();
   const auto ms = base::parse_duration_ms(time).value();
-  return {now - kSkewSeconds, now + static_cast<std::int64_t>(ms / 1'000)};
+  return trust::valid_for(base::unix_seconds(), static_cast<std::int64_t>(ms / 1'000));
 }
 
 ExitCode init(const Options& options, Context& context) {
@@ -104,11 +101,6 @@ ExitCode tell(const Options& options, Context& context) {
   });
 }
 
-const char* state_of(const trust::Issued& issued, std::int64_t now) {
-  if (issued.withdrawn != 0) return "revoked";
-  return issued.validity.until < now ? "expired" : "valid";
-}
-
 ExitCode list(const Options& options, Context& context) {
   const auto authority = trust::Authority::open(options.folder);
   if (!authority.ok()) return context.fail(authority.status());
@@ -118,11 +110,12 @@ ExitCode list(const Options& options, Context& context) {
   const std::int64_t now = base::unix_seconds();
   for (const trust::Issued& each : authority->issued()) {
     const std::string until = base::format_date(each.validity.until);
+    const std::string_view state = trust::state_name(each.validity, each.withdrawn, now);
     text += fmt::format("{:<12} {:<16} {:<9} {:<21} {}\n", trust::role_name(each.identity.role),
-                        each.identity.name, state_of(each, now), until, each.serial);
+                        each.identity.name, state, until, each.serial);
     rows.push_back({{"role", trust::role_name(each.identity.role)},
                     {"name", each.identity.name},
-                    {"state", state_of(each, now)},
+                    {"state", state},
                     {"until", until},
                     {"serial", each.serial}});
   }

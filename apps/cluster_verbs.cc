@@ -108,8 +108,8 @@ base::Status set_addresses(const ProcessVerb& verb, const Context& context,
   options.listen = verb.listen;
   options.pages_host = options.pages.host;
   // Prometheus is sent to a host that it can reach.
-  if (is_wildcard(options.pages_host)) {
-    options.pages_host = is_wildcard(listen.host) ? host_name() : listen.host;
+  if (options.pages.wildcard()) {
+    options.pages_host = listen.wildcard() ? host_name() : listen.host;
   }
   if (listen != options.pages || listen.port == 0) return {};
   return base::error(base::Errc::invalid_argument,

@@ -39,8 +39,4 @@ void add_guard_options(CLI::App& verb, http::GuardFiles& files) {
       ->type_name("FILE");
 }
 
-bool is_wildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
-}
-
 }  // namespace troupe::apps

@@ -33,7 +33,4 @@ CLI::Option* add_metrics_options(CLI::App& verb, MetricsOptions& options, const 
 /// The two files alone.
 void add_guard_options(CLI::App& verb, http::GuardFiles& files);
 
-/// True for 0.0.0.0 and [::], where nobody can be sent.
-bool is_wildcard(const std::string& host);
-
 }  // namespace troupe::apps

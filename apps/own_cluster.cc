@@ -24,15 +24,12 @@
 namespace troupe::apps {
 namespace {
 
-/// Clocks of machines differ; a certificate holds a little before it was made.
-constexpr std::int64_t kSkewSeconds = 300;
 /// Longer than any run; the keys are gone with it.
 constexpr std::int64_t kHoldsSeconds = 365 * 86'400;
 constexpr const char* kPerson = "run";
 
 trust::Validity validity() {
-  const std::int64_t now = base::unix_seconds();
-  return {now - kSkewSeconds, now + kHoldsSeconds};
+  return trust::valid_for(base::unix_seconds(), kHoldsSeconds);
 }
 
 }  // namespace

@@ -56,11 +56,6 @@ std::string text_of(const std::vector<trust::Right>& rights) {
   return text;
 }
 
-const char* state_of(const trust::Token& token, std::int64_t now) {
-  if (token.withdrawn != 0) return "revoked";
-  return token.validity.until < now ? "expired" : "valid";
-}
-
 ExitCode make(const Options& options, Context& context) {
   std::error_code unknown;
   const bool piped = options.out == "-";
@@ -101,14 +96,14 @@ ExitCode list(const Options& options, Context& context) {
       fmt::format("{:<9} {:<16} {:<8} {:<21} {}\n", "TOKEN", "NAME", "STATE", "UNTIL", "RIGHTS");
   Json rows = Json::array();
   for (const trust::Token& token : *tokens) {
-    text +=
-        fmt::format("{:<9} {:<16} {:<8} {:<21} {}\n", token.id, token.name, state_of(token, now),
-                    base::format_date(token.validity.until), text_of(token.rights));
+    const std::string_view state = trust::state_name(token.validity, token.withdrawn, now);
+    text += fmt::format("{:<9} {:<16} {:<8} {:<21} {}\n", token.id, token.name, state,
+                        base::format_date(token.validity.until), text_of(token.rights));
     Json rights = Json::array();
     for (const trust::Right right : token.rights) rights.push_back(trust::right_name(right));
     rows.push_back({{"id", token.id},
                     {"name", token.name},
-                    {"state", state_of(token, now)},
+                    {"state", state},
                     {"until", base::format_date(token.validity.until)},
                     {"rights", std::move(rights)}});
   }

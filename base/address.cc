@@ -53,6 +53,10 @@ bool Address::loopback() const {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+bool Address::wildcard() const {
+  return host == "0.0.0.0" || host == "::";
+}
+
 Result<Address> parse_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad_address(text);

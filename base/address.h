@@ -21,6 +21,8 @@ struct Address {
   std::string to_string() const;
   /// True for "localhost", 127.0.0.0/8 and ::1.
   bool loopback() const;
+  /// True for 0.0.0.0 and ::, all addresses of this machine.
+  bool wildcard() const;
 };
 
 /// Reads "HOST:PORT" or "[IPV6]:PORT"; invalid_argument names the text.

@@ -68,6 +68,12 @@ Sha256Digest Sha256::finish() {
   return digest;
 }
 
+Sha256Digest sha256(std::string_view text) {
+  Sha256 hash;
+  hash.update(text);
+  return hash.finish();
+}
+
 std::string to_hex(std::span<const std::uint8_t> bytes) {
   constexpr char digits[] = "0123456789abcdef";
   std::string text;

@@ -43,6 +43,9 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
+/// SHA-256 of a text in one call.
+Sha256Digest sha256(std::string_view text);
+
 /// Lower-case hexadecimal, two digits per byte.
 std::string to_hex(std::span<const std::uint8_t> bytes);
 

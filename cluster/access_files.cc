@@ -103,6 +103,8 @@ void AccessFiles::note(control::Audit change) {
 void AccessFiles::read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events) {
   const fs::path book = folder_ / kTokens / trust::TokenBook::kFile;
   const auto changed = time_of(book);
+  if (changed == tokens_changed_ && now == judged_) return;  // looks come more often than seconds
+  judged_ = now;
   if (changed != tokens_changed_) {
     tokens_changed_ = changed;
     auto read = trust::TokenBook::read(folder_ / kTokens);

@@ -52,6 +52,7 @@ class AccessFiles {
   std::filesystem::file_time_type tokens_changed_;
   std::filesystem::file_time_type denied_changed_;
   std::vector<trust::Token> tokens_;
+  std::int64_t judged_ = 0;   ///< when tokens were last judged, Unix seconds
   bool tokens_known_ = true;  ///< false: they could not be read, so nobody may anything
   std::optional<control::TokensRead> told_;
   std::string denied_;

@@ -11,8 +11,7 @@ namespace troupe::cluster {
 /// The address of pages that listen at `bound`, as others reach it: who listens everywhere is found
 /// at `host`.
 inline base::Address page_address(const base::Address& bound, const std::string& host) {
-  const bool everywhere = bound.host == "0.0.0.0" || bound.host == "::";
-  return {everywhere ? host : bound.host, bound.port};
+  return {bound.wildcard() ? host : bound.host, bound.port};
 }
 
 }  // namespace troupe::cluster

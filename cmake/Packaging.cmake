@@ -19,7 +19,8 @@ install(CODE "
       COMMAND_ERROR_IS_FATAL ANY)
     file(CHMOD \${\${shell}} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
   endforeach()
-  execute_process(COMMAND \${program} gen man -o \${manual} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND \${program} gen man --force -o \${manual}
+    OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
   file(GLOB pages \${manual}/troupe*.1)
   execute_process(COMMAND gzip -9nf \${pages} COMMAND_ERROR_IS_FATAL ANY)
   file(GLOB pages \${manual}/troupe*.1.gz)

@@ -56,7 +56,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello
   if (agents_.contains(peer)) return refuse(peer);
   const auto known = peers_.find(peer);
   if (known == peers_.end() || hello.token.empty()) return;
-  known->second.caller.token = trust::hash_of_token(hello.token);
+  known->second.caller.token = base::sha256(hello.token);
 }
 
 void CoordinatorState::on(const TokensRead& read) {

@@ -16,12 +16,6 @@ namespace {
 constexpr std::uint64_t kFileBytesMax = 65'536;
 constexpr std::size_t kTokenBytesLeast = 16;
 
-base::Sha256Digest digest_of(std::string_view text) {
-  base::Sha256 hash;
-  hash.update(text);
-  return hash.finish();
-}
-
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kSpace);
@@ -45,7 +39,7 @@ base::Result<base::Sha256Digest> read_token(const std::filesystem::path& file) {
   const std::string_view token = trimmed(text);
   const bool plain =
       std::all_of(token.begin(), token.end(), [](unsigned char c) { return std::isgraph(c) != 0; });
-  if (token.size() >= kTokenBytesLeast && plain) return digest_of(token);
+  if (token.size() >= kTokenBytesLeast && plain) return base::sha256(token);
   return base::error(base::Errc::data_loss,
                      "{}: is no token: one word of {} characters or more, without spaces",
                      file.string(), kTokenBytesLeast);
@@ -88,7 +82,7 @@ bool Guard::admits(std::string_view head) const {
   const std::string_view said = field_of(head, "Authorization");
   const std::size_t space = said.find(' ');
   if (space == std::string_view::npos || !same_word(said.substr(0, space), "Bearer")) return false;
-  return base::equal_in_constant_time(*token, digest_of(trimmed(said.substr(space))));
+  return base::equal_in_constant_time(*token, base::sha256(trimmed(said.substr(space))));
 }
 
 }  // namespace troupe::http

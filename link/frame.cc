@@ -87,6 +87,14 @@ HeadBytes encode_frame_head(const FrameHead& head, std::span<const std::byte> he
   return out;
 }
 
+std::string_view name_http(std::string_view first) {
+  if (first == "HTTP") return "an HTTP server answers there, nothing of Troupe's";
+  if (first == "GET " || first == "HEAD" || first == "POST" || first == "PUT ") {
+    return "an HTTP request; this port is for Troupe's links";
+  }
+  return "";
+}
+
 FrameDecoder::FrameDecoder(FrameLimits limits, FrameReceiver& receiver)
     : limits_(limits), receiver_(receiver) {}
 
@@ -166,12 +174,8 @@ Status FrameDecoder::check_preamble() const {
   get(head_bytes_, 0, magic);
   get(head_bytes_, kVersionAt, version);
   const std::string_view first(reinterpret_cast<const char*>(head_bytes_.data()), sizeof magic);
-  if (first == "HTTP") {
-    return base::error(Errc::data_loss,
-                       "[frame] an HTTP server answers there, nothing of Troupe's");
-  }
-  if (first == "GET " || first == "HEAD" || first == "POST") {
-    return base::error(Errc::data_loss, "[frame] an HTTP request; this port is for Troupe's links");
+  if (const std::string_view http = name_http(first); !http.empty()) {
+    return base::error(Errc::data_loss, "[frame] {}", http);
   }
   if (first.starts_with("\x16\x03")) {
     return base::error(Errc::data_loss,

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/buffer.h"
@@ -47,6 +48,9 @@ struct FrameLimits {
   std::size_t header_bytes_max = 0;
   std::size_t payload_bytes_max = 0;
 };
+
+/// What a peer is whose first four bytes are HTTP's; empty: they are not.
+std::string_view name_http(std::string_view first);
 
 /// Where a decoder's frames go.
 class FrameReceiver {

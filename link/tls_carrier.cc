@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "link/frame.h"
 
 namespace troupe::link {
 namespace {
@@ -127,10 +128,8 @@ Status check_first(std::span<const std::byte> first, TlsEnd end) {
       base::to_hex(std::span(reinterpret_cast<const std::uint8_t*>(mark.data()), mark.size())));
   if (mark == "TRPE") {
     what = "the peer speaks without TLS: it has no --identity";
-  } else if (mark == "HTTP") {
-    what = "an HTTP server answers there, nothing of Troupe's";
-  } else if (mark == "GET " || mark == "HEAD" || mark == "POST" || mark == "PUT ") {
-    what = "an HTTP request; this port is for Troupe's links";
+  } else if (const std::string_view http = name_http(mark); !http.empty()) {
+    what = http;
   }
   return base::error(Errc::data_loss, "[tls] no greeting of TLS 1.3 came{}: {}",
                      end == TlsEnd::dialing ? " back" : "", what);

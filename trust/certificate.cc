@@ -212,6 +212,16 @@ Result<KeyAndCertificate> make_signed(const Identity& subject, Validity validity
 
 }  // namespace
 
+Validity valid_for(std::int64_t now, std::int64_t seconds) {
+  constexpr std::int64_t kSkewSeconds = 300;
+  return {now - kSkewSeconds, now + seconds};
+}
+
+std::string_view state_name(const Validity& validity, std::int64_t withdrawn, std::int64_t now) {
+  if (withdrawn != 0) return "revoked";
+  return validity.until < now ? "expired" : "valid";
+}
+
 Result<KeyAndCertificate> make_authority(const std::string& cluster, Validity validity) {
   const Identity identity{cluster, Role::authority, cluster};
   TROUPE_TRY(check_identity(identity));

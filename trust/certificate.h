@@ -23,6 +23,12 @@ struct Validity {
   friend bool operator==(const Validity&, const Validity&) = default;
 };
 
+/// From a little before `now` on, as clocks of machines differ, for `seconds`.
+Validity valid_for(std::int64_t now, std::int64_t seconds);
+
+/// "revoked" where `withdrawn` is not 0, else "expired" or "valid" at `now`.
+std::string_view state_name(const Validity& validity, std::int64_t withdrawn, std::int64_t now);
+
 /// A private key and the certificate for its public one, PEM.
 struct KeyAndCertificate {
   std::string key;

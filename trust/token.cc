@@ -117,12 +117,6 @@ bool Token::gives(Right right) const {
                      [&](Right each) { return each == right || each == Right::admin; });
 }
 
-base::Sha256Digest hash_of_token(std::string_view text) {
-  base::Sha256 hash;
-  hash.update(text);
-  return hash.finish();
-}
-
 Result<std::string> read_token(const fs::path& file) {
   TROUPE_TRY(base::check_secret(file));
   TROUPE_TRY_ASSIGN(std::string text, base::read_text_file(file, kTokenBytesMax));
@@ -169,7 +163,7 @@ Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> 
   const std::string text = std::string(kMark) + base::to_hex(base::random_secret()) +
                            base::to_hex(base::random_secret());
   Token token;
-  set_hash(token, hash_of_token(text));
+  set_hash(token, base::sha256(text));
   token.name = name;
   token.rights = std::move(rights);
   token.validity = validity;

@@ -44,9 +44,6 @@ struct Token {
   friend bool operator==(const Token&, const Token&) = default;
 };
 
-/// The hash of a token's text.
-base::Sha256Digest hash_of_token(std::string_view text);
-
 /// A token's text in a file. not_found, permission_denied where others than its owner may read it,
 /// invalid_argument: it holds no token.
 base::Result<std::string> read_token(const std::filesystem::path& file);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe ca from the first words to a revoked machine.
 #include <filesystem>
-#include <sstream>
 
 #include "apps/program.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/credentials.h"
@@ -13,20 +13,6 @@ namespace {
 
 using Catch::Contains;
 using Catch::Matchers::Matches;
-
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const std::vector<std::string>& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
 
 TEST_CASE("an authority signs, renews, lists and revokes", "[ca]") {
   const TestFolder folder("ca-test");

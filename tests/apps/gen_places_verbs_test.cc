@@ -2,14 +2,13 @@
 // troupe gen systemd, slurm, kubernetes: what is written is what deploy/ holds, with the values
 // asked for. That the files are valid is asked by tests/deploy.
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "apps/built_in_files.h"
 #include "apps/program.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
@@ -17,28 +16,6 @@ namespace troupe::apps {
 namespace {
 
 using Catch::Contains;
-
-/// How a command ended.
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const std::vector<std::string>& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  INFO(path);
-  REQUIRE(file.is_open());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 const std::filesystem::path kDeploy = std::filesystem::path(TROUPE_SOURCE_DIR) / "deploy";
 

@@ -11,6 +11,7 @@
 
 #include "apps/program.h"
 #include "cluster/coordinator_node.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
@@ -115,22 +116,12 @@ class Waiting {
   std::thread thread_;
 };
 
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
 TEST_CASE("job verbs print one document each", "[job_report]") {
   const TestFolder folder("job_report");
   const Waiting coordinator(folder.path());
   const auto run = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"--coordinator", coordinator.address, "job"});
-    std::ostringstream out, err;
-    Console console(out, err);
-    Context context(console, {});
-    const ExitCode code = run_program(words, context);
-    return Run{static_cast<int>(code), out.str(), err.str()};
+    return apps::run(words);
   };
   const std::string example = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
   const Run submitted = run({"submit", example, "--id", "one", "--json"});

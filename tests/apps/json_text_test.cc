@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "apps/program.h"
 #include "base/units.h"
 #include "monitoring/families.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
@@ -22,20 +22,6 @@ namespace {
 
 using Catch::Contains;
 using Words = std::vector<std::string>;
-
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const Words& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
 
 /// The same command as text and as JSON. Exit codes and messages are the same.
 struct Both {

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "apps/exit_code.h"
 #include "apps/program.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
@@ -24,25 +24,6 @@ namespace {
 using Catch::Contains;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;
-
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const Words& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// What a command prints.
 std::string shell(const std::string& command) {
@@ -75,9 +56,9 @@ TEST_CASE("gen man writes a page for each verb, the same at every call", "[man]"
     CHECK(there.count((out / name).string()) == 1);
   }
   CHECK(there.count((out / "troupe-internal.1").string()) == 0);
-  const std::string before = read(out / "troupe-data.1");
+  const std::string before = text_of(out / "troupe-data.1");
   CHECK(run({"gen", "man", "--out", out.string()}).out == first.out);
-  CHECK(read(out / "troupe-data.1") == before);
+  CHECK(text_of(out / "troupe-data.1") == before);
   for (const ExitCodeInfo& row : exit_code_table()) {
     CHECK_THAT(before, Contains(fmt::format("\n\\fB{}\\fR\n", static_cast<int>(row.code))));
   }

@@ -11,6 +11,7 @@
 
 #include "apps/progress.h"
 #include "monitoring/families.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 
 namespace troupe::apps {
@@ -18,21 +19,6 @@ namespace {
 
 using Catch::Contains;
 using Catch::Matchers::StartsWith;
-
-/// How a command ended.
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const std::vector<std::string>& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
 
 const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
 

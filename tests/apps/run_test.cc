@@ -5,10 +5,10 @@
 #include <fstream>
 #include <future>
 #include <iterator>
-#include <sstream>
 
 #include "apps/program.h"
 #include "http/server.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/http_client.h"
 #include "tests/support/job_files.h"
@@ -20,20 +20,6 @@ using Catch::Contains;
 using Catch::Matchers::Matches;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;
-
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const Words& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
 
 /// A small job of 2 x 2 ranks, 2 epochs of 5 steps.
 class SmallJob {

@@ -2,10 +2,10 @@
 // troupe token: made once, listed, revoked; never shown.
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/program.h"
 #include "base/file.h"
+#include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/token.h"
@@ -14,20 +14,6 @@ namespace troupe::apps {
 namespace {
 
 using Catch::Contains;
-
-struct Run {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Run run(const std::vector<std::string>& words) {
-  std::ostringstream out, err;
-  Console console(out, err);
-  Context context(console, {});
-  const ExitCode code = run_program(words, context);
-  return {static_cast<int>(code), out.str(), err.str()};
-}
 
 TEST_CASE("tokens are made, listed and revoked", "[token]") {
   const TestFolder folder("token-verbs-test");

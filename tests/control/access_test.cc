@@ -18,7 +18,7 @@ constexpr std::array kRights{Right::read, Right::submit, Right::stop, Right::adm
 
 KnownToken token_of(const std::string& text, const std::string& name, std::vector<Right> rights) {
   KnownToken known;
-  known.token.hash = trust::hash_of_token(text);
+  known.token.hash = base::sha256(text);
   known.token.id = "1a2b3c4d";
   known.token.name = name;
   known.token.rights = std::move(rights);
@@ -28,7 +28,7 @@ KnownToken token_of(const std::string& text, const std::string& name, std::vecto
 Caller caller_with(const std::string& text) {
   Caller caller;
   caller.address = "10.0.0.5:4711";
-  caller.token = trust::hash_of_token(text);
+  caller.token = base::sha256(text);
   return caller;
 }
 
