@@ -28,6 +28,11 @@ class AgentPorts {
   /// Nothing when the child is gone.
   virtual void tell_child(const control::ToChild& to, schemas::Message message) = 0;
   virtual void probe_folder(const schemas::FolderProbe& probe) = 0;
+  /// In the background; the coordinator is sent a FilePiece.
+  virtual void serve_piece(const schemas::PieceQuery& query) = 0;
+  virtual void place_files(const schemas::PlaceCheckpoint& place) = 0;
+  /// In the background; what cannot be removed is logged.
+  virtual void drop_files(const schemas::DropCheckpoint& drop) = 0;
   /// Of what is revoked, PEM; what comes of it is logged.
   virtual void use_deny_list(const std::string& pem) = 0;
 };
@@ -64,6 +69,9 @@ class Agent final : public RoleShell<Agent, control::AgentState> {
     ports_.tell_child(send.to, std::move(send.message));
   }
   void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
+  void perform(const control::ServePiece& serve) { ports_.serve_piece(serve.query); }
+  void perform(const control::PlaceFiles& files) { ports_.place_files(files.place); }
+  void perform(const control::DropFiles& files) { ports_.drop_files(files.drop); }
   void perform(const control::UseDenyList& list) { ports_.use_deny_list(list.pem); }
   void perform(const control::End& end);
 

@@ -22,7 +22,8 @@ CheckpointTracker::CheckpointTracker(Mail& mail, EffectList<ParameterEffect>& ef
       shard_(shard),
       slices_(slices),
       files_(mail.plan().spec.limits),
-      failures_(mail.plan().spec.limits.checkpoint_failures_max) {
+      failures_(mail.plan().spec.limits.checkpoint_failures_max),
+      told_(mail.plan().spec.limits) {
   std::size_t own = 0;
   for (const store::SliceInfo& slice : mail.plan().layout.slices()) {
     owning_.insert(slice.shard);
@@ -73,7 +74,7 @@ bool CheckpointTracker::effect_done(const EffectDone& done) {
   TROUPE_CHECK(first(), fmt::format("shard {} has written a manifest", shard_));
   CheckpointReport report{writing.step, {}, done.status.code(), done.status.text()};
   if (done.status.ok()) report.path = std::get<std::string>(done.result);
-  settle(report);
+  tell(std::move(report));
   return true;
 }
 
@@ -101,13 +102,14 @@ void CheckpointTracker::take(const ShardCheckpoint& file) {
   auto& in = shards_in_[file.step];
   in.try_emplace(file.shard, file);
   if (in.size() < owning_.size()) return;
+  if (told_.contains(file.step)) return;
   const bool waits = std::any_of(writing_.begin(), writing_.end(), [&](const auto& entry) {
     return entry.second.manifest && entry.second.step == file.step;
   });
   if (waits) return;
   std::vector<ShardCheckpoint> files;
   for (const auto& [shard, one] : in) {
-    if (one.code != Errc::ok) return settle({file.step, {}, one.code, one.text});
+    if (one.code != Errc::ok) return tell({file.step, {}, one.code, one.text});
     files.push_back(one);
   }
   const EffectId id = effects_->next_id();
@@ -115,7 +117,36 @@ void CheckpointTracker::take(const ShardCheckpoint& file) {
   effects_->emit(WriteManifest{id, file.step, mail_->start(), std::move(files)});
 }
 
-/// First shard: tells the coordinator and every shard what became of a checkpoint.
+/// First shard: a checkpoint counts when the coordinator knows of it, since only the coordinator
+/// leads anybody back to it; and where machines do not share the folder it needs a copy first.
+void CheckpointTracker::tell(CheckpointReport report) {
+  const std::uint64_t step = report.step;
+  Letter letter{kCoordinator, std::move(report), {}};
+  mail_->send(letter);
+  TROUPE_CHECK(told_.keep(step, std::move(letter), mail_->now_ms()),
+               fmt::format("the coordinator is told of step {} twice", step));
+}
+
+void CheckpointTracker::answered(const CheckpointReport& report) {
+  if (told_.answered(report.step)) settle(report);
+}
+
+void CheckpointTracker::attend() {
+  mail_->attend(files_);
+  mail_->attend(told_);
+}
+
+void CheckpointTracker::ask_about(const schemas::ActorId& peer) {
+  mail_->ask_about(files_, peer);
+  mail_->ask_about(told_, peer);
+}
+
+void CheckpointTracker::send_again() {
+  mail_->send_again(files_);
+  mail_->send_again(told_);
+}
+
+/// First shard: tells every shard what became of a checkpoint.
 void CheckpointTracker::settle(const CheckpointReport& report) {
   TROUPE_CHECK(first(), fmt::format("shard {} settles a checkpoint", shard_));
   shards_in_.erase(report.step);
@@ -123,7 +154,6 @@ void CheckpointTracker::settle(const CheckpointReport& report) {
   while (settled_.size() > 2 * kCheckpointsInFlightMax) settled_.erase(settled_.begin());
   // No shard writes it any more: all have reported. A full disk must not stay full.
   if (report.code != Errc::ok) effects_->emit(RemoveCheckpoint{report.step});
-  mail_->send(kCoordinator, report);
   for (std::uint32_t shard = 0; shard < mail_->plan().layout.shards(); ++shard) {
     mail_->send({Role::parameter_server, shard}, report);
   }

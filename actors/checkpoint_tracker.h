@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // CheckpointTracker: a shard's checkpoints in flight. Collects the slices' states at a cut, has
 // them written while training goes on, reports the file to the server of slice (0, 0), which, when
-// all shards are in, has the manifest written and tells everybody. Pure; one owner, one thread at a
-// time.
+// all shards are in, has the manifest written and tells the coordinator. What the coordinator
+// answers is what became of the checkpoint, and everybody is told that. Pure; one owner, one thread
+// at a time.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +38,15 @@ class CheckpointTracker {
 
   /// First shard: a shard's file.
   void take(const schemas::ShardCheckpoint& file);
-  /// A checkpoint is settled: the credit returns. An error ends the job: too many failed in a row,
-  /// or the last step's.
+  /// First shard, from the coordinator: it knows of the checkpoint, or has given it up.
+  void answered(const schemas::CheckpointReport& report);
+  /// From the first shard: a checkpoint is settled, the credit returns. An error ends the job: too
+  /// many failed in a row, or the last step's.
   base::Status take(const schemas::CheckpointReport& report);
   /// Time has passed, a link was resumed, a new view holds: see Mail.
-  void attend() { mail_->attend(files_); }
-  void ask_about(const schemas::ActorId& peer) { mail_->ask_about(files_, peer); }
-  void send_again() { mail_->send_again(files_); }
+  void attend();
+  void ask_about(const schemas::ActorId& peer);
+  void send_again();
 
   bool idle() const { return cuts_.empty() && writing_.empty(); }
 
@@ -59,6 +62,7 @@ class CheckpointTracker {
 
   bool first() const { return shard_ == mail_->plan().layout.first_shard(); }
   void shard_written(std::uint64_t step, const EffectDone& done);
+  void tell(schemas::CheckpointReport report);
   void settle(const schemas::CheckpointReport& report);
 
   Mail* mail_;
@@ -72,6 +76,7 @@ class CheckpointTracker {
   Outbox<std::uint64_t> files_;  // ShardCheckpoints, by step, until reported
   store::CheckpointFailures failures_;
   // First shard only.
+  Outbox<std::uint64_t> told_;  // reports to the coordinator, by step, until answered
   std::map<std::uint64_t, std::map<std::uint32_t, schemas::ShardCheckpoint>> shards_in_;
   std::map<std::uint64_t, schemas::CheckpointReport> settled_;  // the last few, for echoes
 };

@@ -4,6 +4,7 @@
 // Any thread may speak to it; made and destroyed by one.
 #pragma once
 
+#include <string>
 #include <utility>
 
 #include "actors/backlog.h"
@@ -22,6 +23,16 @@ class CoordinatorPorts {
   virtual void drop(control::PeerId peer, const base::Status& reason) = 0;
   /// In the background; answered by post(StartFound), or never.
   virtual void find_start(control::FindStart find) = 0;
+  /// Likewise, by post(FolderProbed).
+  virtual void probe_folder(const schemas::FolderProbe& probe) = 0;
+  /// Likewise, by post(CheckpointCollected).
+  virtual void collect_checkpoint(control::CollectCheckpoint collect) = 0;
+  /// What is being collected for the job is not wanted any more.
+  virtual void end_collecting(const std::string& job) = 0;
+  /// In the background; the peer is sent a FilePiece.
+  virtual void serve_piece(control::ServePiece serve) = 0;
+  /// In the background; what comes of it is logged.
+  virtual void check_copy(const std::string& checkpoint) = 0;
   /// Check it and keep it, elsewhere; answered by post(DenyListRead).
   virtual void take_deny_list(control::TakeDenyList list) = 0;
   virtual void audit(control::Audit change) = 0;
@@ -53,6 +64,13 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
   }
   void perform(const control::DropPeer& drop) { ports_.drop(drop.peer, drop.reason); }
   void perform(control::FindStart find) { ports_.find_start(std::move(find)); }
+  void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
+  void perform(control::CollectCheckpoint collect) {
+    ports_.collect_checkpoint(std::move(collect));
+  }
+  void perform(const control::EndCollecting& end) { ports_.end_collecting(end.job); }
+  void perform(control::ServePiece serve) { ports_.serve_piece(std::move(serve)); }
+  void perform(const control::CheckCopy& check) { ports_.check_copy(check.checkpoint); }
   void perform(control::TakeDenyList list) { ports_.take_deny_list(std::move(list)); }
   void perform(control::Audit change) { ports_.audit(std::move(change)); }
   void perform(const control::JobAdmitted& job) { ports_.admitted(job.queued_ms); }

@@ -26,14 +26,7 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table, roots));
   const bool server = launch.actor.role == schemas::Role::parameter_server;
   TROUPE_TRY(train::check_room(*job, launch.ranks.size(), server ? 1 : 0));
-  TROUPE_TRY_ASSIGN(ServerJob server_job,
-                    open_server_job(job, *table, server ? ServerPart::shard : ServerPart::machine));
-  if (server_job.start.generation > launch.generation) {
-    return base::error(base::Errc::failed_precondition,
-                       "checkpoint.dir {} gives generation {} here and {} at the coordinator",
-                       spec.checkpoint.dir, server_job.start.generation, launch.generation);
-  }
-  server_job.start.generation = launch.generation;
+  TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table, launch));
   if (server) TROUPE_TRY(check_checkpoint_folder(server_job));
   TROUPE_TRY_ASSIGN(JobPlan plan,
                     make_job_plan(launch.job, launch.generation, std::move(spec), job->keys.keys));

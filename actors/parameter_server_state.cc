@@ -64,7 +64,12 @@ void ParameterServerState::take(Envelope&, const schemas::ShardCheckpoint& file)
   checkpoints_->take(file);
 }
 
-void ParameterServerState::take(Envelope&, const schemas::CheckpointReport& report) {
+void ParameterServerState::take(Envelope& envelope, const schemas::CheckpointReport& report) {
+  if (envelope.from == kCoordinator) return checkpoints_->answered(report);
+  if (envelope.from !=
+      schemas::ActorId{Role::parameter_server, mail_.plan().layout.first_shard()}) {
+    return;
+  }
   const base::Status status = checkpoints_->take(report);
   if (!status.ok()) return mail_.fail(status);
   moved_ = true;

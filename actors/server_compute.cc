@@ -27,24 +27,43 @@ constexpr std::array<OperationOfKind, 6> kOperations = {
      {"write shard", engine::LaneKind::copy},
      {"write manifest", engine::LaneKind::copy}}};
 
+base::Result<ServerJob> begin_server_job(std::shared_ptr<const train::Job> job,
+                                         const ops::OpTable& table) {
+  ServerJob made;
+  made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
+  TROUPE_TRY_ASSIGN(made.compute, store::SliceCompute::create(table, job->keys.keys, job->rule()));
+  made.job = std::move(job);
+  return made;
+}
+
+base::Status open_first_values(ServerJob& made) {
+  TROUPE_TRY_ASSIGN(train::FirstValues first,
+                    train::FirstValues::create(made.job, std::move(made.start.checkpoint)));
+  made.first = std::make_shared<const train::FirstValues>(std::move(first));
+  return {};
+}
+
 }  // namespace
 
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
-                                        const ops::OpTable& table, ServerPart part) {
-  ServerJob made;
-  made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
-  const auto check =
-      part == ServerPart::all ? store::CheckpointCheck::contents : store::CheckpointCheck::sizes;
-  TROUPE_TRY_ASSIGN(made.start, train::find_start(*job, made.numeric_class, check));
-  TROUPE_TRY_ASSIGN(made.compute, store::SliceCompute::create(table, job->keys.keys, job->rule()));
-  made.job = job;
-  if (part == ServerPart::machine) {
-    made.start.checkpoint = nullptr;
-    return made;
+                                        const ops::OpTable& table) {
+  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table));
+  TROUPE_TRY_ASSIGN(made.start,
+                    train::find_start(*job, made.numeric_class, store::CheckpointCheck::contents));
+  TROUPE_TRY(open_first_values(made));
+  return made;
+}
+
+base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
+                                        const ops::OpTable& table,
+                                        const schemas::LaunchProcess& launch) {
+  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table));
+  if (launch.actor.role == schemas::Role::parameter_server) {
+    TROUPE_TRY_ASSIGN(made.start, train::open_start(*job, made.numeric_class, launch.checkpoint));
+    TROUPE_TRY(open_first_values(made));
   }
-  TROUPE_TRY_ASSIGN(train::FirstValues first,
-                    train::FirstValues::create(job, std::move(made.start.checkpoint)));
-  made.first = std::make_shared<const train::FirstValues>(std::move(first));
+  made.start.generation = launch.generation;
+  made.start.copied = launch.copied;
   return made;
 }
 

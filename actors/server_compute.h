@@ -32,17 +32,15 @@ struct ServerJob {
   std::shared_ptr<const train::FirstValues> first;
 };
 
-/// Which part of a job's servers this process holds.
-enum class ServerPart : std::uint8_t {
-  all,      ///< all of them: a checkpoint is read whole before it is believed
-  shard,    ///< a parameter server: it reads its own part of a checkpoint
-  machine,  ///< a device server: it has neither checkpoints nor first values
-};
-
-/// Opens what servers need beside the job: optimizer, checkpoint or weight file.
+/// Opens what servers need beside the job: optimizer, checkpoint or weight file. For all of a job's
+/// servers in one process, which begins at the newest checkpoint, read whole before it is believed.
+base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
+                                        const ops::OpTable& table);
+/// The same for the one that `launch` names, which begins where it says: a parameter server reads
+/// its own part of the checkpoint, later; a device server has neither checkpoints nor first values.
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table,
-                                        ServerPart part = ServerPart::all);
+                                        const schemas::LaunchProcess& launch);
 /// train::check_checkpoint_folder() for the parameter servers of this process.
 base::Status check_checkpoint_folder(const ServerJob& job);
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "apps/checkpoint_files.h"
 #include "apps/config_file.h"
 #include "apps/job_file.h"
 #include "apps/metrics_options.h"
@@ -20,7 +21,6 @@
 #include "base/units.h"
 #include "cluster/agent_node.h"
 #include "cluster/coordinator_node.h"
-#include "cluster/folder_probe.h"
 #include "cluster/job_process.h"
 #include "cluster/page_address.h"
 #include "control/rank_placement.h"
@@ -142,6 +142,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.find_start = [roots](const control::FindStart& find) {
     return train::find_job_start(find, roots);
   };
+  options.files = checkpoint_files(roots);
   options.ready = [secured = options.identity != nullptr, tls = options.guard.tls != nullptr](
                       const std::string& listen, const std::string& pages) {
     base::log_info("coordinator on {}, {}://{}/metrics and /sd/targets", listen,
@@ -242,9 +243,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   schemas::JobRoots roots = verb.roots;
   TROUPE_TRY(resolve_roots(roots));
   options.command = child_command(program.string(), roots, context);
-  options.probe_folder = [roots](const schemas::FolderProbe& probe) {
-    return cluster::probe_folder(probe, roots.checkpoints);
-  };
+  options.files = checkpoint_files(roots);
   options.stop = [&stop] { return stop.load(); };
   return cluster::run_agent(options);
 }

@@ -27,8 +27,8 @@ base::Status write_file(const std::filesystem::path& path, const std::string& te
   std::error_code code;
   std::filesystem::create_directories(path.parent_path(), code);
   if (code) {
-    return base::error(base::errc_of_errno(code.value()), "{}: {}", path.parent_path().string(),
-                       code.message());
+    return base::error(base::errc_of_errno(code.value()), "--out {}: {}",
+                       path.parent_path().string(), code.message());
   }
   return base::write_file_atomically(path, std::as_bytes(std::span(text)));
 }

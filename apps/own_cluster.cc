@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "apps/checkpoint_files.h"
 #include "apps/program.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -119,6 +120,7 @@ void OwnCluster::serve(const std::string& listen, const base::Address& pages,
     options.find_start = [](const control::FindStart& find) {
       return train::find_job_start(find, {});
     };
+    options.files = checkpoint_files({});
     options.ready = [&](const std::string& address, const std::string& http) {
       base::log_info("coordinator on {}, {}://{}/metrics and /sd/targets", address,
                      guard.tls == nullptr ? "http" : "https", http);

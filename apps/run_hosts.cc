@@ -65,7 +65,13 @@ class HostsRun {
   std::vector<std::string> look_at_agents();
   void show_agents();
   void end_agents();
-  ExitCode stop(cluster::JobClient& client, const std::string& id, bool saves, int signal);
+  /// How a run is stopped after a signal.
+  struct Stop {
+    bool saves = false;
+    bool json = false;
+    int signal = 0;
+  };
+  ExitCode stop(cluster::JobClient& client, const std::string& id, const Stop& how);
 
   const HostsOptions& options_;
   const std::vector<cluster::RemoteHost> hosts_;
@@ -182,20 +188,23 @@ ExitCode HostsRun::train(cluster::JobClient& client, const schemas::JobSpec& spe
   if (!losses.empty() && seen.phase != schemas::JobPhase::succeeded) context_.console.note(losses);
   if (schemas::is_final(seen.phase)) return finish_job(seen, json, context_);
   if (signals.received() != 0) {
-    return stop(client, *id, !spec.checkpoint.dir.empty(), signals.received());
+    return stop(client, *id, {!spec.checkpoint.dir.empty(), json, signals.received()});
   }
   context_.console.error(fmt::format("job {}: the hosts that are left have no room for it", *id));
   return ExitCode::failed;
 }
 
 /// After a signal: the job ends with a checkpoint, where it has a folder for them.
-ExitCode HostsRun::stop(cluster::JobClient& client, const std::string& id, bool saves, int signal) {
-  const auto stopped = client.stop(id, saves);
+ExitCode HostsRun::stop(cluster::JobClient& client, const std::string& id, const Stop& how) {
+  const auto stopped = client.stop(id, how.saves);
   if (!stopped.ok()) return context_.fail(stopped.status());
+  if (stopped->info.phase != schemas::JobPhase::stopped) {  // it had come to its end
+    return finish_job(stopped->info, how.json, context_);
+  }
   const std::string& newest = stopped->info.checkpoint;
   context_.console.note("stopped; the same command " +
                         (newest.empty() ? std::string("starts anew") : "goes on from " + newest));
-  if (!saves || stopped->uncut.empty()) return exit_code_of_signal(signal);
+  if (!how.saves || stopped->uncut.empty()) return exit_code_of_signal(how.signal);
   context_.console.error(fmt::format("job {}: {}", id, stopped->uncut));
   return ExitCode::no_checkpoint;
 }

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/secret.h"
 #include "cluster/background_calls.h"
+#include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
 #include "storage/storage.h"
@@ -26,6 +27,8 @@ namespace {
 using control::ProcessKey;
 using schemas::Role;
 
+/// Questions for pieces of files that have not been answered yet.
+constexpr std::size_t kPiecesWaitingMax = 1'024;
 /// The main thread looks so often whether the agent was asked to end or has ended.
 constexpr std::int64_t kLookMs = 250;
 
@@ -78,9 +81,13 @@ class AgentNode final : public actors::AgentPorts {
         agent_(actors_, clock_, *this, hello_of(options), options.limits),
         links_(options.limits, storage_.pool(base::Device{}),
                options.identity ? options.identity->tls() : nullptr),
-        probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms) {}
+        desk_(std::make_shared<PieceDesk>(options.limits.cut_ms)),
+        probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms),
+        copies_("files of job", options.limits.jobs_max, options.limits.goodbye_ms),
+        pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
   /// Links first: they tell the agent. Then the agent, which uses what is below it.
   ~AgentNode() override {
+    desk_->end();
     links_.stop();
     agent_.end();
   }
@@ -94,6 +101,9 @@ class AgentNode final : public actors::AgentPorts {
   void stop_child(const control::StopChild& stop) override;
   void tell_child(const control::ToChild& to, schemas::Message message) override;
   void probe_folder(const schemas::FolderProbe& probe) override;
+  void serve_piece(const schemas::PieceQuery& query) override;
+  void place_files(const schemas::PlaceCheckpoint& place) override;
+  void drop_files(const schemas::DropCheckpoint& drop) override;
   void use_deny_list(const std::string& pem) override;
 
  private:
@@ -113,15 +123,25 @@ class AgentNode final : public actors::AgentPorts {
   std::shared_ptr<link::Link> coordinator_;  // the actor's alone
   actors::ActorSystem actors_{1};
   actors::Agent agent_;
+  std::uint64_t join_ = 0;  // of that link; the actor's alone
   link::LinkSet links_;     // its thread calls into all above
-  BackgroundCalls probes_;  // a folder may be slow: nobody else waits for it, nor does the end
+  const std::shared_ptr<PieceDesk> desk_;
+  // A folder may be slow: nobody else waits for it, nor does the end.
+  BackgroundCalls probes_;
+  BackgroundCalls copies_;
+  BackgroundCalls pieces_;
 };
 
 class AgentNode::CoordinatorHandler final : public link::LinkHandler {
  public:
-  CoordinatorHandler(actors::Agent& agent, std::uint64_t join) : agent_(agent), join_(join) {}
+  CoordinatorHandler(actors::Agent& agent, std::shared_ptr<PieceDesk> desk, std::uint64_t join)
+      : agent_(agent), desk_(std::move(desk)), join_(join) {}
   void on_up() override { agent_.post(control::CoordinatorUp{join_}); }
   void on_envelope(schemas::Envelope envelope) override {
+    if (auto* piece = std::get_if<schemas::FilePiece>(&envelope.message)) {
+      desk_->take(join_, std::move(*piece));
+      return;
+    }
     agent_.hear(control::CoordinatorSaid{join_, std::move(envelope.message)});
   }
   void on_interrupted(const base::Status& reason) override {
@@ -129,11 +149,13 @@ class AgentNode::CoordinatorHandler final : public link::LinkHandler {
   }
   void on_resumed() override { base::log_info("the link to the coordinator is whole again"); }
   void on_down(const base::Status& reason) override {
+    desk_->lost(join_, reason);
     agent_.post(control::CoordinatorLost{join_, reason.ok() ? "it said goodbye" : reason.text()});
   }
 
  private:
   actors::Agent& agent_;
+  const std::shared_ptr<PieceDesk> desk_;
   const std::uint64_t join_;
 };
 
@@ -197,9 +219,11 @@ void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
   dial.self = {{Role::agent, 0}, options_.name, "", 0};
   dial.peer = {{Role::coordinator, 0}, "", "", 0};
   dial.wait_ms = join.wait_ms;
-  auto link = links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(agent_, join.join));
+  auto link =
+      links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(agent_, desk_, join.join));
   if (link.ok()) {
     coordinator_ = std::move(link).value();
+    join_ = join.join;
   } else {
     agent_.post(control::CoordinatorLost{join.join, link.status().text()});
   }
@@ -294,10 +318,62 @@ void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
     agent_.post(control::FolderProbed{{job, generation, status.code(), status.text()}});
   };
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
-  const bool added = probes_.add(file, [tell, probe, ask = options_.probe_folder] {
+  const bool added = probes_.add(file, [tell, probe, ask = options_.files.probe] {
     return [tell, status = ask(probe)] { tell(status); };
   });
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
+}
+
+/// A link whose piece could not be read is told so: it need not wait.
+void AgentNode::serve_piece(const schemas::PieceQuery& query) {
+  const auto tell = [known = std::weak_ptr(coordinator_),
+                     number = query.number](const base::Result<schemas::FilePiece>& read) {
+    const auto link = known.lock();
+    if (!link) return;
+    const base::Status status = answer_piece(*link, number, read);
+    if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
+  };
+  const std::string key = fmt::format("{} ({})", query.file, query.number);
+  const bool added = pieces_.add(key, [tell, query, read = options_.files.read] {
+    return [tell, piece = read(query)] { tell(piece); };
+  });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
+}
+
+/// What the coordinator does not send in time is not waited for.
+void AgentNode::place_files(const schemas::PlaceCheckpoint& place) {
+  const auto tell = [this, place](const base::Status& status) {
+    agent_.post(control::FilesPlaced{{place.job, place.generation, status.code(), status.text()}});
+  };
+  const PieceDesk::Batch batch = desk_->open();
+  const AskPiece ask = [desk = desk_, batch, peer = join_, link = std::weak_ptr(coordinator_),
+                        place](const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+    schemas::PieceQuery query;
+    query.job = place.job;
+    query.generation = place.generation;
+    query.file = file;
+    query.offset = offset;
+    query.bytes = bytes;
+    return desk->ask(batch, peer, link, std::move(query));
+  };
+  const bool added =
+      copies_.add(place.job, [tell, place, ask, batch, desk = desk_, have = options_.files.place] {
+        const base::Status status = have(place, ask);
+        desk->close(batch);
+        return [tell, status] { tell(status); };
+      });
+  if (added) return;
+  desk_->close(batch);
+  tell(base::error(base::Errc::resource_exhausted, "too many jobs want files"));
+}
+
+void AgentNode::drop_files(const schemas::DropCheckpoint& drop) {
+  const std::string key = fmt::format("before {} in {}", drop.checkpoint, drop.folder);
+  copies_.add(key, [drop, remove = options_.files.drop] {
+    return [status = remove(drop), drop] {
+      if (!status.ok()) base::log_warn("{} is not cleared: {}", drop.folder, status.text());
+    };
+  });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/listening.h"
 #include "base/numeric_class.h"
 #include "base/status.h"
+#include "cluster/checkpoint_files.h"
 #include "cluster/identity_file.h"
 #include "http/guard.h"
 #include "schemas/messages.h"
@@ -30,9 +31,7 @@ struct AgentOptions {
   base::NumericClass numeric_class;
   base::Limits limits;
   std::vector<std::string> command;  ///< starts a job process; its options are added
-  /// Does FolderProbe (folder_probe.h), on threads of its own; blocks. It may still run when the
-  /// agent has ended, and refers to nothing of it.
-  std::function<base::Status(const schemas::FolderProbe&)> probe_folder;
+  CheckpointFiles files;
   std::function<bool()> stop;              ///< asked often; true ends the agent; may be empty
   std::string host = "127.0.0.1";          ///< name or number; where its processes' ports are
   base::PortRange ports;                   ///< of its processes

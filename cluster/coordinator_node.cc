@@ -26,6 +26,7 @@
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
 #include "cluster/page_address.h"
+#include "cluster/piece_desk.h"
 #include "http/server.h"
 #include "link/link_set.h"
 #include "link/metrics.h"
@@ -42,6 +43,8 @@ using schemas::Role;
 constexpr std::chrono::milliseconds kStopLook{250};
 /// Answers that a person has not read yet. Who asks on and reads nothing is cut off.
 constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
+/// Questions for pieces of files that have not been answered yet.
+constexpr std::size_t kPiecesWaitingMax = 4'096;
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
 constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
@@ -113,10 +116,15 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         coordinator_(actors_, clock_, *this, {options.version, options.limits, options.pages_host}),
         links_(options.limits, storage_.pool(base::Device{}),
                options.identity ? options.identity->tls() : nullptr),
+        desk_(std::make_shared<PieceDesk>(options.limits.cut_ms)),
         searches_("the search for the start of job", options.limits.jobs_max,
-                  options.limits.goodbye_ms) {}
+                  options.limits.goodbye_ms),
+        copies_("the copy of a checkpoint of job", options.limits.jobs_max,
+                options.limits.goodbye_ms),
+        pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
   /// Links first: they tell the coordinator. Then the coordinator, which uses what is below it.
   ~CoordinatorNode() override {
+    desk_->end();
     links_.stop();
     coordinator_.end();
   }
@@ -126,6 +134,11 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void send(PeerId peer, schemas::Message message) override;
   void drop(PeerId peer, const base::Status& reason) override;
   void find_start(control::FindStart find) override;
+  void probe_folder(const schemas::FolderProbe& probe) override;
+  void collect_checkpoint(control::CollectCheckpoint collect) override;
+  void end_collecting(const std::string& job) override;
+  void serve_piece(control::ServePiece serve) override;
+  void check_copy(const std::string& checkpoint) override;
   void take_deny_list(control::TakeDenyList list) override { access_.take(std::move(list)); }
   void audit(control::Audit change) override { access_.note(std::move(change)); }
   void admitted(std::uint64_t queued_ms) override {
@@ -158,8 +171,12 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   std::string http_address_ TROUPE_GUARDED_BY(mutex_);  // of this process; empty until it serves
   actors::ActorSystem actors_{1};
   actors::Coordinator coordinator_;
-  link::LinkSet links_;       // its thread calls into all above
-  BackgroundCalls searches_;  // their threads call into all above
+  link::LinkSet links_;  // its thread calls into all above
+  const std::shared_ptr<PieceDesk> desk_;
+  std::map<std::string, PieceDesk::Batch> collecting_;  // by job; the actor's alone
+  BackgroundCalls searches_;                            // their threads call into all above
+  BackgroundCalls copies_;
+  BackgroundCalls pieces_;
 };
 
 class CoordinatorNode::PeerHandler final : public link::LinkHandler {
@@ -177,6 +194,8 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
         control::PeerLinked{peer_, std::move(host), link->address(), link->holder()});
   }
   void on_envelope(schemas::Envelope envelope) override {
+    auto* piece = std::get_if<schemas::FilePiece>(&envelope.message);
+    if (piece != nullptr && node_.desk_->take(peer_, *piece)) return;
     node_.coordinator_.hear({peer_, std::move(envelope.message)});
   }
   void on_interrupted(const base::Status& reason) override {
@@ -185,6 +204,7 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
   void on_resumed() override { node_.coordinator_.post(control::PeerBack{peer_}); }
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
+    node_.desk_->lost(peer_, reason);
     if (reason.code() == base::Errc::cancelled) return;  // this coordinator itself ends
     const bool fault = reason.code() == base::Errc::data_loss ||
                        reason.code() == base::Errc::deadline_exceeded ||
@@ -307,6 +327,73 @@ void CoordinatorNode::find_start(control::FindStart find) {
   if (added) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
                  options_.limits.jobs_max);
+}
+
+void CoordinatorNode::probe_folder(const schemas::FolderProbe& probe) {
+  const auto tell = [this, probe](const base::Status& status) {
+    coordinator_.post(
+        control::FolderProbed{{probe.job, probe.generation, status.code(), status.text()}});
+  };
+  const bool added = searches_.add(probe.job, [tell, probe, look = options_.files.probe] {
+    return [tell, status = look(probe)] { tell(status); };
+  });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
+}
+
+/// One at a time for a job: its run waits for the end of one before it wants another.
+void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
+  end_collecting(collect.job);
+  const PieceDesk::Batch batch = desk_->open();
+  collecting_[collect.job] = batch;
+  const auto from = [&](PeerId peer) -> AskPiece {
+    return [desk = desk_, batch, peer, link = std::weak_ptr(peers_.find(peer)),
+            folder = collect.folder, job = collect.job, generation = collect.generation](
+               const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+      return desk->ask(batch, peer, link, {0, job, generation, folder, file, offset, bytes});
+    };
+  };
+  const AskPiece of_manifest = from(collect.of_manifest);
+  std::vector<AskPiece> of_shard;
+  for (const PeerId peer : collect.peers) of_shard.push_back(from(peer));
+  const auto tell = [this, collect](const base::Status& status) {
+    coordinator_.post(
+        control::CheckpointCollected{collect.job, collect.generation, collect.step, status});
+  };
+  const bool added = copies_.add(collect.job, [=, work = options_.files.collect] {
+    return [tell, status = work(collect, of_manifest, of_shard)] { tell(status); };
+  });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
+}
+
+void CoordinatorNode::end_collecting(const std::string& job) {
+  const auto batch = collecting_.find(job);
+  if (batch == collecting_.end()) return;
+  desk_->close(batch->second);
+  collecting_.erase(batch);
+}
+
+void CoordinatorNode::serve_piece(control::ServePiece serve) {
+  const auto tell = [known = std::weak_ptr(peers_.find(serve.peer)),
+                     number = serve.query.number](const base::Result<schemas::FilePiece>& read) {
+    const auto link = known.lock();
+    if (!link) return;
+    const base::Status status = answer_piece(*link, number, read);
+    if (!status.ok()) link->abort(status);
+  };
+  const std::string key =
+      fmt::format("{} ({}, {})", serve.query.file, serve.peer, serve.query.number);
+  const bool added = pieces_.add(key, [tell, query = serve.query, read = options_.files.read] {
+    return [tell, piece = read(query)] { tell(piece); };
+  });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
+}
+
+void CoordinatorNode::check_copy(const std::string& checkpoint) {
+  copies_.add(checkpoint, [checkpoint, look = options_.files.check] {
+    return [status = look(checkpoint), checkpoint] {
+      if (!status.ok()) base::log_warn("{}: {}", checkpoint, status.text());
+    };
+  });
 }
 
 // ---- pages ----

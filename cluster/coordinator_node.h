@@ -10,6 +10,7 @@
 #include "base/address.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "cluster/checkpoint_files.h"
 #include "cluster/identity_file.h"
 #include "control/control_events.h"
 #include "http/guard.h"
@@ -31,6 +32,7 @@ struct CoordinatorNodeOptions {
   /// Does FindStart, for several jobs at a time on threads of its own; blocks. It may still run
   /// when the coordinator has ended, and refers to nothing of it.
   std::function<control::StartFound(const control::FindStart&)> find_start;
+  CheckpointFiles files;
   /// Called once with both addresses when it listens.
   std::function<void(const std::string& listen, const std::string& http)> ready;
 };

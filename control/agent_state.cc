@@ -251,6 +251,24 @@ void AgentState::on(const FolderProbed& probed) {
   tell(probed.result);
 }
 
+void AgentState::on_message(const schemas::PieceQuery& query) {
+  emit(ServePiece{0, query});
+}
+
+void AgentState::on_message(const schemas::PlaceCheckpoint& place) {
+  emit(Note{false,
+            fmt::format("job {}: gets {} into {}", place.job, place.checkpoint, place.folder)});
+  emit(PlaceFiles{place});
+}
+
+void AgentState::on(const FilesPlaced& placed) {
+  tell(placed.result);
+}
+
+void AgentState::on_message(const schemas::DropCheckpoint& drop) {
+  emit(DropFiles{drop});
+}
+
 /// What a child needs to know it learns as soon as it can listen. One that nobody can speak to is
 /// of no use, and one that was to be stopped before it was there has nothing to end in good order:
 /// both are killed.

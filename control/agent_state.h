@@ -62,6 +62,7 @@ class AgentState {
   void on(const ChildExited& exited);
   void on(const ChildSilent& silent);
   void on(const FolderProbed& probed);
+  void on(const FilesPlaced& placed);
   void on(const StopRequested& stop);
 
   void on_message(const schemas::AgentWelcome& welcome);
@@ -71,9 +72,12 @@ class AgentState {
   void on_message(const schemas::ProcessMessage& message);
   void on_message(const schemas::FolderProbe& probe);
   void on_message(const schemas::DenyList& list);
-  /// What only agents say.
+  void on_message(const schemas::PieceQuery& query);
+  void on_message(const schemas::PlaceCheckpoint& place);
+  void on_message(const schemas::DropCheckpoint& drop);
+  /// What only agents say; and pieces that nobody has asked for: the shell takes the others.
   template <schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult,
-                           schemas::AgentLeaving>
+                           schemas::AgentLeaving, schemas::CheckpointPlaced, schemas::FilePiece>
                 Own>
   void on_message(const Own&) {}
   /// What the coordinator says to the actors of a job, and they to it, travels inside a

@@ -43,6 +43,21 @@ struct StartFound {
   std::uint64_t steps_total = 0;  ///< the step that the job ends at
   std::string checkpoint;         ///< that it goes on from; empty: from the beginning
   base::Secret secret{};          ///< random, for the run's processes
+  /// With FindStart's `copied`: names of the checkpoint's files, and which of them hold the slices
+  /// of each of the run's shards, by position.
+  std::vector<std::string> files = {};
+  std::vector<std::vector<std::uint32_t>> files_of_shard = {};
+};
+/// Result of ProbeFolder.
+struct FolderProbed {
+  schemas::FolderProbeResult result;
+};
+/// Result of CollectCheckpoint.
+struct CheckpointCollected {
+  std::string job;
+  std::uint64_t generation = 1;  ///< of the run
+  std::uint64_t step = 0;
+  base::Status status;  ///< ok: the copy is complete
 };
 
 // ---- coordinator: events ----
@@ -100,8 +115,22 @@ struct DenyListRead {
   std::string pem;
 };
 
-using CoordinatorEvent = std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost,
-                                      StartFound, TokensRead, DenyListRead>;
+using CoordinatorEvent =
+    std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound, FolderProbed,
+                 CheckpointCollected, TokensRead, DenyListRead>;
+
+// ---- effects of several machines ----
+
+/// Write or read back a nonce, in the background; answered by FolderProbed. An empty nonce to write
+/// removes the file.
+struct ProbeFolder {
+  schemas::FolderProbe probe;
+};
+/// Read a piece of a checkpoint's file and send it, in the background.
+struct ServePiece {
+  PeerId peer = 0;  ///< of an agent: the coordinator, whatever it says
+  schemas::PieceQuery query;
+};
 
 // ---- coordinator: effects ----
 
@@ -115,6 +144,27 @@ struct FindStart {
   std::string job;
   std::uint64_t run = 1;  ///< the generation of the run that asks
   schemas::JobSpec spec;
+  bool copied = false;  ///< machines do not share checkpoint.dir; see StartFound
+};
+/// Fetch the files of a checkpoint from the agents of machines into the coordinator's own folder,
+/// in the background; answered by CheckpointCollected.
+struct CollectCheckpoint {
+  std::string job;
+  std::uint64_t generation = 1;  ///< of the run
+  std::uint64_t step = 0;
+  std::string folder;  ///< there and here
+  std::uint32_t keep = 0;
+  std::uint64_t start_step = 0;  ///< that the run began at
+  PeerId of_manifest = 0;        ///< agent of the machine that has the manifest
+  std::vector<PeerId> peers;     ///< agent of the machine that has its file, by shard
+};
+/// Nobody waits any more for what the run collects.
+struct EndCollecting {
+  std::string job;
+};
+/// Read all of a copy, and set it aside when it is damaged; not answered.
+struct CheckCopy {
+  std::string checkpoint;
 };
 /// A job has left the queue, for metrics.
 struct JobAdmitted {
@@ -138,14 +188,16 @@ struct Audit {
   base::Status refused = {};  ///< ok: it was done
 };
 
-using CoordinatorEffect = std::variant<Send<PeerId>, DropPeer, FindStart, Note, JobAdmitted,
-                                       JobFinished, TakeDenyList, Audit>;
+using CoordinatorEffect =
+    std::variant<Send<PeerId>, DropPeer, FindStart, ProbeFolder, CollectCheckpoint, EndCollecting,
+                 ServePiece, CheckCopy, Note, JobAdmitted, JobFinished, TakeDenyList, Audit>;
 
 // ---- a run: events and effects; the coordinator hands them on ----
 
 /// What an agent tells about a run.
 using AgentReport =
-    std::variant<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>;
+    std::variant<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited,
+                 schemas::PieceQuery, schemas::CheckpointPlaced>;
 
 /// The agent of a machine has told something about this run.
 struct AgentSaid {
@@ -184,9 +236,11 @@ struct GiveUpAgent {
   std::string reason;
 };
 
-using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound,
-                              StopRequested, CheckpointRequested, MachineLeaving>;
-using RunEffect = std::variant<Send<PeerId>, FindStart, GiveUpAgent, Note>;
+using RunEvent =
+    std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound, FolderProbed,
+                 CheckpointCollected, StopRequested, CheckpointRequested, MachineLeaving>;
+using RunEffect = std::variant<Send<PeerId>, FindStart, ProbeFolder, CollectCheckpoint,
+                               EndCollecting, ServePiece, CheckCopy, GiveUpAgent, Note>;
 
 // ---- agent: events ----
 
@@ -242,14 +296,14 @@ struct ChildSilent {
   ProcessKey process;
   base::Status why;
 };
-/// Result of ProbeFolder.
-struct FolderProbed {
-  schemas::FolderProbeResult result;
+/// Result of PlaceFiles.
+struct FilesPlaced {
+  schemas::CheckpointPlaced result;
 };
 
-using AgentEvent =
-    std::variant<Begin, Tick, CoordinatorUp, CoordinatorSaid, CoordinatorLost, ChildStarted,
-                 ChildNotStarted, ChildSaid, ChildExited, ChildSilent, FolderProbed, StopRequested>;
+using AgentEvent = std::variant<Begin, Tick, CoordinatorUp, CoordinatorSaid, CoordinatorLost,
+                                ChildStarted, ChildNotStarted, ChildSaid, ChildExited, ChildSilent,
+                                FolderProbed, FilesPlaced, StopRequested>;
 
 // ---- agent: effects ----
 
@@ -280,10 +334,13 @@ struct StopChild {
   ProcessKey process;
   bool kill = false;
 };
-/// Write or read back a nonce, in the background; answered by FolderProbed. An empty nonce to write
-/// removes the file.
-struct ProbeFolder {
-  schemas::FolderProbe probe;
+/// Have files of a checkpoint here, in the background; answered by FilesPlaced.
+struct PlaceFiles {
+  schemas::PlaceCheckpoint place;
+};
+/// Remove what the coordinator has a copy of, in the background; not answered.
+struct DropFiles {
+  schemas::DropCheckpoint drop;
 };
 
 /// Believe none of these any more, on links of the agent itself, too.
@@ -294,6 +351,6 @@ struct UseDenyList {
 /// End: no child is left. ok: as a person wished; unavailable: the coordinator is gone.
 using AgentEffect =
     std::variant<Send<ToCoordinator>, Send<ToChild>, JoinCoordinator, LeaveCoordinator, StartChild,
-                 StopChild, ProbeFolder, UseDenyList, Note, End>;
+                 StopChild, ProbeFolder, ServePiece, PlaceFiles, DropFiles, UseDenyList, Note, End>;
 
 }  // namespace troupe::control

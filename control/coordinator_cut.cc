@@ -56,6 +56,7 @@ void CoordinatorState::queue_again(Job& job) {
   job.info.phase = schemas::JobPhase::pending;
   job.info.samples = 0;
   job.generation = job.run->plan().placement.generation + 1;
+  job.spec.checkpoint.resume = true;  // what lies there is its own by now
   job.earlier = all_runs(job);
   const std::string from = last.checkpoint.empty() ? "the beginning" : last.checkpoint;
   emit(Note{false, fmt::format("job {} {} and goes on from {}", job.info.id, last.text, from)});

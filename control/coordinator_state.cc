@@ -133,6 +133,18 @@ void CoordinatorState::on(const StartFound& found) {
   if (job != nullptr && job->run) hand_to_run(*job, found);
 }
 
+/// Of a run that has ended meanwhile: nobody wants to know.
+void CoordinatorState::on(const FolderProbed& probed) {
+  Job* job = find(probed.result.job);
+  if (job == nullptr || !job->run) return;
+  if (probed.result.generation == job->run->plan().placement.generation) hand_to_run(*job, probed);
+}
+
+void CoordinatorState::on(const CheckpointCollected& collected) {
+  Job* job = find(collected.job);
+  if (job != nullptr && job->run) hand_to_run(*job, collected);
+}
+
 void CoordinatorState::on(const Tick& tick) {
   // The shell's first look at the clock and its timer's may cross on the way.
   if (tick.now_ms < now_ms_) return;

@@ -116,6 +116,8 @@ class CoordinatorState {
   void on(const PeerBack& back);
   void on(const PeerLost& lost);
   void on(const StartFound& found);
+  void on(const FolderProbed& probed);
+  void on(const CheckpointCollected& collected);
   void on(const TokensRead& read);
   void on(const DenyListRead& read);
 
@@ -128,19 +130,23 @@ class CoordinatorState {
   void on_message(PeerId peer, const schemas::PersonHello& hello);
   void on_message(PeerId peer, const schemas::DenyList& list);
   /// What agents tell about runs.
-  template <
-      schemas::OneOf<schemas::FolderProbeResult, schemas::ProcessMessage, schemas::ProcessExited>
-          Report>
+  template <schemas::OneOf<schemas::FolderProbeResult, schemas::ProcessMessage,
+                           schemas::ProcessExited, schemas::PieceQuery, schemas::CheckpointPlaced>
+                Report>
   void on_message(PeerId peer, const Report& report) {
     hand_to_run(peer, report.job, report.generation, report);
   }
   /// What only the coordinator says, to agents and to people.
   template <schemas::OneOf<schemas::AgentWelcome, schemas::LaunchProcess, schemas::StopProcesses,
-                           schemas::FolderProbe, schemas::JobSubmitted, schemas::JobList,
-                           schemas::JobCheckpointAnswer>
+                           schemas::FolderProbe, schemas::PlaceCheckpoint, schemas::DropCheckpoint,
+                           schemas::JobSubmitted, schemas::JobList, schemas::JobCheckpointAnswer>
                 Own>
   void on_message(PeerId peer, const Own&) {
     refuse(peer);
+  }
+  /// The shell takes pieces that were asked for; no answer in time is the asker's affair.
+  void on_message(PeerId peer, const schemas::FilePiece&) {
+    if (!agents_.contains(peer)) refuse(peer);
   }
   /// Actors of a job have no links here: their words come inside a ProcessMessage.
   template <typename Other>

@@ -113,11 +113,17 @@ void ExtraCut::tick(std::uint64_t now_ms) {
 }
 
 void ExtraCut::end(const base::Status& status) {
+  stage_ = Stage::idle;
+  if (status.ok() && newest_ && newest_->step == cast_.steps_total) {
+    // All is done and saved, which is what was wanted.
+    const CutSettled saved{0, {}, newest_->step, newest_->path};
+    settle(served_, saved);
+    return settle(waiting_, saved);
+  }
   const base::Status why =
       base::error(Errc::cancelled, "the job has ended{}{}", status.ok() ? "" : ": ", status.text());
   settle(served_, {0, why, 0, {}});
   settle(waiting_, {0, why, 0, {}});
-  stage_ = Stage::idle;
 }
 
 void ExtraCut::settle(std::vector<Wish>& wishes, const CutSettled& result) {

@@ -14,6 +14,13 @@ namespace troupe::control {
 using schemas::ActorId;
 using schemas::Role;
 
+namespace {
+
+/// Checkpoints whose reports may come again: more than a run has in flight.
+constexpr std::size_t kReportsKept = 8;
+
+}  // namespace
+
 std::vector<ActorId> JobRoster::actors() const {
   std::vector<ActorId> all;
   for (std::uint32_t shard = 0; shard < shards(); ++shard) {
@@ -51,6 +58,7 @@ void JobState::on(const Begin& begin) {
   send_to_all(roster_.placement);
 }
 
+/// Every actor speaks for itself: a message about another one is not heard.
 void JobState::on(const ActorSaid& said) {
   std::visit([&](const auto& message) { on_message(said.from, message); }, said.message);
 }
@@ -147,13 +155,15 @@ void JobState::watch_servers() {
   }
 }
 
-void JobState::on_message(const ActorId&, const schemas::ServerReport& report) {
+void JobState::on_message(const ActorId& from, const schemas::ServerReport& report) {
+  if (from != ActorId{Role::parameter_server, report.shard}) return;
   if (report.shard < servers_.size()) servers_[report.shard].heard(now_ms_);
 }
 
 /// Training over files that differ would be wrong without a sign of it, so nobody trains before all
 /// ranks have found the same file.
-void JobState::on_message(const ActorId&, const schemas::DatasetReport& report) {
+void JobState::on_message(const ActorId& from, const schemas::DatasetReport& report) {
+  if (from != ActorId{Role::worker, report.rank}) return;
   if (report.rank >= roster_.ranks() || started_) return;
   heard();
   heard_[report.rank].ms = now_ms_;
@@ -188,7 +198,8 @@ void JobState::start_training() {
                                      data.checksum});
 }
 
-void JobState::on_message(const ActorId&, const schemas::ProgressReport& report) {
+void JobState::on_message(const ActorId& from, const schemas::ProgressReport& report) {
+  if (from != ActorId{Role::worker, report.rank}) return;
   if (report.rank >= roster_.ranks()) return;
   heard();
   note(report);
@@ -198,7 +209,8 @@ void JobState::on_message(const ActorId&, const schemas::ProgressReport& report)
   }
 }
 
-void JobState::on_message(const ActorId&, const schemas::EvaluationReport& report) {
+void JobState::on_message(const ActorId& from, const schemas::EvaluationReport& report) {
+  if (from != ActorId{Role::worker, report.rank}) return;
   if (report.rank >= roster_.ranks()) return;
   heard();
   heard_[report.rank].ms = now_ms_;
@@ -207,8 +219,14 @@ void JobState::on_message(const ActorId&, const schemas::EvaluationReport& repor
 
 /// A checkpoint that was given up costs only what a resume would repeat: the shard that writes
 /// manifests judges when too many have failed, and says so by ActorFailed.
-void JobState::on_message(const ActorId&, const schemas::CheckpointReport& report) {
+/// The shard waits for the word that the coordinator knows. It may ask again.
+void JobState::on_message(const ActorId& from, const schemas::CheckpointReport& report) {
+  if (from.role != Role::parameter_server) return;
   heard();
+  const auto [known, is_new] = reported_.try_emplace(report.step, report);
+  emit(Send<ActorId>{from, known->second});
+  if (!is_new) return;
+  while (reported_.size() > kReportsKept) reported_.erase(reported_.begin());
   if (report.code != base::Errc::ok) {
     // The text names the file, and with it the shard; the sender collects for all.
     emit(Note{true,
@@ -224,8 +242,8 @@ void JobState::on_message(const ActorId&, const schemas::CheckpointReport& repor
 /// The job is done when all ranks and all shards are: a shard's last checkpoint comes after the
 /// last rank's last step. Device servers hold nothing that is not elsewhere, so nobody waits for
 /// them. The word may come again, therefore a set.
-void JobState::on_message(const ActorId&, const schemas::ActorDone& done) {
-  if (!roster_.placement.machine_of(done.actor)) return;
+void JobState::on_message(const ActorId& from, const schemas::ActorDone& done) {
+  if (from != done.actor || !roster_.placement.machine_of(done.actor)) return;
   heard();
   if (done.actor.role == Role::worker) heard_[done.actor.index].ms = now_ms_;
   done_.insert(done.actor);
@@ -236,11 +254,11 @@ void JobState::on_message(const ActorId&, const schemas::ActorDone& done) {
   if (open == 0) end({});
 }
 
-void JobState::on_message(const ActorId&, const schemas::ActorFailed& failed) {
+void JobState::on_message(const ActorId& from, const schemas::ActorFailed& failed) {
   // Who says that it failed has failed, whatever code it gives.
   const base::Errc code = failed.code == base::Errc::ok ? base::Errc::internal : failed.code;
-  end(base::Status(
-      code, fmt::format("{} failed: {}", roster_.placement.name_of(failed.actor), failed.text)));
+  end(base::Status(code,
+                   fmt::format("{} failed: {}", roster_.placement.name_of(from), failed.text)));
 }
 
 void JobState::end(const base::Status& status) {

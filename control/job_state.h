@@ -147,7 +147,8 @@ class JobState {
   ExtraCut extra_cut_;
   std::map<std::uint32_t, schemas::DatasetReport> datasets_;  // by rank
   std::set<schemas::ActorId> done_;
-  std::vector<Heard> heard_;      // by rank
+  std::map<std::uint64_t, schemas::CheckpointReport> reported_;  // by step, the last few
+  std::vector<Heard> heard_;                                     // by rank
   std::vector<Silence> servers_;  // of each shard's server, from the start of training
   std::string checkpoint_;
   std::uint64_t step_ = 0;

@@ -21,11 +21,6 @@ using schemas::Role;
 
 namespace {
 
-/// A file of the probe; removed when the probe is over. An earlier run's removal may come late.
-std::string probe_file(const RunPlan& plan) {
-  return fmt::format(".probe-{}-g{}", plan.job, plan.placement.generation);
-}
-
 ActorId host_of(std::uint32_t machine) {
   return {Role::device_server, machine};
 }
@@ -53,7 +48,6 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
   info_.phase = schemas::JobPhase::starting;
-  probed_.resize(placement.machines.size());
   lost_.resize(placement.machines.size());
   for (std::uint32_t shard = 0; shard < placement.machine_of_shard.size(); ++shard) {
     Process& process = processes_[{Role::parameter_server, shard}];
@@ -65,31 +59,32 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
     process.machine = machine;
     process.ranks.push_back(rank);
   }
+  const schemas::CheckpointSpec& checkpoints = plan_.spec.checkpoint;
+  if (checkpoints.dir.empty()) return;
+  folder_.emplace(FolderPlan{plan_.job, placement.generation, checkpoints.dir, checkpoints.keep,
+                             placement.machines, plan_.peers, placement.machine_of_shard});
 }
 
 std::vector<RunState::Effect> RunState::handle(const Event& event) {
   if (over()) return {};
   std::visit([this](const auto& what) { on(what); }, event);
+  perform_folder();
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
   TROUPE_CHECK(over() == schemas::is_final(info_.phase), "a run is over when its phase is final");
   return std::exchange(effects_, {});
 }
 
-// ---- before the processes: one folder, one place to begin at ----
+// ---- before the processes: what they begin with ----
 
-/// Checkpoints that machines write into different folders under one name would be found out only
-/// by the next resume. So the first machine writes a nonce where checkpoints go, and all others
-/// must read the same one there before anything is started.
 void RunState::on(const Begin& begin) {
   TROUPE_CHECK(!begun_, "a run begins once");
   begun_ = true;
   now_ms_ = begun_ms_ = begin.now_ms;
   goodput_.placed(now_ms_);
-  if (plan_.spec.checkpoint.dir.empty()) return find_start();
-  stage_ = Stage::probing;
+  if (!folder_) return find_start();
   deadline_ms_ = now_ms_ + plan_.spec.limits.probe_ms;
   tell_detail(fmt::format("do all machines see {}?", plan_.spec.checkpoint.dir));
-  send_probe(0, true);
+  folder_->probe();
 }
 
 void RunState::on(const AgentSaid& said) {
@@ -98,35 +93,11 @@ void RunState::on(const AgentSaid& said) {
   std::visit([&](const auto& report) { on_report(said.machine, report); }, said.report);
 }
 
-void RunState::on_report(std::uint32_t machine, const schemas::FolderProbeResult& result) {
-  if (stage_ != Stage::probing && stage_ != Stage::reading) return;
-  if (result.code != Errc::ok) {
-    return fail(base::error(
-        Errc::failed_precondition,
-        "checkpoint.dir {} must be one folder for all machines; machine '{}' {}: {}",
-        plan_.spec.checkpoint.dir, plan_.placement.machines[machine],
-        stage_ == Stage::probing ? "cannot write there" : "does not see it", result.text));
-  }
-  probed_[machine] = true;
-  if (stage_ == Stage::probing) {
-    stage_ = Stage::reading;
-    for (std::uint32_t other = 1; other < probed_.size(); ++other) send_probe(other, false);
-  }
-  if (std::find(probed_.begin(), probed_.end(), false) != probed_.end()) return;
-  remove_probe();
-  find_start();
-}
-
-void RunState::remove_probe() {
-  send(0, schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                               probe_file(plan_), "", true});
-}
-
 void RunState::find_start() {
   stage_ = Stage::finding;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
   tell_detail("where does it begin?");
-  emit(FindStart{plan_.job, plan_.placement.generation, plan_.spec});
+  emit(FindStart{plan_.job, plan_.placement.generation, plan_.spec, folder_ && folder_->copied()});
 }
 
 /// An answer to an earlier run's search changes nothing. The generation is above that of every
@@ -147,17 +118,18 @@ void RunState::on(const StartFound& found) {
     info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
     emit(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
   }
-  if (found.step == found.steps_total) {
-    finish();  // the checkpoint is the job's last
-  } else {
-    launch();
-  }
+  if (found.step == found.steps_total) return finish();  // the checkpoint is the job's last
+  if (folder_) folder_->begin(found, generation);
+  if (!folder_ || folder_->placed()) return launch();
+  stage_ = Stage::placing;
+  deadline_ms_ = now_ms_ + plan_.spec.limits.stall_ms;
+  tell_detail(fmt::format("sends {} to where it is read", found.checkpoint));
 }
 
 // ---- processes come up ----
 
 void RunState::launch() {
-  TROUPE_CHECK(stage_ == Stage::finding, "processes are launched once");
+  TROUPE_CHECK(stage_ == Stage::finding || stage_ == Stage::placing, "processes are launched once");
   TROUPE_CHECK(!processes_.empty(), "a run has processes");
   stage_ = Stage::launching;
   deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
@@ -166,10 +138,18 @@ void RunState::launch() {
                           base::format_counted(plan_.placement.machines.size(), "machine")));
   for (auto& [actor, process] : processes_) {
     process.gone = false;
-    send(process.machine,
-         schemas::LaunchProcess{
-             plan_.job, plan_.placement.generation, actor, process.machine, process.ranks,
-             plan_.job_text, static_cast<std::uint32_t>(plan_.placement.machines.size()), secret_});
+    schemas::LaunchProcess launch;
+    launch.job = plan_.job;
+    launch.generation = plan_.placement.generation;
+    launch.actor = actor;
+    launch.machine = process.machine;
+    launch.ranks = process.ranks;
+    launch.job_text = plan_.job_text;
+    launch.machines = static_cast<std::uint32_t>(plan_.placement.machines.size());
+    launch.secret = secret_;
+    launch.checkpoint = info_.checkpoint;
+    launch.copied = folder_ && folder_->copied();
+    send(process.machine, std::move(launch));
   }
 }
 
@@ -309,12 +289,13 @@ void RunState::perform(const End& ended) {
 /// An actor that has lost a peer complains before anybody knows why the peer is gone: a killed
 /// child, a lost machine. That is a suspicion first (decision 0005): the agent that knows better
 /// says so soon, and one that is dead itself has a cut link.
-void RunState::on_message(const ActorId&, Process& process, const schemas::ActorFailed& failed) {
+void RunState::on_message(const ActorId& from, Process& process,
+                          const schemas::ActorFailed& failed) {
   process.complained = true;
   if (stage_ != Stage::launching && stage_ != Stage::running) return;
   const Errc code = failed.code == Errc::ok ? Errc::internal : failed.code;
   const base::Status status(
-      code, fmt::format("{} failed: {}", plan_.placement.name_of(failed.actor), failed.text));
+      code, fmt::format("{} failed: {}", plan_.placement.name_of(from), failed.text));
   if (code != Errc::unavailable) {
     fail(status);
   } else if (!suspicion_) {
@@ -380,7 +361,6 @@ void RunState::on(const AgentLost& lost) {
 void RunState::fail(const base::Status& status) {
   TROUPE_CHECK(!status.ok(), "a failure has a cause");
   if (over() || !outcome_.ok() || stage_ == Stage::ending) return;
-  if (stage_ == Stage::probing || stage_ == Stage::reading) remove_probe();
   outcome_ = status;
   if (job_) {
     hand_to_job(Abort{status});
@@ -395,6 +375,7 @@ void RunState::end() {
   TROUPE_CHECK(stage_ != Stage::ending && !over(), "a run ends once");
   TROUPE_CHECK(!job_ || job_->ended(), "the job's actors have been told");
   stage_ = Stage::ending;
+  if (folder_) folder_->end();
   info_.phase = schemas::JobPhase::stopping;
   if (outcome_.ok()) {
     // Processes end by themselves; a held one only after it has been scraped.
@@ -490,12 +471,8 @@ std::string RunState::waited_for() const {
   std::vector<std::string> names;
   switch (stage_) {
     case Stage::probing:
-    case Stage::reading:
-      for (std::uint32_t machine = 0; machine < probed_.size(); ++machine) {
-        if (probed_[machine] || (stage_ == Stage::probing && machine > 0)) continue;
-        names.push_back(fmt::format("the agent of machine '{}' about checkpoint.dir {}",
-                                    plan_.placement.machines[machine], plan_.spec.checkpoint.dir));
-      }
+    case Stage::placing:
+      if (folder_) names = folder_->waited_for();
       break;
     case Stage::finding:
       names.emplace_back("the coordinator's look at the job's files");
@@ -547,12 +524,6 @@ void RunState::send_stop(std::uint64_t grace_ms) {
   for (std::uint32_t machine = 0; machine < lost_.size(); ++machine) {
     send(machine, schemas::StopProcesses{plan_.job, plan_.placement.generation, grace_ms});
   }
-}
-
-void RunState::send_probe(std::uint32_t machine, bool write) {
-  send(machine,
-       schemas::FolderProbe{plan_.job, plan_.placement.generation, plan_.spec.checkpoint.dir,
-                            probe_file(plan_), plan_.job, write});
 }
 
 RunState::Process* RunState::process_of(const ActorId& actor) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunState: one job on its machines, from admission to its last process's end: do all machines see
-// one checkpoint folder, where does it begin, are all processes up and of one numeric class; then
-// JobState trains it; then the processes end. A run that has to leave a machine ends with a
-// checkpoint, and the job goes on as another run (run_cut.cc). Every stage has a deadline and every
-// failure names the process and its machine. Pure: no clock, thread or socket; the coordinator owns
-// it.
+// one checkpoint folder, where does it begin, have all the files to go on from, are all processes
+// up and of one numeric class; then JobState trains it; then the processes end. A run that has to
+// leave a machine ends with a checkpoint, and the job goes on as another run (run_cut.cc). Every
+// stage has a deadline and every failure names the process and its machine. Pure: no clock, thread
+// or socket; the coordinator owns it.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "control/checkpoint_folder.h"
 #include "control/control_events.h"
 #include "control/goodput.h"
 #include "control/job_state.h"
@@ -88,9 +89,9 @@ class RunState {
 
  private:
   enum class Stage : std::uint8_t {
-    probing,    // the first machine's agent writes a file into the checkpoint folder
-    reading,    // the other machines' agents read it
+    probing,    // what do machines and coordinator see of the checkpoint folder?
     finding,    // where the job begins is looked up beside the coordinator
+    placing,    // machines that have a folder of their own get the files to begin with
     launching,  // agents start the processes
     running,    // JobState has the word
     ending,     // processes end, by themselves or because they are told to
@@ -115,6 +116,8 @@ class RunState {
   void on(const AgentBack& back);
   void on(const AgentLost& lost);
   void on(const StartFound& found);
+  void on(const FolderProbed& probed);
+  void on(const CheckpointCollected& collected);
   void on(const StopRequested& stop);
   void on(const CheckpointRequested& request);
   void on(const MachineLeaving& leaving);
@@ -122,17 +125,20 @@ class RunState {
   void on_report(std::uint32_t machine, const schemas::FolderProbeResult& result);
   void on_report(std::uint32_t machine, const schemas::ProcessMessage& message);
   void on_report(std::uint32_t machine, const schemas::ProcessExited& exited);
+  void on_report(std::uint32_t machine, const schemas::PieceQuery& query);
+  void on_report(std::uint32_t machine, const schemas::CheckpointPlaced& placed);
 
   void on_message(const schemas::ActorId& from, Process& process,
                   const schemas::ProcessReady& ready);
   void on_message(const schemas::ActorId& from, Process& process,
                   const schemas::ActorFailed& failed);
+  void on_message(const schemas::ActorId& from, Process& process,
+                  const schemas::CheckpointReport& report);
   /// All else that an actor of a job says is the job's affair.
   template <schemas::OneOf<schemas::DatasetReport, schemas::TrainingStart, schemas::ProgressReport,
-                           schemas::EvaluationReport, schemas::CheckpointReport,
-                           schemas::ServerReport, schemas::CutQuery, schemas::CutReady,
-                           schemas::ExtraCut, schemas::ExtraCutTaken, schemas::ActorDone,
-                           schemas::JobEnd, schemas::Placement>
+                           schemas::EvaluationReport, schemas::ServerReport, schemas::CutQuery,
+                           schemas::CutReady, schemas::ExtraCut, schemas::ExtraCutTaken,
+                           schemas::ActorDone, schemas::JobEnd, schemas::Placement>
                 Said>
   void on_message(const schemas::ActorId& from, Process&, const Said& said) {
     if (stage_ == Stage::running) hand_to_job(ActorSaid{from, said});
@@ -158,6 +164,7 @@ class RunState {
   void stop();
   void move();
   base::Status lost_machine(std::uint32_t machine, const std::string& reason) const;
+  void judge_folder(const base::Status& fault);
   void find_start();
   void launch();
   void begin_training();
@@ -168,14 +175,13 @@ class RunState {
   void end_processes();
   void finish_if_gone();
   void finish();
-  void remove_probe();
   void watch_ending();
+  void perform_folder();
 
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
   void tell_detail(const std::string& text);
   void send(std::uint32_t machine, schemas::Message message);
   void send_stop(std::uint64_t grace_ms);
-  void send_probe(std::uint32_t machine, bool write);
   Process* process_of(const schemas::ActorId& actor);
   std::string name_of(const schemas::ActorId& actor, const Process& process) const;
   std::string waited_for() const;
@@ -187,9 +193,9 @@ class RunState {
   std::uint64_t now_ms_ = 0;
   std::uint64_t begun_ms_ = 0;
   std::uint64_t deadline_ms_ = 0;             // of the stage; running has JobState's
-  std::vector<bool> probed_;                  // by machine
   std::vector<bool> lost_;                    // by machine
   std::map<std::uint32_t, std::string> cut_;  // machines whose agent's link is, and why
+  std::optional<CheckpointFolder> folder_;    // none: the job writes no checkpoints
   std::map<schemas::ActorId, Process> processes_;
   base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;

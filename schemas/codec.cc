@@ -147,6 +147,7 @@ std::size_t header_bytes_max(std::size_t type) {
     case type_of<JobSubmit>():
     case type_of<JobList>():
     case type_of<DenyList>():
+    case type_of<FilePiece>():
       return kLargeHeaderBytes;
     default:
       return kControlHeaderBytes;

@@ -41,7 +41,8 @@ void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
 }
 
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
-  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret, credentials] = m;
+  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret, credentials,
+               checkpoint, copied] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   put(out.initActor(), actor);
@@ -51,6 +52,8 @@ void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
   out.setMachines(machines);
   out.setSecret(data_of(secret));
   out.setCredentials(text_of(credentials));
+  out.setCheckpoint(text_of(checkpoint));
+  out.setCopied(copied);
 }
 
 void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
@@ -63,6 +66,8 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   out.machines = in.getMachines();
   intake.bytes(in.getSecret(), "secret", out.secret);
   intake.text(in.getCredentials(), kInnerBytesMax, "credentials", out.credentials);
+  intake.name(in.getCheckpoint(), "checkpoint", out.checkpoint);
+  out.copied = in.getCopied();
 }
 
 void put(wire::StopProcesses::Builder out, const StopProcesses& m) {

@@ -219,6 +219,18 @@ void get(wire::JobCheckpoint::Reader in, JobCheckpoint& out, Intake& intake);
 void put(wire::JobCheckpointAnswer::Builder out, const JobCheckpointAnswer& m);
 void get(wire::JobCheckpointAnswer::Reader in, JobCheckpointAnswer& out, Intake& intake);
 
+// Copies of checkpoints: codec_copy.cc.
+void put(wire::PieceQuery::Builder out, const PieceQuery& m);
+void get(wire::PieceQuery::Reader in, PieceQuery& out, Intake& intake);
+void put(wire::FilePiece::Builder out, const FilePiece& m);
+void get(wire::FilePiece::Reader in, FilePiece& out, Intake& intake);
+void put(wire::PlaceCheckpoint::Builder out, const PlaceCheckpoint& m);
+void get(wire::PlaceCheckpoint::Reader in, PlaceCheckpoint& out, Intake& intake);
+void put(wire::CheckpointPlaced::Builder out, const CheckpointPlaced& m);
+void get(wire::CheckpointPlaced::Reader in, CheckpointPlaced& out, Intake& intake);
+void put(wire::DropCheckpoint::Builder out, const DropCheckpoint& m);
+void get(wire::DropCheckpoint::Reader in, DropCheckpoint& out, Intake& intake);
+
 // Agents, people and links: codec_cluster.cc.
 void put(wire::AgentHello::Builder out, const AgentHello& m);
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake);

@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::DENY_LIST) == type_of<DenyList>());
+static_assert(static_cast<std::size_t>(Which::DROP_CHECKPOINT) == type_of<DropCheckpoint>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 48);
+static_assert(std::variant_size_v<Message> == 53);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -163,6 +163,21 @@ auto init(wire::Message::Builder m, const PersonHello&) {
 auto init(wire::Message::Builder m, const DenyList&) {
   return m.initDenyList();
 }
+auto init(wire::Message::Builder m, const PieceQuery&) {
+  return m.initPieceQuery();
+}
+auto init(wire::Message::Builder m, const FilePiece&) {
+  return m.initFilePiece();
+}
+auto init(wire::Message::Builder m, const PlaceCheckpoint&) {
+  return m.initPlaceCheckpoint();
+}
+auto init(wire::Message::Builder m, const CheckpointPlaced&) {
+  return m.initCheckpointPlaced();
+}
+auto init(wire::Message::Builder m, const DropCheckpoint&) {
+  return m.initDropCheckpoint();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -231,6 +246,13 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
       return take<JobCheckpointAnswer>(in.getJobCheckpointAnswer(), out, intake);
     case Which::PERSON_HELLO: return take<PersonHello>(in.getPersonHello(), out, intake);
     case Which::DENY_LIST: return take<DenyList>(in.getDenyList(), out, intake);
+    case Which::PIECE_QUERY: return take<PieceQuery>(in.getPieceQuery(), out, intake);
+    case Which::FILE_PIECE: return take<FilePiece>(in.getFilePiece(), out, intake);
+    case Which::PLACE_CHECKPOINT:
+      return take<PlaceCheckpoint>(in.getPlaceCheckpoint(), out, intake);
+    case Which::CHECKPOINT_PLACED:
+      return take<CheckpointPlaced>(in.getCheckpointPlaced(), out, intake);
+    case Which::DROP_CHECKPOINT: return take<DropCheckpoint>(in.getDropCheckpoint(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

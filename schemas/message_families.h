@@ -28,7 +28,8 @@ concept JobMessage = OneOf<T, DatasetReport, TrainingStart, ProgressReport, Eval
 template <typename T>
 concept AgentMessage =
     OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited, ProcessMessage,
-          FolderProbe, FolderProbeResult, AgentLeaving, DenyList>;
+          FolderProbe, FolderProbeResult, AgentLeaving, DenyList, PieceQuery, FilePiece,
+          PlaceCheckpoint, CheckpointPlaced, DropCheckpoint>;
 /// Between people and the coordinator.
 template <typename T>
 concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop, JobCheckpoint,

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
 constexpr std::array<std::string_view, 6> kRankPhases = {"starting", "reading", "waiting",
                                                          "training", "missing", "done"};
-constexpr std::array<std::string_view, 48> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 53> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -62,7 +62,12 @@ constexpr std::array<std::string_view, 48> kMessages = {"GradientPush",
                                                         "JobCheckpoint",
                                                         "JobCheckpointAnswer",
                                                         "PersonHello",
-                                                        "DenyList"};
+                                                        "DenyList",
+                                                        "PieceQuery",
+                                                        "FilePiece",
+                                                        "PlaceCheckpoint",
+                                                        "CheckpointPlaced",
+                                                        "DropCheckpoint"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

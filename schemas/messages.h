@@ -22,6 +22,7 @@
 #include "base/secret.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "schemas/copy_messages.h"
 #include "schemas/cut_messages.h"
 #include "schemas/job_spec.h"
 #include "schemas/trust_messages.h"
@@ -347,6 +348,9 @@ struct LaunchProcess {
                                      ///< know it, and it travels no other way
   std::string credentials;           ///< PEM, with a private key: for TLS between the run's
                                      ///< processes; the agent makes them for its child alone
+  std::string checkpoint;            ///< that the run goes on from, "DIR/step-500-g1"; empty: none
+  bool copied = false;  ///< machines do not share checkpoint.dir: the coordinator keeps
+                        ///< copies, and says what may be removed here
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.
@@ -557,7 +561,8 @@ using Message =
                  ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
                  JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
                  PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
-                 JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList>;
+                 JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList, PieceQuery, FilePiece,
+                 PlaceCheckpoint, CheckpointPlaced, DropCheckpoint>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

@@ -67,6 +67,11 @@ struct Message {
     jobCheckpointAnswer @45 :JobCheckpointAnswer;
     personHello @46 :PersonHello;
     denyList @47 :DenyList;
+    pieceQuery @48 :PieceQuery;
+    filePiece @49 :FilePiece;
+    placeCheckpoint @50 :PlaceCheckpoint;
+    checkpointPlaced @51 :CheckpointPlaced;
+    dropCheckpoint @52 :DropCheckpoint;
   }
 }
 
@@ -266,6 +271,8 @@ struct LaunchProcess {
   machines @6 :UInt32;
   secret @7 :Data;  # 16 bytes
   credentials @8 :Text;  # PEM; written by the agent, for its child alone
+  checkpoint @9 :Text;
+  copied @10 :Bool;
 }
 
 struct StopProcesses {
@@ -303,6 +310,47 @@ struct FolderProbeResult {
   code @1 :Common.Errc;
   text @2 :Text;
   generation @3 :UInt64;
+}
+
+# ---- copies of checkpoints: agents and the coordinator ----
+
+struct PieceQuery {
+  number @0 :UInt64;
+  job @1 :Text;
+  generation @2 :UInt64;
+  folder @3 :Text;
+  file @4 :Text;
+  offset @5 :UInt64;
+  bytes @6 :UInt64;
+}
+
+struct FilePiece {
+  number @0 :UInt64;
+  code @1 :Common.Errc;
+  text @2 :Text;
+  fileBytes @3 :UInt64;
+  bytes @4 :Data;
+}
+
+struct PlaceCheckpoint {
+  job @0 :Text;
+  generation @1 :UInt64;
+  folder @2 :Text;
+  checkpoint @3 :Text;
+  files @4 :List(UInt32);
+}
+
+struct CheckpointPlaced {
+  job @0 :Text;
+  generation @1 :UInt64;
+  code @2 :Common.Errc;
+  text @3 :Text;
+}
+
+struct DropCheckpoint {
+  folder @0 :Text;
+  checkpoint @1 :Text;
+  older @2 :Bool;
 }
 
 # ---- people and the coordinator ----

@@ -3,6 +3,7 @@
 #include "store/checkpoint.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <functional>
 #include <set>
@@ -134,6 +135,22 @@ std::string CheckpointName::to_string() const {
   return fmt::format("step-{}-g{}", step, generation);
 }
 
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
+  std::string_view rest;
+  const auto name = parse_name(text, rest);
+  return name && name->to_string() == text ? name : std::nullopt;
+}
+
+bool is_checkpoint_file(std::string_view file) {
+  std::string_view rest;
+  if (!parse_name(file, rest)) return false;
+  const bool plain = std::all_of(rest.begin(), rest.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.';
+  });
+  return plain && (rest == kManifestSuffix ||
+                   (rest.starts_with("-shard-") && rest.ends_with(".safetensors")));
+}
+
 base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const ShardContent& content) {
   std::vector<ndarray::RawTensor> tensors;
   std::map<std::string, std::string> updates;
@@ -205,6 +222,11 @@ base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& nam
   return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name == name; });
 }
 
+base::Status remove_older(const fs::path& folder, const CheckpointName& name) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name < name; });
+}
+
 base::Status check_folder(const fs::path& folder, std::uint64_t bytes, std::uint64_t generation) {
   {
     base::AtomicFile probe(folder / ".probe");
@@ -267,6 +289,7 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
 }
 
 base::Status Checkpoint::check_files(CheckpointCheck check) const {
+  if (check == CheckpointCheck::manifest) return {};
   for (const schemas::ShardFile& file : manifest_.files) {
     TROUPE_TRY_ASSIGN(const auto reader, ShardReader::open(path_.parent_path() / file.name, file));
     if (check == CheckpointCheck::contents) TROUPE_TRY(reader->verify());
@@ -309,14 +332,21 @@ base::Result<const ShardReader*> Checkpoint::reader(std::size_t file) const {
 }
 
 /// The writers' layout says which file holds the slice. A manifest may belong to a program that
-/// places slices differently: then all files are asked.
+/// places slices differently: then all files are asked. One that is not on this machine is an error
+/// only when the slice is in none of the others.
 base::Result<Checkpoint::Found> Checkpoint::find(const KeyInfo& key, std::uint32_t slice,
                                                  std::string_view slot) const {
   const std::string name = tensor_name(key, slice, slot);
+  base::Status absent;
   const auto look = [&](std::size_t file) -> base::Result<Found> {
-    TROUPE_TRY_ASSIGN(const ShardReader* holder, reader(file));
-    TROUPE_TRY_ASSIGN(const auto tensor, holder->find(name));
-    return tensor ? Found{holder, *tensor} : Found{};
+    const auto holder = reader(file);
+    if (holder.status().code() == base::Errc::not_found) {
+      absent = holder.status();
+      return Found{};
+    }
+    TROUPE_TRY(holder.status());
+    TROUPE_TRY_ASSIGN(const auto tensor, (*holder)->find(name));
+    return tensor ? Found{*holder, static_cast<std::uint32_t>(file), *tensor} : Found{};
   };
   std::optional<std::size_t> first;
   if (layout_ && layout_->contains({key.id, slice})) first = layout_->info({key.id, slice}).shard;
@@ -329,7 +359,25 @@ base::Result<Checkpoint::Found> Checkpoint::find(const KeyInfo& key, std::uint32
     TROUPE_TRY_ASSIGN(const Found found, look(file));
     if (found.file != nullptr) return found;
   }
+  TROUPE_TRY(absent);
   return Found{};
+}
+
+base::Result<std::vector<std::vector<std::uint32_t>>> Checkpoint::files_by_shard(
+    const SliceLayout& layout) const {
+  std::vector<std::set<std::uint32_t>> found(layout.shards());
+  for (const SliceInfo& slice : layout.slices()) {
+    const KeyInfo& key = manifest_.keys.at(slice.id.key);
+    TROUPE_TRY_ASSIGN(const Found place, find(key, slice.id.slice, ""));
+    if (place.file == nullptr) {
+      return base::error(base::Errc::data_loss, "{}: no tensor '{}'", path_.string(),
+                         tensor_name(key, slice.id.slice, ""));
+    }
+    found[slice.shard].insert(place.position);
+  }
+  std::vector<std::vector<std::uint32_t>> files;
+  for (const auto& positions : found) files.emplace_back(positions.begin(), positions.end());
+  return files;
 }
 
 base::Result<std::uint64_t> Checkpoint::updates(const ShardReader& file,

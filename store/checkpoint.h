@@ -45,6 +45,11 @@ struct CheckpointName {
   std::string to_string() const;
 };
 
+/// What to_string() gave; nullopt for anything else.
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
+/// True for names that a checkpoint's manifest and shard files have, so never for a path.
+bool is_checkpoint_file(std::string_view file);
+
 /// One shard's part of a checkpoint to write.
 struct ShardContent {
   CheckpointName name;
@@ -83,6 +88,8 @@ base::Status make_room(const std::filesystem::path& folder, const Retention& ret
                        std::uint64_t generation);
 /// Removes the manifest, where there is one, and then the files of a checkpoint that was given up.
 base::Status remove_checkpoint(const std::filesystem::path& folder, const CheckpointName& name);
+/// Removes what there is of the checkpoints before `name`, as remove_checkpoint() does.
+base::Status remove_older(const std::filesystem::path& folder, const CheckpointName& name);
 /// Whether the run `generation` could write a checkpoint of `bytes` into the folder: writes and
 /// removes a small file, and asks for the free space and for what leavings of earlier runs hold.
 /// Those stay for now: their run may be writing still. Errors: what the file system says;
@@ -102,8 +109,9 @@ std::filesystem::path manifest_path(std::filesystem::path checkpoint);
 
 /// What is looked at before a checkpoint is called complete.
 enum class CheckpointCheck : std::uint8_t {
-  sizes,    ///< its manifest, and that all files are there with their sizes
-  contents  ///< also every byte of the files, read once
+  manifest,  ///< its manifest alone: of its files only those that are needed may be here
+  sizes,     ///< its manifest, and that all files are there with their sizes
+  contents   ///< also every byte of the files, read once
 };
 
 /// A complete checkpoint. It holds the manifest; its tensors are read when they are asked for, and
@@ -134,6 +142,10 @@ class Checkpoint {
   /// then average keys likewise, then step, epoch and samples as u64. Nothing of shards, machines
   /// or time.
   base::Result<base::Sha256Digest> hash() const;
+  /// By shard of `layout`: the files, by position in the manifest, that hold its slices; ascending.
+  /// Errors: data_loss when a slice is in none, those of reading.
+  base::Result<std::vector<std::vector<std::uint32_t>>> files_by_shard(
+      const SliceLayout& layout) const;
   /// Renames the manifest, so that no run begins here again: the files were found damaged.
   base::Status set_aside() const;
 
@@ -141,6 +153,7 @@ class Checkpoint {
   /// A tensor and the file that holds it; null: no file does.
   struct Found {
     const ShardReader* file = nullptr;
+    std::uint32_t position = 0;  // of the file in the manifest
     ndarray::TensorPlace tensor;
   };
 

@@ -50,6 +50,37 @@ base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_
   return {};
 }
 
+base::Status make_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (!code) return {};
+  return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
+                     folder.string(), code.message());
+}
+
+base::Status begin_at(const Job& job, const base::NumericClass& numeric_class,
+                      std::unique_ptr<store::Checkpoint> checkpoint, RunStart& start) {
+  TROUPE_TRY(check_checkpoint(job, numeric_class, *checkpoint));
+  const schemas::Manifest& manifest = checkpoint->manifest();
+  start.step = manifest.step;
+  start.checkpoint_path = fs::path(checkpoint->path()).replace_extension().string();
+  start.numerics_changed = manifest.numerics_changed || manifest.numeric_class != numeric_class;
+  start.checkpoint = std::move(checkpoint);
+  return {};
+}
+
+/// Names of the checkpoint's files, and which of them each shard of the run reads.
+base::Status find_files(const control::FindStart& find, const Job& job,
+                        const store::Checkpoint& checkpoint, control::StartFound& found) {
+  TROUPE_TRY_ASSIGN(const auto layout,
+                    store::SliceLayout::create(job.keys.keys, find.spec.shards()));
+  TROUPE_TRY_ASSIGN(found.files_of_shard, checkpoint.files_by_shard(layout));
+  for (const schemas::ShardFile& file : checkpoint.manifest().files) {
+    found.files.push_back(file.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
@@ -57,12 +88,7 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   RunStart start;
   const fs::path folder = job.spec.checkpoint.dir;
   if (folder.empty()) return start;
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (code) {
-    return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
-                       folder.string(), code.message());
-  }
+  TROUPE_TRY(make_folder(folder));
   TROUPE_TRY_ASSIGN(const std::uint64_t before, store::highest_generation(folder));
   start.generation = before + 1;
   auto newest = store::Checkpoint::open_newest(folder, check);
@@ -89,12 +115,20 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
                        "checkpoint.dir {} holds checkpoints and checkpoint.resume is false",
                        folder.string());
   }
-  start.checkpoint = std::move(newest).value();
-  TROUPE_TRY(check_checkpoint(job, numeric_class, *start.checkpoint));
-  const schemas::Manifest& manifest = start.checkpoint->manifest();
-  start.step = manifest.step;
-  start.checkpoint_path = fs::path(start.checkpoint->path()).replace_extension().string();
-  start.numerics_changed = manifest.numerics_changed || manifest.numeric_class != numeric_class;
+  TROUPE_TRY(begin_at(job, numeric_class, std::move(newest).value(), start));
+  return start;
+}
+
+base::Result<RunStart> open_start(const Job& job, const base::NumericClass& numeric_class,
+                                  const std::string& checkpoint) {
+  RunStart start;
+  const fs::path folder = job.spec.checkpoint.dir;
+  if (!folder.empty()) TROUPE_TRY(make_folder(folder));
+  if (checkpoint.empty()) return start;
+  TROUPE_TRY_ASSIGN(auto opened, store::Checkpoint::open(
+                                     store::manifest_path(folder / fs::path(checkpoint).filename()),
+                                     store::CheckpointCheck::manifest));
+  TROUPE_TRY(begin_at(job, numeric_class, std::move(opened), start));
   return start;
 }
 
@@ -102,7 +136,9 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
   control::StartFound found;
   found.job = find.job;
   found.run = find.run;
+  bool damaged = false;
   const auto look = [&]() -> base::Status {
+    damaged = false;
     const ops::OpTable table = ops::OpTable::build();
     TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table, roots));
     // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
@@ -114,9 +150,17 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
     found.generation = start.generation;
     found.steps_total = job->steps_end();
     found.checkpoint = start.checkpoint_path;
+    if (!find.copied || start.checkpoint == nullptr) return {};
+    const base::Status files = find_files(find, *job, *start.checkpoint, found);
+    if (files.code() != base::Errc::data_loss) return files;
+    TROUPE_TRY(start.checkpoint->set_aside());
+    base::log_warn("{}; the checkpoint was set aside", files.text());
+    damaged = true;
     return {};
   };
-  found.status = look();
+  do {
+    found.status = look();
+  } while (damaged && found.status.ok());
   return found;
 }
 
@@ -168,7 +212,7 @@ store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
   store::CheckpointRun run;
   run.folder = job->spec.checkpoint.dir;
   run.generation = start.generation;
-  run.retention = {job->spec.checkpoint.keep, start.step};
+  run.retention = {start.copied ? 0 : job->spec.checkpoint.keep, start.step};
   run.keys = job->keys.keys;
   run.slots = slots;
   RunStart from = start;

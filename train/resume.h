@@ -33,6 +33,8 @@ struct RunStart {
   std::string checkpoint_path;
   /// The checkpoint is of another numeric class, or of a run that began with such a one.
   bool numerics_changed = false;
+  /// checkpoint.dir is this machine's own; what may be removed there others say.
+  bool copied = false;
   /// Null: from the beginning. To be dropped when the first values have been taken: it holds its
   /// files open.
   std::shared_ptr<const store::Checkpoint> checkpoint;
@@ -41,10 +43,15 @@ struct RunStart {
 /// Looks into checkpoint.dir (made if missing). Errors: a newest checkpoint of another job, of
 /// another numeric class (unless checkpoint.change_numerics), with other keys or data, or beyond
 /// the job's end. Without checkpoint.resume a folder that holds checkpoints is already_exists.
-/// `check`: contents where one process has the whole job; a process that has a part of it reads
-/// that part only, later.
+/// `check`: contents where this process reads it; sizes where others do, later.
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
                                   store::CheckpointCheck check = store::CheckpointCheck::contents);
+
+/// The start that the coordinator has found, for a process that has a part of the job: `checkpoint`
+/// as in RunStart::checkpoint_path. Makes checkpoint.dir if missing; reads the manifest alone,
+/// whose files may not all be on this machine. Errors as of find_start(), or not_found.
+base::Result<RunStart> open_start(const Job& job, const base::NumericClass& numeric_class,
+                                  const std::string& checkpoint);
 
 /// Does FindStart: opens the job, whose files lie in `roots`, and looks into its folder of
 /// checkpoints. Blocks; reads manifests, no tensors.

@@ -75,6 +75,11 @@ struct Tracker {
     file.shard = 1 - shard;
     return file;
   }
+  /// The coordinator says what became of a checkpoint; what follows.
+  std::vector<ParameterEffect> answer(const CheckpointReport& report) {
+    tracker->answered(report);
+    return effects.take();
+  }
   base::Status settled(std::uint64_t step, base::Errc code = base::Errc::ok) {
     return tracker->take(
         CheckpointReport{step, "there", code, code == base::Errc::ok ? "" : "full"});
@@ -130,13 +135,18 @@ TEST_CASE("the first shard has the manifest written once all files are in, each 
   CHECK_FALSE(of.tracker->idle());
 
   REQUIRE(of.tracker->effect_done({manifests[0].id, {}, std::string("step-1-g3")}));
-  const auto settled = of.effects.take();
+  const auto told = sent<CheckpointReport>(of.effects.take());
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].first == kCoordinator);
+  CHECK(told[0].second.path == "step-1-g3");
+  CHECK(told[0].second.code == base::Errc::ok);
+  CHECK(of.report(of.of_other(1)).empty());  // nobody is told before the coordinator knows
+  const auto settled = of.answer(told[0].second);
   const auto reports = sent<CheckpointReport>(settled);
   CHECK(of_kind<RemoveCheckpoint>(settled).empty());
-  REQUIRE(reports.size() == 3);  // the coordinator and both shards
-  CHECK(reports[0].first == kCoordinator);
+  REQUIRE(reports.size() == 2);  // both shards
   CHECK(reports[0].second.path == "step-1-g3");
-  CHECK(reports[0].second.code == base::Errc::ok);
+  CHECK(of.answer(told[0].second).empty());
   // A shard that has missed the report sends its file again and gets it.
   const auto again = sent<CheckpointReport>(of.report(of.of_other(1)));
   REQUIRE(again.size() == 1);
@@ -197,10 +207,14 @@ TEST_CASE("a file that could not be written gives the checkpoint up without a ma
   CHECK(own.step == 1);
   CHECK(own.shard == of.shard);
   CHECK(of.report(own).empty());
-  const auto effects = of.report(of.of_other(1));
-  CHECK(of_kind<WriteManifest>(effects).empty());
+  const auto given_up = of.report(of.of_other(1));
+  CHECK(of_kind<WriteManifest>(given_up).empty());
+  const auto told = sent<CheckpointReport>(given_up);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].first == kCoordinator);
+  const auto effects = of.answer(told[0].second);
   const auto reports = sent<CheckpointReport>(effects);
-  REQUIRE(reports.size() == 3);
+  REQUIRE(reports.size() == 2);
   CHECK(reports[0].second.code == base::Errc::resource_exhausted);
   CHECK(reports[0].second.text == "no space left on device");
   CHECK(reports[0].second.path.empty());
@@ -214,11 +228,35 @@ TEST_CASE("a manifest that could not be written gives the checkpoint up, too") {
   const auto manifests = of_kind<WriteManifest>(of.report(of.write(of.cut(1))));
   REQUIRE(manifests.size() == 1);
   REQUIRE(of.tracker->effect_done({manifests[0].id, kFull, {}}));
-  const auto effects = of.effects.take();
+  const auto told = sent<CheckpointReport>(of.effects.take());
+  REQUIRE(told.size() == 1);
+  const auto effects = of.answer(told[0].second);
   const auto reports = sent<CheckpointReport>(effects);
-  REQUIRE(reports.size() == 2);
+  REQUIRE(reports.size() == 1);
   CHECK(of_kind<RemoveCheckpoint>(effects).size() == 1);
-  CHECK(reports[1].second.code == base::Errc::resource_exhausted);
+  CHECK(reports[0].second.code == base::Errc::resource_exhausted);
+}
+
+TEST_CASE("a checkpoint of which the coordinator has no copy is given up") {
+  Tracker of(1);
+  const auto manifests = of_kind<WriteManifest>(of.report(of.write(of.cut(1))));
+  REQUIRE(of.tracker->effect_done({manifests[0].id, {}, std::string("step-1-g3")}));
+  of.effects.take();
+  // It is asked again until it answers: a large copy takes its time.
+  const auto repeated = [&](std::uint64_t now_ms) {
+    of.mail.tick(now_ms);
+    of.tracker->attend();
+    const auto effects = of.effects.take();
+    return sent<CheckpointReport>(effects).size();
+  };
+  CHECK(repeated(9'999) == 0);
+  CHECK(repeated(10'001) == 1);
+  const auto effects = of.answer({1, "", base::Errc::data_loss, "no copy"});
+  CHECK(of_kind<RemoveCheckpoint>(effects).size() == 1);
+  const auto reports = sent<CheckpointReport>(effects);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].second.code == base::Errc::data_loss);
+  CHECK(repeated(100'000) == 0);
 }
 
 TEST_CASE("failures in a row end the job, a success between them does not") {

@@ -34,6 +34,11 @@ class RecordingPorts final : public CoordinatorPorts {
     changed_.notify_all();
   }
   void find_start(control::FindStart) override {}
+  void probe_folder(const schemas::FolderProbe&) override {}
+  void collect_checkpoint(control::CollectCheckpoint) override {}
+  void end_collecting(const std::string&) override {}
+  void serve_piece(control::ServePiece) override {}
+  void check_copy(const std::string&) override {}
   void take_deny_list(control::TakeDenyList) override {}
   void audit(control::Audit) override {}
   void admitted(std::uint64_t) override {}
@@ -127,6 +132,9 @@ class AgentRecord final : public AgentPorts {
   void stop_child(const control::StopChild&) override {}
   void tell_child(const control::ToChild&, schemas::Message) override {}
   void probe_folder(const schemas::FolderProbe&) override {}
+  void serve_piece(const schemas::PieceQuery&) override {}
+  void place_files(const schemas::PlaceCheckpoint&) override {}
+  void drop_files(const schemas::DropCheckpoint&) override {}
   void use_deny_list(const std::string&) override {}
 
   std::promise<control::JoinCoordinator> joined;

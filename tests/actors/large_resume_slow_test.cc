@@ -164,6 +164,7 @@ TEST_CASE("a resume reads manifests, samples of the records, and each slice once
     schemas::LaunchProcess launch;
     launch.job = "job";
     launch.generation = found.generation;
+    launch.checkpoint = found.checkpoint;
     launch.actor = {i == kShards ? schemas::Role::device_server : schemas::Role::parameter_server,
                     i % kShards};
     if (i == kShards) launch.ranks = {0};
@@ -180,7 +181,10 @@ TEST_CASE("a resume reads manifests, samples of the records, and each slice once
   // A server's first values: its own part of the checkpoint.
   const ops::OpTable table = ops::OpTable::build();
   const auto job = train::open_job(large.spec, table).value();
-  const ServerJob server = open_server_job(job, table, ServerPart::shard).value();
+  schemas::LaunchProcess launch;
+  launch.actor = {schemas::Role::parameter_server, 1};
+  launch.checkpoint = found.checkpoint;
+  const ServerJob server = open_server_job(job, table, launch).value();
   storage::Storage storage;
   base::BufferPool& pool = storage.pool(base::Device{});
   std::uint64_t own_bytes = 0;

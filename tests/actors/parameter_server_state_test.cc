@@ -142,9 +142,16 @@ TEST_CASE("checkpoints: two in flight, the third holds its slices until a report
   CHECK(manifests[0].shards.size() == 2);
   CHECK(of_kind<WriteManifest>(server.from({Role::parameter_server, other.shard}, other)).empty());
 
-  const auto settled =
-      server.state.handle(EffectDone{manifests[0].id, {}, std::string("step-1-g3")});
-  CHECK(sent<CheckpointReport>(settled).size() == 3);  // the coordinator and both shards
+  const auto told = sent<CheckpointReport>(
+      server.state.handle(EffectDone{manifests[0].id, {}, std::string("step-1-g3")}));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].first == kCoordinator);
+  // Only the coordinator's word settles it, and only the first server's is passed on.
+  CHECK(sent<CheckpointReport>(
+            server.from({Role::parameter_server, 1 - server.shard}, told[0].second))
+            .empty());
+  const auto settled = server.from(kCoordinator, told[0].second);
+  CHECK(sent<CheckpointReport>(settled).size() == 2);  // both shards
   // A shard that has missed the report asks with its file again.
   CHECK(sent<CheckpointReport>(server.from({Role::parameter_server, other.shard}, other)).size() ==
         1);
@@ -168,7 +175,9 @@ TEST_CASE("a checkpoint that fails is given up, the third in a row ends the job"
     ShardCheckpoint other;
     other.step = step + 1;
     other.shard = 1 - server.shard;
-    const auto settled = sent<CheckpointReport>(server.from({Role::parameter_server, 1}, other));
+    const auto told = sent<CheckpointReport>(server.from({Role::parameter_server, 1}, other));
+    REQUIRE(told.size() == 1);
+    const auto settled = sent<CheckpointReport>(server.from(kCoordinator, told[0].second));
     REQUIRE_FALSE(settled.empty());
     CHECK(settled[0].second.code == base::Errc::resource_exhausted);
     const auto effects = server.from({Role::parameter_server, server.shard}, settled[0].second);

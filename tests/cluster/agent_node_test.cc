@@ -77,7 +77,7 @@ TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   options.limits = quick_limits();
   options.limits.goodbye_ms = 100;
   const auto late = std::chrono::steady_clock::now() + kWait;
-  options.probe_folder = [probe](const schemas::FolderProbe&) { return probe->ask(); };
+  options.files.probe = [probe](const schemas::FolderProbe&) { return probe->ask(); };
   options.stop = [&] { return probe->asked() || std::chrono::steady_clock::now() > late; };
   std::atomic<bool> ended{false};
   // An agent that waits for the folder is let go, for the test to end.

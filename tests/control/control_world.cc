@@ -170,16 +170,28 @@ void ControlWorld::perform(const Send<PeerId>& send) {
 
 void ControlWorld::perform(const FindStart& find) {
   const auto saved = saved_.find(find.job);
-  const StartFound found = saved == saved_.end()
-                               ? StartFound{find.job, find.run, {}, 0, 1, kSteps, ""}
-                               : StartFound{find.job,
-                                            find.run,
-                                            {},
-                                            saved->second,
-                                            1,
-                                            kSteps,
-                                            fmt::format("step-{}", saved->second)};
+  StartFound found = saved == saved_.end() ? StartFound{find.job, find.run, {}, 0, 1, kSteps, ""}
+                                           : StartFound{find.job,
+                                                        find.run,
+                                                        {},
+                                                        saved->second,
+                                                        1,
+                                                        kSteps,
+                                                        fmt::format("step-{}", saved->second)};
+  if (find.copied) found.files_of_shard.resize(find.spec.shards(), {0});
+  found.files = {"step-0-g1-shard-0-of-1.safetensors"};
   after(random(kDelayMs), [this, found] { coordinate(found); });
+}
+
+void ControlWorld::perform(const ProbeFolder& probe) {
+  after(random(kDelayMs), [this, asked = probe.probe] { coordinate(FolderProbed{look(asked)}); });
+}
+
+void ControlWorld::perform(const CollectCheckpoint& collect) {
+  after(random(kDelayMs),
+        [this, done = CheckpointCollected{collect.job, collect.generation, collect.step, {}}] {
+          coordinate(done);
+        });
 }
 
 void ControlWorld::perform(const Note& line) {
@@ -238,9 +250,20 @@ void ControlWorld::perform(const std::string& name, const LeaveCoordinator&) {
   cut(name);
 }
 
+schemas::FolderProbeResult ControlWorld::look(const schemas::FolderProbe& probe) const {
+  const bool elsewhere = separate_ && !probe.write;
+  return {probe.job, probe.generation, elsewhere ? base::Errc::not_found : base::Errc::ok,
+          elsewhere ? "no such file" : ""};
+}
+
 void ControlWorld::perform(const std::string& name, const ProbeFolder& probe) {
-  after(random(kDelayMs), [this, name, asked = probe.probe] {
-    handle(name, FolderProbed{{asked.job, asked.generation, base::Errc::ok, ""}});
+  after(random(kDelayMs),
+        [this, name, asked = probe.probe] { handle(name, FolderProbed{look(asked)}); });
+}
+
+void ControlWorld::perform(const std::string& name, const PlaceFiles& place) {
+  after(random(kDelayMs), [this, name, asked = place.place] {
+    handle(name, FilesPlaced{{asked.job, asked.generation, base::Errc::ok, ""}});
   });
 }
 
@@ -331,8 +354,8 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   }
 }
 
-/// What a process answers while its run is cut out of turn. The checkpoint is told by the first
-/// machine's host: the coordinator does not ask whose word it is.
+/// What a process answers while its run is cut out of turn. When the first machine goes on, the
+/// first shard's server has written the checkpoint.
 bool ControlWorld::cut(const std::string& name, const Send<ToChild>& send) {
   const ActorId actor = send.to.actor;
   const auto say = [&](schemas::Message message, std::uint64_t delay_ms) {
@@ -348,8 +371,13 @@ bool ControlWorld::cut(const std::string& name, const Send<ToChild>& send) {
     say(schemas::ExtraCutTaken{wanted->number, actor.index}, random(kDelayMs));
   } else if (actor.index == 0) {
     saved_[send.to.process.job] = wanted->step;
-    say(schemas::CheckpointReport{wanted->step, fmt::format("step-{}", wanted->step)},
-        random(kDelayMs));
+    const ProcessKey server{
+        send.to.process.job, send.to.process.generation, {Role::parameter_server, 0}};
+    for (const auto& [machine, agent] : agents_) {
+      if (!agent.processes.contains(server)) continue;
+      child_says(machine, server, server.actor, schemas::CheckpointReport{wanted->step, "there"},
+                 random(kDelayMs));
+    }
   }
   return true;
 }

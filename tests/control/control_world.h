@@ -58,6 +58,8 @@ class ControlWorld {
   void run_until(std::uint64_t time_ms);
 
   CoordinatorState& coordinator() { return *coordinator_; }
+  /// From now on each machine, and the coordinator, has a folder of checkpoints of its own.
+  void separate_folders() { separate_ = true; }
   /// Processes that run on machines that live.
   std::size_t processes() const;
   const std::map<std::string, base::Status>& exited_agents() const { return exited_; }
@@ -102,6 +104,11 @@ class ControlWorld {
   void perform(const Send<PeerId>& send);
   void perform(const DropPeer& drop);
   void perform(const TakeDenyList&) {}
+  void perform(const ProbeFolder& probe);
+  void perform(const CollectCheckpoint& collect);
+  void perform(const EndCollecting&) {}
+  void perform(const ServePiece&) {}
+  void perform(const CheckCopy&) {}
   void perform(const Audit&) {}
   void perform(const FindStart& find);
   void perform(const Note& line);
@@ -115,6 +122,9 @@ class ControlWorld {
   void perform(const std::string& agent, const StartChild& start);
   void perform(const std::string& agent, const StopChild& stop);
   void perform(const std::string& agent, const ProbeFolder& probe);
+  void perform(const std::string&, const ServePiece&) {}
+  void perform(const std::string& agent, const PlaceFiles& place);
+  void perform(const std::string&, const DropFiles&) {}
   void perform(const std::string&, const UseDenyList&) {}
   void perform(const std::string& agent, const End& end);
   void perform(const std::string&, const Note&) {}
@@ -127,8 +137,10 @@ class ControlWorld {
   void train(const std::string& agent, const ProcessKey& key, schemas::ActorId actor);
   Process* process(const std::string& agent, const ProcessKey& key);
   void note(const std::string& text);
+  schemas::FolderProbeResult look(const schemas::FolderProbe& probe) const;
   void tick();
 
+  bool separate_ = false;
   std::uint64_t state_;
   std::uint64_t trace_ = 0;
   std::uint64_t now_ms_ = 0;

@@ -14,7 +14,8 @@ using testing::Fate;
 
 /// A job of one rank on agent a, which trains on and on; nobody else is there.
 struct Cluster {
-  explicit Cluster(bool checkpoints = true) {
+  explicit Cluster(bool checkpoints = true, bool separate = false) {
+    if (separate) world.separate_folders();
     schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
     if (!checkpoints) spec.checkpoint.dir.clear();
     world.set_fate("a/host", Fate::endless);
@@ -41,17 +42,17 @@ struct Cluster {
 };
 
 TEST_CASE("a person gets a checkpoint of a running job, however long that takes") {
-  Cluster cluster;
+  Cluster cluster(true, GENERATE(false, true));
   const auto answer = cluster.checkpoint("x");
   CHECK(answer.code == Errc::ok);
   CHECK(answer.step == 3);
-  CHECK(answer.path == "step-3");
+  CHECK(answer.path == "/out/step-3-g1");
   CHECK(cluster.job().phase == JobPhase::running);
   CHECK(cluster.checkpoint("y").code == Errc::not_found);
   cluster.stop(false);
   const auto late = cluster.checkpoint("x");
   CHECK(late.path.empty());
-  CHECK(late.text == "job x has ended: stopped; its newest checkpoint is step-3");
+  CHECK(late.text == "job x has ended: stopped; its newest checkpoint is /out/step-3-g1");
 }
 
 TEST_CASE("a job that waits for machines has nothing to save") {
@@ -68,7 +69,7 @@ TEST_CASE("a stop says whether its checkpoint was written") {
   const auto good = saved.stop(true);
   CHECK(good.text.empty());
   CHECK(good.jobs.at(0).phase == JobPhase::stopped);
-  CHECK(good.jobs.at(0).checkpoint == "step-3");
+  CHECK(good.jobs.at(0).checkpoint == "/out/step-3-g1");
   Cluster without(false);
   const auto bad = without.stop(true);
   CHECK(bad.text == "the checkpoint was not written: checkpoint.dir is not set");
@@ -76,7 +77,7 @@ TEST_CASE("a stop says whether its checkpoint was written") {
 }
 
 TEST_CASE("a job whose agent leaves goes on where slots are, from its last step") {
-  Cluster cluster;
+  Cluster cluster(true, GENERATE(false, true));
   const bool free = GENERATE(true, false);
   if (free) cluster.world.add_agent("b", 1);
   cluster.world.run_until(1'200);
@@ -86,7 +87,7 @@ TEST_CASE("a job whose agent leaves goes on where slots are, from its last step"
   CHECK(cluster.world.exited_agents().at("a").ok());
   if (!free) {
     CHECK(cluster.job().phase == JobPhase::pending);
-    CHECK(cluster.job().checkpoint == "step-3");
+    CHECK(cluster.job().checkpoint == "/out/step-3-g1");
     CHECK(cluster.job().text == "waits for 1 worker slot; all agents together have 0");
     cluster.world.add_agent("c", 1);
   }
@@ -105,7 +106,7 @@ TEST_CASE("a job that waits for other machines can be stopped, and keeps its che
   CHECK(answer.text.empty());
   CHECK(answer.jobs.at(0).phase == JobPhase::stopped);
   CHECK(answer.jobs.at(0).text == "stopped while it waited to go on");
-  CHECK(answer.jobs.at(0).checkpoint == "step-3");
+  CHECK(answer.jobs.at(0).checkpoint == "/out/step-3-g1");
 }
 
 TEST_CASE("an agent that leaves gets nothing new") {

@@ -92,7 +92,8 @@ TEST_CASE("a server that is done need not report") {
   JobState job(roster);
   job.handle(Begin{0});
   job.handle(ActorSaid{kRank, schemas::DatasetReport{}});
-  job.handle(ActorSaid{kServer, schemas::ActorDone{{Role::parameter_server, 1}, 5}});
+  const schemas::ActorId other{Role::parameter_server, 1};
+  job.handle(ActorSaid{other, schemas::ActorDone{other, 5}});
   for (std::uint64_t now_ms = 50; now_ms <= 2'000; now_ms += 50) {
     job.handle(ActorSaid{kServer, schemas::ServerReport{0, now_ms}});
     CHECK(job.handle(Tick{now_ms}).empty());
@@ -111,6 +112,34 @@ TEST_CASE("every silence is told, whatever sign of life came between them") {
   const auto again = job.handle(Tick{300});
   REQUIRE(again.size() == 1);
   CHECK(std::get<Note>(again[0]).text.find("waiting for worker 0") != std::string::npos);
+}
+
+TEST_CASE("nobody speaks for another rank or server") {
+  JobRoster roster = small_roster();
+  roster.steps_total = 5;
+  JobState job(roster);
+  job.handle(Begin{0});
+  const auto heard = [&](const schemas::ActorId& from, schemas::Message message) {
+    return !job.handle(ActorSaid{from, std::move(message)}).empty();
+  };
+  CHECK_FALSE(heard(kServer, schemas::DatasetReport{}));
+  CHECK_FALSE(heard({Role::worker, 1}, schemas::DatasetReport{}));
+  CHECK(heard(kRank, schemas::DatasetReport{}));
+  schemas::ProgressReport progress;
+  progress.step = 5;
+  progress.samples = 10;
+  CHECK_FALSE(heard(kServer, progress));
+  schemas::EvaluationReport score;
+  score.samples = score.correct = 10;
+  CHECK_FALSE(heard(kServer, score));
+  CHECK_FALSE(heard(kRank, schemas::CheckpointReport{5, "elsewhere"}));
+  CHECK_FALSE(heard(kServer, schemas::ActorDone{kRank, 5}));
+  CHECK_FALSE(heard(kRank, schemas::ActorDone{kServer, 5}));
+  CHECK_FALSE(job.ended());
+  // Who fails, fails in its own name.
+  const auto effects = job.handle(
+      ActorSaid{kRank, schemas::ActorFailed{kServer, base::Errc::data_loss, "bad record"}});
+  CHECK_THAT(std::get<End>(effects.back()).status.text(), Catch::StartsWith("worker 0"));
 }
 
 TEST_CASE("servers speak for themselves about a cut out of turn") {

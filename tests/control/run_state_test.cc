@@ -65,6 +65,10 @@ struct Run {
     return state->handle(
         AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
   }
+  /// The coordinator's own look.
+  Effects look(Errc code = Errc::ok) {
+    return state->handle(FolderProbed{{"x", kGeneration, code, "no such folder"}});
+  }
   Effects found(std::uint64_t step = 0, std::uint64_t generation = 1,
                 std::uint64_t asked_by = kGeneration) {
     return state->handle(
@@ -104,6 +108,7 @@ TEST_CASE("a run that ends by damage promises no resume from where it began") {
   const auto text = [](Errc code) {
     Run run;
     run.probe(0);
+    run.look();
     run.probe(1);
     run.found(2);
     run.ready(0, kHostA);
@@ -166,6 +171,7 @@ TEST_CASE("all machines see one folder before the start is looked up") {
   CHECK_FALSE(read[0].write);
   CHECK(read[0].nonce == written[0].nonce);
   CHECK(read[0].file == written[0].file);
+  CHECK(run.look().empty());  // it sees the file, too
   SECTION("they do") {
     const Effects effects = run.probe(1);
     const auto removed = sent<schemas::FolderProbe>(effects, kAgentA);
@@ -173,14 +179,12 @@ TEST_CASE("all machines see one folder before the start is looked up") {
     CHECK(removed[0].nonce.empty());
     CHECK(searches(effects));
   }
-  SECTION("one does not") {
-    const Effects effects = run.probe(1, Errc::not_found);
+  SECTION("one may not look") {
+    const Effects effects = run.probe(1, Errc::permission_denied);
     CHECK(sent<schemas::FolderProbe>(effects, kAgentA).size() == 1);
     CHECK_FALSE(searches(effects));
     CHECK(run.info().phase == JobPhase::failed);
-    CHECK(run.info().text ==
-          "checkpoint.dir /out must be one folder for all machines; machine 'b' does not see it: "
-          "no such folder");
+    CHECK(run.info().text == "checkpoint.dir /out: machine 'b' cannot look there: no such folder");
   }
   SECTION("one does not answer") {
     CHECK(run.state->handle(Tick{1'000 + run.limits.probe_ms - 1}).empty());
@@ -305,8 +309,8 @@ TEST_CASE("how a process ended is told as it was") {
 TEST_CASE("an actor's own failure is the cause at once") {
   Run run(false);
   run.train();
-  const Effects effects =
-      run.says(0, kHostA, schemas::ActorFailed{{Role::worker, 0}, Errc::data_loss, "bad record"});
+  const Effects effects = run.says(
+      0, {Role::worker, 0}, schemas::ActorFailed{{Role::worker, 0}, Errc::data_loss, "bad record"});
   CHECK(run.info().phase == JobPhase::stopping);
   for (const PeerId peer : {kAgentA, kAgentB}) {
     CHECK(sent<schemas::StopProcesses>(effects, peer).size() == 1);
@@ -385,6 +389,7 @@ std::vector<schemas::JobCheckpointAnswer> answered(const Effects& effects) {
 struct Saving : Run {
   Saving() {
     probe(0);
+    look();
     probe(1);
     train();
     for (const std::uint32_t rank : {0u, 1u}) {
@@ -416,11 +421,11 @@ TEST_CASE("a person is told of the checkpoint when it is there, and the job goes
   run.cut(1, 2);
   const auto answers = answered(run.written(3));
   REQUIRE(answers.size() == 1);
-  CHECK(answers[0].path == "step");
+  CHECK(answers[0].path == "/out/step-3-g3");
   CHECK(answers[0].step == 3);
   CHECK_FALSE(run.state->owes(kAnn));
   CHECK(run.info().phase == JobPhase::running);
-  CHECK(run.info().checkpoint == "step");
+  CHECK(run.info().checkpoint == "/out/step-3-g3");
 }
 
 TEST_CASE("a person is told why there is no checkpoint, and the job goes on") {
@@ -474,7 +479,7 @@ TEST_CASE("a run that is stopped with a checkpoint ends when that is there") {
     CHECK(sent<schemas::StopProcesses>(run.written(3), kAgentB).size() == 1);
     run.all_exit();
     CHECK(run.state->uncut().empty());
-    CHECK(run.info().text == "stopped by request; submitting it again resumes from step");
+    CHECK(run.info().text == "stopped by request; submitting it again resumes from /out/step-3-g3");
   }
   SECTION("not written in time") {
     const Effects late = run.state->handle(Tick{1'000 + run.limits.cut_ms});

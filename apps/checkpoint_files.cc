@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders inside the root, and what store/checkpoint_copy.h does there.
+#include "apps/checkpoint_files.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cluster/folder_probe.h"
+#include "store/checkpoint_copy.h"
+
+namespace troupe::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+base::Status check_folder(const std::string& folder, const std::string& root) {
+  if (fs::path(folder).is_absolute()) return base::check_inside(folder, root);
+  return base::error(base::Errc::invalid_argument, "'{}' is no absolute path", folder);
+}
+
+/// A copy that is whole stays, whatever a machine says of it.
+base::Status check_copy(const std::string& checkpoint) {
+  using store::Checkpoint;
+  using store::CheckpointCheck;
+  const fs::path manifest = store::manifest_path(checkpoint);
+  const base::Status whole = Checkpoint::open(manifest, CheckpointCheck::contents).status();
+  if (whole.code() != base::Errc::data_loss) return whole;
+  TROUPE_TRY_ASSIGN(const auto damaged, Checkpoint::open(manifest, CheckpointCheck::manifest));
+  TROUPE_TRY(damaged->set_aside());
+  return whole.with_context("set aside");
+}
+
+}  // namespace
+
+cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
+  const std::string root = roots.checkpoints;
+  cluster::CheckpointFiles files;
+  files.probe = [root](const schemas::FolderProbe& probe) {
+    return cluster::probe_folder(probe, root);
+  };
+  files.read = [root](const schemas::PieceQuery& query) -> base::Result<schemas::FilePiece> {
+    TROUPE_TRY(check_folder(query.folder, root));
+    return store::read_piece(query.folder, query.file, query.offset, query.bytes);
+  };
+  files.place = [root](const schemas::PlaceCheckpoint& place,
+                       const cluster::AskPiece& ask) -> base::Status {
+    TROUPE_TRY(check_folder(place.folder, root));
+    return store::place_checkpoint(place.folder, place.checkpoint, place.files, ask);
+  };
+  files.drop = [root](const schemas::DropCheckpoint& drop) -> base::Status {
+    TROUPE_TRY(check_folder(drop.folder, root));
+    return store::drop_checkpoint(drop.folder, drop.checkpoint, drop.older);
+  };
+  files.collect = [root](const control::CollectCheckpoint& collect,
+                         const cluster::AskPiece& of_manifest,
+                         const std::vector<cluster::AskPiece>& of_shard) -> base::Status {
+    TROUPE_TRY(check_folder(collect.folder, root));
+    return store::collect_checkpoint({collect.folder,
+                                      {collect.step, collect.generation},
+                                      {collect.keep, collect.start_step},
+                                      of_manifest,
+                                      of_shard});
+  };
+  files.check = check_copy;
+  return files;
+}
+
+}  // namespace troupe::apps

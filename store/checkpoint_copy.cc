@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetching a checkpoint's files, a chunk at a time.
+#include "store/checkpoint_copy.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "schemas/codec.h"
+
+namespace troupe::store {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Errc;
+using schemas::FilePiece;
+
+/// Files that are fetched at a time: while one waits for its machine another is written.
+constexpr std::size_t kFetchersMax = 4;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+base::Status failed(const fs::path& path, std::string_view action, int number) {
+  return base::error(base::errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
+                     std::strerror(number));
+}
+
+base::Status write_at(const Descriptor& file, const fs::path& path, std::uint64_t offset,
+                      std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return failed(path, "write", n < 0 ? errno : ENOSPC);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+/// A chunk of a file, as the manifest says. What came wrong once may come right.
+base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t chunk,
+                                    const AskPiece& ask) {
+  const std::uint64_t offset = chunk * kChecksumChunkBytes;
+  const std::uint64_t bytes = std::min(kChecksumChunkBytes, file.bytes - offset);
+  for (int tries = 0; tries < 2; ++tries) {
+    TROUPE_TRY_ASSIGN(FilePiece piece, ask(file.name, offset, bytes));
+    const bool whole = piece.file_bytes == file.bytes && piece.bytes.size() == bytes &&
+                       base::crc32c(std::as_bytes(std::span(piece.bytes))) == file.checksums[chunk];
+    if (whole) return std::move(piece.bytes);
+  }
+  return base::error(Errc::data_loss,
+                     "{}: what came of bytes {} to {} is not what the manifest says", file.name,
+                     offset, offset + bytes);
+}
+
+bool whole_here(const fs::path& path, const schemas::ShardFile& file) {
+  const auto reader = ShardReader::open(path, file);
+  return reader.ok() && (*reader)->verify().ok();
+}
+
+/// Space for all of it is taken first: a disk that is too small is known at once.
+base::Status fetch_into(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask) {
+  const Descriptor out(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
+  if (out.get() < 0) return failed(path, "create", errno);
+  struct stat info {};
+  if (::fstat(out.get(), &info) != 0) return failed(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) {
+    return base::error(Errc::invalid_argument, "{}: is no regular file", path.string());
+  }
+  const auto bytes = static_cast<off_t>(file.bytes);
+  if (::ftruncate(out.get(), bytes) != 0) return failed(path, "size", errno);
+  const int space = bytes == 0 ? 0 : ::posix_fallocate(out.get(), 0, bytes);
+  if (space != 0 && space != EOPNOTSUPP && space != EINVAL) return failed(path, "size", space);
+  for (std::size_t chunk = 0; chunk < file.checksums.size(); ++chunk) {
+    TROUPE_TRY_ASSIGN(const std::string part, ask_chunk(file, chunk, ask));
+    TROUPE_TRY(write_at(out, path, chunk * kChecksumChunkBytes, part));
+  }
+  if (::fsync(out.get()) != 0) return failed(path, "sync", errno);
+  return {};
+}
+
+base::Status fetch(const fs::path& folder, const schemas::ShardFile& file, const AskPiece& ask) {
+  const fs::path path = folder / file.name;
+  if (whole_here(path, file)) return {};
+  base::Status fetched = fetch_into(path, file, ask);
+  if (!fetched.ok()) ::unlink(path.c_str());  // half a file only fills the disk
+  return fetched;
+}
+
+/// A file and whom to ask for it.
+struct Wanted {
+  const schemas::ShardFile* file;
+  const AskPiece* ask;
+};
+
+/// Several threads fetch files; the first error ends the others' work after the file at hand.
+class Fetching {
+ public:
+  Fetching(const fs::path& folder, const std::vector<Wanted>& wanted)
+      : folder_(folder), wanted_(wanted) {}
+
+  void work() {
+    for (std::size_t at = next_++; at < wanted_.size(); at = next_++) {
+      base::Status fetched = fetch(folder_, *wanted_[at].file, *wanted_[at].ask);
+      if (fetched.ok()) continue;
+      next_ = wanted_.size();
+      const base::MutexLock lock(mutex_);
+      if (outcome_.ok()) outcome_ = std::move(fetched);
+    }
+  }
+  base::Status outcome() {
+    const base::MutexLock lock(mutex_);
+    return outcome_;
+  }
+
+ private:
+  const fs::path& folder_;
+  const std::vector<Wanted>& wanted_;
+  std::atomic<std::size_t> next_{0};
+  base::Mutex mutex_;
+  base::Status outcome_ TROUPE_GUARDED_BY(mutex_);
+};
+
+base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted) {
+  Fetching fetching(folder, wanted);
+  std::vector<std::thread> others;
+  const std::size_t fetchers = std::min(kFetchersMax, wanted.size());
+  try {
+    for (std::size_t i = 1; i < fetchers; ++i) others.emplace_back([&] { fetching.work(); });
+  } catch (const std::system_error& error) {
+    base::log_warn("copies checkpoints with fewer threads: {}", error.what());
+  }
+  fetching.work();
+  for (std::thread& other : others) other.join();
+  TROUPE_TRY(fetching.outcome());
+  return base::sync_folder(folder);
+}
+
+/// Nobody has said what it must be; it says so itself, and its decoding checks it.
+base::Result<schemas::Manifest> fetch_manifest(const CheckpointName& name, const AskPiece& ask) {
+  const std::string file = manifest_path(name.to_string()).string();
+  std::string text;
+  while (true) {
+    TROUPE_TRY_ASSIGN(const FilePiece piece, ask(file, text.size(), schemas::kPieceBytesMax));
+    text += piece.bytes;
+    if (text.size() == piece.file_bytes) break;
+    if (piece.bytes.empty() || text.size() > piece.file_bytes ||
+        piece.file_bytes > schemas::kManifestBytesMax) {
+      return base::error(Errc::data_loss, "{}: {} bytes came, {} were said to be there", file,
+                         text.size(), piece.file_bytes);
+    }
+  }
+  auto manifest = schemas::decode_manifest(text);
+  if (!manifest.ok()) return manifest.status().with_context(file);
+  if (CheckpointName{manifest->step, manifest->generation} != name) {
+    return base::error(Errc::data_loss, "{}: is of step {} and generation {}", file, manifest->step,
+                       manifest->generation);
+  }
+  return manifest;
+}
+
+/// What others say is a file of the checkpoint is one, and its sums are as many as it has chunks.
+base::Status check_file(const CheckpointName& name, const schemas::ShardFile& file) {
+  const bool named =
+      is_checkpoint_file(file.name) && file.name.starts_with(name.to_string() + "-shard-");
+  const std::uint64_t chunks =
+      file.bytes / kChecksumChunkBytes + (file.bytes % kChecksumChunkBytes == 0 ? 0 : 1);
+  if (named && file.chunk_bytes == kChecksumChunkBytes && file.checksums.size() == chunks)
+    return {};
+  return base::error(Errc::data_loss, "the manifest of {} names '{}' of {} bytes with {} checksums",
+                     name.to_string(), file.name, file.bytes, file.checksums.size());
+}
+
+base::Status make_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (!code) return {};
+  return base::error(base::errc_of_errno(code.value()), "{}: cannot be made: {}", folder.string(),
+                     code.message());
+}
+
+base::Result<CheckpointName> name_of(const std::string& checkpoint) {
+  const auto name = parse_checkpoint_name(checkpoint);
+  if (name) return *name;
+  return base::error(Errc::invalid_argument, "'{}' is no name of a checkpoint", checkpoint);
+}
+
+base::Status collect(const CheckpointCopy& copy) {
+  TROUPE_TRY(make_folder(copy.folder));
+  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(copy.name, copy.of_manifest));
+  std::vector<Wanted> wanted;
+  for (const schemas::ShardFile& file : manifest.files) {
+    TROUPE_TRY(check_file(copy.name, file));
+    if (file.shard >= copy.of_shard.size()) {
+      return base::error(Errc::data_loss, "the manifest of {} names shard {} of {}",
+                         copy.name.to_string(), file.shard, copy.of_shard.size());
+    }
+    wanted.push_back({&file, &copy.of_shard[file.shard]});
+  }
+  TROUPE_TRY(fetch_all(copy.folder, wanted));
+  return complete_checkpoint(copy.folder, manifest, copy.retention);
+}
+
+}  // namespace
+
+base::Result<FilePiece> read_piece(const fs::path& folder, const std::string& file,
+                                   std::uint64_t offset, std::uint64_t bytes) {
+  if (!is_checkpoint_file(file)) {
+    return base::error(Errc::invalid_argument, "'{}' is no file of a checkpoint", file);
+  }
+  const fs::path path = folder / file;
+  const Descriptor in(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (in.get() < 0) return failed(path, "open", errno);
+  struct stat info {};
+  if (::fstat(in.get(), &info) != 0) return failed(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) {
+    return base::error(Errc::invalid_argument, "{}: is no regular file", path.string());
+  }
+  FilePiece piece;
+  piece.file_bytes = static_cast<std::uint64_t>(info.st_size);
+  if (offset >= piece.file_bytes) return piece;
+  piece.bytes.resize(std::min({bytes, schemas::kPieceBytesMax, piece.file_bytes - offset}));
+  for (std::size_t done = 0; done < piece.bytes.size();) {
+    const ssize_t n = ::pread(in.get(), piece.bytes.data() + done, piece.bytes.size() - done,
+                              static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(path, "read", errno);
+    if (n == 0) return base::error(Errc::data_loss, "{}: became shorter", path.string());
+    done += static_cast<std::size_t>(n);
+  }
+  return piece;
+}
+
+base::Status place_checkpoint(const fs::path& folder, const std::string& checkpoint,
+                              const std::vector<std::uint32_t>& positions, const AskPiece& ask) {
+  TROUPE_TRY_ASSIGN(const CheckpointName name, name_of(checkpoint));
+  TROUPE_TRY(make_folder(folder));
+  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(name, ask));
+  std::vector<Wanted> wanted;
+  for (const std::uint32_t position : positions) {
+    if (position >= manifest.files.size()) {
+      return base::error(Errc::data_loss, "the manifest of {} has {} files, not {}", checkpoint,
+                         manifest.files.size(), position + 1);
+    }
+    TROUPE_TRY(check_file(name, manifest.files[position]));
+    wanted.push_back({&manifest.files[position], &ask});
+  }
+  TROUPE_TRY(fetch_all(folder, wanted));
+  return write_manifest(folder, manifest);
+}
+
+base::Status collect_checkpoint(const CheckpointCopy& copy) {
+  base::Status collected = collect(copy);
+  if (collected.ok()) return collected;
+  const base::Status removed = remove_checkpoint(copy.folder, copy.name);
+  if (!removed.ok()) {
+    base::log_warn("what was copied of {} stays: {}", copy.name.to_string(), removed.text());
+  }
+  return collected;
+}
+
+base::Status drop_checkpoint(const fs::path& folder, const std::string& checkpoint, bool older) {
+  TROUPE_TRY_ASSIGN(const CheckpointName name, name_of(checkpoint));
+  return older ? remove_older(folder, name) : remove_checkpoint(folder, name);
+}
+
+}  // namespace troupe::store

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that travel. Where the machines of a job do not share checkpoint.dir, the
+// coordinator's machine collects the files of each checkpoint from the machines that wrote them,
+// and a machine that goes on from one gets the files that it lacks. Both ask for pieces and believe
+// no byte that the manifest's checksums do not confirm. The manifest is written last, so there is a
+// whole checkpoint or none. Blocking; never call from an actor.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "schemas/messages.h"
+#include "store/checkpoint.h"
+
+namespace troupe::store {
+
+/// Asks where a file is for at most `bytes` of it from `offset` on; waits for the answer. Several
+/// threads may ask at once.
+using AskPiece = std::function<base::Result<schemas::FilePiece>(
+    const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
+
+/// Answers such a question from `folder`; at most schemas::kPieceBytesMax. Errors: invalid_argument
+/// for a name that is no file of a checkpoint, not_found, those of reading. No link is followed.
+base::Result<schemas::FilePiece> read_piece(const std::filesystem::path& folder,
+                                            const std::string& file, std::uint64_t offset,
+                                            std::uint64_t bytes);
+
+/// Makes the manifest of `checkpoint` ("step-500-g1") and its files at `positions` whole in
+/// `folder`, which is made if missing. What is there and whole is left as it is, and nothing of it
+/// is asked for. Errors: data_loss when what comes is not what the manifest says, those of asking
+/// and of the folder.
+base::Status place_checkpoint(const std::filesystem::path& folder, const std::string& checkpoint,
+                              const std::vector<std::uint32_t>& positions, const AskPiece& ask);
+
+/// What is to be collected.
+struct CheckpointCopy {
+  std::filesystem::path folder;  ///< where to
+  CheckpointName name;
+  Retention retention;             ///< of the folder's checkpoints
+  AskPiece of_manifest;            ///< asks the machine that has the manifest
+  std::vector<AskPiece> of_shard;  ///< asks the machine that has a shard's file, by shard
+};
+
+/// Makes a whole copy of a checkpoint, then removes older ones as the run would. Errors as of
+/// place_checkpoint(); then nothing of it is left.
+base::Status collect_checkpoint(const CheckpointCopy& copy);
+
+/// Removes the files of `checkpoint`, or with `older` those of all that are before it.
+/// invalid_argument: it is no name of a checkpoint.
+base::Status drop_checkpoint(const std::filesystem::path& folder, const std::string& checkpoint,
+                             bool older);
+
+}  // namespace troupe::store

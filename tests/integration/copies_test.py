@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Machines that do not share a folder of checkpoints, with real processes: the coordinator keeps a
+copy of each checkpoint, and a job goes on from it on any machine.
+
+Usage: copies_test.py TROUPE [unittest arguments]. Every program runs in a folder of its own, and
+jobs write to /proc/self/cwd/out: one path, and another folder for each.
+"""
+import os
+import signal
+
+import cluster
+from cluster import DEADLINE_S, ClusterCase, checkpoint_hash, run_local, write_job
+
+EPOCHS = 20  # of 20 steps: long enough to be disturbed
+NEVER = 'checkpoint.every="1000 epochs"'
+OWN = 'checkpoint.dir="/proc/self/cwd/out"'
+SHARDS = "servers.shards=2"
+
+
+def files(folder, pattern="step-*"):
+    return sorted(path.name for path in (folder / "out").glob(pattern))
+
+
+class CopiesTest(ClusterCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.undisturbed = run_local(cls.folder, "undisturbed", epochs=EPOCHS)
+
+    def cluster(self, agents, more=()):
+        """Each program in a folder of its own; of agents called `more`, too."""
+        self.places = {}
+        for name in ("coordinator", *agents, *more):
+            self.places[name] = self.folder / self._testMethodName / f"at-{name}"
+            self.places[name].mkdir(parents=True)
+        words = {name: (["env", "-C", str(place)], "127.0.0.1")
+                 for name, place in self.places.items()}
+        folder = self.folder / self._testMethodName
+        made = cluster.Cluster(folder, agents, places=words)
+        self.addCleanup(made.end)
+        return made
+
+    def finish(self, made, process):
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, out, err + "\n" + made.text()
+
+    def test_the_coordinator_has_every_checkpoint_whole(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "whole", EPOCHS)
+        settings = (OWN, SHARDS, 'checkpoint.every="40 steps"', "checkpoint.keep=3")
+        code, out, log = self.finish(made, made.submit(job, *settings, name="whole"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("do not share /proc/self/cwd/out", log)
+        kept = self.places["coordinator"]
+        self.assertEqual(len(files(kept, "*.manifest")), 3)
+        self.assertEqual(checkpoint_hash(kept / "out"), self.undisturbed)
+        # On the machines is what they wrote of the newest one, each its own part.
+        parts = [files(self.places[name], "*.safetensors") for name in "ab"]
+        self.assertEqual(sorted(len(part) for part in parts), [1, 1], log)
+        self.assertNotEqual(parts[0], parts[1])
+        # All of it is there: submitted again, the job is done.
+        code, _, log = self.finish(made, made.submit(job, *settings, name="whole"))
+        self.assertEqual(code, 0, log)
+
+    def test_a_job_goes_on_where_its_files_have_never_been(self):
+        made = self.cluster({"a": 2, "b": 2}, more=("c", "d"))
+        job = write_job(self.folder, "elsewhere", EPOCHS)
+        submitted = made.submit(job, OWN, SHARDS, NEVER, name="elsewhere")
+        made.wait_status("elsewhere", r"step [1-9]")
+        code, out, log = self.finish(made, made.troupe("job", "stop", "elsewhere", "--checkpoint",
+                                                       "--json"))
+        self.assertEqual(code, 0, log)
+        self.finish(made, submitted)
+        for name in "ab":
+            made.processes[name].send_signal(signal.SIGTERM)
+            made.processes[name].wait(timeout=DEADLINE_S)
+        for name in "cd":
+            made.start_agent(name, 2)
+            made.wait_for(name, "joined the coordinator")
+        again = made.submit(job, OWN, SHARDS, NEVER, name="elsewhere")
+        code, _, log = self.finish(made, again)
+        self.assertEqual(code, 0, log)
+        self.assertRegex((made.logs / "coordinator").read_text(), r"goes on at step \d+")
+        self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
+        for name in "cd":  # each got the files of its own shard
+            self.assertIn("job elsewhere: gets step-", (made.logs / name).read_text())
+            self.assertEqual(len(files(self.places[name], "*.safetensors")), 1)
+
+    def test_a_machine_that_leaves_loses_no_step(self):
+        made = self.cluster({"a": 2, "b": 2}, more=("c",))
+        job = write_job(self.folder, "moved", EPOCHS)
+        submitted = made.submit(job, OWN, SHARDS, NEVER, name="moved")
+        made.wait_status("moved", r"step [1-9]")
+        made.start_agent("c", 2)
+        made.wait_for("c", "joined the coordinator")
+        made.processes["b"].send_signal(signal.SIGTERM)
+        self.assertEqual(made.processes["b"].wait(timeout=DEADLINE_S), 0)
+        code, _, log = self.finish(made, submitted)
+        self.assertEqual(code, 0, log)
+        self.assertIn("job moved: gets step-", (made.logs / "c").read_text())
+        self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
+
+    def test_a_copy_that_is_damaged_is_set_aside(self):
+        made = self.cluster({"a": 2, "b": 2}, more=("c", "d"))
+        job = write_job(self.folder, "damaged", EPOCHS)
+        words = (OWN, SHARDS, 'checkpoint.every="40 steps"', "checkpoint.keep=2",
+                 "train.max_steps=130")
+        code, _, log = self.finish(made, made.submit(job, *words, name="damaged"))
+        self.assertEqual(code, 0, log)
+        for name in "ab":
+            made.processes[name].terminate()
+            made.processes[name].wait(timeout=DEADLINE_S)
+            made.start_agent({"a": "c", "b": "d"}[name], 2)
+            made.wait_for({"a": "c", "b": "d"}[name], "joined the coordinator")
+        out = self.places["coordinator"] / "out"
+        newest = sorted(out.glob("step-130-*.safetensors"))[0]
+        with open(newest, "r+b") as file:
+            file.seek(-3, os.SEEK_END)
+            file.write(b"xyz")
+        words = words[:-1]
+        code, _, log = self.finish(made, made.submit(job, *words, name="damaged-2"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("the checkpoint was set aside", log)
+        self.assertRegex(log, r"goes on at step 120 from")
+        self.assertEqual(checkpoint_hash(out), self.undisturbed)
+
+    def test_outside_of_its_root_the_coordinator_keeps_nothing(self):
+        folder = self.folder / self._testMethodName
+        made = self.cluster({"a": 2, "b": 2})
+        made.end()
+        root = folder / "root"
+        root.mkdir()
+        made.options = ("--checkpoint-root", root)
+        made.start_coordinator()
+        made.options = ()
+        for name in "ab":
+            made.start_agent(name, 2)
+            made.wait_for(name, "joined the coordinator")
+        job = write_job(self.folder, "outside", EPOCHS)
+        code, _, log = self.finish(made, made.submit(job, OWN, name="outside"))
+        self.assertEqual(code, 1, log)
+        self.assertRegex(log, r"checkpoint.dir /proc/self/cwd/out: the coordinator cannot look "
+                              r"there: .*outside")
+
+
+if __name__ == "__main__":
+    cluster.main()
