@@ -58,6 +58,7 @@ void CoordinatorState::queue_again(Job& job) {
   job.generation = job.run->plan().placement.generation + 1;
   job.spec.checkpoint.resume = true;  // what lies there is its own by now
   job.earlier = all_runs(job);
+  job.moved = true;
   const std::string from = last.checkpoint.empty() ? "the beginning" : last.checkpoint;
   emit(Note{false, fmt::format("job {} {} and goes on from {}", job.info.id, last.text, from)});
   running_.erase(job.number);

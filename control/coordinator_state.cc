@@ -286,17 +286,16 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   std::uint64_t generation = 1;
   EarlierRuns earlier;
   if (Job* same = find(id)) {
-    if (same->text != request.job_text) {
-      return base::error(Errc::already_exists, "job '{}' exists with other content", id);
-    }
     const schemas::JobPhase phase = shown(*same).phase;
-    if (!is_final(phase) || phase == schemas::JobPhase::succeeded) {
+    const bool other = same->text != request.job_text;
+    if (other) TROUPE_TRY(check_replaced(peer, *same));
+    if (!other && (!is_final(phase) || phase == schemas::JobPhase::succeeded)) {
       note_request(*same, request.request);
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
-    // It failed or was stopped: the same command goes on from its checkpoint.
+    // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
-    earlier = all_runs(*same);
+    if (!other) earlier = all_runs(*same);
     forget(*same);
   }
   TROUPE_TRY(make_room());
@@ -323,6 +322,25 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   Offers offers = all_offers();
   admit(job, offers);
   return schemas::JobSubmitted{id, Errc::ok, ""};
+}
+
+/// The id of a job that has ended is free for another one of the same person, or of whoever may
+/// stop others' jobs: a job file that was repaired keeps its id.
+base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const {
+  const std::string& id = job.info.id;
+  const std::string_view phase = schemas::job_phase_name(shown(job).phase);
+  if (!is_final(shown(job).phase)) {
+    return base::error(
+        Errc::already_exists,
+        "job '{}' is {} and has other content: stop it first, or choose another --id", id, phase);
+  }
+  const Caller caller = caller_of(peer);
+  if (job.owner == access_.name_of(caller) || access_.check(caller, trust::Right::stop).ok()) {
+    return {};
+  }
+  return base::error(Errc::already_exists,
+                     "job '{}' of {} {} and has other content: choose another --id", id, job.owner,
+                     phase);
 }
 
 /// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.

@@ -43,7 +43,7 @@ struct ScrapedJob {
   std::uint64_t checkpointed_ms = 0;         ///< when its newest checkpoint came; 0: never
   std::vector<std::uint32_t> missing_ranks;  ///< waited for long
   std::optional<double> goodput;             ///< over all runs known (goodput.h)
-  std::uint64_t resumes = 0;                 ///< runs after the first one
+  std::uint64_t resumes = 0;                 ///< runs after the first one, but for moves
 };
 
 /// See the top of the file.
@@ -102,6 +102,7 @@ class CoordinatorState {
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
+    bool moved = false;  // the run at hand goes on elsewhere, as the coordinator wanted
     std::uint64_t submitted_ms = 0;
     std::uint64_t queued_ms = 0;            // since when it has waited for machines
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
@@ -179,6 +180,7 @@ class CoordinatorState {
   bool may_end(PeerId peer, const Job* job, const std::string& what);
   void note_change(PeerId peer, std::string what);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
+  base::Status check_replaced(PeerId peer, const Job& job) const;
   void note_request(Job& job, const std::string& request);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;

@@ -13,14 +13,15 @@ std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   return list;
 }
 
-/// A run that goes on from a checkpoint had one before it, whether or not it was seen here.
+/// A run that goes on from a checkpoint had one before it, whether or not it was seen here. One
+/// that was moved has not failed.
 CoordinatorState::EarlierRuns CoordinatorState::all_runs(const Job& job) const {
   EarlierRuns all = job.earlier;
   if (!job.run) return all;
   const HeldTime held = job.run->held();
   all.held.held_ms += held.held_ms;
   all.held.counted_ms += held.counted_ms;
-  if (all.runs > 0 || job.run->resumed()) ++all.resumes;
+  if (!job.moved && (all.runs > 0 || job.run->resumed())) ++all.resumes;
   ++all.runs;
   if (job.run->checkpointed_ms() != 0) all.checkpointed_ms = job.run->checkpointed_ms();
   return all;

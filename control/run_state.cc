@@ -268,6 +268,7 @@ void RunState::perform(const JobScored& scored) {
 
 void RunState::perform(const JobCheckpointed& checkpointed) {
   info_.checkpoint = checkpointed.path;
+  info_.step = std::max(info_.step, checkpointed.step);  // ranks report more seldom
   checkpoint_step_ = checkpointed.step;
   goodput_.checkpointed(checkpointed.step);
   tell_detail("checkpoint " + checkpointed.path);
@@ -429,13 +430,18 @@ std::string RunState::way_on() const {
   // A server has found damage in it and set it aside.
   if (outcome_.code() == Errc::data_loss && checkpointed_ms_ == 0) return "";
   if (how.dir.empty()) return "; it writes no checkpoints";
-  if (info_.checkpoint.empty()) return "; no checkpoint was reported";
-  if (!how.resume) return fmt::format("; its newest checkpoint is {}", info_.checkpoint);
+  std::string lost;
+  if (stopped_ && info_.step > checkpoint_step_) {
+    lost = fmt::format("; steps {} to {} are lost, which --checkpoint keeps", checkpoint_step_ + 1,
+                       info_.step);
+  }
+  if (info_.checkpoint.empty()) return lost + "; no checkpoint was reported";
+  if (!how.resume) return fmt::format("{}; its newest checkpoint is {}", lost, info_.checkpoint);
   if (checkpoint_step_ == info_.steps_total) {
     return fmt::format("; its last checkpoint, {}, is whole: submitting it again succeeds at once",
                        info_.checkpoint);
   }
-  return fmt::format("; submitting it again resumes from {}", info_.checkpoint);
+  return fmt::format("{}; submitting it again resumes from {}", lost, info_.checkpoint);
 }
 
 // ---- deadlines ----

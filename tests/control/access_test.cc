@@ -82,7 +82,8 @@ struct Guarded {
     state.handle(TokensRead{
         true,
         {token_of("r", "ann", {Right::read}), token_of("s", "ann", {Right::submit, Right::read}),
-         token_of("t", "ben", {Right::stop}), token_of("a", "ann", {Right::admin})}});
+         token_of("t", "ben", {Right::stop}), token_of("u", "ben", {Right::submit}),
+         token_of("a", "ann", {Right::admin})}});
     link(1, role, name);
   }
   void link(PeerId peer, trust::Role role, const std::string& name) {
@@ -109,6 +110,25 @@ struct Guarded {
 
 schemas::JobSubmit submit_of(const std::string& id) {
   return {id, ControlWorld::job_text(ControlWorld::job_spec(1, 1, 1)), ""};
+}
+
+TEST_CASE("the id of an ended job is free for its owner, and for who may stop others' jobs") {
+  Guarded world(trust::Role::person, "ann");
+  const auto answer = [&](PeerId peer, std::uint32_t devices) {
+    schemas::JobSubmit submit = submit_of("x");
+    submit.job_text = ControlWorld::job_text(ControlWorld::job_spec(1, devices, 1));
+    CHECK(world.drop(peer, submit).empty());
+    REQUIRE(world.sent.size() == 1);
+    return std::get<schemas::JobSubmitted>(world.sent[0].message);
+  };
+  world.drop(1, schemas::PersonHello{"s"});
+  CHECK(answer(1, 1).code == Errc::ok);
+  CHECK_THAT(answer(1, 2).text, Contains("job 'x' is pending and has other content"));
+  world.drop(1, schemas::JobStop{"x"});
+  world.link(2, trust::Role::person, "ben");
+  world.drop(2, schemas::PersonHello{"u"});
+  CHECK(answer(2, 2).text == "job 'x' of ann stopped and has other content: choose another --id");
+  CHECK(answer(1, 2).code == Errc::ok);
 }
 
 TEST_CASE("without the right nothing is done, and the answer says so") {

@@ -178,6 +178,9 @@ void ControlWorld::perform(const FindStart& find) {
                                                         1,
                                                         kSteps,
                                                         fmt::format("step-{}", saved->second)};
+  if (saved != saved_.end() && !find.spec.checkpoint.resume) {
+    found.status = base::error(base::Errc::already_exists, "checkpoint.resume is false");
+  }
   if (find.copied) found.files_of_shard.resize(find.spec.shards(), {0});
   found.files = {"step-0-g1-shard-0-of-1.safetensors"};
   after(random(kDelayMs), [this, found] { coordinate(found); });

@@ -141,6 +141,20 @@ TEST_CASE("a cut goes no further than the job") {
   CHECK(of.settled[0].step == 10);
 }
 
+TEST_CASE("a job that ends well in the middle of a cut has written what was wanted") {
+  Cut of;
+  const bool served = GENERATE(true, false);
+  of.want(1, false);
+  of.ready(1, 0, 3);
+  if (served) of.ready(1, 2, 3);
+  of.report(10);
+  of.cut.end({});
+  of.look();
+  REQUIRE(of.settled.size() == 1);
+  CHECK(of.settled[0].status.ok());
+  CHECK(of.settled[0].step == 10);
+}
+
 TEST_CASE("a wish fails when the checkpoint does, late, or with the job") {
   Cut of;
   of.want(1, false, 100);
