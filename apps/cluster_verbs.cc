@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"
+#include "cluster/certificate_age.h"
 #include "cluster/coordinator_node.h"
 #include "cluster/job_process.h"
 #include "cluster/page_address.h"
@@ -153,6 +154,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   monitoring::Metrics metrics;
   const auto process = monitoring::collect_process(metrics, program_version(),
                                                    ops::numeric_class(1).build, "coordinator");
+  const auto certificate = cluster::show_certificate(metrics, options.identity);
   const base::Status status = cluster::run_coordinator(options, metrics);
   return status.ok() ? ExitCode::ok : context.fail(status);
 }
@@ -231,6 +233,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   const auto process =
       monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
   const auto machine = monitoring::collect_machine(metrics);
+  const auto certificate = cluster::show_certificate(metrics, options.identity);
   auto started =
       http::Server::start(pages, options.limits, metrics, {{}, std::move(guard), options.ports});
   if (!started.ok()) return started.status().with_context("--metrics");

@@ -7,7 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/verbs.h"
+#include "base/clock.h"
 #include "base/units.h"
+#include "cluster/certificate_age.h"
 #include "cluster/identity_file.h"
 #include "trust/token.h"
 
@@ -35,6 +37,8 @@ ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
     const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
     if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
     options.tls = (*identity)->tls();
+    const auto ended = cluster::check_certificate(identity->get(), base::unix_seconds());
+    if (!ended.ok()) return context.fail(ended.with_context("--identity"));
   }
   if (!context.token_file.empty()) {
     auto token = trust::read_token(context.token_file);

@@ -12,10 +12,12 @@
 
 #include "actors/agent.h"
 #include "base/address.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/secret.h"
 #include "cluster/background_calls.h"
+#include "cluster/certificate_age.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -181,8 +183,10 @@ base::Status AgentNode::run() {
   TROUPE_TRY(base::parse_address_within(options_.coordinator, reach).status());
   agent_.start();
   bool stopping = false;
+  CertificateAge age;
   while (true) {
     supervisor_.run_once(kLookMs);
+    watch_certificate(age, options_.identity.get());
     if (!stopping && options_.stop && options_.stop()) {
       stopping = true;
       agent_.post(control::StopRequested{});
@@ -257,8 +261,13 @@ std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const 
   return command;
 }
 
-/// The supervisor forks on the main thread, and calls back there.
+/// The supervisor forks on the main thread, and calls back there. Where this agent's certificate
+/// has ended, its processes' would be worth nothing: none begins.
 void AgentNode::start_child(const ProcessKey& process) {
+  if (const auto ended = check_certificate(options_.identity.get(), base::unix_seconds());
+      !ended.ok()) {
+    return agent_.post(control::ChildNotStarted{process, ended.text()});
+  }
   ProcessSpec spec;
   spec.name = fmt::format("process of {} of job {}", process.actor.to_string(), process.job);
   spec.command = command_of(process);

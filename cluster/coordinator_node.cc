@@ -25,6 +25,7 @@
 #include "base/units.h"
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
+#include "cluster/certificate_age.h"
 #include "cluster/page_address.h"
 #include "cluster/piece_desk.h"
 #include "http/server.h"
@@ -251,9 +252,11 @@ base::Status CoordinatorNode::run() {
     http_address_ = page_address(server->address(), options_.pages_host).to_string();
   }
   options_.ready(address, page_address(server->address(), options_.pages_host).to_string());
+  CertificateAge age;
   while (!options_.stop()) {
     std::this_thread::sleep_for(kStopLook);
     look_at_files();
+    watch_certificate(age, options_.identity.get());
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }

@@ -23,6 +23,7 @@ class IdentityFile {
   static base::Result<std::shared_ptr<IdentityFile>> open(const std::filesystem::path& file,
                                                           trust::Role role);
 
+  const std::filesystem::path& file() const { return file_; }
   trust::Credentials credentials() const;
   std::shared_ptr<const link::Tls> tls() const;
   /// Reads the file again where it has changed; null: nothing is new since the last call, or it

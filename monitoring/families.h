@@ -69,6 +69,8 @@ inline constexpr std::array kFamilies = {
            Buckets::requests},
 
     // Agents, of their machine.
+    Family{"troupe_certificate_expiry_timestamp_seconds", kGauge,
+           "End of the program's certificate, Unix time; under TLS."},
     Family{"troupe_machine_load_average", kGauge,
            "Tasks that run or wait to run, mean of the last minute."},
     Family{"troupe_machine_processors", kGauge, "Processors that the agent may use."},

@@ -106,9 +106,25 @@ class TlsTest(ClusterCase):
                      "--name c: --identity is of agent 'b' of cluster 'lab'")
         self.refused(["--identity", identities["person"], *join, "b"], "not of the role agent")
         self.refused(["--identity", self.folder / "none.pem", *join, "b"], "none.pem")
+        old = issue(pathlib.Path(identities["a"]).parent / "ca", "person", "old",
+                    self.folder / "old.pem", "--for", "1s")
         time.sleep(1.5)
+        done = self.refused(["--identity", old, *ask], "--identity: ", "certificate held until",
+                            "troupe ca renew")
+        self.assertEqual(done.returncode, FORBIDDEN)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
         made.wait_for("coordinator", "certificate has expired")
+        # One whose certificate ends while its link is up starts nothing any more, and says so.
+        made.identities["brief"] = issue(pathlib.Path(identities["a"]).parent / "ca", "agent",
+                                         "brief", self.folder / "brief.pem", "--for", "4s")
+        made.start_agent("brief", 1)
+        made.wait_for("brief", "joined the coordinator")
+        made.wait_for("brief", "its certificate held until")
+        job = made.submit(write_job(self.folder, "brief", 1), "workers.machines=1",
+                          "workers.devices=2", name="brief")
+        self.assertIn("brief.pem: its certificate held until",
+                      job.communicate(timeout=DEADLINE_S)[1])
+        self.assertEqual(job.returncode, 1)
         made.wait_for("coordinator", "turned away .*: .tls. no greeting of TLS 1.3 came: "
                                      "the peer speaks without TLS: it has no --identity")
         made.wait_for("coordinator", "its certificate is not believed|the peer refused")

@@ -270,6 +270,8 @@ void Simulation::perform(const control::Send<schemas::ActorId>& send) {
 /// Somebody wants a checkpoint now; with the last of a run it is to be stopped.
 void Simulation::want_cut(bool last) {
   if (!job_state_ || job_state_->ended()) return;
+  // A run that begins with the job's last checkpoint is over before anybody can ask (RunState).
+  if (placement_.start_step == job_.total_steps()) return;
   trace({6, generation_, last});
   wishes_[++wishes_told_] = {last, checker_->begun()};
   drive(job_state_->handle(control::CutWanted{wishes_told_, last}));
