@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator and its agents in a played cluster, from seeds: whatever is killed, every job
+// ends and nothing is left.
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/control/control_world.h"
+#include "tests/support/catch.h"
+
+namespace troupe::control {
+namespace {
+
+using schemas::JobPhase;
+using testing::ControlWorld;
+using testing::Fate;
+
+std::string text_of(const schemas::JobSpec& spec) {
+  return ControlWorld::job_text(spec);
+}
+
+/// A cluster with random jobs and faults; returns its trace.
+std::uint64_t play(std::uint64_t seed) {
+  ControlWorld world(seed);
+  if (seed % 2 == 1) world.separate_folders();
+  constexpr std::array<Fate, 6> kFates = {Fate::well,   Fate::never_ready, Fate::hangs,
+                                          Fate::killed, Fate::fails,       Fate::exits};
+  const std::vector<std::string> names = {"a", "b", "c"};
+  for (const std::string& name : names) {
+    world.add_agent(name, static_cast<std::uint32_t>(1 + world.random(4)));
+    if (world.random(4) == 0) world.set_fate(name + "/host", kFates[world.random(6)]);
+    // Servers do not hang: who judges silence would be silent itself, beside hosts that hang too.
+    constexpr std::array<Fate, 4> kServerFates = {Fate::well, Fate::never_ready, Fate::killed,
+                                                  Fate::exits};
+    if (world.random(6) == 0) world.set_fate(name + "/server", kServerFates[world.random(4)]);
+  }
+  for (int job = 0; job < 4; ++job) {
+    const auto machines = static_cast<std::uint32_t>(1 + world.random(2));
+    const auto devices = static_cast<std::uint32_t>(1 + world.random(2));
+    const auto shards = static_cast<std::uint32_t>(1 + world.random(3));
+    const std::string id = "job" + std::to_string(job);
+    schemas::JobSpec spec = ControlWorld::job_spec(machines, devices, shards);
+    if (job % 2 == 1) spec.checkpoint.dir += std::to_string(job);
+    const std::string text = text_of(spec);
+    world.at(world.random(500), [&world, id, text] {
+      world.say(schemas::JobSubmit{id, text, ""});
+    });
+    if (world.random(5) == 0) {
+      const bool checkpoint = world.random(2) == 0;
+      world.at(600 + world.random(500), [&world, id, checkpoint] {
+        world.say(schemas::JobStop{id, checkpoint});
+      });
+    }
+    if (world.random(3) == 0) {
+      world.at(world.random(1'000), [&world, id] { world.say(schemas::JobCheckpoint{id}); });
+    }
+  }
+  const std::string victim = names[world.random(3)];
+  if (world.random(3) == 0) {
+    const bool kindly = world.random(2) == 0;
+    world.at(world.random(1'500), [&world, victim, kindly] {
+      kindly ? world.stop_agent(victim) : world.kill_agent(victim);
+    });
+  }
+  if (world.random(4) == 0) {
+    const std::uint64_t kill_ms = world.random(1'500);
+    world.at(kill_ms, [&world] { world.kill_coordinator(); });
+    world.at(kill_ms + world.random(1'000), [&world] { world.start_coordinator(); });
+  }
+  world.run_until(40'000);
+  INFO("seed " << seed);
+  for (const schemas::JobInfo& info : world.coordinator().jobs()) {
+    INFO(info.id << " " << schemas::job_phase_name(info.phase) << ": " << info.text);
+    const bool waits = info.phase == JobPhase::pending && info.text.starts_with("waits for") &&
+                       world.processes() == 0;
+    const bool final = info.phase == JobPhase::succeeded || info.phase == JobPhase::failed ||
+                       info.phase == JobPhase::stopped;
+    CHECK((final || waits));
+    CHECK((info.phase != JobPhase::failed || !info.text.empty()));
+  }
+  CHECK(world.coordinator().counts().slots_used == 0);
+  CHECK(world.processes() == 0);
+  return world.trace();
+}
+
+TEST_CASE("whatever is killed, every job ends, nothing is left, and a seed repeats") {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) CHECK(play(seed) == play(seed));
+}
+
+}  // namespace
+}  // namespace troupe::control
