@@ -69,9 +69,7 @@ class TlsTest(ClusterCase):
         used = "a" if idle == "b" else "b"
         troupe("ca", "revoke", ca, "agent", idle).check_returncode()
         troupe("ca", "renew", ca, identities["coordinator"]).check_returncode()
-        begin = time.monotonic()
         made.wait_for("coordinator", rf"{idle}.*it was revoked")
-        self.assertLess(time.monotonic() - begin, DEADLINE_S)
         made.wait_for(idle, r"certificate revoked")
         self.assertIsNone(process.poll(), made.text())
         self.assertIsNone(made.processes[used].poll())
