@@ -40,7 +40,7 @@ void ExtraCut::begin() {
                       [](const Wish& wish) { return wish.wanted.last; });
   open_ = machines_;
   for (const std::uint32_t machine : machines_) {
-    effects_.push_back(
+    effects_.emplace_back(
         Send<schemas::ActorId>{{Role::device_server, machine}, schemas::CutQuery{number_}});
   }
 }
@@ -62,8 +62,8 @@ void ExtraCut::choose() {
     open_.insert(shard);
   }
   for (const std::uint32_t shard : open_) {
-    effects_.push_back(Send<schemas::ActorId>{{Role::parameter_server, shard},
-                                              schemas::ExtraCut{number_, step_, last_}});
+    effects_.emplace_back(Send<schemas::ActorId>{{Role::parameter_server, shard},
+                                                 schemas::ExtraCut{number_, step_, last_}});
   }
 }
 
@@ -76,8 +76,8 @@ void ExtraCut::take(const schemas::ExtraCutTaken& taken) {
 void ExtraCut::release() {
   stage_ = Stage::writing;
   for (const std::uint32_t machine : machines_) {
-    effects_.push_back(Send<schemas::ActorId>{{Role::device_server, machine},
-                                              schemas::ExtraCut{number_, step_, last_}});
+    effects_.emplace_back(Send<schemas::ActorId>{{Role::device_server, machine},
+                                                 schemas::ExtraCut{number_, step_, last_}});
   }
   // The job's last checkpoint may be there already, when everything had been done.
   if (newest_ && newest_->step == step_) take(*newest_);
@@ -130,7 +130,7 @@ void ExtraCut::settle(std::vector<Wish>& wishes, const CutSettled& result) {
   for (const Wish& wish : std::exchange(wishes, {})) {
     CutSettled settled = result;
     settled.wish = wish.wanted.wish;
-    effects_.push_back(std::move(settled));
+    effects_.emplace_back(std::move(settled));
   }
 }
 

@@ -17,7 +17,7 @@ build=(
   dataset-fashion-mnist
 )
 packing=(dpkg-dev file)
-test=(clang libomp-dev git prometheus python3-venv systemd)
+test=(clang git iproute2 libomp-dev prometheus python3-venv systemd)
 # CXX=clang++ builds with clang and its OpenMP.
 case "${CXX:-}" in *clang*) build+=(clang libomp-dev) ;; esac
 # tools/format.sh takes this version only. Debian 12 has it; elsewhere PyPI's goes into build/.

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
 import urllib.request
 
@@ -29,7 +30,10 @@ class CompanyTest(ClusterCase):
         cls.undisturbed_long = run_local(cls.folder, "long", epochs=LONG_EPOCHS)
 
     def finish(self, cluster, process):
-        out, err = process.communicate(timeout=DEADLINE_S)
+        try:
+            out, err = process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.fail(f"no end in {DEADLINE_S} s:\n{cluster.text()}")
         return process.returncode, out, err + "\n" + cluster.text()
 
     def assert_no_children(self, cluster):
@@ -110,10 +114,8 @@ class CompanyTest(ClusterCase):
         cluster.wait_status(name, r"checkpoint ")
         processes = self.job_processes(cluster)
         self.assertEqual(len(processes), 4)
-        began = time.monotonic()
         os.kill(choose(cluster), signal.SIGKILL)
         code, _, log = self.finish(cluster, submitted)
-        self.assertLess(time.monotonic() - began, 10, log)
         self.assertEqual(code, 1, log)
         self.assertRegex(log, expected)
         self.assert_gone(processes)
@@ -141,7 +143,7 @@ class CompanyTest(ClusterCase):
 
     def test_killed_agent(self):
         self.kill_and_resume("killed-c", lambda cluster: cluster.processes["b"].pid,
-                             r"agent of machine 'b' is lost .*ranks 2, 3")
+                             r"agent of machine 'b' is lost \((?!silent).*ranks 2, 3")
 
     def test_killed_coordinator(self):
         undisturbed = run_local(self.folder, "longer", LONGER_EPOCHS)
@@ -239,12 +241,13 @@ class CompanyTest(ClusterCase):
         deadline = time.monotonic() + DEADLINE_S
         steps = {}
         while time.monotonic() < deadline and submitted.poll() is None:
-            with urllib.request.urlopen(f"http://{cluster.http}/sd/targets", timeout=10) as reply:
+            address = f"http://{cluster.http}/sd/targets"
+            with urllib.request.urlopen(address, timeout=DEADLINE_S) as reply:
                 targets = json.load(reply)
             for target in targets:
                 try:
                     url = f"http://{target['targets'][0]}/metrics"
-                    with urllib.request.urlopen(url, timeout=10) as reply:
+                    with urllib.request.urlopen(url, timeout=DEADLINE_S) as reply:
                         text = reply.read().decode()
                 except OSError:
                     continue  # has just ended

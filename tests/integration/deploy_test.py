@@ -18,7 +18,7 @@ import unittest
 
 import cluster
 from cluster import DEADLINE_S
-from tls_test import namespaces
+from tls_test import NO_NAMESPACES, namespaces
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/deploy.md"
@@ -76,7 +76,7 @@ class PageTest(unittest.TestCase):
             self.assertTrue(words[0] in HOSTS or (ROOT / ELSEWHERE[words[0]]).is_file(), text)
 
 
-@unittest.skipUnless(namespaces(), "network namespaces need root and iproute2")
+@unittest.skipUnless(namespaces(), NO_NAMESPACES)
 class TwoHostsTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()

@@ -59,7 +59,7 @@ class MetricsTest(ClusterCase):
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10, context=believes) as reply:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S, context=believes) as reply:
                 return reply.status, reply.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, ""

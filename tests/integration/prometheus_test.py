@@ -34,7 +34,7 @@ RANKS = 4
 
 
 def read(url):
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as reply:
         return reply.read()
 
 
@@ -61,7 +61,7 @@ class Prometheus:
     def ask(self, path, **words):
         """The data of an answer of its API; an error of the query raises."""
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(words, doseq=True)}"
-        with urllib.request.urlopen(address, timeout=10) as reply:
+        with urllib.request.urlopen(address, timeout=DEADLINE_S) as reply:
             return json.load(reply)["data"]
 
     def query(self, text):
@@ -102,11 +102,12 @@ class PrometheusTest(unittest.TestCase):
 
     def check_pages(self):
         """The processes' own pages, and what promtool says of them."""
-        with urllib.request.urlopen(f"http://{self.cluster.http}/sd/targets", timeout=10) as reply:
+        address = f"http://{self.cluster.http}/sd/targets"
+        with urllib.request.urlopen(address, timeout=DEADLINE_S) as reply:
             targets = json.load(reply)
         for target in targets:
             url = f"http://{target['targets'][0]}/metrics"
-            with urllib.request.urlopen(url, timeout=10) as reply:
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as reply:
                 self.assertEqual(reply.headers["Content-Type"],
                                  "text/plain; version=0.0.4; charset=utf-8")
                 page = reply.read()

@@ -13,7 +13,7 @@ import cluster
 from cluster import make_data, write_job
 
 FAILED, USAGE, INPUT, UNREACHABLE, MISSING, CONFLICT, RESOURCES, FORBIDDEN = range(1, 9)
-LIMIT_S = 60
+LIMIT_S = cluster.DEADLINE_S
 
 
 class RefusalCase(unittest.TestCase):

@@ -88,7 +88,7 @@ class RefusalsTest(ClusterCase):
             self.assertRegex(text, near)
             if code is not None:
                 self.assertEqual(done.returncode, code, text)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + DEADLINE_S
             while far and not re.search(far, log.read_text()[before:]):
                 self.assertLess(time.monotonic(), deadline, log.read_text()[before:])
                 time.sleep(0.05)
@@ -264,7 +264,7 @@ class RefusalsTest(ClusterCase):
         where = (host, int(port))
 
         def answer(payload):
-            with socket.create_connection(where, timeout=10) as peer:
+            with socket.create_connection(where, timeout=DEADLINE_S) as peer:
                 peer.sendall(payload)
                 peer.shutdown(socket.SHUT_WR)
                 got = b""
@@ -287,7 +287,8 @@ class RefusalsTest(ClusterCase):
             context.verify_mode = ssl.CERT_NONE
             context.maximum_version = most
             with self.assertRaises((ssl.SSLError, ConnectionError)):
-                with context.wrap_socket(socket.create_connection(where, timeout=10)) as peer:
+                plain = socket.create_connection(where, timeout=DEADLINE_S)
+                with context.wrap_socket(plain) as peer:
                     peer.sendall(bytes(64))
                     if peer.recv(1) == b"":
                         raise ConnectionError("closed")

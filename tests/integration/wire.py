@@ -14,11 +14,12 @@ import socket
 import struct
 import subprocess
 
+from cluster import DEADLINE_S
+
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "schemas" / "wire.capnp"
 VERSION = 1
 HEAD = struct.Struct("<4sHHQQQQQIIII")
 ROLES = {"coordinator": 0, "agent": 1, "worker": 2, "deviceServer": 3, "parameterServer": 4}
-DEADLINE_S = 60
 
 
 class _Hash128(ctypes.Structure):
