@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/units.h"
 #include "control/coordinator_state.h"
 
 namespace troupe::control {
@@ -16,15 +17,25 @@ Caller CoordinatorState::caller_of(PeerId peer) const {
   return known == peers_.end() ? Caller{} : known->second.caller;
 }
 
+/// What it has sent before it learns that is not heard.
+void CoordinatorState::drop(PeerId peer, base::Status reason) {
+  const auto known = peers_.find(peer);
+  if (known != peers_.end()) known->second.dropped = true;
+  emit(DropPeer{peer, std::move(reason)});
+}
+
 bool CoordinatorState::may(PeerId peer, trust::Right right, const std::string& what) {
   const Caller caller = caller_of(peer);
   const base::Status status = access_.check(caller, right);
   if (status.ok()) return true;
-  // Strangers are not worth a line each; the shell bounds those of dropped peers.
-  if (!access_.name_of(caller).empty()) {
-    emit(Audit{caller.to_string(), fmt::format("wants to {}", what), caller.address, status});
+  if (const auto left_out = access_.note_refusal(caller, now_ms_)) {
+    std::string wish = fmt::format("wants to {}", what);
+    if (*left_out > 0) {
+      wish += fmt::format("; {} before are left out", base::format_counted(*left_out, "refusal"));
+    }
+    emit(Audit{caller.to_string(), std::move(wish), caller.address, status});
   }
-  emit(DropPeer{peer, status});
+  drop(peer, status);
   return false;
 }
 

@@ -161,6 +161,7 @@ class CoordinatorState {
   void give_up(PeerId agent, const std::string& reason);
   void lose_agent(PeerId agent, const std::string& reason);
   void refuse(PeerId peer);
+  void drop(PeerId peer, base::Status reason);
   void drop_idle_people();
   bool awaits(PeerId peer) const;
   Agents::const_iterator agent_named(const std::string& name) const;

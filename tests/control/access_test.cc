@@ -117,9 +117,12 @@ TEST_CASE("without the right nothing is done, and the answer says so") {
       submit_of("x"),        schemas::JobQuery{},         schemas::JobQuery{"x"},
       schemas::JobStop{"x"}, schemas::JobCheckpoint{"x"}, schemas::DenyList{"pem"}};
   for (const schemas::Message& question : questions) {
+    world.link(1, trust::Role::person, "ann");
     CHECK_THAT(world.drop(1, question), Contains("a token is missing"));
     CHECK(world.sent.empty());
+    CHECK(world.audits.empty());  // by this certificate anybody could fill the disk
   }
+  world.link(1, trust::Role::person, "ann");
   CHECK(world.drop(1, schemas::PersonHello{"r"}).empty());
   CHECK_THAT(world.drop(1, submit_of("x")), Contains("gives no right to submit; it gives read"));
   REQUIRE(world.audits.size() == 1);
@@ -127,7 +130,15 @@ TEST_CASE("without the right nothing is done, and the answer says so") {
   CHECK(world.audits[0].what == "wants to submit job 'x'");
   CHECK(world.audits[0].from == "10.0.0.5:4711");
   CHECK_FALSE(world.audits[0].refused.ok());
+  // What it has sent before it learned that is not heard, whatever it shows.
+  world.drop(1, schemas::PersonHello{"a"});
+  CHECK(world.drop(1, submit_of("x")).empty());
   CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  CHECK(world.sent.empty());
+  world.link(1, trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"r"});
+  CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  CHECK(world.sent.size() == 1);
   CHECK(world.state.jobs().empty());
   CHECK(world.lists.empty());
   world.drop(1, schemas::PersonHello{"a"});
@@ -181,8 +192,11 @@ TEST_CASE("agents are who their certificates say, and no people; people are no a
   for (const schemas::Message& message :
        {schemas::Message(submit_of("x")), schemas::Message(schemas::JobQuery{}),
         schemas::Message(schemas::DenyList{"pem"})}) {
+    world.link(3, trust::Role::agent, "a");
     CHECK_THAT(world.drop(3, message), Contains("agent 'a' is no person"));
+    CHECK(world.audits.empty());
   }
+  world.link(3, trust::Role::agent, "a");
   CHECK_THAT(world.drop(3, schemas::PersonHello{"a"}), Contains("does not take that"));
   CHECK(world.state.jobs().empty());
 }
