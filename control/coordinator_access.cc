@@ -45,18 +45,28 @@ bool CoordinatorState::may_end(PeerId peer, const Job* job, const std::string& w
   return may(peer, own ? trust::Right::submit : trust::Right::stop, what);
 }
 
-void CoordinatorState::note_change(PeerId peer, std::string what) {
+Audit CoordinatorState::change_by(PeerId peer, std::string what) const {
   const Caller caller = caller_of(peer);
   const std::string name = access_.name_of(caller);
   const bool by_token = !caller.holder && !name.empty();
-  emit(Audit{by_token ? fmt::format("person '{}'", name) : caller.to_string(), std::move(what),
-             caller.address});
+  return {by_token ? fmt::format("person '{}'", name) : caller.to_string(), std::move(what),
+          caller.address};
 }
 
-/// Where certificates are, an agent is who its own says.
+void CoordinatorState::note_change(PeerId peer, std::string what) {
+  emit(change_by(peer, std::move(what)));
+}
+
+/// Where certificates are, an agent is who its own says. Where none are and people need tokens, an
+/// agent needs one, too: it is sent their jobs. One that cannot be judged now may try again.
 base::Status CoordinatorState::check_holder(PeerId peer, const schemas::AgentHello& hello) const {
   const Caller caller = caller_of(peer);
-  if (!caller.holder) return {};
+  if (!caller.holder) {
+    const base::Status status = access_.check(caller, trust::Right::admin);
+    if (status.ok()) return {};
+    const Errc code = access_.unread() ? Errc::unavailable : status.code();
+    return base::error(code, "agent '{}': {}", hello.name, status.text());
+  }
   if (caller.holder->role == trust::Role::agent && caller.holder->name == hello.name) return {};
   return base::error(Errc::permission_denied, "{} may not join as agent '{}'", caller.to_string(),
                      hello.name);
@@ -75,7 +85,8 @@ void CoordinatorState::on(const TokensRead& read) {
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {
-  if (may(peer, trust::Right::admin, "hand in what is revoked")) emit(TakeDenyList{peer, list.pem});
+  if (!may(peer, trust::Right::admin, "hand in what is revoked")) return;
+  emit(TakeDenyList{peer, list.pem, change_by(peer, "hands in what is revoked")});
 }
 
 void CoordinatorState::on(const DenyListRead& read) {
@@ -84,7 +95,7 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
   if (!read.status.ok() || read.pem == deny_list_) return;
   deny_list_ = read.pem;
-  note_change(read.peer, "hands in what is revoked");
+  if (read.change) emit(*read.change);
   for (const auto& [peer, agent] : agents_) {
     emit(Send<PeerId>{peer, schemas::DenyList{deny_list_}});
   }

@@ -172,6 +172,7 @@ class CoordinatorState {
   bool may(PeerId peer, trust::Right right, const std::string& what);
   /// The same for stopping or saving a job (null: none): one's own needs less.
   bool may_end(PeerId peer, const Job* job, const std::string& what);
+  Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   void note_request(Job& job, const std::string& request);
