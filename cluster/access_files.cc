@@ -39,13 +39,6 @@ control::KnownToken judged(const trust::Token& token, std::int64_t now) {
   return known;
 }
 
-/// A file's time; that of no file is the least.
-fs::file_time_type time_of(const fs::path& file) {
-  std::error_code unknown;
-  const auto changed = fs::last_write_time(file, unknown);
-  return unknown ? fs::file_time_type() : changed;
-}
-
 std::string line_of(const control::Audit& change, std::int64_t now) {
   nlohmann::ordered_json line = {{"time", base::format_date(now)},
                                  {"who", change.who},
@@ -76,6 +69,7 @@ std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   write_audits(now);
   read_tokens(now, events);
   read_denied(events);
+  looked_ = true;
   std::vector<control::TakeDenyList> lists;
   {
     const base::MutexLock lock(mutex_);
@@ -102,22 +96,22 @@ void AccessFiles::note(control::Audit change) {
 
 void AccessFiles::read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events) {
   const fs::path book = folder_ / kTokens / trust::TokenBook::kFile;
-  const auto changed = time_of(book);
-  if (changed == tokens_changed_ && now == judged_) return;  // looks come more often than seconds
+  const FileStamp seen = stamp_of(book);
+  if (seen == tokens_seen_ && now == judged_) return;  // looks come more often than seconds
   judged_ = now;
-  if (changed != tokens_changed_) {
-    tokens_changed_ = changed;
+  if (seen != tokens_seen_) {
     auto read = trust::TokenBook::read(folder_ / kTokens);
-    tokens_known_ = read.ok();
-    if (read.ok()) {
-      tokens_ = std::move(read).value();
-    } else {
-      tokens_.clear();
+    // What could not be read is tried again with each look: it may be for want of descriptors.
+    tokens_seen_ = read.ok() ? std::optional(seen) : std::nullopt;
+    if (!read.ok() && read.status() != tokens_fault_) {
       base::log_warn("{}; until it can be read no token holds", read.status().text());
     }
+    tokens_fault_ = read.status();
+    tokens_ = read.ok() ? std::move(read).value() : std::vector<trust::Token>();
   }
   control::TokensRead tokens;
-  tokens.needed = identity_ != nullptr || !tokens_.empty() || !tokens_known_;
+  tokens.unread = !tokens_fault_.ok();
+  tokens.needed = identity_ != nullptr || !tokens_.empty() || tokens.unread;
   for (const trust::Token& token : tokens_) tokens.tokens.push_back(judged(token, now));
   if (told_ && *told_ == tokens) return;
   told_ = tokens;
@@ -141,18 +135,24 @@ Status AccessFiles::check(const std::string& pem) const {
 /// Copied there by hand, or of the coordinator's last life.
 void AccessFiles::read_denied(std::vector<control::CoordinatorEvent>& events) {
   const fs::path file = folder_ / kDenied;
-  const auto changed = time_of(file);
-  if (changed == denied_changed_) return;
-  denied_changed_ = changed;
-  if (changed == fs::file_time_type()) return;  // it went; what it said stays
+  const FileStamp seen = stamp_of(file);
+  if (seen == denied_seen_) return;
+  denied_seen_ = seen;
+  if (seen.gone()) return;  // what it said stays
   auto text = base::read_text_file(file, kListBytesMax);
+  if (!text.ok()) denied_seen_.reset();  // as with tokens
   Status status = text.status();
   if (status.ok()) status = check(*text);
   if (status.ok()) status = identity_->use_deny_list(*text);
-  if (!status.ok()) return base::log_warn("{}: {}", file.string(), status.text());
+  const bool told = status == denied_fault_;
+  denied_fault_ = status;
+  if (!status.ok() && !told) base::log_warn("{}: {}", file.string(), status.text());
+  if (!status.ok()) return;
   if (denied_ == *text) return;
   denied_ = *text;
-  events.emplace_back(control::DenyListRead{0, {}, denied_});
+  control::DenyListRead read{0, {}, denied_};
+  if (looked_) read.change = {"somebody", "hands in what is revoked", file.string()};
+  events.emplace_back(std::move(read));
 }
 
 control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
@@ -163,8 +163,8 @@ control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
   if (status.ok()) status = identity_->use_deny_list(list.pem);
   if (!status.ok()) return {list.peer, status, {}};
   denied_ = list.pem;
-  denied_changed_ = time_of(folder_ / kDenied);
-  return {list.peer, {}, list.pem};
+  denied_seen_ = stamp_of(folder_ / kDenied);
+  return {list.peer, {}, list.pem, list.change};
 }
 
 void AccessFiles::write_audits(std::int64_t now) {

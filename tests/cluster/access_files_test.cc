@@ -2,7 +2,11 @@
 // What lies in a coordinator's folder is seen, kept and written.
 #include "cluster/access_files.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -72,7 +76,47 @@ TEST_CASE("tokens are told when they change, end or cannot be read") {
   told = all_of<control::TokensRead>(files.look(kNow));
   REQUIRE(told.size() == 1);
   CHECK(told[0].needed);
+  CHECK(told[0].unread);
   CHECK(told[0].tokens.empty());
+}
+
+TEST_CASE("a book that cannot be looked at opens no door, from the start on") {
+  const TestFolder folder("access-files-no-look");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  const bool loop = GENERATE(true, false);
+  if (loop) {
+    fs::create_symlink(AccessFiles::kTokens, tokens);
+  } else {
+    std::ofstream(tokens) << "no folder";
+  }
+  AccessFiles files(folder.path(), nullptr);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+  CHECK(told[0].unread);
+  CHECK(files.look(kNow + 1).empty());
+  fs::remove(tokens);
+  told = all_of<control::TokensRead>(files.look(kNow + 1));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].needed);
+  CHECK_FALSE(told[0].unread);
+}
+
+TEST_CASE("files that others could read are taken once their rights are right") {
+  const TestFolder folder("access-files-rights");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  REQUIRE(trust::TokenBook::open(tokens)->make("alice", {trust::Right::read}, kDay).ok());
+  const fs::path book = tokens / trust::TokenBook::kFile;
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::add);
+  AccessFiles files(folder.path(), nullptr);
+  CHECK(all_of<control::TokensRead>(files.look(kNow)).at(0).unread);
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::remove);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].unread);
+  CHECK(told[0].tokens.size() == 1);
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::add);
+  CHECK(all_of<control::TokensRead>(files.look(kNow)).at(0).unread);
 }
 
 TEST_CASE("with certificates people need tokens before one was made") {
@@ -102,10 +146,12 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
   AccessFiles files(state, identity);
   const auto hand_in = [&](const std::string& pem) {
-    files.take({7, pem});
+    files.take({7, pem, {"person 'ann'", "hands it in", "10.0.0.5:4711"}});
     const auto read = all_of<control::DenyListRead>(files.look(kNow));
     REQUIRE(read.size() == 1);
     CHECK(read[0].peer == 7);
+    CHECK(read[0].change.has_value() == read[0].status.ok());
+    if (read[0].change) CHECK(read[0].change->who == "person 'ann'");
     return read[0].status;
   };
   CHECK(hand_in("nonsense").code() == Errc::data_loss);
@@ -125,6 +171,7 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   REQUIRE(read.size() == 1);
   CHECK(read[0].peer == 0);
   CHECK(read[0].pem == newer);
+  CHECK_FALSE(read[0].change);  // nobody has changed it since
   REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
   REQUIRE(authority.revoke(trust::Role::agent, "b", kNow).ok());
   REQUIRE(base::write_file_atomically(state / AccessFiles::kDenied,
@@ -134,9 +181,12 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   read = all_of<control::DenyListRead>(again.look(kNow));
   REQUIRE(read.size() == 1);
   CHECK(read[0].pem == authority.deny_list());
+  REQUIRE(read[0].change);
+  CHECK(read[0].change->who == "somebody");
+  CHECK(read[0].change->from == (state / AccessFiles::kDenied).string());
 
   AccessFiles plain(folder.path(), nullptr);
-  plain.take({7, newer});
+  plain.take({7, newer, {}});
   CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
         Errc::failed_precondition);
 }
