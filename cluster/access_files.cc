@@ -125,8 +125,10 @@ Status AccessFiles::check(const std::string& pem) const {
   }
   const std::string authority = identity_->credentials().authority;
   TROUPE_TRY_ASSIGN(const std::uint64_t number, trust::check_deny_list(pem, authority));
-  if (denied_.empty()) return {};
-  TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(denied_, authority));
+  // Of its own file, of the folder, or handed in: the newest.
+  const std::string newest = identity_->credentials().deny_list;
+  if (newest.empty()) return {};
+  TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(newest, authority));
   if (number >= known) return {};
   return base::error(Errc::failed_precondition,
                      "list {} of what is revoked: the coordinator has list {}", number, known);

@@ -165,6 +165,17 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   CHECK(hand_in(newer).ok());
   CHECK(files.look(kNow).empty());
 
+  // It knows the list of its own file, too, though nobody has handed that in.
+  const auto renewed = authority.renew(made, kLong).value();
+  REQUIRE(trust::write_credentials(file, renewed).ok());
+  const fs::path other = folder.path() / "other";
+  fs::create_directory(other);
+  AccessFiles first(other, IdentityFile::open(file, trust::Role::coordinator).value());
+  first.take({7, older, {}});
+  CHECK(all_of<control::DenyListRead>(first.look(kNow)).at(0).status.text() ==
+        "list 1 of what is revoked: the coordinator has list 2");
+  CHECK_FALSE(fs::exists(other / AccessFiles::kDenied));
+
   // The next life of the coordinator knows it from its folder, and a file put there is taken, too.
   AccessFiles again(state, IdentityFile::open(file, trust::Role::coordinator).value());
   auto read = all_of<control::DenyListRead>(again.look(kNow));
