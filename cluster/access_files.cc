@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,15 +49,30 @@ std::string line_of(const control::Audit& change, std::int64_t now) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-/// Opened anew each time, so that it may be moved away meanwhile.
+/// All of it, or an errno.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+/// Opened anew each time, so that it may be moved away meanwhile. All of it is there afterwards, or
+/// nothing: no half line that the next one is glued to.
 Status append(const fs::path& file, std::string_view text) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
-  const int fault = errno;
+  int fault = descriptor < 0 ? errno : 0;
+  struct stat before {};
+  if (fault == 0 && ::fstat(descriptor, &before) != 0) fault = errno;
+  if (fault == 0) {
+    fault = write_all(descriptor, text);
+    if (fault != 0) (void)!::ftruncate(descriptor, before.st_size);
+  }
   if (descriptor >= 0) ::close(descriptor);
-  if (written == static_cast<ssize_t>(text.size())) return {};
-  return base::error(Errc::unavailable, "{}: {}", file.string(),
-                     written < 0 ? ::strerror(fault) : "the disk is full");
+  if (fault == 0) return {};
+  return base::error(Errc::unavailable, "{}: {}", file.string(), ::strerror(fault));
 }
 
 }  // namespace
@@ -171,18 +187,31 @@ control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
 
 void AccessFiles::write_audits(std::int64_t now) {
   std::vector<control::Audit> audits;
-  std::uint64_t left_out = 0;
   {
     const base::MutexLock lock(mutex_);
     audits.swap(audits_);
-    left_out = std::exchange(audits_left_out_, 0);
+    lines_left_out_ += std::exchange(audits_left_out_, 0);
   }
-  if (left_out > 0) audits.push_back({"", fmt::format("{} lines left out", left_out), "", {}});
-  if (audits.empty()) return;
-  std::string text;
-  for (const control::Audit& change : audits) text += line_of(change, now);
+  for (const control::Audit& change : audits) {
+    if (lines_.size() < kAuditsMax) {
+      lines_.push_back(line_of(change, now));
+    } else {
+      ++lines_left_out_;
+    }
+  }
+  if (lines_.empty()) return;
+  std::string text = fmt::format("{}", fmt::join(lines_, ""));
+  if (lines_left_out_ > 0) {
+    text += line_of({"", base::format_counted(lines_left_out_, "line") + " left out", "", {}}, now);
+  }
   const Status status = append(folder_ / kAudit, text);
-  if (!status.ok()) base::log_error("audit: {}; not written: {}", status.text(), text);
+  if (status.ok()) {
+    lines_.clear();
+    lines_left_out_ = 0;
+  } else if (status != audit_fault_) {
+    base::log_error("audit: {}; what is to be written waits until it can be", status.text());
+  }
+  audit_fault_ = status;
 }
 
 }  // namespace troupe::cluster

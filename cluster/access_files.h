@@ -37,7 +37,8 @@ class AccessFiles {
 
   /// For the next look().
   void take(control::TakeDenyList list);
-  /// For the next look(). Beyond kAuditsMax changes that wait the newest are only counted.
+  /// For the next look(), or a later one while audit.log cannot be written. Beyond kAuditsMax
+  /// changes that wait the newest are only counted.
   void note(control::Audit change);
   static constexpr std::size_t kAuditsMax = 10'000;
 

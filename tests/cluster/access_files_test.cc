@@ -232,5 +232,52 @@ TEST_CASE("changes are appended as lines of JSON, to a file that was moved away,
   CHECK_THAT(text, Contains("3 lines left out"));
 }
 
+/// While it lives this process's files grow no further than to `bytes`.
+class FilesEndAt {
+ public:
+  explicit FilesEndAt(std::uint64_t bytes) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit most{bytes, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &most) == 0);
+  }
+  ~FilesEndAt() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST_CASE("a full disk leaves no half line, and what waited is written later") {
+  const TestFolder folder("access-files-audit-full");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  const std::string old(1'000'000, 'x');
+  std::ofstream(log) << old << "\n";
+  files.note({"person 'ann'", "stops job 'x'", "10.0.0.5:4711", {}});
+  {
+    const FilesEndAt limit(old.size() + 20);
+    files.look(kNow);
+    CHECK(fs::file_size(log) == old.size() + 1);
+    for (std::size_t i = 0; i < AccessFiles::kAuditsMax; ++i) files.note({"a", "b", "c", {}});
+    files.look(kNow + 1);
+    CHECK(fs::file_size(log) == old.size() + 1);
+  }
+  files.look(kNow + 2);
+  const std::string text = base::read_text_file(log, 1 << 24).value().substr(old.size() + 1);
+  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
+        AccessFiles::kAuditsMax + 1);
+  const auto first = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  CHECK(first["what"] == "stops job 'x'");
+  CHECK(first["time"] == "2023-11-14T22:13:20Z");  // when it was told
+  CHECK_THAT(text, Contains("\"1 line left out\""));
+  const auto size = fs::file_size(log);
+  files.look(kNow + 3);
+  CHECK(fs::file_size(log) == size);
+}
+
 }  // namespace
 }  // namespace troupe::cluster
