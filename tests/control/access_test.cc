@@ -243,10 +243,11 @@ TEST_CASE("without certificates an agent needs a token, too, as soon as people d
   hello.name = "a";
   hello.version = "1";
   hello.slots = 1;
+  PeerId peer = 1;
   const auto join = [&](const std::string& token) {
-    world.state.handle(PeerLinked{9, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
-    if (!token.empty()) world.drop(9, schemas::PersonHello{token});
-    return world.drop(9, hello);
+    world.state.handle(PeerLinked{++peer, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
+    if (!token.empty()) world.drop(peer, schemas::PersonHello{token});
+    return world.drop(peer, hello);
   };
   CHECK_THAT(join(""), StartsWith("agent 'a': a token is missing"));
   CHECK_THAT(join("t"), Contains("gives no right to admin"));
@@ -262,6 +263,7 @@ TEST_CASE("without certificates an agent needs a token, too, as soon as people d
   CHECK(world.code == Errc::unavailable);  // it tries again
   world.state.handle(TokensRead{false, {}});
   CHECK(join("").empty());
+  CHECK(world.state.counts().agents == 2);
 }
 
 TEST_CASE("what is revoked goes to all agents, and to those that join later") {
