@@ -52,6 +52,10 @@ ExitCode hand_out(const base::Result<trust::Credentials>& made, const std::files
   if (!made.ok()) return context.fail(made.status());
   const base::Status written = trust::write_credentials(file, *made);
   if (!written.ok()) return context.fail(written);
+  const std::int64_t end = trust::read_certificate(made->authority)->validity.until;
+  if (made->info.validity.until == end) {
+    context.console.note("it holds as long as the authority itself, no longer");
+  }
   context.console.data(fmt::format("{}: {}, certificate {}, until {}\n", file.string(),
                                    made->info.identity.to_string(), made->info.serial,
                                    base::format_date(made->info.validity.until)));

@@ -11,6 +11,7 @@
 
 #include "apps/checkpoint_files.h"
 #include "apps/config_file.h"
+#include "apps/coordinator_call.h"
 #include "apps/job_file.h"
 #include "apps/metrics_options.h"
 #include "apps/stop_signals.h"
@@ -210,6 +211,9 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   }
   TROUPE_TRY_ASSIGN(options.identity, open_identity(context, trust::Role::agent));
   TROUPE_TRY(check_own_name(verb, options));
+  if (options.identity == nullptr) {
+    TROUPE_TRY_ASSIGN(options.token, shown_token(context));
+  }
   TROUPE_TRY_ASSIGN(const base::Address host,
                     address_of("--advertise", base::Address{verb.host, 0}.to_string(), context));
   options.host = host.host;

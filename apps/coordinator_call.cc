@@ -21,6 +21,13 @@ void add_grace_option(CLI::App& verb, std::string& grace) {
       ->type_name("TIME");
 }
 
+base::Result<std::string> shown_token(const Context& context) {
+  if (context.token_file.empty()) return std::string();
+  auto token = trust::read_token(context.token_file);
+  if (!token.ok()) return token.status().with_context("--token");
+  return token;
+}
+
 ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
                           const std::function<ExitCode(cluster::JobClient&)>& action) {
   if (context.coordinator.empty()) {
@@ -40,11 +47,9 @@ ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
     const auto ended = cluster::check_certificate(identity->get(), base::unix_seconds());
     if (!ended.ok()) return context.fail(ended.with_context("--identity"));
   }
-  if (!context.token_file.empty()) {
-    auto token = trust::read_token(context.token_file);
-    if (!token.ok()) return context.fail(token.status().with_context("--token"));
-    options.token = *std::move(token);
-  }
+  auto token = shown_token(context);
+  if (!token.ok()) return context.fail(token.status());
+  options.token = *std::move(token);
   options.address = context.coordinator;
   if (!call.grace.empty()) {
     options.limits.coordinator_grace_ms = base::parse_duration_ms(call.grace).value();  // checked

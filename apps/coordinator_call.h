@@ -27,6 +27,10 @@ struct CoordinatorCall {
 /// The option --grace. `grace` outlives the parsing.
 void add_grace_option(CLI::App& verb, std::string& grace);
 
+/// The token that --token or TROUPE_TOKEN_FILE names; empty: none. Errors: those of
+/// trust::read_token().
+base::Result<std::string> shown_token(const Context& context);
+
 /// Makes a client and runs the action with it. Without an address, or with one that is none: bad
 /// usage.
 ExitCode call_coordinator(const CoordinatorCall& call, Context& context,

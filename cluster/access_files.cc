@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,13 +40,6 @@ control::KnownToken judged(const trust::Token& token, std::int64_t now) {
   return known;
 }
 
-/// A file's time; that of no file is the least.
-fs::file_time_type time_of(const fs::path& file) {
-  std::error_code unknown;
-  const auto changed = fs::last_write_time(file, unknown);
-  return unknown ? fs::file_time_type() : changed;
-}
-
 std::string line_of(const control::Audit& change, std::int64_t now) {
   nlohmann::ordered_json line = {{"time", base::format_date(now)},
                                  {"who", change.who},
@@ -55,15 +49,30 @@ std::string line_of(const control::Audit& change, std::int64_t now) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-/// Opened anew each time, so that it may be moved away meanwhile.
+/// All of it, or an errno.
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+/// Opened anew each time, so that it may be moved away meanwhile. All of it is there afterwards, or
+/// nothing: no half line that the next one is glued to.
 Status append(const fs::path& file, std::string_view text) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
-  const int fault = errno;
+  int fault = descriptor < 0 ? errno : 0;
+  struct stat before {};
+  if (fault == 0 && ::fstat(descriptor, &before) != 0) fault = errno;
+  if (fault == 0) {
+    fault = write_all(descriptor, text);
+    if (fault != 0) (void)!::ftruncate(descriptor, before.st_size);
+  }
   if (descriptor >= 0) ::close(descriptor);
-  if (written == static_cast<ssize_t>(text.size())) return {};
-  return base::error(Errc::unavailable, "{}: {}", file.string(),
-                     written < 0 ? ::strerror(fault) : "the disk is full");
+  if (fault == 0) return {};
+  return base::error(Errc::unavailable, "{}: {}", file.string(), ::strerror(fault));
 }
 
 }  // namespace
@@ -76,6 +85,7 @@ std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   write_audits(now);
   read_tokens(now, events);
   read_denied(events);
+  looked_ = true;
   std::vector<control::TakeDenyList> lists;
   {
     const base::MutexLock lock(mutex_);
@@ -102,22 +112,22 @@ void AccessFiles::note(control::Audit change) {
 
 void AccessFiles::read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events) {
   const fs::path book = folder_ / kTokens / trust::TokenBook::kFile;
-  const auto changed = time_of(book);
-  if (changed == tokens_changed_ && now == judged_) return;  // looks come more often than seconds
+  const FileStamp seen = stamp_of(book);
+  if (seen == tokens_seen_ && now == judged_) return;  // looks come more often than seconds
   judged_ = now;
-  if (changed != tokens_changed_) {
-    tokens_changed_ = changed;
+  if (seen != tokens_seen_) {
     auto read = trust::TokenBook::read(folder_ / kTokens);
-    tokens_known_ = read.ok();
-    if (read.ok()) {
-      tokens_ = std::move(read).value();
-    } else {
-      tokens_.clear();
+    // What could not be read is tried again with each look: it may be for want of descriptors.
+    tokens_seen_ = read.ok() ? std::optional(seen) : std::nullopt;
+    if (!read.ok() && read.status() != tokens_fault_) {
       base::log_warn("{}; until it can be read no token holds", read.status().text());
     }
+    tokens_fault_ = read.status();
+    tokens_ = read.ok() ? std::move(read).value() : std::vector<trust::Token>();
   }
   control::TokensRead tokens;
-  tokens.needed = identity_ != nullptr || !tokens_.empty() || !tokens_known_;
+  tokens.unread = !tokens_fault_.ok();
+  tokens.needed = identity_ != nullptr || !tokens_.empty() || tokens.unread;
   for (const trust::Token& token : tokens_) tokens.tokens.push_back(judged(token, now));
   if (told_ && *told_ == tokens) return;
   told_ = tokens;
@@ -131,8 +141,10 @@ Status AccessFiles::check(const std::string& pem) const {
   }
   const std::string authority = identity_->credentials().authority;
   TROUPE_TRY_ASSIGN(const std::uint64_t number, trust::check_deny_list(pem, authority));
-  if (denied_.empty()) return {};
-  TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(denied_, authority));
+  // Of its own file, of the folder, or handed in: the newest.
+  const std::string newest = identity_->credentials().deny_list;
+  if (newest.empty()) return {};
+  TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(newest, authority));
   if (number >= known) return {};
   return base::error(Errc::failed_precondition,
                      "list {} of what is revoked: the coordinator has list {}", number, known);
@@ -141,18 +153,24 @@ Status AccessFiles::check(const std::string& pem) const {
 /// Copied there by hand, or of the coordinator's last life.
 void AccessFiles::read_denied(std::vector<control::CoordinatorEvent>& events) {
   const fs::path file = folder_ / kDenied;
-  const auto changed = time_of(file);
-  if (changed == denied_changed_) return;
-  denied_changed_ = changed;
-  if (changed == fs::file_time_type()) return;  // it went; what it said stays
+  const FileStamp seen = stamp_of(file);
+  if (seen == denied_seen_) return;
+  denied_seen_ = seen;
+  if (seen.gone()) return;  // what it said stays
   auto text = base::read_text_file(file, kListBytesMax);
+  if (!text.ok()) denied_seen_.reset();  // as with tokens
   Status status = text.status();
   if (status.ok()) status = check(*text);
   if (status.ok()) status = identity_->use_deny_list(*text);
-  if (!status.ok()) return base::log_warn("{}: {}", file.string(), status.text());
+  const bool told = status == denied_fault_;
+  denied_fault_ = status;
+  if (!status.ok() && !told) base::log_warn("{}: {}", file.string(), status.text());
+  if (!status.ok()) return;
   if (denied_ == *text) return;
   denied_ = *text;
-  events.emplace_back(control::DenyListRead{0, {}, denied_});
+  control::DenyListRead read{0, {}, denied_};
+  if (looked_) read.change = {"somebody", "hands in what is revoked", file.string()};
+  events.emplace_back(std::move(read));
 }
 
 control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
@@ -163,24 +181,37 @@ control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
   if (status.ok()) status = identity_->use_deny_list(list.pem);
   if (!status.ok()) return {list.peer, status, {}};
   denied_ = list.pem;
-  denied_changed_ = time_of(folder_ / kDenied);
-  return {list.peer, {}, list.pem};
+  denied_seen_ = stamp_of(folder_ / kDenied);
+  return {list.peer, {}, list.pem, list.change};
 }
 
 void AccessFiles::write_audits(std::int64_t now) {
   std::vector<control::Audit> audits;
-  std::uint64_t left_out = 0;
   {
     const base::MutexLock lock(mutex_);
     audits.swap(audits_);
-    left_out = std::exchange(audits_left_out_, 0);
+    lines_left_out_ += std::exchange(audits_left_out_, 0);
   }
-  if (left_out > 0) audits.push_back({"", fmt::format("{} lines left out", left_out), "", {}});
-  if (audits.empty()) return;
-  std::string text;
-  for (const control::Audit& change : audits) text += line_of(change, now);
+  for (const control::Audit& change : audits) {
+    if (lines_.size() < kAuditsMax) {
+      lines_.push_back(line_of(change, now));
+    } else {
+      ++lines_left_out_;
+    }
+  }
+  if (lines_.empty()) return;
+  std::string text = fmt::format("{}", fmt::join(lines_, ""));
+  if (lines_left_out_ > 0) {
+    text += line_of({"", base::format_counted(lines_left_out_, "line") + " left out", "", {}}, now);
+  }
   const Status status = append(folder_ / kAudit, text);
-  if (!status.ok()) base::log_error("audit: {}; not written: {}", status.text(), text);
+  if (status.ok()) {
+    lines_.clear();
+    lines_left_out_ = 0;
+  } else if (status != audit_fault_) {
+    base::log_error("audit: {}; what is to be written waits until it can be", status.text());
+  }
+  audit_fault_ = status;
 }
 
 }  // namespace troupe::cluster

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "cluster/file_stamp.h"
 #include "cluster/identity_file.h"
 #include "control/control_events.h"
 
@@ -29,13 +30,15 @@ class AccessFiles {
   AccessFiles(std::filesystem::path folder, std::shared_ptr<IdentityFile> identity);
 
   /// Reads what has changed, keeps the lists handed in, writes the changes noted: returns what the
-  /// coordinator is to be told. `now`: Unix seconds. What cannot be read is logged once for each
-  /// change, and what was known stays; blocks.
+  /// coordinator is to be told. `now`: Unix seconds. What cannot be read is tried again with each
+  /// look and logged once; tokens then hold no more, and of what is revoked all that was known
+  /// stays. Blocks.
   std::vector<control::CoordinatorEvent> look(std::int64_t now);
 
   /// For the next look().
   void take(control::TakeDenyList list);
-  /// For the next look(). Beyond kAuditsMax changes that wait the newest are only counted.
+  /// For the next look(), or a later one while audit.log cannot be written. Beyond kAuditsMax
+  /// changes that wait the newest are only counted.
   void note(control::Audit change);
   static constexpr std::size_t kAuditsMax = 10'000;
 
@@ -49,13 +52,18 @@ class AccessFiles {
   const std::filesystem::path folder_;
   const std::shared_ptr<IdentityFile> identity_;
   // The main thread's.
-  std::filesystem::file_time_type tokens_changed_;
-  std::filesystem::file_time_type denied_changed_;
+  bool looked_ = false;                   ///< what is new from now on somebody has changed
+  std::optional<FileStamp> tokens_seen_;  ///< as last read; none: they could not be, and below
+  std::optional<FileStamp> denied_seen_;
+  base::Status tokens_fault_;  ///< not ok: they cannot be read, so nobody may anything
+  base::Status denied_fault_;
   std::vector<trust::Token> tokens_;
-  std::int64_t judged_ = 0;   ///< when tokens were last judged, Unix seconds
-  bool tokens_known_ = true;  ///< false: they could not be read, so nobody may anything
+  std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds
   std::optional<control::TokensRead> told_;
   std::string denied_;
+  std::vector<std::string> lines_;  ///< to be written into audit.log, kAuditsMax at most
+  std::uint64_t lines_left_out_ = 0;
+  base::Status audit_fault_;  ///< of writing them
 
   base::Mutex mutex_;
   std::vector<control::TakeDenyList> lists_ TROUPE_GUARDED_BY(mutex_);

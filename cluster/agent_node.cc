@@ -233,7 +233,11 @@ void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
   }
 }
 
+/// Before it joins it shows its token, as people do.
 void AgentNode::tell_coordinator(schemas::Message message) {
+  if (!options_.token.empty() && std::holds_alternative<schemas::AgentHello>(message)) {
+    tell_coordinator(schemas::PersonHello{options_.token});
+  }
   schemas::Envelope envelope;
   envelope.to = {Role::coordinator, 0};
   envelope.message = std::move(message);

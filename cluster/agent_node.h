@@ -38,6 +38,7 @@ struct AgentOptions {
   std::string pages_host = "127.0.0.1";    ///< where its processes' pages are
   http::GuardFiles guard_files;            ///< of those pages
   std::shared_ptr<IdentityFile> identity;  ///< of the agent; null: no TLS, loopback alone
+  std::string token;                       ///< shown where there is no TLS; may be empty
 };
 
 /// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and

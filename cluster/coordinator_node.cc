@@ -257,8 +257,6 @@ base::Status CoordinatorNode::run() {
     std::this_thread::sleep_for(kStopLook);
     look_at_files();
     watch_certificate(age, options_.identity.get());
-    if (options_.identity == nullptr) continue;
-    if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }
   look_at_files();
   tell_end();
@@ -269,6 +267,8 @@ void CoordinatorNode::look_at_files() {
   for (control::CoordinatorEvent& event : access_.look(base::unix_seconds())) {
     coordinator_.post(std::move(event));
   }
+  if (options_.identity == nullptr) return;
+  if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
 }
 
 void CoordinatorNode::tell_end() const {

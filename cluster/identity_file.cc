@@ -19,13 +19,8 @@ base::Result<std::shared_ptr<IdentityFile>> IdentityFile::open(const std::filesy
 }
 
 base::Status IdentityFile::read() {
-  std::error_code unknown;
   // Before the text: what is replaced meanwhile is read again.
-  const auto changed = std::filesystem::last_write_time(file_, unknown);
-  {
-    const base::MutexLock lock(mutex_);
-    changed_ = changed;
-  }
+  const FileStamp seen = stamp_of(file_);
   TROUPE_TRY_ASSIGN(trust::Credentials read, trust::read_credentials(file_));
   const base::MutexLock lock(mutex_);
   if (!deny_list_.empty()) TROUPE_TRY(trust::take_deny_list(read, deny_list_).status());
@@ -36,6 +31,7 @@ base::Status IdentityFile::read() {
   }
   credentials_ = std::move(read);
   tls_ = std::move(tls);
+  seen_ = seen;
   return {};
 }
 
@@ -62,20 +58,22 @@ std::shared_ptr<const link::Tls> IdentityFile::tls() const {
 }
 
 std::shared_ptr<const link::Tls> IdentityFile::renewed() {
-  std::error_code unknown;
-  const auto changed = std::filesystem::last_write_time(file_, unknown);
+  const FileStamp seen = stamp_of(file_);
   {
     const base::MutexLock lock(mutex_);
     if (std::exchange(fresh_, false)) return tls_;
-    if (unknown || changed == changed_) return nullptr;
+    if (seen.gone() || seen == seen_) return nullptr;
   }
+  // What cannot be read is tried again with each call: it may be for want of descriptors.
   const base::Status status = read();
+  const base::MutexLock lock(mutex_);
+  const bool told = status == std::exchange(fault_, status);
   if (!status.ok()) {
-    base::log_warn("{}; the credentials of before stay", status.text());
+    if (!told) base::log_warn("{}; the credentials of before stay", status.text());
     return nullptr;
   }
-  base::log_info("{}: read anew, certificate {}", file_.string(), credentials().info.serial);
-  return tls();
+  base::log_info("{}: read anew, certificate {}", file_.string(), credentials_.info.serial);
+  return tls_;
 }
 
 }  // namespace troupe::cluster

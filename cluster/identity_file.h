@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "cluster/file_stamp.h"
 #include "link/tls.h"
 #include "trust/credentials.h"
 
@@ -27,7 +28,7 @@ class IdentityFile {
   trust::Credentials credentials() const;
   std::shared_ptr<const link::Tls> tls() const;
   /// Reads the file again where it has changed; null: nothing is new since the last call, or it
-  /// cannot be used, which is logged once for each change.
+  /// cannot be used, which is logged once.
   std::shared_ptr<const link::Tls> renewed();
   /// Takes a list of what is revoked, unless there is a newer one; renewed() gives what follows
   /// from it. Errors: those of trust::check_deny_list().
@@ -39,7 +40,8 @@ class IdentityFile {
 
   const std::filesystem::path file_;
   mutable base::Mutex mutex_;
-  std::filesystem::file_time_type changed_ TROUPE_GUARDED_BY(mutex_);
+  FileStamp seen_ TROUPE_GUARDED_BY(mutex_);      // as last read
+  base::Status fault_ TROUPE_GUARDED_BY(mutex_);  // of reading it since
   trust::Credentials credentials_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<const link::Tls> tls_ TROUPE_GUARDED_BY(mutex_);
   std::string deny_list_ TROUPE_GUARDED_BY(mutex_);  // the newest of those taken

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/secret.h"
 
 namespace troupe::control {
@@ -14,6 +16,16 @@ using base::Status;
 std::string Caller::to_string() const {
   if (!holder) return "somebody";
   return fmt::format("{} '{}'", trust::role_name(holder->role), holder->name);
+}
+
+/// Persons without a token left are strangers.
+void Access::set(TokensRead tokens) {
+  tokens_ = std::move(tokens);
+  std::erase_if(refusals_, [this](const auto& entry) {
+    return std::none_of(
+        tokens_.tokens.begin(), tokens_.tokens.end(),
+        [&entry](const KnownToken& known) { return known.token.name == entry.first; });
+  });
 }
 
 /// All are looked at, however early one fits: the time taken says nothing.
@@ -32,11 +44,32 @@ std::string Access::name_of(const Caller& caller) const {
   return known == nullptr ? "" : known->token.name;
 }
 
+std::optional<std::uint64_t> Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
+  const KnownToken* known = find(caller);
+  if (known == nullptr) return std::nullopt;
+  const auto [entry, fresh] = refusals_.try_emplace(known->token.name);
+  Refusals& refusals = entry->second;
+  if (fresh || now_ms - refusals.since_ms >= kWindowMs) {
+    refusals.since_ms = now_ms;
+    refusals.told = 0;
+  }
+  if (refusals.told >= kRefusalsMax) {
+    ++refusals.left_out;
+    return std::nullopt;
+  }
+  ++refusals.told;
+  return std::exchange(refusals.left_out, 0);
+}
+
 Status Access::check(const Caller& caller, trust::Right right) const {
   if (caller.holder && caller.holder->role != trust::Role::person) {
     return base::error(Errc::permission_denied, "{} is no person", caller.to_string());
   }
   if (!tokens_.needed) return {};
+  if (tokens_.unread) {
+    return base::error(Errc::permission_denied,
+                       "the coordinator cannot read its tokens, so nobody may; its log says why");
+  }
   if (!caller.token) {
     return base::error(
         Errc::permission_denied,

@@ -105,7 +105,15 @@ struct KnownToken {
 struct TokensRead {
   bool needed = false;  ///< false: who shows none may do everything
   std::vector<KnownToken> tokens;
+  bool unread = false;  ///< they cannot be read, so nobody may anything
   friend bool operator==(const TokensRead&, const TokensRead&) = default;
+};
+/// A change, for those who want to know later who has made it.
+struct Audit {
+  std::string who;            ///< "person 'alice'", "agent 'a'", "somebody"
+  std::string what;           ///< "submits job 'x'"
+  std::string from;           ///< HOST:PORT, or a file
+  base::Status refused = {};  ///< ok: it was done
 };
 /// A list of what is revoked: one that TakeDenyList has asked about, or that lies in the
 /// coordinator's folder.
@@ -113,6 +121,7 @@ struct DenyListRead {
   PeerId peer = 0;      ///< who has handed it in; 0: nobody did
   base::Status status;  ///< ok: it is the authority's, newer than the one before, and kept
   std::string pem;
+  std::optional<Audit> change = {};  ///< none: it is what was known before
 };
 
 using CoordinatorEvent =
@@ -179,13 +188,7 @@ struct JobFinished {
 struct TakeDenyList {
   PeerId peer = 0;
   std::string pem;
-};
-/// A change, for those who want to know later who has made it.
-struct Audit {
-  std::string who;            ///< "person 'alice'", "agent 'a'", "somebody"
-  std::string what;           ///< "submits job 'x'"
-  std::string from;           ///< HOST:PORT, or a file
-  base::Status refused = {};  ///< ok: it was done
+  Audit change = {};  ///< who hands it in
 };
 
 using CoordinatorEffect =

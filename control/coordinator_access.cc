@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/units.h"
 #include "control/coordinator_state.h"
 
 namespace troupe::control {
@@ -16,15 +17,25 @@ Caller CoordinatorState::caller_of(PeerId peer) const {
   return known == peers_.end() ? Caller{} : known->second.caller;
 }
 
+/// What it has sent before it learns that is not heard.
+void CoordinatorState::drop(PeerId peer, base::Status reason) {
+  const auto known = peers_.find(peer);
+  if (known != peers_.end()) known->second.dropped = true;
+  emit(DropPeer{peer, std::move(reason)});
+}
+
 bool CoordinatorState::may(PeerId peer, trust::Right right, const std::string& what) {
   const Caller caller = caller_of(peer);
   const base::Status status = access_.check(caller, right);
   if (status.ok()) return true;
-  // Strangers are not worth a line each; the shell bounds those of dropped peers.
-  if (!access_.name_of(caller).empty()) {
-    emit(Audit{caller.to_string(), fmt::format("wants to {}", what), caller.address, status});
+  if (const auto left_out = access_.note_refusal(caller, now_ms_)) {
+    std::string wish = fmt::format("wants to {}", what);
+    if (*left_out > 0) {
+      wish += fmt::format("; {} before are left out", base::format_counted(*left_out, "refusal"));
+    }
+    emit(Audit{caller.to_string(), std::move(wish), caller.address, status});
   }
-  emit(DropPeer{peer, status});
+  drop(peer, status);
   return false;
 }
 
@@ -34,18 +45,28 @@ bool CoordinatorState::may_end(PeerId peer, const Job* job, const std::string& w
   return may(peer, own ? trust::Right::submit : trust::Right::stop, what);
 }
 
-void CoordinatorState::note_change(PeerId peer, std::string what) {
+Audit CoordinatorState::change_by(PeerId peer, std::string what) const {
   const Caller caller = caller_of(peer);
   const std::string name = access_.name_of(caller);
   const bool by_token = !caller.holder && !name.empty();
-  emit(Audit{by_token ? fmt::format("person '{}'", name) : caller.to_string(), std::move(what),
-             caller.address});
+  return {by_token ? fmt::format("person '{}'", name) : caller.to_string(), std::move(what),
+          caller.address};
 }
 
-/// Where certificates are, an agent is who its own says.
+void CoordinatorState::note_change(PeerId peer, std::string what) {
+  emit(change_by(peer, std::move(what)));
+}
+
+/// Where certificates are, an agent is who its own says. Where none are and people need tokens, an
+/// agent needs one, too: it is sent their jobs. One that cannot be judged now may try again.
 base::Status CoordinatorState::check_holder(PeerId peer, const schemas::AgentHello& hello) const {
   const Caller caller = caller_of(peer);
-  if (!caller.holder) return {};
+  if (!caller.holder) {
+    const base::Status status = access_.check(caller, trust::Right::admin);
+    if (status.ok()) return {};
+    const Errc code = access_.unread() ? Errc::unavailable : status.code();
+    return base::error(code, "agent '{}': {}", hello.name, status.text());
+  }
   if (caller.holder->role == trust::Role::agent && caller.holder->name == hello.name) return {};
   return base::error(Errc::permission_denied, "{} may not join as agent '{}'", caller.to_string(),
                      hello.name);
@@ -64,7 +85,8 @@ void CoordinatorState::on(const TokensRead& read) {
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {
-  if (may(peer, trust::Right::admin, "hand in what is revoked")) emit(TakeDenyList{peer, list.pem});
+  if (!may(peer, trust::Right::admin, "hand in what is revoked")) return;
+  emit(TakeDenyList{peer, list.pem, change_by(peer, "hands in what is revoked")});
 }
 
 void CoordinatorState::on(const DenyListRead& read) {
@@ -73,7 +95,7 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
   if (!read.status.ok() || read.pem == deny_list_) return;
   deny_list_ = read.pem;
-  note_change(read.peer, "hands in what is revoked");
+  if (read.change) emit(*read.change);
   for (const auto& [peer, agent] : agents_) {
     emit(Send<PeerId>{peer, schemas::DenyList{deny_list_}});
   }

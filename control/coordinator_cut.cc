@@ -11,11 +11,18 @@ namespace troupe::control {
 
 using base::Errc;
 
-/// Answered when the checkpoint is there, or when it is known that there will be none.
+/// Answered when the checkpoint is there, or when it is known that there will be none. Who asks on
+/// while it waits is dropped, and what is answered at once has changed nothing: so nobody fills
+/// memory or logs with wishes.
 void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wanted) {
   schemas::JobCheckpointAnswer answer;
   Job* job = find(wanted.id);
   if (!may_end(peer, job, fmt::format("save job '{}'", wanted.id))) return;
+  if (awaits(peer)) {
+    return drop(peer, base::error(Errc::resource_exhausted,
+                                  "it wants a checkpoint of job '{}' and waits for another answer",
+                                  wanted.id));
+  }
   if (job == nullptr) {
     answer.code = Errc::not_found;
     answer.text = fmt::format("no job '{}'", wanted.id);
@@ -23,9 +30,10 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
     return;
   }
   if (job->run && !job->run->over()) {
+    hand_to_run(*job, CheckpointRequested{peer});
+    if (!job->run->owes(peer)) return;
     note_change(peer, fmt::format("saves job '{}'", wanted.id));
-    emit(Note{false, fmt::format("a checkpoint of job {} is wanted", wanted.id)});
-    return hand_to_run(*job, CheckpointRequested{peer});
+    return emit(Note{false, fmt::format("a checkpoint of job {} is wanted", wanted.id)});
   }
   const schemas::JobInfo& info = shown(*job);
   answer.text = fmt::format(

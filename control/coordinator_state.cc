@@ -69,7 +69,10 @@ void CoordinatorState::on(const PeerLinked& linked) {
 
 void CoordinatorState::on(const PeerSaid& said) {
   const auto peer = peers_.find(said.peer);
-  if (peer != peers_.end()) peer->second.heard_ms = now_ms_;
+  if (peer != peers_.end()) {
+    if (peer->second.dropped) return;
+    peer->second.heard_ms = now_ms_;
+  }
   std::visit([&](const auto& message) { on_message(said.peer, message); }, said.message);
 }
 
@@ -117,7 +120,7 @@ std::vector<std::pair<CoordinatorState::Job*, std::uint32_t>> CoordinatorState::
 /// The agent, should it live, joins anew.
 void CoordinatorState::give_up(PeerId agent, const std::string& reason) {
   if (!agents_.contains(agent)) return;
-  emit(DropPeer{agent, base::error(Errc::unavailable, "the coordinator has given this link up")});
+  drop(agent, base::error(Errc::unavailable, "the coordinator has given this link up"));
   lose_agent(agent, reason);
 }
 
@@ -159,9 +162,8 @@ void CoordinatorState::drop_idle_people() {
   for (auto& [number, peer] : peers_) {
     const bool idle = now_ms_ - peer.heard_ms >= options_.limits.request_ms;
     if (!idle || peer.dropped || agents_.contains(number) || awaits(number)) continue;
-    peer.dropped = true;
-    emit(DropPeer{number, base::error(Errc::deadline_exceeded, "it asked nothing for {} ms",
-                                      options_.limits.request_ms)});
+    drop(number, base::error(Errc::deadline_exceeded, "it asked nothing for {} ms",
+                             options_.limits.request_ms));
   }
 }
 
@@ -227,7 +229,7 @@ CoordinatorState::Agents::const_iterator CoordinatorState::agent_named(
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello) {
   base::Status fault = check_holder(peer, hello);
   if (fault.ok()) fault = check_agent(peer, hello);
-  if (!fault.ok()) return emit(DropPeer{peer, fault});
+  if (!fault.ok()) return drop(peer, fault);
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
@@ -411,9 +413,11 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
     emit(Send<PeerId>{peer, not_found(stop.id)});
     return;
   }
-  if (!is_final(shown(*job).phase)) note_change(peer, fmt::format("stops job '{}'", stop.id));
-  emit(Note{false, fmt::format("job {} is to be stopped", stop.id)});
-  job->waiting.insert(peer);
+  const bool asked = !job->waiting.insert(peer).second;
+  if (!asked && !is_final(shown(*job).phase)) {
+    note_change(peer, fmt::format("stops job '{}'", stop.id));
+    emit(Note{false, fmt::format("job {} is to be stopped", stop.id)});
+  }
   changed_.insert(job->number);
   if (job->run) {
     hand_to_run(*job, StopRequested{stop.checkpoint});
@@ -426,7 +430,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
 }
 
 void CoordinatorState::refuse(PeerId peer) {
-  emit(DropPeer{peer, base::error(Errc::permission_denied, "the coordinator does not take that")});
+  drop(peer, base::error(Errc::permission_denied, "the coordinator does not take that"));
 }
 
 // ---- runs ----

@@ -168,6 +168,7 @@ class CoordinatorState {
   void give_up(PeerId agent, const std::string& reason);
   void lose_agent(PeerId agent, const std::string& reason);
   void refuse(PeerId peer);
+  void drop(PeerId peer, base::Status reason);
   void drop_idle_people();
   bool awaits(PeerId peer) const;
   Agents::const_iterator agent_named(const std::string& name) const;
@@ -178,6 +179,7 @@ class CoordinatorState {
   bool may(PeerId peer, trust::Right right, const std::string& what);
   /// The same for stopping or saving a job (null: none): one's own needs less.
   bool may_end(PeerId peer, const Job* job, const std::string& what);
+  Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   base::Status check_replaced(PeerId peer, const Job& job) const;

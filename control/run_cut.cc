@@ -14,12 +14,20 @@ namespace troupe::control {
 using base::Errc;
 using schemas::Role;
 
+/// Each asks once; but who has gone is still waited for until its wish is settled.
 void RunState::on(const CheckpointRequested& request) {
-  if (trains()) {
+  constexpr std::size_t kPeopleMax = 256;
+  schemas::JobCheckpointAnswer answer;
+  if (trains() && people_.size() < kPeopleMax) {
     people_[++wishes_] = request.peer;
     return hand_to_job(CutWanted{wishes_, false});
   }
-  schemas::JobCheckpointAnswer answer;
+  if (trains()) {
+    answer.code = Errc::resource_exhausted;
+    answer.text =
+        fmt::format("{} wishes for a checkpoint of job {} are open", people_.size(), plan_.job);
+    return emit(Send<PeerId>{request.peer, std::move(answer)});
+  }
   answer.text = stage_ == Stage::ending ? fmt::format("job {} is ending", plan_.job)
                                         : fmt::format("job {} is not training yet", plan_.job);
   emit(Send<PeerId>{request.peer, std::move(answer)});

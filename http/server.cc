@@ -269,8 +269,8 @@ class Server::Impl {
     for (const auto& [number, c] : connections_) {
       if (c.stage != Stage::answering) deadline = std::min(deadline, c.deadline_ms);
       const short events = c.stage == Stage::answering ? short{0}
-                           : c.stage == Stage::writing ? c.channel.events(POLLOUT)
-                                                       : c.channel.events(POLLIN);
+                           : c.stage == Stage::writing ? c.channel.send_events()
+                                                       : c.channel.receive_events();
       polled.push_back({c.channel.descriptor(), events, 0});
       numbers.push_back(number);
     }
@@ -312,7 +312,8 @@ class Server::Impl {
   /// Reads what is there; false when the peer has gone.
   bool read_head(std::uint64_t number, Connection& c) {
     char buffer[4096];
-    // To its end: what TLS has read already wakes nobody.
+    // To its end: what TLS has read already wakes nobody. Each turn takes at least a byte of a head
+    // that is bounded; records without one end it.
     while (c.stage == Stage::reading) {
       const Channel::Moved moved = c.channel.receive(buffer);
       if (moved.progress == Channel::Progress::later) return true;
@@ -422,7 +423,13 @@ class Server::Impl {
   void expire() {
     const std::int64_t now = now_ms();
     for (auto& [number, c] : connections_) {
-      if (c.stage == Stage::reading && now >= c.deadline_ms) answer_here(c, kSlowPage, "other");
+      if (c.stage != Stage::reading || now < c.deadline_ms) continue;
+      if (c.channel.greeted()) {
+        answer_here(c, kSlowPage, "other");
+      } else {
+        log_.warn(now, fmt::format("HTTPS on {} turned away {}: no whole greeting of TLS in time",
+                                   listener_.address().to_string(), c.peer));
+      }
     }
     drop_if(
         [&](const Connection& c) { return c.stage != Stage::answering && now >= c.deadline_ms; });

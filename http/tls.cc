@@ -35,6 +35,12 @@ Bio reader(const std::string& text) {
   return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
+/// Nobody is there whom OpenSSL could ask for a passphrase.
+int no_passphrase(char* /*text*/, int /*bytes*/, int /*writing*/, void* encrypted) {
+  *static_cast<bool*>(encrypted) = true;
+  return -1;
+}
+
 SSL* session_of(void* session) {
   return static_cast<SSL*>(session);
 }
@@ -53,12 +59,14 @@ base::Result<std::shared_ptr<const Tls>> Tls::create(const std::string& pem) {
   SSL_CTX* context = impl->context.get();
   TROUPE_CHECK(context != nullptr && SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1,
                "OpenSSL has no TLS 1.3");
-  const Key key(PEM_read_bio_PrivateKey(reader(pem).get(), nullptr, nullptr, nullptr));
+  bool encrypted = false;
+  const Key key(PEM_read_bio_PrivateKey(reader(pem).get(), nullptr, no_passphrase, &encrypted));
   const Bio certificates = reader(pem);
   bool own = true;
   bool taken = key != nullptr;
   while (taken) {
-    const Certificate next(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
+    const Certificate next(
+        PEM_read_bio_X509(certificates.get(), nullptr, no_passphrase, &encrypted));
     if (next == nullptr) break;
     taken = own ? SSL_CTX_use_certificate(context, next.get()) == 1
                 : SSL_CTX_add1_chain_cert(context, next.get()) == 1;
@@ -66,12 +74,18 @@ base::Result<std::shared_ptr<const Tls>> Tls::create(const std::string& pem) {
   }
   taken = taken && !own && SSL_CTX_use_PrivateKey(context, key.get()) == 1;
   ERR_clear_error();
+  if (encrypted) {
+    return base::error(base::Errc::data_loss,
+                       "[tls] the private key is encrypted; one without a passphrase is needed");
+  }
   if (!taken) {
     return base::error(base::Errc::data_loss, "[tls] needs a private key and its certificate, PEM");
   }
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE);
+  // A peer may send records without a byte for the reader, without end: each is a call of its own.
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
   return std::shared_ptr<const Tls>(new Tls(std::move(impl)));
 }
 
@@ -93,22 +107,23 @@ Channel::Channel(Channel&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       tls_(std::move(other.tls_)),
       session_(std::move(other.session_)),
-      events_(other.events_),
+      receive_events_(other.receive_events_),
+      send_events_(other.send_events_),
       fault_(std::move(other.fault_)) {}
 
 Channel::~Channel() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-Channel::Moved Channel::moved(int result, std::size_t bytes) {
-  events_ = 0;
+Channel::Moved Channel::moved(int result, std::size_t bytes, short& events) {
+  events = 0;
   if (result == 1) return {Progress::some, bytes};
   switch (SSL_get_error(session_of(session_.get()), result)) {
     case SSL_ERROR_WANT_READ:
-      events_ = POLLIN;
+      events = POLLIN;
       return {Progress::later, 0};
     case SSL_ERROR_WANT_WRITE:
-      events_ = POLLOUT;
+      events = POLLOUT;
       return {Progress::later, 0};
     case SSL_ERROR_SSL: {
       const unsigned long error = ERR_peek_error();
@@ -129,7 +144,7 @@ Channel::Moved Channel::receive(std::span<char> place) {
     ERR_clear_error();
     std::size_t bytes = 0;
     const int result = SSL_read_ex(session_of(session_.get()), place.data(), place.size(), &bytes);
-    return moved(result, bytes);
+    return moved(result, bytes, receive_events_);
   }
   const ssize_t count = recv(descriptor_, place.data(), place.size(), MSG_DONTWAIT);
   if (count > 0) return {Progress::some, static_cast<std::size_t>(count)};
@@ -142,7 +157,7 @@ Channel::Moved Channel::send(std::string_view bytes) {
     ERR_clear_error();
     std::size_t done = 0;
     const int result = SSL_write_ex(session_of(session_.get()), bytes.data(), bytes.size(), &done);
-    return moved(result, done);
+    return moved(result, done, send_events_);
   }
   const ssize_t count =
       ::send(descriptor_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -155,7 +170,11 @@ void Channel::finish() {
   ERR_clear_error();
   if (session_ != nullptr) SSL_shutdown(session_of(session_.get()));
   shutdown(descriptor_, SHUT_WR);
-  events_ = 0;
+  receive_events_ = 0;
+}
+
+bool Channel::greeted() const {
+  return session_ == nullptr || SSL_is_init_finished(session_of(session_.get())) == 1;
 }
 
 }  // namespace troupe::http

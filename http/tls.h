@@ -4,6 +4,8 @@
 // belongs to one.
 #pragma once
 
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,14 +51,18 @@ class Channel {
   ~Channel();
 
   int descriptor() const { return descriptor_; }
-  /// `later`: nothing now; call again when events() come. `ended`: the peer has gone, or said what
-  /// is not TLS, which fault() names.
+  /// `later`: nothing now; call again when receive_events() or send_events() come. `ended`: the
+  /// peer has gone, or said what is not TLS, which fault() names.
   Moved receive(std::span<char> place);
   Moved send(std::string_view bytes);
   /// Ends the sending direction behind what was sent.
   void finish();
-  /// What to poll for before the last call is tried again; `wanted` is the caller's own wish.
-  short events(short wanted) const { return events_ == 0 ? wanted : events_; }
+  /// What to poll for before the next receive() or send(): what the last one of its kind waits for,
+  /// if for anything.
+  short receive_events() const { return receive_events_ == 0 ? short{POLLIN} : receive_events_; }
+  short send_events() const { return send_events_ == 0 ? short{POLLOUT} : send_events_; }
+  /// False while the peer has not shaken hands: it can be told nothing.
+  bool greeted() const;
   /// Why TLS failed; empty: it has not.
   const std::string& fault() const { return fault_; }
 
@@ -64,12 +70,13 @@ class Channel {
   struct FreeSession {
     void operator()(void* session) const;
   };
-  Moved moved(int result, std::size_t bytes);
+  Moved moved(int result, std::size_t bytes, short& events);
 
   int descriptor_;
   std::shared_ptr<const Tls> tls_;
   std::unique_ptr<void, FreeSession> session_;
-  short events_ = 0;
+  short receive_events_ = 0;  ///< 0: the last receive() waits for nothing
+  short send_events_ = 0;
   std::string fault_;
 };
 

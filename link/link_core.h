@@ -64,6 +64,9 @@ struct LinkContext {
     if (tls == nullptr) return make_plain_carrier(std::move(socket));
     return make_tls_carrier(std::move(socket), tls, end);
   }
+  /// Whether who speaks on `connection` may be `end`, by its certificate and by what is revoked by
+  /// now: the list may be newer than the handshake. Without TLS everybody is believed.
+  base::Status check_peer(const Connection& connection, const LinkEnd& end) const;
   /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
   std::function<void()> hurry = [] {};
   base::SteadyClock steady;

@@ -62,6 +62,14 @@ void prepare_socket(Socket& socket, const base::Limits& limits) {
   set(TCP_KEEPINTVL, 1);
 }
 
+Status LinkContext::check_peer(const Connection& connection, const LinkEnd& end) const {
+  const Tls::Peer* peer = connection.peer();
+  if (peer == nullptr) return {};
+  TROUPE_TRY(check_claim(peer->identity, end));
+  const Status status = tls->check_revoked(*peer);
+  return status.ok() ? status : status.with_context("[link] " + peer->identity.to_string());
+}
+
 /// "[link] device server 2 (beta) lost parameter server 1 at 127.0.0.1:7000: connection closed".
 Status LinkCore::lost(const Status& reason) const {
   const std::string_view verb = state_ == State::opening ? "cannot reach" : "lost";
@@ -298,9 +306,9 @@ Status LinkCore::on_reply(std::size_t index, const schemas::HelloReply& reply,
 
 /// Under TLS whoever listens must be whom this link is for.
 Status LinkCore::check_listener(const Connection& connection) const {
-  if (plan_.origin != Origin::dialed || connection.peer() == nullptr) return {};
+  if (plan_.origin != Origin::dialed) return {};
   const LinkEnd wanted{plan_.peer.actor, plan_.peer.name, plan_.self.job, plan_.self.generation};
-  return check_claim(connection.peer()->identity, wanted);
+  return context_->check_peer(connection, wanted);
 }
 
 void LinkCore::check_revoked() {

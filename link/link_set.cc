@@ -19,7 +19,6 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "link/claim.h"
 #include "link/link_core.h"
 #include "link/listener.h"
 
@@ -320,9 +319,7 @@ Status LinkSet::Impl::admit(const Port& port, const Greeted& greeted) {
                        "[link] job '{}' generation {} meets {} of job '{}' generation {}",
                        hello.job, hello.generation, self.to_string(), self.job, self.generation);
   }
-  if (const auto* proved = greeted.connection->peer()) {
-    TROUPE_TRY(check_claim(proved->identity, end_of(hello)));
-  }
+  TROUPE_TRY(context_->check_peer(*greeted.connection, end_of(hello)));
   const bool first = hello.lane == 0 && !hello.resume;
   auto link = first ? make(port, greeted) : find(self, greeted);
   TROUPE_TRY(link.status());

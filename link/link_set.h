@@ -51,7 +51,8 @@ class LinkSet {
   /// `look_up`, within limits.resolve_ms.
   LinkSet(const base::Limits& limits, base::BufferPool& pool,
           std::shared_ptr<const Tls> tls = nullptr, base::Resolver::LookUp look_up = base::look_up);
-  /// New connections use these credentials; links stay, but those whose peer is revoked by now.
+  /// New connections use these credentials; links stay, but those whose peer is revoked by now, and
+  /// a connection that has not greeted yet is judged by them, too.
   /// For a LinkSet that has some already.
   void renew(std::shared_ptr<const Tls> tls);
   /// stop(), then ends the thread.

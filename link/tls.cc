@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "trust/pem.h"
 
 namespace troupe::link {
 namespace {
@@ -44,7 +45,7 @@ Bio reader(const std::string& text) {
 std::vector<Certificate> read_certificates(const std::string& text) {
   const Bio bio = reader(text);
   std::vector<Certificate> found;
-  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, trust::no_passphrase, nullptr)) {
     found.emplace_back(next);
   }
   ERR_clear_error();
@@ -121,7 +122,8 @@ Status Tls::Impl::check(X509_STORE_CTX* store, Peer& peer) const {
 
 /// Of a list that the authority has signed.
 Status Tls::Impl::read_denied(const std::string& pem) {
-  const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, nullptr, nullptr));
+  const DenyList list(
+      PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, trust::no_passphrase, nullptr));
   if (list == nullptr) return refused("the list of what is revoked");
   STACK_OF(X509_REVOKED)* entries = X509_CRL_get_REVOKED(list.get());
   for (int i = 0; i < sk_X509_REVOKED_num(entries); ++i) {
@@ -151,8 +153,8 @@ Result<std::shared_ptr<const Tls>> Tls::create(const trust::Credentials& credent
   const auto own = read_certificates(credentials.own.certificate);
   const auto above = read_certificates(credentials.above);
   const auto authority = read_certificates(credentials.authority);
-  const Key key(
-      PEM_read_bio_PrivateKey(reader(credentials.own.key).get(), nullptr, nullptr, nullptr));
+  const Key key(PEM_read_bio_PrivateKey(reader(credentials.own.key).get(), nullptr,
+                                        trust::no_passphrase, nullptr));
   if (own.empty() || authority.empty() || key == nullptr) return refused("the credentials");
   bool taken = SSL_CTX_use_certificate(context, own.front().get()) == 1 &&
                SSL_CTX_use_PrivateKey(context, key.get()) == 1 &&

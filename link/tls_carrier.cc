@@ -304,7 +304,8 @@ void TlsCarrier::note_failure(int result) {
   }
 }
 
-/// Reads what has come into the places of receive().
+/// Reads what has come into the places of receive(). Records without bytes for the reader are
+/// passed over, at most those that one read of the socket has brought.
 void TlsCarrier::open_records() {
   if (!receiving_ || !failed_.ok()) return;
   hungry_ = false;

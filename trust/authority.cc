@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/units.h"
 
 namespace troupe::trust {
 namespace {
@@ -117,7 +118,7 @@ Result<Authority> Authority::open(const fs::path& folder) {
   TROUPE_TRY_ASSIGN(Book book, read_book(folder / kIssuedFile));
   opened.lists_ = book.lists;
   opened.issued_ = std::move(book.issued);
-  TROUPE_TRY_ASSIGN(opened.deny_list_, base::read_text_file(folder / kDeniedFile, kFileBytesMax));
+  TROUPE_TRY(opened.read_list());
   return opened;
 }
 
@@ -151,6 +152,12 @@ Result<Credentials> Authority::renew(const Credentials& old, Validity validity) 
 }
 
 Result<Credentials> Authority::sign(const Identity& identity, Validity validity) {
+  // Beyond its own end nobody would believe it.
+  if (validity.from > info_.validity.until) {
+    return base::error(Errc::failed_precondition, "the authority of cluster '{}' held until {}",
+                       cluster(), base::format_date(info_.validity.until));
+  }
+  validity.until = std::min(validity.until, info_.validity.until);
   Credentials made;
   TROUPE_TRY_ASSIGN(made.own, make_certificate(identity, validity, own_));
   TROUPE_TRY_ASSIGN(made.info, read_certificate(made.own.certificate));
@@ -163,18 +170,42 @@ Result<Credentials> Authority::sign(const Identity& identity, Validity validity)
   return made;
 }
 
+/// Those that begin later, too. Of one that was withdrawn already there is a new list: who asks
+/// again may not know whether the first try was written.
 Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
   const Identity identity{cluster(), role, name};
   bool any = false;
   for (Issued& each : issued_) {
-    if (each.identity != identity || !holds(each, now)) continue;
-    each.withdrawn = now;
+    if (each.identity != identity || now > each.validity.until) continue;
+    if (each.withdrawn == 0) each.withdrawn = now;
     any = true;
   }
   if (!any) {
     return base::error(Errc::not_found, "{} has no certificate that holds", identity.to_string());
   }
   TROUPE_TRY(make_list(now));
+  return save();
+}
+
+/// The book is the truth, and is written first. Where the list is older than it, or cannot be read,
+/// a revoke has ended between the two: it is completed here.
+Status Authority::read_list() {
+  const fs::path file = folder_ / kDeniedFile;
+  auto text = base::read_text_file(file, kFileBytesMax);
+  const auto number = text.ok() ? check_deny_list(*text, own_.certificate) : text.status();
+  if (number.ok() && *number > lists_) {
+    return base::error(Errc::data_loss,
+                       "{} is of list {}, {} of list {}: an older book, which does not know all "
+                       "that was revoked",
+                       (folder_ / kIssuedFile).string(), lists_, file.string(), *number);
+  }
+  if (number.ok() && *number == lists_) {
+    deny_list_ = std::move(text).value();
+    return {};
+  }
+  std::int64_t newest = info_.validity.from;
+  for (const Issued& each : issued_) newest = std::max(newest, each.withdrawn);
+  TROUPE_TRY(make_list(newest));
   return save();
 }
 

@@ -29,22 +29,23 @@ class Authority {
   /// Makes the folder's files; already_exists where there are some. `now`: Unix seconds.
   static base::Result<Authority> create(const std::filesystem::path& folder,
                                         const std::string& cluster, Validity validity);
-  /// not_found: no authority is there; permission_denied: others may read its key; data_loss.
+  /// Completes a list of what is withdrawn that could not be written. not_found: no authority is
+  /// there; permission_denied: others may read its key; data_loss.
   static base::Result<Authority> open(const std::filesystem::path& folder);
 
   const std::string& cluster() const { return info_.identity.cluster; }
   /// In the order of signing.
   const std::vector<Issued>& issued() const { return issued_; }
 
-  /// Signs for a coordinator or an agent. already_exists: another one that holds at
-  /// `validity.from` has this identity (withdraw it or renew it); permission_denied: a role that it
-  /// does not sign.
+  /// Signs for a coordinator or an agent, until the authority's own end at most. already_exists:
+  /// another one that holds at `validity.from` has this identity (withdraw it or renew it);
+  /// permission_denied: a role that it does not sign.
   base::Result<Credentials> issue(Role role, const std::string& name, Validity validity);
   /// Signs anew for the holder of `old`: a new key, the same identity; the old one holds until its
   /// own end. permission_denied: it was withdrawn, or is of another authority.
   base::Result<Credentials> renew(const Credentials& old, Validity validity);
-  /// Withdraws all of `role` and `name` that hold at `now`, and writes deny_list(). not_found:
-  /// there is none.
+  /// Withdraws all of `role` and `name` that have not ended at `now`, and writes deny_list(), also
+  /// where all were withdrawn before. not_found: there is none.
   base::Status revoke(Role role, const std::string& name, std::int64_t now);
   /// The list of what is withdrawn, PEM; also the file denied.pem in the folder.
   const std::string& deny_list() const { return deny_list_; }
@@ -52,6 +53,7 @@ class Authority {
  private:
   Authority() = default;
   base::Result<Credentials> sign(const Identity& identity, Validity validity);
+  base::Status read_list();
   base::Status make_list(std::int64_t now);
   base::Status save() const;
 

@@ -10,6 +10,8 @@
 #include <memory>
 
 #include "base/secret.h"
+#include "trust/pem.h"
+#include "trust/validity.h"
 
 namespace troupe::trust {
 namespace {
@@ -89,10 +91,16 @@ struct Signer {
 
 Result<Signer> read_signer(const KeyAndCertificate& pem) {
   Signer signer;
-  signer.key.reset(PEM_read_bio_PrivateKey(reader(pem.key).get(), nullptr, nullptr, nullptr));
+  bool encrypted = false;
+  signer.key.reset(
+      PEM_read_bio_PrivateKey(reader(pem.key).get(), nullptr, no_passphrase, &encrypted));
+  if (encrypted) {
+    ERR_clear_error();
+    return base::error(Errc::data_loss, "[certificate] the private key is encrypted");
+  }
   if (signer.key == nullptr) return unreadable("private key");
   signer.certificate.reset(
-      PEM_read_bio_X509(reader(pem.certificate).get(), nullptr, nullptr, nullptr));
+      PEM_read_bio_X509(reader(pem.certificate).get(), nullptr, no_passphrase, nullptr));
   if (signer.certificate == nullptr) return unreadable("certificate");
   if (X509_check_private_key(signer.certificate.get(), signer.key.get()) == 1) return signer;
   ERR_clear_error();
@@ -130,11 +138,14 @@ Integer serial_of(const std::string& hex) {
   return Integer(BN_to_ASN1_INTEGER(number, nullptr));
 }
 
-std::int64_t unix_seconds(const ASN1_TIME* time) {
+Result<std::int64_t> unix_seconds(const ASN1_TIME* time) {
   const Time epoch(ASN1_TIME_set(nullptr, 0));
   int days = 0;
   int seconds = 0;
-  ASN1_TIME_diff(&days, &seconds, epoch.get(), time);
+  if (ASN1_TIME_diff(&days, &seconds, epoch.get(), time) != 1) {
+    ERR_clear_error();
+    return base::error(Errc::data_loss, "[certificate] a time in it cannot be read");
+  }
   return std::int64_t{days} * 86'400 + seconds;
 }
 
@@ -186,6 +197,7 @@ std::string new_serial() {
 /// Signed by `issuer`, or by itself where that is null.
 Result<KeyAndCertificate> make_signed(const Identity& subject, Validity validity,
                                       const Signer* issuer) {
+  TROUPE_TRY(check_validity(validity).with_context("[certificate] of " + subject.to_string()));
   const Key key(EVP_EC_gen("P-256"));
   const Certificate made(X509_new());
   if (key == nullptr || made == nullptr) return library_error("making a key");
@@ -272,9 +284,10 @@ Result<std::string> make_deny_list(std::span<const Withdrawn> withdrawn, std::ui
 }
 
 Result<std::uint64_t> check_deny_list(std::string_view pem, std::string_view authority) {
-  const Certificate signer(PEM_read_bio_X509(reader(authority).get(), nullptr, nullptr, nullptr));
+  const Certificate signer(
+      PEM_read_bio_X509(reader(authority).get(), nullptr, no_passphrase, nullptr));
   if (signer == nullptr) return unreadable("certificate");
-  const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, nullptr, nullptr));
+  const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, no_passphrase, nullptr));
   if (list == nullptr) return unreadable("list of what is revoked");
   if (X509_CRL_verify(list.get(), X509_get0_pubkey(signer.get())) != 1) {
     ERR_clear_error();
@@ -295,13 +308,14 @@ Status check_key(const KeyAndCertificate& pem) {
 }
 
 Result<CertificateInfo> read_certificate(std::string_view pem) {
-  const Certificate certificate(PEM_read_bio_X509(reader(pem).get(), nullptr, nullptr, nullptr));
+  const Certificate certificate(
+      PEM_read_bio_X509(reader(pem).get(), nullptr, no_passphrase, nullptr));
   if (certificate == nullptr) return unreadable("certificate");
   CertificateInfo info;
   TROUPE_TRY_ASSIGN(info.identity, identity_of(certificate.get()));
   info.serial = serial_text(X509_get0_serialNumber(certificate.get()));
-  info.validity = {unix_seconds(X509_get0_notBefore(certificate.get())),
-                   unix_seconds(X509_get0_notAfter(certificate.get()))};
+  TROUPE_TRY_ASSIGN(info.validity.from, unix_seconds(X509_get0_notBefore(certificate.get())));
+  TROUPE_TRY_ASSIGN(info.validity.until, unix_seconds(X509_get0_notAfter(certificate.get())));
   info.may_sign = X509_check_ca(certificate.get()) == 1;
   return info;
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "base/secret.h"
+#include "trust/validity.h"
 
 namespace troupe::trust {
 namespace {
@@ -152,6 +153,7 @@ Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> 
                        base::kPlainNameRule);
   }
   if (rights.empty()) return base::error(Errc::invalid_argument, "a token without a right");
+  TROUPE_TRY(check_validity(validity).with_context(fmt::format("a token of '{}'", name)));
   // Those that hold no longer make room, oldest first.
   if (tokens_.size() >= kTokensMax) {
     std::erase_if(tokens_, [&](const Token& each) { return !holds(each, validity.from); });

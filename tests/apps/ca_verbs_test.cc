@@ -43,7 +43,8 @@ TEST_CASE("an authority signs, renews, lists and revokes", "[ca]") {
   REQUIRE(run({"ca", "revoke", ca, "agent", "node1"}).code == 0);
   CHECK_THAT(run({"ca", "list", ca}).out, Contains("revoked") && !Contains("valid"));
   CHECK(run({"ca", "renew", ca, file}).code == 8);
-  CHECK(run({"ca", "revoke", ca, "agent", "node1"}).code == 5);
+  CHECK(run({"ca", "revoke", ca, "agent", "node1"}).code == 0);  // and writes the list again
+  CHECK(run({"ca", "revoke", ca, "agent", "node9"}).code == 5);
 }
 
 TEST_CASE("words that ca cannot obey are refused", "[ca]") {
@@ -60,6 +61,24 @@ TEST_CASE("words that ca cannot obey are refused", "[ca]") {
   CHECK(run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", "soon"}).code == 2);
   CHECK(run({"ca", "issue", ca, "agent", "x", "--out", "/nowhere/x.pem"}).code != 0);
   CHECK_FALSE(std::filesystem::exists(file));
+}
+
+TEST_CASE("times that no certificate can hold are refused, or end with the authority", "[ca]") {
+  const TestFolder folder("ca-test-times");
+  const std::string ca = (folder.path() / "ca").string();
+  for (const char* time : {"3000000d", "99999999999d"}) {
+    const Run late = run({"ca", "init", ca, "--cluster", "lab", "--for", time});
+    CHECK(late.code == 3);
+    CHECK_THAT(late.err, Contains("9999-12-31T23:59:59Z is the last day"));
+  }
+  REQUIRE(run({"ca", "init", ca, "--cluster", "lab"}).code == 0);
+  const std::string file = (folder.path() / "x.pem").string();
+  const Run made = run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", "3000000d"});
+  CHECK(made.code == 0);
+  CHECK_THAT(made.err, Contains("as long as the authority itself"));
+  const auto credentials = trust::read_credentials(file).value();
+  CHECK(credentials.info.validity.until ==
+        trust::read_certificate(credentials.authority)->validity.until);
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 // What lies in a coordinator's folder is seen, kept and written.
 #include "cluster/access_files.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -72,7 +76,47 @@ TEST_CASE("tokens are told when they change, end or cannot be read") {
   told = all_of<control::TokensRead>(files.look(kNow));
   REQUIRE(told.size() == 1);
   CHECK(told[0].needed);
+  CHECK(told[0].unread);
   CHECK(told[0].tokens.empty());
+}
+
+TEST_CASE("a book that cannot be looked at opens no door, from the start on") {
+  const TestFolder folder("access-files-no-look");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  const bool loop = GENERATE(true, false);
+  if (loop) {
+    fs::create_symlink(AccessFiles::kTokens, tokens);
+  } else {
+    std::ofstream(tokens) << "no folder";
+  }
+  AccessFiles files(folder.path(), nullptr);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+  CHECK(told[0].unread);
+  CHECK(files.look(kNow + 1).empty());
+  fs::remove(tokens);
+  told = all_of<control::TokensRead>(files.look(kNow + 1));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].needed);
+  CHECK_FALSE(told[0].unread);
+}
+
+TEST_CASE("files that others could read are taken once their rights are right") {
+  const TestFolder folder("access-files-rights");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  REQUIRE(trust::TokenBook::open(tokens)->make("alice", {trust::Right::read}, kDay).ok());
+  const fs::path book = tokens / trust::TokenBook::kFile;
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::add);
+  AccessFiles files(folder.path(), nullptr);
+  CHECK(all_of<control::TokensRead>(files.look(kNow)).at(0).unread);
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::remove);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].unread);
+  CHECK(told[0].tokens.size() == 1);
+  fs::permissions(book, fs::perms::others_read, fs::perm_options::add);
+  CHECK(all_of<control::TokensRead>(files.look(kNow)).at(0).unread);
 }
 
 TEST_CASE("with certificates people need tokens before one was made") {
@@ -102,10 +146,12 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
   AccessFiles files(state, identity);
   const auto hand_in = [&](const std::string& pem) {
-    files.take({7, pem});
+    files.take({7, pem, {"person 'ann'", "hands it in", "10.0.0.5:4711"}});
     const auto read = all_of<control::DenyListRead>(files.look(kNow));
     REQUIRE(read.size() == 1);
     CHECK(read[0].peer == 7);
+    CHECK(read[0].change.has_value() == read[0].status.ok());
+    if (read[0].change) CHECK(read[0].change->who == "person 'ann'");
     return read[0].status;
   };
   CHECK(hand_in("nonsense").code() == Errc::data_loss);
@@ -119,12 +165,24 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   CHECK(hand_in(newer).ok());
   CHECK(files.look(kNow).empty());
 
+  // It knows the list of its own file, too, though nobody has handed that in.
+  const auto renewed = authority.renew(made, kLong).value();
+  REQUIRE(trust::write_credentials(file, renewed).ok());
+  const fs::path other = folder.path() / "other";
+  fs::create_directory(other);
+  AccessFiles first(other, IdentityFile::open(file, trust::Role::coordinator).value());
+  first.take({7, older, {}});
+  CHECK(all_of<control::DenyListRead>(first.look(kNow)).at(0).status.text() ==
+        "list 1 of what is revoked: the coordinator has list 2");
+  CHECK_FALSE(fs::exists(other / AccessFiles::kDenied));
+
   // The next life of the coordinator knows it from its folder, and a file put there is taken, too.
   AccessFiles again(state, IdentityFile::open(file, trust::Role::coordinator).value());
   auto read = all_of<control::DenyListRead>(again.look(kNow));
   REQUIRE(read.size() == 1);
   CHECK(read[0].peer == 0);
   CHECK(read[0].pem == newer);
+  CHECK_FALSE(read[0].change);  // nobody has changed it since
   REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
   REQUIRE(authority.revoke(trust::Role::agent, "b", kNow).ok());
   REQUIRE(base::write_file_atomically(state / AccessFiles::kDenied,
@@ -134,9 +192,12 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   read = all_of<control::DenyListRead>(again.look(kNow));
   REQUIRE(read.size() == 1);
   CHECK(read[0].pem == authority.deny_list());
+  REQUIRE(read[0].change);
+  CHECK(read[0].change->who == "somebody");
+  CHECK(read[0].change->from == (state / AccessFiles::kDenied).string());
 
   AccessFiles plain(folder.path(), nullptr);
-  plain.take({7, newer});
+  plain.take({7, newer, {}});
   CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
         Errc::failed_precondition);
 }
@@ -169,6 +230,53 @@ TEST_CASE("changes are appended as lines of JSON, to a file that was moved away,
   CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
         AccessFiles::kAuditsMax + 1);
   CHECK_THAT(text, Contains("3 lines left out"));
+}
+
+/// While it lives this process's files grow no further than to `bytes`.
+class FilesEndAt {
+ public:
+  explicit FilesEndAt(std::uint64_t bytes) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit most{bytes, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &most) == 0);
+  }
+  ~FilesEndAt() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST_CASE("a full disk leaves no half line, and what waited is written later") {
+  const TestFolder folder("access-files-audit-full");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  const std::string old(1'000'000, 'x');
+  std::ofstream(log) << old << "\n";
+  files.note({"person 'ann'", "stops job 'x'", "10.0.0.5:4711", {}});
+  {
+    const FilesEndAt limit(old.size() + 20);
+    files.look(kNow);
+    CHECK(fs::file_size(log) == old.size() + 1);
+    for (std::size_t i = 0; i < AccessFiles::kAuditsMax; ++i) files.note({"a", "b", "c", {}});
+    files.look(kNow + 1);
+    CHECK(fs::file_size(log) == old.size() + 1);
+  }
+  files.look(kNow + 2);
+  const std::string text = base::read_text_file(log, 1 << 24).value().substr(old.size() + 1);
+  CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
+        AccessFiles::kAuditsMax + 1);
+  const auto first = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  CHECK(first["what"] == "stops job 'x'");
+  CHECK(first["time"] == "2023-11-14T22:13:20Z");  // when it was told
+  CHECK_THAT(text, Contains("\"1 line left out\""));
+  const auto size = fs::file_size(log);
+  files.look(kNow + 3);
+  CHECK(fs::file_size(log) == size);
 }
 
 }  // namespace

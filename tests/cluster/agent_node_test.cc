@@ -2,6 +2,7 @@
 // An agent that is asked to end does, also while a folder that it probes hangs.
 #include "cluster/agent_node.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -67,6 +68,28 @@ struct Coordinator {
   std::string address;
   link::LinkSet links;
 };
+
+TEST_CASE("an agent shows its token before it joins", "[agent]") {
+  Coordinator coordinator;
+  AgentOptions options;
+  options.coordinator = coordinator.address;
+  options.name = std::string("a");
+  options.limits = quick_limits();
+  options.token = "troupe_x";
+  std::atomic<bool> asked{false};
+  options.probe_folder = [&](const schemas::FolderProbe&) {
+    asked = true;
+    return Status();
+  };
+  const auto late = std::chrono::steady_clock::now() + kWait;
+  options.stop = [&] { return asked || std::chrono::steady_clock::now() > late; };
+  REQUIRE(run_agent(options).ok());
+  const auto& said = coordinator.recorder->envelopes;
+  REQUIRE(said.size() >= 2);
+  REQUIRE(std::holds_alternative<schemas::PersonHello>(said[0].message));
+  CHECK(std::get<schemas::PersonHello>(said[0].message).token == "troupe_x");
+  CHECK(std::holds_alternative<schemas::AgentHello>(said[1].message));
+}
 
 TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   const auto probe = std::make_shared<HangingProbe>();

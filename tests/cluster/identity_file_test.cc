@@ -55,6 +55,25 @@ TEST_CASE("a replaced identity file is read again, once, and only of the same ho
   CHECK(identity->credentials().info.serial == second.info.serial);
 }
 
+TEST_CASE("a replaced identity that others may read is taken once its rights are right") {
+  const TestFolder folder("identity-file-test-rights");
+  const auto file = folder.path() / "a.pem";
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const auto first = authority.issue(trust::Role::agent, "a", kLong).value();
+  REQUIRE(trust::write_credentials(file, first).ok());
+  const auto identity = IdentityFile::open(file, trust::Role::agent).value();
+  const auto second = authority.renew(first, kLong).value();
+  REQUIRE(trust::write_credentials(file, second).ok());
+  const auto others = std::filesystem::perms::others_read;
+  std::filesystem::permissions(file, others, std::filesystem::perm_options::add);
+  CHECK(identity->renewed() == nullptr);
+  CHECK(identity->renewed() == nullptr);
+  std::filesystem::permissions(file, others, std::filesystem::perm_options::remove);
+  CHECK(identity->renewed() != nullptr);
+  CHECK(identity->credentials().info.serial == second.info.serial);
+  CHECK(identity->renewed() == nullptr);
+}
+
 TEST_CASE("an identity of another role, or that others may read, is refused") {
   const TestFolder folder("identity-file-test-bad");
   const auto file = folder.path() / "a.pem";

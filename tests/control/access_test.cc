@@ -11,6 +11,7 @@ namespace {
 
 using base::Errc;
 using Catch::Contains;
+using Catch::Matchers::StartsWith;
 using testing::ControlWorld;
 using trust::Right;
 
@@ -95,17 +96,21 @@ struct Guarded {
     sent.clear();
     audits.clear();
     for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, message})) {
-      if (const auto* dropped = std::get_if<DropPeer>(&effect)) why = dropped->reason.text();
+      if (const auto* dropped = std::get_if<DropPeer>(&effect)) {
+        why = dropped->reason.text();
+        code = dropped->reason.code();
+      }
       if (const auto* send = std::get_if<Send<PeerId>>(&effect)) sent.push_back(*send);
       if (const auto* audit = std::get_if<Audit>(&effect)) audits.push_back(*audit);
-      if (const auto* list = std::get_if<TakeDenyList>(&effect)) lists.push_back(list->pem);
+      if (const auto* list = std::get_if<TakeDenyList>(&effect)) lists.push_back(*list);
     }
     return why;
   }
   CoordinatorState state;
   std::vector<Send<PeerId>> sent;
   std::vector<Audit> audits;
-  std::vector<std::string> lists;
+  std::vector<TakeDenyList> lists;
+  Errc code = Errc::ok;  ///< of the last drop
 };
 
 schemas::JobSubmit submit_of(const std::string& id) {
@@ -137,9 +142,12 @@ TEST_CASE("without the right nothing is done, and the answer says so") {
       submit_of("x"),        schemas::JobQuery{},         schemas::JobQuery{"x"},
       schemas::JobStop{"x"}, schemas::JobCheckpoint{"x"}, schemas::DenyList{"pem"}};
   for (const schemas::Message& question : questions) {
+    world.link(1, trust::Role::person, "ann");
     CHECK_THAT(world.drop(1, question), Contains("a token is missing"));
     CHECK(world.sent.empty());
+    CHECK(world.audits.empty());  // by this certificate anybody could fill the disk
   }
+  world.link(1, trust::Role::person, "ann");
   CHECK(world.drop(1, schemas::PersonHello{"r"}).empty());
   CHECK_THAT(world.drop(1, submit_of("x")), Contains("gives no right to submit; it gives read"));
   REQUIRE(world.audits.size() == 1);
@@ -147,12 +155,51 @@ TEST_CASE("without the right nothing is done, and the answer says so") {
   CHECK(world.audits[0].what == "wants to submit job 'x'");
   CHECK(world.audits[0].from == "10.0.0.5:4711");
   CHECK_FALSE(world.audits[0].refused.ok());
+  // What it has sent before it learned that is not heard, whatever it shows.
+  world.drop(1, schemas::PersonHello{"a"});
+  CHECK(world.drop(1, submit_of("x")).empty());
   CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  CHECK(world.sent.empty());
+  world.link(1, trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"r"});
+  CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  CHECK(world.sent.size() == 1);
   CHECK(world.state.jobs().empty());
   CHECK(world.lists.empty());
   world.drop(1, schemas::PersonHello{"a"});
   CHECK(world.drop(1, schemas::DenyList{"pem"}).empty());
-  CHECK(world.lists == std::vector<std::string>{"pem"});
+  REQUIRE(world.lists.size() == 1);
+  CHECK(world.lists[0].pem == "pem");
+  CHECK(world.lists[0].change.who == "person 'ann'");
+  CHECK(world.lists[0].change.from == "10.0.0.5:4711");
+}
+
+TEST_CASE("refusals of one person are told, but not without end") {
+  Guarded world(trust::Role::person, "ann");
+  std::size_t told = 0;
+  const auto refuse = [&](const std::string& token) {
+    world.link(1, trust::Role::person, "ann");
+    world.drop(1, schemas::PersonHello{token});
+    CHECK_FALSE(world.drop(1, submit_of("x")).empty());
+    told += world.audits.size();
+  };
+  for (int i = 0; i < 100; ++i) refuse("r");
+  CHECK(told == Access::kRefusalsMax);
+  refuse("t");  // another's token, stolen
+  CHECK(told == Access::kRefusalsMax + 1);
+  world.state.handle(Tick{Access::kWindowMs});
+  refuse("r");
+  REQUIRE(world.audits.size() == 1);
+  CHECK(world.audits[0].what == "wants to submit job 'x'; 80 refusals before are left out");
+  refuse("r");
+  CHECK(world.audits.at(0).what == "wants to submit job 'x'");
+}
+
+TEST_CASE("while tokens cannot be read nobody may, and hears that") {
+  Access access;
+  access.set({true, {}, true});
+  CHECK_THAT(access.check(caller_with("r"), Right::read).text(),
+             Contains("the coordinator cannot read its tokens"));
 }
 
 TEST_CASE("a person's own job needs the right to submit, another's the right to stop") {
@@ -201,10 +248,42 @@ TEST_CASE("agents are who their certificates say, and no people; people are no a
   for (const schemas::Message& message :
        {schemas::Message(submit_of("x")), schemas::Message(schemas::JobQuery{}),
         schemas::Message(schemas::DenyList{"pem"})}) {
+    world.link(3, trust::Role::agent, "a");
     CHECK_THAT(world.drop(3, message), Contains("agent 'a' is no person"));
+    CHECK(world.audits.empty());
   }
+  world.link(3, trust::Role::agent, "a");
   CHECK_THAT(world.drop(3, schemas::PersonHello{"a"}), Contains("does not take that"));
   CHECK(world.state.jobs().empty());
+}
+
+TEST_CASE("without certificates an agent needs a token, too, as soon as people do") {
+  Guarded world(trust::Role::person, "ann");
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  PeerId peer = 1;
+  const auto join = [&](const std::string& token) {
+    world.state.handle(PeerLinked{++peer, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
+    if (!token.empty()) world.drop(peer, schemas::PersonHello{token});
+    return world.drop(peer, hello);
+  };
+  CHECK_THAT(join(""), StartsWith("agent 'a': a token is missing"));
+  CHECK_THAT(join("t"), Contains("gives no right to admin"));
+  CHECK(world.state.counts().agents == 0);
+  CHECK(join("a").empty());
+  CHECK(world.state.counts().agents == 1);
+  REQUIRE(world.audits.size() == 1);
+  CHECK(world.audits[0].who == "person 'ann'");
+  CHECK(world.audits[0].what == "agent 'a' joins with 1 slot");
+  hello.name = "b";
+  world.state.handle(TokensRead{true, {}, true});
+  CHECK_THAT(join("a"), Contains("cannot read its tokens"));
+  CHECK(world.code == Errc::unavailable);  // it tries again
+  world.state.handle(TokensRead{false, {}});
+  CHECK(join("").empty());
+  CHECK(world.state.counts().agents == 2);
 }
 
 TEST_CASE("what is revoked goes to all agents, and to those that join later") {
@@ -215,19 +294,24 @@ TEST_CASE("what is revoked goes to all agents, and to those that join later") {
   hello.slots = 1;
   world.drop(1, hello);
   std::vector<PeerId> told;
+  std::vector<Audit> audits;
   const auto tell = [&](const DenyListRead& read) {
     told.clear();
+    audits.clear();
     for (const CoordinatorEffect& effect : world.state.handle(read)) {
       const auto* send = std::get_if<Send<PeerId>>(&effect);
       if (send != nullptr && std::holds_alternative<schemas::DenyList>(send->message)) {
         told.push_back(send->to);
       }
+      if (const auto* audit = std::get_if<Audit>(&effect)) audits.push_back(*audit);
     }
   };
   tell({7, base::error(Errc::permission_denied, "not signed"), ""});
   CHECK(told == std::vector<PeerId>{7});  // who has handed it in learns why not
-  tell({7, {}, "list 1"});
+  tell({7, {}, "list 1", Audit{"person 'ann'", "hands it in", "10.0.0.5:4711"}});
   CHECK(told == std::vector<PeerId>{7, 1});
+  REQUIRE(audits.size() == 1);
+  CHECK(audits[0].who == "person 'ann'");  // though she has gone meanwhile
   tell({0, {}, "list 1"});
   CHECK(told.empty());
   world.link(2, trust::Role::agent, "b");
@@ -235,6 +319,9 @@ TEST_CASE("what is revoked goes to all agents, and to those that join later") {
   world.drop(2, hello);
   REQUIRE(world.sent.size() == 2);
   CHECK(std::get<schemas::DenyList>(world.sent[1].message).pem == "list 1");
+  tell({0, {}, "list 2"});
+  CHECK(told == std::vector<PeerId>{1, 2});
+  CHECK(audits.empty());  // it was there before this coordinator was
 }
 
 }  // namespace

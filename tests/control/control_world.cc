@@ -144,6 +144,14 @@ PeerId ControlWorld::say(schemas::Message message) {
   return person;
 }
 
+PeerId ControlWorld::say_often(const schemas::Message& message, int times) {
+  const PeerId person = next_peer_++;
+  answers_[person] = {};
+  coordinate(PeerLinked{person, "127.0.0.1"});
+  for (int i = 0; i < times; ++i) coordinate(PeerSaid{person, message});
+  return person;
+}
+
 // ---- the coordinator's effects ----
 
 void ControlWorld::coordinate(const CoordinatorEvent& event) {

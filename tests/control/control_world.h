@@ -53,6 +53,8 @@ class ControlWorld {
   void set_fate(const std::string& process, Fate fate) { fates_[process] = fate; }
   /// A person's message; answers collect in answers().
   PeerId say(schemas::Message message);
+  /// The same over a link of its own, `times` in a row.
+  PeerId say_often(const schemas::Message& message, int times);
   const std::vector<schemas::Message>& answers(PeerId person) { return answers_[person]; }
   void at(std::uint64_t time_ms, std::function<void()> action);
   void run_until(std::uint64_t time_ms);
@@ -68,6 +70,7 @@ class ControlWorld {
   /// Everything that happened, as one number.
   std::uint64_t trace() const { return trace_; }
   const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<Audit>& audits() const { return audits_; }
 
  private:
   struct Process {
@@ -109,7 +112,7 @@ class ControlWorld {
   void perform(const EndCollecting&) {}
   void perform(const ServePiece&) {}
   void perform(const CheckCopy&) {}
-  void perform(const Audit&) {}
+  void perform(const Audit& change) { audits_.push_back(change); }
   void perform(const FindStart& find);
   void perform(const Note& line);
   void perform(const JobAdmitted&) {}
@@ -155,6 +158,7 @@ class ControlWorld {
   std::map<std::string, std::uint64_t> saved_;  // step of the newest checkpoint by job
   std::priority_queue<Entry> queue_;
   std::vector<std::string> notes_;
+  std::vector<Audit> audits_;
 };
 
 }  // namespace troupe::control::testing

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints out of turn in a played cluster: who is answered what, and where jobs go whose
 // machine leaves.
+#include <algorithm>
+
 #include "tests/control/control_world.h"
 #include "tests/support/catch.h"
 
@@ -54,6 +56,55 @@ TEST_CASE("a person gets a checkpoint of a running job, however long that takes"
   const auto late = cluster.checkpoint("x");
   CHECK(late.path.empty());
   CHECK(late.text == "job x has ended: stopped; its newest checkpoint is /out/step-3-g1");
+}
+
+/// Lines of either log that say it.
+std::size_t count_lines(const ControlWorld& world, const std::string& text) {
+  const auto notes = world.notes();
+  const auto audits = world.audits();
+  const auto says = [&](const std::string& line) { return line.find(text) != std::string::npos; };
+  return static_cast<std::size_t>(
+      std::count_if(notes.begin(), notes.end(), says) +
+      std::count_if(audits.begin(), audits.end(),
+                    [&](const Audit& audit) { return says(audit.what); }));
+}
+
+TEST_CASE("who asks on while it waits for a checkpoint is heard once") {
+  Cluster cluster;
+  const PeerId person = cluster.world.say_often(schemas::JobCheckpoint{"x"}, 1'000);
+  cluster.world.run_until(cluster.world.now_ms() + 1'000);
+  REQUIRE(cluster.world.answers(person).size() == 1);
+  CHECK(std::get<schemas::JobCheckpointAnswer>(cluster.world.answers(person)[0]).path == "step-3");
+  CHECK(count_lines(cluster.world, "a checkpoint of job x is wanted") == 1);
+  CHECK(count_lines(cluster.world, "saves job 'x'") == 1);
+}
+
+TEST_CASE("many people may wait for a checkpoint, and no more than that") {
+  Cluster cluster;
+  std::vector<PeerId> people;
+  for (int i = 0; i < 257; ++i) {
+    people.push_back(cluster.world.say_often(schemas::JobCheckpoint{"x"}, 1));
+  }
+  const auto late =
+      std::get<schemas::JobCheckpointAnswer>(cluster.world.answers(people.back()).at(0));
+  CHECK(late.code == Errc::resource_exhausted);
+  CHECK(late.text == "256 wishes for a checkpoint of job x are open");
+  CHECK(cluster.world.answers(people.front()).empty());
+  cluster.world.run_until(cluster.world.now_ms() + 1'000);
+  CHECK(cluster.world.answers(people.front()).size() == 1);
+}
+
+TEST_CASE("what is answered at once changes nothing, and is no line") {
+  Cluster cluster(false);
+  const PeerId person = cluster.world.say_often(schemas::JobCheckpoint{"x"}, 1'000);
+  REQUIRE(cluster.world.answers(person).size() == 1'000);
+  CHECK(std::get<schemas::JobCheckpointAnswer>(cluster.world.answers(person)[0]).text ==
+        "checkpoint.dir is not set");
+  CHECK(count_lines(cluster.world, "job x is wanted") == 0);
+  CHECK(count_lines(cluster.world, "saves job") == 0);
+  cluster.world.say_often(schemas::JobStop{"x"}, 1'000);
+  CHECK(count_lines(cluster.world, "stops job 'x'") == 1);
+  CHECK(count_lines(cluster.world, "job x is to be stopped") == 1);
 }
 
 TEST_CASE("a job that waits for machines has nothing to save") {

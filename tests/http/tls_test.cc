@@ -2,6 +2,10 @@
 // Pages under TLS: large ones arrive whole, strangers and slow peers disturb nobody.
 #include "http/tls.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,7 +70,58 @@ TEST_CASE("who speaks no TLS, or begins and waits, harms nobody", "[tls]") {
   CHECK_THAT(garbage.receive(), !StartsWith("HTTP"));
   CHECK_THAT(pages.ask("/healthz"), StartsWith("HTTP/1.1 200 OK"));
   for (tests::HttpPeer& peer : slow) CHECK_THAT(peer.receive(), !StartsWith("HTTP/1.1 200"));
-  CHECK_THAT(pages.ask("/metrics"), StartsWith("HTTP/1.1 200 OK"));
+  // They could be told nothing, so they are gone at their deadline.
+  CHECK_THAT(pages.ask("/metrics"), StartsWith("HTTP/1.1 200 OK") && !Contains("\"408\""));
+}
+
+TEST_CASE("who has shaken hands and asks slowly is told so", "[tls]") {
+  base::Limits limits;
+  limits.http_request_ms = 300;
+  const Pages pages(limits);
+  CHECK_THAT(test::ask_tls(pages.server->address(), pages.made.certificate, "GET /metrics HTT"),
+             StartsWith("HTTP/1.1 408"));
+}
+
+TEST_CASE("records without a byte for the reader are a call each", "[tls]") {
+  const test::KeyAndCertificate made = test::make_certificate();
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  SSL_CTX_free);
+  {
+    Channel channel(ends[0], Tls::create(made.key + made.certificate).value());
+    const std::unique_ptr<SSL, decltype(&SSL_free)> peer(SSL_new(context.get()), SSL_free);
+    SSL_set_fd(peer.get(), ends[1]);
+    char place[16];
+    for (int i = 0; i < 100 && SSL_connect(peer.get()) != 1; ++i) channel.receive(place);
+    CHECK(channel.receive(place).progress == Channel::Progress::later);
+    REQUIRE(channel.greeted());
+    constexpr int kUpdates = 50;
+    for (int i = 0; i < kUpdates; ++i) {
+      REQUIRE(SSL_key_update(peer.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1);
+      REQUIRE(SSL_do_handshake(peer.get()) == 1);
+    }
+    REQUIRE(SSL_write(peer.get(), "x", 1) == 1);
+    int calls = 0;
+    while (calls < 10 * kUpdates && channel.receive(place).progress == Channel::Progress::later) {
+      ++calls;
+    }
+    CHECK(calls == kUpdates);
+    CHECK(place[0] == 'x');
+  }
+  close(ends[1]);
+}
+
+TEST_CASE("an encrypted key is refused by name, and nobody is asked for its passphrase", "[tls]") {
+  const test::KeyAndCertificate made = test::make_certificate();
+  BIO* bio = BIO_new(BIO_s_mem());
+  EVP_PKEY* key = EVP_EC_gen("P-256");
+  char word[] = "word";
+  PEM_write_bio_PKCS8PrivateKey(bio, key, EVP_aes_128_cbc(), word, 4, nullptr, nullptr);
+  EVP_PKEY_free(key);
+  const auto status = Tls::create(test::text_of(bio) + made.certificate).status();
+  CHECK(status.code() == base::Errc::data_loss);
+  CHECK_THAT(status.text(), Contains("the private key is encrypted"));
 }
 
 }  // namespace

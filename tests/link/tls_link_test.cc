@@ -62,41 +62,102 @@ TEST_CASE("payloads cross links under TLS over several connections", "[tls]") {
   CHECK(server.recorder->wait_down().ok());
 }
 
-/// What a dialing link of worker_end() sends to a carrier that says yes to its Hello: the bytes of
+/// One end of a connection under TLS that is driven by hand.
+class ByHand {
+ public:
+  /// Dials the port at `address`, HOST:PORT.
+  static std::unique_ptr<ByHand> dial(const std::string& address, std::shared_ptr<const Tls> tls) {
+    auto made = std::make_unique<ByHand>();
+    asio::ip::tcp::socket socket(made->io_);
+    const auto target = base::parse_address(address).value();
+    socket.connect({asio::ip::make_address(target.host), target.port});
+    made->begin(std::move(socket), std::move(tls), TlsEnd::dialing);
+    return made;
+  }
+  ~ByHand() {
+    if (carrier_ != nullptr) carrier_->close();
+    io_.poll();
+  }
+
+  /// A port of this end's own, until accept().
+  std::string listen() {
+    acceptor_.emplace(io_, asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    return "127.0.0.1:" + std::to_string(acceptor_->local_endpoint().port());
+  }
+  /// Waits for a peer that has begun its handshake, and answers nothing yet.
+  void accept() {
+    waiting_.emplace(acceptor_->accept());
+    waiting_->wait(asio::socket_base::wait_read);
+  }
+  void greet(std::shared_ptr<const Tls> tls) {
+    begin(*std::move(waiting_), std::move(tls), TlsEnd::accepting);
+  }
+
+  void until(const std::function<bool()>& done) {
+    for (int i = 0; i < 400 && !done(); ++i) {
+      io_.restart();
+      io_.run_for(std::chrono::milliseconds(50));
+    }
+    REQUIRE(done());
+  }
+  void wait_bytes(std::size_t bytes) {
+    until([&] { return text().size() >= bytes; });
+  }
+  /// The header of the first frame that came, and where the next one begins.
+  std::pair<Envelope, std::size_t> first_frame() {
+    wait_bytes(kFrameHeadBytes + 1);
+    std::uint32_t header_bytes = 0;
+    std::memcpy(&header_bytes, text().data() + 48, sizeof header_bytes);
+    wait_bytes(kFrameHeadBytes + header_bytes);
+    const auto header = std::span(text()).subspan(kFrameHeadBytes, header_bytes);
+    return {schemas::decode_envelope(header).value(), kFrameHeadBytes + header_bytes};
+  }
+  void send(const Envelope& envelope) {
+    sent_ = frame_bytes(envelope, 0);
+    carrier_->send(
+        {std::as_bytes(std::span(sent_))}, [] { return true; }, [](const Status&) {});
+  }
+  bool greeted() const { return carrier_->peer() != nullptr; }
+  bool ended() const { return reader_->end.has_value(); }
+  const std::vector<std::byte>& text() const { return reader_->text; }
+
+ private:
+  void begin(asio::ip::tcp::socket socket, std::shared_ptr<const Tls> tls, TlsEnd end) {
+    carrier_ = make_tls_carrier(Socket(std::move(socket)), std::move(tls), end);
+    reader_.emplace(carrier_, 0, 65'536);
+    reader_->start();
+  }
+
+  asio::io_context io_;
+  std::optional<asio::ip::tcp::acceptor> acceptor_;
+  std::optional<asio::ip::tcp::socket> waiting_;
+  std::shared_ptr<Carrier> carrier_;
+  std::optional<Reader> reader_;
+  std::string sent_;
+};
+
+Envelope yes_to(const LinkEnd& end) {
+  Envelope yes;
+  yes.job = end.job;
+  yes.generation = end.generation;
+  yes.message = schemas::HelloReply{};
+  return yes;
+}
+
+/// What a dialing link of worker_end() sends to an end that says yes to its Hello: the bytes of
 /// `push`, and more.
 std::string bytes_of_push(const Cluster& cluster, const Envelope& push) {
   Client client(quick_limits(), tls_of(process_of(cluster, "a", worker_end())));
-  asio::io_context io;
-  asio::ip::tcp::acceptor acceptor(io, {asio::ip::address_v4::loopback(), 0});
-  REQUIRE(client.dial("127.0.0.1:" + std::to_string(acceptor.local_endpoint().port()), 0).ok());
-  const auto carrier = make_tls_carrier(
-      Socket(acceptor.accept()), tls_of(process_of(cluster, "b", server_end())), TlsEnd::accepting);
-  Reader reader(carrier, 0, 65'536);
-  reader.start();
-  const auto until = [&](std::size_t bytes) {
-    for (int i = 0; i < 400 && reader.text.size() < bytes; ++i) {
-      io.restart();
-      io.run_for(std::chrono::milliseconds(50));
-    }
-    REQUIRE(reader.text.size() >= bytes);
-  };
-  until(kFrameHeadBytes + 1);
-  std::uint32_t hello_bytes = 0;
-  std::memcpy(&hello_bytes, reader.text.data() + 48, sizeof hello_bytes);
-  const std::size_t begin = kFrameHeadBytes + hello_bytes;
-  until(begin);
-  Envelope yes;
-  yes.job = server_end().job;
-  yes.generation = server_end().generation;
-  yes.message = schemas::HelloReply{};
-  const std::string reply = frame_bytes(yes, 0);
-  carrier->send(
-      {std::as_bytes(std::span(reply))}, [] { return true; }, [](const Status&) {});
+  ByHand port;
+  REQUIRE(client.dial(port.listen(), 0).ok());
+  port.accept();
+  port.greet(tls_of(process_of(cluster, "b", server_end())));
+  const std::size_t begin = port.first_frame().second;
+  port.send(yes_to(server_end()));
   REQUIRE(client.link->send(push).ok());
-  until(begin + kFrameHeadBytes + push.payload.size());
-  carrier->close();
-  const auto* text = reinterpret_cast<const char*>(reader.text.data());
-  return {text + begin, text + reader.text.size()};
+  port.wait_bytes(begin + kFrameHeadBytes + push.payload.size());
+  const auto* text = reinterpret_cast<const char*>(port.text().data());
+  return {text + begin, text + port.text().size()};
 }
 
 TEST_CASE("under TLS a frame says no checksum of its payload", "[tls]") {
@@ -181,6 +242,49 @@ TEST_CASE("a link stays when credentials are renewed, and ends when its peer is 
   CHECK_THAT(meeting.coordinator.recorder->wait_down().text(), Catch::Contains("it was revoked"));
   CHECK_FALSE(meeting.agent.recorder->wait_down().ok());
   CHECK(another.recorder->downs.empty());
+}
+
+TEST_CASE("who is revoked between its handshake and its Hello is refused", "[tls]") {
+  Cluster cluster;
+  const auto credentials = cluster.make(trust::Role::agent, "a");
+  Server coordinator(quick_limits(), std::nullopt,
+                     tls_of(cluster.make(trust::Role::coordinator, "main")), kCoordinator);
+  const auto agent = ByHand::dial(coordinator.address, tls_of(credentials));
+  agent->until([&] { return agent->greeted(); });
+  cluster.revoke(credentials);
+  coordinator.links.renew(tls_of(cluster.make(trust::Role::coordinator, "main")));
+  Envelope envelope;
+  schemas::Hello hello;
+  hello.actor = agent_end("a").actor;
+  hello.name = "a";
+  hello.lanes = 1;
+  envelope.message = hello;
+  agent->send(envelope);
+  const auto reply = std::get<schemas::HelloReply>(agent->first_frame().first.message);
+  CHECK(reply.code == Errc::permission_denied);
+  CHECK(reply.text ==
+        "[link] agent 'a' of cluster 'lab': its certificate is not believed: it was revoked");
+  CHECK(coordinator.recorder->ups == 0);
+}
+
+TEST_CASE("a listener that is revoked while it shakes hands gets no link", "[tls]") {
+  Cluster cluster;
+  const auto credentials = cluster.make(trust::Role::coordinator, "main");
+  Client agent(quick_limits(), tls_of(cluster.make(trust::Role::agent, "a")));
+  agent.self = agent_end("a");
+  agent.peer = kCoordinator;
+  ByHand port;
+  REQUIRE(agent.dial(port.listen(), 0).ok());
+  port.accept();
+  cluster.revoke(credentials);
+  agent.links.renew(tls_of(cluster.make(trust::Role::agent, "a")));
+  port.greet(tls_of(credentials));
+  static_cast<void>(port.first_frame());
+  port.send(yes_to(kCoordinator));
+  port.until([&] { return port.ended(); });
+  CHECK_THAT(
+      agent.recorder->wait_down().text(),
+      Catch::Contains("coordinator 'main' of cluster 'lab'") && Catch::Contains("it was revoked"));
 }
 
 TEST_CASE("a cut link goes on for the same holder's certificate alone", "[tls]") {

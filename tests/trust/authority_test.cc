@@ -61,6 +61,72 @@ TEST_CASE("what was revoked is on the list, is not renewed, and its name is free
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == authority.deny_list());
 }
 
+TEST_CASE("a list that could not be written is completed by whoever comes next") {
+  const TestFolder folder("authority-test-list");
+  const auto file = folder.path() / "denied.pem";
+  Credentials agent;
+  {
+    auto authority = Authority::create(folder.path(), "lab", kYear).value();
+    agent = authority.issue(Role::agent, "a", kYear).value();
+    const std::string before = authority.deny_list();
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);  // nothing can be written there
+    CHECK_FALSE(authority.revoke(Role::agent, "a", kNow + 20).ok());
+    std::filesystem::remove(file);
+    std::ofstream(file) << before;
+  }
+  auto authority = Authority::open(folder.path()).value();
+  const auto read = [&] {
+    std::ifstream stream(file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const std::string completed = authority.deny_list();
+  CHECK(read() == completed);
+  const auto number = [&](const std::string& list) {
+    return check_deny_list(list, agent.authority).value();
+  };
+  CHECK(number(completed) == 3);
+  // The same wish again is granted, with a list of its own.
+  REQUIRE(authority.revoke(Role::agent, "a", kNow + 30).ok());
+  CHECK(number(authority.deny_list()) == 4);
+  CHECK(read() == authority.deny_list());
+  CHECK(authority.issued()[0].withdrawn == kNow + 20);
+}
+
+TEST_CASE("an older book beside a newer list is refused") {
+  const TestFolder folder("authority-test-older");
+  {
+    auto authority = Authority::create(folder.path(), "lab", kYear).value();
+    REQUIRE(authority.issue(Role::agent, "a", kYear).ok());
+    std::filesystem::copy_file(folder.path() / "issued.json", folder.path() / "kept");
+    REQUIRE(authority.revoke(Role::agent, "a", kNow).ok());
+  }
+  std::filesystem::rename(folder.path() / "kept", folder.path() / "issued.json");
+  const auto status = Authority::open(folder.path()).status();
+  CHECK(status.code() == base::Errc::data_loss);
+  CHECK_THAT(status.text(), Catch::Contains("is of list 1"));
+}
+
+TEST_CASE("what begins later is revoked, too") {
+  const TestFolder folder("authority-test-later");
+  auto authority = Authority::create(folder.path(), "lab", kYear).value();
+  REQUIRE(authority.issue(Role::agent, "a", {kNow + 1'000, kNow + 2'000}).ok());
+  REQUIRE(authority.revoke(Role::agent, "a", kNow).ok());
+  CHECK(authority.issued()[0].withdrawn == kNow);
+  CHECK(authority.revoke(Role::agent, "a", kNow + 2'001).code() == base::Errc::not_found);
+}
+
+TEST_CASE("nothing holds longer than the authority that signs it") {
+  const TestFolder folder("authority-test-end");
+  auto authority = Authority::create(folder.path(), "lab", kYear).value();
+  const auto made = authority.issue(Role::agent, "a", {kNow, kYear.until + 1}).value();
+  CHECK(made.info.validity == kYear);
+  CHECK(authority.issued()[0].validity == kYear);
+  const auto late = authority.renew(made, {kYear.until + 1, kYear.until + 2}).status();
+  CHECK(late.code() == base::Errc::failed_precondition);
+  CHECK(late.text() == "the authority of cluster 'lab' held until 2024-11-13T22:13:20Z");
+}
+
 TEST_CASE("another authority's credentials are not renewed") {
   const TestFolder folder("authority-test-other");
   auto one = Authority::create(folder.path() / "1", "lab", kYear).value();
