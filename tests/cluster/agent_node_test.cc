@@ -77,7 +77,7 @@ TEST_CASE("an agent shows its token before it joins", "[agent]") {
   options.limits = quick_limits();
   options.token = "troupe_x";
   std::atomic<bool> asked{false};
-  options.probe_folder = [&](const schemas::FolderProbe&) {
+  options.files.probe = [&](const schemas::FolderProbe&) {
     asked = true;
     return Status();
   };
