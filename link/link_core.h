@@ -11,6 +11,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,11 @@ struct LinkContext {
     if (tls == nullptr) return make_plain_carrier(std::move(socket));
     return make_tls_carrier(std::move(socket), tls, end);
   }
+  /// What large headers of one peer may take that a listener without a secret has let in: it is
+  /// known by its certificate, and everybody with one may be there.
+  std::shared_ptr<HeaderBudget> budget_of(const trust::Identity& holder);
+  std::shared_ptr<HeaderBudget> all_headers = std::make_shared<HeaderBudget>(268'435'456);
+  std::map<std::string, std::weak_ptr<HeaderBudget>> headers;  ///< by holder
   /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
   std::function<void()> hurry = [] {};
   base::SteadyClock steady;
