@@ -340,7 +340,7 @@ base::Status make_absolute(std::string& path) {
 
 base::Status take_in(const std::string& path, std::uint64_t bytes_max, std::string& text) {
   if (path.empty()) return {};
-  TROUPE_TRY_ASSIGN(text, base::read_text_file(path, bytes_max));
+  TROUPE_TRY_ASSIGN(text, base::read_text_file(path, bytes_max, base::FileKind::any));
   return {};
 }
 
@@ -361,7 +361,8 @@ JobFile parse_job(const std::string& name, const std::string& text,
 JobFile read_job_file(const std::string& path, const std::vector<std::string>& overrides) {
   const bool piped = path == "-";
   const std::uint64_t bytes_max = base::Limits().job_file_bytes_max;
-  const auto text = piped ? read_standard_input(bytes_max) : base::read_text_file(path, bytes_max);
+  const auto text = piped ? read_standard_input(bytes_max)
+                          : base::read_text_file(path, bytes_max, base::FileKind::any);
   if (text.ok()) return parse_job(piped ? "<stdin>" : path, text.value(), overrides);
   JobFile job;
   job.errors.push_back({"", 0, 0, "", text.status().text()});
@@ -370,7 +371,8 @@ JobFile read_job_file(const std::string& path, const std::vector<std::string>& o
 
 LimitsFile read_limits_file(const std::string& path) {
   LimitsFile result;
-  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max);
+  const auto text =
+      base::read_text_file(path, base::Limits().job_file_bytes_max, base::FileKind::any);
   if (!text.ok()) {
     result.errors.push_back({"", 0, 0, "", text.status().text()});
     return result;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 namespace troupe::base {
 namespace {
@@ -30,6 +31,13 @@ bool is_name(std::string_view host) {
   const std::string_view last = host.substr(host.rfind('.') + 1);
   return std::any_of(last.begin(), last.end(),
                      [](unsigned char c) { return std::isdigit(c) == 0; });
+}
+
+/// What parse_address has read, if its host can be one.
+Result<Address> with_host(Result<Address> parsed, std::string_view text) {
+  if (!parsed.ok() || is_number(parsed->host) || is_name(parsed->host)) return parsed;
+  return error(Errc::invalid_argument, "'{}': '{}' is neither an IP address nor a host's name",
+               text, parsed->host);
 }
 
 }  // namespace
@@ -86,13 +94,11 @@ Result<Address> parse_address_within(std::string_view text, Reach reach) {
                  text);
   }
   if (address.host == "localhost") address.host = "127.0.0.1";
-  if (is_number(address.host) || is_name(address.host)) return address;
-  return error(Errc::invalid_argument, "'{}': '{}' is neither an IP address nor a host's name",
-               text, address.host);
+  return with_host(std::move(address), text);
 }
 
 Status check_host(std::string_view text, const std::optional<std::string>& host) {
-  TROUPE_TRY_ASSIGN(const Address address, parse_address(text));
+  TROUPE_TRY_ASSIGN(const Address address, with_host(parse_address(text), text));
   const bool same =
       !host || address.host == *host || (address.loopback() && Address{*host, 0}.loopback());
   if (same && address.port != 0) return {};

@@ -43,9 +43,10 @@ enum class Reach : std::uint8_t {
 Result<Address> parse_address_within(std::string_view text, Reach reach);
 
 /// permission_denied unless `text` is a HOST:PORT of the machine that `host` is: the same number,
-/// or both of the loopback. What a peer says of its ports is checked against where it calls from.
-/// Without a `host` any machine will do, and only the form is checked: where whoever listens must
-/// show a certificate of its own, nobody is sent to a stranger.
+/// or both of the loopback; invalid_argument, its HOST is neither a number nor a name. What a peer
+/// says of its ports is checked against where it calls from. Without a `host` any machine will do,
+/// and only the form is checked: where whoever listens must show a certificate of its own, nobody
+/// is sent to a stranger.
 Status check_host(std::string_view text, const std::optional<std::string>& host);
 
 }  // namespace troupe::base

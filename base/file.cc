@@ -41,13 +41,19 @@ Status too_large(const std::filesystem::path& path, std::uint64_t bytes, std::ui
 }
 
 template <typename Container>
-Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
+                           FileKind kind) {
+  // A pipe that nobody writes would be waited for at the opening already.
+  const int patience = kind == FileKind::regular ? O_NONBLOCK : 0;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience));
   if (file.get() < 0) return errno_status(path, "open", errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return errno_status(path, "stat", errno);
   if (S_ISDIR(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
+  }
+  if (kind == FileKind::regular && !S_ISREG(info.st_mode)) {
+    return error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > bytes_max) return too_large(path, size, bytes_max);
@@ -66,6 +72,18 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   }
   content.resize(done);
   return content;
+}
+
+/// True when a link on the way leads to nothing.
+bool through_dangling_link(const std::filesystem::path& path) {
+  std::filesystem::path way;
+  std::error_code code;
+  for (const std::filesystem::path& part : path) {
+    way /= part;
+    if (std::filesystem::exists(way, code)) continue;
+    return std::filesystem::is_symlink(std::filesystem::symlink_status(way, code));
+  }
+  return false;
 }
 
 }  // namespace
@@ -100,13 +118,14 @@ Errc errc_of_errno(int number) {
   }
 }
 
-Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
-                                         std::uint64_t bytes_max) {
-  return read_all<std::vector<std::byte>>(path, bytes_max);
+Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                         FileKind kind) {
+  return read_all<std::vector<std::byte>>(path, bytes_max, kind);
 }
 
-Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max) {
-  return read_all<std::string>(path, bytes_max);
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                   FileKind kind) {
+  return read_all<std::string>(path, bytes_max, kind);
 }
 
 Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root) {
@@ -118,7 +137,7 @@ Status check_inside(const std::filesystem::path& path, const std::filesystem::pa
   if (code) return errno_status(path, "resolve", code.value());
   const auto [rest, below] =
       std::mismatch(folder.begin(), folder.end(), found.begin(), found.end());
-  if (rest == folder.end()) return {};
+  if (rest == folder.end() && !through_dangling_link(path)) return {};
   return error(Errc::permission_denied, "{}: lies outside of {}", path.string(), root.string());
 }
 
@@ -132,8 +151,8 @@ Status check_secret(const std::filesystem::path& path) {
                found.st_mode & 07777);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode)
-    : path_(std::move(path)), mode_(mode) {}
+AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode, LinkRule links)
+    : path_(std::move(path)), mode_(mode), links_(links) {}
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
@@ -147,14 +166,19 @@ Status AtomicFile::system_error(std::string_view action) const {
 
 Status AtomicFile::open() {
   std::error_code unknown;
-  const std::filesystem::file_status there = std::filesystem::status(path_, unknown);
-  if (std::filesystem::exists(there)) {
+  const bool follows = links_ == LinkRule::follow;
+  const std::filesystem::file_status there = follows
+                                                 ? std::filesystem::status(path_, unknown)
+                                                 : std::filesystem::symlink_status(path_, unknown);
+  if (std::filesystem::exists(there) && !std::filesystem::is_symlink(there)) {
     if (!std::filesystem::is_regular_file(there)) {
       return error(Errc::invalid_argument, "{}: is no regular file and is not replaced",
                    path_.string());
     }
-    const auto target = std::filesystem::canonical(path_, unknown);
-    if (!unknown) path_ = target;
+    if (follows) {
+      const auto target = std::filesystem::canonical(path_, unknown);
+      if (!unknown) path_ = target;
+    }
   }
   std::string pattern = path_.string() + ".tmp-XXXXXX";
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
@@ -184,8 +208,8 @@ Status AtomicFile::commit() {
 }
 
 Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes,
-                             FileMode mode) {
-  AtomicFile file(path, mode);
+                             FileMode mode, LinkRule links) {
+  AtomicFile file(path, mode, links);
   TROUPE_TRY(file.open());
   TROUPE_TRY(file.write(bytes));
   return file.commit();

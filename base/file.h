@@ -19,15 +19,23 @@ namespace troupe::base {
 /// (the device failed), else unavailable.
 Errc errc_of_errno(int number);
 
-/// Reads a whole file, pipe or device; errors name the path: errc_of_errno's, resource_exhausted
-/// (larger than `bytes_max`), invalid_argument (a folder).
-Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
-                                         std::uint64_t bytes_max);
+/// What a path may lead to.
+enum class FileKind : std::uint8_t {
+  regular,  ///< a file, of /proc too; it is opened without waiting for anybody
+  any       ///< a pipe or device, too, which may never end: what the user of a command has named
+};
+
+/// Reads a whole file; errors name the path: errc_of_errno's, resource_exhausted (larger than
+/// `bytes_max`), invalid_argument (not of the kind; a folder).
+Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                         FileKind kind = FileKind::regular);
 /// The same as text.
-Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max);
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                   FileKind kind = FileKind::regular);
 
 /// permission_denied unless `path` lies in the folder `root` once symbolic links are followed; of a
-/// path that does not exist yet, the part that does counts. An empty root is everywhere.
+/// path that does not exist yet, the part that does counts. A link that leads nowhere may lead
+/// outside tomorrow, and counts so. An empty root is everywhere.
 Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root);
 
 /// Who may read a file that is written.
@@ -39,12 +47,19 @@ enum class FileMode : std::uint32_t {
 /// permission_denied where others than its owner may read or write the file; errors of looking.
 Status check_secret(const std::filesystem::path& path);
 
+/// What a file does that is written where a symbolic link stands.
+enum class LinkRule : std::uint8_t {
+  follow,  ///< the link's target is replaced: its owner has put the link there
+  replace  ///< the link is replaced, whatever it leads to: others write in this folder, too
+};
+
 /// Writes a temporary file in the same folder, syncs it, renames it to `path` and syncs the folder:
-/// after a crash `path` holds the old or the new content, whole. Never retries a failed sync. A
-/// symbolic link is followed; what is there and no regular file is invalid_argument.
+/// after a crash `path` holds the old or the new content, whole. Never retries a failed sync. What
+/// is there and neither a regular file nor a link is invalid_argument.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path, FileMode mode = FileMode::shared);
+  explicit AtomicFile(std::filesystem::path path, FileMode mode = FileMode::shared,
+                      LinkRule links = LinkRule::follow);
   /// Removes the temporary file when commit() was not reached.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -60,12 +75,13 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   FileMode mode_;
+  LinkRule links_;
   int descriptor_ = -1;
 };
 
 /// AtomicFile in one call.
 Status write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes,
-                             FileMode mode = FileMode::shared);
+                             FileMode mode = FileMode::shared, LinkRule links = LinkRule::follow);
 /// Makes entries of a folder durable.
 Status sync_folder(const std::filesystem::path& folder);
 

@@ -12,12 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include "base/file.h"
-
 namespace troupe::base {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
+constexpr mode_t kLockMode = 0600;
+constexpr mode_t kSecretFolderMode = 0700;
 
 /// So often a file may turn out to be another one.
 constexpr int kReplacedMax = 20;
@@ -26,7 +26,7 @@ constexpr int kReplacedMax = 20;
 /// stat from memory but asks the server at an open. What cannot be told is a no: on NFS a file that
 /// is gone gives an error.
 bool same_file(int descriptor, const std::filesystem::path& file) {
-  const int again = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int again = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (again < 0) return false;
   struct stat locked = {};
   struct stat named = {};
@@ -53,8 +53,12 @@ FolderLock::~FolderLock() {
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
-                                    std::chrono::milliseconds wait) {
+                                    std::chrono::milliseconds wait, FileMode mode) {
   std::error_code code;
+  if (mode == FileMode::secret) {
+    std::filesystem::create_directories(folder.parent_path(), code);
+    ::mkdir(folder.c_str(), kSecretFolderMode);  // what it could not do is told below
+  }
   std::filesystem::create_directories(folder, code);
   if (code) {
     return error(errc_of_errno(code.value()), "{} cannot be made: {}", folder.string(),
@@ -63,7 +67,9 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
   const std::filesystem::path file = folder / "lock";
   const auto deadline = std::chrono::steady_clock::now() + wait;
   for (int replaced = 0; replaced < kReplacedMax;) {
-    const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const int descriptor =
+        ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kLockMode);
+    if (descriptor >= 0) ::fchmod(descriptor, kLockMode);  // left by an older program
     const bool held = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int number = errno;
     const bool gone = descriptor >= 0 && !held && number == ESTALE;  // on NFS: removed elsewhere

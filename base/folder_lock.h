@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/status.h"
 
 namespace troupe::base {
@@ -19,11 +20,14 @@ class FolderLock {
   FolderLock& operator=(FolderLock&& other) noexcept;
   ~FolderLock();
 
-  /// Makes the folder where it is missing and locks it, waiting for another holder up to `wait`.
+  /// Makes the folder where it is missing (its owner's alone: `mode` secret) and locks it, waiting
+  /// for another holder up to `wait`. The lock is a file of its owner alone: who may read could
+  /// hold it. A link in its place is not followed.
   /// already_exists: another process holds it; unavailable: somebody replaces the file again and
   /// again; else what the file system says.
   static Result<FolderLock> take(const std::filesystem::path& folder,
-                                 std::chrono::milliseconds wait = {});
+                                 std::chrono::milliseconds wait = {},
+                                 FileMode mode = FileMode::shared);
 
  private:
   std::filesystem::path file_;

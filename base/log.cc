@@ -9,6 +9,8 @@
 #include <atomic>
 #include <memory>
 
+#include "base/text.h"
+
 namespace troupe::base {
 namespace {
 
@@ -42,20 +44,21 @@ Logger& logger() {
   return instance;
 }
 
+/// Others may choose how long their names and reasons are; of a longer message this much stands.
+constexpr std::size_t kMessageBytesMax = 8'192;
+
 std::string escaped(std::string_view message) {
   std::string text;
   text.reserve(message.size());
-  for (char c : message) {
+  for (const char c : shortened(message, kMessageBytesMax)) {
     if (c == '"' || c == '\\') text += '\\';
     if (c == '\n') {
       text += "\\n";
-    } else if (static_cast<unsigned char>(c) >= 0x20) {
-      text += c;
     } else {
-      text += '?';
+      text += c;
     }
   }
-  return text;
+  return printable(text);
 }
 
 }  // namespace

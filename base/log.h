@@ -20,7 +20,7 @@ inline constexpr int kLogLevelCount = 4;
 /// Sets level and the fields (for example `role=worker rank=3`) that every line of this process
 /// carries.
 void start_logging(LogLevel level, std::string fields);
-/// Writes one line; `message` is quoted and escaped.
+/// Writes one line; `message` is quoted and escaped, and ends at 8 KiB.
 void log_line(LogLevel level, std::string_view message);
 /// Lines written per level since start; the source of troupe_log_messages_total.
 std::array<std::uint64_t, kLogLevelCount> log_line_counts();

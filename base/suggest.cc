@@ -27,6 +27,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_word(std::string_view word, std::span<const std::string> known) {
+  // Nobody mistypes so much; and the time grows with the length, which others may choose.
+  constexpr std::size_t kWordBytesMax = 64;
+  if (word.size() > kWordBytesMax) return {};
   const std::string* best = nullptr;
   std::size_t best_distance = 0;
   for (const std::string& candidate : known) {

@@ -12,7 +12,8 @@ namespace troupe::base {
 /// string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The nearest of `known` when it is near enough to be meant (a third of its length), else empty.
+/// The nearest of `known` when it is near enough to be meant (a third of its length), else empty;
+/// always empty for a word of more than 64 bytes.
 std::string nearest_word(std::string_view word, std::span<const std::string> known);
 
 /// "; did you mean 'x'?", or empty.

@@ -73,7 +73,7 @@ struct Pair {
   explicit Pair(bool echo, bool secured = false)
       : server(limits, server_memory.pool({}), tls(secured)),
         client(limits, client_memory.pool({}), tls(secured)) {
-    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "bench", 1};
+    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "a", "bench", 1};
     const auto address = server.listen(
         "127.0.0.1:0", end, [this, echo](const auto&, const std::shared_ptr<link::Link>& accepted) {
           if (echo) there->echo = accepted;
@@ -303,7 +303,7 @@ void tls_handshakes(benchmark::State& state) {
     storage::Storage memory;
     link::LinkSet server(limits, memory.pool({}), shown);
     link::LinkSet client(limits, memory.pool({}), shown);
-    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "bench", "bench", 1};
+    const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "a", "bench", 1};
     const auto ups = std::make_shared<Ups>();
     const auto there = std::make_shared<Counter>();
     const auto address = server.listen("127.0.0.1:0", end, [&](const auto&, const auto&) {

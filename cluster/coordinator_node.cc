@@ -222,7 +222,7 @@ class CoordinatorNode::PeerHandler final : public link::LinkHandler {
 base::Status CoordinatorNode::run() {
   const base::Reach reach = options_.identity ? base::Reach::network : base::Reach::loopback;
   TROUPE_TRY(base::parse_address_within(options_.listen, reach).status());
-  auto taken = base::FolderLock::take(options_.state_folder);
+  auto taken = base::FolderLock::take(options_.state_folder, {}, base::FileMode::secret);
   if (!taken.ok()) return taken.status().with_context("--state");
   lock_ = std::move(taken).value();
   look_at_files();  // before anybody can ask

@@ -65,7 +65,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::filesystem::path
                                                      OnDamage on_damage) {
   TROUPE_TRY_ASSIGN(const auto file, RecordFile::open(path));
   const std::filesystem::path index = index_path(path);
-  Result<std::vector<IndexEntry>> entries = read_index(index);
+  Result<std::vector<IndexEntry>> entries = read_index(index, records_max(file->bytes()));
   const bool indexed = entries.ok();
   if (!indexed) {
     if (entries.status().code() != Errc::not_found) return entries.status();

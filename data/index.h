@@ -15,9 +15,6 @@
 
 namespace troupe::data {
 
-/// Largest index that is read; 1 GiB is about 60 million records.
-inline constexpr std::uint64_t kIndexBytesMax = std::uint64_t{1} << 30;
-
 /// One line of an index.
 struct IndexEntry {
   std::uint64_t key = 0;
@@ -28,8 +25,13 @@ struct IndexEntry {
 /// "a/train.rec" -> "a/train.idx".
 std::filesystem::path index_path(const std::filesystem::path& record_file);
 
-/// Lines as they stand. A malformed line is data_loss and named by file and line number.
-base::Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path);
+/// Lines as they stand, read piece by piece. A malformed line is data_loss and named by file and
+/// line number, and so is the first one beyond `entries_max`: as many as fit into the record file
+/// (records_max).
+base::Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path,
+                                                 std::uint64_t entries_max);
+/// So many records fit into a file of `bytes`.
+std::uint64_t records_max(std::uint64_t bytes);
 /// Writes the lines in MXNet's form, whole or not at all.
 base::Status write_index(const std::filesystem::path& path, std::span<const IndexEntry> entries);
 

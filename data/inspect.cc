@@ -67,9 +67,10 @@ class RecordChecker {
   std::vector<std::uint64_t> offsets_;
 };
 
-Status check_index(const std::filesystem::path& path, const std::vector<std::uint64_t>& offsets) {
+Status check_index(const std::filesystem::path& path, std::uint64_t bytes,
+                   const std::vector<std::uint64_t>& offsets) {
   const std::filesystem::path index = index_path(path);
-  const Result<std::vector<IndexEntry>> entries = read_index(index);
+  const Result<std::vector<IndexEntry>> entries = read_index(index, records_max(bytes));
   if (!entries.ok()) {
     return entries.status().code() == Errc::not_found ? Status() : entries.status();
   }
@@ -130,7 +131,7 @@ Result<CheckReport> check_record_file(const std::filesystem::path& path, bool de
   TROUPE_TRY_ASSIGN(report.checksum, file->checksum());
   report.records = checker.offsets().size();
   report.bytes = file->bytes();
-  report.index_fault = check_index(path, checker.offsets());
+  report.index_fault = check_index(path, file->bytes(), checker.offsets());
   return report;
 }
 

@@ -31,7 +31,7 @@ bool same_word(std::string_view a, std::string_view b) {
 
 base::Result<std::string> read_secret(const std::filesystem::path& file) {
   TROUPE_TRY(base::check_secret(file));
-  return base::read_text_file(file, kFileBytesMax);
+  return base::read_text_file(file, kFileBytesMax, base::FileKind::any);
 }
 
 base::Result<base::Sha256Digest> read_token(const std::filesystem::path& file) {

@@ -5,8 +5,10 @@
 
 #include <httplib.h>
 
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 namespace troupe::http {
 namespace {
@@ -38,6 +40,35 @@ class MemoryStream final : public httplib::Stream {
   size_t read_ = 0;
   std::string output_;
 };
+
+/// The headers that an answer may depend on. The library does more for others (many ranges of one
+/// page, bodies), and how much that costs is the peer's choice.
+constexpr std::array<std::string_view, 3> kHeadersKept = {"accept", "accept-encoding", "host"};
+
+bool same_name(std::string_view name, std::string_view lower) {
+  return std::equal(name.begin(), name.end(), lower.begin(), lower.end(), [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
+  });
+}
+
+/// The request line as it is, and of each header in kHeadersKept the first.
+std::string needed_of(std::string_view request) {
+  std::string result;
+  std::array<bool, kHeadersKept.size()> seen{};
+  for (bool first = true; !request.empty(); first = false) {
+    const std::size_t end = request.find('\n');  // the library, too, ends a line here
+    std::string_view line = request.substr(0, end);
+    request.remove_prefix(end == std::string_view::npos ? request.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    bool kept = first;
+    for (std::size_t i = 0; i < seen.size() && !first; ++i) {
+      if (seen[i] || !same_name(line.substr(0, line.find(':')), kHeadersKept[i])) continue;
+      kept = seen[i] = true;
+    }
+    if (kept) result.append(line).append("\r\n");
+  }
+  return result + "\r\n";
+}
 
 Request to_request(const httplib::Request& request) {
   Request result{request.path, {}};
@@ -94,9 +125,9 @@ Router::Router(Routes routes)
     : routes_(std::move(routes)), server_(std::make_unique<Server>(routes_)) {}
 Router::~Router() = default;
 
-std::string Router::answer(std::string request) {
+std::string Router::answer(std::string_view request) {
   try {
-    std::string bytes = server_->answer(std::move(request));
+    std::string bytes = server_->answer(needed_of(request));
     if (!bytes.empty()) return bytes;
   } catch (const std::exception&) {
     // httplib throws on some malformed numbers in headers.

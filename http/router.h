@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace troupe::http {
 
@@ -33,8 +34,9 @@ class Router {
   explicit Router(Routes routes);
   ~Router();
 
-  /// The whole answer to a whole request head; "Connection: close" always.
-  std::string answer(std::string request);
+  /// The whole answer to a whole request head; "Connection: close" always. Of the head only the
+  /// first line and the headers Accept, Accept-Encoding and Host count: an answer is a page, whole.
+  std::string answer(std::string_view request);
   /// The path of a request as a metric label: a known route, or "other".
   std::string route(const std::string& request) const;
 

@@ -33,6 +33,8 @@ namespace troupe::http {
 namespace {
 
 constexpr std::size_t kHeadBytesMax = 8'192;
+/// Answers that their peers have not read yet, all together; a page beyond them is a 503.
+constexpr std::size_t kAnswerBytesMax = 67'108'864;
 constexpr std::int64_t kPollMostMs = 1'000;
 constexpr std::int64_t kAcceptPauseMs = 100;
 
@@ -209,7 +211,7 @@ class Server::Impl {
       const std::string route = router_.route(parcel.bytes);
       if (route == "/metrics") parcel.scrape = next_scrape();
       const auto begin = clock_.now_ns();
-      parcel.bytes = router_.answer(std::move(parcel.bytes));
+      parcel.bytes = router_.answer(parcel.bytes);
       counts.time(route, static_cast<double>(clock_.now_ns() - begin) * 1e-9);
       counts.count(route, status_of(parcel.bytes));
       {
@@ -389,6 +391,7 @@ class Server::Impl {
     // Closing at once could reset the connection and cost the peer the answer's tail.
     c.channel.finish();
     c.stage = Stage::closing;
+    c.bytes = {};
     return true;
   }
 
@@ -414,10 +417,21 @@ class Server::Impl {
     }
     for (Parcel& parcel : answers) {
       const auto it = connections_.find(parcel.connection);
-      if (it != connections_.end()) {
+      if (it == connections_.end()) continue;
+      if (unread_bytes() + parcel.bytes.size() > kAnswerBytesMax) {
+        answer_here(it->second, kBusyPage, "other");
+      } else {
         begin_writing(it->second, std::move(parcel.bytes), parcel.scrape);
       }
     }
+  }
+
+  std::size_t unread_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& [number, c] : connections_) {
+      if (c.stage == Stage::writing) bytes += c.bytes.size();
+    }
+    return bytes;
   }
 
   void expire() {

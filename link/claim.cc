@@ -19,9 +19,8 @@ bool fits(const trust::Identity& holder, const LinkEnd& end) {
     case trust::Role::process:
       break;
   }
-  const std::string run = fmt::format("/{}/{}", end.job, end.generation);
   return role != schemas::Role::coordinator && role != schemas::Role::agent &&
-         holder.name.ends_with(run) && holder.name.find('/') + run.size() == holder.name.size();
+         holder.name == fmt::format("{}/{}/{}", end.name, end.job, end.generation);
 }
 
 }  // namespace

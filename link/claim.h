@@ -11,7 +11,7 @@
 namespace troupe::link {
 
 /// permission_denied, naming both, unless `holder` is what `end` says: a coordinator; an agent by
-/// its name; a person; a process with an actor of its own job and run.
+/// its name; a person; a process of its machine, job and run, with an actor of that.
 base::Status check_claim(const trust::Identity& holder, const LinkEnd& end);
 
 }  // namespace troupe::link

@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "link/carrier.h"
@@ -43,6 +44,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void start(Owner& owner);
   void set_owner(Owner& owner) { owner_ = &owner; }
   void set_limits(FrameLimits limits) { decoder_.set_limits(limits); }
+  void set_budget(std::shared_ptr<HeaderBudget> budget) { decoder_.set_budget(std::move(budget)); }
   /// Bounds what waits below, so that priorities count for the rest.
   void keep_unsent_low() { carrier_->bound_unsent(); }
   /// Who the peer has proved to be; null: nothing was asked.

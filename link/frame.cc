@@ -95,8 +95,43 @@ std::string_view name_http(std::string_view first) {
   return "";
 }
 
+bool HeaderBudget::take(std::uint64_t bytes) {
+  if (bytes > bytes_max_ - taken_ || (all_ && !all_->take(bytes))) return false;
+  taken_ += bytes;
+  return true;
+}
+
+void HeaderBudget::give_back(std::uint64_t bytes) {
+  taken_ -= bytes;
+  if (all_) all_->give_back(bytes);
+}
+
 FrameDecoder::FrameDecoder(FrameLimits limits, FrameReceiver& receiver)
     : limits_(limits), receiver_(receiver) {}
+
+FrameDecoder::~FrameDecoder() {
+  let_go();
+}
+
+void FrameDecoder::set_budget(std::shared_ptr<HeaderBudget> budget) {
+  let_go();
+  budget_ = std::move(budget);
+}
+
+Status FrameDecoder::hold(std::uint64_t bytes) {
+  constexpr std::uint64_t kFreeHeaderBytes = 65'536;
+  if (budget_ == nullptr || head_.header_bytes <= kFreeHeaderBytes) return {};
+  if (!budget_->take(bytes)) {
+    return base::error(Errc::resource_exhausted,
+                       "[frame] too many large headers of this peer have come in part");
+  }
+  held_ += bytes;
+  return {};
+}
+
+void FrameDecoder::let_go() {
+  if (budget_) budget_->give_back(std::exchange(held_, 0));
+}
 
 Status FrameDecoder::feed(std::span<const std::byte> bytes) {
   while (fault_.ok() && !bytes.empty()) fault_ = take(bytes);
@@ -133,6 +168,7 @@ std::size_t FrameDecoder::part_bytes() const {
 Status FrameDecoder::take(std::span<const std::byte>& bytes) {
   const std::size_t count = std::min(bytes.size(), part_bytes() - done_);
   if (part_ == Part::header) {
+    TROUPE_TRY(hold(count));
     header_.insert(header_.end(), bytes.begin(),
                    bytes.begin() + static_cast<std::ptrdiff_t>(count));
   } else if (part_ == Part::head || !payload_.empty()) {
@@ -242,6 +278,7 @@ Status FrameDecoder::finish_payload() {
   done_ = 0;
   const Status status = receiver_.on_frame(head_, header_, std::move(payload_));
   if (header_.capacity() > kKeptHeaderBytes) header_ = {};
+  let_go();
   return status;
 }
 

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -49,6 +51,22 @@ struct FrameLimits {
   std::size_t payload_bytes_max = 0;
 };
 
+/// What large headers that have not come whole may take together, of all connections that share it:
+/// those of one peer, and with `all` those of all peers. One thread.
+class HeaderBudget {
+ public:
+  explicit HeaderBudget(std::uint64_t bytes_max, std::shared_ptr<HeaderBudget> all = nullptr)
+      : bytes_max_(bytes_max), all_(std::move(all)) {}
+  /// False, and nothing is taken, when it would be too much.
+  bool take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+
+ private:
+  const std::uint64_t bytes_max_;
+  const std::shared_ptr<HeaderBudget> all_;
+  std::uint64_t taken_ = 0;
+};
+
 /// What a peer is whose first four bytes are HTTP's; empty: they are not.
 std::string_view name_http(std::string_view first);
 
@@ -68,10 +86,13 @@ class FrameReceiver {
 
 /// Takes a connection's bytes in pieces of any size. Errors: version_mismatch with both numbers;
 /// permission_denied: a port of TLS refuses bytes without it; data_loss for a wrong magic, type,
-/// length or checksum; the receiver's own. The first one stays.
+/// length or checksum; resource_exhausted beyond its budget; the receiver's own. The first stays.
 class FrameDecoder {
  public:
   FrameDecoder(FrameLimits limits, FrameReceiver& receiver);
+  ~FrameDecoder();
+  FrameDecoder(const FrameDecoder&) = delete;
+  FrameDecoder& operator=(const FrameDecoder&) = delete;
 
   /// Takes all of `bytes`.
   base::Status feed(std::span<const std::byte> bytes);
@@ -81,6 +102,8 @@ class FrameDecoder {
   base::Status filled(std::size_t bytes);
 
   void set_limits(FrameLimits limits) { limits_ = limits; }
+  /// Headers of more than 64 KiB take of it, as they come.
+  void set_budget(std::shared_ptr<HeaderBudget> budget);
   /// The bytes come from a carrier that notices damage: payloads' checksums are not looked at.
   void trust_payloads() { sealed_ = true; }
   /// True between two frames.
@@ -97,6 +120,8 @@ class FrameDecoder {
   base::Status finish_head();
   base::Status finish_header();
   base::Status finish_payload();
+  base::Status hold(std::uint64_t bytes);
+  void let_go();
 
   FrameLimits limits_;
   FrameReceiver& receiver_;
@@ -108,6 +133,8 @@ class FrameDecoder {
   FrameHead head_;
   std::uint32_t header_checksum_ = 0;
   std::vector<std::byte> header_;
+  std::shared_ptr<HeaderBudget> budget_;  ///< null: there is no bound
+  std::uint64_t held_ = 0;                ///< taken of it
   base::Buffer payload_;
 };
 

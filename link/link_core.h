@@ -11,6 +11,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,11 @@ struct LinkContext {
   /// Whether who speaks on `connection` may be `end`, by its certificate and by what is revoked by
   /// now: the list may be newer than the handshake. Without TLS everybody is believed.
   base::Status check_peer(const Connection& connection, const LinkEnd& end) const;
+  /// What large headers of one peer may take that a listener without a secret has let in: it is
+  /// known by its certificate, and everybody with one may be there.
+  std::shared_ptr<HeaderBudget> budget_of(const trust::Identity& holder);
+  std::shared_ptr<HeaderBudget> all_headers = std::make_shared<HeaderBudget>(268'435'456);
+  std::map<std::string, std::weak_ptr<HeaderBudget>> headers;  ///< by holder
   /// Ticks are to come soon: a link that rested has something to do. On the I/O thread.
   std::function<void()> hurry = [] {};
   base::SteadyClock steady;

@@ -349,6 +349,18 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
   return {};
 }
 
+std::shared_ptr<HeaderBudget> LinkContext::budget_of(const trust::Identity& holder) {
+  constexpr std::uint64_t kBytesMax = 16'777'216;
+  std::erase_if(headers, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<HeaderBudget>& known = headers[holder.to_string()];
+  auto budget = known.lock();
+  if (budget == nullptr) {
+    budget = std::make_shared<HeaderBudget>(kBytesMax, all_headers);
+    known = budget;
+  }
+  return budget;
+}
+
 void LinkCore::open_lane(std::size_t index) {
   Lane& lane = lanes_[index];
   lane.open = true;
@@ -359,6 +371,9 @@ void LinkCore::open_lane(std::size_t index) {
   lane.progress_ms = lane.spoken_ms = heard_ms_ = now_ms();
   arm_ack_timer(lane);
   lane.connection->set_limits(lane_limits(context_->limits, index));
+  if (plan_.holder && !plan_.secret) {
+    lane.connection->set_budget(context_->budget_of(*plan_.holder));
+  }
   if (index > 0) lane.connection->keep_unsent_low();
   const bool all = std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.open; });
   if (!all) {

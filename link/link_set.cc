@@ -32,6 +32,8 @@ using base::Status;
 
 /// Connections of one link.
 constexpr std::uint32_t kLanesMax = 64;
+/// Links of one certificate's holder where whoever has one may come: others need places, too.
+constexpr std::ptrdiff_t kLinksOfHolderMax = 128;
 
 std::uint64_t random_token() {
   std::uint64_t token = 0;
@@ -355,6 +357,14 @@ Result<std::shared_ptr<LinkCore>> LinkSet::Impl::make(const Port& port, const Gr
     return base::error(Errc::resource_exhausted,
                        "[link] {} would have {} connections; the limit is {}", self.to_string(),
                        connections, context_->limits.connections_max);
+  }
+  const auto holder = holder_of(greeted);
+  const auto same = std::count_if(accepted_.begin(), accepted_.end(), [&](const auto& entry) {
+    return entry.second->plan().holder == holder && !entry.second->is_down();
+  });
+  if (holder && !port.secret && same >= kLinksOfHolderMax) {
+    return base::error(Errc::resource_exhausted, "[link] {} has {} links already",
+                       holder->to_string(), same);
   }
   LinkCore::Plan plan{Origin::accepted, self,        end_of(hello), greeted.address,
                       hello.token,      hello.lanes, port.secret,   holder_of(greeted)};

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "link/handshake.h"
@@ -31,12 +33,15 @@ std::string number_of(const asio::ip::address& peer) {
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
  public:
-  Pending(Listener& listener, std::shared_ptr<Connection> connection, std::string peer,
+  Pending(Listener& listener, std::shared_ptr<Connection> connection, const Address& peer,
           std::int64_t deadline_ms)
-      : listener_(listener), deadline_ms_(deadline_ms) {
+      : listener_(listener), host_(peer.host), deadline_ms_(deadline_ms) {
     greeted_.connection = std::move(connection);
-    greeted_.address = std::move(peer);
+    greeted_.address = peer.to_string();
   }
+  const std::string& host() const { return host_; }
+  /// It has said something.
+  bool heard() const { return received_ > 0; }
 
   void start() { greeted_.connection->start(*this); }
   void close() { greeted_.connection->close(); }
@@ -167,6 +172,7 @@ class Listener::Pending final : public Connection::Owner,
   void note(std::string_view why) { listener_.note(greeted_.address, why); }
 
   Listener& listener_;
+  const std::string host_;
   Greeted greeted_;
   const std::int64_t deadline_ms_;
   Stage stage_ = Stage::hello;
@@ -217,25 +223,37 @@ void Listener::accept() {
         }
         asio::error_code gone;  // then the peer has no address any more
         const auto peer = socket.remote_endpoint(gone);
-        self->add(std::move(socket), Address{number_of(peer.address()), peer.port()}.to_string());
+        self->add(std::move(socket), Address{number_of(peer.address()), peer.port()});
         self->accept();
       });
 }
 
-void Listener::add(Socket socket, std::string peer) {
-  // Honest peers greet within milliseconds, so whoever has waited longest gives way.
-  if (pending_.size() >= context_->limits.pending_connections_max) {
-    pending_.front()->give_up(fmt::format("{} connections wait to greet", pending_.size()));
-    pending_.pop_front();
-  }
+/// Honest peers greet within milliseconds, and few from one host: of the host with the most whoever
+/// has waited longest gives way, and first of all one that has said nothing yet.
+void Listener::make_room() {
+  if (pending_.size() < context_->limits.pending_connections_max) return;
+  std::map<std::string_view, std::size_t> counts;
+  for (const auto& pending : pending_) ++counts[pending->host()];
+  std::size_t most = 0;
+  for (const auto& [host, count] : counts) most = std::max(most, count);
+  const auto crowded = [&](const auto& pending) { return counts.at(pending->host()) == most; };
+  auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
+    return crowded(pending) && !pending->heard();
+  });
+  if (victim == pending_.end()) victim = std::find_if(pending_.begin(), pending_.end(), crowded);
+  (*victim)->give_up(fmt::format("{} connections wait to greet", pending_.size()));
+  pending_.erase(victim);
+}
+
+void Listener::add(Socket socket, const Address& peer) {
+  make_room();
   prepare_socket(socket, context_->limits);
   auto connection =
       std::make_shared<Connection>(context_->make_carrier(std::move(socket), TlsEnd::accepting),
                                    greeting_limits(context_->limits));
   const std::int64_t deadline_ms =
       context_->clock.now_ms() + static_cast<std::int64_t>(context_->limits.handshake_ms);
-  pending_.push_back(
-      std::make_shared<Pending>(*this, std::move(connection), std::move(peer), deadline_ms));
+  pending_.push_back(std::make_shared<Pending>(*this, std::move(connection), peer, deadline_ms));
   pending_.back()->start();
 }
 

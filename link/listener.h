@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Listener: accepts connections and reads their Hello, and the proof of the job's secret where
 // there is one, and nothing else, before its owner decides. Strangers cost little: a bounded number
-// of them, a 4 KiB header, a deadline, a bounded number of log lines. The I/O thread only, but for
-// open().
+// of them, a 4 KiB header, a deadline, a bounded number of log lines; and a host that sends many
+// takes the places of its own. The I/O thread only, but for open().
 // Private to this folder.
 #pragma once
 
@@ -48,7 +48,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   class Pending;
 
   void accept();
-  void add(Socket socket, std::string peer);
+  void add(Socket socket, const base::Address& peer);
+  void make_room();
   void remove(const Pending* pending);
   /// Says in one line which peer was turned away, and why.
   void note(const std::string& peer, std::string_view why);

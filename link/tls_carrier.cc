@@ -32,6 +32,9 @@ constexpr std::size_t kGreetingBytes = 16'384;
 constexpr std::size_t kReadBytes = 262'144;
 /// Sealed before they are written to the socket.
 constexpr std::size_t kSealBytes = 262'144;
+/// Waiting to be written. Of what the session itself answers (TLS's KeyUpdate) the peer decides how
+/// much that is; whoever reads nothing is not read from any more, and goes as one that is silent.
+constexpr std::size_t kUnwrittenBytesMax = 4 * kSealBytes;
 /// The plain bytes of one record, at most.
 constexpr std::size_t kRecordBytes = 16'384;
 constexpr int kUnsentBytes = 262'144;
@@ -172,6 +175,7 @@ class TlsCarrier final : public Carrier, public std::enable_shared_from_this<Tls
   void read_socket();
   void deliver();
   void complete_sending();
+  bool clogged() const { return wires_.out.size() > kUnwrittenBytesMax; }
   std::string end_of(const asio::error_code& error) const;
   /// Of a call of OpenSSL that gave `result`, no success.
   void note_failure(int result);
@@ -266,7 +270,7 @@ void TlsCarrier::step() {
   if (!greeted_ && failed_.ok()) greet();
   if (greeted_) {
     seal_records();
-    open_records();
+    if (!clogged()) open_records();
     if (!open_) return;
   }
   write_socket();
@@ -274,7 +278,7 @@ void TlsCarrier::step() {
   complete_sending();
   if (!open_) return;
   deliver();
-  if (open_ && hungry_ && failed_.ok()) read_socket();
+  if (open_ && hungry_ && failed_.ok() && !clogged()) read_socket();
 }
 
 void TlsCarrier::greet() {
@@ -392,7 +396,8 @@ void TlsCarrier::write_socket() {
                       if (!self->open_) return;
                       if (self->sending_ && !self->sending_->progress()) return;
                       // A broken socket is told by its reading side, after what has come.
-                      if (!error) self->pump();
+                      if (error) self->wires_.out.clear();
+                      if (!error || !self->reading_) self->pump();
                     });
 }
 

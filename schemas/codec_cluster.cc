@@ -7,6 +7,8 @@ namespace {
 
 /// Inner messages and job specs: bounded by the message's own limit.
 constexpr std::size_t kInnerBytesMax = 4'194'304;
+/// Sentences of links: their whole messages have 4 KiB.
+constexpr std::size_t kLinkTextBytesMax = 2'048;
 
 }  // namespace
 
@@ -139,7 +141,7 @@ void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m) {
   out.setJob(text_of(job));
   out.setGeneration(generation);
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& intake) {
@@ -166,7 +168,7 @@ void put(wire::JobSubmitted::Builder out, const JobSubmitted& m) {
   const auto& [id, code, text] = m;
   out.setId(text_of(id));
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::JobSubmitted::Reader in, JobSubmitted& out, Intake& intake) {
@@ -198,8 +200,8 @@ void put(wire::JobInfo::Builder out, const JobInfo& m) {
   out.setLoss(loss);
   out.setAccuracy(accuracy);
   out.setSamplesPerSecond(samples_per_second);
-  out.setCheckpoint(text_of(checkpoint));
-  out.setText(text_of(text));
+  out.setCheckpoint(text_of(sentence(checkpoint, kNameBytesMax)));
+  out.setText(text_of(sentence(text)));
   out.setAgeMs(age_ms);
 }
 
@@ -257,7 +259,7 @@ void get(wire::RankInfo::Reader in, RankInfo& out, Intake& intake) {
 void put(wire::JobList::Builder out, const JobList& m) {
   const auto& [code, text, jobs, machines, ranks] = m;
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
   put_structs(out.initJobs(size_of(jobs)), jobs);
   put_structs(out.initMachines(size_of(machines)), machines);
   put_structs(out.initRanks(size_of(ranks)), ranks);
@@ -295,7 +297,7 @@ void put(wire::DenyList::Builder out, const DenyList& m) {
   const auto& [pem, code, text] = m;
   out.setPem(text_of(pem));
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::DenyList::Reader in, DenyList& out, Intake& intake) {
@@ -341,7 +343,7 @@ void put(wire::HelloReply::Builder out, const HelloReply& m) {
   const auto& [protocol, code, text, proof] = m;
   out.setProtocol(protocol);
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text, kLinkTextBytesMax)));
   out.setProof(data_of(proof));
 }
 
@@ -372,7 +374,7 @@ void get(wire::Pong::Reader in, Pong& out, Intake&) {
 
 void put(wire::Goodbye::Builder out, const Goodbye& m) {
   const auto& [text] = m;
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text, kLinkTextBytesMax)));
 }
 
 void get(wire::Goodbye::Reader in, Goodbye& out, Intake& intake) {

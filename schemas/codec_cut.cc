@@ -47,7 +47,7 @@ void get(wire::ExtraCutTaken::Reader in, ExtraCutTaken& out, Intake&) {
 
 void put(wire::AgentLeaving::Builder out, const AgentLeaving& m) {
   const auto& [text] = m;
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::AgentLeaving::Reader in, AgentLeaving& out, Intake& intake) {
@@ -66,7 +66,7 @@ void get(wire::JobCheckpoint::Reader in, JobCheckpoint& out, Intake& intake) {
 void put(wire::JobCheckpointAnswer::Builder out, const JobCheckpointAnswer& m) {
   const auto& [code, text, step, path] = m;
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
   out.setStep(step);
   out.setPath(text_of(path));
 }

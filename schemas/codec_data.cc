@@ -121,7 +121,7 @@ void put(wire::WeightReply::Builder out, const WeightReply& m) {
   out.setVersion(version);
   out.setStep(step);
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
   put_numbers(out.initNext(size_of(next)), next);
 }
 
@@ -159,7 +159,7 @@ void put(wire::ShardCheckpoint::Builder out, const ShardCheckpoint& m) {
   out.setStep(step);
   out.setShard(shard);
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
   out.setFile(text_of(file));
   out.setBytes(bytes);
   out.setChunkBytes(chunk_bytes);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "schemas/codec.h"
 #include "schemas/common.capnp.h"
 #include "schemas/job.capnp.h"
@@ -105,6 +106,11 @@ class Intake {
 
 inline capnp::Text::Reader text_of(const std::string& text) {
   return {text.c_str(), text.size()};
+}
+/// A sentence that its reader takes: who refuses a whole answer for a long one in it learns
+/// nothing.
+inline std::string sentence(const std::string& text, std::size_t bytes_max = kTextBytesMax) {
+  return base::shortened(text, bytes_max);
 }
 inline capnp::Data::Reader data_of(const std::string& bytes) {
   return {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};

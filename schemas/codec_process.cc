@@ -92,7 +92,7 @@ void put(wire::CheckpointReport::Builder out, const CheckpointReport& m) {
   out.setStep(step);
   out.setPath(text_of(path));
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::CheckpointReport::Reader in, CheckpointReport& out, Intake& intake) {
@@ -128,7 +128,7 @@ void put(wire::ActorFailed::Builder out, const ActorFailed& m) {
   const auto& [actor, code, text] = m;
   put(out.initActor(), actor);
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::ActorFailed::Reader in, ActorFailed& out, Intake& intake) {
@@ -140,7 +140,7 @@ void get(wire::ActorFailed::Reader in, ActorFailed& out, Intake& intake) {
 void put(wire::JobEnd::Builder out, const JobEnd& m) {
   const auto& [code, text] = m;
   out.setCode(code_of(code));
-  out.setText(text_of(text));
+  out.setText(text_of(sentence(text)));
 }
 
 void get(wire::JobEnd::Reader in, JobEnd& out, Intake& intake) {

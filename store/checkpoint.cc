@@ -176,7 +176,8 @@ base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const Shard
   file.bytes = bytes.size();
   file.chunk_bytes = kChecksumChunkBytes;
   file.checksums = chunk_checksums(bytes);
-  TROUPE_TRY(base::write_file_atomically(folder / file.name, bytes));
+  TROUPE_TRY(base::write_file_atomically(folder / file.name, bytes, base::FileMode::shared,
+                                         base::LinkRule::replace));
   return file;
 }
 
@@ -186,7 +187,8 @@ base::Status write_manifest(const fs::path& folder, const schemas::Manifest& man
   const auto again = schemas::decode_manifest(bytes);
   if (!again.ok()) return again.status().with_context("a manifest that nobody could read");
   const fs::path path = manifest_path(folder / name.to_string());
-  return base::write_file_atomically(path, std::as_bytes(std::span(bytes)));
+  return base::write_file_atomically(path, std::as_bytes(std::span(bytes)), base::FileMode::shared,
+                                     base::LinkRule::replace);
 }
 
 base::Status prune_checkpoints(const fs::path& folder, const Retention& retention,
@@ -229,7 +231,7 @@ base::Status remove_older(const fs::path& folder, const CheckpointName& name) {
 
 base::Status check_folder(const fs::path& folder, std::uint64_t bytes, std::uint64_t generation) {
   {
-    base::AtomicFile probe(folder / ".probe");
+    base::AtomicFile probe(folder / ".probe", base::FileMode::shared, base::LinkRule::replace);
     TROUPE_TRY(probe.open());
     TROUPE_TRY(probe.write(std::as_bytes(std::span(std::string_view("may be removed")))));
   }

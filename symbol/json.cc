@@ -212,7 +212,8 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
 }
 
 base::Result<Symbol> Symbol::load(const ops::OpTable& table, const std::string& path) {
-  TROUPE_TRY_ASSIGN(const std::string text, base::read_text_file(path, kJsonBytesMax));
+  TROUPE_TRY_ASSIGN(const std::string text,
+                    base::read_text_file(path, kJsonBytesMax, base::FileKind::any));
   base::Result<Symbol> symbol = from_json(table, text);
   if (!symbol.ok()) return symbol.status().with_context(path);
   return symbol;

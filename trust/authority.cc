@@ -84,7 +84,7 @@ Result<Authority> Authority::create(const fs::path& folder, const std::string& c
   made.folder_ = folder;
   TROUPE_TRY_ASSIGN(made.own_, make_authority(cluster, validity));
   TROUPE_TRY_ASSIGN(made.info_, read_certificate(made.own_.certificate));
-  TROUPE_TRY_ASSIGN(made.lock_, base::FolderLock::take(folder));
+  TROUPE_TRY_ASSIGN(made.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
   for (const char* name : {kKeyFile, kIssuedFile, kDeniedFile}) {
     std::error_code unknown;
     if (!fs::exists(folder / name, unknown)) continue;
@@ -108,7 +108,7 @@ Result<Authority> Authority::open(const fs::path& folder) {
   }
   Authority opened;
   opened.folder_ = folder;
-  TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder));
+  TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
   TROUPE_TRY(base::check_secret(file));
   TROUPE_TRY_ASSIGN(opened.own_.key, base::read_text_file(file, kFileBytesMax));
   opened.own_.certificate = opened.own_.key;  // each reader takes its own block

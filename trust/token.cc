@@ -120,7 +120,8 @@ bool Token::gives(Right right) const {
 
 Result<std::string> read_token(const fs::path& file) {
   TROUPE_TRY(base::check_secret(file));
-  TROUPE_TRY_ASSIGN(std::string text, base::read_text_file(file, kTokenBytesMax));
+  TROUPE_TRY_ASSIGN(std::string text,
+                    base::read_text_file(file, kTokenBytesMax, base::FileKind::any));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   const bool token = text.starts_with(kMark) && text.find_first_of(" \t\n\r") == std::string::npos;
   if (token) return text;
@@ -131,7 +132,7 @@ Result<std::string> read_token(const fs::path& file) {
 
 Result<TokenBook> TokenBook::open(const fs::path& folder) {
   TokenBook opened;
-  TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder));
+  TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
   opened.file_ = folder / kFile;
   TROUPE_TRY_ASSIGN(opened.tokens_, read(folder));
   return opened;

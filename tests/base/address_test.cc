@@ -70,6 +70,11 @@ TEST_CASE("where certificates tell who listens, an address may be of any machine
     CHECK(check_host(text, std::nullopt).ok());
   }
   CHECK(check_host("node2:0", std::nullopt).code() == Errc::permission_denied);
+  for (const char* text : {"evil.example/a?b=\n\x1b\"<x>@127.0.0.1:80", "user@node2:9", "10.1:9",
+                           "node\x7f:9", "<b>:9", "node2#:9"}) {
+    CHECK(check_host(text, std::nullopt).code() == Errc::invalid_argument);
+    CHECK(check_host(text, "127.0.0.1").code() == Errc::invalid_argument);
+  }
   CHECK(check_host("node2", std::nullopt).code() == Errc::invalid_argument);
 }
 

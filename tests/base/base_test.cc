@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known answers of base's hashes and random numbers; shapes, buffers and files.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -112,13 +115,43 @@ TEST_CASE("a file is read whole, a pipe up to the limit, a folder not at all", "
   REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   ::close(ends[1]);
   const std::string pipe = "/proc/self/fd/" + std::to_string(ends[0]);
-  CHECK(read_text_file(pipe, text.size()).value() == text);
+  CHECK(read_text_file(pipe, text.size(), FileKind::any).value() == text);
+  CHECK(read_text_file(pipe, text.size()).status().code() == Errc::invalid_argument);
   ::close(ends[0]);
   CHECK(read_text_file("/proc/self/cmdline", 1 << 20)->size() > 0);  // a file that says 0 bytes
-  CHECK(read_text_file("/dev/zero", 1 << 20).status().code() == Errc::resource_exhausted);
+  const auto endless = read_text_file("/dev/zero", 1 << 20, FileKind::any);
+  CHECK(endless.status().code() == Errc::resource_exhausted);
+  CHECK(read_text_file("/dev/zero", 1 << 20).status().code() == Errc::invalid_argument);
   CHECK(read_text_file("/", 10).status().code() == Errc::invalid_argument);
   CHECK(read_text_file("/dev/null/x", 10).status().code() == Errc::invalid_argument);
   CHECK(read_text_file("/nowhere", 10).status().code() == Errc::not_found);
+}
+
+TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[file]") {
+  const TestFolder folder("file-pipe");
+  const auto path = folder.path() / "t.idx";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const Status status = read_text_file(path, 100).status();
+  CHECK(status.code() == Errc::invalid_argument);
+  CHECK(status.text() == path.string() + ": is no regular file");
+}
+
+TEST_CASE("a line of the log is bounded and obeyed by no terminal", "[log]") {
+  const TestFolder folder("log-line");
+  const auto path = folder.path() / "log";
+  std::fflush(stderr);
+  const int kept = ::dup(STDERR_FILENO);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(::dup2(file, STDERR_FILENO) == STDERR_FILENO);
+  log_line(LogLevel::warn, "a\nb\"\x1b\x7f\u009b" + std::string(100'000, 'x'));
+  std::fflush(stderr);
+  ::dup2(kept, STDERR_FILENO);
+  ::close(kept);
+  ::close(file);
+  const std::string line = read_text_file(path, 1 << 20).value();
+  CHECK(line.find("msg=\"a\\nb\\\"???xxx") != std::string::npos);
+  CHECK(line.ends_with("xxx...\"\n"));
+  CHECK(line.size() < 8'400);
 }
 
 TEST_CASE("warnings about strangers are bounded, and what is left out is counted", "[log]") {
@@ -167,6 +200,23 @@ TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("where others write, too, a link is replaced and its target is left alone", "[file]") {
+  const TestFolder folder("file-links");
+  const auto victim = folder.path() / "victim";
+  const auto file = folder.path() / "out" / "file";
+  std::filesystem::create_directory(folder.path() / "out");
+  REQUIRE(write_file_atomically(victim, bytes_of("mine")).ok());
+  for (const auto& target : {victim, folder.path() / "missing", folder.path()}) {
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink(target, file);
+    REQUIRE(write_file_atomically(file, bytes_of("new"), FileMode::shared, LinkRule::replace).ok());
+    CHECK_FALSE(std::filesystem::is_symlink(file));
+    CHECK(read_text_file(file, 100).value() == "new");
+  }
+  CHECK(read_text_file(victim, 100).value() == "mine");
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "missing"));
+}
+
 TEST_CASE("a path is inside of a folder by where it leads, not by how it is written", "[file]") {
   namespace fs = std::filesystem;
   const TestFolder folder("inside");
@@ -175,6 +225,7 @@ TEST_CASE("a path is inside of a folder by where it leads, not by how it is writ
   fs::create_directory(folder.path() / "other");
   fs::create_directory_symlink(folder.path() / "other", root / "out");
   fs::create_directory_symlink(root, folder.path() / "in");
+  fs::create_symlink(folder.path() / "later", root / "dangling");
   for (const fs::path& path : {root, root / "deep", root / "new" / "file", root / "deep" / "..",
                                folder.path() / "in" / "deep", folder.path() / "in" / "new"}) {
     INFO(path);
@@ -183,7 +234,8 @@ TEST_CASE("a path is inside of a folder by where it leads, not by how it is writ
   }
   for (const fs::path& path :
        {folder.path(), folder.path() / "other", folder.path() / "rootless", root / "out",
-        root / "out" / "new", root / "..", root / "new" / ".." / ".." / "other"}) {
+        root / "out" / "new", root / "dangling", root / "dangling" / "new", root / "..",
+        root / "new" / ".." / ".." / "other"}) {
     INFO(path);
     const Status status = check_inside(path, root);
     CHECK(status.code() == Errc::permission_denied);

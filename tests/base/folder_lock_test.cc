@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::base {
 namespace {
@@ -69,6 +70,31 @@ TEST_CASE("a file that somebody replaces while it is held is left to its new hol
   std::ofstream(folder / "lock") << "another";
   CHECK(FolderLock::take(folder).ok());
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("who may read a folder cannot hold its lock, and a link in its place is not followed") {
+  const TestFolder place("folder-lock-mode");
+  const auto mode = [](const std::filesystem::path& path) {
+    return std::filesystem::status(path).permissions();
+  };
+  using std::filesystem::perms;
+  const auto shared = place.path() / "shared";
+  {
+    std::filesystem::create_directory(shared);
+    std::ofstream(shared / "lock") << "";  // with the mode that anybody may read
+    const auto held = FolderLock::take(shared);
+    REQUIRE(held.ok());
+    CHECK(mode(shared / "lock") == (perms::owner_read | perms::owner_write));
+  }
+  const auto secret = place.path() / "a" / "secret";
+  const auto held = FolderLock::take(secret, {}, FileMode::secret);
+  REQUIRE(held.ok());
+  CHECK(mode(secret) == perms::owner_all);
+  CHECK(mode(secret / "lock") == (perms::owner_read | perms::owner_write));
+  CHECK(mode(place.path() / "a") != perms::owner_all);
+  std::filesystem::create_symlink(place.path() / "outside", shared / "lock");
+  CHECK_FALSE(FolderLock::take(shared).ok());
+  CHECK_FALSE(std::filesystem::exists(place.path() / "outside"));
 }
 
 TEST_CASE("what cannot be a folder is an error that names it") {

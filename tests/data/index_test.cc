@@ -2,6 +2,8 @@
 // Indexes: MXNet's text form, malformed lines, rebuilding; datasets with and without an index.
 #include "data/index.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -17,17 +19,19 @@ using base::Errc;
 using test::bytes_of;
 using test::TemporaryFolder;
 
+constexpr std::uint64_t kMany = 1'000'000;
+
 TEST_CASE("an index is written as MXNet writes it and read back") {
   const TemporaryFolder folder;
   const std::vector<IndexEntry> entries = {{0, 0}, {1, 832}, {7, 1664}};
   const auto path = folder / "x.idx";
   REQUIRE(write_index(path, entries).ok());
   CHECK(test::read_bytes(path) == bytes_of("0\t0\n1\t832\n7\t1664\n"));
-  CHECK(*read_index(path) == entries);
+  CHECK(*read_index(path, kMany) == entries);
   test::write_bytes(path, bytes_of("0\t0\r\n1\t832\r\n7\t1664"));
-  CHECK(*read_index(path) == entries);
+  CHECK(*read_index(path, kMany) == entries);
   test::write_bytes(path, {});
-  CHECK(read_index(path)->empty());
+  CHECK(read_index(path, kMany)->empty());
   CHECK(index_path("a/train.rec") == std::filesystem::path("a/train.idx"));
 }
 
@@ -38,10 +42,33 @@ TEST_CASE("malformed index lines are named by number") {
        {"", "1", "1 2", "a\t2", "1\t", "1\t-2", "1\t2\t3", "1\t2 ", "1\t99999999999999999999999"}) {
     INFO(line);
     test::write_bytes(path, bytes_of("0\t0\n" + line + "\n5\t5\n"));
-    const auto entries = read_index(path);
+    const auto entries = read_index(path, kMany);
     CHECK(entries.status().code() == Errc::data_loss);
     CHECK_THAT(entries.status().text(), Catch::EndsWith("x.idx:2: is not `key TAB offset`"));
   }
+}
+
+TEST_CASE("an index is read in pieces, and no further than its records go") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.idx";
+  std::vector<IndexEntry> entries;
+  for (std::uint64_t i = 0; i < 20'000; ++i) entries.push_back({i, i << 40});
+  REQUIRE(write_index(path, entries).ok());  // some pieces, with lines across their ends
+  CHECK(*read_index(path, entries.size()) == entries);
+  const auto fewer = read_index(path, entries.size() - 1);
+  CHECK(fewer.status().code() == Errc::data_loss);
+  CHECK_THAT(fewer.status().text(),
+             Catch::EndsWith("x.idx:20000: 19999 records at most fit into the record file"));
+  // Nobody has the memory or the time for so many zeros.
+  test::write_bytes(path, bytes_of("0\t0\n"));
+  std::filesystem::resize_file(path, std::uint64_t{1} << 40);
+  const auto sparse = read_index(path, kMany);
+  CHECK(sparse.status().code() == Errc::data_loss);
+  CHECK_THAT(sparse.status().text(), Catch::EndsWith("x.idx:2: is not `key TAB offset`"));
+  std::filesystem::remove(path);
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK(read_index(path, kMany).status().code() == Errc::invalid_argument);
+  CHECK(records_max(24) == 3);
 }
 
 TEST_CASE("a rebuilt index equals the written one") {
@@ -50,7 +77,7 @@ TEST_CASE("a rebuilt index equals the written one") {
   test::write_images(path, 20, {1, 5, 5});
   const auto entries = build_index(test::open_records(path), OnDamage::fail, nullptr);
   REQUIRE(entries.ok());
-  CHECK(*entries == *read_index(folder / "x.idx"));
+  CHECK(*entries == *read_index(folder / "x.idx", kMany));
 }
 
 // A file as large as some data sets: nobody could read it in the time of a test.
@@ -82,7 +109,7 @@ TEST_CASE("the fingerprint of a large file is that of samples and of the records
   put(100);
   CHECK(print() != last);
   const Fingerprint before = print();
-  auto entries = *read_index(folder / "x.idx");
+  auto entries = *read_index(folder / "x.idx", kMany);
   entries.pop_back();
   entries.push_back({99, entries.back().offset + 4});
   REQUIRE(write_index(folder / "x.idx", entries).ok());
@@ -107,7 +134,7 @@ TEST_CASE("a dataset is the same with an index, without, and with a shuffled one
     CHECK(*print == Fingerprint{30, bytes.size(), base::crc32c(bytes)});
   };
   check();
-  auto entries = *read_index(folder / "x.idx");
+  auto entries = *read_index(folder / "x.idx", kMany);
   std::swap(entries[3], entries[20]);
   REQUIRE(write_index(folder / "x.idx", entries).ok());
   check();

@@ -36,6 +36,28 @@ TEST_CASE("HEAD gives the head alone", "[http]") {
   CHECK(answer.substr(answer.size() - 4) == "\r\n\r\n");
 }
 
+TEST_CASE("an answer is one whole page, whatever else a head asks for", "[http]") {
+  Router pages({{"/page", [](const Request&) {
+                   return Reply{200, "text/plain", std::string(8'000, 'x')};
+                 }}});
+  const std::string plain = pages.answer("GET /page HTTP/1.1\r\n\r\n");
+  std::string ranges = "0-";
+  for (int i = 0; i < 2'000; ++i) ranges += ",0-";
+  CHECK(pages.answer("GET /page HTTP/1.1\r\nRange: bytes=" + ranges + "\r\n\r\n") == plain);
+  CHECK(pages.answer("GET /page HTTP/1.1\r\nAccept: x\nRange: bytes=0-3\r\n\r\n") == plain);
+  CHECK(pages.answer("GET /page HTTP/1.1\r\nExpect: 100-continue\r\n\r\n") == plain);
+}
+
+TEST_CASE("an answer is compressed for who wants it so", "[http]") {
+  Router pages({{"/page", [](const Request&) {
+                   return Reply{200, "text/plain", std::string(8'000, 'x')};
+                 }}});
+  const std::string answer =
+      pages.answer("GET /page HTTP/1.1\r\nX: y\r\naccept-ENCODING: gzip\r\n\r\n");
+  CHECK(answer.find("Content-Encoding: gzip") != std::string::npos);
+  CHECK(answer.size() < 1'000);
+}
+
 TEST_CASE("any bytes are answered, and never with success unless they ask for a page", "[http]") {
   Router pages = router();
   rc::check("random bytes", [&] {

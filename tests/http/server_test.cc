@@ -3,6 +3,7 @@
 // waiting for a scrape.
 #include "http/server.h"
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -135,6 +136,26 @@ TEST_CASE("a peer that reads nothing is let go and large answers arrive whole", 
   CHECK(get(*server, "/large").size() > page.size());
   std::this_thread::sleep_for(std::chrono::milliseconds(800));
   CHECK(deaf.receive().size() < page.size());
+}
+
+TEST_CASE("answers that nobody reads have one bound together", "[http]") {
+  monitoring::Metrics metrics;
+  const std::string page(30'000'000, 'x');
+  base::Limits limits;
+  limits.http_request_ms = 60'000;
+  const auto server = start(metrics, limits, {{"/large", [&](const Request&) {
+                                                 return Reply{200, "x/y", page};
+                                               }}});
+  std::vector<Peer> deaf;
+  for (int i = 0; i < 3; ++i) {
+    deaf.emplace_back(server->address());
+    deaf.back().send("GET /large HTTP/1.1\r\n\r\n");
+    while (asked <= i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // The third has no room while two wait.
+  CHECK_THAT(deaf.back().receive(), StartsWith("HTTP/1.1 503"));
+  CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 200"));
+  CHECK(deaf.front().receive().size() > page.size());
 }
 
 TEST_CASE("a port in use is one clear error", "[http]") {

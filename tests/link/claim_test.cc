@@ -34,6 +34,7 @@ TEST_CASE("everybody may be what the certificate says, and nothing else", "[clai
   CHECK(allowed(trust::Role::process, "a/mnist/3") == "00001100");
   CHECK(allowed(trust::Role::process, "a/mnist/4") == "00000010");
   CHECK(allowed(trust::Role::process, "a/x/3") == "00000000");
+  CHECK(allowed(trust::Role::process, "b/mnist/3") == "00000000");  // another machine's process
   CHECK(allowed(trust::Role::authority, "lab") == "00000000");
   CHECK(check_claim({"lab", trust::Role::agent, "a"}, server).text() ==
         "[link] agent 'a' of cluster 'lab' may not be parameter server 1 (a) of job 'mnist' "

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <random>
 #include <string>
 
@@ -250,6 +251,40 @@ TEST_CASE("a decoder keeps its first fault", "[frame]") {
   CHECK_FALSE(decoder.feed(bytes_of(encode(frame))).ok());
   CHECK(decoder.direct().empty());
   CHECK(collector.frames.empty());
+}
+
+TEST_CASE("large headers that come in part have a bound together, until they are whole",
+          "[frame]") {
+  Frame large;
+  large.head.type = schemas::type_of<schemas::LaunchProcess>();
+  large.header.assign(100'000, 'x');
+  const std::string bytes = encode(large);
+  const auto part = bytes_of(bytes).first(bytes.size() - 8);
+  const auto rest = bytes_of(bytes).last(8);
+  Collector taker;
+  const FrameLimits limits{4'194'304, 0};
+  const auto all = std::make_shared<HeaderBudget>(250'000);
+  const auto mine = std::make_shared<HeaderBudget>(150'000, all);
+  const auto other = std::make_shared<HeaderBudget>(150'000, all);
+  const auto decoder_of = [&](const std::shared_ptr<HeaderBudget>& budget) {
+    auto decoder = std::make_unique<FrameDecoder>(limits, taker);
+    decoder->set_budget(budget);
+    return decoder;
+  };
+  const auto first = decoder_of(mine);
+  REQUIRE(first->feed(part).ok());
+  CHECK(decoder_of(mine)->feed(part).code() == Errc::resource_exhausted);
+  auto second = decoder_of(other);
+  CHECK(second->feed(part).ok());
+  CHECK(decoder_of(std::make_shared<HeaderBudget>(150'000, all))->feed(part).code() ==
+        Errc::resource_exhausted);
+  second.reset();  // what is closed gives back
+  CHECK(first->feed(rest).ok());
+  for (int i = 0; i < 5; ++i) {  // and so does what has come whole
+    CHECK(first->feed(part).ok());
+    CHECK(first->feed(rest).ok());
+  }
+  CHECK(taker.frames.size() == 6);
 }
 
 }  // namespace

@@ -258,6 +258,16 @@ class Plain {
     REQUIRE(socket.valid());
     return socket;
   }
+  /// As another host, by a number of the loopback.
+  static Plain connect_from(const char* host, const std::string& address) {
+    Plain socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in from = place(0);
+    REQUIRE(::inet_pton(AF_INET, host, &from.sin_addr) == 1);
+    REQUIRE(::bind(socket.fd_, reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0);
+    const sockaddr_in to = place(base::parse_address(address)->port);
+    REQUIRE(::connect(socket.fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+    return socket;
+  }
   /// A listening socket on a free port.
   static Plain listen(std::string& address) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -178,20 +178,6 @@ TEST_CASE("whoever does not greet in time is closed", "[listener]") {
   CHECK(slow.closed_by_peer());
 }
 
-TEST_CASE("a crowd of silent connections keeps nobody out", "[listener]") {
-  base::Limits limits = quick_limits();
-  limits.handshake_ms = 60'000;
-  Server server(limits);
-  std::vector<Plain> crowd;
-  for (int i = 0; i < 100; ++i) crowd.push_back(Plain::connect(server.address));
-  Client client;
-  REQUIRE(client.dial(server.address).ok());
-  CHECK(client.recorder->wait_up());
-  // At most 64 are held; the oldest have given way.
-  for (int i = 0; i < 36; ++i) CHECK(crowd[static_cast<std::size_t>(i)].closed_by_peer());
-  CHECK_FALSE(crowd.back().readable(0));
-}
-
 TEST_CASE("a resume of a link that nobody knows is refused", "[listener]") {
   Server server;
   Envelope hello = hello_of(77);

@@ -49,8 +49,9 @@ struct Named {
   explicit Named(Result<HostNumbers> first, const std::string& at = "127.0.0.1:0",
                  const base::Limits& limits = quick_limits())
       : names(std::make_shared<Names>(std::move(first))),
-        server(limits, std::nullopt, process_tls(cluster, "b"), server_end(), at, Names::of(names)),
-        client(limits, process_tls(cluster, "a"), Names::of(names)) {}
+        server(limits, std::nullopt, process_tls(cluster, "beta"), server_end(), at,
+               Names::of(names)),
+        client(limits, process_tls(cluster, "alpha"), Names::of(names)) {}
   std::string port() const { return std::to_string(base::parse_address(server.address)->port); }
 
   Cluster cluster;
@@ -89,11 +90,11 @@ TEST_CASE("a look-up that hangs ends the attempt, and delays no other link", "[n
   const auto hang = std::make_shared<std::promise<void>>();
   const auto end = std::make_shared<std::shared_future<void>>(hang->get_future());
   const Cluster cluster;
-  Client client(limits, process_tls(cluster, "a"), [end](const std::string& host) {
+  Client client(limits, process_tls(cluster, "alpha"), [end](const std::string& host) {
     if (host == "node1") end->wait();
     return Result<HostNumbers>(HostNumbers{"127.0.0.1"});
   });
-  Server server(limits, std::nullopt, process_tls(cluster, "b"));
+  Server server(limits, std::nullopt, process_tls(cluster, "beta"));
   REQUIRE(client.dial("node1:1").ok());
   CHECK_THAT(client.recorder->wait_down().text(),
              Catch::EndsWith("at node1:1: looking up 'node1': no answer within 50 ms"));
@@ -134,13 +135,13 @@ TEST_CASE("a cut link heals by the last good answer, and by a new one", "[names]
 TEST_CASE("the data connections of a link go where its control connection is", "[names]") {
   // Two processes on one port of two addresses behind one name, as DNS shares load.
   const Cluster cluster;
-  Server server(quick_limits(), std::nullopt, process_tls(cluster, "b"), server_end(),
+  Server server(quick_limits(), std::nullopt, process_tls(cluster, "beta"), server_end(),
                 "127.0.0.2:0");
   const std::string port = std::to_string(base::parse_address(server.address)->port);
-  Server other(quick_limits(), std::nullopt, process_tls(cluster, "c"), server_end(),
+  Server other(quick_limits(), std::nullopt, process_tls(cluster, "beta"), server_end(),
                "127.0.0.1:" + port);
   const auto asked = std::make_shared<std::atomic<int>>(0);
-  Client client(quick_limits(), process_tls(cluster, "a"), [asked](const std::string&) {
+  Client client(quick_limits(), process_tls(cluster, "alpha"), [asked](const std::string&) {
     const HostNumbers first{"127.0.0.2", "127.0.0.1"};
     const HostNumbers next{"127.0.0.1", "127.0.0.2"};
     return Result<HostNumbers>((*asked)++ == 0 ? first : next);
@@ -159,7 +160,7 @@ TEST_CASE("a listener by name has all its addresses on one port", "[names]") {
   Named named(HostNumbers{"127.0.0.2", "127.0.0.1", "192.0.2.1"}, "node1:0");
   CHECK(named.server.address == "node1:" + named.port());
   for (const std::string host : {"127.0.0.1", "127.0.0.2"}) {
-    Client client(quick_limits(), process_tls(named.cluster, "a"));
+    Client client(quick_limits(), process_tls(named.cluster, "alpha"));
     REQUIRE(client.dial(host + ":" + named.port(), 0).ok());
     CHECK(client.recorder->wait_up());
   }

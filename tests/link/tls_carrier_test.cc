@@ -3,6 +3,8 @@
 // reason at both ends.
 #include "link/tls_carrier.h"
 
+#include <fcntl.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include "tests/link/carrier_support.h"
@@ -176,6 +178,42 @@ TEST_CASE("a flipped bit behind the greeting is damage, a cut is a closed connec
   ends.until([&] { return at_b.end.has_value(); });
   CHECK(at_b.end->code() == (cut ? base::Errc::unavailable : base::Errc::data_loss));
   CHECK(at_b.text.size() == 1);
+}
+
+TEST_CASE("a peer that wants answers of TLS itself and reads none is not read from for ever",
+          "[tls]") {
+  const Cluster cluster;
+  Ends ends(make_plain_carrier,
+            tls_end(cluster.make(Role::coordinator, "main"), TlsEnd::accepting));
+  Reader at_b(ends.b, 0, 100);
+  at_b.start();
+  REQUIRE(::fcntl(ends.raw_near, F_SETFL, O_NONBLOCK) == 0);
+  const int small = 4'096;  // the system itself is to keep little
+  for (const int option : {SO_RCVBUF, SO_SNDBUF}) {
+    REQUIRE(::setsockopt(ends.raw_near, SOL_SOCKET, option, &small, sizeof small) == 0);
+  }
+  Tls::Peer peer;
+  const auto tls = test::tls_of(cluster.make(Role::agent, "a"));
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(tls->make_session(peer), SSL_free);
+  SSL* ssl = session.get();
+  SSL_set_connect_state(ssl);
+  REQUIRE(SSL_set_fd(ssl, ends.raw_near) == 1);
+  const auto done = [ssl] { return SSL_do_handshake(ssl) == 1; };
+  ends.until(done);
+  // Each asks for a new key and wants another 27 bytes back, which nobody reads.
+  constexpr int kMost = 500'000;
+  constexpr int kIdleRounds = 100;
+  int asked = 0;
+  for (int idle = 0; asked < kMost && idle < kIdleRounds; ++idle) {
+    for (; asked < kMost && done(); ++asked) {
+      REQUIRE(SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) == 1);
+      idle = 0;
+    }
+    ends.io.restart();
+    ends.io.poll();
+  }
+  CHECK(asked < kMost);
+  CHECK_FALSE(at_b.end);
 }
 
 TEST_CASE("credentials that OpenSSL cannot use are an error", "[tls]") {

@@ -43,8 +43,8 @@ struct Meeting {
 TEST_CASE("payloads cross links under TLS over several connections", "[tls]") {
   const Cluster cluster;
   const auto secret = base::random_secret();
-  Server server(quick_limits(), secret, tls_of(process_of(cluster, "b", server_end())));
-  Client client(quick_limits(), tls_of(process_of(cluster, "a", worker_end())));
+  Server server(quick_limits(), secret, tls_of(process_of(cluster, "beta", server_end())));
+  Client client(quick_limits(), tls_of(process_of(cluster, "alpha", worker_end())));
   client.secret = secret;
   REQUIRE(client.dial(server.address, 2).ok());
   REQUIRE(client.recorder->wait_up());
@@ -147,11 +147,11 @@ Envelope yes_to(const LinkEnd& end) {
 /// What a dialing link of worker_end() sends to an end that says yes to its Hello: the bytes of
 /// `push`, and more.
 std::string bytes_of_push(const Cluster& cluster, const Envelope& push) {
-  Client client(quick_limits(), tls_of(process_of(cluster, "a", worker_end())));
+  Client client(quick_limits(), tls_of(process_of(cluster, "alpha", worker_end())));
   ByHand port;
   REQUIRE(client.dial(port.listen(), 0).ok());
   port.accept();
-  port.greet(tls_of(process_of(cluster, "b", server_end())));
+  port.greet(tls_of(process_of(cluster, "beta", server_end())));
   const std::size_t begin = port.first_frame().second;
   port.send(yes_to(server_end()));
   REQUIRE(client.link->send(push).ok());
@@ -187,8 +187,8 @@ TEST_CASE("a certificate of another name, role or run is refused at both ends", 
              Catch::Contains("agent 'a' of cluster 'lab' may not be agent 'b'"));
   CHECK_THAT(Meeting(main, tls_of(cluster.make(trust::Role::person, "a")), "a").dial(),
              Catch::Contains("person 'a' of cluster 'lab' may not be agent 'a'"));
-  CHECK_THAT(Meeting(main, tls_of(process_of(cluster, "a", worker_end())), "a").dial(),
-             Catch::Contains("process 'a/job-1/3' of cluster 'lab' may not be agent 'a'"));
+  CHECK_THAT(Meeting(main, tls_of(process_of(cluster, "alpha", worker_end())), "a").dial(),
+             Catch::Contains("process 'alpha/job-1/3' of cluster 'lab' may not be agent 'a'"));
   // An agent on the coordinator's port.
   CHECK_THAT(Meeting(agent, tls_of(cluster.make(trust::Role::agent, "b")), "b").dial(),
              Catch::Contains("agent 'a' of cluster 'lab' may not be coordinator"));
@@ -199,13 +199,53 @@ TEST_CASE("a process of another run does not get in, whatever secret it knows", 
   const auto secret = base::random_secret();
   LinkEnd earlier = worker_end();
   earlier.generation -= 1;
-  Server server(quick_limits(), secret, tls_of(process_of(cluster, "b", server_end())));
-  Client client(quick_limits(), tls_of(process_of(cluster, "a", earlier)));
+  Server server(quick_limits(), secret, tls_of(process_of(cluster, "beta", server_end())));
+  Client client(quick_limits(), tls_of(process_of(cluster, "alpha", earlier)));
+  client.secret = secret;
+  REQUIRE(client.dial(server.address, 0).ok());
+  CHECK_THAT(
+      client.recorder->wait_down().text(),
+      Catch::Contains("process 'alpha/job-1/2' of cluster 'lab' may not be device server 2"));
+  CHECK(server.recorder->ups == 0);
+}
+
+TEST_CASE("a process of the same run does not get in as another machine's", "[tls]") {
+  const Cluster cluster;
+  const auto secret = base::random_secret();
+  Server server(quick_limits(), secret, tls_of(process_of(cluster, "beta", server_end())));
+  Client client(quick_limits(), tls_of(process_of(cluster, "gamma", worker_end())));
   client.secret = secret;
   REQUIRE(client.dial(server.address, 0).ok());
   CHECK_THAT(client.recorder->wait_down().text(),
-             Catch::Contains("process 'a/job-1/2' of cluster 'lab' may not be device server 2"));
+             Catch::Contains("process 'gamma/job-1/3' of cluster 'lab' may not be device server 2 "
+                             "(alpha)"));
   CHECK(server.recorder->ups == 0);
+}
+
+TEST_CASE("one holder's links leave places to others at a coordinator", "[tls]") {
+  constexpr int kLinksOfHolderMax = 128;
+  const Cluster cluster;
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = limits.silence_dead_ms = 600'000;  // those that say nothing stay
+  Server coordinator(limits, std::nullopt, tls_of(cluster.make(trust::Role::coordinator, "main")),
+                     kCoordinator);
+  Client person(quick_limits(), tls_of(cluster.make(trust::Role::person, "ann")));
+  std::vector<std::shared_ptr<Link>> links;
+  const auto dial = [&] {
+    const auto recorder = std::make_shared<Recorder>();
+    const DialOptions options{
+        coordinator.address, agent_end(std::string(kCommandName)), kCoordinator, 0, 0,
+        std::nullopt};
+    links.push_back(person.links.dial(options, recorder).value());
+    return recorder->wait_up() ? "" : recorder->wait_down().text();
+  };
+  for (int i = 0; i < kLinksOfHolderMax; ++i) REQUIRE(dial().empty());
+  CHECK_THAT(dial(), Catch::Contains("person 'ann' of cluster 'lab' has 128 links already"));
+  Client agent(quick_limits(), tls_of(cluster.make(trust::Role::agent, "a")));
+  agent.self = agent_end("a");
+  agent.peer = kCoordinator;
+  REQUIRE(agent.dial(coordinator.address, 0).ok());
+  CHECK(agent.recorder->wait_up());
 }
 
 TEST_CASE("plain and TLS do not meet, and both say why", "[tls]") {

@@ -122,6 +122,36 @@ TEST_CASE("values that break a rule are refused by name", "[codec]") {
   refused(many, "metrics has length 257");
 }
 
+TEST_CASE("a sentence that is too long is shortened: its reader takes the message", "[codec]") {
+  const std::string longer(20'000, 'x');
+  const auto text_of = [](const Message& message) {
+    Envelope envelope;
+    envelope.message = message;
+    const auto bytes = encode_envelope(envelope);
+    REQUIRE(bytes.ok());
+    const auto back = decode_envelope(std::as_bytes(std::span(*bytes)));
+    REQUIRE(back.ok());
+    return back->message;
+  };
+  JobInfo info;
+  info.text = info.checkpoint = longer;
+  const auto list = std::get<JobList>(text_of(JobList{Errc::ok, longer, {info, info}}));
+  CHECK(list.text.size() == kTextBytesMax);
+  CHECK(list.text.ends_with("xx..."));
+  REQUIRE(list.jobs.size() == 2);
+  CHECK(list.jobs[1].text == list.text);
+  CHECK(list.jobs[1].checkpoint.size() == kNameBytesMax);
+  CHECK(std::get<JobEnd>(text_of(JobEnd{Errc::internal, longer})).text == list.text);
+  CHECK(std::get<JobSubmitted>(text_of(JobSubmitted{"a", Errc::internal, longer})).text ==
+        list.text);
+  CHECK(std::get<ActorFailed>(text_of(ActorFailed{{}, Errc::internal, longer})).text == list.text);
+  // A link's own words have 4 KiB with all else.
+  CHECK(std::get<Goodbye>(text_of(Goodbye{longer})).text.size() == 2'048);
+  HelloReply refusal;
+  refusal.text = longer;
+  CHECK(std::get<HelloReply>(text_of(refusal)).text.size() == 2'048);
+}
+
 TEST_CASE("an unknown error code is still an error", "[codec]") {
   const auto bytes = encode_message(JobEnd{.code = static_cast<Errc>(999), .text = "new"});
   CHECK(std::get<JobEnd>(*decode_message(*bytes)).code == Errc::internal);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of others, fit to be kept and shown: no longer than what is asked for, and without what a
+// terminal would obey. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace troupe::base {
+
+/// `text`, or its beginning with "..." behind it: at most `bytes_max` bytes (at least 3), and no
+/// character of UTF-8 cut in two.
+std::string shortened(std::string_view text, std::size_t bytes_max);
+
+/// One line that a terminal shows and does nothing else with: each control character (C0, DEL, C1)
+/// and each byte that is no UTF-8 is '?'.
+std::string printable(std::string_view text);
+
+/// True when `text` has a control character: C0, DEL, or C1 as UTF-8.
+bool has_control(std::string_view text);
+
+}  // namespace troupe::base
