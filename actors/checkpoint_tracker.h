@@ -48,6 +48,8 @@ class CheckpointTracker {
   void ask_about(const schemas::ActorId& peer);
   void send_again();
 
+  /// All that this shard has to write is written; what became of it is not known yet.
+  bool waits_for_word() const { return !cuts_.empty() && writing_.empty(); }
   bool idle() const { return cuts_.empty() && writing_.empty(); }
 
  private:

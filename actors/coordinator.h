@@ -24,7 +24,7 @@ class CoordinatorPorts {
   /// In the background; answered by post(StartFound), or never.
   virtual void find_start(control::FindStart find) = 0;
   /// Likewise, by post(FolderProbed).
-  virtual void probe_folder(const schemas::FolderProbe& probe) = 0;
+  virtual void probe_folder(control::ProbeFolder wanted) = 0;
   /// Likewise, by post(CheckpointCollected).
   virtual void collect_checkpoint(control::CollectCheckpoint collect) = 0;
   /// What is being collected for the job is not wanted any more.
@@ -64,7 +64,7 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
   }
   void perform(const control::DropPeer& drop) { ports_.drop(drop.peer, drop.reason); }
   void perform(control::FindStart find) { ports_.find_start(std::move(find)); }
-  void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
+  void perform(control::ProbeFolder wanted) { ports_.probe_folder(std::move(wanted)); }
   void perform(control::CollectCheckpoint collect) {
     ports_.collect_checkpoint(std::move(collect));
   }

@@ -60,7 +60,8 @@ void ParameterServerState::on(const LinkResumed& resumed) {
   for (Owned& owned : slices_) owned.pulls.forget(resumed.peer.index);
 }
 
-void ParameterServerState::take(Envelope&, const schemas::ShardCheckpoint& file) {
+void ParameterServerState::take(Envelope& envelope, const schemas::ShardCheckpoint& file) {
+  if (envelope.from != schemas::ActorId{Role::parameter_server, file.shard}) return;
   checkpoints_->take(file);
 }
 
@@ -282,7 +283,10 @@ bool ParameterServerState::cut(std::size_t index) {
 /// Names who is missing when nothing has moved for long, and ends the job when for too long.
 void ParameterServerState::watch_progress() {
   if (slices_.empty()) return;  // nothing ever comes here, however well the job goes
-  if (std::exchange(moved_, false) || done_) silence_.heard(mail_.now_ms());
+  const bool ranks_done = finished_.size() == mail_.rules().tree.ranks();
+  // Ranks that are done owe nothing: what is waited for is the coordinator's copy, which it judges.
+  const bool waits_for_copy = ranks_done && checkpoints_->waits_for_word();
+  if (std::exchange(moved_, false) || done_ || waits_for_copy) silence_.heard(mail_.now_ms());
   const control::SilenceFinding found = silence_.check(mail_.now_ms());
   if (!silence_.warned()) note_missing({});
   if (found.verdict == control::SilenceFinding::Verdict::quiet) return;

@@ -37,7 +37,18 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
   const std::string root = roots.checkpoints;
   cluster::CheckpointFiles files;
   files.probe = [root](const schemas::FolderProbe& probe) {
-    return cluster::probe_folder(probe, root);
+    schemas::FolderProbeResult result;
+    const base::Status status = cluster::probe_folder(probe, root);
+    result.code = status.code();
+    result.text = status.text();
+    if (!check_folder(probe.path, root).ok()) return result;
+    if (const auto newest = store::newest_manifest(probe.path)) {
+      result.newest_step = newest->step;
+      result.newest_generation = newest->generation;
+    }
+    const auto highest = store::highest_generation(probe.path);
+    if (highest.ok()) result.highest_generation = *highest;
+    return result;
   };
   files.read = [root](const schemas::PieceQuery& query) -> base::Result<schemas::FilePiece> {
     TROUPE_TRY(check_folder(query.folder, root));

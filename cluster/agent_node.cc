@@ -327,14 +327,20 @@ void AgentNode::use_deny_list(const std::string& pem) {
 /// older probe of it has given up.
 void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
   const auto tell = [this, job = probe.job,
-                     generation = probe.generation](const base::Status& status) {
-    agent_.post(control::FolderProbed{{job, generation, status.code(), status.text()}});
+                     generation = probe.generation](schemas::FolderProbeResult result) {
+    result.job = job;
+    result.generation = generation;
+    agent_.post(control::FolderProbed{std::move(result)});
   };
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
   const bool added = probes_.add(file, [tell, probe, ask = options_.files.probe] {
-    return [tell, status = ask(probe)] { tell(status); };
+    return [tell, result = ask(probe)] { tell(result); };
   });
-  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are probed"));
+  if (added) return;
+  schemas::FolderProbeResult full;
+  full.code = base::Errc::resource_exhausted;
+  full.text = "too many folders are probed";
+  tell(full);
 }
 
 /// A link whose piece could not be read is told so: it need not wait.

@@ -19,10 +19,13 @@ namespace troupe::cluster {
 using AskPiece = std::function<base::Result<schemas::FilePiece>(
     const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
 
+/// Asks one after the other, until one has the file. not_found: none has.
+AskPiece any_of(std::vector<AskPiece> places);
+
 /// See the top of the file. Errors are told to whoever wanted it.
 struct CheckpointFiles {
-  /// See folder_probe.h.
-  std::function<base::Status(const schemas::FolderProbe&)> probe;
+  /// See folder_probe.h; all of the result but whose it is.
+  std::function<schemas::FolderProbeResult(const schemas::FolderProbe&)> probe;
   /// Answers a question; the number and the code are left to the caller.
   std::function<base::Result<schemas::FilePiece>(const schemas::PieceQuery&)> read;
   /// An agent's alone: has these files here.

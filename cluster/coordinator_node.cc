@@ -135,7 +135,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void send(PeerId peer, schemas::Message message) override;
   void drop(PeerId peer, const base::Status& reason) override;
   void find_start(control::FindStart find) override;
-  void probe_folder(const schemas::FolderProbe& probe) override;
+  void probe_folder(control::ProbeFolder wanted) override;
   void collect_checkpoint(control::CollectCheckpoint collect) override;
   void end_collecting(const std::string& job) override;
   void serve_piece(control::ServePiece serve) override;
@@ -332,15 +332,23 @@ void CoordinatorNode::find_start(control::FindStart find) {
                  options_.limits.jobs_max);
 }
 
-void CoordinatorNode::probe_folder(const schemas::FolderProbe& probe) {
-  const auto tell = [this, probe](const base::Status& status) {
-    coordinator_.post(
-        control::FolderProbed{{probe.job, probe.generation, status.code(), status.text()}});
+void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
+  schemas::FolderProbe probe = std::move(wanted.probe);
+  if (wanted.choose) probe.nonce = base::to_hex(base::random_secret());
+  const auto tell = [this, probe](schemas::FolderProbeResult result) {
+    result.job = probe.job;
+    result.generation = probe.generation;
+    coordinator_.post(control::FolderProbed{std::move(result), probe.nonce});
   };
-  const bool added = searches_.add(probe.job, [tell, probe, look = options_.files.probe] {
-    return [tell, status = look(probe)] { tell(status); };
+  const std::string key = fmt::format("{}, {}", probe.job, probe.file);
+  const bool added = searches_.add(key, [tell, probe, look = options_.files.probe] {
+    return [tell, result = look(probe)] { tell(result); };
   });
-  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
+  if (added) return;
+  schemas::FolderProbeResult full;
+  full.code = base::Errc::resource_exhausted;
+  full.text = "too many folders are looked at";
+  tell(full);
 }
 
 /// One at a time for a job: its run waits for the end of one before it wants another.
@@ -350,20 +358,21 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
   collecting_[collect.job] = batch;
   const auto from = [&](PeerId peer) -> AskPiece {
     return [desk = desk_, batch, peer, link = std::weak_ptr(peers_.find(peer)),
-            folder = collect.folder, job = collect.job, generation = collect.generation](
-               const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
-      return desk->ask(batch, peer, link, {0, job, generation, folder, file, offset, bytes});
+            folder = collect.folder, job = collect.job,
+            run = collect.run](const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+      return desk->ask(batch, peer, link, {0, job, run, folder, file, offset, bytes});
     };
   };
-  const AskPiece of_manifest = from(collect.of_manifest);
+  std::vector<AskPiece> of_manifest;
+  for (const PeerId peer : collect.of_manifest) of_manifest.push_back(from(peer));
   std::vector<AskPiece> of_shard;
-  for (const PeerId peer : collect.peers) of_shard.push_back(from(peer));
+  for (const PeerId peer : collect.of_shard) of_shard.push_back(from(peer));
   const auto tell = [this, collect](const base::Status& status) {
-    coordinator_.post(
-        control::CheckpointCollected{collect.job, collect.generation, collect.step, status});
+    coordinator_.post(control::CheckpointCollected{collect.job, collect.run, collect.step,
+                                                   collect.generation, status});
   };
   const bool added = copies_.add(collect.job, [=, work = options_.files.collect] {
-    return [tell, status = work(collect, of_manifest, of_shard)] { tell(status); };
+    return [tell, status = work(collect, any_of(of_manifest), of_shard)] { tell(status); };
   });
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
 }

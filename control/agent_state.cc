@@ -28,7 +28,7 @@ std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
-  if (leave_at_ms_ && children_.empty()) leave_in_order();
+  if (leave_at_ms_ && children_.empty() && placing_ == 0) leave_in_order();
   greet_if_alone();
   end_if_alone();
   return std::exchange(effects_, {});
@@ -153,7 +153,8 @@ void AgentState::on(const CoordinatorLost& lost) {
 /// limit.
 void AgentState::on(const StopRequested&) {
   if (leaving_ && leaving_->ok()) return;
-  const bool waits = !leaving_ && !leave_at_ms_ && link_ == Link::welcomed && !children_.empty();
+  const bool busy = !children_.empty() || placing_ > 0;
+  const bool waits = !leaving_ && !leave_at_ms_ && link_ == Link::welcomed && busy;
   if (!waits) return leave_in_order();
   const std::string text = "the agent was asked to end";
   leave_at_ms_ = now_ms_ + limits_.cut_ms + limits_.stop_grace_ms;
@@ -258,10 +259,13 @@ void AgentState::on_message(const schemas::PieceQuery& query) {
 void AgentState::on_message(const schemas::PlaceCheckpoint& place) {
   emit(Note{false,
             fmt::format("job {}: gets {} into {}", place.job, place.checkpoint, place.folder)});
+  ++placing_;
   emit(PlaceFiles{place});
 }
 
 void AgentState::on(const FilesPlaced& placed) {
+  TROUPE_CHECK(placing_ > 0, "files are placed that nobody wanted");
+  --placing_;
   tell(placed.result);
 }
 

@@ -116,6 +116,7 @@ class AgentState {
   schemas::AgentHello hello_;
   base::Limits limits_;
   Children children_;
+  std::size_t placing_ = 0;  // of PlaceFiles that are under way
   std::uint64_t now_ms_ = 0;
   enum class Link : std::uint8_t {
     none,      // lost, or refused and about to end

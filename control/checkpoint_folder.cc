@@ -18,6 +18,8 @@ namespace {
 
 /// Machines that get files at a time: what is read for them lies in the coordinator's memory.
 constexpr std::size_t kPlacingMax = 8;
+/// Checkpoints of machines that are tried before a run begins without them.
+constexpr std::size_t kGatheredMax = 4;
 
 /// "step-500-g1".
 std::string name_of_path(const std::string& checkpoint) {
@@ -39,25 +41,29 @@ CheckpointFolder::CheckpointFolder(FolderPlan plan)
 
 // ---- one folder, or one per machine? ----
 
-/// Checkpoints that machines write into different folders under one name would be found out only
-/// by the next resume. So the first machine writes a nonce where checkpoints go, and all others
-/// read there before anything is started.
+/// The coordinator's folder is where the next run looks for what to begin with. So the question to
+/// each machine is whether it sees that one: a nonce of the coordinator's, which nothing older can
+/// hold, is there or not.
 void CheckpointFolder::probe() {
   TROUPE_CHECK(stage_ == Stage::idle, "a folder is probed once");
   stage_ = Stage::writing;
-  asked_ = {0};
-  send_probe(0, true);
+  asked_ = {own_place()};
+  probes_ = {own_place()};
+  emit(ProbeFolder{probe_of(own_place(), "", true), true});
+}
+
+base::Status CheckpointFolder::take(const FolderProbed& probed) {
+  if (stage_ == Stage::writing) nonce_ = probed.nonce;
+  return take(own_place(), probed.result);
 }
 
 base::Status CheckpointFolder::take(std::uint32_t machine,
                                     const schemas::FolderProbeResult& result) {
   if (!asked_.contains(machine)) return {};  // a probe's removal is answered, too
-  if (result.code == Errc::ok) {
-    heard(machine);
-    return {};
-  }
-  if (stage_ == Stage::reading && elsewhere(result.code)) {
-    copied_ = true;
+  if (stage_ != Stage::trying) note_newest(machine, result);
+  const bool other = stage_ == Stage::reading && elsewhere(result.code);
+  if (other) own_.insert(machine);
+  if (other || result.code == Errc::ok) {
     heard(machine);
     return {};
   }
@@ -66,8 +72,15 @@ base::Status CheckpointFolder::take(std::uint32_t machine,
                      result.text);
 }
 
-base::Status CheckpointFolder::take_own(const schemas::FolderProbeResult& result) {
-  return take(own(), result);
+void CheckpointFolder::note_newest(std::uint32_t machine,
+                                   const schemas::FolderProbeResult& result) {
+  highest_ = std::max(highest_, result.highest_generation);
+  const Name newest{result.newest_step, result.newest_generation};
+  if (machine == own_place()) {
+    kept_ = newest;
+  } else if (newest > kept_) {
+    held_.insert(newest);
+  }
 }
 
 void CheckpointFolder::heard(std::uint32_t machine) {
@@ -78,51 +91,77 @@ void CheckpointFolder::heard(std::uint32_t machine) {
 void CheckpointFolder::go_on() {
   if (stage_ == Stage::writing) {
     stage_ = Stage::reading;
-    for (std::uint32_t machine = 1; machine < own(); ++machine) {
-      asked_.insert(machine);
-      send_probe(machine, false);
-    }
-    asked_.insert(own());
-    return emit(ProbeFolder{probe_of(plan_.job, false)});
+    asked_ = servers_;
+    for (const std::uint32_t machine : servers_) ask(machine, false);
+    return;
   }
-  if (stage_ == Stage::reading && copied_) {
+  if (stage_ == Stage::reading && copied()) {
     stage_ = Stage::trying;
-    emit(Note{true, fmt::format("job {}: the machines and the coordinator do not share {}: the "
-                                "coordinator keeps copies of the checkpoints",
-                                plan_.job, plan_.folder)});
-    for (const std::uint32_t machine : servers_) {
-      if (probes_.contains(machine)) continue;
-      asked_.insert(machine);
-      send_probe(machine, true);
-    }
-    if (!asked_.empty()) return;
+    std::vector<std::string> names;
+    for (const std::uint32_t machine : own_) names.push_back(name_of(machine));
+    emit(Note{true, fmt::format("job {}: {} {} not see the coordinator's {}: the coordinator keeps "
+                                "copies of the checkpoints",
+                                plan_.job, fmt::join(names, ", "),
+                                names.size() == 1 ? "does" : "do", plan_.folder)});
+    asked_ = own_;
+    for (const std::uint32_t machine : own_) ask(machine, true);
+    return;
   }
-  stage_ = Stage::known;
   remove_probes();
+  if (stage_ == Stage::trying) return gather();
+  stage_ = Stage::known;
+}
+
+/// A run that began while machines hold something newer would repeat what is done, and write over
+/// it. What cannot be collected whole is not believed, as in a folder that all share.
+void CheckpointFolder::gather() {
+  stage_ = Stage::gathering;
+  while (held_.size() > kGatheredMax) held_.erase(held_.begin());
+  if (held_.empty()) {
+    stage_ = Stage::known;
+    return;
+  }
+  const auto [step, generation] = *held_.rbegin();
+  emit(Note{false, fmt::format("job {}: collects step-{}-g{}, which its machines hold", plan_.job,
+                               step, generation)});
+  CollectCheckpoint wanted = collect(step, generation);
+  wanted.start_step = step;  // all before it count
+  for (const std::uint32_t machine : servers_) {
+    wanted.of_manifest.push_back(plan_.peers[machine]);
+  }
+  emit(std::move(wanted));
 }
 
 void CheckpointFolder::end() {
   remove_probes();
-  if (!reports_.empty()) emit(EndCollecting{plan_.job});
+  if (collecting()) emit(EndCollecting{plan_.job});
   reports_.clear();
+  if (stage_ == Stage::gathering) stage_ = Stage::known;
+}
+
+/// Each run and machine has a file of its own: a removal may come late, and machines may share.
+schemas::FolderProbe CheckpointFolder::probe_of(std::uint32_t machine, const std::string& nonce,
+                                                bool write) const {
+  std::string file = fmt::format(".probe-{}-g{}", plan_.job, plan_.generation);
+  if (machine != own_place()) file += fmt::format("-m{}", machine);
+  return {plan_.job, plan_.generation, plan_.folder, std::move(file), nonce, write};
+}
+
+/// To read the coordinator's file, or to write one of its own.
+void CheckpointFolder::ask(std::uint32_t machine, bool write) {
+  if (write) probes_.insert(machine);
+  emit(Send<std::uint32_t>{machine, probe_of(write ? machine : own_place(), nonce_, write)});
 }
 
 void CheckpointFolder::remove_probes() {
   for (const std::uint32_t machine : std::exchange(probes_, {})) {
-    emit(Send<std::uint32_t>{machine, probe_of("", true)});
+    schemas::FolderProbe removal = probe_of(machine, "", true);
+    if (machine == own_place()) {
+      emit(ProbeFolder{std::move(removal)});
+    } else {
+      emit(Send<std::uint32_t>{machine, std::move(removal)});
+    }
   }
-}
-
-/// A removal of an earlier run may come late, so each run has a file of its own.
-schemas::FolderProbe CheckpointFolder::probe_of(const std::string& nonce, bool write) const {
-  return {plan_.job,    plan_.generation,
-          plan_.folder, fmt::format(".probe-{}-g{}", plan_.job, plan_.generation),
-          nonce,        write};
-}
-
-void CheckpointFolder::send_probe(std::uint32_t machine, bool write) {
-  if (write) probes_.insert(machine);
-  emit(Send<std::uint32_t>{machine, probe_of(plan_.job, write)});
 }
 
 // ---- files to where they are read ----
@@ -131,15 +170,18 @@ void CheckpointFolder::begin(const StartFound& found, std::uint64_t generation) 
   TROUPE_CHECK(stage_ == Stage::known, "what all see is known");
   plan_.generation = generation;
   start_step_ = found.step;
-  if (!copied_ || found.checkpoint.empty()) return;
+  if (!copied() || found.checkpoint.empty()) return;
   checkpoint_ = found.checkpoint;
   files_ = found.files;
   TROUPE_CHECK(found.files_of_shard.size() >= plan_.machine_of_shard.size(),
                "every shard's files are known");
   for (std::uint32_t shard = 0; shard < plan_.machine_of_shard.size(); ++shard) {
-    waiting_[plan_.machine_of_shard[shard]].insert(found.files_of_shard[shard].begin(),
-                                                   found.files_of_shard[shard].end());
+    const std::uint32_t machine = plan_.machine_of_shard[shard];
+    if (!own_.contains(machine)) continue;
+    waiting_[machine].insert(found.files_of_shard[shard].begin(),
+                             found.files_of_shard[shard].end());
   }
+  was_placed_ = true;
   place_more();
 }
 
@@ -165,28 +207,39 @@ base::Status CheckpointFolder::take(std::uint32_t machine,
   waiting_.clear();
   // The machine may have read wrong bytes, or the copy holds them.
   if (placed.code == Errc::data_loss) emit(CheckCopy{checkpoint_});
-  return base::Status(placed.code, fmt::format("{} could not get {}: {}", name_of(machine),
-                                               checkpoint_, placed.text));
+  return {placed.code,
+          fmt::format("{} could not get {}: {}", name_of(machine), checkpoint_, placed.text)};
 }
 
 void CheckpointFolder::take(std::uint32_t machine, const schemas::PieceQuery& query) {
   const auto placing = placing_.find(machine);
-  if (placing == placing_.end()) return;
   const auto offered = [&](std::uint32_t position) { return files_.at(position) == query.file; };
-  const bool manifest = query.file == name_of_path(checkpoint_) + ".manifest";
-  if (!manifest && std::none_of(placing->second.begin(), placing->second.end(), offered)) return;
-  schemas::PieceQuery known = query;
-  known.folder = plan_.folder;
-  emit(ServePiece{plan_.peers[machine], std::move(known)});
+  const bool known = placing != placing_.end() &&
+                     (query.file == name_of_path(checkpoint_) + ".manifest" ||
+                      std::any_of(placing->second.begin(), placing->second.end(), offered));
+  if (!known) {
+    return emit(Send<std::uint32_t>{machine, refusal_of(query)});
+  }
+  schemas::PieceQuery piece = query;
+  piece.folder = plan_.folder;
+  emit(ServePiece{plan_.peers[machine], std::move(piece)});
+}
+
+schemas::FilePiece refusal_of(const schemas::PieceQuery& query) {
+  schemas::FilePiece refusal;
+  refusal.number = query.number;
+  refusal.code = Errc::cancelled;
+  refusal.text = "the coordinator does not send " + query.file.substr(0, 256);
+  return refusal;
 }
 
 // ---- files to the coordinator ----
 
 std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
   const auto& report = std::get<CheckpointReport>(said.message);
-  if (!copied_) return said;
+  if (!copied()) return said;
   if (report.code != Errc::ok) {
-    drop(report.step, false);
+    drop(fmt::format("step-{}-g{}", report.step, plan_.generation), false);
     return said;
   }
   if (!steps_.insert(report.step).second) {
@@ -201,65 +254,88 @@ std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
   return std::nullopt;
 }
 
-void CheckpointFolder::collect_next() {
-  const ActorSaid& said = reports_.front();
-  CollectCheckpoint collect;
-  collect.job = plan_.job;
-  collect.generation = plan_.generation;
-  collect.step = std::get<CheckpointReport>(said.message).step;
-  collect.folder = plan_.folder;
-  collect.keep = plan_.keep;
-  collect.start_step = start_step_;
-  for (const std::uint32_t machine : plan_.machine_of_shard) {
-    collect.peers.push_back(plan_.peers[machine]);
-  }
-  TROUPE_CHECK(said.from.index < collect.peers.size(), "a server of the job has reported");
-  collect.of_manifest = collect.peers[said.from.index];
-  emit(std::move(collect));
+CollectCheckpoint CheckpointFolder::collect(std::uint64_t step, std::uint64_t generation) const {
+  CollectCheckpoint wanted;
+  wanted.job = plan_.job;
+  wanted.run = plan_.generation;
+  wanted.step = step;
+  wanted.generation = generation;
+  wanted.folder = plan_.folder;
+  wanted.keep = plan_.keep;
+  return wanted;
 }
 
+void CheckpointFolder::collect_next() {
+  const ActorSaid& said = reports_.front();
+  CollectCheckpoint wanted =
+      collect(std::get<CheckpointReport>(said.message).step, plan_.generation);
+  wanted.start_step = start_step_;
+  for (const std::uint32_t machine : plan_.machine_of_shard) {
+    wanted.of_shard.push_back(plan_.peers[machine]);
+  }
+  TROUPE_CHECK(said.from.index < wanted.of_shard.size(), "a server of the job has reported");
+  wanted.of_manifest = {wanted.of_shard[said.from.index]};
+  emit(std::move(wanted));
+}
+
+/// A copy that failed takes nothing from the machines: what they hold is whole, and the next run
+/// collects it.
 std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& collected) {
+  if (collected.run != plan_.generation) return std::nullopt;
+  if (stage_ == Stage::gathering) {
+    if (Name(collected.step, collected.generation) != *held_.rbegin()) return std::nullopt;
+    held_.erase(std::prev(held_.end()));
+    if (collected.status.ok()) held_.clear();
+    if (!collected.status.ok()) {
+      emit(Note{true, fmt::format("job {}: step-{}-g{} is not whole on its machines: {}", plan_.job,
+                                  collected.step, collected.generation, collected.status.text())});
+    }
+    gather();
+    return std::nullopt;
+  }
   if (reports_.empty()) return std::nullopt;
-  auto& report = std::get<CheckpointReport>(reports_.front().message);
-  if (collected.generation != plan_.generation || collected.step != report.step) {
+  const auto& report = std::get<CheckpointReport>(reports_.front().message);
+  if (collected.step != report.step || collected.generation != plan_.generation) {
     return std::nullopt;
   }
   ActorSaid said = std::move(reports_.front());
   reports_.pop_front();
-  if (!collected.status.ok()) {
+  if (collected.status.ok()) {
+    drop(fmt::format("step-{}-g{}", collected.step, plan_.generation), true);
+    if (std::exchange(was_placed_, false)) drop(name_of_path(checkpoint_), false);
+  } else {
     auto& failed = std::get<CheckpointReport>(said.message);
     failed.code = collected.status.code();
     failed.text = fmt::format("no copy at the coordinator: {}", collected.status.text());
     failed.path.clear();
   }
-  drop(collected.step, collected.status.ok());
   if (!reports_.empty()) collect_next();
   return said;
 }
 
-void CheckpointFolder::drop(std::uint64_t step, bool older) {
-  for (const std::uint32_t machine : servers_) {
-    emit(Send<std::uint32_t>{
-        machine, schemas::DropCheckpoint{
-                     plan_.folder, fmt::format("step-{}-g{}", step, plan_.generation), older}});
+/// On machines with a folder of their own: the coordinator's is nobody else's to clear.
+void CheckpointFolder::drop(const std::string& checkpoint, bool older) {
+  for (const std::uint32_t machine : own_) {
+    emit(Send<std::uint32_t>{machine, schemas::DropCheckpoint{plan_.folder, checkpoint, older}});
   }
 }
 
 // ---- words ----
 
 std::string CheckpointFolder::name_of(std::uint32_t machine) const {
-  return machine == own() ? "the coordinator"
-                          : fmt::format("machine '{}'", plan_.machines[machine]);
+  return machine == own_place() ? "the coordinator"
+                                : fmt::format("machine '{}'", plan_.machines[machine]);
 }
 
 std::vector<std::string> CheckpointFolder::waited_for() const {
   std::vector<std::string> names;
   for (const std::uint32_t machine : asked_) {
-    names.push_back(machine == own()
+    names.push_back(machine == own_place()
                         ? fmt::format("the coordinator's look at checkpoint.dir {}", plan_.folder)
                         : fmt::format("the agent of {} about checkpoint.dir {}", name_of(machine),
                                       plan_.folder));
   }
+  if (stage_ == Stage::gathering) names.emplace_back("the copy of what its machines hold");
   for (const auto& [machine, files] : placing_) {
     names.push_back(fmt::format("the agent of {}, which gets {}", name_of(machine), checkpoint_));
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // CheckpointFolder: checkpoint.dir of a run, on its machines and beside the coordinator. First it
-// is found out whether all of them see one folder there. Where they do not, each machine has a
-// folder of its own, and the coordinator's is the one that counts: it collects every checkpoint
-// from the machines that wrote it before anybody is told that there is one, and before processes
-// start their machines get the files that they go on from. Pure: no clock, thread or file; RunState
-// owns it.
+// is found out which machines see the coordinator's folder there. Where one does not, it has a
+// folder of its own, and the coordinator's is the one that counts: whatever machines hold that is
+// newer is collected before the run begins, every checkpoint is collected from the machines that
+// wrote it before anybody is told that there is one, and before processes start their machines get
+// the files that they go on from. Only machines with parameter servers have to do with it. Pure: no
+// clock, thread or file; RunState owns it.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +43,20 @@ class CheckpointFolder {
 
   explicit CheckpointFolder(FolderPlan plan);
 
-  /// Asks machines and coordinator what they see.
+  /// Has the coordinator write a file there, which machines are then asked for.
   void probe();
-  /// What one of them sees. Error: the job cannot have its checkpoints there; it names the machine.
+  /// What a machine, or the coordinator, sees. Error: the job cannot have its checkpoints there; it
+  /// names the machine.
   base::Status take(std::uint32_t machine, const schemas::FolderProbeResult& result);
-  base::Status take_own(const schemas::FolderProbeResult& result);
-  /// All have answered; copied() holds from now on.
+  base::Status take(const FolderProbed& probed);
+  /// All have answered, and what machines hold is collected; copied() holds from now on.
   bool known() const { return stage_ == Stage::known; }
-  /// Machines do not share the folder.
-  bool copied() const { return copied_; }
+  /// Checkpoints are on their way to the coordinator, which may take long.
+  bool collecting() const { return stage_ == Stage::gathering || !reports_.empty(); }
+  /// At least one machine has a folder of its own.
+  bool copied() const { return !own_.empty(); }
+  /// Above this are no manifests' generations.
+  std::uint64_t highest() const { return highest_; }
 
   /// The run begins where `found` says, as generation `generation`. With copies: sends its files.
   void begin(const StartFound& found, std::uint64_t generation);
@@ -58,13 +64,13 @@ class CheckpointFolder {
   bool placed() const { return waiting_.empty() && placing_.empty(); }
   /// Error: a machine cannot have the files that it needs.
   base::Status take(std::uint32_t machine, const schemas::CheckpointPlaced& placed);
-  /// A machine asks for a piece of the files that it is sent; nothing else is given out.
+  /// A machine asks for a piece. It gets those of the files that it is sent, and a refusal else.
   void take(std::uint32_t machine, const schemas::PieceQuery& query);
 
   /// A server says that a checkpoint is complete in its folder. The report to go by, or nullopt:
   /// it is being collected first.
   std::optional<ActorSaid> take(ActorSaid said);
-  /// What became of a CollectCheckpoint: the report to go by. nullopt: it was not asked for.
+  /// What became of a CollectCheckpoint: the report to go by. nullopt: there is none.
   std::optional<ActorSaid> take(const CheckpointCollected& collected);
 
   /// The run has failed or is over: what is under way for it ends.
@@ -76,41 +82,56 @@ class CheckpointFolder {
  private:
   enum class Stage : std::uint8_t {
     idle,
-    writing,  // the first machine writes a file into the folder
-    reading,  // the others and the coordinator read it
-    trying,   // not shared: each machine with files to write writes one into its own
+    writing,    // the coordinator writes a file into its folder
+    reading,    // machines with servers read it
+    trying,     // those that do not see it write one into their own folder
+    gathering,  // what they hold and the coordinator does not is collected
     known
   };
 
   void emit(Effect effect) { effects_.push_back(std::move(effect)); }
-  schemas::FolderProbe probe_of(const std::string& nonce, bool write) const;
-  void send_probe(std::uint32_t machine, bool write);
+  schemas::FolderProbe probe_of(std::uint32_t machine, const std::string& nonce, bool write) const;
+  void ask(std::uint32_t machine, bool write);
   void remove_probes();
+  void note_newest(std::uint32_t machine, const schemas::FolderProbeResult& result);
   void heard(std::uint32_t machine);
   void go_on();
+  void gather();
   void place_more();
   void collect_next();
+  CollectCheckpoint collect(std::uint64_t step, std::uint64_t generation) const;
   /// "machine 'b'", or the coordinator.
   std::string name_of(std::uint32_t machine) const;
-  std::uint32_t own() const { return static_cast<std::uint32_t>(plan_.machines.size()); }
-  void drop(std::uint64_t step, bool older);
+  std::uint32_t own_place() const { return static_cast<std::uint32_t>(plan_.machines.size()); }
+  void drop(const std::string& checkpoint, bool older);
+
+  /// A checkpoint's step and generation: newer ones are greater.
+  using Name = std::pair<std::uint64_t, std::uint64_t>;
 
   FolderPlan plan_;
   Stage stage_ = Stage::idle;
-  bool copied_ = false;
+  std::string nonce_;
   std::set<std::uint32_t> servers_;  // machines with shards
-  std::set<std::uint32_t> asked_;    // who still has to answer; own() is the coordinator
-  std::set<std::uint32_t> probes_;   // machines where a file of the probe lies
+  std::set<std::uint32_t> own_;      // of them: those with a folder of their own
+  std::set<std::uint32_t> asked_;    // who still has to answer; own_place() is the coordinator
+  std::set<std::uint32_t> probes_;   // where a file of the probe lies
+  std::uint64_t highest_ = 0;
+  Name kept_ = {};          // the coordinator's newest
+  std::set<Name> held_;     // what machines hold beyond it; then what is left to try
+  std::string checkpoint_;  // that the run goes on from: path, as people are told it
   // Placing.
-  std::string checkpoint_;                                    // path, as people are told it
   std::vector<std::string> files_;                            // of it, by position
   std::map<std::uint32_t, std::set<std::uint32_t>> waiting_;  // files by machine, not yet sent for
   std::map<std::uint32_t, std::set<std::uint32_t>> placing_;  // and those under way
+  bool was_placed_ = false;                                   // it lies on machines for this run
   // Collecting: one at a time, in order.
   std::uint64_t start_step_ = 0;
   std::deque<ActorSaid> reports_;  // the first one is being collected
   std::set<std::uint64_t> steps_;  // of all reports so far
   std::vector<Effect> effects_;
 };
+
+/// The answer to a question for a piece that is not sent: nobody need wait for it.
+schemas::FilePiece refusal_of(const schemas::PieceQuery& query);
 
 }  // namespace troupe::control

@@ -51,13 +51,15 @@ struct StartFound {
 /// Result of ProbeFolder.
 struct FolderProbed {
   schemas::FolderProbeResult result;
+  std::string nonce = {};  ///< that was chosen; empty where it was given
 };
 /// Result of CollectCheckpoint.
 struct CheckpointCollected {
   std::string job;
-  std::uint64_t generation = 1;  ///< of the run
+  std::uint64_t run = 1;  ///< generation of the run that wants it
   std::uint64_t step = 0;
-  base::Status status;  ///< ok: the copy is complete
+  std::uint64_t generation = 1;  ///< of the checkpoint
+  base::Status status;           ///< ok: the copy is complete
 };
 
 // ---- coordinator: events ----
@@ -134,6 +136,7 @@ using CoordinatorEvent =
 /// removes the file.
 struct ProbeFolder {
   schemas::FolderProbe probe;
+  bool choose = false;  ///< the coordinator: write a nonce that nobody can know
 };
 /// Read a piece of a checkpoint's file and send it, in the background.
 struct ServePiece {
@@ -159,13 +162,15 @@ struct FindStart {
 /// in the background; answered by CheckpointCollected.
 struct CollectCheckpoint {
   std::string job;
-  std::uint64_t generation = 1;  ///< of the run
+  std::uint64_t run = 1;  ///< generation of the run that wants it
   std::uint64_t step = 0;
-  std::string folder;  ///< there and here
+  std::uint64_t generation = 1;  ///< of the checkpoint
+  std::string folder;            ///< there and here
   std::uint32_t keep = 0;
-  std::uint64_t start_step = 0;  ///< that the run began at
-  PeerId of_manifest = 0;        ///< agent of the machine that has the manifest
-  std::vector<PeerId> peers;     ///< agent of the machine that has its file, by shard
+  std::uint64_t start_step = 0;     ///< as of store::Retention
+  std::vector<PeerId> of_manifest;  ///< agents of the machines that may have the manifest
+  std::vector<PeerId> of_shard;     ///< agent of the machine that has the file, by shard; empty:
+                                    ///< one of those that may have the manifest
 };
 /// Nobody waits any more for what the run collects.
 struct EndCollecting {

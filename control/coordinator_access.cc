@@ -101,4 +101,23 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
 }
 
+/// The id of a job that has ended is free for another one of the same person, or of whoever may
+/// stop others' jobs: a job file that was repaired keeps its id.
+base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const {
+  const std::string& id = job.info.id;
+  const std::string_view phase = schemas::job_phase_name(shown(job).phase);
+  if (!is_final(shown(job).phase)) {
+    return base::error(
+        Errc::already_exists,
+        "job '{}' is {} and has other content: stop it first, or choose another --id", id, phase);
+  }
+  const Caller caller = caller_of(peer);
+  if (job.owner == access_.name_of(caller) || access_.check(caller, trust::Right::stop).ok()) {
+    return {};
+  }
+  return base::error(Errc::already_exists,
+                     "job '{}' of {} {} and has other content: choose another --id", id, job.owner,
+                     phase);
+}
+
 }  // namespace troupe::control

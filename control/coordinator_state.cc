@@ -326,25 +326,6 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   return schemas::JobSubmitted{id, Errc::ok, ""};
 }
 
-/// The id of a job that has ended is free for another one of the same person, or of whoever may
-/// stop others' jobs: a job file that was repaired keeps its id.
-base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const {
-  const std::string& id = job.info.id;
-  const std::string_view phase = schemas::job_phase_name(shown(job).phase);
-  if (!is_final(shown(job).phase)) {
-    return base::error(
-        Errc::already_exists,
-        "job '{}' is {} and has other content: stop it first, or choose another --id", id, phase);
-  }
-  const Caller caller = caller_of(peer);
-  if (job.owner == access_.name_of(caller) || access_.check(caller, trust::Right::stop).ok()) {
-    return {};
-  }
-  return base::error(Errc::already_exists,
-                     "job '{}' of {} {} and has other content: choose another --id", id, job.owner,
-                     phase);
-}
-
 /// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.
 void CoordinatorState::note_request(Job& job, const std::string& request) {
   constexpr std::size_t kRequestsKept = 8;
@@ -436,17 +417,22 @@ void CoordinatorState::refuse(PeerId peer) {
 // ---- runs ----
 
 /// Only agents speak about runs, and only those on whose machine the run is. What belongs to an
-/// earlier run of the same id, which may still be ending there, is dropped.
+/// earlier run of the same id, which may still be ending there, is dropped; but who waits is told.
 void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint64_t generation,
                                    const AgentReport& report) {
   if (!agents_.contains(peer)) return refuse(peer);
   Job* job = find(id);
-  if (job == nullptr || !job->run) return;
-  const RunPlan& plan = job->run->plan();
-  if (generation != plan.placement.generation) return;
-  const auto machine = std::find(plan.peers.begin(), plan.peers.end(), peer);
-  if (machine == plan.peers.end()) return;
-  hand_to_run(*job, AgentSaid{static_cast<std::uint32_t>(machine - plan.peers.begin()), report});
+  if (job != nullptr && job->run && !job->run->over() &&
+      generation == job->run->plan().placement.generation) {
+    const std::vector<PeerId>& peers = job->run->plan().peers;
+    const auto machine = std::find(peers.begin(), peers.end(), peer);
+    if (machine == peers.end()) return;
+    return hand_to_run(*job,
+                       AgentSaid{static_cast<std::uint32_t>(machine - peers.begin()), report});
+  }
+  if (const auto* query = std::get_if<schemas::PieceQuery>(&report)) {
+    emit(Send<PeerId>{peer, refusal_of(*query)});
+  }
 }
 
 /// A run's effects are the coordinator's own, but for what only it can do.

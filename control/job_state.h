@@ -47,6 +47,8 @@ struct ActorSaid {
   schemas::ActorId from;
   schemas::Message message;
 };
+/// Event: a checkpoint is being copied, and its servers wait for that.
+struct CopyUnderWay {};
 /// Event: something outside has ended an actor's process, or a person ends the job.
 struct Abort {
   base::Status status;
@@ -69,7 +71,7 @@ struct JobCheckpointed {
 /// See the top of the file.
 class JobState {
  public:
-  using Event = std::variant<Begin, Tick, ActorSaid, CutWanted, Abort>;
+  using Event = std::variant<Begin, Tick, ActorSaid, CopyUnderWay, CutWanted, Abort>;
   /// Note: somebody should know, but the job goes on. End: ok, or the first failure with the name
   /// of who failed.
   using Effect = std::variant<Send<schemas::ActorId>, JobStepped, JobScored, JobCheckpointed,
@@ -96,6 +98,7 @@ class JobState {
   void on(const Begin& begin);
   void on(const Tick& tick);
   void on(const ActorSaid& said);
+  void on(const CopyUnderWay&) { heard(); }
   void on(const CutWanted& wanted);
   void on(const Abort& abort);
 

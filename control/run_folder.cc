@@ -20,13 +20,14 @@ void RunState::on_report(std::uint32_t machine, const schemas::FolderProbeResult
 }
 
 void RunState::on(const FolderProbed& probed) {
-  if (stage_ == Stage::probing && folder_) judge_folder(folder_->take_own(probed.result));
+  if (stage_ == Stage::probing && folder_) judge_folder(folder_->take(probed));
 }
 
 void RunState::judge_folder(const base::Status& fault) {
   if (!fault.ok()) return fail(fault);
   if (folder_->known()) return find_start();
-  deadline_ms_ = now_ms_ + plan_.spec.limits.probe_ms;
+  const base::Limits& limits = plan_.spec.limits;
+  deadline_ms_ = now_ms_ + (folder_->collecting() ? limits.stall_ms : limits.probe_ms);
 }
 
 void RunState::perform_folder() {
@@ -47,7 +48,7 @@ void RunState::perform_folder() {
 
 /// Looking through a large file takes a machine long, too.
 void RunState::on_report(std::uint32_t machine, const schemas::PieceQuery& query) {
-  if (stage_ != Stage::placing) return;
+  if (stage_ != Stage::placing) return send(machine, refusal_of(query));
   deadline_ms_ = now_ms_ + plan_.spec.limits.stall_ms;
   folder_->take(machine, query);
 }
@@ -78,6 +79,18 @@ void RunState::on(const CheckpointCollected& collected) {
   if (!folder_) return;
   const std::optional<ActorSaid> said = folder_->take(collected);
   if (said && stage_ == Stage::running) hand_to_job(*said);
+  if (stage_ == Stage::probing) judge_folder({});
+}
+
+/// The copy of a large checkpoint takes its time, in which nobody else need say anything. It ends
+/// by itself, for each piece has a deadline; should it not, what follows is a job without progress.
+void RunState::watch_copies() {
+  if (!folder_ || !folder_->collecting()) {
+    copying_ms_.reset();
+    return;
+  }
+  if (!copying_ms_) copying_ms_ = now_ms_;
+  if (now_ms_ - *copying_ms_ < plan_.spec.limits.stall_ms) hand_to_job(CopyUnderWay{});
 }
 
 }  // namespace troupe::control

@@ -165,6 +165,7 @@ class RunState {
   void move();
   base::Status lost_machine(std::uint32_t machine, const std::string& reason) const;
   void judge_folder(const base::Status& fault);
+  void watch_copies();
   void find_start();
   void launch();
   void begin_training();
@@ -195,6 +196,7 @@ class RunState {
   std::uint64_t deadline_ms_ = 0;             // of the stage; running has JobState's
   std::vector<bool> lost_;                    // by machine
   std::map<std::uint32_t, std::string> cut_;  // machines whose agent's link is, and why
+  std::optional<std::uint64_t> copying_ms_;   // since when one is collected or another
   std::optional<CheckpointFolder> folder_;    // none: the job writes no checkpoints
   std::map<schemas::ActorId, Process> processes_;
   base::Secret secret_{};  // of the processes

@@ -137,11 +137,14 @@ void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake) {
 }
 
 void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m) {
-  const auto& [job, generation, code, text] = m;
+  const auto& [job, generation, code, text, step, newest, highest] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   out.setCode(code_of(code));
   out.setText(text_of(sentence(text)));
+  out.setNewestStep(step);
+  out.setNewestGeneration(newest);
+  out.setHighestGeneration(highest);
 }
 
 void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& intake) {
@@ -149,6 +152,9 @@ void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& int
   out.generation = in.getGeneration();
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
+  out.newest_step = in.getNewestStep();
+  out.newest_generation = in.getNewestGeneration();
+  out.highest_generation = in.getHighestGeneration();
 }
 
 void put(wire::JobSubmit::Builder out, const JobSubmit& m) {

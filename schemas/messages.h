@@ -388,12 +388,16 @@ struct FolderProbe {
   bool write = false;
 };
 
-/// What an agent found about a folder.
+/// What an agent found about a folder; and, whatever became of the probe, which manifests lie
+/// there.
 struct FolderProbeResult {
   std::string job;
   std::uint64_t generation = 1;
   base::Errc code = base::Errc::ok;
   std::string text;
+  std::uint64_t newest_step = 0;  ///< of the newest manifest; both 0: there is none
+  std::uint64_t newest_generation = 0;
+  std::uint64_t highest_generation = 0;  ///< of all manifests, readable or not
 };
 
 // ---- people and the coordinator ----

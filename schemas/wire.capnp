@@ -310,6 +310,9 @@ struct FolderProbeResult {
   code @1 :Common.Errc;
   text @2 :Text;
   generation @3 :UInt64;
+  newestStep @4 :UInt64;
+  newestGeneration @5 :UInt64;
+  highestGeneration @6 :UInt64;
 }
 
 # ---- copies of checkpoints: agents and the coordinator ----

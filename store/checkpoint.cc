@@ -226,7 +226,9 @@ base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& nam
 
 base::Status remove_older(const fs::path& folder, const CheckpointName& name) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name < name; });
+  return remove_entries(entries, [&](const FolderEntry& entry) {
+    return entry.name.generation == name.generation && entry.name.step < name.step;
+  });
 }
 
 base::Status check_folder(const fs::path& folder, std::uint64_t bytes, std::uint64_t generation) {
@@ -265,6 +267,16 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
     if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
   }
   return highest;
+}
+
+std::optional<CheckpointName> newest_manifest(const fs::path& folder) {
+  const auto entries = list(folder);
+  std::optional<CheckpointName> newest;
+  if (!entries.ok()) return newest;
+  for (const FolderEntry& entry : *entries) {
+    if (entry.manifest) newest = std::max(newest, std::optional(entry.name));
+  }
+  return newest;
 }
 
 fs::path manifest_path(fs::path checkpoint) {

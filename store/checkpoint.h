@@ -88,7 +88,8 @@ base::Status make_room(const std::filesystem::path& folder, const Retention& ret
                        std::uint64_t generation);
 /// Removes the manifest, where there is one, and then the files of a checkpoint that was given up.
 base::Status remove_checkpoint(const std::filesystem::path& folder, const CheckpointName& name);
-/// Removes what there is of the checkpoints before `name`, as remove_checkpoint() does.
+/// Removes what there is of the checkpoints of the same generation before `name`, as
+/// remove_checkpoint() does.
 base::Status remove_older(const std::filesystem::path& folder, const CheckpointName& name);
 /// Whether the run `generation` could write a checkpoint of `bytes` into the folder: writes and
 /// removes a small file, and asks for the free space and for what leavings of earlier runs hold.
@@ -103,6 +104,10 @@ base::Status complete_checkpoint(const std::filesystem::path& folder,
 /// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
 /// any.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
+
+/// The newest name among the folder's manifests, complete or not; nullopt without any, or where the
+/// folder cannot be listed.
+std::optional<CheckpointName> newest_manifest(const std::filesystem::path& folder);
 
 /// A checkpoint is its manifest, "out/step-938-g1.manifest"; people may leave the suffix out.
 std::filesystem::path manifest_path(std::filesystem::path checkpoint);

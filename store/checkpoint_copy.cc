@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -49,18 +51,6 @@ base::Status failed(const fs::path& path, std::string_view action, int number) {
                      std::strerror(number));
 }
 
-base::Status write_at(const Descriptor& file, const fs::path& path, std::uint64_t offset,
-                      std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return failed(path, "write", n < 0 ? errno : ENOSPC);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-    offset += static_cast<std::uint64_t>(n);
-  }
-  return {};
-}
-
 /// A chunk of a file, as the manifest says. What came wrong once may come right.
 base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t chunk,
                                     const AskPiece& ask) {
@@ -82,34 +72,18 @@ bool whole_here(const fs::path& path, const schemas::ShardFile& file) {
   return reader.ok() && (*reader)->verify().ok();
 }
 
-/// Space for all of it is taken first: a disk that is too small is known at once.
-base::Status fetch_into(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask) {
-  const Descriptor out(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
-  if (out.get() < 0) return failed(path, "create", errno);
-  struct stat info {};
-  if (::fstat(out.get(), &info) != 0) return failed(path, "stat", errno);
-  if (!S_ISREG(info.st_mode)) {
-    return base::error(Errc::invalid_argument, "{}: is no regular file", path.string());
-  }
-  const auto bytes = static_cast<off_t>(file.bytes);
-  if (::ftruncate(out.get(), bytes) != 0) return failed(path, "size", errno);
-  const int space = bytes == 0 ? 0 : ::posix_fallocate(out.get(), 0, bytes);
-  if (space != 0 && space != EOPNOTSUPP && space != EINVAL) return failed(path, "size", space);
+/// Under another name until it is whole: who reads there meanwhile sees the old file or the new
+/// one.
+base::Status fetch(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask,
+                   const std::atomic<bool>& stop) {
+  base::AtomicFile out(path, base::FileMode::shared, base::LinkRule::replace);
+  TROUPE_TRY(out.open());
   for (std::size_t chunk = 0; chunk < file.checksums.size(); ++chunk) {
+    if (stop) return base::error(Errc::cancelled, "{}: another file could not be had", file.name);
     TROUPE_TRY_ASSIGN(const std::string part, ask_chunk(file, chunk, ask));
-    TROUPE_TRY(write_at(out, path, chunk * kChecksumChunkBytes, part));
+    TROUPE_TRY(out.write(std::as_bytes(std::span(part))));
   }
-  if (::fsync(out.get()) != 0) return failed(path, "sync", errno);
-  return {};
-}
-
-base::Status fetch(const fs::path& folder, const schemas::ShardFile& file, const AskPiece& ask) {
-  const fs::path path = folder / file.name;
-  if (whole_here(path, file)) return {};
-  base::Status fetched = fetch_into(path, file, ask);
-  if (!fetched.ok()) ::unlink(path.c_str());  // half a file only fills the disk
-  return fetched;
+  return out.commit();
 }
 
 /// A file and whom to ask for it.
@@ -118,35 +92,51 @@ struct Wanted {
   const AskPiece* ask;
 };
 
-/// Several threads fetch files; the first error ends the others' work after the file at hand.
+/// Several threads fetch files; the first error ends the others' work.
 class Fetching {
  public:
   Fetching(const fs::path& folder, const std::vector<Wanted>& wanted)
       : folder_(folder), wanted_(wanted) {}
 
   void work() {
-    for (std::size_t at = next_++; at < wanted_.size(); at = next_++) {
-      base::Status fetched = fetch(folder_, *wanted_[at].file, *wanted_[at].ask);
-      if (fetched.ok()) continue;
-      next_ = wanted_.size();
+    for (std::size_t at = next_++; at < wanted_.size() && !stop_; at = next_++) {
+      const schemas::ShardFile& file = *wanted_[at].file;
+      const fs::path path = folder_ / file.name;
+      if (whole_here(path, file)) continue;
+      base::Status fetched = fetch(path, file, *wanted_[at].ask, stop_);
       const base::MutexLock lock(mutex_);
-      if (outcome_.ok()) outcome_ = std::move(fetched);
+      if (fetched.ok()) {
+        fetched_.push_back(path);
+      } else if (!stop_.exchange(true)) {
+        outcome_ = std::move(fetched);
+      }
     }
   }
   base::Status outcome() {
     const base::MutexLock lock(mutex_);
     return outcome_;
   }
+  /// Removes what was fetched; what was there before stays.
+  void undo() {
+    const base::MutexLock lock(mutex_);
+    std::error_code code;
+    for (const fs::path& path : fetched_) fs::remove(path, code);
+  }
 
  private:
   const fs::path& folder_;
   const std::vector<Wanted>& wanted_;
   std::atomic<std::size_t> next_{0};
+  std::atomic<bool> stop_{false};
   base::Mutex mutex_;
   base::Status outcome_ TROUPE_GUARDED_BY(mutex_);
+  std::vector<fs::path> fetched_ TROUPE_GUARDED_BY(mutex_);
 };
 
-base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted) {
+/// Fetches what is not whole in `folder`; then `last`, which makes a checkpoint of it. After an
+/// error nothing is left of what was fetched: it would only fill the disk.
+base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted,
+                       const std::function<base::Status()>& last) {
   Fetching fetching(folder, wanted);
   std::vector<std::thread> others;
   const std::size_t fetchers = std::min(kFetchersMax, wanted.size());
@@ -157,8 +147,11 @@ base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted
   }
   fetching.work();
   for (std::thread& other : others) other.join();
-  TROUPE_TRY(fetching.outcome());
-  return base::sync_folder(folder);
+  base::Status outcome = fetching.outcome();
+  if (outcome.ok()) outcome = base::sync_folder(folder);
+  if (outcome.ok()) outcome = last();
+  if (!outcome.ok()) fetching.undo();
+  return outcome;
 }
 
 /// Nobody has said what it must be; it says so itself, and its decoding checks it.
@@ -210,22 +203,6 @@ base::Result<CheckpointName> name_of(const std::string& checkpoint) {
   return base::error(Errc::invalid_argument, "'{}' is no name of a checkpoint", checkpoint);
 }
 
-base::Status collect(const CheckpointCopy& copy) {
-  TROUPE_TRY(make_folder(copy.folder));
-  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(copy.name, copy.of_manifest));
-  std::vector<Wanted> wanted;
-  for (const schemas::ShardFile& file : manifest.files) {
-    TROUPE_TRY(check_file(copy.name, file));
-    if (file.shard >= copy.of_shard.size()) {
-      return base::error(Errc::data_loss, "the manifest of {} names shard {} of {}",
-                         copy.name.to_string(), file.shard, copy.of_shard.size());
-    }
-    wanted.push_back({&file, &copy.of_shard[file.shard]});
-  }
-  TROUPE_TRY(fetch_all(copy.folder, wanted));
-  return complete_checkpoint(copy.folder, manifest, copy.retention);
-}
-
 }  // namespace
 
 base::Result<FilePiece> read_piece(const fs::path& folder, const std::string& file,
@@ -270,18 +247,26 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
     TROUPE_TRY(check_file(name, manifest.files[position]));
     wanted.push_back({&manifest.files[position], &ask});
   }
-  TROUPE_TRY(fetch_all(folder, wanted));
-  return write_manifest(folder, manifest);
+  return fetch_all(folder, wanted, [&] { return write_manifest(folder, manifest); });
 }
 
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
-  base::Status collected = collect(copy);
-  if (collected.ok()) return collected;
-  const base::Status removed = remove_checkpoint(copy.folder, copy.name);
-  if (!removed.ok()) {
-    base::log_warn("what was copied of {} stays: {}", copy.name.to_string(), removed.text());
+  TROUPE_TRY(make_folder(copy.folder));
+  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(copy.name, copy.of_manifest));
+  std::vector<Wanted> wanted;
+  for (const schemas::ShardFile& file : manifest.files) {
+    TROUPE_TRY(check_file(copy.name, file));
+    if (copy.of_shard.empty()) {
+      wanted.push_back({&file, &copy.of_manifest});
+    } else if (file.shard < copy.of_shard.size()) {
+      wanted.push_back({&file, &copy.of_shard[file.shard]});
+    } else {
+      return base::error(Errc::data_loss, "the manifest of {} names shard {} of {}",
+                         copy.name.to_string(), file.shard, copy.of_shard.size());
+    }
   }
-  return collected;
+  return fetch_all(copy.folder, wanted,
+                   [&] { return complete_checkpoint(copy.folder, manifest, copy.retention); });
 }
 
 base::Status drop_checkpoint(const fs::path& folder, const std::string& checkpoint, bool older) {

@@ -42,15 +42,16 @@ struct CheckpointCopy {
   std::filesystem::path folder;  ///< where to
   CheckpointName name;
   Retention retention;             ///< of the folder's checkpoints
-  AskPiece of_manifest;            ///< asks the machine that has the manifest
-  std::vector<AskPiece> of_shard;  ///< asks the machine that has a shard's file, by shard
+  AskPiece of_manifest;            ///< asks who has the manifest
+  std::vector<AskPiece> of_shard;  ///< asks who has a shard's file, by shard; empty: of_manifest
 };
 
 /// Makes a whole copy of a checkpoint, then removes older ones as the run would. Errors as of
-/// place_checkpoint(); then nothing of it is left.
+/// place_checkpoint(); then nothing is left of what was fetched for it.
 base::Status collect_checkpoint(const CheckpointCopy& copy);
 
-/// Removes the files of `checkpoint`, or with `older` those of all that are before it.
+/// Removes the files of `checkpoint`, or with `older` those of the same run that are before it:
+/// what earlier runs have left may be the only copy.
 /// invalid_argument: it is no name of a checkpoint.
 base::Status drop_checkpoint(const std::filesystem::path& folder, const std::string& checkpoint,
                              bool older);

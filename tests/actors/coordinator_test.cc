@@ -34,7 +34,7 @@ class RecordingPorts final : public CoordinatorPorts {
     changed_.notify_all();
   }
   void find_start(control::FindStart) override {}
-  void probe_folder(const schemas::FolderProbe&) override {}
+  void probe_folder(control::ProbeFolder) override {}
   void collect_checkpoint(control::CollectCheckpoint) override {}
   void end_collecting(const std::string&) override {}
   void serve_piece(control::ServePiece) override {}

@@ -94,7 +94,7 @@ class Waiting {
     options.version = program_version();
     options.stop = [this] { return stop_.load(); };
     options.find_start = [](const control::FindStart&) { return control::StartFound(); };
-    options.files.probe = [](const schemas::FolderProbe&) { return base::Status(); };
+    options.files.probe = [](const schemas::FolderProbe&) { return schemas::FolderProbeResult(); };
     options.ready = [this](const std::string& listen, const std::string&) {
       ready_.set_value(listen);
     };

@@ -79,7 +79,7 @@ TEST_CASE("an agent shows its token before it joins", "[agent]") {
   std::atomic<bool> asked{false};
   options.files.probe = [&](const schemas::FolderProbe&) {
     asked = true;
-    return Status();
+    return schemas::FolderProbeResult();
   };
   const auto late = std::chrono::steady_clock::now() + kWait;
   options.stop = [&] { return asked || std::chrono::steady_clock::now() > late; };
@@ -100,7 +100,10 @@ TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   options.limits = quick_limits();
   options.limits.goodbye_ms = 100;
   const auto late = std::chrono::steady_clock::now() + kWait;
-  options.files.probe = [probe](const schemas::FolderProbe&) { return probe->ask(); };
+  options.files.probe = [probe](const schemas::FolderProbe&) {
+    static_cast<void>(probe->ask());
+    return schemas::FolderProbeResult();
+  };
   options.stop = [&] { return probe->asked() || std::chrono::steady_clock::now() > late; };
   std::atomic<bool> ended{false};
   // An agent that waits for the folder is let go, for the test to end.

@@ -195,12 +195,15 @@ void ControlWorld::perform(const FindStart& find) {
 }
 
 void ControlWorld::perform(const ProbeFolder& probe) {
-  after(random(kDelayMs), [this, asked = probe.probe] { coordinate(FolderProbed{look(asked)}); });
+  after(random(kDelayMs), [this, asked = probe.probe] {
+    coordinate(FolderProbed{look(asked), "nonce"});
+  });
 }
 
 void ControlWorld::perform(const CollectCheckpoint& collect) {
   after(random(kDelayMs),
-        [this, done = CheckpointCollected{collect.job, collect.generation, collect.step, {}}] {
+        [this, done = CheckpointCollected{
+                   collect.job, collect.run, collect.step, collect.generation, {}}] {
           coordinate(done);
         });
 }

@@ -271,8 +271,8 @@ TEST_CASE("a peer that asks again and again waits once") {
   hello.slots = 1;
   state.handle(PeerSaid{2, hello});
   state.handle(PeerSaid{1, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""}});
+  state.handle(FolderProbed{{"x", 1, Errc::ok, ""}, "nonce"});
   state.handle(PeerSaid{2, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
-  state.handle(FolderProbed{{"x", 1, Errc::ok, ""}});
   state.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
   for (int i = 0; i < 100; ++i) state.handle(PeerSaid{1, schemas::JobStop{"x"}});
   state.handle(
@@ -514,8 +514,8 @@ TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") 
   for (const PeerId peer : {1, 2, 3, 4}) state.handle(PeerLinked{peer, "127.0.0.1"});
   state.handle(PeerSaid{1, hello});
   state.handle(PeerSaid{2, schemas::JobSubmit{"x", text_of(ControlWorld::job_spec(1, 1, 1))}});
+  state.handle(FolderProbed{{"x", 1, Errc::ok, ""}, "nonce"});
   state.handle(PeerSaid{1, schemas::FolderProbeResult{"x", 1, Errc::ok, ""}});
-  state.handle(FolderProbed{{"x", 1, Errc::ok, ""}});
   state.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
   state.handle(PeerSaid{2, schemas::JobStop{"x"}});  // answered when its processes have ended
   state.handle(PeerSaid{3, schemas::JobQuery{}});

@@ -65,9 +65,9 @@ struct Run {
     return state->handle(
         AgentSaid{machine, schemas::FolderProbeResult{"x", kGeneration, code, "no such folder"}});
   }
-  /// The coordinator's own look.
+  /// The coordinator's own file is there.
   Effects look(Errc code = Errc::ok) {
-    return state->handle(FolderProbed{{"x", kGeneration, code, "no such folder"}});
+    return state->handle(FolderProbed{{"x", kGeneration, code, "no such folder"}, "nonce"});
   }
   Effects found(std::uint64_t step = 0, std::uint64_t generation = 1,
                 std::uint64_t asked_by = kGeneration) {
@@ -107,9 +107,8 @@ struct Run {
 TEST_CASE("a run that ends by damage promises no resume from where it began") {
   const auto text = [](Errc code) {
     Run run;
-    run.probe(0);
     run.look();
-    run.probe(1);
+    run.probe(0);
     run.found(2);
     run.ready(0, kHostA);
     run.ready(0, kServer);
@@ -160,39 +159,56 @@ TEST_CASE("a process that says it listens on another machine than its agent's fa
                                "127.0.0.1, where its owner calls from"));
 }
 
-TEST_CASE("all machines see one folder before the start is looked up") {
+TEST_CASE("machines with servers see the coordinator's folder before the start is looked up") {
   Run run;
-  const auto written = sent<schemas::FolderProbe>(run.begun, kAgentA);
-  REQUIRE(written.size() == 1);
-  CHECK(written[0].write);
-  CHECK(sent<schemas::FolderProbe>(run.begun, kAgentB).empty());
-  const auto read = sent<schemas::FolderProbe>(run.probe(0), kAgentB);
+  REQUIRE(run.begun.size() >= 1);
+  CHECK(sent<schemas::FolderProbe>(run.begun, kAgentA).empty());
+  const Effects asked = run.look();
+  const auto read = sent<schemas::FolderProbe>(asked, kAgentA);
   REQUIRE(read.size() == 1);
   CHECK_FALSE(read[0].write);
-  CHECK(read[0].nonce == written[0].nonce);
-  CHECK(read[0].file == written[0].file);
-  CHECK(run.look().empty());  // it sees the file, too
+  CHECK(read[0].nonce == "nonce");
+  CHECK(sent<schemas::FolderProbe>(asked, kAgentB).empty());  // it has no server
   SECTION("they do") {
-    const Effects effects = run.probe(1);
-    const auto removed = sent<schemas::FolderProbe>(effects, kAgentA);
-    REQUIRE(removed.size() == 1);
-    CHECK(removed[0].nonce.empty());
+    const Effects effects = run.probe(0);
+    CHECK(std::count_if(effects.begin(), effects.end(), [](const RunState::Effect& effect) {
+            const auto* own = std::get_if<ProbeFolder>(&effect);
+            return own != nullptr && own->probe.nonce.empty();
+          }) == 1);  // its file goes
     CHECK(searches(effects));
   }
   SECTION("one may not look") {
-    const Effects effects = run.probe(1, Errc::permission_denied);
-    CHECK(sent<schemas::FolderProbe>(effects, kAgentA).size() == 1);
+    const Effects effects = run.probe(0, Errc::permission_denied);
     CHECK_FALSE(searches(effects));
     CHECK(run.info().phase == JobPhase::failed);
-    CHECK(run.info().text == "checkpoint.dir /out: machine 'b' cannot look there: no such folder");
+    CHECK(run.info().text == "checkpoint.dir /out: machine 'a' cannot look there: no such folder");
   }
   SECTION("one does not answer") {
     CHECK(run.state->handle(Tick{1'000 + run.limits.probe_ms - 1}).empty());
     run.state->handle(Tick{1'000 + run.limits.probe_ms});
     CHECK(run.info().text ==
-          "the job could not start: no answer of the agent of machine 'b' about checkpoint.dir "
+          "the job could not start: no answer of the agent of machine 'a' about checkpoint.dir "
           "/out");
   }
+}
+
+TEST_CASE("a run's generation is above what its machines hold, and nobody waits for it in vain") {
+  Run run;
+  run.look();
+  schemas::FolderProbeResult own{"x", kGeneration, Errc::not_found, "no such file"};
+  own.highest_generation = 20;
+  run.state->handle(AgentSaid{0, own});
+  run.probe(0);  // it can write there
+  // Who asks for files that are not sent is told.
+  const auto refused = sent<schemas::FilePiece>(
+      run.state->handle(AgentSaid{0, schemas::PieceQuery{5, "x"}}), kAgentA);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].number == 5);
+  CHECK(refused[0].code == Errc::cancelled);
+  const auto launched = sent<schemas::LaunchProcess>(run.found(), kAgentA);
+  REQUIRE_FALSE(launched.empty());
+  CHECK(launched[0].generation == 21);
+  CHECK(launched[0].copied);
 }
 
 TEST_CASE("a job without checkpoints asks no folder, and a search that does not end is named") {
@@ -388,9 +404,8 @@ std::vector<schemas::JobCheckpointAnswer> answered(const Effects& effects) {
 /// A run that trains and writes checkpoints.
 struct Saving : Run {
   Saving() {
-    probe(0);
     look();
-    probe(1);
+    probe(0);
     train();
     for (const std::uint32_t rank : {0u, 1u}) {
       says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});

@@ -143,7 +143,9 @@ TEST_CASE("answers that nobody reads have one bound together", "[http]") {
   const std::string page(30'000'000, 'x');
   base::Limits limits;
   limits.http_request_ms = 60'000;
+  std::atomic<int> asked{0};
   const auto server = start(metrics, limits, {{"/large", [&](const Request&) {
+                                                 ++asked;
                                                  return Reply{200, "x/y", page};
                                                }}});
   std::vector<Peer> deaf;

@@ -51,7 +51,7 @@ class CopiesTest(ClusterCase):
         settings = (OWN, SHARDS, 'checkpoint.every="40 steps"', "checkpoint.keep=3")
         code, out, log = self.finish(made, made.submit(job, *settings, name="whole"))
         self.assertEqual(code, 0, log)
-        self.assertIn("do not share /proc/self/cwd/out", log)
+        self.assertIn("do not see the coordinator's /proc/self/cwd/out", log)
         kept = self.places["coordinator"]
         self.assertEqual(len(files(kept, "*.manifest")), 3)
         self.assertEqual(checkpoint_hash(kept / "out"), self.undisturbed)
@@ -140,8 +140,73 @@ class CopiesTest(ClusterCase):
         job = write_job(self.folder, "outside", EPOCHS)
         code, _, log = self.finish(made, made.submit(job, OWN, name="outside"))
         self.assertEqual(code, 1, log)
-        self.assertRegex(log, r"checkpoint.dir /proc/self/cwd/out: the coordinator cannot look "
+        self.assertRegex(log, r"checkpoint.dir /proc/self/cwd/out: the coordinator cannot write "
                               r"there: .*outside")
+
+    def share(self, *names):
+        """These have one folder: the first one's."""
+        first = self.places[names[0]] / "out"
+        first.mkdir()
+        for name in names[1:]:
+            (self.places[name] / "out").symlink_to(first)
+
+    def test_what_machines_hold_is_not_lost_when_the_coordinator_changes_its_place(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "blind", EPOCHS)
+        words = (OWN, SHARDS, 'checkpoint.every="40 steps"', "checkpoint.keep=0")
+        self.share("a", "b", "coordinator")
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=130",
+                                                     name="blind"))
+        self.assertEqual(code, 0, log)
+        self.assertNotIn("not see", log)
+        held = files(self.places["a"])
+        self.assertEqual(len(held), 4 * 3)
+        (self.places["coordinator"] / "out").unlink()  # its mount is missing
+        code, _, log = self.finish(made, made.submit(job, *words, name="blind"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("collects step-130-g1, which its machines hold", log)
+        self.assertRegex(log, r"goes on at step 130 from")
+        self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
+        for name in held:  # of another run: nobody else may have it
+            self.assertIn(name, files(self.places["a"]))
+
+    def test_what_the_coordinator_shares_with_one_machine_is_its_own(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "half", EPOCHS)
+        self.share("coordinator", "a")
+        code, _, log = self.finish(made, made.submit(job, OWN, SHARDS, "checkpoint.keep=0",
+                                                     'checkpoint.every="80 steps"', name="half"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("machine 'b' does not see", log)
+        self.assertEqual(len(files(self.places["coordinator"], "*.manifest")), 5)
+        self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
+        self.assertEqual(len(files(self.places["b"])), 1)
+
+    def test_machines_that_share_what_the_coordinator_does_not_see(self):
+        made = self.cluster({"a": 1, "b": 1, "c": 1, "d": 1})
+        job = write_job(self.folder, "four", EPOCHS)
+        self.share("a", "b", "c", "d")
+        words = (OWN, "workers.machines=4", "workers.devices=1", "train.max_steps=40")
+        code, _, log = self.finish(made, made.submit(job, *words, name="four"))
+        self.assertEqual(code, 0, log)
+        self.assertEqual(len(files(self.places["coordinator"], "*.manifest")), 1)
+
+    def test_a_copy_that_fails_leaves_what_is_whole(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "kept", EPOCHS)
+        out = self.places["coordinator"] / "out"
+        for shard in (0, 1):  # a folder in the way
+            (out / f"step-40-g1-shard-{shard}-of-2.safetensors").mkdir(parents=True)
+        words = (OWN, SHARDS, NEVER, "train.max_steps=40")
+        code, _, log = self.finish(made, made.submit(job, *words, name="kept"))
+        self.assertEqual(code, 1, log)
+        self.assertIn("no copy at the coordinator", log)
+        for path in out.iterdir():
+            path.rmdir()
+        code, _, log = self.finish(made, made.submit(job, *words, name="kept"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("collects step-40-g1", log)
+        self.assertEqual(files(self.places["coordinator"], "*.manifest"), ["step-40-g1.manifest"])
 
 
 if __name__ == "__main__":

@@ -163,6 +163,29 @@ TEST_CASE("bytes that the manifest does not confirm are not kept", "[checkpoint_
   CHECK(collect_checkpoint(copy).ok());
 }
 
+TEST_CASE("a copy that fails takes nothing away that was there", "[checkpoint_copy]") {
+  World world;
+  fs::create_directories(world.kept);
+  const std::string& file = world.manifest.files[0].name;
+  fs::copy_file(world.a / file, world.kept / file);
+  CheckpointCopy copy = world.copy();
+  copy.of_shard[1] = [](const std::string&, std::uint64_t, std::uint64_t) {
+    return base::Result<FilePiece>(base::error(base::Errc::unavailable, "gone"));
+  };
+  CHECK(collect_checkpoint(copy).code() == base::Errc::unavailable);
+  CHECK(fs::exists(world.kept / file));
+  CHECK(std::distance(fs::directory_iterator(world.kept), {}) == 1);
+  // From wherever the files are.
+  copy = world.copy();
+  copy.of_shard.clear();
+  copy.of_manifest = [&](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+    auto piece = read_piece(world.a, name, offset, bytes);
+    return piece.ok() ? piece : read_piece(world.b, name, offset, bytes);
+  };
+  CHECK(collect_checkpoint(copy).ok());
+  CHECK(newest_manifest(world.kept) == kName);
+}
+
 TEST_CASE("a machine that cannot answer ends the copy with its reason", "[checkpoint_copy]") {
   World world;
   CheckpointCopy copy = world.copy();
@@ -226,16 +249,19 @@ TEST_CASE("pieces are read of checkpoints only, and through no link", "[checkpoi
   // Nor is anything written through one.
   fs::create_directories(world.kept);
   fs::create_symlink(world.folder.path() / "elsewhere", world.kept / file);
-  CHECK_FALSE(collect_checkpoint(world.copy()).ok());
+  CHECK(collect_checkpoint(world.copy()).ok());
   CHECK_FALSE(fs::exists(world.folder.path() / "elsewhere"));
+  CHECK_FALSE(fs::is_symlink(world.kept / file));
 }
 
 TEST_CASE("what may go is dropped by name", "[checkpoint_copy]") {
   World world;
-  std::ofstream(world.a / "step-400-g9-shard-0-of-2.safetensors");
+  std::ofstream(world.a / "step-400-g3-shard-0-of-2.safetensors");
+  std::ofstream(world.a / "step-400-g2.manifest");  // of another run: perhaps the only copy
   std::ofstream(world.a / "step-600-g1.manifest");
   REQUIRE(drop_checkpoint(world.a, "step-500-g3", true).ok());
-  CHECK_FALSE(fs::exists(world.a / "step-400-g9-shard-0-of-2.safetensors"));
+  CHECK_FALSE(fs::exists(world.a / "step-400-g3-shard-0-of-2.safetensors"));
+  CHECK(fs::exists(world.a / "step-400-g2.manifest"));
   CHECK(fs::exists(world.a / world.manifest.files[0].name));
   REQUIRE(drop_checkpoint(world.a, "step-500-g3", false).ok());
   CHECK_FALSE(fs::exists(world.a / world.manifest.files[0].name));
