@@ -7,19 +7,11 @@
 
 #include <ostream>
 
+#include "base/text.h"
+
 namespace troupe::apps {
-namespace {
 
-/// One line, whatever a path or name in it holds.
-std::string printable(std::string_view line) {
-  std::string text(line);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
-
-}  // namespace
+using base::printable;
 
 void Console::data(std::string_view text) {
   clear_status_line();

@@ -14,6 +14,7 @@ namespace {
 // What the files say, and options replace.
 constexpr std::string_view kCoordinator = "node1:7700";
 constexpr std::string_view kListen = "0.0.0.0:7700";
+constexpr std::string_view kDataRoot = "#DATA_ROOT=/srv/data";
 constexpr std::string_view kDevices = "cpu:2";
 constexpr std::string_view kSlurmCpus = "--cpus-per-task=2";
 constexpr std::string_view kPodCpus = "cpu: \"2\"";
@@ -26,6 +27,7 @@ constexpr int kMachinesMax = 10'000;
 struct PlaceOptions {
   std::string devices{kDevices};
   std::string image{kImage};
+  std::string data_root;
   int machines = 2;
   GenTarget target;
 };
@@ -46,12 +48,17 @@ std::vector<MadeFile> place_files(std::string_view folder, const PlaceOptions& o
 ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
   std::vector<MadeFile> files = place_files("systemd/", options);
   if (!context.coordinator.empty()) {
-    const auto address = base::parse_address(context.coordinator);
+    // A line of its own in a file of settings would be a setting of its own.
+    const auto address = base::parse_address_within(context.coordinator, base::Reach::network);
     if (!address.ok()) return context.fail(address.status().with_context("--coordinator"));
     for (MadeFile& file : files) {
       file.text = replaced(file.text, kCoordinator, context.coordinator);
       file.text = replaced(file.text, kListen, fmt::format("0.0.0.0:{}", address->port));
     }
+  }
+  for (MadeFile& file : files) {
+    if (options.data_root.empty()) break;
+    file.text = replaced(file.text, kDataRoot, "DATA_ROOT=" + options.data_root);
   }
   return write_made(files, options.target, context);
 }
@@ -79,6 +86,14 @@ std::string check_image(const std::string& text) {
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@";
   if (!text.empty() && text.find_first_not_of(kAllowed) == std::string::npos) return "";
   return fmt::format("'{}' is no name of an image, as registry.lab/troupe:1", text);
+}
+
+/// What systemd reads as it is written.
+std::string check_data_root(const std::string& text) {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@+,=";
+  if (text.starts_with('/') && text.find_first_not_of(kAllowed) == std::string::npos) return "";
+  return fmt::format("'{}' is no absolute path of letters, digits and -_./:@+,=", text);
 }
 
 void add_devices(CLI::App& verb, PlaceOptions& options, const std::string& meaning) {
@@ -113,6 +128,9 @@ void add_places_verbs(CLI::App& family, Context& context) {
                    {"troupe --coordinator node1:7700 gen systemd -o units"}),
           gen_systemd);
   add_devices(*systemd, *options, "Each agent's places for workers");
+  systemd->add_option("--data-root", options->data_root, "Jobs read data only below it (anywhere)")
+      ->check(check_data_root)
+      ->type_name("DIR");
 
   CLI::App* slurm = add("slurm",
                         describe("Write a script for sbatch that trains one job in an allocation",

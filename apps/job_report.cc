@@ -4,7 +4,12 @@
 
 #include <fmt/core.h>
 
+#include "base/text.h"
+
 namespace troupe::apps {
+
+using base::printable;
+
 namespace {
 
 /// What is known of a job.
@@ -40,9 +45,9 @@ std::string job_table(std::span<const schemas::JobInfo> jobs) {
   std::string text =
       fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", "ID", "STATE", "STEP", "LOSS", "NOTE");
   for (const schemas::JobInfo& job : jobs) {
-    text +=
-        fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", job.id, schemas::job_phase_name(job.phase),
-                    step_text(job), loss_text(job), job.text);
+    text += fmt::format("{:<32} {:<10} {:>15} {:>9} {}\n", printable(job.id),
+                        schemas::job_phase_name(job.phase), step_text(job), loss_text(job),
+                        printable(job.text));
   }
   return text;
 }
@@ -51,22 +56,22 @@ std::string job_result_lines(const schemas::JobInfo& job) {
   const Known known(job);
   std::string text;
   if (known.accuracy) text += fmt::format("test accuracy {:.4f}\n", *known.accuracy);
-  if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", job.checkpoint);
+  if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", printable(job.checkpoint));
   return text;
 }
 
 std::string job_lines(const schemas::JobInfo& job) {
   std::string text =
-      fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", job.id, schemas::job_phase_name(job.phase),
-                  step_text(job), loss_text(job)) +
+      fmt::format("id {}\nstate {}\nstep {}\nloss {}\n", printable(job.id),
+                  schemas::job_phase_name(job.phase), step_text(job), loss_text(job)) +
       job_result_lines(job);
-  if (!job.text.empty()) text += fmt::format("note {}\n", job.text);
+  if (!job.text.empty()) text += fmt::format("note {}\n", printable(job.text));
   return text;
 }
 
 std::string job_end_line(const schemas::JobInfo& job) {
-  return fmt::format("{} {}{}{}\n", job.id, schemas::job_phase_name(job.phase),
-                     job.text.empty() ? "" : ": ", job.text);
+  return fmt::format("{} {}{}{}\n", printable(job.id), schemas::job_phase_name(job.phase),
+                     job.text.empty() ? "" : ": ", printable(job.text));
 }
 
 Json json_of(const schemas::JobInfo& job) {

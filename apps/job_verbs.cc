@@ -105,9 +105,11 @@ ExitCode submit(const JobVerb& options, Context& context) {
 }
 
 ExitCode list(cluster::JobClient& client, const JobVerb& options, Context& context) {
-  const auto jobs = client.list();
-  if (!jobs.ok()) return context.fail(jobs.status());
-  context.console.data(options.json ? json_text(json_of(std::span(*jobs))) : job_table(*jobs));
+  const auto list = client.list();
+  if (!list.ok()) return context.fail(list.status());
+  const std::span<const schemas::JobInfo> jobs = list->jobs;
+  context.console.data(options.json ? json_text(json_of(jobs)) : job_table(jobs));
+  if (!list->text.empty()) context.console.info(list->text);
   return ExitCode::ok;
 }
 

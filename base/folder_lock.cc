@@ -56,8 +56,9 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
                                     std::chrono::milliseconds wait, FileMode mode) {
   std::error_code code;
   if (mode == FileMode::secret) {
-    std::filesystem::create_directories(folder.parent_path(), code);
-    ::mkdir(folder.c_str(), kSecretFolderMode);  // what it could not do is told below
+    const auto made = folder.has_filename() ? folder : folder.parent_path();  // "ca/" is "ca"
+    std::filesystem::create_directories(made.parent_path(), code);
+    ::mkdir(made.c_str(), kSecretFolderMode);  // what it could not do is told below
   }
   std::filesystem::create_directories(folder, code);
   if (code) {

@@ -9,7 +9,7 @@ namespace troupe::base {
 
 /// What plain_name() asks for, for errors.
 inline constexpr std::string_view kPlainNameRule =
-    "1 to 64 letters, digits, '-', '_' and '.', not only dots";
+    "1 to 64 letters, digits, '-', '_' and '.', not only dots, no '-' first";
 
 /// True for names that follow kPlainNameRule.
 bool plain_name(std::string_view name);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <set>
+#include <map>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,6 +17,7 @@ namespace troupe::cluster {
 
 struct BackgroundCalls::Keyed {
   std::string key;
+  std::string group;
   Call call;
 };
 
@@ -25,18 +26,27 @@ struct BackgroundCalls::Shared {
     return std::find_if(waiting.begin(), waiting.end(),
                         [&key](const Keyed& keyed) { return keyed.key == key; });
   }
+  /// May it run beside those that do?
+  bool may_run(const std::string& key, const std::string& group) const TROUPE_REQUIRES(mutex) {
+    if (running.contains(key)) return false;
+    if (group.empty()) return true;
+    const auto same = std::count_if(running.begin(), running.end(),
+                                    [&group](const auto& each) { return each.second == group; });
+    return static_cast<std::size_t>(same) < kGroupThreadsMax;
+  }
   std::deque<Keyed>::iterator next() TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
                         [this](const Keyed& keyed)
-                            TROUPE_REQUIRES(mutex) { return !running.contains(keyed.key); });
+                            TROUPE_REQUIRES(mutex) { return may_run(keyed.key, keyed.group); });
   }
 
   base::Mutex mutex;
   base::CondVar changed;
   // One of a key; none may run while a thread is free.
   std::deque<Keyed> waiting TROUPE_GUARDED_BY(mutex);
-  std::set<std::string> running TROUPE_GUARDED_BY(mutex);  // one key for each thread
-  std::size_t reporting TROUPE_GUARDED_BY(mutex) = 0;      // so many are done with their call
+  // Of each thread the key and the group.
+  std::map<std::string, std::string> running TROUPE_GUARDED_BY(mutex);
+  std::size_t reporting TROUPE_GUARDED_BY(mutex) = 0;  // so many are done with their call
   bool stop TROUPE_GUARDED_BY(mutex) = false;
 };
 
@@ -57,32 +67,33 @@ BackgroundCalls::~BackgroundCalls() {
   // Reports are the owner's own code: they end, and they need it.
   shared_->changed.wait(
       shared_->mutex, [this]() TROUPE_REQUIRES(shared_->mutex) { return shared_->reporting == 0; });
-  for (const std::string& key : shared_->running) {
+  for (const auto& [key, group] : shared_->running) {
     base::log_warn("{} {} does not end; it is left alone", name_, key);
   }
 }
 
-bool BackgroundCalls::add(std::string key, Call call) {
+bool BackgroundCalls::add(std::string key, Call call, std::string group) {
   const base::MutexLock lock(shared_->mutex);
   if (shared_->stop) return false;
   if (const auto older = shared_->waiting_of(key); older != shared_->waiting.end()) {
     older->call = std::move(call);
+    older->group = std::move(group);
     return true;
   }
-  if (shared_->running.size() == kThreadsMax || shared_->running.contains(key)) {
+  if (shared_->running.size() == kThreadsMax || !shared_->may_run(key, group)) {
     if (shared_->waiting.size() >= waiting_max_) return false;
-    shared_->waiting.push_back({std::move(key), std::move(call)});
+    shared_->waiting.push_back({std::move(key), std::move(group), std::move(call)});
     return true;
   }
   try {
-    std::thread([shared = shared_, now = Keyed{key, std::move(call)}]() mutable {
+    std::thread([shared = shared_, now = Keyed{key, group, std::move(call)}]() mutable {
       run(shared, std::move(now));
     }).detach();
   } catch (const std::system_error& error) {
     base::log_warn("{} {}: no thread: {}", name_, key, error.what());
     return false;
   }
-  shared_->running.insert(std::move(key));
+  shared_->running.emplace(std::move(key), std::move(group));
   return true;
 }
 
@@ -106,7 +117,7 @@ void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
     }
     now = std::move(*next);
     shared->waiting.erase(next);
-    shared->running.insert(now.key);
+    shared->running.emplace(now.key, now.group);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BackgroundCalls: blocking calls on folders that may be slow or dead, beside threads that must not
 // wait for them. Calls of different keys run side by side on a few threads, which come and go with
-// the work; calls of one key run one after the other. A call that hangs is left alone with what it
-// holds: everything that its thread touches outlives the owner.
+// the work; calls of one key run one after the other, and few of one group. A call that hangs is
+// left alone with what it holds: everything that its thread touches outlives the owner.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,9 @@ namespace troupe::cluster {
 class BackgroundCalls {
  public:
   /// So many run at a time: so many dead folders are needed to hold up the others.
-  static constexpr std::size_t kThreadsMax = 4;
+  static constexpr std::size_t kThreadsMax = 8;
+  /// So many of one group: whose folders are dead holds up no other group.
+  static constexpr std::size_t kGroupThreadsMax = 2;
 
   /// Tells the result of a call; runs on the call's thread while the owner is alive.
   using Report = std::function<void()>;
@@ -35,9 +37,10 @@ class BackgroundCalls {
   BackgroundCalls& operator=(const BackgroundCalls&) = delete;
 
   /// Only the newest call of a key counts: it takes the place of one that waits, and one that runs
-  /// goes unreported. False when too many wait or the system has no thread left: nothing will be
-  /// told of this one. Any thread, a report's too.
-  bool add(std::string key, Call call);
+  /// goes unreported. `group`: on whose behalf; empty: a group of its own. False when too many wait
+  /// or the system has no thread left: nothing will be told of this one. Any thread, a report's
+  /// too.
+  bool add(std::string key, Call call, std::string group = {});
 
  private:
   struct Shared;

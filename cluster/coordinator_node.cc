@@ -46,6 +46,8 @@ constexpr std::chrono::milliseconds kStopLook{250};
 constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
 /// Questions for pieces of files that have not been answered yet.
 constexpr std::size_t kPiecesWaitingMax = 4'096;
+/// The same of all together: beyond it the one with the most of them is.
+constexpr std::uint64_t kAllUnreadAnswersMax = 134'217'728;
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
 constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
@@ -74,10 +76,30 @@ class Peers {
     const auto found = links_.find(peer);
     return found == links_.end() ? nullptr : found->second;
   }
+  /// Among all whose queues hold more than `bytes_max` together the one with most; null: they hold
+  /// less.
+  std::shared_ptr<link::Link> fullest_beyond(std::uint64_t bytes_max) const {
+    std::uint64_t all = 0, most = 0;
+    std::shared_ptr<link::Link> fullest;
+    for (const auto& [peer, link] : copy()) {
+      const std::uint64_t bytes = link->stats().queued_bytes;
+      all += bytes;
+      if (bytes <= most) continue;
+      most = bytes;
+      fullest = link;
+    }
+    return all > bytes_max ? fullest : nullptr;
+  }
 
  private:
+  using Links = std::map<PeerId, std::shared_ptr<link::Link>>;
+  Links copy() const {
+    const base::MutexLock lock(mutex_);
+    return links_;
+  }
+
   mutable base::Mutex mutex_;
-  std::map<PeerId, std::shared_ptr<link::Link>> links_ TROUPE_GUARDED_BY(mutex_);
+  Links links_ TROUPE_GUARDED_BY(mutex_);
   PeerId next_ TROUPE_GUARDED_BY(mutex_) = 1;
 };
 
@@ -294,10 +316,16 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
   const bool answer = std::holds_alternative<schemas::JobList>(message) ||
                       std::holds_alternative<schemas::JobSubmitted>(message) ||
                       std::holds_alternative<schemas::JobCheckpointAnswer>(message);
-  if (answer && link->stats().queued_bytes > kUnreadAnswersMax) {
-    return link->abort(base::error(base::Errc::resource_exhausted,
-                                   "[coordinator] {} at {} asks and reads no answers",
-                                   link->peer().to_string(), link->address()));
+  if (answer) {
+    const auto deaf = link->stats().queued_bytes > kUnreadAnswersMax
+                          ? link
+                          : peers_.fullest_beyond(kAllUnreadAnswersMax);
+    if (deaf) {
+      deaf->abort(base::error(base::Errc::resource_exhausted,
+                              "[coordinator] {} at {} asks and reads no answers",
+                              deaf->peer().to_string(), deaf->address()));
+    }
+    if (deaf == link) return;
   }
   schemas::Envelope envelope;
   envelope.message = std::move(message);
@@ -316,17 +344,20 @@ void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
   link->close(reason.text());
 }
 
-/// Folders may be slow or dead: neither the coordinator nor other jobs wait for them. A look-up may
-/// outlive this object, so it holds a copy of the function that does it.
+/// Folders may be slow or dead: neither the coordinator nor other people's jobs wait for them. A
+/// look-up may outlive this object, so it holds a copy of the function that does it.
 void CoordinatorNode::find_start(control::FindStart find) {
   const std::string job = find.job;
-  const bool added =
-      searches_.add(job, [this, look_up = options_.find_start, find = std::move(find)]() {
+  const std::string owner = find.owner;
+  const bool added = searches_.add(
+      job,
+      [this, look_up = options_.find_start, find = std::move(find)]() {
         return [this, found = look_up(find)]() mutable {
           found.secret = base::random_secret();
           coordinator_.post(std::move(found));
         };
-      });
+      },
+      owner);
   if (added) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
                  options_.limits.jobs_max);

@@ -230,10 +230,8 @@ base::Result<std::string> JobClient::submit(const std::string& id, const schemas
   return answer.id;
 }
 
-base::Result<std::vector<schemas::JobInfo>> JobClient::list() {
-  TROUPE_TRY_ASSIGN(auto answer,
-                    impl_->ask<schemas::JobList>(schemas::JobQuery{}, impl_->limits().request_ms));
-  return std::move(answer.jobs);
+base::Result<schemas::JobList> JobClient::list() {
+  return impl_->ask<schemas::JobList>(schemas::JobQuery{}, impl_->limits().request_ms);
 }
 
 base::Result<schemas::JobList> JobClient::cluster() {

@@ -50,8 +50,9 @@ class JobClient {
   /// The new job's id; an empty `id` lets the coordinator choose. However often it has to ask, this
   /// is one job.
   base::Result<std::string> submit(const std::string& id, const schemas::JobSpec& spec);
-  /// Every job, in order of submission.
-  base::Result<std::vector<schemas::JobInfo>> list();
+  /// Every job, in order of submission; of very many the newest, and the text says what is left
+  /// off.
+  base::Result<schemas::JobList> list();
   /// Every job, every machine, and the ranks of jobs that have machines.
   base::Result<schemas::JobList> cluster();
   /// One job; not_found.

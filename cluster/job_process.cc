@@ -272,6 +272,7 @@ base::Result<std::string> JobProcess::listen() {
 base::Status JobProcess::connect(const schemas::Placement& placement) {
   if (connected_) return {};
   connected_ = true;
+  peers_->place(placement);
   // The lower tier dials the upper; parameter servers have business only with the one that writes
   // the manifests.
   const bool server = options_.actor.role == Role::parameter_server;

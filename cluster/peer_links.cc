@@ -4,6 +4,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "actors/outflow.h"
 #include "base/log.h"
@@ -88,14 +89,39 @@ base::Result<std::shared_ptr<link::LinkHandler>> PeerLinks::accept(
                        self_.to_string(), base::format_counted(size_.machines, "machine"),
                        base::format_counted(size_.shards, "shard"), peer.to_string());
   }
-  TROUPE_TRY_ASSIGN(auto handler, take_place(peer));
+  TROUPE_TRY_ASSIGN(auto handler, take_place(peer, link));
   open(*handler, peer, link);
   return std::shared_ptr<link::LinkHandler>(std::move(handler));
 }
 
+void PeerLinks::place(const schemas::Placement& placement) {
+  std::vector<std::pair<std::shared_ptr<link::Link>, base::Status>> wrong;
+  {
+    const base::MutexLock lock(mutex_);
+    placement_ = placement;
+    for (const auto& [peer, held] : accepted_) {
+      const auto link = held.lock();
+      if (link == nullptr) continue;
+      if (const base::Status status = check_machine(peer, *link); !status.ok()) {
+        wrong.emplace_back(link, status);
+      }
+    }
+  }
+  for (const auto& [link, status] : wrong) link->abort(status);  // which may call down()
+}
+
+base::Status PeerLinks::check_machine(const ActorId& peer, const link::Link& link) const {
+  if (!placement_) return {};
+  const auto machine = placement_->machine_of(peer);
+  const std::string name = link.peer().name;
+  if (machine && placement_->machines.at(*machine) == name) return {};
+  return base::error(Errc::permission_denied, "[peer] {} is not on machine '{}'", peer.to_string(),
+                     name);
+}
+
 base::Status PeerLinks::dial(link::LinkSet& links, link::DialOptions options) {
   const ActorId peer = options.peer.actor;
-  TROUPE_TRY_ASSIGN(const auto handler, take_place(peer));
+  TROUPE_TRY_ASSIGN(const auto handler, take_place(peer, nullptr));
   const auto link = links.dial(std::move(options), handler);
   if (!link.ok()) {
     const base::MutexLock lock(mutex_);
@@ -106,13 +132,16 @@ base::Status PeerLinks::dial(link::LinkSet& links, link::DialOptions options) {
   return {};
 }
 
-base::Result<std::shared_ptr<PeerLinks::Handler>> PeerLinks::take_place(const ActorId& peer) {
+base::Result<std::shared_ptr<PeerLinks::Handler>> PeerLinks::take_place(
+    const ActorId& peer, const std::shared_ptr<link::Link>& from) {
   auto handler = std::make_shared<Handler>(*this, peer);
   const base::MutexLock lock(mutex_);
+  if (from != nullptr) TROUPE_TRY(check_machine(peer, *from));
   if (!places_.emplace(peer, handler.get()).second) {
     return base::error(Errc::already_exists, "[peer] {} has a link with {} already",
                        self_.to_string(), peer.to_string());
   }
+  if (from != nullptr) accepted_[peer] = from;
   return handler;
 }
 
@@ -143,6 +172,7 @@ void PeerLinks::down(const Handler& handler, const ActorId& peer, const base::St
     const auto place = places_.find(peer);
     if (place != places_.end() && place->second == &handler) {
       places_.erase(place);
+      accepted_.erase(peer);
       post_office_.close(peer);
     }
   }

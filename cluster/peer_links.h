@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "actors/post_office.h"
 #include "base/mutex.h"
@@ -43,16 +44,22 @@ class PeerLinks {
   /// Decides about a peer that has said Hello as `peer`; see link::Acceptor. Lower tiers dial upper
   /// ones: a parameter server takes device servers, and the first one all other parameter servers.
   /// Errors: permission_denied (nobody of the job who dials this process), already_exists (it has a
-  /// link).
+  /// link), permission_denied too where place() has told another machine.
   base::Result<std::shared_ptr<link::LinkHandler>> accept(const schemas::ActorId& peer,
                                                           const std::shared_ptr<link::Link>& link);
+  /// Tells on which machines the actors are. A peer of another one, which a certificate shows, is
+  /// none of them: its link ends, and none is accepted from now on. Peers may have come before.
+  void place(const schemas::Placement& placement);
   /// Dials `options.peer` out of `links`. Errors: those of LinkSet::dial, already_exists.
   base::Status dial(link::LinkSet& links, link::DialOptions options);
 
  private:
   class Handler;
 
-  base::Result<std::shared_ptr<Handler>> take_place(const schemas::ActorId& peer);
+  base::Status check_machine(const schemas::ActorId& peer, const link::Link& link) const
+      TROUPE_REQUIRES(mutex_);
+  base::Result<std::shared_ptr<Handler>> take_place(const schemas::ActorId& peer,
+                                                    const std::shared_ptr<link::Link>& from);
   void open(const Handler& handler, const schemas::ActorId& peer,
             const std::shared_ptr<link::Link>& link);
   void down(const Handler& handler, const schemas::ActorId& peer, const base::Status& reason);
@@ -64,6 +71,8 @@ class PeerLinks {
   const Failed failed_;
   base::Mutex mutex_;
   std::map<schemas::ActorId, const Handler*> places_ TROUPE_GUARDED_BY(mutex_);
+  std::map<schemas::ActorId, std::weak_ptr<link::Link>> accepted_ TROUPE_GUARDED_BY(mutex_);
+  std::optional<schemas::Placement> placement_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// What `peer` may send to other processes of its job: what workers and servers say to each other,

@@ -22,6 +22,9 @@
 
 namespace troupe::control {
 
+/// What is kept of why a job waits or has failed: others may choose how long they tell it.
+inline constexpr std::size_t kNoteBytesMax = 1'024;
+
 // ---- events of several machines ----
 
 /// The machine's work begins; before it only Ticks may come, which change nothing. The clock is
@@ -156,7 +159,8 @@ struct FindStart {
   std::string job;
   std::uint64_t run = 1;  ///< the generation of the run that asks
   schemas::JobSpec spec;
-  bool copied = false;  ///< machines do not share checkpoint.dir; see StartFound
+  bool copied = false;     ///< machines do not share checkpoint.dir; see StartFound
+  std::string owner = {};  ///< the person whose job it is; empty: nobody knows
 };
 /// Fetch the files of a checkpoint from the agents of machines into the coordinator's own folder,
 /// in the background; answered by CheckpointCollected.

@@ -77,4 +77,16 @@ void CoordinatorState::queue_again(Job& job) {
   slots_changed_ = true;
 }
 
+/// Of a run that has ended meanwhile: nobody wants to know.
+void CoordinatorState::on(const FolderProbed& probed) {
+  Job* job = find(probed.result.job);
+  if (job == nullptr || !job->run) return;
+  if (probed.result.generation == job->run->plan().placement.generation) hand_to_run(*job, probed);
+}
+
+void CoordinatorState::on(const CheckpointCollected& collected) {
+  Job* job = find(collected.job);
+  if (job != nullptr && job->run) hand_to_run(*job, collected);
+}
+
 }  // namespace troupe::control

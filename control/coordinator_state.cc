@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/name.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "control/rank_placement.h"
 #include "schemas/codec.h"
@@ -42,6 +44,24 @@ std::string id_stem(const std::string& name) {
     }
   }
   return stem.empty() ? "job" : stem;
+}
+
+/// Others read these words on their terminals and in the log.
+base::Status check_words(const schemas::JobSpec& spec) {
+  const std::array<std::pair<const char*, const std::string*>, 7> words = {
+      {{"model.network", &spec.model.network},
+       {"model.symbol", &spec.model.symbol},
+       {"data.train", &spec.data.train},
+       {"data.test", &spec.data.test},
+       {"train.optimizer.symbol", &spec.train.optimizer.symbol},
+       {"train.weights", &spec.train.weights},
+       {"checkpoint.dir", &spec.checkpoint.dir}}};
+  for (const auto& [key, word] : words) {
+    if (!base::has_control(*word)) continue;
+    return base::error(Errc::invalid_argument, "{}: '{}' has a control character", key,
+                       base::printable(*word));
+  }
+  return {};
 }
 
 }  // namespace
@@ -134,18 +154,6 @@ void CoordinatorState::lose_agent(PeerId agent, const std::string& reason) {
 void CoordinatorState::on(const StartFound& found) {
   Job* job = find(found.job);
   if (job != nullptr && job->run) hand_to_run(*job, found);
-}
-
-/// Of a run that has ended meanwhile: nobody wants to know.
-void CoordinatorState::on(const FolderProbed& probed) {
-  Job* job = find(probed.result.job);
-  if (job == nullptr || !job->run) return;
-  if (probed.result.generation == job->run->plan().placement.generation) hand_to_run(*job, probed);
-}
-
-void CoordinatorState::on(const CheckpointCollected& collected) {
-  Job* job = find(collected.job);
-  if (job != nullptr && job->run) hand_to_run(*job, collected);
 }
 
 void CoordinatorState::on(const Tick& tick) {
@@ -285,6 +293,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
     return base::error(Errc::invalid_argument, "'{}' is no name for a job: {}", name,
                        base::kPlainNameRule);
   }
+  TROUPE_TRY(check_words(spec));
   std::uint64_t generation = 1;
   EarlierRuns earlier;
   if (Job* same = find(id)) {
@@ -370,12 +379,7 @@ std::string CoordinatorState::choose_id(const schemas::JobSpec& spec,
 void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
   if (!may(peer, trust::Right::read, "read")) return;
   if (query.id.empty()) {
-    schemas::JobList all{Errc::ok, "", jobs()};
-    if (query.cluster) {
-      all.machines = machines();
-      all.ranks = ranks();
-    }
-    emit(Send<PeerId>{peer, std::move(all)});
+    emit(Send<PeerId>{peer, list(query.cluster)});
     return;
   }
   Job* job = find(query.id);
@@ -438,6 +442,7 @@ void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint
 /// A run's effects are the coordinator's own, but for what only it can do.
 void CoordinatorState::hand_to_run(Job& job, const RunState::Event& event) {
   for (RunState::Effect& effect : job.run->handle(event)) {
+    if (auto* find = std::get_if<FindStart>(&effect)) find->owner = job.owner;
     std::visit([this](auto& what) { perform(std::move(what)); }, effect);
   }
   if (job.run->over()) changed_.insert(job.number);
@@ -492,9 +497,10 @@ void CoordinatorState::admit_pending() {
 }
 
 void CoordinatorState::defer(Job& job, const std::string& why) {
-  if (job.info.text == why) return;
-  job.info.text = why;
-  emit(Note{false, fmt::format("job {} {}", job.info.id, why), true});
+  const std::string note = base::shortened(why, kNoteBytesMax);
+  if (job.info.text == note) return;
+  job.info.text = note;
+  emit(Note{false, fmt::format("job {} {}", job.info.id, note), true});
 }
 
 /// The run that writes its checkpoints to this folder.

@@ -59,6 +59,10 @@ class CoordinatorState {
 
   /// Every job in order of submission.
   std::vector<schemas::JobInfo> jobs() const;
+  /// What JobQuery without an id is answered: as many of the newest jobs as one message holds, with
+  /// short notes; the text says how many older ones are left off. With `cluster` machines and
+  /// ranks.
+  schemas::JobList list(bool cluster) const;
   /// Every agent, in order of joining, and every rank of jobs that have machines; of very many the
   /// first (codec.h).
   std::vector<schemas::MachineInfo> machines() const;

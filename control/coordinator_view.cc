@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator shows of itself: to people, to metrics, to the discovery of Prometheus.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+#include "base/units.h"
 #include "control/coordinator_state.h"
 #include "schemas/codec.h"
 
@@ -10,6 +15,32 @@ namespace troupe::control {
 std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   std::vector<schemas::JobInfo> list;
   for (const auto& [number, job] : jobs_) list.push_back(info_of(job));
+  return list;
+}
+
+schemas::JobList CoordinatorState::list(bool cluster) const {
+  // Beside them as many machines and ranks as a list may have fit into a message.
+  constexpr std::size_t kBytesMax = 2'097'152;
+  constexpr std::size_t kListedNoteBytesMax = 256;
+  constexpr std::size_t kFixedBytes = 256;  // numbers, pointers and padding of one job
+  schemas::JobList list;
+  std::size_t bytes = 0;
+  for (auto entry = jobs_.rbegin(); entry != jobs_.rend(); ++entry) {
+    schemas::JobInfo info = info_of(entry->second);
+    info.text = base::shortened(info.text, kListedNoteBytesMax);
+    bytes +=
+        kFixedBytes + info.id.size() + info.name.size() + info.checkpoint.size() + info.text.size();
+    if (bytes > kBytesMax || list.jobs.size() == schemas::kJobsMax) break;
+    list.jobs.push_back(std::move(info));
+  }
+  std::reverse(list.jobs.begin(), list.jobs.end());
+  if (const std::size_t left_off = jobs_.size() - list.jobs.size(); left_off > 0) {
+    list.text = fmt::format("{} left off", base::format_counted(left_off, "older job"));
+  }
+  if (cluster) {
+    list.machines = machines();
+    list.ranks = ranks();
+  }
   return list;
 }
 

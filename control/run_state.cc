@@ -10,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/check.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "schemas/codec.h"
 
@@ -30,6 +31,12 @@ std::string text_of_end(const std::string& how) {
   constexpr std::string_view kHung = "hung: ";
   if (how.starts_with(kHung)) return "hung and was killed: " + how.substr(kHung.size());
   return (how.starts_with("signal") ? "was killed by " : "ended early: ") + how;
+}
+
+/// A cause as long as a job keeps one.
+base::Status brief(const base::Status& status) {
+  if (status.ok()) return status;
+  return {status.code(), base::shortened(status.text(), kNoteBytesMax)};
 }
 
 }  // namespace
@@ -277,12 +284,12 @@ void RunState::perform(const JobCheckpointed& checkpointed) {
 }
 
 void RunState::perform(const Note& note) {
-  info_.text = note.text;
+  info_.text = base::shortened(note.text, kNoteBytesMax);
   emit(Note{note.warning, fmt::format("job {}: {}", plan_.job, note.text)});
 }
 
 void RunState::perform(const End& ended) {
-  if (outcome_.ok()) outcome_ = ended.status;
+  if (outcome_.ok()) outcome_ = brief(ended.status);
   end();
 }
 
@@ -363,9 +370,9 @@ void RunState::on(const AgentLost& lost) {
 void RunState::fail(const base::Status& status) {
   TROUPE_CHECK(!status.ok(), "a failure has a cause");
   if (over() || !outcome_.ok() || stage_ == Stage::ending) return;
-  outcome_ = status;
+  outcome_ = brief(status);
   if (job_) {
-    hand_to_job(Abort{status});
+    hand_to_job(Abort{outcome_});
   } else {
     end();
   }
@@ -415,7 +422,7 @@ void RunState::finish() {
                 : stopped_ || moving_ ? schemas::JobPhase::stopped
                                       : schemas::JobPhase::failed;
   info_.text = outcome_.text();
-  if (!uncut_.empty()) info_.text += "; " + uncut_;
+  if (!uncut_.empty()) info_.text += "; " + base::shortened(uncut_, kNoteBytesMax);
   if (moves()) return;
   if (!outcome_.ok()) info_.text += way_on();
   emit(Note{info_.phase == schemas::JobPhase::failed,

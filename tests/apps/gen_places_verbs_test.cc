@@ -57,7 +57,14 @@ TEST_CASE("options of places replace what the files say", "[gen]") {
       0);
   CHECK_THAT(read("agent.env"), Contains("JOIN=head:7900\n") && Contains("DEVICES=cpu:8\n") &&
                                     !Contains("node1:7700"));
-  CHECK_THAT(read("coordinator.env"), Contains("LISTEN=0.0.0.0:7900\n"));
+  CHECK_THAT(read("coordinator.env"),
+             Contains("LISTEN=0.0.0.0:7900\n") && Contains("\n#DATA_ROOT="));
+  CHECK(run({"gen", "systemd", "-o", out, "--force", "--data-root", "/data/lab"}).code == 0);
+  CHECK_THAT(read("agent.env"), Contains("\nDATA_ROOT=/data/lab\n"));
+  CHECK_THAT(read("coordinator.env"), Contains("\nDATA_ROOT=/data/lab\n"));
+  for (const char* service : {"troupe-agent.service", "troupe-coordinator.service"}) {
+    CHECK_THAT(read(service), Contains(" --data-root ${DATA_ROOT} "));
+  }
   CHECK(run({"gen", "slurm", "-o", out, "--nodes", "5", "--devices", "cpu:3"}).code == 0);
   CHECK_THAT(read("troupe.sbatch"), Contains("#SBATCH --nodes=5\n") &&
                                         Contains("#SBATCH --cpus-per-task=3\n") &&
@@ -77,6 +84,10 @@ TEST_CASE("values of places are checked", "[gen]") {
   CHECK(run({"gen", "kubernetes", "-o", out, "--image", "a b"}).code == 2);
   CHECK(run({"gen", "kubernetes", "-o", out, "--replicas", "0"}).code == 2);
   CHECK(run({"gen", "slurm", "-o", out, "--devices", "gpu:1"}).code == 2);
+  CHECK(run({"--coordinator", "h\nX=y:77", "gen", "systemd", "-o", out}).code == 2);
+  for (const char* folder : {"data", "/a\nX=y", "/a b", "/$HOME", "/a\\"}) {
+    CHECK(run({"gen", "systemd", "-o", out, "--data-root", folder}).code == 2);
+  }
   CHECK(run({"--coordinator", "head", "gen", "systemd", "-o", out}).code == 2);
   CHECK(std::filesystem::is_empty(folder.path()));
 }

@@ -64,6 +64,19 @@ TEST_CASE("what is not known of a job is '-' in text and null in JSON", "[job_re
   CHECK(json["note"].is_null());
 }
 
+TEST_CASE("what others have named is shown, and obeyed by no terminal", "[job_report]") {
+  JobInfo job;
+  job.id = "a";
+  job.phase = JobPhase::failed;
+  job.text = "no\nb succeeded\x1b[2K";
+  job.checkpoint = "/ck\x1b]0;title\x07\u009b31m";
+  CHECK(job_table(std::span(&job, 1)).ends_with(" no?b succeeded?[2K\n"));
+  CHECK(job_lines(job) ==
+        "id a\nstate failed\nstep -\nloss -\ncheckpoint /ck?]0;title??31m\n"
+        "note no?b succeeded?[2K\n");
+  CHECK(job_end_line(job) == "a failed: no?b succeeded?[2K\n");
+}
+
 TEST_CASE("a table of jobs and its JSON have the same rows", "[job_report]") {
   std::vector<JobInfo> jobs(2);
   jobs[0].id = "quote\"back\\slash\nline\x1b\xff";

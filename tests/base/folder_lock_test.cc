@@ -87,7 +87,7 @@ TEST_CASE("who may read a folder cannot hold its lock, and a link in its place i
     CHECK(mode(shared / "lock") == (perms::owner_read | perms::owner_write));
   }
   const auto secret = place.path() / "a" / "secret";
-  const auto held = FolderLock::take(secret, {}, FileMode::secret);
+  const auto held = FolderLock::take(secret / "", {}, FileMode::secret);
   REQUIRE(held.ok());
   CHECK(mode(secret) == perms::owner_all);
   CHECK(mode(secret / "lock") == (perms::owner_read | perms::owner_write));

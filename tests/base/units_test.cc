@@ -13,7 +13,8 @@ namespace {
 
 TEST_CASE("names are plain", "[name]") {
   for (const char* good : {"a", "fashion-lenet", "v1.2_x", "..a"}) CHECK(plain_name(good));
-  for (const char* bad : {"", ".", "..", "a/b", "a b", "a\n", "\xc3\xa4"}) CHECK(!plain_name(bad));
+  for (const char* bad : {"", ".", "..", "a/b", "a b", "a\n", "\xc3\xa4", "-a", "--help"})
+    CHECK(!plain_name(bad));
   CHECK(plain_name(std::string(64, 'x')));
   CHECK(!plain_name(std::string(65, 'x')));
 }

@@ -80,11 +80,14 @@ struct Fixture {
                    std::set<std::string> dead = {})
       : folders(std::make_shared<Folders>(std::move(dead))),
         calls(std::in_place, "the look at", waiting_max, patience_ms) {}
-  bool add(const std::string& folder, std::uint64_t number = 0) {
-    return calls->add(folder, [this, held = folders, folder, number] {
-      held->look_up(folder);
-      return [this, folder, number] { told.add(folder, number); };
-    });
+  bool add(const std::string& folder, std::uint64_t number = 0, const std::string& group = "") {
+    return calls->add(
+        folder,
+        [this, held = folders, folder, number] {
+          held->look_up(folder);
+          return [this, folder, number] { told.add(folder, number); };
+        },
+        group);
   }
   /// Until no call is left: each holds the folders to its end.
   bool wait_gone() {
@@ -134,6 +137,19 @@ TEST_CASE("of a folder that is asked for again only the newest call is told") {
   fixture.calls.reset();
   CHECK(fixture.told.numbers().at("folder") == std::vector<std::uint64_t>{3});
   CHECK(fixture.folders->wait_entered(2));
+}
+
+TEST_CASE("whose folders hang holds up nobody else") {
+  std::set<std::string> dead;
+  while (dead.size() < 2 * BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
+  Fixture fixture(dead.size(), kPatienceMs, dead);
+  for (const std::string& folder : dead) CHECK(fixture.add(folder, 0, "ann"));
+  REQUIRE(fixture.folders->wait_entered(BackgroundCalls::kGroupThreadsMax));
+  for (const char* folder : {"a", "b", "c"}) CHECK(fixture.add(folder, 0, "ben"));
+  CHECK(fixture.add("of nobody that is known"));
+  CHECK(fixture.told.wait_folders(4));
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(4 + dead.size()));
 }
 
 TEST_CASE("calls that hang bound the queue, and the end does not wait for them") {

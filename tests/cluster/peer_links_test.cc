@@ -23,13 +23,15 @@ class CountingLink final : public Link {
   }
   bool has_room() override { return room; }
   void close(std::string) override {}
-  void abort(Status) override {}
-  LinkEnd peer() const override { return {}; }
+  void abort(Status reason) override { aborted = reason.text(); }
+  LinkEnd peer() const override { return {{}, machine, "", 0}; }
   std::optional<trust::Identity> holder() const override { return {}; }
   std::string address() const override { return {}; }
   LinkFigures stats() const override { return {}; }
   int sent = 0;
   bool room = true;
+  std::string machine;
+  std::string aborted;
 };
 
 /// Shard 1 of a job of two machines and three shards, to which the other two report.
@@ -122,6 +124,34 @@ TEST_CASE("a peer has one link; nobody else's end takes its place", "[peer]") {
   CHECK(link->sent == 1);
   CHECK(second->sent == 1);
   CHECK(shard.failures.empty());
+}
+
+TEST_CASE("an actor is on its own machine, before the placement is known and after", "[peer]") {
+  Shard shard;
+  schemas::Placement placement;
+  placement.machines = {"a", "b"};
+  placement.machine_of_rank = {0, 1};
+  placement.machine_of_shard = {0, 1, 1};
+  const auto from = [&](const std::string& machine) {
+    auto link = shard.link();
+    link->machine = machine;
+    return link;
+  };
+  const auto impostor = from("b");
+  const auto right = from("b");
+  const auto handler = shard.peers.accept(kPeer, impostor);
+  REQUIRE(handler.ok());
+  REQUIRE(shard.peers.accept({Role::device_server, 1}, right).ok());
+  shard.peers.place(placement);
+  CHECK(impostor->aborted == "[peer] device server 0 is not on machine 'b'");
+  CHECK(right->aborted.empty());
+  (*handler)->on_down(base::error(Errc::permission_denied, "{}", impostor->aborted));
+  const auto again = shard.peers.accept(kPeer, impostor);
+  CHECK(again.status().code() == Errc::permission_denied);
+  CHECK(again.status().text() == impostor->aborted);
+  CHECK(shard.peers.accept(kPeer, from("a")).ok());
+  CHECK(shard.peers.accept({Role::parameter_server, 0}, from("b")).status().code() ==
+        Errc::permission_denied);
 }
 
 TEST_CASE("a lost peer fails the process, one that breaks the protocol does not", "[peer]") {

@@ -202,6 +202,45 @@ TEST_CASE("while tokens cannot be read nobody may, and hears that") {
              Contains("the coordinator cannot read its tokens"));
 }
 
+TEST_CASE("a job with a path that a terminal would obey is refused") {
+  Guarded world(trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"s"});
+  const auto answer = [&](const std::string& folder) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+    spec.checkpoint.dir = folder;
+    CHECK(world.drop(1, schemas::JobSubmit{"x", ControlWorld::job_text(spec), ""}).empty());
+    REQUIRE(world.sent.size() == 1);
+    return std::get<schemas::JobSubmitted>(world.sent[0].message);
+  };
+  for (const char* folder : {"/a\x1b]0;title\x07", "/a\nid b", "/\u009b31m", "/\x7f"}) {
+    const schemas::JobSubmitted refused = answer(folder);
+    CHECK(refused.code == Errc::invalid_argument);
+    CHECK_THAT(refused.text, Contains("checkpoint.dir: '/") && Contains("a control character"));
+    CHECK(refused.text.find_first_of("\x1b\n\x7f") == std::string::npos);
+  }
+  CHECK(world.state.jobs().empty());
+  CHECK(answer("/caf\u00e9 \xe9").code == Errc::ok);  // not every name of a folder is UTF-8
+}
+
+TEST_CASE("whose job it is decides about the look for its start") {
+  Guarded world(trust::Role::person, "ann");
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 1;
+  world.link(3, trust::Role::agent, "a");
+  world.drop(3, agent);
+  world.drop(1, schemas::PersonHello{"s"});
+  schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+  spec.checkpoint.dir.clear();
+  std::string owner;
+  for (const CoordinatorEffect& effect :
+       world.state.handle(PeerSaid{1, schemas::JobSubmit{"x", ControlWorld::job_text(spec), ""}})) {
+    if (const auto* find = std::get_if<FindStart>(&effect)) owner = find->owner;
+  }
+  CHECK(owner == "ann");
+}
+
 TEST_CASE("a person's own job needs the right to submit, another's the right to stop") {
   Guarded world(trust::Role::person, "ann");
   world.link(2, trust::Role::person, "ben");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "control/coordinator_state.h"
+#include "schemas/codec.h"
 #include "tests/control/control_world.h"
 #include "tests/support/catch.h"
 #include "tests/support/count_allocations.h"
@@ -71,6 +72,61 @@ TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom
   state.handle(PeerSaid{9, schemas::JobStop{"first"}});
   REQUIRE(state.jobs()[0].phase == JobPhase::stopped);
   CHECK(state.jobs()[1].phase == JobPhase::starting);
+}
+
+TEST_CASE("a list of very many jobs is one message: old ones are left off, and it says so") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 700;
+  state.handle(PeerSaid{1, agent});
+  schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+  spec.checkpoint.dir.clear();
+  const std::string text = text_of(spec);
+  const std::string checkpoint = "/" + std::string(4'000, 'c');
+  for (int job = 0; job < 700; ++job) {
+    const std::string id = "job-" + std::to_string(job);
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text, ""}});
+    state.handle(StartFound{id, 1, {}, 3, 1, 5, checkpoint});
+  }
+  const auto listed = [&](bool cluster) {
+    schemas::Envelope answer;
+    for (CoordinatorEffect& effect : state.handle(PeerSaid{9, schemas::JobQuery{"", cluster}})) {
+      if (auto* send = std::get_if<Send<PeerId>>(&effect)) answer.message = send->message;
+    }
+    const auto bytes = schemas::encode_envelope(answer);
+    REQUIRE(bytes.ok());
+    return std::get<schemas::JobList>(
+        schemas::decode_envelope(std::as_bytes(std::span(*bytes)))->message);
+  };
+  const schemas::JobList list = listed(false);
+  REQUIRE(list.jobs.size() > 300);
+  REQUIRE(list.jobs.size() < 700);
+  CHECK(list.text == std::to_string(700 - list.jobs.size()) + " older jobs left off");
+  CHECK(list.jobs.back().id == "job-699");
+  CHECK(list.jobs.front().id == "job-" + std::to_string(700 - list.jobs.size()));
+  for (const schemas::JobInfo& job : list.jobs) CHECK(job.text.size() <= 256);
+  CHECK(listed(true).ranks.size() == 700);
+}
+
+TEST_CASE("a job that fails with very many words keeps some of them") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 1;
+  state.handle(PeerSaid{1, agent});
+  schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
+  spec.checkpoint.dir.clear();
+  state.handle(PeerSaid{9, schemas::JobSubmit{"x", text_of(spec), ""}});
+  const std::string words(20'000, 'w');
+  state.handle(StartFound{"x", 1, base::error(base::Errc::invalid_argument, "{}", words)});
+  const schemas::JobInfo info = state.jobs().at(0);
+  CHECK(info.phase == JobPhase::failed);
+  CHECK(info.text.starts_with("www"));
+  CHECK(info.text.find("...") != std::string::npos);
+  CHECK(info.text.size() < 1'200);
 }
 
 TEST_CASE("jobs that wait cost nothing while nothing changes", "[load]") {

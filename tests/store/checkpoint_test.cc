@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/file.h"
 #include "storage/storage.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
@@ -80,6 +81,25 @@ TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
   CHECK(refused.code() == base::Errc::data_loss);
   CHECK_THAT(refused.text(), Catch::Contains("job_name has length 100000"));
   CHECK(files_of(folder.path()).count("step-4-g1.manifest") == 0);
+}
+
+TEST_CASE("a link in a checkpoint's place is replaced, and what it leads to stays",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-link");
+  const fs::path out = folder.path() / "out";
+  fs::create_directory(out);
+  std::ofstream(folder.path() / "victim") << "mine";
+  const schemas::Manifest manifest = manifest_of({2, 1});
+  const std::vector<SliceRecord> slices = {{{0, 0}, {{base::make_host_buffer(16), {}}, 2, 2}}};
+  for (const char* name : {"step-2-g1.manifest", "step-2-g1-shard-0-of-1.safetensors", ".probe"}) {
+    fs::create_symlink(folder.path() / "victim", out / name);
+  }
+  REQUIRE(check_folder(out, 1, 1).ok());
+  REQUIRE(write_shard(out, {{2, 1}, 0, 1, manifest.keys, {}, slices}).ok());
+  REQUIRE(write_manifest(out, manifest).ok());
+  CHECK(fs::is_regular_file(fs::symlink_status(out / "step-2-g1.manifest")));
+  CHECK(fs::is_regular_file(fs::symlink_status(out / "step-2-g1-shard-0-of-1.safetensors")));
+  CHECK(base::read_text_file(folder.path() / "victim", 100).value() == "mine");
 }
 
 TEST_CASE("a checkpoint is complete although an old one cannot be removed", "[checkpoint]") {
