@@ -50,7 +50,10 @@ ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
   if (!context.coordinator.empty()) {
     // A line of its own in a file of settings would be a setting of its own.
     const auto address = base::parse_address_within(context.coordinator, base::Reach::network);
-    if (!address.ok()) return context.fail(address.status().with_context("--coordinator"));
+    if (!address.ok()) {
+      context.console.error(address.status().with_context("--coordinator").text());
+      return ExitCode::bad_usage;
+    }
     for (MadeFile& file : files) {
       file.text = replaced(file.text, kCoordinator, context.coordinator);
       file.text = replaced(file.text, kListen, fmt::format("0.0.0.0:{}", address->port));

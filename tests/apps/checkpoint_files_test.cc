@@ -29,7 +29,7 @@ TEST_CASE("files outside of the root are nobody's", "[checkpoint_files]") {
   for (const fs::path& where : {folder.path(), root / "..", root / "out", root / "out" / "new"}) {
     const std::string text = where.string();
     INFO(text);
-    CHECK(files.probe({"x", 1, text, ".probe-x", "n", true}).code() == Errc::permission_denied);
+    CHECK(files.probe({"x", 1, text, ".probe-x", "n", true}).code == Errc::permission_denied);
     CHECK(files.read({1, "x", 1, text, "step-1-g1.manifest", 0, 9}).status().code() ==
           Errc::permission_denied);
     CHECK(files.place({"x", 1, text, "step-1-g1", {}}, nobody).code() == Errc::permission_denied);

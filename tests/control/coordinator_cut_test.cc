@@ -74,7 +74,8 @@ TEST_CASE("who asks on while it waits for a checkpoint is heard once") {
   const PeerId person = cluster.world.say_often(schemas::JobCheckpoint{"x"}, 1'000);
   cluster.world.run_until(cluster.world.now_ms() + 1'000);
   REQUIRE(cluster.world.answers(person).size() == 1);
-  CHECK(std::get<schemas::JobCheckpointAnswer>(cluster.world.answers(person)[0]).path == "step-3");
+  CHECK(std::get<schemas::JobCheckpointAnswer>(cluster.world.answers(person)[0]).path ==
+        "/out/step-3-g1");
   CHECK(count_lines(cluster.world, "a checkpoint of job x is wanted") == 1);
   CHECK(count_lines(cluster.world, "saves job 'x'") == 1);
 }
