@@ -68,7 +68,7 @@ function(troupe_add_test target)
   target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} troupe_test_main rapidcheck)
   target_compile_definitions(${target} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  set(timeout 300)
+  set(timeout 1500)
   if("slow" IN_LIST TEST_LABELS)
     set(timeout 3000)
   endif()

@@ -18,7 +18,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "monitoring"
 TROUPE = ""  # the program; see the end
-LIMIT_S = 60
+LIMIT_S = 600
 # Labels that Prometheus gives to every series.
 EVERY = {"job", "instance"}
 # Of PromQL, beside functions, which a parenthesis follows.
