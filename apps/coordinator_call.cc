@@ -9,6 +9,7 @@
 #include "apps/verbs.h"
 #include "base/units.h"
 #include "cluster/identity_file.h"
+#include "cluster/remote_agent.h"
 #include "trust/token.h"
 
 namespace troupe::apps {
@@ -17,6 +18,23 @@ void add_grace_option(CLI::App& verb, std::string& grace) {
   verb.add_option("--grace", grace, "How long a lost coordinator is waited for (10m)")
       ->check(check_duration)
       ->type_name("TIME");
+}
+
+std::string program_words(const Context& context) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@%+,";
+  const base::Environment& variables = context.environment;
+  std::string text = "troupe";
+  const auto add = [&text, kPlain](std::string_view option, const std::string& value,
+                                   const std::string& variable) {
+    if (value == variable) return;
+    const bool plain = !value.empty() && value.find_first_not_of(kPlain) == std::string::npos;
+    text.append(" ").append(option).append(" ").append(plain ? value : cluster::quote_word(value));
+  };
+  add("--coordinator", context.coordinator, variables.coordinator);
+  add("--identity", context.identity, variables.identity);
+  add("--token", context.token_file, variables.token_file);
+  return text;
 }
 
 ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
