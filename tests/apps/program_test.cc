@@ -165,6 +165,20 @@ TEST_CASE("where an agent's page cannot be, the option that was given is named",
   }
 }
 
+TEST_CASE("a coordinator that cannot start leaves no folder behind", "[program]") {
+  const TestFolder folder("program-test-state");
+  const TakenPort taken;
+  const auto start = [&](const std::filesystem::path& state) {
+    return run({"coordinator", "--listen", "127.0.0.1:" + taken.number, "--metrics", "127.0.0.1:0",
+                "--state", state.string()});
+  };
+  CHECK(start(folder.path() / "state").code == 7);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "state"));
+  std::filesystem::create_directories(folder.path() / "own");
+  CHECK(start(folder.path() / "own").code == 7);
+  CHECK(std::filesystem::exists(folder.path() / "own"));
+}
+
 TEST_CASE("pages on all addresses are found at the host that a coordinator listens at",
           "[program]") {
   const base::Address all{"0.0.0.0", 7701}, listen{"10.0.0.7", 7700};
