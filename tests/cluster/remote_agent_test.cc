@@ -110,7 +110,7 @@ TEST_CASE("an agent gets its words and its identity in a file of its own", "[hos
   CHECK(std::filesystem::is_empty(host.temporary()));
   host.agent().pages = true;
   host.agent().verbose = true;
-  CHECK_THAT(remote_command(host.agent()), Contains("--verbose") && !Contains("--metrics"));
+  CHECK_THAT(remote_command(host.agent()), Contains("'--verbose'") && !Contains("'--metrics'"));
 }
 
 TEST_CASE("an agent gets the files of its pages", "[hosts]") {
