@@ -490,7 +490,7 @@ class HostileTest(unittest.TestCase):
                     # Without settings several are outside; which one is told first is open.
                     outside = f"{self.folder}/{refused}" if settings else f"{self.folder}/"
                     self.assertRegex(
-                        err, r"the coordinator: \S+ is bound by --(data|checkpoint)-root "
+                        err, r"(the coordinator|machine 'a').* --(data|checkpoint)-root "
                         rf"{data}: {outside}[a-z.]*: lies outside of ")
 
     def wait_for_steps(self):
