@@ -41,10 +41,8 @@ std::string text_of_families() {
 
 void add_about_verbs(CLI::App& app, Context& context) {
   CLI::App* metrics = app.add_subcommand(
-      "metrics",
-      describe("List the metrics: name, labels, type, meaning", {"troupe metrics --list"}));
+      "metrics", describe("List the metrics: name, labels, type, meaning", {"troupe metrics"}));
   const auto json = std::make_shared<bool>(false);
-  metrics->add_flag("--list")->description("One family a line")->required();
   add_json_flag(*metrics, *json);
   set_action(metrics, context, [&context, json] {
     context.console.data(*json ? json_text(json_of_families()) : text_of_families());

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe ca: a cluster's own authority, which signs for its coordinator, agents and people.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "apps/coordinator_call.h"
 #include "apps/json_text.h"
+#include "apps/lifetime.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -62,15 +64,25 @@ ExitCode hand_out(const base::Result<trust::Credentials>& made, const std::files
   return ExitCode::ok;
 }
 
-ExitCode issue(const Options& options, Context& context) {
-  std::error_code unknown;
-  if (std::filesystem::exists(options.file, unknown)) {
-    return context.fail(base::error(base::Errc::already_exists,
-                                    "{}: exists; troupe ca renew replaces it",
-                                    options.file.string()));
+/// What to do where the file is there: one whose certificate was revoked is not renewed.
+base::Status taken(const std::filesystem::path& file, const trust::Authority& authority) {
+  const auto old = trust::read_credentials(file);
+  bool revoked = false;
+  for (const trust::Issued& each : authority.issued()) {
+    revoked |= old.ok() && each.serial == old->info.serial && each.withdrawn != 0;
   }
+  return base::error(base::Errc::already_exists, "{}: exists; {}", file.string(),
+                     revoked ? "its certificate was revoked: move it away, or name another --out"
+                             : "troupe ca renew replaces it");
+}
+
+ExitCode issue(const Options& options, Context& context) {
   auto authority = trust::Authority::open(options.folder);
   if (!authority.ok()) return context.fail(authority.status());
+  std::error_code unknown;
+  if (std::filesystem::exists(options.file, unknown)) {
+    return context.fail(taken(options.file, *authority));
+  }
   return hand_out(authority->issue(trust::parse_role(options.role).value(), options.name,
                                    validity_of(options.time)),
                   options.file, context);
@@ -101,7 +113,21 @@ ExitCode tell(const Options& options, Context& context) {
   if (!authority.ok()) return context.fail(authority.status());
   return call_coordinator({}, context, [&](cluster::JobClient& client) {
     const base::Status told = client.deny(authority->deny_list());
-    return told.ok() ? ExitCode::ok : context.fail(told);
+    if (told.code() == base::Errc::permission_denied) {
+      return context.fail(base::Status(
+          told.code(), told.text() + "; a token that may: troupe token make STATE NAME --rights "
+                                     "admin --out FILE, on the coordinator's machine"));
+    }
+    if (!told.ok()) return context.fail(told);
+    const std::int64_t now = base::unix_seconds();
+    const auto revoked = std::count_if(authority->issued().begin(), authority->issued().end(),
+                                       [now](const trust::Issued& each) {
+                                         return each.withdrawn != 0 && each.validity.until >= now;
+                                       });
+    context.console.data(fmt::format(
+        "the coordinator knows {}\n",
+        base::format_counted(static_cast<std::uint64_t>(revoked), "revoked certificate")));
+    return ExitCode::ok;
   });
 }
 
@@ -152,7 +178,7 @@ void add_time(CLI::App& verb, Options& options) {
   verb.add_option("--for", options.time, "How long it holds")
       ->capture_default_str()
       ->type_name("TIME")
-      ->check(check_duration);
+      ->check(check_lifetime);
 }
 
 OptionsPtr options_for(const char* time) {

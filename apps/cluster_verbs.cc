@@ -12,6 +12,7 @@
 #include "apps/checkpoint_files.h"
 #include "apps/config_file.h"
 #include "apps/coordinator_call.h"
+#include "apps/host_text.h"
 #include "apps/job_file.h"
 #include "apps/metrics_options.h"
 #include "apps/stop_signals.h"
@@ -88,12 +89,6 @@ base::Result<base::Address> address_of(const std::string& option, const std::str
   return address.ok() ? std::move(address) : address.status().with_context(option);
 }
 
-/// This machine's own name, which others may know.
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 /// Null without --identity.
 base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context& context,
                                                                    trust::Role role) {
@@ -108,11 +103,7 @@ base::Status set_addresses(const ProcessVerb& verb, const Context& context,
   TROUPE_TRY_ASSIGN(const base::Address listen, address_of("--listen", verb.listen, context));
   TROUPE_TRY_ASSIGN(options.pages, verb.metrics.place());
   options.listen = verb.listen;
-  options.pages_host = options.pages.host;
-  // Prometheus is sent to a host that it can reach.
-  if (options.pages.wildcard()) {
-    options.pages_host = listen.wildcard() ? host_name() : listen.host;
-  }
+  options.pages_host = pages_host(options.pages, listen);
   if (listen != options.pages || listen.port == 0) return {};
   return base::error(base::Errc::invalid_argument,
                      "--listen and --metrics are both {}; each needs its own port",
@@ -142,7 +133,9 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   options.version = program_version();
   options.stop = [&stop] { return stop.load(); };
   options.find_start = [roots](const control::FindStart& find) {
-    return train::find_job_start(find, roots);
+    control::StartFound found = train::find_job_start(find, roots);
+    found.status = found.status.with_context("the coordinator");
+    return found;
   };
   options.files = checkpoint_files(roots);
   options.ready = [secured = options.identity != nullptr, tls = options.guard.tls != nullptr](
@@ -156,8 +149,13 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   const auto process = monitoring::collect_process(metrics, program_version(),
                                                    ops::numeric_class(1).build, "coordinator");
   const auto certificate = cluster::show_certificate(metrics, options.identity);
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(verb.state, ignored);
   const base::Status status = cluster::run_coordinator(options, metrics);
-  return status.ok() ? ExitCode::ok : context.fail(status);
+  if (status.ok()) return ExitCode::ok;
+  // Nothing is left of a start that failed; a folder that holds something stays.
+  if (!there) std::filesystem::remove(verb.state, ignored);
+  return context.fail(status);
 }
 
 /// "cpu:2": two places for workers; 0 for what is nothing like it.
@@ -198,6 +196,13 @@ base::Status check_own_name(const ProcessVerb& verb, const cluster::AgentOptions
                      who.to_string());
 }
 
+/// The option that an agent's page cannot be where it should by.
+std::string option_of_page(const ProcessVerb& verb, const base::Status& fault) {
+  if (!verb.metrics.address.empty()) return "--metrics " + verb.metrics.address;
+  const bool used_up = fault.code() == base::Errc::resource_exhausted && !verb.ports.empty();
+  return used_up ? "--ports " + verb.ports : "--advertise " + verb.host;
+}
+
 base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
                             cluster::AgentOptions& options) {
   options.slots = parse_devices(verb.devices);
@@ -214,8 +219,9 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   if (options.identity == nullptr) {
     TROUPE_TRY_ASSIGN(options.token, shown_token(context));
   }
-  TROUPE_TRY_ASSIGN(const base::Address host,
-                    address_of("--advertise", base::Address{verb.host, 0}.to_string(), context));
+  TROUPE_TRY_ASSIGN(
+      const base::Address host,
+      address_of("--advertise", base::Address{bare_host(verb.host), 0}.to_string(), context));
   options.host = host.host;
   TROUPE_TRY(address_of("--join", verb.join, context).status());
   if (!verb.ports.empty()) {
@@ -240,7 +246,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   const auto certificate = cluster::show_certificate(metrics, options.identity);
   auto started =
       http::Server::start(pages, options.limits, metrics, {{}, std::move(guard), options.ports});
-  if (!started.ok()) return started.status().with_context("--metrics");
+  if (!started.ok()) return started.status().with_context(option_of_page(verb, started.status()));
   const auto server = *std::move(started);
   options.coordinator = verb.join;
   options.name = verb.name;

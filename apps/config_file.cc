@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kSetOption = "--set ";
 constexpr std::size_t kShownValueMax = 60;
+constexpr std::size_t kShownFaultMax = 300;  // of the TOML parser: a sentence
 
 /// An error with its place, for sorting. What is said of an override has a place in its text, too,
 /// which nobody wants to see.
@@ -38,17 +39,19 @@ struct OverrideValue {
   const toml::node& node() const { return *holder.get("v"); }
 };
 
-/// One printable line.
-std::string printable(std::string text) {
+/// One printable line, of `bytes_max` at most.
+std::string printable(std::string text, std::size_t bytes_max = kShownValueMax) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  if (text.size() > kShownValueMax) text = text.substr(0, kShownValueMax) + "...";
+  if (text.size() > bytes_max) text = text.substr(0, bytes_max) + "...";
   return text;
 }
 
 std::string shown(const toml::node& node) {
   if (const auto* text = node.as_string()) return '"' + printable(text->get()) + '"';
+  // As people write it: toml++ would print 0.286 as 0.28599999999999998.
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
   std::ostringstream out;
   node.visit([&](const auto& value) { out << value; });
   return printable(out.str());
@@ -178,7 +181,7 @@ ConfigFile::ConfigFile(std::string name, const std::string& text)
     content_->root = toml::parse(text, std::string_view(content_->name));
     content_->parsed = true;
   } catch (const toml::parse_error& fault) {
-    content_->add(fault.source(), "", printable(std::string(fault.description())));
+    content_->add(fault.source(), "", printable(std::string(fault.description()), kShownFaultMax));
   }
 }
 

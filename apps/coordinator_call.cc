@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cluster/certificate_age.h"
 #include "cluster/identity_file.h"
+#include "cluster/remote_agent.h"
 #include "trust/token.h"
 
 namespace troupe::apps {
@@ -26,6 +27,23 @@ base::Result<std::string> shown_token(const Context& context) {
   auto token = trust::read_token(context.token_file);
   if (!token.ok()) return token.status().with_context("--token");
   return token;
+}
+
+std::string program_words(const Context& context) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@%+,";
+  const base::Environment& variables = context.environment;
+  std::string text = "troupe";
+  const auto add = [&text, kPlain](std::string_view option, const std::string& value,
+                                   const std::string& variable) {
+    if (value == variable) return;
+    const bool plain = !value.empty() && value.find_first_not_of(kPlain) == std::string::npos;
+    text.append(" ").append(option).append(" ").append(plain ? value : cluster::quote_word(value));
+  };
+  add("--coordinator", context.coordinator, variables.coordinator);
+  add("--identity", context.identity, variables.identity);
+  add("--token", context.token_file, variables.token_file);
+  return text;
 }
 
 ExitCode call_coordinator(const CoordinatorCall& call, Context& context,

@@ -31,6 +31,10 @@ void add_grace_option(CLI::App& verb, std::string& grace);
 /// trust::read_token().
 base::Result<std::string> shown_token(const Context& context);
 
+/// The words after which `job wait ID` asks the same coordinator as the same person: what came by
+/// options, quoted for a shell. What came by the environment is still there.
+std::string program_words(const Context& context);
+
 /// Makes a client and runs the action with it. Without an address, or with one that is none: bad
 /// usage.
 ExitCode call_coordinator(const CoordinatorCall& call, Context& context,

@@ -14,12 +14,17 @@ namespace troupe::apps {
 std::span<const ExitCodeInfo> exit_code_table() {
   static constexpr std::array kTable = {
       ExitCodeInfo{ExitCode::ok, "done"},
-      ExitCodeInfo{ExitCode::failed, "the job failed after training had begun, whatever killed it"},
+      ExitCodeInfo{
+          ExitCode::failed,
+          "the job failed: in `troupe run` after training had begun, on a cluster at any time"},
       ExitCodeInfo{ExitCode::bad_usage, "the command line is wrong"},
-      ExitCodeInfo{ExitCode::bad_input, "a file is malformed, damaged or asks for the impossible"},
+      ExitCodeInfo{
+          ExitCode::bad_input,
+          "a file is malformed, damaged or asks for the impossible; a job file cannot be read"},
       ExitCodeInfo{ExitCode::unreachable,
                    "the coordinator or a host cannot be reached, or is lost"},
-      ExitCodeInfo{ExitCode::not_found, "there is no such file, job, checkpoint or network"},
+      ExitCodeInfo{ExitCode::not_found,
+                   "there is no such job, checkpoint or network, or no such file (a job file: 3)"},
       ExitCodeInfo{ExitCode::conflict, "it exists already with other content"},
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, worker places or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/gen_files.h"
+#include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 
@@ -29,15 +30,37 @@ struct GenOptions {
   GenTarget target;
 };
 
+/// Prometheus looks for relative paths beside its own file, so it gets none. JSON's strings are
+/// YAML's, whatever is in them.
+base::Result<std::string> path_in_yaml(const std::string& path) {
+  std::error_code code;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, code);
+  if (!code) return Json(absolute.string()).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return base::error(base::errc_of_errno(code.value()), "{}: {}", path, code.message());
+}
+
+/// The files are Prometheus's, perhaps on another machine.
+void warn_of_missing(const GenOptions& options, Context& context) {
+  for (const auto& [option, path] : {std::pair("--metrics-ca", options.metrics_ca),
+                                     std::pair("--metrics-token", options.metrics_token)}) {
+    std::error_code unknown;
+    if (path.empty() || std::filesystem::exists(path, unknown)) continue;
+    context.console.note(
+        fmt::format("warning: {} {}: there is no such file here; Prometheus needs it where it runs",
+                    option, path));
+  }
+}
+
 /// How Prometheus asks for pages; of a job, and of the list of targets below it.
-std::string access_lines(const GenOptions& options, const std::string& indent) {
+base::Result<std::string> access_lines(const GenOptions& options, const std::string& indent) {
   std::string lines;
   if (!options.metrics_ca.empty()) {
-    lines += fmt::format("{}tls_config:\n{}  ca_file: {}\n", indent, indent, options.metrics_ca);
+    TROUPE_TRY_ASSIGN(const std::string file, path_in_yaml(options.metrics_ca));
+    lines += fmt::format("{}tls_config:\n{}  ca_file: {}\n", indent, indent, file);
   }
   if (!options.metrics_token.empty()) {
-    lines += fmt::format("{}authorization:\n{}  credentials_file: {}\n", indent, indent,
-                         options.metrics_token);
+    TROUPE_TRY_ASSIGN(const std::string file, path_in_yaml(options.metrics_token));
+    lines += fmt::format("{}authorization:\n{}  credentials_file: {}\n", indent, indent, file);
   }
   return lines;
 }
@@ -48,8 +71,13 @@ ExitCode gen_prometheus(const GenOptions& options, Context& context) {
   std::vector<MadeFile> files = files_of(watching_files(), "prometheus.yml");
   std::string& text = files.front().text;
   const std::string scheme = options.metrics_ca.empty() ? "" : "    scheme: https\n";
-  text = replaced(text, kJob, std::string(kJob) + scheme + access_lines(options, "    "));
-  text = replaced(text, kLast, std::string(kLast) + access_lines(options, "        "));
+  const auto job = access_lines(options, "    ");
+  const auto targets = access_lines(options, "        ");
+  if (!job.ok()) return context.fail(job.status());
+  if (!targets.ok()) return context.fail(targets.status());
+  warn_of_missing(options, context);
+  text = replaced(text, kJob, std::string(kJob) + scheme + *job);
+  text = replaced(text, kLast, std::string(kLast) + *targets);
   if (!scheme.empty()) text = replaced(text, "http://", "https://");
   text = replaced(text, kMetrics, options.metrics);
   return write_made(files, options.target, context);

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "base/units.h"
 
 namespace troupe::apps {
 
@@ -24,8 +25,11 @@ struct Known {
       samples_per_second = job.samples_per_second;
     }
     if (job.accuracy >= 0.0) accuracy = job.accuracy;
+    if (job.samples > 0) trained = true;
+    if (job.phase == schemas::JobPhase::succeeded && steps_total) trained = job.samples > 0;
   }
   std::optional<std::uint64_t> step, steps_total;
+  std::optional<bool> trained;  // false: its last step was done before
   std::optional<double> loss, samples_per_second, accuracy;
 };
 
@@ -52,9 +56,15 @@ std::string job_table(std::span<const schemas::JobInfo> jobs) {
   return text;
 }
 
+std::string nothing_trained_line(std::uint64_t steps_total) {
+  return fmt::format("all {} were done before; nothing was trained\n",
+                     base::format_counted(steps_total, "step"));
+}
+
 std::string job_result_lines(const schemas::JobInfo& job) {
   const Known known(job);
   std::string text;
+  if (known.trained && !*known.trained) text += nothing_trained_line(*known.steps_total);
   if (known.accuracy) text += fmt::format("test accuracy {:.4f}\n", *known.accuracy);
   if (!job.checkpoint.empty()) text += fmt::format("checkpoint {}\n", printable(job.checkpoint));
   return text;
@@ -82,6 +92,7 @@ Json json_of(const schemas::JobInfo& job) {
           {"state", schemas::job_phase_name(job.phase)},
           {"step", json_or_null(known.step)},
           {"steps_total", json_or_null(known.steps_total)},
+          {"trained", json_or_null(known.trained)},
           {"samples", job.samples},
           {"loss", json_or_null(known.loss)},
           {"samples_per_second", json_or_null(known.samples_per_second)},

@@ -23,7 +23,10 @@ std::string job_table(std::span<const schemas::JobInfo> jobs);
 std::string job_lines(const schemas::JobInfo& job);
 /// What `job stop` says of a job that has ended: its id, state and note in one line.
 std::string job_end_line(const schemas::JobInfo& job);
-/// What a job that succeeded has come to: test accuracy and checkpoint, as far as there are any.
+/// What is said where the checkpoint was of the last step already.
+std::string nothing_trained_line(std::uint64_t steps_total);
+/// What a job that succeeded has come to: test accuracy and checkpoint, as far as there are any; or
+/// that it had nothing to train.
 std::string job_result_lines(const schemas::JobInfo& job);
 
 /// One job; null for what is not known.

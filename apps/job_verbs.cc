@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe job submit, list, status, wait, checkpoint, stop.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "apps/job_watch.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/suggest.h"
 
 namespace troupe::apps {
 namespace {
@@ -31,6 +33,25 @@ ExitCode with_client(const JobVerb& verb, const StopSignals* signals, Context& c
   call.grace = verb.grace;
   if (signals != nullptr) call.stop = [signals] { return signals->received() != 0; };
   return call_coordinator(call, context, action);
+}
+
+/// What was said of a job, with its id, which it may begin with.
+std::string named(const std::string& id, const std::string& text) {
+  const std::string job = "job " + id;
+  return text.starts_with(job + " ") ? text : fmt::format("{}: {}", job, text);
+}
+
+/// A job that cannot be asked for; where there is none of this id, with the one that was meant.
+ExitCode fail_for(const std::string& id, const base::Status& why, cluster::JobClient& client,
+                  Context& context) {
+  std::vector<std::string> known;
+  if (why.code() == base::Errc::not_found) {
+    const auto jobs = client.list();
+    if (jobs.ok()) {
+      for (const schemas::JobInfo& job : *jobs) known.push_back(job.id);
+    }
+  }
+  return context.fail(base::Status(why.code(), why.text() + base::did_you_mean(id, known)));
 }
 
 /// A watch that ended before the job: what becomes of it, as far as that is known here.
@@ -60,13 +81,13 @@ ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobI
   };
   const base::Status status = watch_job(client, id, goes_on, seen, context);
   if (signal != 0) {
-    context.console.note(
-        fmt::format("job {} goes on; `troupe --coordinator {} job wait {}` watches it again", id,
-                    context.coordinator, id));
+    context.console.note(fmt::format("job {} goes on; `{} job wait {}` watches it again", id,
+                                     program_words(context), id));
     return exit_code_of_signal(signal);
   }
   if (!status.ok())
-    return seen.id.empty() ? context.fail(status) : lost_sight(seen, status, context);
+    return seen.id.empty() ? fail_for(id, status, client, context)
+                           : lost_sight(seen, status, context);
   return finish_job(seen, options.json, context);
 }
 
@@ -78,11 +99,25 @@ ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobIn
   return code;
 }
 
+/// A mistyped path is seen before anything waits; but other machines may have what this one lacks.
+void warn_of_missing_data(const schemas::JobSpec& spec, Context& context) {
+  for (const auto& [key, path] :
+       {std::pair("data.train", spec.data.train), std::pair("data.test", spec.data.test)}) {
+    std::error_code unknown;
+    if (path.empty() || std::filesystem::exists(path, unknown) || unknown) continue;
+    context.console.note(
+        fmt::format("warning: {}: {}: there is no such file on this machine, only perhaps on "
+                    "others; relative paths are meant from the folder in which the command runs",
+                    key, path));
+  }
+}
+
 ExitCode submit(const JobVerb& options, Context& context) {
   JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
+  warn_of_missing_data(job.spec, context);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});
   return with_client(
@@ -98,8 +133,8 @@ ExitCode submit(const JobVerb& options, Context& context) {
         if (!options.json) context.console.data(*id + "\n");
         if (signals) return wait(client, options, seen, *signals, context);
         if (options.json) context.console.data(json_text({{"id", *id}}));
-        context.console.info(fmt::format("follow it with: troupe --coordinator {} job wait {}",
-                                         context.coordinator, *id));
+        context.console.info(
+            fmt::format("follow it with: {} job wait {}", program_words(context), *id));
         return ExitCode::ok;
       });
 }
@@ -115,25 +150,25 @@ ExitCode list(cluster::JobClient& client, const JobVerb& options, Context& conte
 
 ExitCode status(cluster::JobClient& client, const JobVerb& options, Context& context) {
   const auto job = client.query(options.id);
-  if (!job.ok()) return context.fail(job.status());
+  if (!job.ok()) return fail_for(options.id, job.status(), client, context);
   context.console.data(options.json ? json_text(json_of(*job)) : job_lines(*job));
   return ExitCode::ok;
 }
 
 ExitCode stop(cluster::JobClient& client, const JobVerb& options, Context& context) {
   const auto job = client.stop(options.id, options.checkpoint);
-  if (!job.ok()) return context.fail(job.status());
+  if (!job.ok()) return fail_for(options.id, job.status(), client, context);
   context.console.data(options.json ? json_text(json_of(job->info)) : job_end_line(job->info));
   if (!options.checkpoint || job->uncut.empty()) return ExitCode::ok;
-  context.console.error(fmt::format("job {}: {}", options.id, job->uncut));
+  context.console.error(named(options.id, job->uncut));
   return ExitCode::no_checkpoint;
 }
 
 ExitCode checkpoint(cluster::JobClient& client, const JobVerb& options, Context& context) {
   const auto answer = client.checkpoint(options.id);
-  if (!answer.ok()) return context.fail(answer.status());
+  if (!answer.ok()) return fail_for(options.id, answer.status(), client, context);
   if (answer->path.empty()) {
-    context.console.error(fmt::format("job {}: {}", options.id, answer->text));
+    context.console.error(named(options.id, answer->text));
     return ExitCode::no_checkpoint;
   }
   context.console.data(

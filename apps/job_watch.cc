@@ -26,6 +26,14 @@ void show(const schemas::JobInfo& job, ProgressDisplay& display) {
   display.show(progress);
 }
 
+/// A run has ended and another one takes its place, perhaps between two looks.
+bool begins_anew(const schemas::JobInfo& before, const schemas::JobInfo& now) {
+  using schemas::JobPhase;
+  if (schemas::is_final(now.phase)) return false;
+  return now.samples < before.samples ||
+         (now.phase == JobPhase::pending && before.phase != JobPhase::pending);
+}
+
 /// Leaves the last line standing, however the watch ends.
 struct EndOfLine {
   ProgressDisplay& display;
@@ -44,6 +52,11 @@ base::Status watch_job(cluster::JobClient& client, const std::string& id,
     const auto job = client.query(id);
     if (!goes_on(job.ok() ? *job : seen)) return {};
     if (!job.ok()) return job.status();
+    if (begins_anew(seen, *job)) {
+      context.console.info(
+          fmt::format("job {} has left a machine and goes on from {}", id,
+                      job->checkpoint.empty() ? "the beginning" : job->checkpoint));
+    }
     if (job->text != seen.text && job->phase == schemas::JobPhase::pending) {
       context.console.info(fmt::format("job {} {}", id, job->text));
     }

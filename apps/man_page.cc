@@ -5,7 +5,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <utility>
 
 #include "apps/exit_code.h"
 
@@ -116,6 +118,20 @@ std::vector<const VerbInfo*> callable(const VerbInfo& verb) {
   return found;
 }
 
+/// The variables that stand for options, and that of the log.
+std::string environment() {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kVariables = {
+      {{"TROUPE_COORDINATOR", "The coordinator, where --coordinator is not given."},
+       {"TROUPE_IDENTITY", "The file that says who this is, where --identity is not given."},
+       {"TROUPE_TOKEN_FILE", "The file with a person's token, where --token is not given."},
+       {"TROUPE_LOG_LEVEL", "debug, info, warn or error, where neither -q nor -v is given."}}};
+  std::string text = ".SH ENVIRONMENT\n";
+  for (const auto& [name, meaning] : kVariables) {
+    text += item(bold(name), sentence(std::string(meaning)));
+  }
+  return text;
+}
+
 std::string exit_status() {
   std::string text = ".SH EXIT STATUS\n";
   for (const ExitCodeInfo& row : exit_code_table()) {
@@ -147,26 +163,31 @@ std::string program_page(const VerbInfo& program, std::string_view version) {
   for (const VerbInfo& verb : program.verbs) {
     text += item(bold(page_name(program, verb)) + "(1)", sentence(verb.summary));
   }
-  text += ".SH OPTIONS\n" + option_items(program.options) + exit_status();
+  text += ".SH OPTIONS\n" + option_items(program.options) + environment() + exit_status();
   if (!program.examples.empty()) text += ".SH EXAMPLES\n" + examples(program);
   return text;
 }
 
 std::string verb_page(const VerbInfo& program, const VerbInfo& verb, std::string_view version) {
   const std::vector<const VerbInfo*> verbs = callable(verb);
+  const auto heading_of = [&program](const VerbInfo& each) {
+    return ".SS " + roff(program.name + " " + each.path) + "\n";
+  };
   std::string text = heading(program, verb, version) + ".SH SYNOPSIS\n";
   for (const VerbInfo* each : verbs) {
     text += usage(program, *each) + "\n" + (each == verbs.back() ? "" : ".br\n");
   }
-  text += ".SH DESCRIPTION\n" + sentence(verb.summary);
-  if (!verb.verbs.empty()) text += examples(verb);
+  text += ".SH DESCRIPTION\n" + sentence(verb.summary) + examples(verb);
   for (const VerbInfo* each : verbs) {
-    if (each != &verb) {
-      text += ".SS " + roff(program.name + " " + each->path) + "\n" + sentence(each->summary);
-    }
-    text += option_items(each->arguments) + option_items(each->options) + examples(*each);
+    if (each != &verb) text += heading_of(*each) + sentence(each->summary) + examples(*each);
   }
-  text += ".SH OPTIONS OF EVERY COMMAND\n" + option_items(program.options) + exit_status();
+  text += ".SH OPTIONS\n";
+  for (const VerbInfo* each : verbs) {
+    const std::string items = option_items(each->arguments) + option_items(each->options);
+    if (each != &verb && !items.empty()) text += heading_of(*each);
+    text += items;
+  }
+  text += ".SS Of every command\n" + option_items(program.options) + environment() + exit_status();
   return text + ".SH SEE ALSO\n" + bold(program.name) + "(1)\n";
 }
 

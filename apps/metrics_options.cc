@@ -2,6 +2,8 @@
 // Pages are read-only, so they may be anywhere.
 #include "apps/metrics_options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include "apps/verbs.h"
@@ -22,6 +24,13 @@ base::Result<http::Guard> MetricsOptions::guard(const base::Address& place) cons
         place.to_string());
   }
   return opened;
+}
+
+std::string pages_host(const base::Address& pages, const base::Address& listen) {
+  if (!pages.wildcard()) return pages.host;
+  if (!listen.wildcard()) return listen.host;
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 CLI::Option* add_metrics_options(CLI::App& verb, MetricsOptions& options, const std::string& what) {

@@ -27,6 +27,10 @@ struct MetricsOptions {
   base::Result<http::Guard> guard(const base::Address& place) const;
 };
 
+/// Where Prometheus is sent for the pages of a coordinator that listens at `listen`: pages on all
+/// addresses are found at its host, or by this machine's name.
+std::string pages_host(const base::Address& pages, const base::Address& listen);
+
 /// The three options; returns --metrics, whose meaning is `what`. `options` outlives the parsing.
 CLI::Option* add_metrics_options(CLI::App& verb, MetricsOptions& options, const std::string& what);
 

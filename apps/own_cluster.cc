@@ -93,14 +93,15 @@ void OwnCluster::seal() {
 base::Status OwnCluster::start(const std::string& host, const MetricsOptions& pages) {
   TROUPE_TRY_ASSIGN(const base::Address where, pages.place());
   TROUPE_TRY_ASSIGN(http::Guard guard, pages.guard(where));
-  thread_ = std::thread([this, listen = base::Address{host, 0}.to_string(), where,
-                         guard = std::move(guard)] { serve(listen, where, guard); });
+  thread_ = std::thread([this, listen = base::Address{host, 0}, where, guard = std::move(guard)] {
+    serve(listen, where, guard);
+  });
   told_.wait(false);
   if (!ended_) return {};
   return status_.ok() ? base::error(base::Errc::internal, "the coordinator has ended") : status_;
 }
 
-void OwnCluster::serve(const std::string& listen, const base::Address& pages,
+void OwnCluster::serve(const base::Address& listen, const base::Address& pages,
                        const http::Guard& guard) {
   const auto tell = [this] {
     told_ = true;
@@ -108,9 +109,9 @@ void OwnCluster::serve(const std::string& listen, const base::Address& pages,
   };
   const auto run = [&]() -> base::Status {
     cluster::CoordinatorNodeOptions options;
-    options.listen = listen;
+    options.listen = listen.to_string();
     options.pages = pages;
-    options.pages_host = pages.host;
+    options.pages_host = pages_host(pages, listen);
     options.guard = guard;
     options.state_folder = (folder_ / "state").string();
     options.version = program_version();

@@ -55,7 +55,7 @@ class OwnCluster {
   explicit OwnCluster(std::filesystem::path folder) : folder_(std::move(folder)) {}
   base::Result<std::string> sign(trust::Role role, const std::string& name);
   base::Status sign_own();
-  void serve(const std::string& listen, const base::Address& pages, const http::Guard& guard);
+  void serve(const base::Address& listen, const base::Address& pages, const http::Guard& guard);
 
   const std::filesystem::path folder_;
   std::unique_ptr<trust::Authority> authority_;

@@ -14,6 +14,15 @@ namespace {
 /// Help in which a verb's examples stand first, and lists of verbs show summaries only.
 class HelpFormatter final : public CLI::Formatter {
  public:
+  /// CLI11 may write `--devices cpu:N=cpu:1`, which reads like words to type.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option);
+    const std::string given = "=" + option->get_default_str();
+    const std::size_t at = text.find(given);
+    if (given.size() == 1 || at == std::string::npos) return text;
+    return text.substr(0, at) + " [" + option->get_default_str() + "]" +
+           text.substr(at + given.size());
+  }
   std::string make_subcommand(const CLI::App* verb) const override {
     std::ostringstream out;
     const std::string text = verb->get_description();
@@ -52,6 +61,19 @@ std::vector<std::string> verb_names(const CLI::App& app) {
   return names;
 }
 
+/// "; did you mean 'job list'?": words of families that are called so, as people leave the family
+/// out; empty where there is none.
+std::string did_you_mean_in_family(const CLI::App& app, const std::string& word) {
+  std::string found;
+  for (const CLI::App* family : app.get_subcommands({})) {
+    for (const std::string& verb : verb_names(*family)) {
+      if (verb != word) continue;
+      found += fmt::format("{}'{} {}'", found.empty() ? "" : " or ", family->get_name(), verb);
+    }
+  }
+  return found.empty() ? "" : "; did you mean " + found + "?";
+}
+
 /// What was wrong with the command line, with the likely word.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   const std::vector<std::string> rest = app.remaining(true);
@@ -63,7 +85,9 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   }
   const std::vector<std::string> verbs = verb_names(reached);
   if (verbs.empty()) return "unexpected argument '" + word + "'";
-  return "unknown command '" + word + "'" + base::did_you_mean(word, verbs);
+  const std::string inside = did_you_mean_in_family(reached, word);
+  return "unknown command '" + word + "'" +
+         (inside.empty() ? base::did_you_mean(word, verbs) : inside);
 }
 
 /// -q, -v, TROUPE_LOG_LEVEL.

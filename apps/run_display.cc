@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "apps/job_report.h"
 #include "base/log.h"
 #include "base/units.h"
 
@@ -116,8 +117,8 @@ std::string RunResult::to_string() const {
                         base::format_counted(score->samples, "image"), mean_loss(*score));
   }
   if (!checkpoint.empty()) text += fmt::format("checkpoint {}\n", checkpoint);
+  if (!trained) return nothing_trained_line(steps_total) + text;
   if (!text.empty()) return text;
-  if (!trained) return "nothing left to do: the job's last step is done\n";
   return fmt::format("{} {} done; nothing was saved: checkpoint.dir is not set\n",
                      base::format_counted(steps_total, "step"), steps_total == 1 ? "is" : "are");
 }

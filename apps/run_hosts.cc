@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/host_text.h"
 #include "apps/job_file.h"
 #include "apps/job_watch.h"
 #include "apps/own_cluster.h"
@@ -19,6 +20,7 @@
 #include "apps/verbs.h"
 #include "base/address.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/host_list.h"
@@ -30,9 +32,23 @@
 namespace troupe::apps {
 namespace {
 
+/// More than http::Guard takes, which has read the files before.
+constexpr std::uint64_t kGuardBytesMax = 1 << 20;
 constexpr auto kLook = std::chrono::milliseconds(100);
 /// Agents that are asked to end have so long; then their ssh is killed, and they end by themselves.
 constexpr std::int64_t kEndMs = 20'000;
+
+/// What guards the pages here guards those of the hosts. The coordinator has looked at the files.
+base::Result<cluster::RemoteFiles> files_of_pages(const http::GuardFiles& guard) {
+  cluster::RemoteFiles files;
+  if (!guard.tls.empty()) {
+    TROUPE_TRY_ASSIGN(files.pages_pem, base::read_text_file(guard.tls, kGuardBytesMax));
+  }
+  if (!guard.token.empty()) {
+    TROUPE_TRY_ASSIGN(files.pages_token, base::read_text_file(guard.token, kGuardBytesMax));
+  }
+  return files;
+}
 
 /// See run_on_hosts.
 class HostsRun {
@@ -61,7 +77,7 @@ class HostsRun {
 
  private:
   base::Status start_agent(std::size_t host, cluster::RemoteAgent agent,
-                           const std::vector<std::string>& ssh);
+                           const std::vector<std::string>& ssh, cluster::RemoteFiles files);
   std::vector<std::string> look_at_agents();
   void show_agents();
   void end_agents();
@@ -85,7 +101,7 @@ class HostsRun {
 
 base::Status HostsRun::start(const MetricsOptions& metrics) {
   cluster::RemoteAgent agent;
-  agent.nearby = options_.advertise;
+  agent.nearby = bare_host(options_.advertise);
   if (agent.nearby.empty()) {
     std::vector<std::string> names;
     for (const cluster::RemoteHost& host : hosts_) names.push_back(host.host);
@@ -108,9 +124,10 @@ base::Status HostsRun::start(const MetricsOptions& metrics) {
   TROUPE_TRY_ASSIGN(const base::Address pages, metrics.place());
   agent.pages = !pages.loopback();
   agent.verbose = context_.verbose;
+  TROUPE_TRY_ASSIGN(const cluster::RemoteFiles files, files_of_pages(metrics.files));
   TROUPE_TRY_ASSIGN(const auto ssh, cluster::split_words(options_.ssh));
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    const base::Status status = start_agent(host, agent, ssh);
+    const base::Status status = start_agent(host, agent, ssh, files);
     if (!status.ok()) return status.with_context("--ssh");
   }
   own_.seal();
@@ -118,14 +135,15 @@ base::Status HostsRun::start(const MetricsOptions& metrics) {
 }
 
 base::Status HostsRun::start_agent(std::size_t host, cluster::RemoteAgent agent,
-                                   const std::vector<std::string>& ssh) {
+                                   const std::vector<std::string>& ssh,
+                                   cluster::RemoteFiles files) {
   agent.host = hosts_[host];
-  TROUPE_TRY_ASSIGN(const std::string identity, own_.identity_of_agent(agent.host.name));
+  TROUPE_TRY_ASSIGN(files.identity, own_.identity_of_agent(agent.host.name));
   std::vector<std::string> words = ssh;
   words.push_back(agent.host.destination);
   words.push_back(cluster::remote_command(agent));
   TROUPE_TRY_ASSIGN(auto process,
-                    cluster::RemoteProcess::start(words, cluster::remote_input(identity)));
+                    cluster::RemoteProcess::start(words, cluster::remote_input(files)));
   processes_.push_back(std::move(process));
   return {};
 }
@@ -241,7 +259,8 @@ std::string check_ssh(const std::string& text) {
 }
 
 std::string check_own_host(const std::string& text) {
-  return base::parse_address_within(base::Address{text, 0}.to_string(), base::Reach::network)
+  return base::parse_address_within(base::Address{bare_host(text), 0}.to_string(),
+                                    base::Reach::network)
       .status()
       .text();
 }

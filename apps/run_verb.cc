@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe run: a whole job in this process, or (run_hosts.h) on hosts that ssh reaches.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "actors/company.h"
@@ -72,14 +73,30 @@ base::Status check_size(const schemas::JobSpec& spec) {
                      spec.ranks(), spec.shards(), kRolesMax);
 }
 
+/// Whether it hangs on the folder of the command where the job's data are.
+bool has_relative_data(const schemas::JobSpec& spec) {
+  for (const std::string& path : {spec.data.train, spec.data.test, spec.train.weights}) {
+    if (!path.empty() && std::filesystem::path(path).is_relative()) return true;
+  }
+  return false;
+}
+
 /// Trains; `display` tells people, and at the end the results.
 base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisplay& display,
                        const std::atomic<bool>& stop) {
   TROUPE_TRY(check_size(spec));
+  const bool relative = has_relative_data(spec);
   TROUPE_TRY(prepare_submission(spec));
   TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));
   const ops::OpTable table = ops::OpTable::build();
-  TROUPE_TRY_ASSIGN(const auto job, train::open_job(spec, table));
+  const auto opened = train::open_job(spec, table);
+  if (opened.status().code() == base::Errc::not_found && relative) {
+    return base::Status(
+        base::Errc::not_found,
+        opened.status().text() + "; made absolute against the folder in which the command ran");
+  }
+  TROUPE_TRY(opened.status());
+  const auto& job = *opened;
   TROUPE_TRY(train::check_room(*job, spec.ranks(), spec.shards()));
   base::FolderLock lock;
   if (!spec.checkpoint.dir.empty()) {

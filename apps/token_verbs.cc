@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/json_text.h"
+#include "apps/lifetime.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -17,6 +18,7 @@ namespace troupe::apps {
 namespace {
 
 constexpr const char* kTokenTime = "90d";
+constexpr const char* kLock = "lock";  // base::FolderLock's, of a running coordinator
 constexpr const char* kRights = "read,submit,stop";
 
 /// What the verbs of the family read.
@@ -56,15 +58,46 @@ std::string text_of(const std::vector<trust::Right>& rights) {
   return text;
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown) || unknown;  // what cannot be looked at is told of
+}
+
+/// Whether a coordinator works in the folder, or has left something there.
+bool used_by_coordinator(const std::filesystem::path& state) {
+  return is_there(state / kLock) || is_there(state / cluster::AccessFiles::kAudit) ||
+         is_there(state / cluster::AccessFiles::kDenied);
+}
+
+/// A mistyped folder is none without tokens.
+base::Status check_folder(const Options& options) {
+  if (used_by_coordinator(options.state) || is_there(options.folder() / trust::TokenBook::kFile)) {
+    return {};
+  }
+  return base::error(base::Errc::not_found,
+                     "{}: no coordinator has used this folder, and no token is there; STATE is the "
+                     "coordinator's --state folder",
+                     options.state.string());
+}
+
 ExitCode make(const Options& options, Context& context) {
   std::error_code unknown;
   const bool piped = options.out == "-";
   if (!piped && std::filesystem::exists(options.out, unknown)) {
     return context.fail(
-        base::error(base::Errc::already_exists, "{}: exists", options.out.string()));
+        base::error(base::Errc::already_exists,
+                    "{}: exists; name another --out, or remove it and have its token withdrawn "
+                    "(troupe token list, troupe token revoke)",
+                    options.out.string()));
   }
+  const bool there = is_there(options.state);
+  const bool used = used_by_coordinator(options.state);
   auto book = trust::TokenBook::open(options.folder());
   if (!book.ok()) return context.fail(book.status());
+  if (!used) {
+    context.console.note(fmt::format("{}: no coordinator has used this folder yet{}",
+                                     options.state.string(), there ? "" : "; it was made now"));
+  }
   const std::int64_t now = base::unix_seconds();
   const auto ms = base::parse_duration_ms(options.time).value();  // checked
   const auto text = book->make(options.name, parse_rights(options.rights).value(),
@@ -89,6 +122,8 @@ ExitCode make(const Options& options, Context& context) {
 }
 
 ExitCode list(const Options& options, Context& context) {
+  const base::Status folder = check_folder(options);
+  if (!folder.ok()) return context.fail(folder);
   const auto tokens = trust::TokenBook::read(options.folder());
   if (!tokens.ok()) return context.fail(tokens.status());
   const std::int64_t now = base::unix_seconds();
@@ -113,6 +148,8 @@ ExitCode list(const Options& options, Context& context) {
 }
 
 ExitCode revoke(const Options& options, Context& context) {
+  const base::Status folder = check_folder(options);
+  if (!folder.ok()) return context.fail(folder);
   auto book = trust::TokenBook::open(options.folder());
   if (!book.ok()) return context.fail(book.status());
   const auto count = book->revoke(options.name, base::unix_seconds());
@@ -154,7 +191,7 @@ void add_token_verbs(CLI::App& app, Context& context) {
       ->type_name("LIST");
   verb->add_option("--for", options->time, "How long it holds")
       ->capture_default_str()
-      ->check(check_duration)
+      ->check(check_lifetime)
       ->type_name("TIME");
   verb->add_option("--out", options->out, "The file to make, mode 0600; - for standard output")
       ->required()

@@ -56,8 +56,8 @@ Result<std::uint64_t> parse_duration_ms(std::string_view text) {
   for (const Unit& unit : kDurations) {
     if (quantity.unit == unit.name) return scaled(text, quantity, unit.factor);
   }
-  return error(Errc::invalid_argument, "'{}' is no duration; write it like 250ms, 10s, 5m or 2h",
-               text);
+  return error(Errc::invalid_argument,
+               "'{}' is no duration; write it like 250ms, 10s, 5m, 2h or 7d", text);
 }
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {

@@ -108,7 +108,7 @@ base::Status read_back(const Descriptor& folder, const schemas::FolderProbe& pro
 
 base::Status probe_folder(const schemas::FolderProbe& probe, const std::string& root) {
   TROUPE_TRY(check(probe));
-  TROUPE_TRY(base::check_inside(probe.path, root));
+  TROUPE_TRY(base::check_inside(probe.path, root).with_context("--checkpoint-root " + root));
   const bool removes = probe.write && probe.nonce.empty();
   std::error_code code;
   if (probe.write && !removes) fs::create_directories(probe.path, code);

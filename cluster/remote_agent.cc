@@ -4,11 +4,15 @@
 #include "cluster/remote_agent.h"
 
 #include <cctype>
+#include <sstream>
 
 namespace troupe::cluster {
 namespace {
 
-/// Ends the identity; no line of PEM is like it.
+// The input: a file's name, then its lines, each behind "="; so for each file; and at last "end".
+constexpr std::string_view kIdentity = "identity.pem";
+constexpr std::string_view kPagesPem = "pages.pem";
+constexpr std::string_view kPagesToken = "pages.token";
 constexpr std::string_view kEnd = "end";
 /// The run's coordinator does not come back: a link heals long before this.
 constexpr std::string_view kJoinWait = "30s";
@@ -21,7 +25,10 @@ constexpr std::string_view kScript =
     "trap \"\" PIPE; clean() { rm -rf \"$folder\"; }; trap \"exit 143\" HUP INT TERM; trap clean "
     "EXIT; "
     "folder=$(mktemp -d \"${TMPDIR:-/tmp}/troupe-agent-XXXXXX\") || exit 1; "
-    "(umask 077; sed -n \"/^end\\$/q;p\" >\"$folder/identity.pem\") || exit 1; "
+    // `read` takes no byte beyond the last line, which is the next reader's.
+    "(umask 077; while IFS= read -r line; do case $line in "
+    "=*) printf \"%s\\n\" \"${line#=}\" >>\"$folder/$file\" || exit 1;; "
+    "end) exit 0;; *) file=$line;; esac; done; exit 1) || exit 1; "
     // By which address ssh came is by which other machines come, too.
     "own=$1; near=$2; program=$3; other=$4; shift 4; "
     "[ -z \"$SSH_CONNECTION\" ] || own=$(set -- $SSH_CONNECTION; echo \"$3\"); "
@@ -30,6 +37,8 @@ constexpr std::string_view kScript =
     "command -v \"$program\" >/dev/null || "
     "{ echo \"there is no program $program here; --remote-troupe PATH says where it is\" >&2; "
     "exit 127; }; "
+    "[ -e \"$folder/pages.pem\" ] && set -- --metrics-tls \"$folder/pages.pem\" \"$@\"; "
+    "[ -e \"$folder/pages.token\" ] && set -- --metrics-token \"$folder/pages.token\" \"$@\"; "
     // Two wait: this shell for the agent, another one for the end of the input.
     "exec 3<&0; "
     "\"$program\" --identity \"$folder/identity.pem\" agent --advertise \"$own\" \"$@\" "
@@ -105,9 +114,17 @@ std::string remote_command(const RemoteAgent& agent) {
   return command;
 }
 
-std::string remote_input(std::string_view identity_pem) {
-  std::string input(identity_pem);
-  if (!input.ends_with('\n')) input += '\n';
+std::string remote_input(const RemoteFiles& files) {
+  std::string input;
+  const auto add = [&input](std::string_view name, const std::string& text) {
+    if (text.empty()) return;
+    input.append(name).append("\n");
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) input += "=" + line + "\n";
+  };
+  add(kIdentity, files.identity);
+  add(kPagesPem, files.pages_pem);
+  add(kPagesToken, files.pages_token);
   return input.append(kEnd) + "\n";
 }
 

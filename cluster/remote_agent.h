@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ssh is asked to do on a host of `troupe run --hosts`: a shell that takes an agent's identity
-// from its standard input, starts the agent, and leaves nothing behind. No secret is in the words.
-// Pure; any thread.
+// What ssh is asked to do on a host of `troupe run --hosts`: a shell that takes an agent's
+// identity, and the files of its pages, from its standard input, starts the agent, and leaves
+// nothing behind. No secret is in the words. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -36,7 +36,14 @@ std::string quote_word(std::string_view word);
 /// command; the command ends with the agent, and by its exit code.
 std::string remote_command(const RemoteAgent& agent);
 
+/// Files that the agent reads, by what is in them.
+struct RemoteFiles {
+  std::string identity;     ///< PEM
+  std::string pages_pem;    ///< --metrics-tls; empty: none
+  std::string pages_token;  ///< --metrics-token; empty: none
+};
+
 /// What the command's standard input begins with. It then stays open while the agent is wanted.
-std::string remote_input(std::string_view identity_pem);
+std::string remote_input(const RemoteFiles& files);
 
 }  // namespace troupe::cluster

@@ -131,7 +131,10 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
 void Core::pause() {
   if (changed_.wait_for(mutex_, kPauseWarn) == std::cv_status::no_timeout) return;
   mutex_.unlock();
-  base::log_warn("a thread waits long for an engine; {}", dump());
+  constexpr std::size_t kLines = 5;  // the oldest operations: the others wait for them
+  const std::string all = dump();
+  base::log_warn("a thread waits long for an engine; {}", first_lines(all, kLines));
+  base::log_debug("all that the engine holds: {}", all);
   mutex_.lock();
 }
 

@@ -161,6 +161,9 @@ class Core : public std::enable_shared_from_this<Core> {
       TROUPE_GUARDED_BY(mutex_);  // newest per lane
 };
 
+/// The first `count` lines of a dump, and how many more it has.
+std::string first_lines(std::string_view text, std::size_t count);
+
 /// The kinds of core, for engine.cc.
 std::shared_ptr<Core> make_threaded_core(const EngineOptions& options, base::Clock& clock);
 std::shared_ptr<Core> make_serial_core(const EngineOptions& options, base::Clock& clock);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core::dump: what waits on what, one line per pending operation, oldest first.
+#include <algorithm>
 #include <iterator>
 #include <string>
 
@@ -72,6 +73,17 @@ std::string Core::dump_line(OperationState& operation) const {
     }
   }
   return out;
+}
+
+std::string first_lines(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  while (count > 0 && end < text.size()) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+    --count;
+  }
+  const auto left = std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n');
+  std::string out(text.substr(0, end));
+  return left == 0 ? out : out + fmt::format("{} more with --verbose\n", left);
 }
 
 std::string Core::dump() const {

@@ -284,8 +284,9 @@ void LinkSet::Impl::tick() {
 void LinkSet::Impl::note_pauses() {
   const base::AwakeClock::Pauses now = context_->clock.pauses();
   if (now.count == pauses_.count) return;
-  base::log_warn("[link] this process stood still for {} ms; that is nobody's silence",
-                 now.total_ms - pauses_.total_ms);
+  base::log_warn(
+      "[link] this process stood still for {} ms; no peer counts as silent for that time",
+      now.total_ms - pauses_.total_ms);
   pauses_ = now;
 }
 

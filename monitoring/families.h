@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one list of all metric families: `troupe metrics --list` prints it, code names its rows by
+// The one list of all metric families: `troupe metrics` prints it, code names its rows by
 // family("..."), and a name that is not in it does not compile. Base units, `_total` on counters;
 // never a step, a layer, a file or an error text as label. Constants; any thread.
 #pragma once

@@ -98,6 +98,7 @@ std::string_view message_name(std::size_t type) {
 }
 
 std::string ActorId::to_string() const {
+  if (role == Role::coordinator) return std::string(role_name(role));  // there is one
   return fmt::format("{} {}", role_name(role), index);
 }
 

@@ -30,18 +30,26 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
                      dataset.path().string(), found.to_string());
 }
 
+/// A path of the job's `key`, below the root that an option of this program says.
+base::Status inside(std::string_view key, const std::filesystem::path& path,
+                    std::string_view option, const std::string& root) {
+  return base::check_inside(path, root)
+      .with_context(fmt::format("{} is bound by {} {}", key, option, root));
+}
+
 /// All files that a job reads and writes. What is in the folder of checkpoints is the job's own.
 base::Status check_roots(const schemas::JobSpec& spec, const schemas::JobRoots& roots) {
-  for (const std::string& records : {spec.data.train, spec.data.test}) {
+  for (const auto& [key, records] :
+       {std::pair("data.train", spec.data.train), std::pair("data.test", spec.data.test)}) {
     if (records.empty()) continue;
-    TROUPE_TRY(base::check_inside(records, roots.data));
-    TROUPE_TRY(base::check_inside(data::index_path(records), roots.data));
+    TROUPE_TRY(inside(key, records, "--data-root", roots.data));
+    TROUPE_TRY(inside(key, data::index_path(records), "--data-root", roots.data));
   }
   if (!spec.train.weights.empty()) {
-    TROUPE_TRY(base::check_inside(spec.train.weights, roots.data));
+    TROUPE_TRY(inside("train.weights", spec.train.weights, "--data-root", roots.data));
   }
   if (spec.checkpoint.dir.empty()) return {};
-  return base::check_inside(spec.checkpoint.dir, roots.checkpoints);
+  return inside("checkpoint.dir", spec.checkpoint.dir, "--checkpoint-root", roots.checkpoints);
 }
 
 /// The network for errors.

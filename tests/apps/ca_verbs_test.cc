@@ -30,7 +30,8 @@ TEST_CASE("an authority signs, renews, lists and revokes", "[ca]") {
   const auto first = trust::read_credentials(file).value();
   CHECK(first.info.validity.until - first.info.validity.from == 86'400 + 300);
   CHECK(run({"ca", "issue", ca, "agent", "node1", "--out", file + "2"}).code == 6);
-  CHECK(run({"ca", "issue", ca, "agent", "node2", "--out", file}).code == 6);
+  CHECK_THAT(run({"ca", "issue", ca, "agent", "node2", "--out", file}).err,
+             Contains(file + ": exists; troupe ca renew replaces it"));
   CHECK(trust::read_credentials(file)->to_pem() == first.to_pem());
 
   REQUIRE(run({"ca", "renew", ca, file}).code == 0);
@@ -45,6 +46,12 @@ TEST_CASE("an authority signs, renews, lists and revokes", "[ca]") {
   CHECK(run({"ca", "renew", ca, file}).code == 8);
   CHECK(run({"ca", "revoke", ca, "agent", "node1"}).code == 0);  // and writes the list again
   CHECK(run({"ca", "revoke", ca, "agent", "node9"}).code == 5);
+  const Run taken = run({"ca", "issue", ca, "agent", "node1", "--out", file});
+  CHECK(taken.code == 6);
+  CHECK(taken.err == "error: " + file +
+                         ": exists; its certificate was revoked: move it away, or name another "
+                         "--out\n");
+  CHECK(run({"ca", "issue", ca, "agent", "node1", "--out", file + "3"}).code == 0);
 }
 
 TEST_CASE("words that ca cannot obey are refused", "[ca]") {
@@ -59,6 +66,13 @@ TEST_CASE("words that ca cannot obey are refused", "[ca]") {
   CHECK(run({"ca", "issue", ca, "king", "x", "--out", file}).code == 2);
   CHECK(run({"ca", "issue", ca, "agent", "x/y", "--out", file}).code == 2);
   CHECK(run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", "soon"}).code == 2);
+  CHECK_THAT(run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", "7days"}).err,
+             Contains("'7days' is no duration; write it like 250ms, 10s, 5m, 2h or 7d"));
+  for (const char* none : {"0s", "999ms"}) {
+    const Run refused = run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", none});
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, Contains("--for: '" + std::string(none) + "' is no time to hold for"));
+  }
   CHECK(run({"ca", "issue", ca, "agent", "x", "--out", "/nowhere/x.pem"}).code != 0);
   CHECK_FALSE(std::filesystem::exists(file));
 }

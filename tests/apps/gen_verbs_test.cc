@@ -35,15 +35,32 @@ TEST_CASE("a single file goes to standard output", "[gen]") {
   CHECK(run({"gen", "prometheus"}).out == text_of(kMonitoring / "prometheus.yml"));
   const std::string other = run({"gen", "prometheus", "--metrics", "10.0.0.7:99"}).out;
   CHECK_THAT(other, Contains("url: http://10.0.0.7:99/sd/targets\n") && !Contains("127.0.0.1"));
-  const std::string guarded = run({"gen", "prometheus", "--metrics", "head:99", "--metrics-ca",
-                                   "/e/ca.pem", "--metrics-token", "/e/token"})
-                                  .out;
-  CHECK_THAT(guarded, Contains("  - job_name: troupe\n    scheme: https\n    tls_config:\n      "
-                               "ca_file: /e/ca.pem\n    authorization:\n      credentials_file: "
-                               "/e/token\n    http_sd_configs:\n"));
-  CHECK_THAT(guarded, Contains("      - url: https://head:99/sd/targets\n        refresh_interval: "
-                               "15s\n        tls_config:\n          ca_file: /e/ca.pem\n        "
-                               "authorization:\n          credentials_file: /e/token\n"));
+  const Run made = run({"gen", "prometheus", "--metrics", "head:99", "--metrics-ca", "/e/ca.pem",
+                        "--metrics-token", "/e/token"});
+  const std::string& guarded = made.out;
+  CHECK(made.err ==
+        "warning: --metrics-ca /e/ca.pem: there is no such file here; Prometheus needs it where it "
+        "runs\nwarning: --metrics-token /e/token: there is no such file here; Prometheus needs it "
+        "where it runs\n");
+  CHECK_THAT(guarded,
+             Contains("  - job_name: troupe\n    scheme: https\n    tls_config:\n      "
+                      "ca_file: \"/e/ca.pem\"\n    authorization:\n      credentials_file: "
+                      "\"/e/token\"\n    http_sd_configs:\n"));
+  CHECK_THAT(guarded,
+             Contains("      - url: https://head:99/sd/targets\n        refresh_interval: "
+                      "15s\n        tls_config:\n          ca_file: \"/e/ca.pem\"\n        "
+                      "authorization:\n          credentials_file: \"/e/token\"\n"));
+}
+
+TEST_CASE("paths in prometheus.yml are absolute and quoted", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string odd = (folder.path() / "a \"#: {ca}.pem").string();
+  std::ofstream(odd) << "x";
+  const Run made = run({"gen", "prometheus", "--metrics-ca", odd, "--metrics-token", "token"});
+  CHECK_THAT(made.out, Contains("ca_file: \"" + folder.path().string() + "/a \\\"#: {ca}.pem\"\n"));
+  const std::string token = (std::filesystem::current_path() / "token").string();
+  CHECK_THAT(made.out, Contains("credentials_file: \"" + token + "\"\n"));
+  CHECK_THAT(made.err, !Contains("--metrics-ca") && Contains("--metrics-token token: there is no"));
 }
 
 TEST_CASE("several files need a folder; addresses are checked", "[gen]") {

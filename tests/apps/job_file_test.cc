@@ -147,6 +147,7 @@ TEST_CASE("all errors come at once, in order, with their places", "[job_file]") 
 
 TEST_CASE("bad values are refused one by one", "[job_file]") {
   const auto [toml, error] = GENERATE(table<std::string, std::string>({
+      {"mean = 0.286", "got 0.286"},
       {"batch = 0", ":6:9: error: data.batch: expected integer >= 1, got 0"},
       {"batch = -3", "data.batch: expected integer >= 1, got -3"},
       {"batch = 99999999999", "data.batch: expected integer from 1 to 2147483647"},
@@ -218,6 +219,10 @@ TEST_CASE("malformed TOML is one error with its place", "[job_file]") {
   const JobFile job = parse_job("job.toml", "name = \"x\"\nseed = = 3\n", {"seed=1"});
   REQUIRE(job.errors.size() == 1);
   CHECK_THAT(job.errors[0].to_string(), Catch::Matchers::StartsWith("job.toml:2:8: error: "));
+  // What the parser says is said to its end.
+  const JobFile control = parse_job("job.toml", "name = \"a\x01\"\n", {});
+  REQUIRE(control.errors.size() == 1);
+  CHECK_THAT(control.errors[0].to_string(), Contains("control character") && !Contains("..."));
 }
 
 TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {

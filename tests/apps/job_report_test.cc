@@ -35,6 +35,7 @@ TEST_CASE("what is not known of a job is '-' in text and null in JSON", "[job_re
                               {"state", "pending"},
                               {"step", nullptr},
                               {"steps_total", nullptr},
+                              {"trained", nullptr},
                               {"samples", 0},
                               {"loss", nullptr},
                               {"samples_per_second", nullptr},
@@ -56,6 +57,7 @@ TEST_CASE("what is not known of a job is '-' in text and null in JSON", "[job_re
   CHECK(job_result_lines(job) == "test accuracy 0.8750\ncheckpoint /out/step-938-g1\n");
   const Json json = json_of(job);
   CHECK(json["state"] == "succeeded");
+  CHECK(json["trained"] == true);
   CHECK(json["step"] == 938);
   CHECK(json["loss"] == 0.25);
   CHECK(json["test_accuracy"] == 0.875);
@@ -75,6 +77,19 @@ TEST_CASE("what others have named is shown, and obeyed by no terminal", "[job_re
         "id a\nstate failed\nstep -\nloss -\ncheckpoint /ck?]0;title??31m\n"
         "note no?b succeeded?[2K\n");
   CHECK(job_end_line(job) == "a failed: no?b succeeded?[2K\n");
+}
+
+TEST_CASE("a job that had nothing left to train says so", "[job_report]") {
+  JobInfo job;
+  job.id = "again";
+  job.phase = JobPhase::running;
+  job.step = job.steps_total = 938;
+  CHECK(json_of(job)["trained"].is_null());
+  job.phase = JobPhase::succeeded;
+  job.checkpoint = "/out/step-938-g1";
+  CHECK(json_of(job)["trained"] == false);
+  CHECK(job_result_lines(job) ==
+        "all 938 steps were done before; nothing was trained\ncheckpoint /out/step-938-g1\n");
 }
 
 TEST_CASE("a table of jobs and its JSON have the same rows", "[job_report]") {
@@ -141,9 +156,20 @@ TEST_CASE("job verbs print one document each", "[job_report]") {
   const Run submitted = run({"submit", example, "--id", "one", "--json"});
   CHECK(submitted.code == 0);
   CHECK(Json::parse(submitted.out) == Json({{"id", "one"}}));
+  CHECK_THAT(submitted.err, Contains("follow it with: troupe --coordinator " + coordinator.address +
+                                     " job wait one\n"));
+  // The example's data are not below the folder of this test.
+  const std::string data = (std::filesystem::current_path() / "data/fashion/train.rec").string();
+  CHECK_THAT(submitted.err,
+             Contains("warning: data.train: " + data + ": there is no such file on this machine"));
+  const std::string here = (folder.path() / "state/lock").string();
+  const Run found =
+      run({"submit", example, "--id", "two", "--set", "data.train=" + here, "--set", "data.test="});
+  CHECK_THAT(found.err, !Contains("warning"));
+  CHECK(run({"stop", "two"}).code == 0);
   CHECK(run({"list", "--json"}).code == 0);
   const Json list = Json::parse(run({"list", "--json"}).out);
-  REQUIRE(list["jobs"].size() == 1);
+  REQUIRE(list["jobs"].size() == 2);
   const Json status = Json::parse(run({"status", "one", "--json"}).out);
   CHECK(status["id"] == "one");
   CHECK(status["name"] == "fashion-lenet");
@@ -157,9 +183,14 @@ TEST_CASE("job verbs print one document each", "[job_report]") {
   CHECK(waited.code == 9);
   CHECK(Json::parse(waited.out)["note"] == "stopped before it began");
   CHECK(waited.err == "error: job one stopped: stopped before it began\n");
-  const Run unknown = run({"status", "two", "--json"});
+  const Run unknown = run({"status", "twelve", "--json"});
   CHECK(unknown.code == 5);
   CHECK(unknown.out.empty());
+  // What was meant, if that is near.
+  const Run meant = run({"status", "noe"});
+  CHECK(meant.code == 5);
+  CHECK_THAT(meant.err, Contains("'noe'; did you mean 'one'?"));
+  CHECK_THAT(unknown.err, !Contains("did you mean"));
 }
 
 }  // namespace

@@ -64,6 +64,21 @@ TEST_CASE("gen man writes a page for each verb, the same at every call", "[man]"
   }
 }
 
+TEST_CASE("options stand under OPTIONS, variables under ENVIRONMENT", "[man]") {
+  const TestFolder folder("man");
+  REQUIRE(run({"gen", "man", "-o", folder.path().string()}).code == 0);
+  for (const char* name : {"troupe.1", "troupe-agent.1", "troupe-job.1"}) {
+    const std::string page = text_of(folder.path() / name);
+    const std::size_t options = page.find("\n.SH OPTIONS\n");
+    const std::size_t variables = page.find("\n.SH ENVIRONMENT\n");
+    REQUIRE(options < variables);
+    REQUIRE(variables != std::string::npos);
+    CHECK(page.find("\n\\fB\\-\\-") > options);  // the first item that is an option
+    CHECK(page.find("\n\\fB\\-\\-", variables) == std::string::npos);
+    CHECK(page.find("\n\\fBTROUPE_TOKEN_FILE\\fR\n") > variables);
+  }
+}
+
 TEST_CASE("pages have no fault that man sees, and show what the help shows", "[man]") {
   const TestFolder folder("man");
   CHECK(run({"gen", "man", "-o", folder.path().string()}).code == 0);

@@ -3,16 +3,22 @@
 #include "apps/program.h"
 
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "apps/coordinator_call.h"
+#include "apps/metrics_options.h"
 #include "apps/progress.h"
 #include "monitoring/families.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
@@ -35,6 +41,10 @@ TEST_CASE("help goes to standard output and leads with examples", "[program]") {
   CHECK_THAT(run({}).out, Contains("Check job files") && !Contains("JOB.toml --set"));
 }
 
+TEST_CASE("a default stands in brackets in the help", "[program]") {
+  CHECK_THAT(run({"help", "agent"}).out, Contains("cpu:N [cpu:1]") && !Contains("cpu:N=cpu:1"));
+}
+
 TEST_CASE("data that cannot be written is no success", "[program]") {
   std::ostream nowhere(nullptr);
   std::ostringstream err;
@@ -51,12 +61,15 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   CHECK(verb.err == "error: unknown command 'dta'; did you mean 'data'?\nTry: troupe help\n");
   CHECK(run({"data", "pak"}).err ==
         "error: unknown command 'pak'; did you mean 'pack'?\nTry: troupe help data\n");
+  // The family was left out.
+  CHECK(run({"stop", "x"}).err ==
+        "error: unknown command 'stop'; did you mean 'job stop'?\nTry: troupe help\n");
+  CHECK_THAT(run({"list"}).err, Contains("'ca list' or 'token list' or 'job list'?"));
   CHECK_THAT(run({"data", "check", "f.rec", "--decod"}).err,
              StartsWith("error: unknown option '--decod'; did you mean '--decode'?\n"));
   CHECK_THAT(run({"version", "now"}).err, StartsWith("error: unexpected argument 'now'\n"));
   CHECK_THAT(run({"config", "check"}).err, StartsWith("error: JOB.toml is required"));
   for (const auto& words : std::vector<std::vector<std::string>>{{"data"},
-                                                                 {"metrics"},
                                                                  {"--nonsense"},
                                                                  {"data", "pack", "idx"},
                                                                  {"-"},
@@ -96,12 +109,102 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   CHECK_THAT(ports.err, Contains("--ports") && Contains("'9-8' is no range of ports"));
   CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-token", "none"}).err,
              StartsWith("error: none: "));
-  CHECK(run({"top"}).code == 2);
-  CHECK_THAT(run({"top", "--every", "9ms"}).err, StartsWith("error: --every: '9ms' is not from"));
-  CHECK(run({"top", "--once", "--coordinator", "127.0.0.1:1"}).code == 4);
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
+}
+
+/// A port of 127.0.0.1 that somebody listens at.
+class TakenPort {
+ public:
+  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof name;
+    auto* any = reinterpret_cast<sockaddr*>(&name);
+    REQUIRE(::bind(socket_, any, size) == 0);
+    REQUIRE(::listen(socket_, 1) == 0);
+    REQUIRE(::getsockname(socket_, any, &size) == 0);
+    number = std::to_string(ntohs(name.sin_port));
+  }
+  ~TakenPort() { ::close(socket_); }
+  TakenPort(const TakenPort&) = delete;
+  TakenPort& operator=(const TakenPort&) = delete;
+  std::string number;
+
+ private:
+  int socket_;
+};
+
+TEST_CASE("where an agent's page cannot be, the option that was given is named", "[program]") {
+  const TestFolder folder("program-test-page");
+  const std::string ca = (folder.path() / "ca").string();
+  const std::string identity = (folder.path() / "a.pem").string();
+  REQUIRE(run({"ca", "init", ca, "--cluster", "lab"}).code == 0);
+  REQUIRE(run({"ca", "issue", ca, "agent", "a", "--out", identity}).code == 0);
+  const auto agent = [](std::vector<std::string> more) {
+    const std::vector<std::string> words = {"agent",       "--name",      "a",  "--join",
+                                            "127.0.0.1:1", "--join-wait", "1ms"};
+    more.insert(more.begin(), words.begin(), words.end());
+    return run(more);
+  };
+  CHECK_THAT(agent({"--identity", identity, "--advertise", "192.0.2.1"}).err,
+             Contains("error: --advertise 192.0.2.1: "));  // an address of no machine
+  const TakenPort taken;
+  const std::string ports = taken.number + "-" + taken.number;
+  const Run full = agent({"--ports", ports});
+  CHECK(full.code == 7);
+  CHECK_THAT(full.err, Contains("error: --ports " + ports + ": all ports"));
+  const std::string page = "127.0.0.1:" + taken.number;
+  CHECK_THAT(agent({"--metrics", page}).err, Contains("error: --metrics " + page + ": "));
+  // An address in brackets is one.
+  for (const char* host : {"::1", "[::1]"}) {
+    CHECK_THAT(agent({"--advertise", host, "--metrics", "127.0.0.1:0"}).err,
+               Contains("127.0.0.1:1") && !Contains("--advertise"));
+  }
+}
+
+TEST_CASE("a coordinator that cannot start leaves no folder behind", "[program]") {
+  const TestFolder folder("program-test-state");
+  const TakenPort taken;
+  const auto start = [&](const std::filesystem::path& state) {
+    return run({"coordinator", "--listen", "127.0.0.1:" + taken.number, "--metrics", "127.0.0.1:0",
+                "--state", state.string()});
+  };
+  CHECK(start(folder.path() / "state").code == 7);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "state"));
+  std::filesystem::create_directories(folder.path() / "own");
+  CHECK(start(folder.path() / "own").code == 7);
+  CHECK(std::filesystem::exists(folder.path() / "own"));
+}
+
+TEST_CASE("pages on all addresses are found at the host that a coordinator listens at",
+          "[program]") {
+  const base::Address all{"0.0.0.0", 7701}, listen{"10.0.0.7", 7700};
+  CHECK(pages_host({"10.0.0.8", 7701}, listen) == "10.0.0.8");
+  CHECK(pages_host(all, listen) == "10.0.0.7");
+  CHECK(pages_host({"::", 7701}, {"fd77::2", 1}) == "fd77::2");
+  const std::string own = pages_host(all, all);
+  CHECK_FALSE(own.empty());
+  CHECK(own != "0.0.0.0");
+}
+
+TEST_CASE("the words that ask again are those that asked", "[program]") {
+  std::ostringstream out, err;
+  Console console(out, err);
+  base::Environment environment;
+  environment.token_file = "/home/ann/t";
+  Context context(console, environment);
+  context.coordinator = "[fd77::1]:7700";
+  context.identity = "ann's key.pem";
+  context.token_file = "/home/ann/t";  // the environment's: still there
+  CHECK(program_words(context) ==
+        "troupe --coordinator '[fd77::1]:7700' --identity 'ann'\\''s key.pem'");
+  context.coordinator = "node1:7700";
+  context.identity.clear();
+  context.token_file = "ann.token";
+  CHECK(program_words(context) == "troupe --coordinator node1:7700 --token ann.token");
 }
 
 TEST_CASE("names, devices and times are checked with the command line", "[program]") {
@@ -187,8 +290,8 @@ TEST_CASE("data check counts records, or names the first damage and exits 3", "[
             .code == 5);
 }
 
-TEST_CASE("metrics --list names every family", "[program]") {
-  const Run result = run({"metrics", "--list"});
+TEST_CASE("metrics names every family", "[program]") {
+  const Run result = run({"metrics"});
   CHECK(result.code == 0);
   CHECK_THAT(result.out, Contains("troupe_kv_requests_total{level,op,result} counter Pushes"));
   CHECK(std::count(result.out.begin(), result.out.end(), '\n') ==

@@ -79,7 +79,18 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   CHECK(nothing.err.empty());
   const Run loud = run({"run", job.file(), "--set", "checkpoint.dir=" + job.path("loud")});
   CHECK_THAT(loud.err, StartsWith("job small: 10 steps of 4 ranks, 160 training samples\n"));
-  CHECK_THAT(nothing.out, StartsWith("nothing left to do"));
+  CHECK_THAT(nothing.out, StartsWith("all 10 steps were done before; nothing was trained\n"));
+}
+
+TEST_CASE("a relative path that leads nowhere is shown with the folder of the command", "[run]") {
+  const SmallJob job;
+  const Run lost = job({"--set", "data.train=no/such.rec"});
+  CHECK(lost.code == 5);
+  CHECK_THAT(lost.err, Contains((std::filesystem::current_path() / "no/such.rec").string()) &&
+                           Contains("made absolute against the folder in which the command ran"));
+  const Run absent = job({"--set", "data.train=/no/such.rec"});
+  CHECK(absent.code == 5);
+  CHECK_THAT(absent.err, !Contains("made absolute"));
 }
 
 TEST_CASE("a job without test data trains and scores nothing", "[run]") {

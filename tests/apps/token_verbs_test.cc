@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe token: made once, listed, revoked; never shown.
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
@@ -45,13 +46,41 @@ TEST_CASE("a token that nobody could get is worth nothing", "[token]") {
   const TestFolder folder("token-verbs-test-bad");
   const std::string state = (folder.path() / "state").string();
   CHECK(run({"token", "make", state, "alice", "--out", "/nowhere/token"}).code != 0);
-  CHECK_THAT(run({"token", "list", state}).out, !Contains("valid"));
+  const Run listed = run({"token", "list", state});
+  CHECK(listed.code == 0);
+  CHECK_THAT(listed.out, !Contains("valid"));
   const std::string file = (folder.path() / "t").string();
   CHECK(run({"token", "make", state, "a b", "--out", file}).code == 2);
   CHECK(run({"token", "make", state, "a", "--rights", "write", "--out", file}).code == 2);
   CHECK(run({"token", "make", state, "a", "--rights", "", "--out", file}).code == 2);
   CHECK(run({"token", "make", state, "a", "--for", "ever", "--out", file}).code == 2);
+  CHECK(run({"token", "make", state, "a", "--for", "0s", "--out", file}).code == 2);
   CHECK_FALSE(std::filesystem::exists(file));
+}
+
+TEST_CASE("a folder that no coordinator has used is told of", "[token]") {
+  const TestFolder folder("token-verbs-test-folder");
+  const std::string state = (folder.path() / "state").string();
+  const std::string wrong = (folder.path() / "sttate").string();
+  const std::string file = (folder.path() / "ann.token").string();
+  CHECK(run({"token", "make", state, "ann", "--out", file}).err ==
+        state + ": no coordinator has used this folder yet; it was made now\n");
+  CHECK(run({"token", "make", state, "bob", "--out", file + "2"}).err ==
+        state + ": no coordinator has used this folder yet\n");
+  for (const char* verb : {"list", "revoke"}) {
+    std::vector<std::string> words = {"token", verb, wrong};
+    if (words[1] == "revoke") words.emplace_back("ann");
+    const Run refused = run(words);
+    CHECK(refused.code == 5);
+    CHECK_THAT(refused.err, Contains("error: " + wrong + ": no coordinator has used this folder") &&
+                                Contains("--state folder"));
+    CHECK_FALSE(std::filesystem::exists(wrong));
+  }
+  std::ofstream(folder.path() / "state/audit.log") << "";
+  CHECK(run({"token", "make", state, "cid", "--out", file + "3"}).err.empty());
+  const Run again = run({"token", "make", state, "cid", "--out", file});
+  CHECK(again.code == 6);
+  CHECK_THAT(again.err, Contains(file + ": exists; name another --out"));
 }
 
 TEST_CASE("a readable token file is refused before anybody is asked", "[token]") {

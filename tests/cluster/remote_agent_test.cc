@@ -35,6 +35,7 @@ class Host {
     agent_.nearby = "10.0.0.1";
   }
   RemoteAgent& agent() { return agent_; }
+  RemoteFiles& files() { return files_; }
   std::filesystem::path temporary() const { return folder_.path() / "tmp"; }
   /// Starts the command in the shell that ssh would have started; `connection`: SSH_CONNECTION;
   /// `behind`: words behind the command.
@@ -42,12 +43,13 @@ class Host {
                                        const std::string& behind = "") const {
     Words words = {"env", "TMPDIR=" + temporary().string(), "SSH_CONNECTION=" + connection, "sh",
                    "-c",  remote_command(agent_) + behind};
-    return RemoteProcess::start(words, remote_input("-----BEGIN-----\nsecret\n")).value();
+    return RemoteProcess::start(words, remote_input(files_)).value();
   }
 
  private:
   TestFolder folder_;
   RemoteAgent agent_;
+  RemoteFiles files_{"-----BEGIN-----\nsecret\n", "", ""};
 };
 
 /// Until `done`, for at most two minutes.
@@ -108,7 +110,20 @@ TEST_CASE("an agent gets its words and its identity in a file of its own", "[hos
   CHECK(std::filesystem::is_empty(host.temporary()));
   host.agent().pages = true;
   host.agent().verbose = true;
-  CHECK_THAT(remote_command(host.agent()), Contains("--verbose") && !Contains("--metrics"));
+  CHECK_THAT(remote_command(host.agent()), Contains("'--verbose'") && !Contains("'--metrics'"));
+}
+
+TEST_CASE("an agent gets the files of its pages", "[hosts]") {
+  Host host(
+      "while [ $# -gt 0 ]; do case $1 in --metrics-t*) echo \"$1\"; stat -c %a \"$2\"; "
+      "cat \"$2\";; esac; shift; done\n");
+  CHECK(end_of(*host.start()).second.empty());
+  // Whatever a token looks like, it ends no file.
+  host.files().pages_pem = "-----BEGIN KEY-----\nk\\n =\n";
+  host.files().pages_token = "end";
+  CHECK(end_of(*host.start()).second ==
+        "--metrics-token\n600\nend\n--metrics-tls\n600\n-----BEGIN KEY-----\nk\\n =\n");
+  CHECK(std::filesystem::is_empty(host.temporary()));
 }
 
 TEST_CASE("an agent is where ssh came to, but not on a loopback", "[hosts]") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "engine/core.h"
 #include "tests/engine/support.h"
 #include "tests/support/catch.h"
 
@@ -454,6 +455,14 @@ TEST_CASE("dump says what waits on what") {
   sent.complete();
   CHECK(f.engine->wait_all().ok());
   CHECK(f.engine->dump() == "engine: 0 pending, 0 asynchronous in flight\n");
+}
+
+TEST_CASE("a warning has the first lines of a dump, and says how many more there are") {
+  CHECK(first_lines("e: 3 pending\n#1\n#2\n#3\n", 3) ==
+        "e: 3 pending\n#1\n#2\n1 more with --verbose\n");
+  CHECK(first_lines("e: 1 pending\n#1\n", 2) == "e: 1 pending\n#1\n");
+  CHECK(first_lines("e: 0 pending\n", 2) == "e: 0 pending\n");
+  CHECK(first_lines("", 2).empty());
 }
 
 }  // namespace

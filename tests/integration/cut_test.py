@@ -64,6 +64,7 @@ class CutTest(ClusterCase):
         code, _, log = self.finish(cluster, cluster.troupe("job", "checkpoint", "saved"))
         self.assertEqual(code, 10, log)
         self.assertIn("job saved has ended: succeeded; its newest checkpoint is", log)
+        self.assertNotIn("job saved: job saved", log)
 
     def test_a_job_that_is_stopped_with_a_checkpoint_loses_no_step(self):
         cluster = self.cluster({"a": 2, "b": 2})
@@ -106,6 +107,7 @@ class CutTest(ClusterCase):
         step = step_of(moved.group(1))
         self.assertIn(f"job moved goes on at step {step} from {moved.group(1)}", log)
         self.assertIn("job moved begins on a, c", log)
+        self.assertIn("job moved has left a machine and goes on from", log)
         self.assertEqual(checkpoint_hash(self.folder / "moved"), self.undisturbed)
 
     def test_a_folder_that_cannot_be_written_is_said(self):

@@ -44,19 +44,20 @@ exec "$@"
 SCP = """#!/bin/sh
 for last; do :; done
 while [ "$#" -gt 1 ]; do
-  case $1 in -*) ;; *) cp -p "$1" "$HOME/../${last%:}/" || exit 1 ;; esac
+  case $1 in -*) ;; *) cp -p "$1" "$HOME/../${last%%:*}/${last#*:}" || exit 1 ;; esac
   shift
 done
 """
 
-# The same for ssh -o BatchMode=yes HOST COMMAND: the command runs as the host's. Its view of the
+# The same for ssh [-o BatchMode=yes] HOST COMMAND: the command runs as the host's. Its view of the
 # machine comes from $ENTER with these words; the network is the first words' work.
 SSH = """#!/bin/sh
-[ "$#" = 4 ] || exit 64
+[ "$1" != -o ] || shift 2
+[ "$#" = 2 ] || exit 64
 folder=$(cd "$HOME/.." && pwd)
-export SSH_CONNECTION="$(cat "$folder/$3.ssh")"
-exec ip netns exec "$(cat "$folder/$3.network")" bash -c "$(cat "$folder/enter")" enter "$3" \
-  "$folder" "$(cat "$folder/sources")" sh -c "$4"
+export SSH_CONNECTION="$(cat "$folder/$1.ssh")"
+exec ip netns exec "$(cat "$folder/$1.network")" bash -c "$(cat "$folder/enter")" enter "$1" \
+  "$folder" "$(cat "$folder/sources")" sh -c "$2"
 """
 
 

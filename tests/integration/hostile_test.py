@@ -489,7 +489,9 @@ class HostileTest(unittest.TestCase):
                 if refused:
                     # Without settings several are outside; which one is told first is open.
                     outside = f"{self.folder}/{refused}" if settings else f"{self.folder}/"
-                    self.assertRegex(err, rf"{outside}[a-z.]*: lies outside of ")
+                    self.assertRegex(
+                        err, r"(the coordinator|machine 'a').* --(data|checkpoint)-root "
+                        rf"{data}: {outside}[a-z.]*: lies outside of ")
 
     def wait_for_steps(self):
         """Until the job trains."""

@@ -4,15 +4,19 @@
 
 Usage: hosts_test.py TROUPE [unittest arguments].
 """
+import http.client
 import json
 import os
 import pathlib
 import re
 import signal
+import ssl
 import stat
 import subprocess
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import cluster
 from cluster import DEADLINE_S, checkpoint_hash, run_local, troupe, write_job
@@ -162,6 +166,43 @@ class HostsTest(cluster.ClusterCase):
                                               "--remote-troupe", "/no/such/troupe"))
         self.assertEqual(code, 4, log)
         self.assertIn("no program /no/such/troupe here; --remote-troupe PATH", log)
+        self.check_nothing_is_left()
+
+    def test_the_pages_of_hosts_are_guarded_like_those_here(self):
+        ca, pem, token = (self.work / name for name in ("ca", "pages.pem", "pages.token"))
+        troupe("ca", "init", ca, "--cluster", "pages").check_returncode()
+        troupe("ca", "issue", ca, "coordinator", "pages", "--out", pem).check_returncode()
+        token.write_text("0123456789abcdef0123\n")
+        token.chmod(0o600)
+        process = self.start(write_job(self.folder, "guarded", LONG), "--metrics", "127.0.0.1:0",
+                             "--metrics-tls", pem, "--metrics-token", token)
+        self.wait_for_step(process)
+        believing = ssl.create_default_context()
+        believing.check_hostname = False
+        believing.verify_mode = ssl.CERT_NONE
+
+        def read(address, path, scheme="https", word=token.read_text().strip()):
+            request = urllib.request.Request(f"{scheme}://{address}{path}",
+                                             headers={"Authorization": f"Bearer {word}"})
+            with urllib.request.urlopen(request, timeout=DEADLINE_S, context=believing) as answer:
+                return answer.read().decode()
+
+        first = re.search(r"https://([0-9.:]+)/metrics and /sd/targets", self.log.read_text())
+        targets = set(re.findall(r"127\.0\.0\.1:\d+", read(first[1], "/sd/targets")))
+        # The coordinator, two agents, two host processes, two parameter servers.
+        self.assertEqual(len(targets), 7)
+        for address in targets:
+            self.assertIn("troupe_build_info", read(address, "/metrics"))
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                read(address, "/metrics", word="another")
+            self.assertEqual(refused.exception.code, 401)
+            refused.exception.close()
+            with self.assertRaises((OSError, http.client.HTTPException)):
+                read(address, "/metrics", scheme="http")
+        for file in self.hosts.glob("*/tmp/*/pages.*"):
+            self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
+        process.terminate()
+        self.finish(process)
         self.check_nothing_is_left()
 
     def test_more_workers_than_places(self):

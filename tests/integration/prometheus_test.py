@@ -195,7 +195,7 @@ class FamiliesTest(unittest.TestCase):
                                  [b"800", b"800"], page)
         shown = {name.decode() for page in pages.values()
                  for name in re.findall(rb"^# TYPE (\S+) ", page, re.MULTILINE)}
-        listed = troupe("metrics", "--list")
+        listed = troupe("metrics")
         listed.check_returncode()
         names = {re.match(r"\w+", line).group() for line in listed.stdout.splitlines()}
         self.assertGreater(len(names), 60)

@@ -121,7 +121,8 @@ class RefusalsTest(ClusterCase):
         revoked = files.issue(files.ca, "agent", "gone")
         guest = files.issue(files.twin, "person", "ann")
         troupe("ca", "revoke", files.ca, "agent", "gone").check_returncode()
-        made.troupe("ca", "tell", files.ca).communicate(timeout=DEADLINE_S)
+        out, _ = made.troupe("ca", "tell", files.ca).communicate(timeout=DEADLINE_S)
+        self.assertRegex(out, r"^the coordinator knows \d+ revoked certificates?\n$")
         time.sleep(1.5)  # until the late one has ended
         # Wrong authority and cluster; a certificate of one with the key of another.
         self.case(self.agent(stranger, "c"), "not believed", "turned away")
@@ -217,6 +218,8 @@ class RefusalsTest(ClusterCase):
                 (submit, ["top", "--once"], "read"), (submit, ["ca", "tell", files.ca], "admin")):
             self.case(self.ask(ann, token, *words), f"no right to {right}", f"no right to {right}",
                       FORBIDDEN)
+        self.case(self.ask(ann, read, "ca", "tell", files.ca),
+                  "token make STATE NAME --rights admin", "no right to admin", FORBIDDEN)
         bobs_stop = made.make_token("bob", "submit,read")
         time.sleep(1)
         self.case(self.ask(bob, bobs_stop, "job", "stop", "victim"), "no right to stop",

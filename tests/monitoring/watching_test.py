@@ -34,7 +34,7 @@ def run(*words):
 
 def families():
     """{name: (labels, type)} as the program lists them."""
-    listed = run(TROUPE, "metrics", "--list")
+    listed = run(TROUPE, "metrics")
     listed.check_returncode()
     found = {}
     for line in listed.stdout.splitlines():

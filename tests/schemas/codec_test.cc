@@ -270,6 +270,7 @@ TEST_CASE("names of messages, roles and phases", "[messages]") {
   CHECK(message_name(type_of<Goodbye>()) == "Goodbye");
   CHECK(message_name(99) == "unknown");
   CHECK(ActorId{Role::device_server, 2}.to_string() == "device server 2");
+  CHECK(ActorId{Role::coordinator, 0}.to_string() == "coordinator");  // there is one
   CHECK(job_phase_name(JobPhase::stopped) == "stopped");
   CHECK(slice_of(WeightPull{.slice = {3, 4}}) == SliceId{3, 4});
   CHECK_FALSE(slice_of(Ping{}).has_value());

@@ -405,11 +405,12 @@ TEST_CASE("a job opens no file outside of the machine's roots, whatever leads th
   schemas::JobRoots roots{folder.path() / "data", folder.path() / "out"};
   fs::create_directory(folder.path() / "out");
   CHECK(open_job(spec, table, roots).ok());
-  std::string outside;
+  std::string outside, key = "data.train";
   SECTION("records") {
     outside = spec.data.train = folder.path() / "elsewhere" / "train.rec";
   }
   SECTION("test records") {
+    key = "data.test";
     outside = spec.data.test = folder.path() / "elsewhere" / "train.rec";
   }
   SECTION("records behind a link") {
@@ -422,17 +423,23 @@ TEST_CASE("a job opens no file outside of the machine's roots, whatever leads th
     fs::create_symlink(folder.path() / "elsewhere" / "train.idx", outside);
   }
   SECTION("weights") {
+    key = "train.weights";
     outside = spec.train.weights = "/etc/passwd";
   }
   SECTION("checkpoints") {
+    key = "checkpoint.dir";
     outside = spec.checkpoint.dir = folder.path() / "data";
   }
   SECTION("checkpoints of a folder to be made") {
+    key = "checkpoint.dir";
     outside = spec.checkpoint.dir = folder.path() / "out" / ".." / "new";
   }
   const auto job = open_job(spec, table, roots);
   CHECK(job.status().code() == base::Errc::permission_denied);
-  CHECK_THAT(job.status().text(), Catch::StartsWith(outside + ": lies outside of "));
+  const std::string& root = key == "checkpoint.dir" ? roots.checkpoints : roots.data;
+  const char* option = key == "checkpoint.dir" ? "--checkpoint-root " : "--data-root ";
+  CHECK_THAT(job.status().text(), Catch::StartsWith(key + " is bound by " + option + root + ": " +
+                                                    outside + ": lies outside of "));
   CHECK(open_job(spec, table).status().code() != base::Errc::permission_denied);
 }
 
