@@ -48,7 +48,7 @@ ExitCode fail_for(const std::string& id, const base::Status& why, cluster::JobCl
   if (why.code() == base::Errc::not_found) {
     const auto jobs = client.list();
     if (jobs.ok()) {
-      for (const schemas::JobInfo& job : *jobs) known.push_back(job.id);
+      for (const schemas::JobInfo& job : jobs->jobs) known.push_back(job.id);
     }
   }
   return context.fail(base::Status(why.code(), why.text() + base::did_you_mean(id, known)));
