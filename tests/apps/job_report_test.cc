@@ -153,13 +153,13 @@ TEST_CASE("job verbs print one document each", "[job_report]") {
     return apps::run(words);
   };
   const std::string example = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
-  const Run submitted = run({"submit", example, "--id", "one", "--json"});
+  const std::string data = (folder.path() / "none.rec").string();
+  const Run submitted =
+      run({"submit", example, "--id", "one", "--json", "--set", "data.train=" + data});
   CHECK(submitted.code == 0);
   CHECK(Json::parse(submitted.out) == Json({{"id", "one"}}));
   CHECK_THAT(submitted.err, Contains("follow it with: troupe --coordinator " + coordinator.address +
                                      " job wait one\n"));
-  // The example's data are not below the folder of this test.
-  const std::string data = (std::filesystem::current_path() / "data/fashion/train.rec").string();
   CHECK_THAT(submitted.err,
              Contains("warning: data.train: " + data + ": there is no such file on this machine"));
   const std::string here = (folder.path() / "state/lock").string();
