@@ -192,8 +192,9 @@ Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Att
   }
   for (const auto& [name, text] : attributes) {
     if (params.values_.contains(name)) continue;
-    const auto harmless = std::find_if(ignored.begin(), ignored.end(),
-                                       [&name = name](const auto& i) { return i.name == name; });
+    const auto harmless =
+        std::find_if(ignored.begin(), ignored.end(),
+                     [&wanted = name](const auto& i) { return i.name == wanted; });
     if (harmless != ignored.end()) {
       TROUPE_TRY(check_ignored(*harmless, text));
       continue;

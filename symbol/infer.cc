@@ -127,7 +127,7 @@ base::Status check_names(const Graph& graph, const std::map<std::string, T>& kno
   for (const auto& [name, unused] : known) {
     const bool found = std::any_of(
         graph.nodes.begin(), graph.nodes.end(),
-        [&name = name](const auto& node) { return node.is_variable() && node.name == name; });
+        [&wanted = name](const auto& node) { return node.is_variable() && node.name == wanted; });
     if (!found) {
       return base::error(Errc::not_found, "the symbol has no argument '{}'", name);
     }

@@ -120,7 +120,7 @@ base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
 base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
   for (const auto& [name, value] : values) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
-                                  [&name = name](const KeyInfo& k) { return k.name == name; });
+                                  [&wanted = name](const KeyInfo& k) { return k.name == wanted; });
     if (key == keys_.end()) {
       return base::error(base::Errc::not_found, "the network has no parameter '{}'", name);
     }

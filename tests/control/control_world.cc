@@ -170,8 +170,8 @@ void ControlWorld::perform(const Send<PeerId>& send) {
   for (auto& [name, agent] : agents_) {
     if (agent.peer != send.to || !agent.linked) continue;
     agent.to_agent_ms = std::max(agent.to_agent_ms, now_ms_ + random(kDelayMs));
-    at(agent.to_agent_ms, [this, name = name, join = agent.join, message = send.message] {
-      if (agents_.at(name).linked) handle(name, CoordinatorSaid{join, message});
+    at(agent.to_agent_ms, [this, whose = name, join = agent.join, message = send.message] {
+      if (agents_.at(whose).linked) handle(whose, CoordinatorSaid{join, message});
     });
   }
 }

@@ -21,8 +21,8 @@ from cluster import DEADLINE_S, Cluster, make_data, troupe, write_job
 
 CONFIG = """
 global:
-  scrape_interval: 500ms
-  scrape_timeout: 500ms
+  scrape_interval: 5s
+  scrape_timeout: 5s
 scrape_configs:
   - job_name: troupe
     http_sd_configs:

@@ -137,7 +137,7 @@ void Simulation::hire_all() {
   for (auto& [id, actor] : actors_) {
     event(id, actors::Tick{now_us_ / 1000});
     at(random_.between(0, kTickUs),
-       [this, generation = generation_, id = id] { tick(generation, id); });
+       [this, generation = generation_, whose = id] { tick(generation, whose); });
   }
 }
 
