@@ -97,6 +97,7 @@ class CutTest(ClusterCase):
     def test_a_job_leaves_a_machine_whose_agent_is_asked_to_end(self):
         cluster = self.cluster({"a": 2, "b": 2, "c": 2})
         submitted = self.training(cluster, "moved")
+        time.sleep(1.0)  # the waiting command looks a few times a second, and has seen it train
         leaving = cluster.processes["b"]
         leaving.send_signal(signal.SIGTERM)
         self.assertEqual(leaving.wait(timeout=DEADLINE_S), 0, cluster.text())

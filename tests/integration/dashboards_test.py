@@ -104,7 +104,7 @@ class DashboardsTest(unittest.TestCase):
                                  if rule["health"] == "unknown"] or not self.rules(),
                         "rules that were not evaluated")
         rules = self.rules()
-        self.assertEqual(len(rules), 16)
+        self.assertEqual(len(rules), 17)
         for rule in rules:
             self.assertEqual((rule["health"], rule.get("lastError", "")), ("ok", ""), rule["name"])
             if rule["type"] == "alerting":

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 import unittest
+import urllib.request
 
 import cluster
 from cluster import DEADLINE_S, ClusterCase, checkpoint_hash, run_local, troupe, write_job
@@ -112,6 +113,10 @@ class TlsTest(ClusterCase):
         self.assertEqual(done.returncode, FORBIDDEN)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
         made.wait_for("coordinator", "certificate has expired")
+        with urllib.request.urlopen(f"http://{made.http}/metrics", timeout=DEADLINE_S) as page:
+            ends = re.search(r"^troupe_certificate_expiry_timestamp_seconds (\S+)$",
+                             page.read().decode(), re.M)
+        self.assertGreater(float(ends[1]), time.time() + 80 * 86400)
         # One whose certificate ends while its link is up starts nothing any more, and says so.
         made.identities["brief"] = issue(pathlib.Path(identities["a"]).parent / "ca", "agent",
                                          "brief", self.folder / "brief.pem", "--for", "4s")
