@@ -387,7 +387,8 @@ class BadInputTest(RefusalCase):
                                (f"data.test={garbage}", [garbage, "offset 0"]),
                                ("model.classes=3", ["train.rec", "offset", "3 classes"]),
                                (f"train.weights={none}", [none]),
-                               (f"checkpoint.dir={garbage}", [garbage, "the coordinator cannot write"]),
+                               (f"checkpoint.dir={garbage}",
+                                [garbage, "the coordinator cannot write"]),
                                ("model.input=[1,2,3]", ["model.input", "(1, 2, 3)"]),
                                ("servers.shards=60000", ["servers.shards 60000"])):
             with self.subTest(setting):
