@@ -41,13 +41,14 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     const base::Status status = cluster::probe_folder(probe, root);
     result.code = status.code();
     result.text = status.text();
-    if (!check_folder(probe.path, root).ok()) return result;
-    if (const auto newest = store::newest_manifest(probe.path)) {
-      result.newest_step = newest->step;
-      result.newest_generation = newest->generation;
+    const bool removal = probe.write && probe.nonce.empty();
+    if (removal || !check_folder(probe.path, root).ok()) return result;
+    const store::FolderManifests manifests = store::folder_manifests(probe.path);
+    if (manifests.newest) {
+      result.newest_step = manifests.newest->step;
+      result.newest_generation = manifests.newest->generation;
     }
-    const auto highest = store::highest_generation(probe.path);
-    if (highest.ok()) result.highest_generation = *highest;
+    result.highest_generation = manifests.highest_generation;
     return result;
   };
   files.read = [root](const schemas::PieceQuery& query) -> base::Result<schemas::FilePiece> {

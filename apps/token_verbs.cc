@@ -10,6 +10,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/units.h"
 #include "cluster/access_files.h"
 #include "trust/token.h"
@@ -18,7 +19,6 @@ namespace troupe::apps {
 namespace {
 
 constexpr const char* kTokenTime = "90d";
-constexpr const char* kLock = "lock";  // base::FolderLock's, of a running coordinator
 constexpr const char* kRights = "read,submit,stop";
 
 /// What the verbs of the family read.
@@ -65,7 +65,8 @@ bool is_there(const std::filesystem::path& path) {
 
 /// Whether a coordinator works in the folder, or has left something there.
 bool used_by_coordinator(const std::filesystem::path& state) {
-  return is_there(state / kLock) || is_there(state / cluster::AccessFiles::kAudit) ||
+  return is_there(state / base::FolderLock::kFile) ||
+         is_there(state / cluster::AccessFiles::kAudit) ||
          is_there(state / cluster::AccessFiles::kDenied);
 }
 

@@ -10,30 +10,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
+
 namespace troupe::base {
 namespace {
 
 /// What is read at once from something that does not know its size.
 constexpr std::size_t kPieceBytes = 65'536;
-
-Status errno_status(const std::filesystem::path& path, std::string_view action, int number) {
-  return error(errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
-               std::strerror(number));
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Status too_large(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t bytes_max) {
   return error(Errc::resource_exhausted, "{}: {} bytes are more than the limit of {}",
@@ -46,9 +29,9 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   // A pipe that nobody writes would be waited for at the opening already.
   const int patience = kind == FileKind::regular ? O_NONBLOCK : 0;
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience));
-  if (file.get() < 0) return errno_status(path, "open", errno);
+  if (file.get() < 0) return file_error(path, "open", errno);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return errno_status(path, "stat", errno);
+  if (::fstat(file.get(), &info) != 0) return file_error(path, "stat", errno);
   if (S_ISDIR(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
   }
@@ -64,7 +47,7 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   while (done < content.size()) {
     const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_status(path, "read", errno);
+    if (n < 0) return file_error(path, "read", errno);
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
     if (done > bytes_max) return too_large(path, done, bytes_max);
@@ -118,6 +101,11 @@ Errc errc_of_errno(int number) {
   }
 }
 
+Status file_error(const std::filesystem::path& path, std::string_view action, int number) {
+  return error(errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
+               std::strerror(number));
+}
+
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,
                                          FileKind kind) {
   return read_all<std::vector<std::byte>>(path, bytes_max, kind);
@@ -132,9 +120,9 @@ Status check_inside(const std::filesystem::path& path, const std::filesystem::pa
   if (root.empty()) return {};
   std::error_code code;
   const std::filesystem::path folder = std::filesystem::canonical(root, code);
-  if (code) return errno_status(root, "resolve", code.value());
+  if (code) return file_error(root, "resolve", code.value());
   const std::filesystem::path found = std::filesystem::weakly_canonical(path, code);
-  if (code) return errno_status(path, "resolve", code.value());
+  if (code) return file_error(path, "resolve", code.value());
   const auto [rest, below] =
       std::mismatch(folder.begin(), folder.end(), found.begin(), found.end());
   if (rest == folder.end() && !through_dangling_link(path)) return {};
@@ -143,7 +131,7 @@ Status check_inside(const std::filesystem::path& path, const std::filesystem::pa
 
 Status check_secret(const std::filesystem::path& path) {
   struct stat found {};
-  if (::stat(path.c_str(), &found) != 0) return errno_status(path, "open", errno);
+  if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
   const mode_t others = found.st_mode & (S_IRWXG | S_IRWXO);
   if (others == 0) return {};
   return error(Errc::permission_denied,
@@ -161,7 +149,7 @@ AtomicFile::~AtomicFile() {
 }
 
 Status AtomicFile::system_error(std::string_view action) const {
-  return errno_status(path_, action, errno);
+  return file_error(path_, action, errno);
 }
 
 Status AtomicFile::open() {
@@ -217,8 +205,8 @@ Status write_file_atomically(const std::filesystem::path& path, std::span<const 
 
 Status sync_folder(const std::filesystem::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0) return errno_status(folder, "open", errno);
-  if (::fsync(descriptor.get()) != 0) return errno_status(folder, "sync", errno);
+  if (descriptor.get() < 0) return file_error(folder, "open", errno);
+  if (::fsync(descriptor.get()) != 0) return file_error(folder, "sync", errno);
   return {};
 }
 

@@ -19,6 +19,9 @@ namespace troupe::base {
 /// (the device failed), else unavailable.
 Errc errc_of_errno(int number);
 
+/// "PATH: cannot ACTION: why", of a system call that has failed with `number`.
+Status file_error(const std::filesystem::path& path, std::string_view action, int number);
+
 /// What a path may lead to.
 enum class FileKind : std::uint8_t {
   regular,  ///< a file, of /proc too; it is opened without waiting for anybody

@@ -65,7 +65,7 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
     return error(errc_of_errno(code.value()), "{} cannot be made: {}", folder.string(),
                  code.message());
   }
-  const std::filesystem::path file = folder / "lock";
+  const std::filesystem::path file = folder / kFile;
   const auto deadline = std::chrono::steady_clock::now() + wait;
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =

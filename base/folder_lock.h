@@ -19,6 +19,8 @@ class FolderLock {
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
   ~FolderLock();
+  /// The lock in the folder.
+  static constexpr const char* kFile = "lock";
 
   /// Makes the folder where it is missing (its owner's alone: `mode` secret) and locks it, waiting
   /// for another holder up to `wait`. The lock is a file of its owner alone: who may read could

@@ -86,6 +86,13 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
 
 namespace {
 
+#if defined(KMP_VERSION_MAJOR)
+/// LLVM's runtime, clang's, tells a region its own limit and gives it no more threads than before.
+constexpr bool kRegionLiftsLimit = false;
+#else
+constexpr bool kRegionLiftsLimit = true;
+#endif
+
 /// The calling thread's settings that decide how many threads a parallel region gets; restored at
 /// the end.
 class TeamSettings {
@@ -112,7 +119,7 @@ void lead_team(int team, FunctionRef<void()> body) {
   omp_set_dynamic(0);
   omp_set_num_threads(team);
   omp_set_max_active_levels(std::max(omp_get_max_active_levels(), 1));
-  if (omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
+  if (!kRegionLiftsLimit || omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
     body();
     return;
   }

@@ -19,11 +19,12 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
 /// Calls `body` on the calling thread, which leads teams of `team` threads meanwhile; then the
 /// thread has the OpenMP settings that it had before. What OMP_* variables say of dynamic teams,
 /// their size, levels and limits does not count in `body`: a primitive that gets fewer threads than
-/// it was made for never returns. `body` must not throw.
+/// it was made for never returns. LLVM's runtime, which clang++ links, keeps to OMP_THREAD_LIMIT:
+/// beyond it thread_team() is 0. `body` must not throw.
 void lead_team(int team, FunctionRef<void()> body);
 
 /// The team that the calling thread leads, or 0 when it would get none (inside a parallel region,
-/// or outside lead_team as OMP_* want it): then no primitive may be prepared here.
+/// or as OMP_* want it): then no primitive may be prepared here.
 int thread_team();
 
 /// Starts `count` threads that do nothing and ends them. resource_exhausted when the system or a

@@ -52,20 +52,21 @@ class Counter final : public link::LinkHandler {
   std::uint64_t wanted_ TROUPE_GUARDED_BY(mutex_) = ~std::uint64_t{0};
 };
 
-/// Of a process of the job "bench"; one authority for the program.
-trust::Credentials credentials() {
+/// Of a process of the job "bench" on the machine `name`; one authority for the program.
+trust::Credentials credentials(const std::string& name) {
   constexpr trust::Validity kLong{0, 4'000'000'000};
   static const auto authority = trust::make_authority("bench", kLong).value();
   trust::Credentials agent;
-  agent.own = trust::make_certificate({"bench", trust::Role::agent, "a"}, kLong, authority).value();
+  agent.own =
+      trust::make_certificate({"bench", trust::Role::agent, name}, kLong, authority).value();
   agent.info = trust::read_certificate(agent.own.certificate).value();
   agent.authority = authority.certificate;
   const auto who = trust::process_identity(agent.info.identity, "bench", 1);
   return trust::delegate(agent, who, kLong).value();
 }
 
-std::shared_ptr<const link::Tls> tls(bool wanted) {
-  return wanted ? link::Tls::create(credentials()).value() : nullptr;
+std::shared_ptr<const link::Tls> tls(bool wanted, const std::string& name = "a") {
+  return wanted ? link::Tls::create(credentials(name)).value() : nullptr;
 }
 
 /// Two ends of a link in one process, each with its own thread and pool.
@@ -213,7 +214,7 @@ void raw_round_trip(benchmark::State& state) {
 /// OpenSSL on one end of a RawPair.
 struct RawTls {
   RawTls(int fd, bool accepting) : context(SSL_CTX_new(TLS_method())) {
-    const trust::Credentials shown = credentials();
+    const trust::Credentials shown = credentials("a");
     BIO* bio = BIO_new_mem_buf(shown.own.certificate.data(), -1);
     X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
     BIO_free(bio);
@@ -294,15 +295,18 @@ class Ups final : public link::LinkHandler {
 };
 
 /// So many links under TLS dial one listener at the same moment, as agents do whose coordinator
-/// comes back; until all are up.
+/// comes back; until all are up. Half of them show another certificate: no holder has more than 128
+/// links.
 void tls_handshakes(benchmark::State& state) {
   const auto shown = tls(true);
+  const auto other = tls(true, "b");
   for (auto unused : state) {
     static_cast<void>(unused);
     base::Limits limits;
     storage::Storage memory;
     link::LinkSet server(limits, memory.pool({}), shown);
-    link::LinkSet client(limits, memory.pool({}), shown);
+    std::array<link::LinkSet, 2> clients{link::LinkSet(limits, memory.pool({}), shown),
+                                         link::LinkSet(limits, memory.pool({}), other)};
     const link::LinkEnd end{{schemas::Role::parameter_server, 0}, "a", "bench", 1};
     const auto ups = std::make_shared<Ups>();
     const auto there = std::make_shared<Counter>();
@@ -310,8 +314,10 @@ void tls_handshakes(benchmark::State& state) {
       return base::Result<std::shared_ptr<link::LinkHandler>>(there);
     });
     for (std::int64_t i = 0; i < state.range(0); ++i) {
-      link::DialOptions dial{*address, end, end, 0, 60'000, std::nullopt};
-      static_cast<void>(client.dial(std::move(dial), ups).ok());
+      link::LinkEnd self = end;
+      if (i % 2 == 1) self.name = "b";
+      link::DialOptions dial{*address, self, end, 0, 60'000, std::nullopt};
+      static_cast<void>(clients[i % 2].dial(std::move(dial), ups).ok());
     }
     if (!ups->wait_for(state.range(0))) return state.SkipWithError("links are missing");
   }

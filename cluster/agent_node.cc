@@ -29,8 +29,6 @@ namespace {
 using control::ProcessKey;
 using schemas::Role;
 
-/// Questions for pieces of files that have not been answered yet.
-constexpr std::size_t kPiecesWaitingMax = 1'024;
 /// The main thread looks so often whether the agent was asked to end or has ended.
 constexpr std::int64_t kLookMs = 250;
 
@@ -326,37 +324,17 @@ void AgentNode::use_deny_list(const std::string& pem) {
 /// One after the other for a file, which is written and later removed; and who still waits for an
 /// older probe of it has given up.
 void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
-  const auto tell = [this, job = probe.job,
-                     generation = probe.generation](schemas::FolderProbeResult result) {
-    result.job = job;
-    result.generation = generation;
-    agent_.post(control::FolderProbed{std::move(result)});
-  };
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
-  const bool added = probes_.add(file, [tell, probe, ask = options_.files.probe] {
-    return [tell, result = ask(probe)] { tell(result); };
+  look_at_folder(probes_, options_.files, file, probe, [this](schemas::FolderProbeResult result) {
+    agent_.post(control::FolderProbed{std::move(result)});
   });
-  if (added) return;
-  schemas::FolderProbeResult full;
-  full.code = base::Errc::resource_exhausted;
-  full.text = "too many folders are probed";
-  tell(full);
 }
 
-/// A link whose piece could not be read is told so: it need not wait.
 void AgentNode::serve_piece(const schemas::PieceQuery& query) {
-  const auto tell = [known = std::weak_ptr(coordinator_),
-                     number = query.number](const base::Result<schemas::FilePiece>& read) {
-    const auto link = known.lock();
-    if (!link) return;
-    const base::Status status = answer_piece(*link, number, read);
-    if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
-  };
-  const std::string key = fmt::format("{} ({})", query.file, query.number);
-  const bool added = pieces_.add(key, [tell, query, read = options_.files.read] {
-    return [tell, piece = read(query)] { tell(piece); };
-  });
-  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
+  cluster::serve_piece(pieces_, options_.files, coordinator_, query,
+                       [](const link::Link&, const base::Status& why) {
+                         base::log_warn("to the coordinator: {}", why.text());
+                       });
 }
 
 /// What the coordinator does not send in time is not waited for.

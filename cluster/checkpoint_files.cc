@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking several machines for a file.
+// Asking several machines for a file, looking at folders, answering questions for pieces.
 #include "cluster/checkpoint_files.h"
+
+#include <fmt/format.h>
 
 #include <utility>
 
@@ -18,6 +20,51 @@ AskPiece any_of(std::vector<AskPiece> places) {
     }
     return last;
   };
+}
+
+void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::string key,
+                    const schemas::FolderProbe& probe,
+                    const std::function<void(schemas::FolderProbeResult)>& tell) {
+  const auto finish = [tell, job = probe.job,
+                       generation = probe.generation](schemas::FolderProbeResult result) {
+    result.job = job;
+    result.generation = generation;
+    tell(std::move(result));
+  };
+  const bool added = calls.add(std::move(key), [finish, probe, look = files.probe] {
+    return [finish, result = look(probe)] { finish(result); };
+  });
+  if (added) return;
+  schemas::FolderProbeResult full;
+  full.code = base::Errc::resource_exhausted;
+  full.text = "too many folders are looked at";
+  finish(full);
+}
+
+void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
+                 const std::shared_ptr<link::Link>& link, const schemas::PieceQuery& query,
+                 const std::function<void(link::Link&, const base::Status&)>& failed) {
+  const auto tell = [known = std::weak_ptr(link), number = query.number,
+                     failed](const base::Result<schemas::FilePiece>& read) {
+    const auto to = known.lock();
+    if (!to) return;
+    schemas::FilePiece piece;
+    if (read.ok()) piece = *read;
+    piece.number = number;
+    piece.code = read.status().code();
+    piece.text = read.status().text();
+    schemas::Envelope envelope;
+    envelope.to = to->peer().actor;
+    envelope.message = std::move(piece);
+    const base::Status sent = to->send(std::move(envelope));
+    if (!sent.ok()) failed(*to, sent);
+  };
+  // Each is a call of its own: numbers are never used twice on a link.
+  std::string key = fmt::format("{} ({} of {})", query.file, query.number, fmt::ptr(link.get()));
+  const bool added = calls.add(std::move(key), [tell, query, read = files.read] {
+    return [tell, piece = read(query)] { tell(piece); };
+  });
+  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
 }
 
 }  // namespace troupe::cluster

@@ -4,16 +4,23 @@
 // and may still run when the agent or coordinator has ended: it refers to nothing of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/background_calls.h"
 #include "control/control_events.h"
+#include "link/link.h"
 #include "schemas/messages.h"
 
 namespace troupe::cluster {
+
+/// Questions for pieces of files that may wait to be answered.
+inline constexpr std::size_t kPiecesWaitingMax = 4'096;
 
 /// Asks the machine that has a file for at most `bytes` of it from `offset` on, and waits.
 using AskPiece = std::function<base::Result<schemas::FilePiece>(
@@ -38,5 +45,16 @@ struct CheckpointFiles {
   /// Sets a copy aside when it is damaged.
   std::function<base::Status(const std::string& checkpoint)> check;
 };
+
+/// Has a folder looked at in the background; `tell` gets the result, on the call's thread, or at
+/// once where too many wait. `key`: as of BackgroundCalls.
+void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::string key,
+                    const schemas::FolderProbe& probe,
+                    const std::function<void(schemas::FolderProbeResult)>& tell);
+
+/// Has a piece read in the background, and sends it; `failed` hears when it cannot go out.
+void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
+                 const std::shared_ptr<link::Link>& link, const schemas::PieceQuery& query,
+                 const std::function<void(link::Link&, const base::Status&)>& failed);
 
 }  // namespace troupe::cluster

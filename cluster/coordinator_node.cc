@@ -44,8 +44,6 @@ using schemas::Role;
 constexpr std::chrono::milliseconds kStopLook{250};
 /// Answers that a person has not read yet. Who asks on and reads nothing is cut off.
 constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
-/// Questions for pieces of files that have not been answered yet.
-constexpr std::size_t kPiecesWaitingMax = 4'096;
 /// The same of all together: beyond it the one with the most of them is.
 constexpr std::uint64_t kAllUnreadAnswersMax = 134'217'728;
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
@@ -366,20 +364,11 @@ void CoordinatorNode::find_start(control::FindStart find) {
 void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
   schemas::FolderProbe probe = std::move(wanted.probe);
   if (wanted.choose) probe.nonce = base::to_hex(base::random_secret());
-  const auto tell = [this, probe](schemas::FolderProbeResult result) {
-    result.job = probe.job;
-    result.generation = probe.generation;
-    coordinator_.post(control::FolderProbed{std::move(result), probe.nonce});
-  };
   const std::string key = fmt::format("{}, {}", probe.job, probe.file);
-  const bool added = searches_.add(key, [tell, probe, look = options_.files.probe] {
-    return [tell, result = look(probe)] { tell(result); };
-  });
-  if (added) return;
-  schemas::FolderProbeResult full;
-  full.code = base::Errc::resource_exhausted;
-  full.text = "too many folders are looked at";
-  tell(full);
+  look_at_folder(searches_, options_.files, key, probe,
+                 [this, nonce = probe.nonce](schemas::FolderProbeResult result) {
+                   coordinator_.post(control::FolderProbed{std::move(result), nonce});
+                 });
 }
 
 /// One at a time for a job: its run waits for the end of one before it wants another.
@@ -416,19 +405,10 @@ void CoordinatorNode::end_collecting(const std::string& job) {
 }
 
 void CoordinatorNode::serve_piece(control::ServePiece serve) {
-  const auto tell = [known = std::weak_ptr(peers_.find(serve.peer)),
-                     number = serve.query.number](const base::Result<schemas::FilePiece>& read) {
-    const auto link = known.lock();
-    if (!link) return;
-    const base::Status status = answer_piece(*link, number, read);
-    if (!status.ok()) link->abort(status);
-  };
-  const std::string key =
-      fmt::format("{} ({}, {})", serve.query.file, serve.peer, serve.query.number);
-  const bool added = pieces_.add(key, [tell, query = serve.query, read = options_.files.read] {
-    return [tell, piece = read(query)] { tell(piece); };
-  });
-  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
+  const auto link = peers_.find(serve.peer);
+  if (!link) return;
+  cluster::serve_piece(pieces_, options_.files, link, serve.query,
+                       [](link::Link& to, const base::Status& why) { to.abort(why); });
 }
 
 void CoordinatorNode::check_copy(const std::string& checkpoint) {

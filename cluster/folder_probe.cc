@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/name.h"
 
@@ -25,26 +26,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = ".probe-";
 /// Of a job's id and what tells its runs apart.
 constexpr std::size_t kFileBytesMax = 128;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-  bool open() const { return number_ >= 0; }
-
- private:
-  const int number_;
-};
-
-base::Status failed(const fs::path& path, std::string_view action, int number) {
-  return base::error(base::errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
-                     std::strerror(number));
-}
 
 bool plain_file(const std::string& file) {
   const auto plain = [](char letter) {
@@ -68,38 +49,39 @@ base::Status check(const schemas::FolderProbe& probe) {
                      probe.path);
 }
 
-base::Status remove(const Descriptor& folder, const schemas::FolderProbe& probe) {
+base::Status remove(const base::Descriptor& folder, const schemas::FolderProbe& probe) {
   if (::unlinkat(folder.get(), probe.file.c_str(), 0) == 0 || errno == ENOENT) return {};
-  return failed(fs::path(probe.path) / probe.file, "remove", errno);
+  return base::file_error(fs::path(probe.path) / probe.file, "remove", errno);
 }
 
 /// What an earlier run has left is removed, a link like a file; then the file is a new one.
-base::Status write(const Descriptor& folder, const schemas::FolderProbe& probe) {
+base::Status write(const base::Descriptor& folder, const schemas::FolderProbe& probe) {
   TROUPE_TRY(remove(folder, probe));
   const fs::path path = fs::path(probe.path) / probe.file;
-  const Descriptor file(::openat(folder.get(), probe.file.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!file.open()) return failed(path, "create", errno);
+  const base::Descriptor file(::openat(folder.get(), probe.file.c_str(),
+                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!file.open()) return base::file_error(path, "create", errno);
   const ssize_t written = ::write(file.get(), probe.nonce.data(), probe.nonce.size());
-  if (written < 0) return failed(path, "write", errno);
-  if (static_cast<std::size_t>(written) != probe.nonce.size()) return failed(path, "write", ENOSPC);
-  if (::fsync(file.get()) != 0) return failed(path, "sync", errno);
+  if (written < 0) return base::file_error(path, "write", errno);
+  if (static_cast<std::size_t>(written) != probe.nonce.size())
+    return base::file_error(path, "write", ENOSPC);
+  if (::fsync(file.get()) != 0) return base::file_error(path, "sync", errno);
   return base::sync_folder(probe.path);
 }
 
-base::Status read_back(const Descriptor& folder, const schemas::FolderProbe& probe) {
+base::Status read_back(const base::Descriptor& folder, const schemas::FolderProbe& probe) {
   const fs::path path = fs::path(probe.path) / probe.file;
-  const Descriptor file(
+  const base::Descriptor file(
       ::openat(folder.get(), probe.file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file.open()) return failed(path, "open", errno);
+  if (!file.open()) return base::file_error(path, "open", errno);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return failed(path, "stat", errno);
+  if (::fstat(file.get(), &info) != 0) return base::file_error(path, "stat", errno);
   if (!S_ISREG(info.st_mode)) {
     return base::error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
   std::array<char, kFileBytesMax> found;
   const ssize_t bytes = ::read(file.get(), found.data(), found.size());
-  if (bytes < 0) return failed(path, "read", errno);
+  if (bytes < 0) return base::file_error(path, "read", errno);
   if (std::string_view(found.data(), static_cast<std::size_t>(bytes)) == probe.nonce) return {};
   return base::error(Errc::failed_precondition, "{} holds something else", path.string());
 }
@@ -116,8 +98,8 @@ base::Status probe_folder(const schemas::FolderProbe& probe, const std::string& 
     return base::error(base::errc_of_errno(code.value()), "{}: cannot make the folder: {}",
                        probe.path, code.message());
   }
-  const Descriptor folder(::open(probe.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.open()) return failed(probe.path, "open the folder", errno);
+  const base::Descriptor folder(::open(probe.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.open()) return base::file_error(probe.path, "open the folder", errno);
   if (removes) return remove(folder, probe);
   return probe.write ? write(folder, probe) : read_back(folder, probe);
 }

@@ -83,19 +83,6 @@ void PieceDesk::lost(Peer peer, const base::Status& why) {
   answered_.notify_all();
 }
 
-base::Status answer_piece(link::Link& link, std::uint64_t number,
-                          const base::Result<FilePiece>& read) {
-  schemas::Envelope envelope;
-  envelope.to = link.peer().actor;
-  FilePiece piece;
-  if (read.ok()) piece = *read;
-  piece.number = number;
-  piece.code = read.status().code();
-  piece.text = read.status().text();
-  envelope.message = std::move(piece);
-  return link.send(std::move(envelope));
-}
-
 void PieceDesk::end() {
   const base::MutexLock lock(mutex_);
   ended_ = true;

@@ -60,8 +60,4 @@ class PieceDesk {
   std::map<std::uint64_t, Question> questions_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// Sends the answer to question `number`. Error: it cannot go out.
-base::Status answer_piece(link::Link& link, std::uint64_t number,
-                          const base::Result<schemas::FilePiece>& read);
-
 }  // namespace troupe::cluster

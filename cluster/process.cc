@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "base/control_group.h"
+#include "base/descriptor.h"
 #include "base/environment.h"
 
 namespace troupe::cluster {
@@ -38,24 +39,6 @@ constexpr int kExecMs = 5'000;
 constexpr std::int64_t kLastReapMs = 5'000;
 /// Of a child that somebody else has reaped.
 constexpr const char* kUnknownEnd = "unknown status";
-
-/// Closes a descriptor at the end of a scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 /// Everything the child needs, made before fork: afterwards it may not allocate.
 struct ChildPlan {
@@ -257,12 +240,12 @@ Result<ProcessSupervisor::Forked> ProcessSupervisor::fork_child(const ProcessSpe
   std::array<int, 2> report{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
     return failed(errno);
-  Descriptor ours(sockets[0]);
-  Descriptor theirs(sockets[1]);
+  base::Descriptor ours(sockets[0]);
+  base::Descriptor theirs(sockets[1]);
   if (::pipe2(report.data(), O_CLOEXEC) != 0) return failed(errno);
-  Descriptor report_read(report[0]);
-  Descriptor report_write(report[1]);
-  const Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  base::Descriptor report_read(report[0]);
+  base::Descriptor report_write(report[1]);
+  const base::Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) return failed(errno);
 
   const std::vector<std::string> environment = child_environment(spec.environment);

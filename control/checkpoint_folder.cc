@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "schemas/manifest.h"
 
 namespace troupe::control {
 
@@ -122,8 +123,8 @@ void CheckpointFolder::gather() {
     return;
   }
   const auto [step, generation] = *held_.rbegin();
-  emit(Note{false, fmt::format("job {}: collects step-{}-g{}, which its machines hold", plan_.job,
-                               step, generation)});
+  emit(Note{false, fmt::format("job {}: collects {}, which its machines hold", plan_.job,
+                               schemas::checkpoint_name(step, generation))});
   CollectCheckpoint wanted = collect(step, generation);
   wanted.start_step = step;  // all before it count
   for (const std::uint32_t machine : servers_) {
@@ -239,7 +240,7 @@ std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
   const auto& report = std::get<CheckpointReport>(said.message);
   if (!copied()) return said;
   if (report.code != Errc::ok) {
-    drop(fmt::format("step-{}-g{}", report.step, plan_.generation), false);
+    drop(schemas::checkpoint_name(report.step, plan_.generation), false);
     return said;
   }
   if (!steps_.insert(report.step).second) {
@@ -284,11 +285,13 @@ std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& colle
   if (collected.run != plan_.generation) return std::nullopt;
   if (stage_ == Stage::gathering) {
     if (Name(collected.step, collected.generation) != *held_.rbegin()) return std::nullopt;
-    held_.erase(std::prev(held_.end()));
-    if (collected.status.ok()) held_.clear();
-    if (!collected.status.ok()) {
-      emit(Note{true, fmt::format("job {}: step-{}-g{} is not whole on its machines: {}", plan_.job,
-                                  collected.step, collected.generation, collected.status.text())});
+    if (collected.status.ok()) {
+      held_.clear();
+    } else {
+      held_.erase(std::prev(held_.end()));
+      emit(Note{true, fmt::format("job {}: {} is not whole on its machines: {}", plan_.job,
+                                  schemas::checkpoint_name(collected.step, collected.generation),
+                                  collected.status.text())});
     }
     gather();
     return std::nullopt;
@@ -301,7 +304,7 @@ std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& colle
   ActorSaid said = std::move(reports_.front());
   reports_.pop_front();
   if (collected.status.ok()) {
-    drop(fmt::format("step-{}-g{}", collected.step, plan_.generation), true);
+    drop(schemas::checkpoint_name(collected.step, plan_.generation), true);
     if (std::exchange(was_placed_, false)) drop(name_of_path(checkpoint_), false);
   } else {
     auto& failed = std::get<CheckpointReport>(said.message);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "control/run_state.h"
+#include "schemas/manifest.h"
 
 namespace troupe::control {
 
@@ -67,7 +68,7 @@ void RunState::on_message(const ActorId& from, Process&, const schemas::Checkpoi
   schemas::CheckpointReport known = report;
   if (known.code == Errc::ok) {  // where it is, is no affair of a server
     known.path = (std::filesystem::path(plan_.spec.checkpoint.dir) /
-                  fmt::format("step-{}-g{}", report.step, plan_.placement.generation))
+                  schemas::checkpoint_name(report.step, plan_.placement.generation))
                      .string();
   }
   std::optional<ActorSaid> said(ActorSaid{from, std::move(known)});

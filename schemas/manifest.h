@@ -17,6 +17,9 @@ namespace troupe::schemas {
 /// Format of manifests and shard files; readers refuse others with both numbers.
 inline constexpr std::uint32_t kManifestVersion = 2;
 
+/// "step-500-g1": what a checkpoint is called, and its files begin with.
+std::string checkpoint_name(std::uint64_t step, std::uint64_t generation);
+
 /// One shard's file, in the manifest's folder.
 struct ShardFile {
   std::uint32_t shard = 0;

@@ -129,10 +129,18 @@ base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t gen
   return bytes;
 }
 
+std::uint64_t highest_of(const std::vector<FolderEntry>& entries) {
+  std::uint64_t highest = 0;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
+  }
+  return highest;
+}
+
 }  // namespace
 
 std::string CheckpointName::to_string() const {
-  return fmt::format("step-{}-g{}", step, generation);
+  return schemas::checkpoint_name(step, generation);
 }
 
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
@@ -262,21 +270,18 @@ base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest
 
 base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  std::uint64_t highest = 0;
-  for (const FolderEntry& entry : entries) {
-    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
-  }
-  return highest;
+  return highest_of(entries);
 }
 
-std::optional<CheckpointName> newest_manifest(const fs::path& folder) {
+FolderManifests folder_manifests(const fs::path& folder) {
+  FolderManifests found;
   const auto entries = list(folder);
-  std::optional<CheckpointName> newest;
-  if (!entries.ok()) return newest;
+  if (!entries.ok()) return found;
   for (const FolderEntry& entry : *entries) {
-    if (entry.manifest) newest = std::max(newest, std::optional(entry.name));
+    if (entry.manifest) found.newest = std::max(found.newest, std::optional(entry.name));
   }
-  return newest;
+  found.highest_generation = highest_of(*entries);
+  return found;
 }
 
 fs::path manifest_path(fs::path checkpoint) {

@@ -105,9 +105,13 @@ base::Status complete_checkpoint(const std::filesystem::path& folder,
 /// any.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
-/// The newest name among the folder's manifests, complete or not; nullopt without any, or where the
-/// folder cannot be listed.
-std::optional<CheckpointName> newest_manifest(const std::filesystem::path& folder);
+/// What the names of a folder's manifests say, complete or not.
+struct FolderManifests {
+  std::optional<CheckpointName> newest;
+  std::uint64_t highest_generation = 0;  ///< as of highest_generation()
+};
+/// Of a folder that cannot be listed: nothing.
+FolderManifests folder_manifests(const std::filesystem::path& folder);
 
 /// A checkpoint is its manifest, "out/step-938-g1.manifest"; people may leave the suffix out.
 std::filesystem::path manifest_path(std::filesystem::path checkpoint);

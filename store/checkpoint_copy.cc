@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -31,25 +32,6 @@ using schemas::FilePiece;
 
 /// Files that are fetched at a time: while one waits for its machine another is written.
 constexpr std::size_t kFetchersMax = 4;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-
- private:
-  const int number_;
-};
-
-base::Status failed(const fs::path& path, std::string_view action, int number) {
-  return base::error(base::errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
-                     std::strerror(number));
-}
 
 /// A chunk of a file, as the manifest says. What came wrong once may come right.
 base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t chunk,
@@ -211,10 +193,10 @@ base::Result<FilePiece> read_piece(const fs::path& folder, const std::string& fi
     return base::error(Errc::invalid_argument, "'{}' is no file of a checkpoint", file);
   }
   const fs::path path = folder / file;
-  const Descriptor in(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (in.get() < 0) return failed(path, "open", errno);
+  const base::Descriptor in(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (in.get() < 0) return base::file_error(path, "open", errno);
   struct stat info {};
-  if (::fstat(in.get(), &info) != 0) return failed(path, "stat", errno);
+  if (::fstat(in.get(), &info) != 0) return base::file_error(path, "stat", errno);
   if (!S_ISREG(info.st_mode)) {
     return base::error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
@@ -226,7 +208,7 @@ base::Result<FilePiece> read_piece(const fs::path& folder, const std::string& fi
     const ssize_t n = ::pread(in.get(), piece.bytes.data() + done, piece.bytes.size() - done,
                               static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed(path, "read", errno);
+    if (n < 0) return base::file_error(path, "read", errno);
     if (n == 0) return base::error(Errc::data_loss, "{}: became shorter", path.string());
     done += static_cast<std::size_t>(n);
   }

@@ -136,31 +136,27 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
   control::StartFound found;
   found.job = find.job;
   found.run = find.run;
-  bool damaged = false;
   const auto look = [&]() -> base::Status {
-    damaged = false;
     const ops::OpTable table = ops::OpTable::build();
     TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table, roots));
     // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
     Job any_class = *job;
     any_class.spec.checkpoint.change_numerics = true;
-    TROUPE_TRY_ASSIGN(const auto start,
-                      find_start(any_class, ops::numeric_class(1), store::CheckpointCheck::sizes));
-    found.step = start.step;
-    found.generation = start.generation;
     found.steps_total = job->steps_end();
-    found.checkpoint = start.checkpoint_path;
-    if (!find.copied || start.checkpoint == nullptr) return {};
-    const base::Status files = find_files(find, *job, *start.checkpoint, found);
-    if (files.code() != base::Errc::data_loss) return files;
-    TROUPE_TRY(start.checkpoint->set_aside());
-    base::log_warn("{}; the checkpoint was set aside", files.text());
-    damaged = true;
-    return {};
+    while (true) {
+      TROUPE_TRY_ASSIGN(const auto start, find_start(any_class, ops::numeric_class(1),
+                                                     store::CheckpointCheck::sizes));
+      found.step = start.step;
+      found.generation = start.generation;
+      found.checkpoint = start.checkpoint_path;
+      if (!find.copied || start.checkpoint == nullptr) return {};
+      const base::Status files = find_files(find, *job, *start.checkpoint, found);
+      if (files.code() != base::Errc::data_loss) return files;
+      TROUPE_TRY(start.checkpoint->set_aside());  // an older one makes up for it
+      base::log_warn("{}; the checkpoint was set aside", files.text());
+    }
   };
-  do {
-    found.status = look();
-  } while (damaged && found.status.ok());
+  found.status = look();
   return found;
 }
 

@@ -277,7 +277,8 @@ Result<std::unique_ptr<Kernel>> make_for_team(
     const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
   if (base::thread_team() != call.team) {
     return base::error(Errc::failed_precondition,
-                       "this thread cannot lead a team of {}: it is in an OpenMP parallel region",
+                       "this thread cannot lead a team of {}: it is in an OpenMP parallel region, "
+                       "or OMP_THREAD_LIMIT is lower",
                        call.team);
   }
   try {
