@@ -84,7 +84,7 @@ ExitCode issue(const Options& options, Context& context) {
     return context.fail(taken(options.file, *authority));
   }
   return hand_out(authority->issue(trust::parse_role(options.role).value(), options.name,
-                                   validity_of(options.time)),
+                                   validity_of(options.time), base::unix_seconds()),
                   options.file, context);
 }
 
@@ -93,7 +93,8 @@ ExitCode renew(const Options& options, Context& context) {
   if (!authority.ok()) return context.fail(authority.status());
   const auto old = trust::read_credentials(options.file);
   if (!old.ok()) return context.fail(old.status());
-  return hand_out(authority->renew(*old, validity_of(options.time)), options.file, context);
+  return hand_out(authority->renew(*old, validity_of(options.time), base::unix_seconds()),
+                  options.file, context);
 }
 
 ExitCode revoke(const Options& options, Context& context) {
@@ -120,10 +121,10 @@ ExitCode tell(const Options& options, Context& context) {
     }
     if (!told.ok()) return context.fail(told);
     const std::int64_t now = base::unix_seconds();
-    const auto revoked = std::count_if(authority->issued().begin(), authority->issued().end(),
-                                       [now](const trust::Issued& each) {
-                                         return each.withdrawn != 0 && each.validity.until >= now;
-                                       });
+    const auto revoked = std::count_if(
+        authority->issued().begin(), authority->issued().end(), [now](const trust::Issued& each) {
+          return each.withdrawn != 0 && !trust::ended(each.validity, now);
+        });
     context.console.data(fmt::format(
         "the coordinator knows {}\n",
         base::format_counted(static_cast<std::uint64_t>(revoked), "revoked certificate")));

@@ -69,10 +69,11 @@ OwnCluster::~OwnCluster() {
 }
 
 base::Status OwnCluster::sign_own() {
-  TROUPE_TRY_ASSIGN(const auto coordinator,
-                    authority_->issue(trust::Role::coordinator, "main", validity()));
+  TROUPE_TRY_ASSIGN(const auto coordinator, authority_->issue(trust::Role::coordinator, "main",
+                                                              validity(), base::unix_seconds()));
   TROUPE_TRY(trust::write_credentials(folder_ / "coordinator.pem", coordinator));
-  TROUPE_TRY_ASSIGN(const auto person, authority_->issue(trust::Role::person, kPerson, validity()));
+  TROUPE_TRY_ASSIGN(const auto person, authority_->issue(trust::Role::person, kPerson, validity(),
+                                                         base::unix_seconds()));
   TROUPE_TRY_ASSIGN(person_, link::Tls::create(person));
   TROUPE_TRY_ASSIGN(auto book,
                     trust::TokenBook::open(folder_ / "state" / cluster::AccessFiles::kTokens));
@@ -81,7 +82,8 @@ base::Status OwnCluster::sign_own() {
 }
 
 base::Result<std::string> OwnCluster::identity_of_agent(const std::string& name) {
-  TROUPE_TRY_ASSIGN(const auto made, authority_->issue(trust::Role::agent, name, validity()));
+  TROUPE_TRY_ASSIGN(const auto made,
+                    authority_->issue(trust::Role::agent, name, validity(), base::unix_seconds()));
   return made.to_pem();
 }
 

@@ -93,6 +93,8 @@ ExitCode make(const Options& options, Context& context) {
   }
   const bool there = is_there(options.state);
   const bool used = used_by_coordinator(options.state);
+  const base::Status folder = base::make_folder(options.state, base::FileMode::secret);
+  if (!folder.ok()) return context.fail(folder);
   auto book = trust::TokenBook::open(options.folder());
   if (!book.ok()) return context.fail(book.status());
   if (!used) {
@@ -186,7 +188,7 @@ void add_token_verbs(CLI::App& app, Context& context) {
       ->required()
       ->type_name("")
       ->check(check_name);
-  verb->add_option("--rights", options->rights, "Of read, submit, stop, admin; with commas")
+  verb->add_option("--rights", options->rights, "Of read, submit, stop, join, admin; with commas")
       ->capture_default_str()
       ->check(check_rights)
       ->type_name("LIST");

@@ -17,6 +17,7 @@ namespace {
 
 /// What is read at once from something that does not know its size.
 constexpr std::size_t kPieceBytes = 65'536;
+constexpr mode_t kSecretFolderMode = 0700;
 
 Status too_large(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t bytes_max) {
   return error(Errc::resource_exhausted, "{}: {} bytes are more than the limit of {}",
@@ -127,6 +128,19 @@ Status check_inside(const std::filesystem::path& path, const std::filesystem::pa
       std::mismatch(folder.begin(), folder.end(), found.begin(), found.end());
   if (rest == folder.end() && !through_dangling_link(path)) return {};
   return error(Errc::permission_denied, "{}: lies outside of {}", path.string(), root.string());
+}
+
+Status make_folder(const std::filesystem::path& folder, FileMode mode) {
+  std::error_code code;
+  if (mode == FileMode::secret) {
+    const auto made = folder.has_filename() ? folder : folder.parent_path();  // "ca/" is "ca"
+    std::filesystem::create_directories(made.parent_path(), code);
+    ::mkdir(made.c_str(), kSecretFolderMode);  // what it could not do is told below
+  }
+  std::filesystem::create_directories(folder, code);
+  if (!code) return {};
+  return error(errc_of_errno(code.value()), "{} cannot be made: {}", folder.string(),
+               code.message());
 }
 
 Status check_secret(const std::filesystem::path& path) {

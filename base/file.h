@@ -47,6 +47,10 @@ enum class FileMode : std::uint32_t {
   secret = 0600   ///< its owner only, at no time anybody else
 };
 
+/// Makes the folder, and those above it, where they are missing; with FileMode::secret its owner
+/// alone may enter the one that is made.
+Status make_folder(const std::filesystem::path& folder, FileMode mode);
+
 /// permission_denied where others than its owner may read or write the file; errors of looking.
 Status check_secret(const std::filesystem::path& path);
 

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
 constexpr mode_t kLockMode = 0600;
-constexpr mode_t kSecretFolderMode = 0700;
 
 /// So often a file may turn out to be another one.
 constexpr int kReplacedMax = 20;
@@ -54,17 +53,7 @@ FolderLock::~FolderLock() {
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
                                     std::chrono::milliseconds wait, FileMode mode) {
-  std::error_code code;
-  if (mode == FileMode::secret) {
-    const auto made = folder.has_filename() ? folder : folder.parent_path();  // "ca/" is "ca"
-    std::filesystem::create_directories(made.parent_path(), code);
-    ::mkdir(made.c_str(), kSecretFolderMode);  // what it could not do is told below
-  }
-  std::filesystem::create_directories(folder, code);
-  if (code) {
-    return error(errc_of_errno(code.value()), "{} cannot be made: {}", folder.string(),
-                 code.message());
-  }
+  TROUPE_TRY(make_folder(folder, mode));
   const std::filesystem::path file = folder / kFile;
   const auto deadline = std::chrono::steady_clock::now() + wait;
   for (int replaced = 0; replaced < kReplacedMax;) {

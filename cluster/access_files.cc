@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ control::KnownToken judged(const trust::Token& token, std::int64_t now) {
   if (token.withdrawn != 0) {
     known.refused = base::error(Errc::permission_denied, "it was withdrawn on {}",
                                 base::format_date(token.withdrawn));
-  } else if (now > token.validity.until) {
+  } else if (trust::ended(token.validity, now)) {
     known.refused = base::error(Errc::permission_denied, "it held until {}",
                                 base::format_date(token.validity.until));
   } else if (now < token.validity.from) {
@@ -84,14 +85,15 @@ std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   std::vector<control::CoordinatorEvent> events;
   write_audits(now);
   read_tokens(now, events);
-  read_denied(events);
-  looked_ = true;
+  const bool took = read_denied();
   std::vector<control::TakeDenyList> lists;
   {
     const base::MutexLock lock(mutex_);
     lists.swap(lists_);
   }
   for (const control::TakeDenyList& list : lists) events.emplace_back(keep(list));
+  tell_newest(took, events);
+  looked_ = true;
   return events;
 }
 
@@ -134,7 +136,7 @@ void AccessFiles::read_tokens(std::int64_t now, std::vector<control::Coordinator
   events.emplace_back(std::move(tokens));
 }
 
-Status AccessFiles::check(const std::string& pem) const {
+base::Result<std::uint64_t> AccessFiles::check(const std::string& pem) const {
   if (identity_ == nullptr) {
     return base::error(Errc::failed_precondition,
                        "this coordinator has no --identity: nobody here shows a certificate");
@@ -143,44 +145,56 @@ Status AccessFiles::check(const std::string& pem) const {
   TROUPE_TRY_ASSIGN(const std::uint64_t number, trust::check_deny_list(pem, authority));
   // Of its own file, of the folder, or handed in: the newest.
   const std::string newest = identity_->credentials().deny_list;
-  if (newest.empty()) return {};
+  if (newest.empty()) return number;
   TROUPE_TRY_ASSIGN(const std::uint64_t known, trust::check_deny_list(newest, authority));
-  if (number >= known) return {};
+  if (number >= known) return number;
   return base::error(Errc::failed_precondition,
                      "list {} of what is revoked: the coordinator has list {}", number, known);
 }
 
-/// Copied there by hand, or of the coordinator's last life.
-void AccessFiles::read_denied(std::vector<control::CoordinatorEvent>& events) {
+/// Copied there by hand, or of the coordinator's last life. True where it is one to use.
+bool AccessFiles::read_denied() {
   const fs::path file = folder_ / kDenied;
   const FileStamp seen = stamp_of(file);
-  if (seen == denied_seen_) return;
+  if (seen == denied_seen_) return false;
   denied_seen_ = seen;
-  if (seen.gone()) return;  // what it said stays
+  if (seen.gone()) return false;  // what it said stays
   auto text = base::read_text_file(file, kListBytesMax);
   if (!text.ok()) denied_seen_.reset();  // as with tokens
   Status status = text.status();
-  if (status.ok()) status = check(*text);
+  if (status.ok()) status = check(*text).status();
   if (status.ok()) status = identity_->use_deny_list(*text);
   const bool told = status == denied_fault_;
   denied_fault_ = status;
   if (!status.ok() && !told) base::log_warn("{}: {}", file.string(), status.text());
-  if (!status.ok()) return;
-  if (denied_ == *text) return;
-  denied_ = *text;
-  control::DenyListRead read{0, {}, denied_};
-  if (looked_) read.change = {"somebody", "hands in what is revoked", file.string()};
+  return status.ok();
+}
+
+/// Whatever has brought it: the folder, or a certificate that was renewed after somebody's was
+/// revoked.
+void AccessFiles::tell_newest(bool of_folder, std::vector<control::CoordinatorEvent>& events) {
+  if (identity_ == nullptr) return;
+  const trust::Credentials own = identity_->credentials();
+  if (own.deny_list.empty() || own.deny_list == list_seen_) return;
+  list_seen_ = own.deny_list;
+  const auto number = trust::check_deny_list(own.deny_list, own.authority);
+  if (!number.ok() || *number <= told_list_) return;
+  told_list_ = *number;
+  control::DenyListRead read{0, {}, own.deny_list};
+  const fs::path from = of_folder ? folder_ / kDenied : identity_->file();
+  if (looked_) read.change = {"somebody", "hands in what is revoked", from.string()};
   events.emplace_back(std::move(read));
 }
 
 control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
-  Status status = check(list.pem);
+  const auto number = check(list.pem);
+  Status status = number.status();
   if (status.ok()) {
     status = base::write_file_atomically(folder_ / kDenied, std::as_bytes(std::span(list.pem)));
   }
   if (status.ok()) status = identity_->use_deny_list(list.pem);
   if (!status.ok()) return {list.peer, status, {}};
-  denied_ = list.pem;
+  told_list_ = std::max(told_list_, *number);
   denied_seen_ = stamp_of(folder_ / kDenied);
   return {list.peer, {}, list.pem, list.change};
 }

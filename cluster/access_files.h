@@ -44,9 +44,10 @@ class AccessFiles {
 
  private:
   void read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events);
-  void read_denied(std::vector<control::CoordinatorEvent>& events);
+  bool read_denied();
+  void tell_newest(bool of_folder, std::vector<control::CoordinatorEvent>& events);
   control::DenyListRead keep(const control::TakeDenyList& list);
-  base::Status check(const std::string& pem) const;
+  base::Result<std::uint64_t> check(const std::string& pem) const;
   void write_audits(std::int64_t now);
 
   const std::filesystem::path folder_;
@@ -60,7 +61,8 @@ class AccessFiles {
   std::vector<trust::Token> tokens_;
   std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds
   std::optional<control::TokensRead> told_;
-  std::string denied_;
+  std::string list_seen_;           ///< the identity's, as last judged
+  std::uint64_t told_list_ = 1;     ///< the newest one told; an authority's first withdraws nobody
   std::vector<std::string> lines_;  ///< to be written into audit.log, kAuditsMax at most
   std::uint64_t lines_left_out_ = 0;
   base::Status audit_fault_;  ///< of writing them

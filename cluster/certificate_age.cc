@@ -27,7 +27,7 @@ std::string CertificateAge::look(const trust::Validity& validity, std::int64_t n
   const std::int64_t left = validity.until - now;
   const std::int64_t life = validity.until - validity.from;
   if (left > std::min(kEarly, life / 3)) return "";
-  const bool ended = left <= 0;  // as OpenSSL judges
+  const bool ended = trust::ended(validity, now);
   if (told_ != 0 && now - told_ < kDay && ended == ended_) return "";
   told_ = now;
   ended_ = ended;
@@ -47,7 +47,7 @@ void watch_certificate(CertificateAge& age, const IdentityFile* identity) {
 base::Status check_certificate(const IdentityFile* identity, std::int64_t now) {
   if (identity == nullptr) return {};
   const trust::Validity validity = identity->credentials().info.validity;
-  if (now < validity.until) return {};
+  if (!trust::ended(validity, now)) return {};
   return base::error(base::Errc::permission_denied,
                      "{}: its certificate held until {}; renew it with: troupe ca renew",
                      identity->file().string(), base::format_date(validity.until));

@@ -62,7 +62,7 @@ void CoordinatorState::note_change(PeerId peer, std::string what) {
 base::Status CoordinatorState::check_holder(PeerId peer, const schemas::AgentHello& hello) const {
   const Caller caller = caller_of(peer);
   if (!caller.holder) {
-    const base::Status status = access_.check(caller, trust::Right::admin);
+    const base::Status status = access_.check(caller, trust::Right::join);
     if (status.ok()) return {};
     const Errc code = access_.unread() ? Errc::unavailable : status.code();
     return base::error(code, "agent '{}': {}", hello.name, status.text());

@@ -29,17 +29,26 @@ std::string number_of(const asio::ip::address& peer) {
 
 }  // namespace
 
+std::string crowd_of(const std::string& host) {
+  asio::error_code unknown;
+  const auto number = asio::ip::make_address(host, unknown);
+  if (unknown || !number.is_v6()) return host;
+  asio::ip::address_v6::bytes_type bytes = number.to_v6().to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
+  return asio::ip::make_address_v6(bytes).to_string();
+}
+
 /// A connection whose Hello or proof has not come, or that is being refused.
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
  public:
   Pending(Listener& listener, std::shared_ptr<Connection> connection, const Address& peer,
           std::int64_t deadline_ms)
-      : listener_(listener), host_(peer.host), deadline_ms_(deadline_ms) {
+      : listener_(listener), crowd_(crowd_of(peer.host)), deadline_ms_(deadline_ms) {
     greeted_.connection = std::move(connection);
     greeted_.address = peer.to_string();
   }
-  const std::string& host() const { return host_; }
+  const std::string& crowd() const { return crowd_; }
   /// It has said something.
   bool heard() const { return received_ > 0; }
 
@@ -172,7 +181,7 @@ class Listener::Pending final : public Connection::Owner,
   void note(std::string_view why) { listener_.note(greeted_.address, why); }
 
   Listener& listener_;
-  const std::string host_;
+  const std::string crowd_;
   Greeted greeted_;
   const std::int64_t deadline_ms_;
   Stage stage_ = Stage::hello;
@@ -230,13 +239,18 @@ void Listener::accept() {
 
 /// Honest peers greet within milliseconds, and few from one host: of the host with the most whoever
 /// has waited longest gives way, and first of all one that has said nothing yet.
+/// The oldest one gives way, rather one that has said nothing; of a crowd where there is one: each
+/// machine has a few connections at a time.
 void Listener::make_room() {
-  if (pending_.size() < context_->limits.pending_connections_max) return;
+  const std::size_t room = context_->limits.pending_connections_max;
+  if (pending_.size() < room) return;
   std::map<std::string_view, std::size_t> counts;
-  for (const auto& pending : pending_) ++counts[pending->host()];
+  for (const auto& pending : pending_) ++counts[pending->crowd()];
   std::size_t most = 0;
-  for (const auto& [host, count] : counts) most = std::max(most, count);
-  const auto crowded = [&](const auto& pending) { return counts.at(pending->host()) == most; };
+  for (const auto& [crowd, count] : counts) most = std::max(most, count);
+  const auto crowded = [&](const auto& pending) {
+    return most <= room / 8 || counts.at(pending->crowd()) == most;
+  };
   auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
     return crowded(pending) && !pending->heard();
   });

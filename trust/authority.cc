@@ -73,7 +73,7 @@ Result<Book> read_book(const fs::path& file) {
 }
 
 bool holds(const Issued& each, std::int64_t now) {
-  return each.withdrawn == 0 && each.validity.from <= now && now <= each.validity.until;
+  return each.withdrawn == 0 && each.validity.from <= now && !ended(each.validity, now);
 }
 
 }  // namespace
@@ -122,20 +122,21 @@ Result<Authority> Authority::open(const fs::path& folder) {
   return opened;
 }
 
-Result<Credentials> Authority::issue(Role role, const std::string& name, Validity validity) {
+Result<Credentials> Authority::issue(Role role, const std::string& name, Validity validity,
+                                     std::int64_t now) {
   const Identity identity{cluster(), role, name};
   const auto same = std::find_if(issued_.begin(), issued_.end(), [&](const Issued& each) {
-    return each.identity == identity && holds(each, validity.from);
+    return each.identity == identity && holds(each, now);
   });
   if (same != issued_.end()) {
     return base::error(Errc::already_exists,
                        "{} has certificate {}: renew it with its file, or revoke it",
                        identity.to_string(), same->serial);
   }
-  return sign(identity, validity);
+  return sign(identity, validity, now);
 }
 
-Result<Credentials> Authority::renew(const Credentials& old, Validity validity) {
+Result<Credentials> Authority::renew(const Credentials& old, Validity validity, std::int64_t now) {
   const auto known = std::find_if(issued_.begin(), issued_.end(), [&](const Issued& each) {
     return each.serial == old.info.serial && each.identity == old.info.identity;
   });
@@ -148,12 +149,12 @@ Result<Credentials> Authority::renew(const Credentials& old, Validity validity) 
     return base::error(Errc::permission_denied, "{}, certificate {}: it was revoked",
                        old.info.identity.to_string(), old.info.serial);
   }
-  return sign(old.info.identity, validity);
+  return sign(old.info.identity, validity, now);
 }
 
-Result<Credentials> Authority::sign(const Identity& identity, Validity validity) {
+Result<Credentials> Authority::sign(const Identity& identity, Validity validity, std::int64_t now) {
   // Beyond its own end nobody would believe it.
-  if (validity.from > info_.validity.until) {
+  if (ended(info_.validity, now)) {
     return base::error(Errc::failed_precondition, "the authority of cluster '{}' held until {}",
                        cluster(), base::format_date(info_.validity.until));
   }
@@ -176,7 +177,7 @@ Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
   const Identity identity{cluster(), role, name};
   bool any = false;
   for (Issued& each : issued_) {
-    if (each.identity != identity || now > each.validity.until) continue;
+    if (each.identity != identity || ended(each.validity, now)) continue;
     if (each.withdrawn == 0) each.withdrawn = now;
     any = true;
   }
@@ -213,7 +214,7 @@ Status Authority::read_list() {
 Status Authority::make_list(std::int64_t now) {
   std::vector<Withdrawn> withdrawn;
   for (const Issued& each : issued_) {
-    if (each.withdrawn != 0 && each.validity.until >= now) {
+    if (each.withdrawn != 0 && !ended(each.validity, now)) {
       withdrawn.push_back({each.serial, each.withdrawn});
     }
   }

@@ -38,12 +38,14 @@ class Authority {
   const std::vector<Issued>& issued() const { return issued_; }
 
   /// Signs for a coordinator or an agent, until the authority's own end at most. already_exists:
-  /// another one that holds at `validity.from` has this identity (withdraw it or renew it);
-  /// permission_denied: a role that it does not sign.
-  base::Result<Credentials> issue(Role role, const std::string& name, Validity validity);
+  /// another one that holds at `now` has this identity (withdraw it or renew it);
+  /// permission_denied: a role that it does not sign; failed_precondition: the authority has ended.
+  base::Result<Credentials> issue(Role role, const std::string& name, Validity validity,
+                                  std::int64_t now);
   /// Signs anew for the holder of `old`: a new key, the same identity; the old one holds until its
-  /// own end. permission_denied: it was withdrawn, or is of another authority.
-  base::Result<Credentials> renew(const Credentials& old, Validity validity);
+  /// own end. permission_denied: it was withdrawn, or is of another authority; failed_precondition:
+  /// the authority has ended.
+  base::Result<Credentials> renew(const Credentials& old, Validity validity, std::int64_t now);
   /// Withdraws all of `role` and `name` that have not ended at `now`, and writes deny_list(), also
   /// where all were withdrawn before. not_found: there is none.
   base::Status revoke(Role role, const std::string& name, std::int64_t now);
@@ -52,7 +54,7 @@ class Authority {
 
  private:
   Authority() = default;
-  base::Result<Credentials> sign(const Identity& identity, Validity validity);
+  base::Result<Credentials> sign(const Identity& identity, Validity validity, std::int64_t now);
   base::Status read_list();
   base::Status make_list(std::int64_t now);
   base::Status save() const;

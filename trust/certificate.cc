@@ -229,9 +229,13 @@ Validity valid_for(std::int64_t now, std::int64_t seconds) {
   return {now - kSkewSeconds, now + seconds};
 }
 
+bool ended(const Validity& validity, std::int64_t now) {
+  return validity.until <= now;
+}
+
 std::string_view state_name(const Validity& validity, std::int64_t withdrawn, std::int64_t now) {
   if (withdrawn != 0) return "revoked";
-  return validity.until < now ? "expired" : "valid";
+  return ended(validity, now) ? "expired" : "valid";
 }
 
 Result<KeyAndCertificate> make_authority(const std::string& cluster, Validity validity) {

@@ -26,6 +26,9 @@ struct Validity {
 /// From a little before `now` on, as clocks of machines differ, for `seconds`.
 Validity valid_for(std::int64_t now, std::int64_t seconds);
 
+/// Whether it holds no more at `now`: its last second does not count, as OpenSSL judges.
+bool ended(const Validity& validity, std::int64_t now);
+
 /// "revoked" where `withdrawn` is not 0, else "expired" or "valid" at `now`.
 std::string_view state_name(const Validity& validity, std::int64_t withdrawn, std::int64_t now);
 

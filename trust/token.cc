@@ -21,7 +21,7 @@ using base::Result;
 using base::Status;
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kRights{"read", "submit", "stop", "admin"};
+constexpr std::array<std::string_view, 5> kRights{"read", "submit", "stop", "join", "admin"};
 constexpr std::string_view kMark = "troupe_";
 constexpr std::size_t kIdDigits = 8;
 constexpr std::size_t kTokensMax = 4'096;
@@ -79,7 +79,7 @@ Result<Token> from_json(const json& entry) {
 }
 
 bool holds(const Token& token, std::int64_t now) {
-  return token.withdrawn == 0 && now <= token.validity.until;
+  return token.withdrawn == 0 && !ended(token.validity, now);
 }
 
 Result<std::vector<Token>> parse_book(const std::string& text, const fs::path& file) {

@@ -22,10 +22,11 @@ enum class Right : std::uint8_t {
   read,    ///< jobs, machines and ranks
   submit,  ///< jobs, and stop those of the same person
   stop,    ///< everybody's jobs; save them
+  join,    ///< as an agent, with slots, where none shows a certificate
   admin    ///< all of these, and hand in lists of what is revoked
 };
 
-/// "read", "submit", "stop", "admin".
+/// "read", "submit", "stop", "join", "admin".
 std::string_view right_name(Right right);
 /// The right of a right_name(); invalid_argument names the word.
 base::Result<Right> parse_right(std::string_view word);

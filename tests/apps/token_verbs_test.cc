@@ -26,6 +26,8 @@ TEST_CASE("tokens are made, listed and revoked", "[token]") {
   const std::string text = trust::read_token(file).value();
   CHECK_THAT(made.out + made.err, !Contains(text));
   CHECK(run({"token", "make", state, "alice", "--out", file}).code == 6);
+  CHECK((std::filesystem::status(state).permissions() & std::filesystem::perms::all) ==
+        std::filesystem::perms::owner_all);
   CHECK(trust::read_token(file).value() == text);
   REQUIRE(run({"token", "make", state, "bob", "--rights", "read", "--out", file + "2"}).code == 0);
 

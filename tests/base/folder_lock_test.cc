@@ -92,6 +92,8 @@ TEST_CASE("who may read a folder cannot hold its lock, and a link in its place i
   CHECK(mode(secret) == perms::owner_all);
   CHECK(mode(secret / "lock") == (perms::owner_read | perms::owner_write));
   CHECK(mode(place.path() / "a") != perms::owner_all);
+  REQUIRE(make_folder(place.path() / "b" / "own", FileMode::secret).ok());
+  CHECK(mode(place.path() / "b" / "own") == perms::owner_all);
   std::filesystem::create_symlink(place.path() / "outside", shared / "lock");
   CHECK_FALSE(FolderLock::take(shared).ok());
   CHECK_FALSE(std::filesystem::exists(place.path() / "outside"));

@@ -123,7 +123,7 @@ TEST_CASE("with certificates people need tokens before one was made") {
   const TestFolder folder("access-files-needed");
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
   const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong).value();
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
   REQUIRE(trust::write_credentials(file, made).ok());
   AccessFiles files(folder.path(), IdentityFile::open(file, trust::Role::coordinator).value());
   const auto told = all_of<control::TokensRead>(files.look(kNow));
@@ -135,9 +135,9 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   const TestFolder folder("access-files-denied");
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
   const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong).value();
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
   REQUIRE(trust::write_credentials(file, made).ok());
-  REQUIRE(authority.issue(trust::Role::agent, "a", kLong).ok());
+  REQUIRE(authority.issue(trust::Role::agent, "a", kLong, kNow).ok());
   const std::string older = authority.deny_list();
   REQUIRE(authority.revoke(trust::Role::agent, "a", kNow).ok());
   const std::string newer = authority.deny_list();
@@ -166,7 +166,7 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   CHECK(files.look(kNow).empty());
 
   // It knows the list of its own file, too, though nobody has handed that in.
-  const auto renewed = authority.renew(made, kLong).value();
+  const auto renewed = authority.renew(made, kLong, kNow).value();
   REQUIRE(trust::write_credentials(file, renewed).ok());
   const fs::path other = folder.path() / "other";
   fs::create_directory(other);
@@ -183,7 +183,7 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   CHECK(read[0].peer == 0);
   CHECK(read[0].pem == newer);
   CHECK_FALSE(read[0].change);  // nobody has changed it since
-  REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
+  REQUIRE(authority.issue(trust::Role::agent, "b", kLong, kNow).ok());
   REQUIRE(authority.revoke(trust::Role::agent, "b", kNow).ok());
   REQUIRE(base::write_file_atomically(state / AccessFiles::kDenied,
                                       std::as_bytes(std::span(authority.deny_list())))
@@ -200,6 +200,36 @@ TEST_CASE("lists of what is revoked are checked, kept and told; older ones are r
   plain.take({7, newer, {}});
   CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
         Errc::failed_precondition);
+}
+
+TEST_CASE("the list of a renewed certificate is told as one of the folder is") {
+  const TestFolder folder("access-files-renewed");
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const fs::path file = folder.path() / "c.pem";
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
+  const auto revoke_and_renew = [&](const std::string& name) {
+    REQUIRE(authority.issue(trust::Role::agent, name, kLong, kNow).ok());
+    REQUIRE(authority.revoke(trust::Role::agent, name, kNow).ok());
+    REQUIRE(trust::write_credentials(file, authority.renew(made, kLong, kNow).value()).ok());
+  };
+  const fs::path denied = folder.path() / AccessFiles::kDenied;
+  const std::string first = authority.deny_list();
+  REQUIRE(base::write_file_atomically(denied, std::as_bytes(std::span(first))).ok());
+  revoke_and_renew("a");
+  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
+  AccessFiles files(folder.path(), identity);
+  auto read = all_of<control::DenyListRead>(files.look(kNow));
+  REQUIRE(read.size() == 1);  // not the folder's, which is older
+  CHECK(read[0].pem == authority.deny_list());
+  CHECK_FALSE(read[0].change);
+  CHECK(files.look(kNow).empty());
+  revoke_and_renew("b");
+  REQUIRE(identity->renewed() != nullptr);
+  read = all_of<control::DenyListRead>(files.look(kNow));
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].pem == authority.deny_list());
+  REQUIRE(read[0].change);
+  CHECK(read[0].change->from == file.string());
 }
 
 TEST_CASE("changes are appended as lines of JSON, to a file that was moved away, too") {

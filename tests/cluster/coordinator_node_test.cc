@@ -37,9 +37,9 @@ TEST_CASE("a coordinator knows what is revoked before it takes its first connect
   const TestFolder folder("coordinator-node-denied");
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
   const fs::path file = folder.path() / "main.pem";
-  const auto main = authority.issue(trust::Role::coordinator, "main", kLong).value();
+  const auto main = authority.issue(trust::Role::coordinator, "main", kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, main).ok());
-  const auto person = authority.issue(trust::Role::person, "ann", kLong).value();
+  const auto person = authority.issue(trust::Role::person, "ann", kLong, kLong.from).value();
   REQUIRE(authority.revoke(trust::Role::person, "ann", 1'000).ok());
   const fs::path state = folder.path() / "state";
   fs::create_directory(state);

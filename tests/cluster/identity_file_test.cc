@@ -24,7 +24,7 @@ TEST_CASE("a replaced identity file is read again, once, and only of the same ho
   const TestFolder folder("identity-file-test");
   const auto file = folder.path() / "a.pem";
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const auto first = authority.issue(trust::Role::agent, "a", kLong).value();
+  const auto first = authority.issue(trust::Role::agent, "a", kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, first).ok());
   const auto identity = IdentityFile::open(file, trust::Role::agent).value();
   CHECK(identity->credentials().info.serial == first.info.serial);
@@ -32,7 +32,7 @@ TEST_CASE("a replaced identity file is read again, once, and only of the same ho
   CHECK(before->identity() == first.info.identity);
   CHECK(identity->renewed() == nullptr);
 
-  const auto second = authority.renew(first, kLong).value();
+  const auto second = authority.renew(first, kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, second).ok());
   touch(file);
   const auto after = identity->renewed();
@@ -42,7 +42,7 @@ TEST_CASE("a replaced identity file is read again, once, and only of the same ho
   CHECK(identity->credentials().info.serial == second.info.serial);
   CHECK(identity->renewed() == nullptr);
 
-  const auto other = authority.issue(trust::Role::agent, "b", kLong).value();
+  const auto other = authority.issue(trust::Role::agent, "b", kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, other).ok());
   touch(file);
   CHECK(identity->renewed() == nullptr);
@@ -59,10 +59,10 @@ TEST_CASE("a replaced identity that others may read is taken once its rights are
   const TestFolder folder("identity-file-test-rights");
   const auto file = folder.path() / "a.pem";
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const auto first = authority.issue(trust::Role::agent, "a", kLong).value();
+  const auto first = authority.issue(trust::Role::agent, "a", kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, first).ok());
   const auto identity = IdentityFile::open(file, trust::Role::agent).value();
-  const auto second = authority.renew(first, kLong).value();
+  const auto second = authority.renew(first, kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, second).ok());
   const auto others = std::filesystem::perms::others_read;
   std::filesystem::permissions(file, others, std::filesystem::perm_options::add);
@@ -78,7 +78,7 @@ TEST_CASE("an identity of another role, or that others may read, is refused") {
   const TestFolder folder("identity-file-test-bad");
   const auto file = folder.path() / "a.pem";
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const auto made = authority.issue(trust::Role::agent, "a", kLong).value();
+  const auto made = authority.issue(trust::Role::agent, "a", kLong, kLong.from).value();
   REQUIRE(trust::write_credentials(file, made).ok());
   const auto refused = IdentityFile::open(file, trust::Role::coordinator).status();
   CHECK(refused.code() == base::Errc::permission_denied);
@@ -96,8 +96,8 @@ TEST_CASE("a newer list of what is revoked stays when the file is replaced") {
   const TestFolder folder("identity-file-test-deny");
   const auto file = folder.path() / "a.pem";
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const auto first = authority.issue(trust::Role::agent, "a", kLong).value();
-  REQUIRE(authority.issue(trust::Role::agent, "b", kLong).ok());
+  const auto first = authority.issue(trust::Role::agent, "a", kLong, kLong.from).value();
+  REQUIRE(authority.issue(trust::Role::agent, "b", kLong, kLong.from).ok());
   REQUIRE(trust::write_credentials(file, first).ok());
   const auto identity = IdentityFile::open(file, trust::Role::agent).value();
   REQUIRE(authority.revoke(trust::Role::agent, "b", 1'000).ok());

@@ -15,7 +15,7 @@ using Catch::Matchers::StartsWith;
 using testing::ControlWorld;
 using trust::Right;
 
-constexpr std::array kRights{Right::read, Right::submit, Right::stop, Right::admin};
+constexpr std::array kRights{Right::read, Right::submit, Right::stop, Right::join, Right::admin};
 
 KnownToken token_of(const std::string& text, const std::string& name, std::vector<Right> rights) {
   KnownToken known;
@@ -41,8 +41,9 @@ TEST_CASE("a token gives its rights and no other") {
   Access access;
   access.set({true,
               {token_of("r", "ann", {Right::read}), token_of("s", "ben", {Right::submit}),
-               token_of("t", "cid", {Right::stop}), token_of("a", "dan", {Right::admin})}});
-  const std::vector<std::string> texts{"r", "s", "t", "a"};
+               token_of("t", "cid", {Right::stop}), token_of("j", "eve", {Right::join}),
+               token_of("a", "dan", {Right::admin})}});
+  const std::vector<std::string> texts{"r", "s", "t", "j", "a"};
   for (std::size_t token = 0; token < texts.size(); ++token) {
     for (std::size_t right = 0; right < kRights.size(); ++right) {
       const auto status = access.check(caller_with(texts[token]), kRights[right]);
@@ -84,7 +85,7 @@ struct Guarded {
         true,
         {token_of("r", "ann", {Right::read}), token_of("s", "ann", {Right::submit, Right::read}),
          token_of("t", "ben", {Right::stop}), token_of("u", "ben", {Right::submit}),
-         token_of("a", "ann", {Right::admin})}});
+         token_of("j", "ann", {Right::join}), token_of("a", "ann", {Right::admin})}});
     link(1, role, name);
   }
   void link(PeerId peer, trust::Role role, const std::string& name) {
@@ -309,9 +310,9 @@ TEST_CASE("without certificates an agent needs a token, too, as soon as people d
     return world.drop(peer, hello);
   };
   CHECK_THAT(join(""), StartsWith("agent 'a': a token is missing"));
-  CHECK_THAT(join("t"), Contains("gives no right to admin"));
+  CHECK_THAT(join("t"), Contains("gives no right to join"));
   CHECK(world.state.counts().agents == 0);
-  CHECK(join("a").empty());
+  CHECK(join("j").empty());
   CHECK(world.state.counts().agents == 1);
   REQUIRE(world.audits.size() == 1);
   CHECK(world.audits[0].who == "person 'ann'");

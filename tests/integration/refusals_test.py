@@ -307,7 +307,7 @@ class WithoutCertificatesTest(ClusterCase):
 
     def test_an_agent_shows_a_token_as_soon_as_one_was_made(self):
         made = self.cluster({"a": 1})
-        admin = made.make_token("ann", "admin")
+        joins = made.make_token("ann", "join")
         read = made.make_token("ann", "read")
         deadline = time.monotonic() + DEADLINE_S
         while self.run_words("--coordinator", made.address, "job", "list").returncode == 0:
@@ -316,13 +316,13 @@ class WithoutCertificatesTest(ClusterCase):
         agent = ["agent", "--join", made.address, "--devices", "cpu:1", "--join-wait", "1s",
                  "--name", "b"]
         for words, why in ((agent, "agent 'b': a token is missing"),
-                           (["--token", read, *agent], "gives no right to admin")):
+                           (["--token", read, *agent], "gives no right to join")):
             done = self.run_words(*words)
             self.assertEqual(done.returncode, FORBIDDEN, done.stderr)
             self.assertIn(why, done.stderr)
             made.wait_for("coordinator", "turned away.*" + why)
         self.assertIsNone(made.processes["a"].poll())  # it was there before
-        made.start("b", "--token", admin, *agent)
+        made.start("b", "--token", joins, *agent)
         made.wait_for("b", "joined the coordinator")
         made.wait_for("coordinator", "agent 'b' has joined")
 

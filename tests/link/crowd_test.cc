@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who gives way when too many connections wait to greet.
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
+#include "link/listener.h"
 #include "tests/link/link_support.h"
 
 namespace troupe::link::test {
@@ -43,6 +46,30 @@ TEST_CASE("a crowd of one host keeps no other host out, nor who has begun to gre
   CHECK_FALSE(far.readable(0));
   CHECK_FALSE(slow.readable(0));
   CHECK_FALSE(crowd.back().readable(0));
+}
+
+TEST_CASE("among strangers of many addresses the oldest gives way, not who has two connections",
+          "[listener]") {
+  base::Limits limits = quick_limits();
+  limits.handshake_ms = 60'000;
+  Server server(limits);
+  std::vector<Plain> strangers;
+  for (int i = 1; i <= 62; ++i) {
+    strangers.push_back(Plain::connect_from(fmt::format("127.0.1.{}", i).c_str(), server.address));
+  }
+  const Plain first = Plain::connect(server.address);
+  const Plain second = Plain::connect(server.address);
+  const Plain last = Plain::connect_from("127.0.1.63", server.address);
+  CHECK(strangers.front().closed_by_peer());
+  CHECK_FALSE(first.readable(0));
+  CHECK_FALSE(second.readable(0));
+  CHECK_FALSE(last.readable(0));
+}
+
+TEST_CASE("the addresses of one network of IPv6 are one crowd", "[listener]") {
+  CHECK(crowd_of("2001:db8::1") == crowd_of("2001:db8::ffff:2"));
+  CHECK(crowd_of("2001:db8::1") != crowd_of("2001:db8:0:1::1"));
+  CHECK(crowd_of("127.0.0.2") == "127.0.0.2");
 }
 
 }  // namespace

@@ -19,13 +19,14 @@ TEST_CASE("an authority is made once and remembers whom it has signed for") {
   std::string serial;
   {
     auto made = Authority::create(folder.path(), "lab", kYear).value();
-    serial = made.issue(Role::coordinator, "main", kYear)->info.serial;
-    CHECK(made.issue(Role::agent, "a", kYear).ok());
-    const auto again = made.issue(Role::agent, "a", kYear).status();
+    serial = made.issue(Role::coordinator, "main", kYear, kNow)->info.serial;
+    CHECK(made.issue(Role::agent, "a", kYear, kNow).ok());
+    const auto again = made.issue(Role::agent, "a", kYear, kNow).status();
     CHECK(again.code() == base::Errc::already_exists);
-    CHECK(made.issue(Role::process, "a/b/1", kYear).status().code() ==
+    CHECK(made.issue(Role::process, "a/b/1", kYear, kNow).status().code() ==
           base::Errc::permission_denied);
-    CHECK(made.issue(Role::agent, "a b", kYear).status().code() == base::Errc::invalid_argument);
+    CHECK(made.issue(Role::agent, "a b", kYear, kNow).status().code() ==
+          base::Errc::invalid_argument);
     CHECK(Authority::open(folder.path()).status().code() == base::Errc::already_exists);  // locked
   }
   CHECK(Authority::create(folder.path(), "lab", kYear).status().code() ==
@@ -41,8 +42,8 @@ TEST_CASE("an authority is made once and remembers whom it has signed for") {
 TEST_CASE("what was revoked is on the list, is not renewed, and its name is free again") {
   const TestFolder folder("authority-test-revoke");
   auto authority = Authority::create(folder.path(), "lab", kYear).value();
-  const auto first = authority.issue(Role::agent, "a", kYear).value();
-  const auto renewed = authority.renew(first, {kNow + 10, kNow + 1'000}).value();
+  const auto first = authority.issue(Role::agent, "a", kYear, kNow).value();
+  const auto renewed = authority.renew(first, {kNow + 10, kNow + 1'000}, kNow).value();
   CHECK(renewed.info.identity == first.info.identity);
   CHECK(renewed.own.key != first.own.key);
   const std::string before = authority.deny_list();
@@ -52,9 +53,9 @@ TEST_CASE("what was revoked is on the list, is not renewed, and its name is free
   CHECK(authority.deny_list() != before);
   for (const Issued& each : authority.issued()) CHECK(each.withdrawn == kNow + 20);
   for (const Credentials& old : {first, renewed}) {
-    CHECK(authority.renew(old, kYear).status().code() == base::Errc::permission_denied);
+    CHECK(authority.renew(old, kYear, kNow).status().code() == base::Errc::permission_denied);
   }
-  const auto next = authority.issue(Role::agent, "a", {kNow + 30, kNow + 1'000});
+  const auto next = authority.issue(Role::agent, "a", {kNow + 30, kNow + 1'000}, kNow);
   CHECK(next.ok());
   CHECK(next->deny_list == authority.deny_list());
   std::ifstream file(folder.path() / "denied.pem");
@@ -67,7 +68,7 @@ TEST_CASE("a list that could not be written is completed by whoever comes next")
   Credentials agent;
   {
     auto authority = Authority::create(folder.path(), "lab", kYear).value();
-    agent = authority.issue(Role::agent, "a", kYear).value();
+    agent = authority.issue(Role::agent, "a", kYear, kNow).value();
     const std::string before = authority.deny_list();
     std::filesystem::remove(file);
     std::filesystem::create_directory(file);  // nothing can be written there
@@ -97,7 +98,7 @@ TEST_CASE("an older book beside a newer list is refused") {
   const TestFolder folder("authority-test-older");
   {
     auto authority = Authority::create(folder.path(), "lab", kYear).value();
-    REQUIRE(authority.issue(Role::agent, "a", kYear).ok());
+    REQUIRE(authority.issue(Role::agent, "a", kYear, kNow).ok());
     std::filesystem::copy_file(folder.path() / "issued.json", folder.path() / "kept");
     REQUIRE(authority.revoke(Role::agent, "a", kNow).ok());
   }
@@ -110,19 +111,32 @@ TEST_CASE("an older book beside a newer list is refused") {
 TEST_CASE("what begins later is revoked, too") {
   const TestFolder folder("authority-test-later");
   auto authority = Authority::create(folder.path(), "lab", kYear).value();
-  REQUIRE(authority.issue(Role::agent, "a", {kNow + 1'000, kNow + 2'000}).ok());
+  REQUIRE(authority.issue(Role::agent, "a", {kNow + 1'000, kNow + 2'000}, kNow).ok());
   REQUIRE(authority.revoke(Role::agent, "a", kNow).ok());
   CHECK(authority.issued()[0].withdrawn == kNow);
   CHECK(authority.revoke(Role::agent, "a", kNow + 2'001).code() == base::Errc::not_found);
 }
 
+TEST_CASE("an end is judged at the moment itself, though validities begin a little earlier") {
+  const TestFolder folder("authority-test-moment");
+  auto authority = Authority::create(folder.path(), "lab", kYear).value();
+  REQUIRE(authority.issue(Role::agent, "a", valid_for(kNow, 2), kNow).ok());
+  CHECK(authority.issue(Role::agent, "a", valid_for(kNow + 1, 2), kNow + 1).status().code() ==
+        base::Errc::already_exists);
+  CHECK(state_name(authority.issued()[0].validity, 0, kNow + 1) == "valid");
+  CHECK(state_name(authority.issued()[0].validity, 0, kNow + 2) == "expired");
+  CHECK(authority.revoke(Role::agent, "a", kNow + 2).code() == base::Errc::not_found);
+  CHECK(authority.issue(Role::agent, "a", valid_for(kNow + 2, 2), kNow + 2).ok());
+}
+
 TEST_CASE("nothing holds longer than the authority that signs it") {
   const TestFolder folder("authority-test-end");
   auto authority = Authority::create(folder.path(), "lab", kYear).value();
-  const auto made = authority.issue(Role::agent, "a", {kNow, kYear.until + 1}).value();
+  const auto made = authority.issue(Role::agent, "a", {kNow, kYear.until + 1}, kNow).value();
   CHECK(made.info.validity == kYear);
   CHECK(authority.issued()[0].validity == kYear);
-  const auto late = authority.renew(made, {kYear.until + 1, kYear.until + 2}).status();
+  const auto late =
+      authority.renew(made, {kYear.until - 300, kYear.until + 2}, kYear.until).status();
   CHECK(late.code() == base::Errc::failed_precondition);
   CHECK(late.text() == "the authority of cluster 'lab' held until 2024-11-13T22:13:20Z");
 }
@@ -131,8 +145,8 @@ TEST_CASE("another authority's credentials are not renewed") {
   const TestFolder folder("authority-test-other");
   auto one = Authority::create(folder.path() / "1", "lab", kYear).value();
   auto two = Authority::create(folder.path() / "2", "lab", kYear).value();
-  const auto agent = one.issue(Role::agent, "a", kYear).value();
-  CHECK(two.renew(agent, kYear).status().code() == base::Errc::permission_denied);
+  const auto agent = one.issue(Role::agent, "a", kYear, kNow).value();
+  CHECK(two.renew(agent, kYear, kNow).status().code() == base::Errc::permission_denied);
 }
 
 TEST_CASE("an authority's folder that is missing, open to others or damaged is refused") {

@@ -15,7 +15,7 @@ constexpr Validity kYear{1'700'000'000, 1'731'536'000};
 
 Credentials agent_of(const std::filesystem::path& folder) {
   auto authority = Authority::create(folder, "lab", kYear).value();
-  return authority.issue(Role::agent, "a", kYear).value();
+  return authority.issue(Role::agent, "a", kYear, kYear.from).value();
 }
 
 TEST_CASE("credentials are one file that only their owner reads") {
@@ -71,7 +71,7 @@ TEST_CASE("credentials without a part, or of another chain, are refused with wha
 TEST_CASE("credentials take newer lists of what is revoked, of their own authority alone") {
   const TestFolder folder("credentials-test-deny");
   auto authority = Authority::create(folder.path() / "ca", "lab", kYear).value();
-  Credentials made = authority.issue(Role::agent, "a", kYear).value();
+  Credentials made = authority.issue(Role::agent, "a", kYear, kYear.from).value();
   const std::string first = made.deny_list;
   REQUIRE(authority.revoke(Role::agent, "a", kYear.from).ok());
   CHECK(take_deny_list(made, authority.deny_list()).value());

@@ -37,7 +37,7 @@ TEST_CASE("a book of tokens holds their hashes alone") {
   CHECK(read[0].validity == kDay);
   CHECK(read[0].gives(Right::submit));
   CHECK_FALSE(read[0].gives(Right::stop));
-  for (const Right right : {Right::read, Right::submit, Right::stop, Right::admin}) {
+  for (const Right right : {Right::read, Right::submit, Right::stop, Right::join, Right::admin}) {
     CHECK(read[1].gives(right));
     CHECK(parse_right(right_name(right)).value() == right);
   }
