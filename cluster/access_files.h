@@ -41,12 +41,16 @@ class AccessFiles {
   /// changes that wait the newest are only counted.
   void note(control::Audit change);
   static constexpr std::size_t kAuditsMax = 10'000;
+  /// Of a coordinator that ends: tries once more to write what waits. Returns how many changes are
+  /// lost, which is logged.
+  std::uint64_t end(std::int64_t now);
 
  private:
   void read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events);
   void read_denied(std::vector<control::CoordinatorEvent>& events);
   control::DenyListRead keep(const control::TakeDenyList& list);
   base::Status check(const std::string& pem) const;
+  void take_audits(std::int64_t now);
   void write_audits(std::int64_t now);
 
   const std::filesystem::path folder_;
@@ -63,7 +67,8 @@ class AccessFiles {
   std::string denied_;
   std::vector<std::string> lines_;  ///< to be written into audit.log, kAuditsMax at most
   std::uint64_t lines_left_out_ = 0;
-  base::Status audit_fault_;  ///< of writing them
+  base::Status audit_fault_;      ///< of writing them
+  std::int64_t audit_tried_ = 0;  ///< when that was, Unix seconds
 
   base::Mutex mutex_;
   std::vector<control::TakeDenyList> lists_ TROUPE_GUARDED_BY(mutex_);
