@@ -12,7 +12,7 @@ using schemas::JobPhase;
 
 JobInfo look(JobPhase phase, std::uint64_t samples, std::uint64_t number = 4) {
   JobInfo job;
-  job.id = "x";
+  job.id = std::string("x");
   job.phase = phase;
   job.samples = samples;
   job.number = number;
