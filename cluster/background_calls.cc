@@ -35,6 +35,14 @@ struct BackgroundCalls::Shared {
                                     [&group](const auto& each) { return each.second == group; });
     return static_cast<std::size_t>(same) < group_max;
   }
+  /// Half of the places are one group's at most: others find one, too.
+  bool may_wait(const std::string& group, std::size_t most) const TROUPE_REQUIRES(mutex) {
+    if (waiting.size() >= most) return false;
+    if (group.empty()) return true;
+    const auto same = std::count_if(waiting.begin(), waiting.end(),
+                                    [&group](const Keyed& keyed) { return keyed.group == group; });
+    return static_cast<std::size_t>(same) < (most + 1) / 2;
+  }
   std::deque<Keyed>::iterator next() TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
                         [this](const Keyed& keyed)
@@ -87,7 +95,7 @@ bool BackgroundCalls::add(std::string key, Call call, std::string group) {
     return true;
   }
   const bool waits = shared_->running.size() == kThreadsMax || !shared_->may_run(key, group);
-  if (waits && shared_->waiting.size() >= waiting_max_) return false;
+  if (waits && !shared_->may_wait(group, waiting_max_)) return false;
   shared_->waiting.push_back({std::move(key), std::move(group), std::move(call)});
   if (waits) return true;
   shared_->begin_more(shared_);

@@ -28,8 +28,8 @@ class BackgroundCalls {
   using Call = std::function<Report()>;
 
   /// `name` and a key make up what the log calls a call that does not end. At most `waiting_max`
-  /// calls wait; the destructor gives those that run `patience_ms`. `group_max` of a group run at a
-  /// time.
+  /// calls wait, half of them of one group; the destructor gives those that run `patience_ms`.
+  /// `group_max` of a group run at a time.
   BackgroundCalls(std::string name, std::size_t waiting_max, std::uint64_t patience_ms,
                   std::size_t group_max = kGroupThreadsMax);
   /// Forgets the calls that wait. One that does not end in time is left alone, and its report never

@@ -150,7 +150,7 @@ TEST_CASE("of a folder that is asked for again only the newest call is told") {
 TEST_CASE("whose folders hang holds up nobody else") {
   std::set<std::string> dead;
   while (dead.size() < 2 * BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
-  Fixture fixture(dead.size(), kPatienceMs, dead);
+  Fixture fixture(2 * dead.size(), kPatienceMs, dead);
   for (const std::string& folder : dead) CHECK(fixture.add(folder, 0, "ann"));
   REQUIRE(fixture.folders->wait_entered(BackgroundCalls::kGroupThreadsMax));
   for (const char* folder : {"a", "b", "c"}) CHECK(fixture.add(folder, 0, "ben"));
@@ -211,6 +211,18 @@ TEST_CASE("what a call holds goes when another one takes its place, and when it 
   REQUIRE(fixture.told.wait_folders(1));
   fixture.calls.reset();
   CHECK(gone);
+}
+
+TEST_CASE("whose calls wait leaves half of the places to others") {
+  Fixture fixture(4, kPatienceMs, {"a", "b", "c", "d", "e", "f"});
+  for (const char* folder : {"a", "b", "c", "d"}) CHECK(fixture.add(folder, 0, "ann"));
+  REQUIRE(fixture.folders->wait_entered(2));
+  CHECK_FALSE(fixture.add("e", 0, "ann"));
+  CHECK(fixture.add("c", 0, "ann"));  // in the place of her own
+  for (const char* folder : {"1", "2"}) CHECK(fixture.add(folder, 0, "ben"));
+  CHECK(fixture.told.wait_folders(2));
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(6));
 }
 
 TEST_CASE("calls that hang bound the queue, and the end does not wait for them") {
