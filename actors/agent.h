@@ -30,7 +30,7 @@ class AgentPorts {
   virtual void probe_folder(const schemas::FolderProbe& probe) = 0;
   /// In the background; the coordinator is sent a FilePiece.
   virtual void serve_piece(const schemas::PieceQuery& query) = 0;
-  virtual void place_files(const schemas::PlaceCheckpoint& place) = 0;
+  virtual void place_files(const control::PlaceFiles& wanted) = 0;
   /// In the background; what cannot be removed is logged.
   virtual void drop_files(const schemas::DropCheckpoint& drop) = 0;
   /// Of what is revoked, PEM; what comes of it is logged.
@@ -70,7 +70,7 @@ class Agent final : public RoleShell<Agent, control::AgentState> {
   }
   void perform(const control::ProbeFolder& probe) { ports_.probe_folder(probe.probe); }
   void perform(const control::ServePiece& serve) { ports_.serve_piece(serve.query); }
-  void perform(const control::PlaceFiles& files) { ports_.place_files(files.place); }
+  void perform(const control::PlaceFiles& files) { ports_.place_files(files); }
   void perform(const control::DropFiles& files) { ports_.drop_files(files.drop); }
   void perform(const control::UseDenyList& list) { ports_.use_deny_list(list.pem); }
   void perform(const control::End& end);

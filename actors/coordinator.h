@@ -32,7 +32,7 @@ class CoordinatorPorts {
   /// In the background; the peer is sent a FilePiece.
   virtual void serve_piece(control::ServePiece serve) = 0;
   /// In the background; what comes of it is logged.
-  virtual void check_copy(const std::string& checkpoint) = 0;
+  virtual void check_copy(const control::CheckCopy& copy) = 0;
   /// Check it and keep it, elsewhere; answered by post(DenyListRead).
   virtual void take_deny_list(control::TakeDenyList list) = 0;
   virtual void audit(control::Audit change) = 0;
@@ -70,7 +70,7 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
   }
   void perform(const control::EndCollecting& end) { ports_.end_collecting(end.job); }
   void perform(control::ServePiece serve) { ports_.serve_piece(std::move(serve)); }
-  void perform(const control::CheckCopy& check) { ports_.check_copy(check.checkpoint); }
+  void perform(const control::CheckCopy& check) { ports_.check_copy(check); }
   void perform(control::TakeDenyList list) { ports_.take_deny_list(std::move(list)); }
   void perform(control::Audit change) { ports_.audit(std::move(change)); }
   void perform(const control::JobAdmitted& job) { ports_.admitted(job.queued_ms); }

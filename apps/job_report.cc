@@ -102,10 +102,10 @@ Json json_of(const schemas::JobInfo& job) {
           {"age_seconds", static_cast<double>(job.age_ms) * kSecondsPerMs}};
 }
 
-Json json_of(std::span<const schemas::JobInfo> jobs) {
-  Json list = Json::array();
-  for (const schemas::JobInfo& job : jobs) list.push_back(json_of(job));
-  return {{"jobs", std::move(list)}};
+Json json_of(const schemas::JobList& list) {
+  Json jobs = Json::array();
+  for (const schemas::JobInfo& job : list.jobs) jobs.push_back(json_of(job));
+  return {{"jobs", std::move(jobs)}, {"note", json_or_null(list.text)}};
 }
 
 }  // namespace troupe::apps

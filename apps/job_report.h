@@ -31,7 +31,7 @@ std::string job_result_lines(const schemas::JobInfo& job);
 
 /// One job; null for what is not known.
 Json json_of(const schemas::JobInfo& job);
-/// {"jobs": [...]}.
-Json json_of(std::span<const schemas::JobInfo> jobs);
+/// {"jobs": [...], "note": ...}: all that a coordinator tells, and what it leaves off.
+Json json_of(const schemas::JobList& list);
 
 }  // namespace troupe::apps

@@ -56,6 +56,7 @@ ExitCode fail_for(const std::string& id, const base::Status& why, cluster::JobCl
 
 /// A watch that ended before the job: what becomes of it, as far as that is known here.
 ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Context& context) {
+  if (why.code() == base::Errc::already_exists) return context.fail(why);  // its id is another's
   std::string text = why.text();
   base::Errc code = why.code();
   if (code == base::Errc::not_found) {
@@ -142,8 +143,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
 ExitCode list(cluster::JobClient& client, const JobVerb& options, Context& context) {
   const auto list = client.list();
   if (!list.ok()) return context.fail(list.status());
-  const std::span<const schemas::JobInfo> jobs = list->jobs;
-  context.console.data(options.json ? json_text(json_of(jobs)) : job_table(jobs));
+  context.console.data(options.json ? json_text(json_of(*list)) : job_table(list->jobs));
   if (!list->text.empty()) context.console.info(list->text);
   return ExitCode::ok;
 }

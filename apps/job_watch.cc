@@ -26,7 +26,7 @@ void show(const schemas::JobInfo& job, ProgressDisplay& display) {
   display.show(progress);
 }
 
-/// A run has ended and another one takes its place, perhaps between two looks.
+/// A run has ended and another one of the same job takes its place, perhaps between two looks.
 bool begins_anew(const schemas::JobInfo& before, const schemas::JobInfo& now) {
   using schemas::JobPhase;
   if (schemas::is_final(now.phase)) return false;
@@ -42,6 +42,23 @@ struct EndOfLine {
 
 }  // namespace
 
+base::Result<std::vector<std::string>> news_of(const schemas::JobInfo& before,
+                                               const schemas::JobInfo& now) {
+  if (before.number != 0 && now.number != before.number) {
+    return base::error(base::Errc::already_exists,
+                       "job {} has ended, unseen, and another submission has its id now", now.id);
+  }
+  std::vector<std::string> news;
+  if (begins_anew(before, now)) {
+    news.push_back(fmt::format("job {} has left a machine and goes on from {}", now.id,
+                               now.checkpoint.empty() ? "the beginning" : now.checkpoint));
+  }
+  if (now.text != before.text && now.phase == schemas::JobPhase::pending) {
+    news.push_back(fmt::format("job {} {}", now.id, now.text));
+  }
+  return news;
+}
+
 base::Status watch_job(cluster::JobClient& client, const std::string& id,
                        const std::function<bool(const schemas::JobInfo&)>& goes_on,
                        schemas::JobInfo& seen, Context& context) {
@@ -52,14 +69,8 @@ base::Status watch_job(cluster::JobClient& client, const std::string& id,
     const auto job = client.query(id);
     if (!goes_on(job.ok() ? *job : seen)) return {};
     if (!job.ok()) return job.status();
-    if (begins_anew(seen, *job)) {
-      context.console.info(
-          fmt::format("job {} has left a machine and goes on from {}", id,
-                      job->checkpoint.empty() ? "the beginning" : job->checkpoint));
-    }
-    if (job->text != seen.text && job->phase == schemas::JobPhase::pending) {
-      context.console.info(fmt::format("job {} {}", id, job->text));
-    }
+    TROUPE_TRY_ASSIGN(const std::vector<std::string> news, news_of(seen, *job));
+    for (const std::string& line : news) context.console.info(line);
     if (job->step != seen.step) show(*job, display);
     seen = *job;
     if (schemas::is_final(seen.phase)) return {};

@@ -4,15 +4,22 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "apps/program.h"
 #include "cluster/job_client.h"
 
 namespace troupe::apps {
 
+/// What people are told between two looks at a job; `before` without a number: there was none.
+/// already_exists: it is another job by now, which has the same id.
+base::Result<std::vector<std::string>> news_of(const schemas::JobInfo& before,
+                                               const schemas::JobInfo& now);
+
 /// Looks at the job again and again and shows how it does. `goes_on` is asked after each look with
 /// what is known by then; false ends the watch. `seen`: what is known of the job. Ok: it has ended
-/// (`seen` says how), or `goes_on` said false; else the error of the question that has failed.
+/// (`seen` says how), or `goes_on` said false; else the error of the question that has failed, or
+/// of news_of().
 base::Status watch_job(cluster::JobClient& client, const std::string& id,
                        const std::function<bool(const schemas::JobInfo&)>& goes_on,
                        schemas::JobInfo& seen, Context& context);

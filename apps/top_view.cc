@@ -214,12 +214,13 @@ Table job_rows(const TopView& view, const std::map<std::string, Lag>& lags) {
 
 Table machine_rows(const TopView& view) {
   Table table;
-  table.columns = {{"MACHINE"}, {"SLOTS", true}, {"LINK"}};
+  table.columns = {{"MACHINE"}, {"SLOTS", true}, {"LINK"}, {"NOTE"}};
   for (const MachineInfo& machine : sorted_machines(view.cluster.machines)) {
     table.rows.push_back(
         {{printable(machine.name), fmt::format("{}/{}", machine.slots_used, machine.slots),
-          machine.cut ? "cut" : "up"},
-         machine.cut ? Paint::bad : Paint::plain});
+          machine.cut ? "cut" : "up",
+          machine.withheld.empty() ? "" : "offers no slots: " + printable(machine.withheld)},
+         machine.cut || !machine.withheld.empty() ? Paint::bad : Paint::plain});
   }
   return table;
 }
@@ -250,9 +251,10 @@ std::string summary_of(const TopView& view) {
     slots += machine.slots;
     used += machine.slots_used;
   }
-  return fmt::format("{}, heard {:.1f} s ago: {}, {} at work; {}, {}/{} slots used",
+  return fmt::format("{}, heard {:.1f} s ago: {}, {} at work{}; {}, {}/{} slots used",
                      view.coordinator, seconds_of(view.age_ms),
                      base::format_counted(view.cluster.jobs.size(), "job"), running,
+                     view.cluster.text.empty() ? "" : ", " + view.cluster.text,
                      base::format_counted(view.cluster.machines.size(), "machine"), used, slots);
 }
 
@@ -315,7 +317,8 @@ Json json_of(const TopView& view) {
     machines.push_back({{"name", machine.name},
                         {"slots", machine.slots},
                         {"slots_used", machine.slots_used},
-                        {"link", machine.cut ? "cut" : "up"}});
+                        {"link", machine.cut ? "cut" : "up"},
+                        {"withheld", json_or_null(machine.withheld)}});
   }
   for (const RankInfo& rank : sorted_ranks(view.cluster.ranks)) {
     ranks.push_back({{"rank", rank.rank},
@@ -330,7 +333,8 @@ Json json_of(const TopView& view) {
   return {{"coordinator", view.coordinator},
           {"jobs", std::move(jobs)},
           {"machines", std::move(machines)},
-          {"ranks", std::move(ranks)}};
+          {"ranks", std::move(ranks)},
+          {"note", json_or_null(view.cluster.text)}};
 }
 
 }  // namespace troupe::apps

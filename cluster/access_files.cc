@@ -83,7 +83,9 @@ AccessFiles::AccessFiles(fs::path folder, std::shared_ptr<IdentityFile> identity
 
 std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   std::vector<control::CoordinatorEvent> events;
-  write_audits(now);
+  take_audits(now);
+  // Looks come more often than seconds, and a full disk stays full for longer.
+  if (audit_fault_.ok() || now != audit_tried_) write_audits(now);
   read_tokens(now, events);
   const bool took = read_denied();
   std::vector<control::TakeDenyList> lists;
@@ -199,7 +201,18 @@ control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
   return {list.peer, {}, list.pem, list.change};
 }
 
-void AccessFiles::write_audits(std::int64_t now) {
+std::uint64_t AccessFiles::end(std::int64_t now) {
+  take_audits(now);
+  write_audits(now);
+  const std::uint64_t lost = lines_.size() + lines_left_out_;
+  if (lost > 0) {
+    base::log_error("audit: {}; {} lost", audit_fault_.text(),
+                    base::format_counted(lost, "line") + (lost == 1 ? " is" : " are"));
+  }
+  return lost;
+}
+
+void AccessFiles::take_audits(std::int64_t now) {
   std::vector<control::Audit> audits;
   {
     const base::MutexLock lock(mutex_);
@@ -213,7 +226,11 @@ void AccessFiles::write_audits(std::int64_t now) {
       ++lines_left_out_;
     }
   }
+}
+
+void AccessFiles::write_audits(std::int64_t now) {
   if (lines_.empty()) return;
+  audit_tried_ = now;
   std::string text = fmt::format("{}", fmt::join(lines_, ""));
   if (lines_left_out_ > 0) {
     text += line_of({"", base::format_counted(lines_left_out_, "line") + " left out", "", {}}, now);

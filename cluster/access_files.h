@@ -41,6 +41,9 @@ class AccessFiles {
   /// changes that wait the newest are only counted.
   void note(control::Audit change);
   static constexpr std::size_t kAuditsMax = 10'000;
+  /// Of a coordinator that ends: tries once more to write what waits. Returns how many changes are
+  /// lost, which is logged.
+  std::uint64_t end(std::int64_t now);
 
  private:
   void read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events);
@@ -48,6 +51,7 @@ class AccessFiles {
   void tell_newest(bool of_folder, std::vector<control::CoordinatorEvent>& events);
   control::DenyListRead keep(const control::TakeDenyList& list);
   base::Result<std::uint64_t> check(const std::string& pem) const;
+  void take_audits(std::int64_t now);
   void write_audits(std::int64_t now);
 
   const std::filesystem::path folder_;
@@ -65,7 +69,8 @@ class AccessFiles {
   std::uint64_t told_list_ = 1;     ///< the newest one told; an authority's first withdraws nobody
   std::vector<std::string> lines_;  ///< to be written into audit.log, kAuditsMax at most
   std::uint64_t lines_left_out_ = 0;
-  base::Status audit_fault_;  ///< of writing them
+  base::Status audit_fault_;      ///< of writing them
+  std::int64_t audit_tried_ = 0;  ///< when that was, Unix seconds
 
   base::Mutex mutex_;
   std::vector<control::TakeDenyList> lists_ TROUPE_GUARDED_BY(mutex_);

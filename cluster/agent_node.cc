@@ -31,6 +31,8 @@ using schemas::Role;
 
 /// The main thread looks so often whether the agent was asked to end or has ended.
 constexpr std::int64_t kLookMs = 250;
+/// So long before its certificate ends an agent offers nothing any more.
+constexpr std::int64_t kOfferAheadS = 2;
 
 schemas::AgentHello hello_of(const AgentOptions& options) {
   schemas::AgentHello hello;
@@ -102,7 +104,7 @@ class AgentNode final : public actors::AgentPorts {
   void tell_child(const control::ToChild& to, schemas::Message message) override;
   void probe_folder(const schemas::FolderProbe& probe) override;
   void serve_piece(const schemas::PieceQuery& query) override;
-  void place_files(const schemas::PlaceCheckpoint& place) override;
+  void place_files(const control::PlaceFiles& wanted) override;
   void drop_files(const schemas::DropCheckpoint& drop) override;
   void use_deny_list(const std::string& pem) override;
 
@@ -112,6 +114,7 @@ class AgentNode final : public actors::AgentPorts {
 
   std::vector<std::string> command_of(const ProcessKey& process) const;
   void give_credentials(schemas::LaunchProcess& launch) const;
+  void look_at_offer(base::Status& told);
   void started(const ProcessKey& key, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
 
@@ -126,6 +129,7 @@ class AgentNode final : public actors::AgentPorts {
   std::uint64_t join_ = 0;  // of that link; the actor's alone
   link::LinkSet links_;     // its thread calls into all above
   const std::shared_ptr<PieceDesk> desk_;
+  std::map<std::string, std::weak_ptr<OpenBatch>> placing_;  // by job; the actor's alone
   // A folder may be slow: nobody else waits for it, nor does the end.
   BackgroundCalls probes_;
   BackgroundCalls copies_;
@@ -182,9 +186,11 @@ base::Status AgentNode::run() {
   agent_.start();
   bool stopping = false;
   CertificateAge age;
+  base::Status withheld;
   while (true) {
     supervisor_.run_once(kLookMs);
     watch_certificate(age, options_.identity.get());
+    look_at_offer(withheld);
     if (!stopping && options_.stop && options_.stop()) {
       stopping = true;
       agent_.post(control::StopRequested{});
@@ -193,6 +199,16 @@ base::Status AgentNode::run() {
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }
+}
+
+/// A process shows a certificate that holds as long as the agent's: where that ends, none begins.
+/// The coordinator is told a little earlier, so that no job comes meanwhile.
+void AgentNode::look_at_offer(base::Status& told) {
+  const auto status =
+      check_certificate(options_.identity.get(), base::unix_seconds() + kOfferAheadS);
+  if (status == told) return;
+  told = status;
+  agent_.post(control::OfferChanged{status.ok() ? "" : status.text()});
 }
 
 /// The child's socket is adopted before anything is told of it: whoever hears that it has started
@@ -325,52 +341,57 @@ void AgentNode::use_deny_list(const std::string& pem) {
 /// older probe of it has given up.
 void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
-  look_at_folder(probes_, options_.files, file, probe, [this](schemas::FolderProbeResult result) {
-    agent_.post(control::FolderProbed{std::move(result)});
-  });
+  look_at_folder(probes_, options_.files, file, probe.job, probe,
+                 [this](schemas::FolderProbeResult result) {
+                   agent_.post(control::FolderProbed{std::move(result)});
+                 });
 }
 
 void AgentNode::serve_piece(const schemas::PieceQuery& query) {
-  cluster::serve_piece(pieces_, options_.files, coordinator_, query,
+  cluster::serve_piece(pieces_, options_.files, coordinator_, query, query.job,
                        [](const link::Link&, const base::Status& why) {
                          base::log_warn("to the coordinator: {}", why.text());
                        });
 }
 
-/// What the coordinator does not send in time is not waited for.
-void AgentNode::place_files(const schemas::PlaceCheckpoint& place) {
-  const auto tell = [this, place](const base::Status& status) {
-    agent_.post(control::FilesPlaced{{place.job, place.generation, status.code(), status.text()}});
+/// What the coordinator does not send in time is not waited for; nor is what a job wanted before,
+/// whose next piece is refused.
+void AgentNode::place_files(const control::PlaceFiles& wanted) {
+  const schemas::PlaceCheckpoint& place = wanted.place;
+  const auto tell = [this, job = place.job, generation = place.generation,
+                     number = wanted.number](const base::Status& status) {
+    agent_.post(control::FilesPlaced{{job, generation, status.code(), status.text()}, number});
   };
-  const PieceDesk::Batch batch = desk_->open();
-  const AskPiece ask = [desk = desk_, batch, peer = join_, link = std::weak_ptr(coordinator_),
-                        place](const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+  std::erase_if(placing_, [](const auto& entry) { return entry.second.expired(); });
+  const auto batch = std::make_shared<OpenBatch>(desk_);
+  const auto older = std::exchange(placing_[place.job], batch).lock();
+  if (older) desk_->close(older->number());
+  const AskPiece ask = [batch, peer = join_, link = std::weak_ptr(coordinator_), place](
+                           const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
     schemas::PieceQuery query;
     query.job = place.job;
     query.generation = place.generation;
     query.file = file;
     query.offset = offset;
     query.bytes = bytes;
-    return desk->ask(batch, peer, link, std::move(query));
+    return batch->ask(peer, link, std::move(query));
   };
-  const bool added =
-      copies_.add(place.job, [tell, place, ask, batch, desk = desk_, have = options_.files.place] {
-        const base::Status status = have(place, ask);
-        desk->close(batch);
-        return [tell, status] { tell(status); };
-      });
-  if (added) return;
-  desk_->close(batch);
+  const auto call = [tell, place, ask, have = options_.files.place] {
+    return [tell, status = have(place, ask)] { tell(status); };
+  };
+  if (copies_.add(place.job, call, place.job)) return;
   tell(base::error(base::Errc::resource_exhausted, "too many jobs want files"));
 }
 
+/// What is dropped is known by its folder alone.
 void AgentNode::drop_files(const schemas::DropCheckpoint& drop) {
   const std::string key = fmt::format("before {} in {}", drop.checkpoint, drop.folder);
-  copies_.add(key, [drop, remove = options_.files.drop] {
+  const auto call = [drop, remove = options_.files.drop] {
     return [status = remove(drop), drop] {
       if (!status.ok()) base::log_warn("{} is not cleared: {}", drop.folder, status.text());
     };
-  });
+  };
+  copies_.add(key, call, drop.folder);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct BackgroundCalls::Keyed {
 };
 
 struct BackgroundCalls::Shared {
+  Shared(std::string its_name, std::size_t most) : name(std::move(its_name)), group_max(most) {}
   std::deque<Keyed>::iterator waiting_of(const std::string& key) TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
                         [&key](const Keyed& keyed) { return keyed.key == key; });
@@ -32,14 +33,25 @@ struct BackgroundCalls::Shared {
     if (group.empty()) return true;
     const auto same = std::count_if(running.begin(), running.end(),
                                     [&group](const auto& each) { return each.second == group; });
-    return static_cast<std::size_t>(same) < kGroupThreadsMax;
+    return static_cast<std::size_t>(same) < group_max;
+  }
+  /// Half of the places are one group's at most: others find one, too.
+  bool may_wait(const std::string& group, std::size_t most) const TROUPE_REQUIRES(mutex) {
+    if (waiting.size() >= most) return false;
+    if (group.empty()) return true;
+    const auto same = std::count_if(waiting.begin(), waiting.end(),
+                                    [&group](const Keyed& keyed) { return keyed.group == group; });
+    return static_cast<std::size_t>(same) < (most + 1) / 2;
   }
   std::deque<Keyed>::iterator next() TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
                         [this](const Keyed& keyed)
                             TROUPE_REQUIRES(mutex) { return may_run(keyed.key, keyed.group); });
   }
+  void begin_more(const std::shared_ptr<Shared>& self) TROUPE_REQUIRES(mutex);
 
+  const std::string name;
+  const std::size_t group_max;
   base::Mutex mutex;
   base::CondVar changed;
   // One of a key; none may run while a thread is free.
@@ -51,11 +63,10 @@ struct BackgroundCalls::Shared {
 };
 
 BackgroundCalls::BackgroundCalls(std::string name, std::size_t waiting_max,
-                                 std::uint64_t patience_ms)
-    : name_(std::move(name)),
-      waiting_max_(waiting_max),
+                                 std::uint64_t patience_ms, std::size_t group_max)
+    : waiting_max_(waiting_max),
       patience_ms_(patience_ms),
-      shared_(std::make_shared<Shared>()) {}
+      shared_(std::make_shared<Shared>(std::move(name), group_max)) {}
 
 BackgroundCalls::~BackgroundCalls() {
   const base::MutexLock lock(shared_->mutex);
@@ -68,38 +79,54 @@ BackgroundCalls::~BackgroundCalls() {
   shared_->changed.wait(
       shared_->mutex, [this]() TROUPE_REQUIRES(shared_->mutex) { return shared_->reporting == 0; });
   for (const auto& [key, group] : shared_->running) {
-    base::log_warn("{} {} does not end; it is left alone", name_, key);
+    base::log_warn("{} {} does not end; it is left alone", shared_->name, key);
   }
 }
 
+/// Whoever waits does so behind one that runs, whose end looks again.
 bool BackgroundCalls::add(std::string key, Call call, std::string group) {
+  Call replaced;  // outlives the lock: nobody knows what its end does
   const base::MutexLock lock(shared_->mutex);
   if (shared_->stop) return false;
   if (const auto older = shared_->waiting_of(key); older != shared_->waiting.end()) {
-    older->call = std::move(call);
+    replaced = std::exchange(older->call, std::move(call));
     older->group = std::move(group);
+    shared_->begin_more(shared_);  // as of another group it may run
     return true;
   }
-  if (shared_->running.size() == kThreadsMax || !shared_->may_run(key, group)) {
-    if (shared_->waiting.size() >= waiting_max_) return false;
-    shared_->waiting.push_back({std::move(key), std::move(group), std::move(call)});
-    return true;
-  }
-  try {
-    std::thread([shared = shared_, now = Keyed{key, group, std::move(call)}]() mutable {
-      run(shared, std::move(now));
-    }).detach();
-  } catch (const std::system_error& error) {
-    base::log_warn("{} {}: no thread: {}", name_, key, error.what());
-    return false;
-  }
-  shared_->running.emplace(std::move(key), std::move(group));
-  return true;
+  const bool waits = shared_->running.size() == kThreadsMax || !shared_->may_run(key, group);
+  if (waits && !shared_->may_wait(group, waiting_max_)) return false;
+  shared_->waiting.push_back({std::move(key), std::move(group), std::move(call)});
+  if (waits) return true;
+  shared_->begin_more(shared_);
+  if (!shared_->running.empty()) return true;
+  shared_->waiting.clear();
+  return false;
 }
 
+/// As many as may.
+void BackgroundCalls::Shared::begin_more(const std::shared_ptr<Shared>& self) {
+  while (running.size() < kThreadsMax) {
+    const auto next = this->next();
+    if (next == waiting.end()) return;
+    try {
+      std::thread([self, now = *next]() mutable {
+        BackgroundCalls::run(self, std::move(now));
+      }).detach();
+    } catch (const std::system_error& error) {
+      return base::log_warn("{} {}: no thread: {}", name, next->key, error.what());
+    }
+    running.emplace(next->key, next->group);
+    waiting.erase(next);
+  }
+}
+
+/// The end of a call makes room for another one of its key and for one of its group, which may be
+/// two.
 void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
   while (true) {
     const Report report = now.call();
+    now.call = nullptr;
     const base::MutexLock lock(shared->mutex);
     if (!shared->stop && shared->waiting_of(now.key) == shared->waiting.end()) {
       shared->reporting += 1;
@@ -118,6 +145,7 @@ void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
     now = std::move(*next);
     shared->waiting.erase(next);
     shared->running.emplace(now.key, now.group);
+    shared->begin_more(shared);
   }
 }
 

@@ -28,8 +28,10 @@ class BackgroundCalls {
   using Call = std::function<Report()>;
 
   /// `name` and a key make up what the log calls a call that does not end. At most `waiting_max`
-  /// calls wait; the destructor gives those that run `patience_ms`.
-  BackgroundCalls(std::string name, std::size_t waiting_max, std::uint64_t patience_ms);
+  /// calls wait, half of them of one group; the destructor gives those that run `patience_ms`.
+  /// `group_max` of a group run at a time.
+  BackgroundCalls(std::string name, std::size_t waiting_max, std::uint64_t patience_ms,
+                  std::size_t group_max = kGroupThreadsMax);
   /// Forgets the calls that wait. One that does not end in time is left alone, and its report never
   /// runs. Afterwards no report is running or will run.
   ~BackgroundCalls();
@@ -39,7 +41,7 @@ class BackgroundCalls {
   /// Only the newest call of a key counts: it takes the place of one that waits, and one that runs
   /// goes unreported. `group`: on whose behalf; empty: a group of its own. False when too many wait
   /// or the system has no thread left: nothing will be told of this one. Any thread, a report's
-  /// too.
+  /// too. What a call holds goes when it has run or another one has taken its place.
   bool add(std::string key, Call call, std::string group = {});
 
  private:
@@ -47,7 +49,6 @@ class BackgroundCalls {
   struct Keyed;
   static void run(const std::shared_ptr<Shared>& shared, Keyed now);
 
-  const std::string name_;
   const std::size_t waiting_max_;
   const std::uint64_t patience_ms_;
   const std::shared_ptr<Shared> shared_;  // with the threads, which may outlive this object

@@ -23,7 +23,7 @@ AskPiece any_of(std::vector<AskPiece> places) {
 }
 
 void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::string key,
-                    const schemas::FolderProbe& probe,
+                    std::string group, const schemas::FolderProbe& probe,
                     const std::function<void(schemas::FolderProbeResult)>& tell) {
   const auto finish = [tell, job = probe.job,
                        generation = probe.generation](schemas::FolderProbeResult result) {
@@ -31,9 +31,10 @@ void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::s
     result.generation = generation;
     tell(std::move(result));
   };
-  const bool added = calls.add(std::move(key), [finish, probe, look = files.probe] {
+  const auto call = [finish, probe, look = files.probe] {
     return [finish, result = look(probe)] { finish(result); };
-  });
+  };
+  const bool added = calls.add(std::move(key), call, std::move(group));
   if (added) return;
   schemas::FolderProbeResult full;
   full.code = base::Errc::resource_exhausted;
@@ -43,6 +44,7 @@ void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::s
 
 void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
                  const std::shared_ptr<link::Link>& link, const schemas::PieceQuery& query,
+                 std::string group,
                  const std::function<void(link::Link&, const base::Status&)>& failed) {
   const auto tell = [known = std::weak_ptr(link), number = query.number,
                      failed](const base::Result<schemas::FilePiece>& read) {
@@ -61,9 +63,10 @@ void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
   };
   // Each is a call of its own: numbers are never used twice on a link.
   std::string key = fmt::format("{} ({} of {})", query.file, query.number, fmt::ptr(link.get()));
-  const bool added = calls.add(std::move(key), [tell, query, read = files.read] {
+  const auto call = [tell, query, read = files.read] {
     return [tell, piece = read(query)] { tell(piece); };
-  });
+  };
+  const bool added = calls.add(std::move(key), call, std::move(group));
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
 }
 

@@ -47,14 +47,16 @@ struct CheckpointFiles {
 };
 
 /// Has a folder looked at in the background; `tell` gets the result, on the call's thread, or at
-/// once where too many wait. `key`: as of BackgroundCalls.
+/// once where too many wait. `key` and `group`: as of BackgroundCalls.
 void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::string key,
-                    const schemas::FolderProbe& probe,
+                    std::string group, const schemas::FolderProbe& probe,
                     const std::function<void(schemas::FolderProbeResult)>& tell);
 
-/// Has a piece read in the background, and sends it; `failed` hears when it cannot go out.
+/// Has a piece read in the background, and sends it; `failed` hears when it cannot go out. `group`:
+/// as of BackgroundCalls.
 void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
                  const std::shared_ptr<link::Link>& link, const schemas::PieceQuery& query,
+                 std::string group,
                  const std::function<void(link::Link&, const base::Status&)>& failed);
 
 }  // namespace troupe::cluster

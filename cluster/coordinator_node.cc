@@ -26,6 +26,7 @@
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
 #include "cluster/certificate_age.h"
+#include "cluster/linked_peers.h"
 #include "cluster/page_address.h"
 #include "cluster/piece_desk.h"
 #include "http/server.h"
@@ -44,10 +45,13 @@ using schemas::Role;
 constexpr std::chrono::milliseconds kStopLook{250};
 /// Answers that a person has not read yet. Who asks on and reads nothing is cut off.
 constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
-/// The same of all together: beyond it the one with the most of them is.
+/// The same of all people together: beyond it the one with the most of them is.
 constexpr std::uint64_t kAllUnreadAnswersMax = 134'217'728;
 /// A page waits this long for the coordinator's figures; Prometheus gives up after ten seconds.
 constexpr std::chrono::milliseconds kAskDeadline{2'000};
+
+/// Copies of checkpoints are long work, of all that runs: half of them may be one person's.
+constexpr std::size_t kCopiesOfOneMax = BackgroundCalls::kThreadsMax / 2;
 
 constexpr JobPhase kLastPhase = JobPhase::stopped;
 
@@ -55,51 +59,10 @@ double number(std::uint64_t value) {
   return static_cast<double>(value);
 }
 
-/// Who is linked, by number: links come and go on their own thread, the coordinator speaks to them
-/// on its own. Nothing is decided here.
-class Peers {
- public:
-  PeerId add(const std::shared_ptr<link::Link>& link) {
-    const base::MutexLock lock(mutex_);
-    links_[next_] = link;
-    return next_++;
-  }
-  void remove(PeerId peer) {
-    const base::MutexLock lock(mutex_);
-    links_.erase(peer);
-  }
-  /// Null when it is gone.
-  std::shared_ptr<link::Link> find(PeerId peer) const {
-    const base::MutexLock lock(mutex_);
-    const auto found = links_.find(peer);
-    return found == links_.end() ? nullptr : found->second;
-  }
-  /// Among all whose queues hold more than `bytes_max` together the one with most; null: they hold
-  /// less.
-  std::shared_ptr<link::Link> fullest_beyond(std::uint64_t bytes_max) const {
-    std::uint64_t all = 0, most = 0;
-    std::shared_ptr<link::Link> fullest;
-    for (const auto& [peer, link] : copy()) {
-      const std::uint64_t bytes = link->stats().queued_bytes;
-      all += bytes;
-      if (bytes <= most) continue;
-      most = bytes;
-      fullest = link;
-    }
-    return all > bytes_max ? fullest : nullptr;
-  }
-
- private:
-  using Links = std::map<PeerId, std::shared_ptr<link::Link>>;
-  Links copy() const {
-    const base::MutexLock lock(mutex_);
-    return links_;
-  }
-
-  mutable base::Mutex mutex_;
-  Links links_ TROUPE_GUARDED_BY(mutex_);
-  PeerId next_ TROUPE_GUARDED_BY(mutex_) = 1;
-};
+/// On whose behalf a folder is looked at: where nobody knows the person, for the job.
+std::string group_of(const std::string& owner, const std::string& job) {
+  return owner.empty() ? "job " + job : "person " + owner;
+}
 
 /// What is counted as it happens, on the coordinator's actor.
 struct JobFigures {
@@ -141,7 +104,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         searches_("the search for the start of job", options.limits.jobs_max,
                   options.limits.goodbye_ms),
         copies_("the copy of a checkpoint of job", options.limits.jobs_max,
-                options.limits.goodbye_ms),
+                options.limits.goodbye_ms, kCopiesOfOneMax),
         pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
   /// Links first: they tell the coordinator. Then the coordinator, which uses what is below it.
   ~CoordinatorNode() override {
@@ -159,7 +122,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void collect_checkpoint(control::CollectCheckpoint collect) override;
   void end_collecting(const std::string& job) override;
   void serve_piece(control::ServePiece serve) override;
-  void check_copy(const std::string& checkpoint) override;
+  void check_copy(const control::CheckCopy& copy) override;
   void take_deny_list(control::TakeDenyList list) override { access_.take(std::move(list)); }
   void audit(control::Audit change) override { access_.note(std::move(change)); }
   void admitted(std::uint64_t queued_ms) override {
@@ -183,7 +146,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   const double unix_seconds_;  // where clock_ stood at 0
   storage::Storage storage_;
   base::FolderLock lock_;
-  Peers peers_;
+  LinkedPeers peers_;
   AccessFiles access_;
   base::LogBudget drops_;               // the actor's alone
   base::LogBudget faults_;              // the links' thread's alone
@@ -194,8 +157,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   actors::Coordinator coordinator_;
   link::LinkSet links_;  // its thread calls into all above
   const std::shared_ptr<PieceDesk> desk_;
-  std::map<std::string, PieceDesk::Batch> collecting_;  // by job; the actor's alone
-  BackgroundCalls searches_;                            // their threads call into all above
+  std::map<std::string, std::weak_ptr<OpenBatch>> collecting_;  // by job; the actor's alone
+  BackgroundCalls searches_;                                    // their threads call into all above
   BackgroundCalls copies_;
   BackgroundCalls pieces_;
 };
@@ -279,6 +242,7 @@ base::Status CoordinatorNode::run() {
     watch_certificate(age, options_.identity.get());
   }
   look_at_files();
+  access_.end(base::unix_seconds());
   tell_end();
   return {};
 }
@@ -311,13 +275,12 @@ void CoordinatorNode::tell_end() const {
 void CoordinatorNode::send(PeerId peer, schemas::Message message) {
   const auto link = peers_.find(peer);
   if (!link) return;
+  if (std::holds_alternative<schemas::AgentWelcome>(message)) peers_.note_agent(peer);
   const bool answer = std::holds_alternative<schemas::JobList>(message) ||
                       std::holds_alternative<schemas::JobSubmitted>(message) ||
                       std::holds_alternative<schemas::JobCheckpointAnswer>(message);
   if (answer) {
-    const auto deaf = link->stats().queued_bytes > kUnreadAnswersMax
-                          ? link
-                          : peers_.fullest_beyond(kAllUnreadAnswersMax);
+    const auto deaf = peers_.deaf(peer, kUnreadAnswersMax, kAllUnreadAnswersMax);
     if (deaf) {
       deaf->abort(base::error(base::Errc::resource_exhausted,
                               "[coordinator] {} at {} asks and reads no answers",
@@ -346,7 +309,7 @@ void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
 /// look-up may outlive this object, so it holds a copy of the function that does it.
 void CoordinatorNode::find_start(control::FindStart find) {
   const std::string job = find.job;
-  const std::string owner = find.owner;
+  const std::string group = group_of(find.owner, job);
   const bool added = searches_.add(
       job,
       [this, look_up = options_.find_start, find = std::move(find)]() {
@@ -355,7 +318,7 @@ void CoordinatorNode::find_start(control::FindStart find) {
           coordinator_.post(std::move(found));
         };
       },
-      owner);
+      group);
   if (added) return;
   base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
                  options_.limits.jobs_max);
@@ -365,7 +328,7 @@ void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
   schemas::FolderProbe probe = std::move(wanted.probe);
   if (wanted.choose) probe.nonce = base::to_hex(base::random_secret());
   const std::string key = fmt::format("{}, {}", probe.job, probe.file);
-  look_at_folder(searches_, options_.files, key, probe,
+  look_at_folder(searches_, options_.files, key, group_of(wanted.owner, probe.job), probe,
                  [this, nonce = probe.nonce](schemas::FolderProbeResult result) {
                    coordinator_.post(control::FolderProbed{std::move(result), nonce});
                  });
@@ -374,13 +337,13 @@ void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
 /// One at a time for a job: its run waits for the end of one before it wants another.
 void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
   end_collecting(collect.job);
-  const PieceDesk::Batch batch = desk_->open();
+  const auto batch = std::make_shared<OpenBatch>(desk_);
   collecting_[collect.job] = batch;
   const auto from = [&](PeerId peer) -> AskPiece {
-    return [desk = desk_, batch, peer, link = std::weak_ptr(peers_.find(peer)),
-            folder = collect.folder, job = collect.job,
+    return [batch, peer, link = std::weak_ptr(peers_.find(peer)), folder = collect.folder,
+            job = collect.job,
             run = collect.run](const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
-      return desk->ask(batch, peer, link, {0, job, run, folder, file, offset, bytes});
+      return batch->ask(peer, link, {0, job, run, folder, file, offset, bytes});
     };
   };
   std::vector<AskPiece> of_manifest;
@@ -391,32 +354,34 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
     coordinator_.post(control::CheckpointCollected{collect.job, collect.run, collect.step,
                                                    collect.generation, status});
   };
-  const bool added = copies_.add(collect.job, [=, work = options_.files.collect] {
+  const auto call = [=, work = options_.files.collect] {
     return [tell, status = work(collect, any_of(of_manifest), of_shard)] { tell(status); };
-  });
-  if (!added) tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
+  };
+  if (copies_.add(collect.job, call, group_of(collect.owner, collect.job))) return;
+  tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
 }
 
 void CoordinatorNode::end_collecting(const std::string& job) {
-  const auto batch = collecting_.find(job);
-  if (batch == collecting_.end()) return;
-  desk_->close(batch->second);
-  collecting_.erase(batch);
+  const auto ended = collecting_.extract(job);
+  if (!ended) return;
+  if (const auto batch = ended.mapped().lock()) desk_->close(batch->number());
 }
 
 void CoordinatorNode::serve_piece(control::ServePiece serve) {
   const auto link = peers_.find(serve.peer);
   if (!link) return;
   cluster::serve_piece(pieces_, options_.files, link, serve.query,
+                       group_of(serve.owner, serve.query.job),
                        [](link::Link& to, const base::Status& why) { to.abort(why); });
 }
 
-void CoordinatorNode::check_copy(const std::string& checkpoint) {
-  copies_.add(checkpoint, [checkpoint, look = options_.files.check] {
-    return [status = look(checkpoint), checkpoint] {
-      if (!status.ok()) base::log_warn("{}: {}", checkpoint, status.text());
+void CoordinatorNode::check_copy(const control::CheckCopy& copy) {
+  const auto call = [copy, look = options_.files.check] {
+    return [status = look(copy.checkpoint), copy] {
+      if (!status.ok()) base::log_warn("{}: {}", copy.checkpoint, status.text());
     };
-  });
+  };
+  copies_.add(copy.checkpoint, call, group_of(copy.owner, copy.checkpoint));
 }
 
 // ---- pages ----

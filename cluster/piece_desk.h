@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -58,6 +59,26 @@ class PieceDesk {
   std::uint64_t next_ TROUPE_GUARDED_BY(mutex_) = 1;  // number of questions and batches
   std::set<Batch> open_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Question> questions_ TROUPE_GUARDED_BY(mutex_);
+};
+
+/// A batch that is open until it is closed or this goes. Any thread.
+class OpenBatch {
+ public:
+  explicit OpenBatch(std::shared_ptr<PieceDesk> desk)
+      : desk_(std::move(desk)), batch_(desk_->open()) {}
+  ~OpenBatch() { desk_->close(batch_); }
+  OpenBatch(const OpenBatch&) = delete;
+  OpenBatch& operator=(const OpenBatch&) = delete;
+  PieceDesk::Batch number() const { return batch_; }
+  /// As PieceDesk::ask().
+  base::Result<schemas::FilePiece> ask(PieceDesk::Peer peer, const std::weak_ptr<link::Link>& link,
+                                       schemas::PieceQuery query) {
+    return desk_->ask(batch_, peer, link, std::move(query));
+  }
+
+ private:
+  const std::shared_ptr<PieceDesk> desk_;
+  const PieceDesk::Batch batch_;
 };
 
 }  // namespace troupe::cluster

@@ -18,13 +18,29 @@ std::string Caller::to_string() const {
   return fmt::format("{} '{}'", trust::role_name(holder->role), holder->name);
 }
 
-/// Persons without a token left are strangers.
-void Access::set(TokensRead tokens) {
+/// Forgets the refusals of whom `over` says so.
+template <typename Over>
+std::vector<Access::LeftOut> Access::end_windows(Over over) {
+  std::vector<LeftOut> all;
+  std::erase_if(refusals_, [&](const auto& entry) {
+    const bool ends = over(entry.first, entry.second);
+    if (ends && entry.second.left_out.count > 0) all.push_back(entry.second.left_out);
+    return ends;
+  });
+  return all;
+}
+
+std::vector<Access::LeftOut> Access::set(TokensRead tokens) {
   tokens_ = std::move(tokens);
-  std::erase_if(refusals_, [this](const auto& entry) {
-    return std::none_of(
-        tokens_.tokens.begin(), tokens_.tokens.end(),
-        [&entry](const KnownToken& known) { return known.token.name == entry.first; });
+  return end_windows([this](const std::string& name, const Refusals&) {
+    return std::none_of(tokens_.tokens.begin(), tokens_.tokens.end(),
+                        [&name](const KnownToken& known) { return known.token.name == name; });
+  });
+}
+
+std::vector<Access::LeftOut> Access::take_left_out(std::uint64_t now_ms) {
+  return end_windows([now_ms](const std::string&, const Refusals& refusals) {
+    return now_ms - refusals.since_ms >= kWindowMs;
   });
 }
 
@@ -44,21 +60,19 @@ std::string Access::name_of(const Caller& caller) const {
   return known == nullptr ? "" : known->token.name;
 }
 
-std::optional<std::uint64_t> Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
+bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
   const KnownToken* known = find(caller);
-  if (known == nullptr) return std::nullopt;
+  if (known == nullptr) return false;
   const auto [entry, fresh] = refusals_.try_emplace(known->token.name);
   Refusals& refusals = entry->second;
-  if (fresh || now_ms - refusals.since_ms >= kWindowMs) {
-    refusals.since_ms = now_ms;
-    refusals.told = 0;
+  if (fresh) refusals.since_ms = now_ms;
+  if (refusals.told < kRefusalsMax) {
+    ++refusals.told;
+    return true;
   }
-  if (refusals.told >= kRefusalsMax) {
-    ++refusals.left_out;
-    return std::nullopt;
-  }
-  ++refusals.told;
-  return std::exchange(refusals.left_out, 0);
+  refusals.left_out = {caller.to_string(), known->token.name, caller.address,
+                       refusals.left_out.count + 1};
+  return false;
 }
 
 Status Access::check(const Caller& caller, trust::Right right) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -27,7 +28,16 @@ struct Caller {
 /// See the top of the file.
 class Access {
  public:
-  void set(TokensRead tokens);
+  /// Refusals of one person that were not told.
+  struct LeftOut {
+    std::string who;   ///< as Caller::to_string()
+    std::string name;  ///< of the token
+    std::string from;  ///< HOST:PORT of the last one
+    std::uint64_t count = 0;
+  };
+
+  /// Persons without a token left are strangers from now on: returns what was not told of them.
+  std::vector<LeftOut> set(TokensRead tokens);
   /// The tokens cannot be read at present, and nobody may.
   bool unread() const { return tokens_.unread; }
   /// Whether the caller may; permission_denied says what is missing. An agent is no person,
@@ -40,15 +50,19 @@ class Access {
   static constexpr std::uint64_t kRefusalsMax = 20;
   static constexpr std::uint64_t kWindowMs = 60'000;
   /// Whether a refusal is to be told: none for strangers, whose token is not known, and for those
-  /// who were refused too often; else how many refusals of the same person were not told before it.
-  std::optional<std::uint64_t> note_refusal(const Caller& caller, std::uint64_t now_ms);
+  /// who were refused too often; these are counted.
+  bool note_refusal(const Caller& caller, std::uint64_t now_ms);
+  /// Of those whose window is over, what was not told in it: once.
+  std::vector<LeftOut> take_left_out(std::uint64_t now_ms);
 
  private:
   struct Refusals {
     std::uint64_t since_ms = 0;
     std::uint64_t told = 0;
-    std::uint64_t left_out = 0;
+    LeftOut left_out;
   };
+  template <typename Over>
+  std::vector<LeftOut> end_windows(Over over);
   const KnownToken* find(const Caller& caller) const;
 
   TokensRead tokens_;

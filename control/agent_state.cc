@@ -28,7 +28,7 @@ std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
-  if (leave_at_ms_ && children_.empty() && placing_ == 0) leave_in_order();
+  if (leave_at_ms_ && children_.empty() && placing_.empty()) leave_in_order();
   greet_if_alone();
   end_if_alone();
   return std::exchange(effects_, {});
@@ -153,7 +153,7 @@ void AgentState::on(const CoordinatorLost& lost) {
 /// limit.
 void AgentState::on(const StopRequested&) {
   if (leaving_ && leaving_->ok()) return;
-  const bool busy = !children_.empty() || placing_ > 0;
+  const bool busy = !children_.empty() || !placing_.empty();
   const bool waits = !leaving_ && !leave_at_ms_ && link_ == Link::welcomed && busy;
   if (!waits) return leave_in_order();
   const std::string text = "the agent was asked to end";
@@ -171,6 +171,16 @@ void AgentState::leave_in_order() {
   }
   leaving_ = base::Status();
   stop_all();
+}
+
+/// Greetings have it, too, for the coordinators that this agent meets later.
+void AgentState::on(const OfferChanged& offer) {
+  if (offer.withheld == hello_.withheld) return;
+  hello_.withheld = offer.withheld;
+  emit(Note{!offer.withheld.empty(), offer.withheld.empty()
+                                         ? "offers its slots again"
+                                         : "offers no slots any more: " + offer.withheld});
+  tell(schemas::AgentOffer{offer.withheld});
 }
 
 void AgentState::on_message(const schemas::AgentWelcome& welcome) {
@@ -259,13 +269,15 @@ void AgentState::on_message(const schemas::PieceQuery& query) {
 void AgentState::on_message(const schemas::PlaceCheckpoint& place) {
   emit(Note{false,
             fmt::format("job {}: gets {} into {}", place.job, place.checkpoint, place.folder)});
-  ++placing_;
-  emit(PlaceFiles{place});
+  placing_[place.job] = ++placings_;
+  emit(PlaceFiles{place, placings_});
 }
 
+/// One that a newer one of its job has followed is nobody's business any more.
 void AgentState::on(const FilesPlaced& placed) {
-  TROUPE_CHECK(placing_ > 0, "files are placed that nobody wanted");
-  --placing_;
+  const auto counts = placing_.find(placed.result.job);
+  if (counts == placing_.end() || counts->second != placed.number) return;
+  placing_.erase(counts);
   tell(placed.result);
 }
 

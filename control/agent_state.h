@@ -63,6 +63,7 @@ class AgentState {
   void on(const ChildSilent& silent);
   void on(const FolderProbed& probed);
   void on(const FilesPlaced& placed);
+  void on(const OfferChanged& offer);
   void on(const StopRequested& stop);
 
   void on_message(const schemas::AgentWelcome& welcome);
@@ -77,7 +78,8 @@ class AgentState {
   void on_message(const schemas::DropCheckpoint& drop);
   /// What only agents say; and pieces that nobody has asked for: the shell takes the others.
   template <schemas::OneOf<schemas::AgentHello, schemas::ProcessExited, schemas::FolderProbeResult,
-                           schemas::AgentLeaving, schemas::CheckpointPlaced, schemas::FilePiece>
+                           schemas::AgentLeaving, schemas::AgentOffer, schemas::CheckpointPlaced,
+                           schemas::FilePiece>
                 Own>
   void on_message(const Own&) {}
   /// What the coordinator says to the actors of a job, and they to it, travels inside a
@@ -116,7 +118,8 @@ class AgentState {
   schemas::AgentHello hello_;
   base::Limits limits_;
   Children children_;
-  std::size_t placing_ = 0;  // of PlaceFiles that are under way
+  std::map<std::string, std::uint64_t> placing_;  // the PlaceFiles that counts, by job: its number
+  std::uint64_t placings_ = 0;                    // PlaceFiles so far
   std::uint64_t now_ms_ = 0;
   enum class Link : std::uint8_t {
     none,      // lost, or refused and about to end

@@ -139,12 +139,14 @@ using CoordinatorEvent =
 /// removes the file.
 struct ProbeFolder {
   schemas::FolderProbe probe;
-  bool choose = false;  ///< the coordinator: write a nonce that nobody can know
+  bool choose = false;     ///< the coordinator: write a nonce that nobody can know
+  std::string owner = {};  ///< the coordinator: as of FindStart
 };
 /// Read a piece of a checkpoint's file and send it, in the background.
 struct ServePiece {
   PeerId peer = 0;  ///< of an agent: the coordinator, whatever it says
   schemas::PieceQuery query;
+  std::string owner = {};  ///< the coordinator: as of FindStart
 };
 
 // ---- coordinator: effects ----
@@ -175,6 +177,7 @@ struct CollectCheckpoint {
   std::vector<PeerId> of_manifest;  ///< agents of the machines that may have the manifest
   std::vector<PeerId> of_shard;     ///< agent of the machine that has the file, by shard; empty:
                                     ///< one of those that may have the manifest
+  std::string owner = {};           ///< as of FindStart
 };
 /// Nobody waits any more for what the run collects.
 struct EndCollecting {
@@ -183,6 +186,7 @@ struct EndCollecting {
 /// Read all of a copy, and set it aside when it is damaged; not answered.
 struct CheckCopy {
   std::string checkpoint;
+  std::string owner = {};  ///< as of FindStart
 };
 /// A job has left the queue, for metrics.
 struct JobAdmitted {
@@ -308,14 +312,19 @@ struct ChildSilent {
   ProcessKey process;
   base::Status why;
 };
-/// Result of PlaceFiles.
+/// Whether this machine can take new processes: empty, or why not. What runs goes on.
+struct OfferChanged {
+  std::string withheld;
+};
+/// Result of PlaceFiles. None comes where a newer one of the same job has taken its place.
 struct FilesPlaced {
   schemas::CheckpointPlaced result;
+  std::uint64_t number = 0;  ///< PlaceFiles'
 };
 
 using AgentEvent = std::variant<Begin, Tick, CoordinatorUp, CoordinatorSaid, CoordinatorLost,
                                 ChildStarted, ChildNotStarted, ChildSaid, ChildExited, ChildSilent,
-                                FolderProbed, FilesPlaced, StopRequested>;
+                                FolderProbed, FilesPlaced, OfferChanged, StopRequested>;
 
 // ---- agent: effects ----
 
@@ -346,9 +355,11 @@ struct StopChild {
   ProcessKey process;
   bool kill = false;
 };
-/// Have files of a checkpoint here, in the background; answered by FilesPlaced.
+/// Have files of a checkpoint here, in the background; answered by FilesPlaced. Takes the place of
+/// an earlier one of the same job.
 struct PlaceFiles {
   schemas::PlaceCheckpoint place;
+  std::uint64_t number = 0;  ///< never used twice
 };
 /// Remove what the coordinator has a copy of, in the background; not answered.
 struct DropFiles {

@@ -28,15 +28,21 @@ bool CoordinatorState::may(PeerId peer, trust::Right right, const std::string& w
   const Caller caller = caller_of(peer);
   const base::Status status = access_.check(caller, right);
   if (status.ok()) return true;
-  if (const auto left_out = access_.note_refusal(caller, now_ms_)) {
-    std::string wish = fmt::format("wants to {}", what);
-    if (*left_out > 0) {
-      wish += fmt::format("; {} before are left out", base::format_counted(*left_out, "refusal"));
-    }
-    emit(Audit{caller.to_string(), std::move(wish), caller.address, status});
+  if (access_.note_refusal(caller, now_ms_)) {
+    emit(Audit{caller.to_string(), fmt::format("wants to {}", what), caller.address, status});
   }
   drop(peer, status);
   return false;
+}
+
+/// What a person was refused beyond what was told is told as a number.
+void CoordinatorState::note_left_out(const std::vector<Access::LeftOut>& all) {
+  for (const Access::LeftOut& one : all) {
+    emit(
+        Audit{one.who,
+              fmt::format("more refusals of a token of '{}' are left out: {}", one.name, one.count),
+              one.from, base::error(Errc::resource_exhausted, "it was refused too often")});
+  }
 }
 
 bool CoordinatorState::may_end(PeerId peer, const Job* job, const std::string& what) {
@@ -81,7 +87,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello
 }
 
 void CoordinatorState::on(const TokensRead& read) {
-  access_.set(read);
+  note_left_out(access_.set(read));
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {

@@ -1,15 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's part in checkpoints out of turn: people ask for them, and jobs leave machines
-// whose agents were asked to end.
+// The coordinator's part in checkpoints out of turn: people stop jobs or ask for checkpoints, and
+// jobs leave machines whose agents were asked to end. Machines that get nothing new.
 #include <fmt/format.h>
 
 #include <utility>
 
+#include "base/text.h"
 #include "control/coordinator_state.h"
 
 namespace troupe::control {
 
 using base::Errc;
+
+/// Answered when the job has ended (settle()), which may be at once.
+void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
+  Job* job = find(stop.id);
+  if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
+  if (job == nullptr) {
+    emit(Send<PeerId>{peer,
+                      schemas::JobList{Errc::not_found, fmt::format("no job '{}'", stop.id), {}}});
+    return;
+  }
+  note_stop(peer, *job, stop.checkpoint);
+  changed_.insert(job->number);
+  if (job->run) {
+    hand_to_run(*job, StopRequested{stop.checkpoint});
+  } else if (!is_final(job->info.phase)) {
+    pending_.erase(job->number);
+    job->info.phase = schemas::JobPhase::stopped;
+    job->info.text =
+        job->earlier.runs == 0 ? "stopped before it began" : "stopped while it waited to go on";
+  }
+}
+
+/// Who asks the same again is noted once; a stop at once that follows one with a checkpoint is
+/// another wish.
+void CoordinatorState::note_stop(PeerId peer, Job& job, bool checkpoint) {
+  const auto [asked, fresh] = job.waiting.try_emplace(peer, checkpoint);
+  const bool hurries = !fresh && asked->second && !checkpoint;
+  if (hurries) asked->second = false;
+  if ((!fresh && !hurries) || is_final(shown(job).phase)) return;
+  const std::string_view how = checkpoint ? " with a checkpoint" : hurries ? " at once" : "";
+  note_change(peer, fmt::format("stops job '{}'{}", job.info.id, how));
+  emit(Note{false, fmt::format("job {} is to be stopped{}", job.info.id, how)});
+}
 
 /// Answered when the checkpoint is there, or when it is known that there will be none. Who asks on
 /// while it waits is dropped, and what is answered at once has changed nothing: so nobody fills
@@ -53,6 +87,27 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
   for (const auto& [job, machine] : runs_on(peer)) {
     hand_to_run(*job, MachineLeaving{machine, leaving.text});
   }
+}
+
+/// Its slots count no more for new jobs, or they do again; what runs there is not touched.
+void CoordinatorState::on_message(PeerId peer, const schemas::AgentOffer& offer) {
+  const auto agent = agents_.find(peer);
+  if (agent == agents_.end()) return refuse(peer);
+  note_withheld(agent->second, offer.withheld);
+}
+
+/// An agent chooses the words, which stand in lists and on terminals.
+void CoordinatorState::note_withheld(Agent& agent, const std::string& why) {
+  constexpr std::size_t kWordsMax = 256;  // of each machine in a list
+  std::string& known = agent.hello.withheld;
+  std::string words = base::shortened(base::printable(why), kWordsMax);
+  if (words == known) return;
+  known = std::move(words);
+  slots_changed_ = true;
+  emit(Note{!known.empty(),
+            known.empty()
+                ? fmt::format("agent '{}' offers its slots again", agent.hello.name)
+                : fmt::format("agent '{}' offers no slots: {}", agent.hello.name, known)});
 }
 
 /// A run has left its machines in good order: the job waits for others, in its old place of the

@@ -73,6 +73,16 @@ struct CoordinatorState::Offers {
   std::vector<PeerId> peers;  // by offer
   std::uint64_t slots = 0;    // of all agents
   std::uint64_t free = 0;
+  std::size_t withheld = 0;  // agents that withhold theirs
+  std::string why_withheld;  // the first of them, and why
+  /// For people: of whom nothing can be had, and why.
+  std::string missing() const {
+    if (withheld == 0) return "";
+    return fmt::format(
+        "; {} none, {}",
+        base::format_counted(withheld, "agent") + (withheld == 1 ? " offers" : " offer"),
+        why_withheld);
+  }
 };
 
 CoordinatorState::CoordinatorState(CoordinatorOptions options) : options_(std::move(options)) {}
@@ -162,6 +172,7 @@ void CoordinatorState::on(const Tick& tick) {
   now_ms_ = tick.now_ms;
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
   drop_idle_people();
+  note_left_out(access_.take_left_out(now_ms_));
 }
 
 /// People ask and are answered; who does not go on asking keeps no place. Agents may be silent, and
@@ -241,7 +252,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
-  agents_[peer] = Agent{hello, next_agent_};
+  Agent& agent = agents_[peer] = Agent{hello, next_agent_};
+  agent.hello.withheld.clear();
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
@@ -254,6 +266,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
             fmt::format("agent '{}': /metrics at {}, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
             true});
+  note_withheld(agent, hello.withheld);
   ++next_agent_;
 }
 
@@ -390,30 +403,6 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
   }
 }
 
-/// Answered when the job has ended (settle()), which may be at once.
-void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
-  Job* job = find(stop.id);
-  if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
-  if (job == nullptr) {
-    emit(Send<PeerId>{peer, not_found(stop.id)});
-    return;
-  }
-  const bool asked = !job->waiting.insert(peer).second;
-  if (!asked && !is_final(shown(*job).phase)) {
-    note_change(peer, fmt::format("stops job '{}'", stop.id));
-    emit(Note{false, fmt::format("job {} is to be stopped", stop.id)});
-  }
-  changed_.insert(job->number);
-  if (job->run) {
-    hand_to_run(*job, StopRequested{stop.checkpoint});
-  } else if (!is_final(job->info.phase)) {
-    pending_.erase(job->number);
-    job->info.phase = schemas::JobPhase::stopped;
-    job->info.text =
-        job->earlier.runs == 0 ? "stopped before it began" : "stopped while it waited to go on";
-  }
-}
-
 void CoordinatorState::refuse(PeerId peer) {
   drop(peer, base::error(Errc::permission_denied, "the coordinator does not take that"));
 }
@@ -442,8 +431,12 @@ void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint
 /// A run's effects are the coordinator's own, but for what only it can do.
 void CoordinatorState::hand_to_run(Job& job, const RunState::Event& event) {
   for (RunState::Effect& effect : job.run->handle(event)) {
-    if (auto* find = std::get_if<FindStart>(&effect)) find->owner = job.owner;
-    std::visit([this](auto& what) { perform(std::move(what)); }, effect);
+    std::visit(
+        [&](auto& what) {
+          if constexpr (requires { what.owner; }) what.owner = job.owner;
+          perform(std::move(what));
+        },
+        effect);
   }
   if (job.run->over()) changed_.insert(job.number);
 }
@@ -467,7 +460,7 @@ void CoordinatorState::settle(Job& job) {
     if (running_.erase(job.number) > 0) use_slots(job.run->plan(), true);
   }
   const std::string uncut = job.run ? job.run->uncut() : "";
-  for (const PeerId peer : job.waiting) {
+  for (const auto& [peer, saved] : job.waiting) {
     emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, uncut, {info_of(job)}}});
   }
   job.waiting.clear();
@@ -475,11 +468,15 @@ void CoordinatorState::settle(Job& job) {
 
 CoordinatorState::Offers CoordinatorState::all_offers() const {
   std::map<std::uint64_t, PeerId> order;
+  Offers all;
   for (const auto& [peer, agent] : agents_) {
     // Nobody knows whether one lives whose link is cut.
-    if (!agent.cut && !agent.leaving) order[agent.number] = peer;
+    if (agent.offers()) order[agent.number] = peer;
+    if (agent.hello.withheld.empty()) continue;
+    if (all.withheld++ == 0) {
+      all.why_withheld = fmt::format("'{}': {}", agent.hello.name, agent.hello.withheld);
+    }
   }
-  Offers all;
   for (const auto& [number, peer] : order) {
     const Agent& agent = agents_.at(peer);
     all.offers.push_back({agent.hello.name, agent.hello.slots - agent.used});
@@ -521,7 +518,8 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
         job, fmt::format("waits for {}; ", base::format_counted(ranks, "worker slot")) +
                  (ranks > offers.slots ? fmt::format("all agents together have {}", offers.slots)
                                        : fmt::format("{} of {} {} free", offers.free, offers.slots,
-                                                     offers.free == 1 ? "is" : "are")));
+                                                     offers.free == 1 ? "is" : "are")) +
+                 offers.missing());
   }
   if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
     return defer(job,
@@ -583,6 +581,7 @@ CoordinatorState::Job* CoordinatorState::find(const std::string& id) {
 schemas::JobInfo CoordinatorState::info_of(const Job& job) const {
   schemas::JobInfo info = shown(job);
   info.age_ms = now_ms_ - job.submitted_ms;
+  info.number = job.number;
   return info;
 }
 

@@ -87,6 +87,8 @@ class CoordinatorState {
     std::uint32_t used = 0;    // slots
     bool cut = false;          // its link is, and may heal
     bool leaving = false;      // it was asked to end: it gets nothing new
+    /// Whether it gets something new.
+    bool offers() const { return !cut && !leaving && hello.withheld.empty(); }
   };
   using Agents = std::map<PeerId, Agent>;
   /// A job's runs before the one at hand, as far as this coordinator knows them.
@@ -110,7 +112,8 @@ class CoordinatorState {
     std::uint64_t submitted_ms = 0;
     std::uint64_t queued_ms = 0;            // since when it has waited for machines
     std::optional<std::uint64_t> ended_ms;  // its phase is final since then
-    std::set<PeerId> waiting;               // who has stopped it, for the final phase
+    /// Who has stopped it, for the final phase: is a checkpoint all that it has asked for?
+    std::map<PeerId, bool> waiting;
   };
   using Jobs = std::map<std::uint64_t, Job>;  // by number
 
@@ -132,6 +135,7 @@ class CoordinatorState {
   void on_message(PeerId peer, const schemas::JobStop& stop);
   void on_message(PeerId peer, const schemas::JobCheckpoint& wanted);
   void on_message(PeerId peer, const schemas::AgentLeaving& leaving);
+  void on_message(PeerId peer, const schemas::AgentOffer& offer);
   void on_message(PeerId peer, const schemas::PersonHello& hello);
   void on_message(PeerId peer, const schemas::DenyList& list);
   /// What agents tell about runs.
@@ -185,6 +189,9 @@ class CoordinatorState {
   bool may_end(PeerId peer, const Job* job, const std::string& what);
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
+  void note_withheld(Agent& agent, const std::string& why);
+  void note_stop(PeerId peer, Job& job, bool checkpoint);
+  void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   base::Status check_replaced(PeerId peer, const Job& job) const;
   void note_request(Job& job, const std::string& request);

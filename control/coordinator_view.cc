@@ -88,12 +88,14 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
 }
 
 std::vector<schemas::MachineInfo> CoordinatorState::machines() const {
+  constexpr std::size_t kListedWordsMax = 128;  // of each: see list()
   std::map<std::uint64_t, const Agent*> order;
   for (const auto& [peer, agent] : agents_) order[agent.number] = &agent;
   std::vector<schemas::MachineInfo> list;
   for (const auto& [number, agent] : order) {
     if (list.size() == schemas::kMachinesListed) break;
-    list.push_back({agent->hello.name, agent->hello.slots, agent->used, agent->cut});
+    list.push_back({agent->hello.name, agent->hello.slots, agent->used, agent->cut,
+                    base::shortened(agent->hello.withheld, kListedWordsMax)});
   }
   return list;
 }

@@ -13,13 +13,14 @@ constexpr std::size_t kLinkTextBytesMax = 2'048;
 }  // namespace
 
 void put(wire::AgentHello::Builder out, const AgentHello& m) {
-  const auto& [name, version, slots, http_address, numeric_class, process_token] = m;
+  const auto& [name, version, slots, http_address, numeric_class, process_token, withheld] = m;
   out.setName(text_of(name));
   out.setVersion(text_of(version));
   out.setSlots(slots);
   out.setHttpAddress(text_of(http_address));
   put(out.initNumericClass(), numeric_class);
   out.setProcessToken(process_token);
+  out.setWithheld(text_of(sentence(withheld)));
 }
 
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
@@ -29,6 +30,7 @@ void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
   intake.name(in.getHttpAddress(), "http_address", out.http_address);
   get(in.getNumericClass(), out.numeric_class, intake);
   out.process_token = in.getProcessToken();
+  intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
 }
 
 void put(wire::AgentWelcome::Builder out, const AgentWelcome& m) {
@@ -196,7 +198,7 @@ void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {
   const auto& [id, name, phase, step, steps_total, samples, loss, accuracy, samples_per_second,
-               checkpoint, text, age_ms] = m;
+               checkpoint, text, age_ms, number] = m;
   out.setId(text_of(id));
   out.setName(text_of(name));
   out.setPhase(choice_of<wire::JobPhase>(phase));
@@ -209,6 +211,7 @@ void put(wire::JobInfo::Builder out, const JobInfo& m) {
   out.setCheckpoint(text_of(sentence(checkpoint, kNameBytesMax)));
   out.setText(text_of(sentence(text)));
   out.setAgeMs(age_ms);
+  out.setNumber(number);
 }
 
 void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
@@ -224,14 +227,16 @@ void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   intake.name(in.getCheckpoint(), "checkpoint", out.checkpoint);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
   out.age_ms = in.getAgeMs();
+  out.number = in.getNumber();
 }
 
 void put(wire::MachineInfo::Builder out, const MachineInfo& m) {
-  const auto& [name, slots, slots_used, cut] = m;
+  const auto& [name, slots, slots_used, cut, withheld] = m;
   out.setName(text_of(name));
   out.setSlots(slots);
   out.setSlotsUsed(slots_used);
   out.setCut(cut);
+  out.setWithheld(text_of(sentence(withheld)));
 }
 
 void get(wire::MachineInfo::Reader in, MachineInfo& out, Intake& intake) {
@@ -239,6 +244,7 @@ void get(wire::MachineInfo::Reader in, MachineInfo& out, Intake& intake) {
   out.slots = in.getSlots();
   out.slots_used = in.getSlotsUsed();
   out.cut = in.getCut();
+  intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
 }
 
 void put(wire::RankInfo::Builder out, const RankInfo& m) {

@@ -220,6 +220,8 @@ void put(wire::ExtraCutTaken::Builder out, const ExtraCutTaken& m);
 void get(wire::ExtraCutTaken::Reader in, ExtraCutTaken& out, Intake& intake);
 void put(wire::AgentLeaving::Builder out, const AgentLeaving& m);
 void get(wire::AgentLeaving::Reader in, AgentLeaving& out, Intake& intake);
+void put(wire::AgentOffer::Builder out, const AgentOffer& m);
+void get(wire::AgentOffer::Reader in, AgentOffer& out, Intake& intake);
 void put(wire::JobCheckpoint::Builder out, const JobCheckpoint& m);
 void get(wire::JobCheckpoint::Reader in, JobCheckpoint& out, Intake& intake);
 void put(wire::JobCheckpointAnswer::Builder out, const JobCheckpointAnswer& m);

@@ -45,6 +45,17 @@ struct AgentLeaving {
   std::string text;  ///< why
 };
 
+/// An agent to the coordinator: whether its slots are there for what is new; the last word counts.
+struct AgentOffer {
+  std::string withheld;  ///< why they are not; empty: they are
+};
+
+/// A person to the coordinator: ends a job; answered once it has ended.
+struct JobStop {
+  std::string id;
+  bool checkpoint = false;  ///< with a cut out of turn before
+};
+
 /// A person to the coordinator: make a checkpoint of this job now. Answered when there is one, or
 /// when it is known that there will be none.
 struct JobCheckpoint {

@@ -29,7 +29,7 @@ template <typename T>
 concept AgentMessage =
     OneOf<T, AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited, ProcessMessage,
           FolderProbe, FolderProbeResult, AgentLeaving, DenyList, PieceQuery, FilePiece,
-          PlaceCheckpoint, CheckpointPlaced, DropCheckpoint>;
+          PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer>;
 /// Between people and the coordinator.
 template <typename T>
 concept PersonMessage = OneOf<T, JobSubmit, JobSubmitted, JobQuery, JobList, JobStop, JobCheckpoint,

@@ -327,6 +327,7 @@ struct AgentHello {
   std::string http_address;
   base::NumericClass numeric_class;  ///< threads = 0: known when a job names them
   std::uint64_t process_token = 0;   ///< random; the same on every link of one process
+  std::string withheld = {};         ///< as AgentOffer's
 };
 
 /// The coordinator takes an agent in.
@@ -447,6 +448,7 @@ struct JobInfo {
   std::string checkpoint;  ///< newest complete one
   std::string text;        ///< why it failed or waits
   std::uint64_t age_ms = 0;
+  std::uint64_t number = 0;  ///< of the submission: another one of the same id has another
 };
 
 /// Asks for a job; id empty: for all of them.
@@ -460,7 +462,8 @@ struct MachineInfo {
   std::string name;
   std::uint32_t slots = 0;
   std::uint32_t slots_used = 0;
-  bool cut = false;  ///< its agent's link is, and may heal
+  bool cut = false;           ///< its agent's link is, and may heal
+  std::string withheld = {};  ///< why it gets nothing new; empty: it does
 };
 
 /// What the coordinator knows of a rank's work.
@@ -495,12 +498,6 @@ struct JobList {
   std::vector<JobInfo> jobs = {};
   std::vector<MachineInfo> machines = {};  ///< in order of joining
   std::vector<RankInfo> ranks = {};        ///< by job and rank; not all of very many
-};
-
-/// Ends a job; answered once it has ended.
-struct JobStop {
-  std::string id;
-  bool checkpoint = false;  ///< with a cut out of turn before
 };
 
 // ---- links ----
@@ -566,7 +563,7 @@ using Message =
                  JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
                  PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
                  JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList, PieceQuery, FilePiece,
-                 PlaceCheckpoint, CheckpointPlaced, DropCheckpoint>;
+                 PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

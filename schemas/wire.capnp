@@ -72,6 +72,7 @@ struct Message {
     placeCheckpoint @50 :PlaceCheckpoint;
     checkpointPlaced @51 :CheckpointPlaced;
     dropCheckpoint @52 :DropCheckpoint;
+    agentOffer @53 :AgentOffer;
   }
 }
 
@@ -254,6 +255,7 @@ struct AgentHello {
   httpAddress @3 :Text;
   numericClass @4 :Common.NumericClass;
   processToken @5 :UInt64;
+  withheld @6 :Text;
 }
 
 struct AgentWelcome {
@@ -398,6 +400,7 @@ struct JobInfo {
   checkpoint @9 :Text;
   text @10 :Text;
   ageMs @11 :UInt64;
+  number @12 :UInt64;
 }
 
 struct MachineInfo {
@@ -405,6 +408,7 @@ struct MachineInfo {
   slots @1 :UInt32;
   slotsUsed @2 :UInt32;
   cut @3 :Bool;
+  withheld @4 :Text;
 }
 
 enum RankPhase {
@@ -464,6 +468,10 @@ struct ExtraCutTaken {
 
 struct AgentLeaving {
   text @0 :Text;
+}
+
+struct AgentOffer {
+  withheld @0 :Text;
 }
 
 struct JobCheckpoint {

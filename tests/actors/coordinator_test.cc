@@ -38,7 +38,7 @@ class RecordingPorts final : public CoordinatorPorts {
   void collect_checkpoint(control::CollectCheckpoint) override {}
   void end_collecting(const std::string&) override {}
   void serve_piece(control::ServePiece) override {}
-  void check_copy(const std::string&) override {}
+  void check_copy(const control::CheckCopy&) override {}
   void take_deny_list(control::TakeDenyList) override {}
   void audit(control::Audit) override {}
   void admitted(std::uint64_t) override {}
@@ -133,7 +133,7 @@ class AgentRecord final : public AgentPorts {
   void tell_child(const control::ToChild&, schemas::Message) override {}
   void probe_folder(const schemas::FolderProbe&) override {}
   void serve_piece(const schemas::PieceQuery&) override {}
-  void place_files(const schemas::PlaceCheckpoint&) override {}
+  void place_files(const control::PlaceFiles&) override {}
   void drop_files(const schemas::DropCheckpoint&) override {}
   void use_deny_list(const std::string&) override {}
 

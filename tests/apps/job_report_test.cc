@@ -93,7 +93,9 @@ TEST_CASE("a job that had nothing left to train says so", "[job_report]") {
 }
 
 TEST_CASE("a table of jobs and its JSON have the same rows", "[job_report]") {
-  std::vector<JobInfo> jobs(2);
+  schemas::JobList list;
+  std::vector<JobInfo>& jobs = list.jobs;
+  jobs.resize(2);
   jobs[0].id = "quote\"back\\slash\nline\x1b\xff";
   jobs[0].checkpoint = "/out/\xc3(";
   jobs[0].loss = std::nan("");
@@ -102,13 +104,16 @@ TEST_CASE("a table of jobs and its JSON have the same rows", "[job_report]") {
   jobs[1].phase = JobPhase::failed;
   const std::string table = job_table(jobs);
   CHECK_THAT(table, Contains("\nb ") && Contains(" failed "));
-  const std::string text = json_text(json_of(std::span<const JobInfo>(jobs)));
+  const std::string text = json_text(json_of(list));
   REQUIRE(Json::accept(text));
   const Json json = Json::parse(text);
   REQUIRE(json["jobs"].size() == 2);
   CHECK(json["jobs"][0]["id"] == "quote\"back\\slash\nline\x1b\xef\xbf\xbd");
   CHECK(json["jobs"][0]["loss"].is_null());
   CHECK(json["jobs"][1]["state"] == "failed");
+  CHECK(json["note"].is_null());
+  list.text = "3 older jobs left off";
+  CHECK(json_of(list)["note"] == "3 older jobs left off");
 }
 
 /// A coordinator without agents: what is submitted waits.

@@ -89,6 +89,22 @@ TEST_CASE("a picture has jobs, machines and ranks in their order", "[top]") {
   for (const std::string& line : lines) CHECK(line.find('\033') == std::string::npos);
 }
 
+TEST_CASE("a picture says what is left off, and which machine offers nothing", "[top]") {
+  TopView view = small();
+  view.cluster.text = "3 older jobs left off";
+  view.cluster.machines[1].withheld = "a.pem: its certificate held until a day";
+  const std::vector<std::string> lines = draw_top(view, {});
+  CHECK_THAT(lines[0], Contains(": 4 jobs, 1 at work, 3 older jobs left off; 2 machines"));
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.starts_with("a ") &&
+                 line.ends_with("offers no slots: a.pem: its certificate held until a day");
+        }) == 1);
+  const Json json = json_of(view);
+  CHECK(json["note"] == "3 older jobs left off");
+  CHECK(json["machines"][0]["withheld"] == "a.pem: its certificate held until a day");
+  CHECK(json["machines"][1]["withheld"].is_null());
+}
+
 TEST_CASE("ranks of equal steps keep their places whatever their speed", "[top]") {
   TopView view = small();
   view.cluster.ranks.clear();
@@ -177,8 +193,12 @@ TEST_CASE("JSON has the picture's facts in its order", "[top]") {
   CHECK(json["jobs"][0]["lag_steps"] == 360);
   CHECK(json["jobs"][0]["heard_seconds"] == 0.3);
   CHECK(json["jobs"][1]["lag_steps"].is_null());
-  CHECK(json["machines"][0] ==
-        Json({{"name", "a"}, {"slots", 4}, {"slots_used", 1}, {"link", "cut"}}));
+  CHECK(json["machines"][0] == Json({{"name", "a"},
+                                     {"slots", 4},
+                                     {"slots_used", 1},
+                                     {"link", "cut"},
+                                     {"withheld", nullptr}}));
+  CHECK(json["note"].is_null());
   CHECK(json["ranks"][1] == Json({{"rank", 2},
                                   {"job", "lenet"},
                                   {"machine", "b"},

@@ -309,5 +309,26 @@ TEST_CASE("a full disk leaves no half line, and what waited is written later") {
   CHECK(fs::file_size(log) == size);
 }
 
+TEST_CASE("a full disk is tried once a second, and at the end what is lost is counted") {
+  const TestFolder folder("access-files-audit-end");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  const std::string old(1'000'000, 'x');
+  std::ofstream(log) << old << "\n";
+  files.note({"person 'ann'", "stops job 'x'", "10.0.0.5:4711", {}});
+  {
+    const FilesEndAt limit(old.size() + 20);
+    files.look(kNow);
+    files.note({"person 'ann'", "stops job 'y'", "10.0.0.5:4711", {}});
+    files.look(kNow);
+    CHECK(files.end(kNow) == 2);
+  }
+  files.look(kNow);  // the same second
+  CHECK(fs::file_size(log) == old.size() + 1);
+  CHECK(files.end(kNow) == 0);
+  const std::string text = base::read_text_file(log, 1 << 24).value().substr(old.size() + 1);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+}
+
 }  // namespace
 }  // namespace troupe::cluster

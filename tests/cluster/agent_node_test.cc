@@ -5,7 +5,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <vector>
 
+#include "cluster/background_calls.h"
 #include "tests/link/link_support.h"
 
 namespace troupe::cluster::test {
@@ -40,13 +42,15 @@ class HangingProbe {
   bool let_go_ = false;
 };
 
-/// A coordinator that only welcomes and asks for one folder.
+/// A coordinator that only welcomes and asks for something: for one folder, unless it is told what.
 struct Coordinator {
-  Coordinator() : links(quick_limits(), pool) {
-    recorder->answer = [this](const Envelope& envelope) {
+  explicit Coordinator(std::vector<schemas::Message> questions = {schemas::FolderProbe{
+                           "job-1", 1, "/", ".probe-job-1", "nonce", false}})
+      : links(quick_limits(), pool) {
+    recorder->answer = [this, questions = std::move(questions)](const Envelope& envelope) {
       if (!std::holds_alternative<schemas::AgentHello>(envelope.message)) return;
       send(schemas::AgentWelcome{});
-      send(schemas::FolderProbe{"job-1", 1, "/", ".probe-job-1", "nonce", false});
+      for (const schemas::Message& question : questions) send(question);
     };
     const auto bound =
         links.listen("127.0.0.1:0", {{Role::coordinator, 0}, "", "", 0},
@@ -120,6 +124,104 @@ TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   probe->let_go();  // its thread is left alone, and ends
   CHECK(status.ok());
   CHECK(in_time);
+}
+
+/// Lets all go that hang in it.
+class Gate {
+ public:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+AgentOptions options_for(const Coordinator& coordinator, const std::function<bool()>& done) {
+  AgentOptions options;
+  options.coordinator = coordinator.address;
+  options.name = std::string("a");
+  options.limits = quick_limits();
+  options.limits.goodbye_ms = 100;
+  const auto late = std::chrono::steady_clock::now() + kWait;
+  options.stop = [done, late] { return done() || std::chrono::steady_clock::now() > late; };
+  return options;
+}
+
+TEST_CASE("a job's dead folders hold up no other job on its machine", "[agent]") {
+  std::vector<schemas::Message> questions;
+  for (std::uint64_t i = 0; i < BackgroundCalls::kThreadsMax; ++i) {
+    const std::string file = ".probe-" + std::to_string(i);
+    questions.push_back(schemas::FolderProbe{"dead", 1, "/", file, "nonce", false});
+    questions.push_back(schemas::PieceQuery{i + 1, "dead", 1, "/", "file", i, 1});
+  }
+  questions.push_back(schemas::FolderProbe{"lives", 1, "/", ".probe-lives", "nonce", false});
+  questions.push_back(schemas::PieceQuery{99, "lives", 1, "/", "file", 0, 1});
+  Coordinator coordinator(questions);
+  const auto gate = std::make_shared<Gate>();
+  const auto dead = std::make_shared<std::atomic<std::size_t>>(0);
+  const auto lives = std::make_shared<std::atomic<std::size_t>>(0);
+  constexpr std::size_t kHang = 2 * BackgroundCalls::kGroupThreadsMax;
+  AgentOptions options =
+      options_for(coordinator, [dead, lives] { return *lives == 2 && *dead >= kHang; });
+  const auto look = [gate, dead, lives](const std::string& job) {
+    ++*(job == "dead" ? dead : lives);
+    if (job == "dead") gate->wait();
+  };
+  options.files.probe = [look](const schemas::FolderProbe& probe) {
+    look(probe.job);
+    return schemas::FolderProbeResult();
+  };
+  options.files.read = [look](const schemas::PieceQuery& query) {
+    look(query.job);
+    return Result<schemas::FilePiece>(schemas::FilePiece());
+  };
+  const Status status = run_agent(options);
+  gate->open();
+  CHECK(status.ok());
+  CHECK(*lives == 2);
+  CHECK(*dead == kHang);
+}
+
+TEST_CASE("files that a job wants anew end the work on those that it wanted before", "[agent]") {
+  Coordinator coordinator({schemas::PlaceCheckpoint{"x", 1, "/", "step-1-g1", {0}}});
+  const auto told = std::make_shared<std::atomic<std::size_t>>(0);
+  auto welcome = coordinator.recorder->answer;
+  coordinator.recorder->answer = [&, welcome](const Envelope& envelope) {
+    welcome(envelope);
+    // The question is not answered; the job has another run by now.
+    if (std::holds_alternative<schemas::PieceQuery>(envelope.message)) {
+      coordinator.send(schemas::PlaceCheckpoint{"x", 2, "/", "step-2-g1", {0}});
+    }
+    if (std::holds_alternative<schemas::CheckpointPlaced>(envelope.message)) ++*told;
+  };
+  AgentOptions options = options_for(coordinator, [told] { return *told > 0; });
+  options.limits.cut_ms = 600'000;
+  std::mutex mutex;
+  std::vector<Errc> ends;
+  options.files.place = [&](const schemas::PlaceCheckpoint& place, const AskPiece& ask) -> Status {
+    if (place.generation == 2) return {};
+    const Status status = ask("file", 0, 1).status();
+    const std::lock_guard lock(mutex);
+    ends.push_back(status.code());
+    return status;
+  };
+  CHECK(run_agent(options).ok());
+  CHECK(ends == std::vector<Errc>{Errc::cancelled});
+  std::vector<std::uint64_t> placed;  // generations
+  for (const Envelope& envelope : coordinator.recorder->envelopes) {
+    const auto* one = std::get_if<schemas::CheckpointPlaced>(&envelope.message);
+    if (one != nullptr) placed.push_back(one->generation);
+  }
+  CHECK(placed == std::vector<std::uint64_t>{2});
 }
 
 }  // namespace

@@ -31,11 +31,18 @@ class Folders {
     std::unique_lock lock(mutex_);
     entered_ += 1;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return !dead_.contains(folder); });
+    changed_.wait(lock, [&] { return !dead_.contains(folder) || released_.erase(folder) > 0; });
   }
   void let_go() {
     const std::lock_guard lock(mutex_);
     dead_.clear();
+    changed_.notify_all();
+  }
+  /// The call that is in `folder` now; later ones hang in `dead`.
+  void let_go(const std::string& folder, std::set<std::string> dead) {
+    const std::lock_guard lock(mutex_);
+    dead_.merge(dead);
+    released_.insert(folder);
     changed_.notify_all();
   }
   bool wait_entered(std::size_t count) {
@@ -47,6 +54,7 @@ class Folders {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<std::string> dead_;
+  std::set<std::string> released_;
   std::size_t entered_ = 0;
 };
 
@@ -142,7 +150,7 @@ TEST_CASE("of a folder that is asked for again only the newest call is told") {
 TEST_CASE("whose folders hang holds up nobody else") {
   std::set<std::string> dead;
   while (dead.size() < 2 * BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
-  Fixture fixture(dead.size(), kPatienceMs, dead);
+  Fixture fixture(2 * dead.size(), kPatienceMs, dead);
   for (const std::string& folder : dead) CHECK(fixture.add(folder, 0, "ann"));
   REQUIRE(fixture.folders->wait_entered(BackgroundCalls::kGroupThreadsMax));
   for (const char* folder : {"a", "b", "c"}) CHECK(fixture.add(folder, 0, "ben"));
@@ -150,6 +158,71 @@ TEST_CASE("whose folders hang holds up nobody else") {
   CHECK(fixture.told.wait_folders(4));
   fixture.folders->let_go();
   CHECK(fixture.told.wait_folders(4 + dead.size()));
+}
+
+TEST_CASE("the end of a call lets both run that waited for it: of its key, and of its group") {
+  Fixture fixture(10, kPatienceMs, {"key", "other"});
+  CHECK(fixture.add("key", 1, "ann"));
+  CHECK(fixture.add("other", 1, "ann"));
+  REQUIRE(fixture.folders->wait_entered(2));
+  CHECK(fixture.add("key", 2, "ben"));    // waits for the key
+  CHECK(fixture.add("hangs", 1, "ann"));  // waits for the group
+  fixture.folders->let_go("key", {"hangs", "key"});
+  // Both are under way, though each of them hangs.
+  CHECK(fixture.folders->wait_entered(4));
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(3));
+}
+
+TEST_CASE("a call of another group that takes the place of one that waits need not wait") {
+  Fixture fixture(10, kPatienceMs, {"a", "b"});
+  CHECK(fixture.add("a", 1, "ann"));
+  CHECK(fixture.add("b", 1, "ann"));
+  REQUIRE(fixture.folders->wait_entered(2));
+  CHECK(fixture.add("c", 1, "ann"));
+  CHECK(fixture.add("c", 2, "ben"));
+  CHECK(fixture.told.wait_folders(1));
+  CHECK(fixture.told.numbers().at("c") == std::vector<std::uint64_t>{2});
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(3));
+}
+
+TEST_CASE("what a call holds goes when another one takes its place, and when it has run") {
+  Fixture fixture(10, kPatienceMs, {"folder"});
+  CHECK(fixture.add("folder", 1));
+  REQUIRE(fixture.folders->wait_entered(1));
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> replaced = held;
+  CHECK(fixture.calls->add("folder", [held] { return [] {}; }));
+  held = std::make_shared<int>(0);
+  const std::weak_ptr<int> ran = held;
+  CHECK_FALSE(replaced.expired());
+  bool gone = false;  // before its report
+  CHECK(fixture.calls->add("folder", [&fixture, &gone, held, ran] {
+    return [&fixture, &gone, ran] {
+      gone = ran.expired();
+      fixture.told.add("folder", 3);
+    };
+  }));
+  held.reset();
+  CHECK(replaced.expired());
+  CHECK_FALSE(ran.expired());
+  fixture.folders->let_go();
+  REQUIRE(fixture.told.wait_folders(1));
+  fixture.calls.reset();
+  CHECK(gone);
+}
+
+TEST_CASE("whose calls wait leaves half of the places to others") {
+  Fixture fixture(4, kPatienceMs, {"a", "b", "c", "d", "e", "f"});
+  for (const char* folder : {"a", "b", "c", "d"}) CHECK(fixture.add(folder, 0, "ann"));
+  REQUIRE(fixture.folders->wait_entered(2));
+  CHECK_FALSE(fixture.add("e", 0, "ann"));
+  CHECK(fixture.add("c", 0, "ann"));  // in the place of her own
+  for (const char* folder : {"1", "2"}) CHECK(fixture.add(folder, 0, "ben"));
+  CHECK(fixture.told.wait_folders(2));
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(6));
 }
 
 TEST_CASE("calls that hang bound the queue, and the end does not wait for them") {

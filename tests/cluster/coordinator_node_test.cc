@@ -3,13 +3,23 @@
 // processes: tests/integration.
 #include "cluster/coordinator_node.h"
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <filesystem>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
 
 #include "cluster/access_files.h"
+#include "cluster/background_calls.h"
 #include "cluster/job_client.h"
+#include "tests/link/link_support.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 #include "trust/authority.h"
+#include "trust/token.h"
 
 namespace troupe::cluster {
 namespace {
@@ -56,6 +66,137 @@ TEST_CASE("a coordinator knows what is revoked before it takes its first connect
   monitoring::Metrics metrics;
   REQUIRE(run_coordinator(options, metrics).ok());
   CHECK_THAT(told.text(), Catch::Contains("revoked"));
+}
+
+/// Folders below /dead hang until they are let go; it is counted who was looked at.
+class Looks {
+ public:
+  schemas::FolderProbeResult look(const std::string& path) {
+    std::unique_lock lock(mutex_);
+    looked_.push_back(path);
+    changed_.notify_all();
+    if (path.starts_with("/dead")) changed_.wait(lock, [this] { return let_go_; });
+    return {};
+  }
+  bool wait_for(const std::string& path) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, link::test::kWait, [&] {
+      return std::find(looked_.begin(), looked_.end(), path) != looked_.end();
+    });
+  }
+  std::size_t dead() {
+    const std::lock_guard lock(mutex_);
+    return count_dead();
+  }
+  bool wait_dead(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, link::test::kWait, [&] { return count_dead() >= count; });
+  }
+  void let_go() {
+    const std::lock_guard lock(mutex_);
+    let_go_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::size_t count_dead() const {
+    return static_cast<std::size_t>(
+        std::count_if(looked_.begin(), looked_.end(),
+                      [](const std::string& path) { return path.starts_with("/dead"); }));
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> looked_;
+  bool let_go_ = false;
+};
+
+/// A coordinator on a thread, with people who have tokens and an agent that only joins.
+class Guarded {
+ public:
+  Guarded(const fs::path& state, const std::shared_ptr<Looks>& looks) {
+    auto book = trust::TokenBook::open(state / AccessFiles::kTokens).value();
+    using trust::Right;
+    for (const char* name : {"ann", "ben"}) {
+      tokens_[name] = book.make(name, {Right::read, Right::submit}, kLong).value();
+    }
+    const std::string admin = book.make("cid", {Right::admin}, kLong).value();
+    std::promise<std::string> ready;
+    auto options = options_of(state, [&](const std::string& address) { ready.set_value(address); });
+    options.limits.goodbye_ms = 100;
+    options.stop = [this] { return stop_.load(); };
+    options.files.probe = [looks](const schemas::FolderProbe& probe) {
+      return looks->look(probe.path);
+    };
+    thread_ = std::thread([this, options] { ended_ = run_coordinator(options, metrics_); });
+    address_ = ready.get_future().get();
+    join(admin);
+  }
+  ~Guarded() {
+    links_.stop();
+    stop_ = true;
+    thread_.join();
+    CHECK(ended_.ok());
+  }
+  base::Status submit(const std::string& person, const std::string& folder) {
+    JobClientOptions options;
+    options.address = address_;
+    options.token = tokens_.at(person);
+    schemas::JobSpec spec;
+    spec.name = "job";
+    spec.model.network = "lenet";
+    spec.data.train = "/data/train.rec";
+    spec.workers = {1, 1, 1};
+    spec.checkpoint.dir = folder;
+    return JobClient::connect(std::move(options)).value()->submit("", spec).status();
+  }
+
+ private:
+  void join(const std::string& token) {
+    link::DialOptions dial;
+    dial.address = address_;
+    dial.self = {{schemas::Role::agent, 0}, "a", "", 0};
+    dial.peer = {{schemas::Role::coordinator, 0}, "", "", 0};
+    agent_ = links_.dial(std::move(dial), recorder_).value();
+    schemas::AgentHello hello;
+    hello.name = "a";
+    hello.slots = 64;
+    for (schemas::Message message :
+         {schemas::Message(schemas::PersonHello{token}), schemas::Message(hello)}) {
+      schemas::Envelope envelope;
+      envelope.to = {schemas::Role::coordinator, 0};
+      envelope.message = std::move(message);
+      REQUIRE(agent_->send(std::move(envelope)).ok());
+    }
+    REQUIRE(recorder_->wait_envelopes(1));
+    REQUIRE(std::holds_alternative<schemas::AgentWelcome>(recorder_->envelopes[0].message));
+  }
+
+  std::map<std::string, std::string> tokens_;  // by person
+  std::atomic<bool> stop_{false};
+  base::Status ended_;
+  monitoring::Metrics metrics_;
+  std::thread thread_;
+  std::string address_;
+  link::test::CountingPool pool_;
+  std::shared_ptr<link::test::Recorder> recorder_ = std::make_shared<link::test::Recorder>();
+  std::shared_ptr<link::Link> agent_;
+  link::LinkSet links_{link::test::quick_limits(), pool_};
+};
+
+TEST_CASE("a person's dead folders hold up nobody else's jobs") {
+  const TestFolder folder("coordinator-node-dead");
+  const auto looks = std::make_shared<Looks>();
+  {
+    Guarded coordinator(folder.path() / "state", looks);
+    for (std::size_t job = 0; job < BackgroundCalls::kThreadsMax; ++job) {
+      REQUIRE(coordinator.submit("ann", "/dead/" + std::to_string(job)).ok());
+    }
+    REQUIRE(coordinator.submit("ben", "/lives").ok());
+    CHECK(looks->wait_for("/lives"));
+    CHECK(looks->wait_dead(BackgroundCalls::kGroupThreadsMax));
+    CHECK(looks->dead() == BackgroundCalls::kGroupThreadsMax);
+    looks->let_go();
+  }
 }
 
 }  // namespace

@@ -73,6 +73,23 @@ TEST_CASE("the answer of the peer that was asked counts, once", "[piece_desk]") 
   CHECK(why.status().text() == "no such file");
 }
 
+TEST_CASE("a batch that nobody holds any more is closed", "[piece_desk]") {
+  const auto desk = std::make_shared<PieceDesk>(60'000);
+  const auto link = std::make_shared<RecordingLink>();
+  const schemas::PieceQuery query{0, "x", 1, "", "file", 0, 9};
+  auto batch = std::make_shared<OpenBatch>(desk);
+  auto other = std::make_shared<OpenBatch>(desk);
+  const PieceDesk::Batch number = other->number();
+  auto asked =
+      std::async(std::launch::async, [&, held = batch] { return held->ask(7, link, query); });
+  while (link->number == 0) std::this_thread::yield();
+  other.reset();
+  CHECK(desk->ask(number, 7, link, query).status().code() == Errc::cancelled);
+  desk->close(batch->number());
+  CHECK(asked.get().status().code() == Errc::cancelled);
+  CHECK(batch->ask(7, link, query).status().code() == Errc::cancelled);
+}
+
 TEST_CASE("a question ends when its link does, when nobody wants it, or in time", "[piece_desk]") {
   Desk desk;
   SECTION("the link is down") {

@@ -188,12 +188,30 @@ TEST_CASE("refusals of one person are told, but not without end") {
   CHECK(told == Access::kRefusalsMax);
   refuse("t");  // another's token, stolen
   CHECK(told == Access::kRefusalsMax + 1);
-  world.state.handle(Tick{Access::kWindowMs});
-  refuse("r");
-  REQUIRE(world.audits.size() == 1);
-  CHECK(world.audits[0].what == "wants to submit job 'x'; 80 refusals before are left out");
-  refuse("r");
-  CHECK(world.audits.at(0).what == "wants to submit job 'x'");
+  const auto numbers = [&](const CoordinatorEvent& event) {
+    std::vector<Audit> said;
+    for (const CoordinatorEffect& effect : world.state.handle(event)) {
+      if (const auto* audit = std::get_if<Audit>(&effect)) said.push_back(*audit);
+    }
+    return said;
+  };
+  CHECK(numbers(Tick{Access::kWindowMs - 1}).empty());
+  SECTION("the others are a number, when a while is over, though nobody asks any more") {
+    const auto said = numbers(Tick{Access::kWindowMs});
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].who == "person 'ann'");
+    CHECK(said[0].what == "more refusals of a token of 'ann' are left out: 80");
+    CHECK(said[0].from == "10.0.0.5:4711");
+    CHECK(numbers(Tick{2 * Access::kWindowMs}).empty());
+    refuse("r");
+    CHECK(world.audits.at(0).what == "wants to submit job 'x'");
+  }
+  SECTION("or when the token goes") {
+    const auto said = numbers(TokensRead{true, {token_of("t", "ben", {Right::stop})}});
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].what == "more refusals of a token of 'ann' are left out: 80");
+    CHECK(numbers(Tick{Access::kWindowMs}).empty());
+  }
 }
 
 TEST_CASE("while tokens cannot be read nobody may, and hears that") {
@@ -221,6 +239,25 @@ TEST_CASE("a job with a path that a terminal would obey is refused") {
   }
   CHECK(world.state.jobs().empty());
   CHECK(answer("/caf\u00e9 \xe9").code == Errc::ok);  // not every name of a folder is UTF-8
+}
+
+TEST_CASE("whose job it is goes with every look at its folder") {
+  Guarded world(trust::Role::person, "ann");
+  schemas::AgentHello agent;
+  agent.name = "a";
+  agent.version = std::string("1");
+  agent.slots = 1;
+  world.link(3, trust::Role::agent, "a");
+  world.drop(3, agent);
+  world.drop(1, schemas::PersonHello{"s"});
+  std::size_t probes = 0;
+  for (const CoordinatorEffect& effect : world.state.handle(PeerSaid{1, submit_of("x")})) {
+    const auto* probe = std::get_if<ProbeFolder>(&effect);
+    if (probe == nullptr) continue;
+    ++probes;
+    CHECK(probe->owner == "ann");
+  }
+  CHECK(probes == 1);
 }
 
 TEST_CASE("whose job it is decides about the look for its start") {

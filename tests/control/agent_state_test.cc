@@ -248,6 +248,60 @@ TEST_CASE("an agent that is asked to end has its jobs saved first") {
   }
 }
 
+TEST_CASE("files of a job that are wanted anew keep an agent from ending once") {
+  Parent agent;
+  agent.state->handle(ChildStarted{agent.host, {}, 77});
+  agent.stop(500);
+  agent.state->handle(ChildSilent{agent.host, {}});
+  agent.state->handle(ChildExited{agent.host, "exit 0", true});
+  const auto place = [&](const std::string& job, std::uint64_t generation) {
+    const auto wanted = all_of<PlaceFiles>(agent.state->handle(
+        CoordinatorSaid{1, schemas::PlaceCheckpoint{job, generation, "/out", "step-5-g1", {0}}}));
+    REQUIRE(wanted.size() == 1);
+    return wanted[0].number;
+  };
+  const auto placed = [&](const std::string& job, std::uint64_t generation, std::uint64_t number) {
+    return agent.state->handle(FilesPlaced{{job, generation, Errc::ok, ""}, number});
+  };
+  const auto older = place("y", 1);
+  const auto newer = place("y", GENERATE(1, 2));
+  const auto other = place("z", 1);
+  CHECK(older != newer);
+  SECTION("an answer to the older one is nobody's business") {
+    CHECK(told<schemas::CheckpointPlaced>(placed("y", 1, older)).empty());
+    CHECK(told<schemas::CheckpointPlaced>(placed("y", 2, newer)).size() == 1);
+    CHECK(placed("y", 2, newer).empty());
+    CHECK(told<schemas::CheckpointPlaced>(placed("z", 1, other)).size() == 1);
+    CHECK(all_of<LeaveCoordinator>(agent.state->handle(StopRequested{})).size() == 1);
+  }
+  SECTION("and where none comes it is not waited for") {
+    placed("y", 2, newer);
+    CHECK(told<schemas::AgentLeaving>(agent.state->handle(StopRequested{})).size() == 1);
+    CHECK(all_of<LeaveCoordinator>(placed("z", 1, other)).size() == 1);
+  }
+}
+
+TEST_CASE("an agent that can start nothing says so, and that it can again") {
+  Parent agent;
+  const auto said = [&](const std::string& why) {
+    return told<schemas::AgentOffer>(agent.state->handle(OfferChanged{why}));
+  };
+  CHECK(said("").empty());
+  auto words = said("its certificate held until a day");
+  REQUIRE(words.size() == 1);
+  CHECK(words[0].withheld == "its certificate held until a day");
+  CHECK(said("its certificate held until a day").empty());
+  words = said("");
+  REQUIRE(words.size() == 1);
+  CHECK(words[0].withheld.empty());
+  // A coordinator that it meets later learns it with the greeting.
+  Joining late;
+  CHECK(told<schemas::AgentOffer>(late.state->handle(OfferChanged{"old"})).empty());
+  const auto hello = told<schemas::AgentHello>(late.state->handle(CoordinatorUp{1}));
+  REQUIRE(hello.size() == 1);
+  CHECK(hello[0].withheld == "old");
+}
+
 TEST_CASE("a child is started once and learns what to do when it is there") {
   Parent agent;
   REQUIRE(all_of<StartChild>(agent.begun).size() == 1);

@@ -276,8 +276,8 @@ void ControlWorld::perform(const std::string& name, const ProbeFolder& probe) {
 }
 
 void ControlWorld::perform(const std::string& name, const PlaceFiles& place) {
-  after(random(kDelayMs), [this, name, asked = place.place] {
-    handle(name, FilesPlaced{{asked.job, asked.generation, base::Errc::ok, ""}});
+  after(random(kDelayMs), [this, name, asked = place.place, number = place.number] {
+    handle(name, FilesPlaced{{asked.job, asked.generation, base::Errc::ok, ""}, number});
   });
 }
 

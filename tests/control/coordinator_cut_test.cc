@@ -108,6 +108,32 @@ TEST_CASE("what is answered at once changes nothing, and is no line") {
   CHECK(count_lines(cluster.world, "job x is to be stopped") == 1);
 }
 
+TEST_CASE("who hurries a stop that saves is noted, once") {
+  Cluster cluster;
+  CoordinatorState& state = cluster.world.coordinator();
+  std::vector<std::string> changes;
+  const auto stop = [&](PeerId person, bool checkpoint) {
+    for (const CoordinatorEffect& effect :
+         state.handle(PeerSaid{person, schemas::JobStop{"x", checkpoint}})) {
+      if (const auto* audit = std::get_if<Audit>(&effect)) changes.push_back(audit->what);
+    }
+  };
+  state.handle(PeerLinked{901, "127.0.0.1"});
+  state.handle(PeerLinked{902, "127.0.0.1"});
+  stop(901, true);
+  CHECK(changes == std::vector<std::string>{"stops job 'x' with a checkpoint"});
+  changes.clear();
+  stop(901, true);
+  stop(902, true);
+  CHECK(changes == std::vector<std::string>{"stops job 'x' with a checkpoint"});
+  changes.clear();
+  for (int i = 0; i < 3; ++i) {
+    stop(901, false);
+    stop(901, true);
+  }
+  CHECK(changes == std::vector<std::string>{"stops job 'x' at once"});
+}
+
 TEST_CASE("a job that waits for machines has nothing to save") {
   ControlWorld world(4);
   world.say(schemas::JobSubmit{"x", ControlWorld::job_text(ControlWorld::job_spec(1, 1, 1)), ""});

@@ -49,6 +49,56 @@ TEST_CASE("a job that could run and cannot yet says how much is free, as it chan
   CHECK(text(0) == "waits for 3 worker slots; all agents together have 1");
 }
 
+TEST_CASE(
+    "a machine that can start nothing gets no job until it can, and those that wait say why") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  const auto hello = [&](PeerId peer, const std::string& name, const std::string& withheld) {
+    schemas::AgentHello agent;
+    agent.name = name;
+    agent.version = std::string("1");
+    agent.slots = 2;
+    agent.withheld = withheld;
+    state.handle(PeerSaid{peer, agent});
+  };
+  const auto submit = [&](const std::string& id, std::uint32_t ranks) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, ranks, 1);
+    spec.checkpoint.dir = "/out/" + id;
+    state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
+  };
+  const auto job = [&](std::size_t number) { return state.jobs().at(number); };
+  hello(1, "a", "");
+  submit("runs", 1);
+  CHECK(job(0).phase == JobPhase::starting);
+  state.handle(PeerSaid{1, schemas::AgentOffer{"a.pem: its certificate\x1b[2J held until a day"}});
+  CHECK(job(0).phase == JobPhase::starting);  // what runs goes on
+  submit("waits", 1);
+  CHECK(job(1).phase == JobPhase::pending);
+  CHECK_THAT(job(1).text,
+             Catch::StartsWith("waits for 1 worker slot; all agents together have 0; 1 agent "
+                               "offers none, 'a': a.pem: its certificate"));
+  CHECK(job(1).text.find('\x1b') == std::string::npos);
+  CHECK_THAT(state.machines().at(0).withheld, Catch::Contains("held until a day"));
+  CHECK(state.machines().at(0).slots_used == 1);
+  hello(2, "b", "b.pem: its certificate held until a day");  // it joins like that
+  CHECK(job(1).phase == JobPhase::pending);
+  CHECK_THAT(job(1).text, Catch::Contains("2 agents offer none, 'a': "));
+  state.handle(PeerSaid{2, schemas::AgentOffer{""}});
+  CHECK(job(1).phase == JobPhase::starting);
+  CHECK(state.machines().at(1).withheld.empty());
+  submit("next", 1);
+  state.handle(PeerSaid{1, schemas::AgentOffer{""}});
+  CHECK(job(2).phase == JobPhase::starting);
+  CHECK(state.counts().slots_used == 3);
+}
+
+TEST_CASE("who is no agent offers nothing") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(PeerLinked{5, "127.0.0.1"});
+  const auto effects = state.handle(PeerSaid{5, schemas::AgentOffer{"no"}});
+  REQUIRE(effects.size() == 1);
+  CHECK(std::get<DropPeer>(effects[0]).reason.code() == base::Errc::permission_denied);
+}
+
 TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom it waits for") {
   CoordinatorState state({"1", ControlWorld::limits()});
   schemas::AgentHello agent;

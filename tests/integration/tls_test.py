@@ -117,7 +117,8 @@ class TlsTest(ClusterCase):
             ends = re.search(r"^troupe_certificate_expiry_timestamp_seconds (\S+)$",
                              page.read().decode(), re.M)
         self.assertGreater(float(ends[1]), time.time() + 80 * 86400)
-        # One whose certificate ends while its link is up starts nothing any more, and says so.
+        # One whose certificate ends while its link is up gets no job any more, says why, and gets
+        # jobs again when its file is renewed.
         made.identities["brief"] = issue(pathlib.Path(identities["a"]).parent / "ca", "agent",
                                          "brief", self.folder / "brief.pem", "--for", "4s")
         made.start_agent("brief", 1)
@@ -125,9 +126,13 @@ class TlsTest(ClusterCase):
         made.wait_for("brief", "its certificate held until")
         job = made.submit(write_job(self.folder, "brief", 1), "workers.machines=1",
                           "workers.devices=2", name="brief")
-        self.assertIn("brief.pem: its certificate held until",
-                      job.communicate(timeout=DEADLINE_S)[1])
-        self.assertEqual(job.returncode, 1)
+        made.wait_for("brief", "offers no slots any more: .*brief.pem: its certificate held until")
+        made.wait_status("brief", "1 agent offers none, 'brief': .*its certificate held until")
+        troupe("ca", "renew", pathlib.Path(identities["a"]).parent / "ca",
+               made.identities["brief"]).check_returncode()
+        made.wait_for("brief", "offers its slots again")
+        _, err = job.communicate(timeout=DEADLINE_S)
+        self.assertEqual(job.returncode, 0, err + made.text())
         made.wait_for("coordinator", "turned away .*: .tls. no greeting of TLS 1.3 came: "
                                      "the peer speaks without TLS: it has no --identity")
         made.wait_for("coordinator", "its certificate is not believed|the peer refused")

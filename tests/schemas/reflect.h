@@ -59,6 +59,9 @@ auto fields(T& t) {
   } else if constexpr (n == 12) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  } else if constexpr (n == 13) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = t;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
   } else {
     static_assert(n == 18, "a struct with another number of fields: add a line");
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s] = t;

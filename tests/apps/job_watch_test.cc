@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told between two looks at a job; the looks themselves: tests/integration/company_test.py.
+#include "apps/job_watch.h"
+
+#include "tests/support/catch.h"
+
+namespace troupe::apps {
+namespace {
+
+using schemas::JobInfo;
+using schemas::JobPhase;
+
+JobInfo look(JobPhase phase, std::uint64_t samples, std::uint64_t number = 4) {
+  JobInfo job;
+  job.id = std::string("x");
+  job.phase = phase;
+  job.samples = samples;
+  job.number = number;
+  return job;
+}
+
+TEST_CASE("a job that goes on elsewhere says from where", "[job_watch]") {
+  JobInfo now = look(JobPhase::pending, 0);
+  now.checkpoint = "/out/step-3-g1";
+  now.text = "waits for 1 worker slot";
+  CHECK(news_of(look(JobPhase::running, 30), now).value() ==
+        std::vector<std::string>{"job x has left a machine and goes on from /out/step-3-g1",
+                                 "job x waits for 1 worker slot"});
+  CHECK(news_of(look(JobPhase::running, 30), look(JobPhase::running, 10)).value() ==
+        std::vector<std::string>{"job x has left a machine and goes on from the beginning"});
+  CHECK(news_of(look(JobPhase::running, 30), look(JobPhase::running, 40)).value().empty());
+  CHECK(news_of(look(JobPhase::running, 30), look(JobPhase::stopped, 0)).value().empty());
+  CHECK(news_of(JobInfo(), look(JobPhase::running, 40)).value().empty());  // the first look
+}
+
+TEST_CASE("another job of the same id is not the one that is watched", "[job_watch]") {
+  for (const JobPhase phase : {JobPhase::pending, JobPhase::running, JobPhase::succeeded}) {
+    const auto news = news_of(look(JobPhase::running, 30), look(phase, 0, 7));
+    CHECK(news.status().code() == base::Errc::already_exists);
+    CHECK(news.status().text() == "job x has ended, unseen, and another submission has its id now");
+  }
+}
+
+}  // namespace
+}  // namespace troupe::apps
