@@ -53,7 +53,8 @@ FolderLock::~FolderLock() {
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
-                                    std::chrono::milliseconds wait, FileMode mode) {
+                                    std::chrono::milliseconds wait, FileMode mode,
+                                    const char* name) {
   std::error_code code;
   if (mode == FileMode::secret) {
     const auto made = folder.has_filename() ? folder : folder.parent_path();  // "ca/" is "ca"
@@ -65,7 +66,7 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
     return error(errc_of_errno(code.value()), "{} cannot be made: {}", folder.string(),
                  code.message());
   }
-  const std::filesystem::path file = folder / kFile;
+  const std::filesystem::path file = folder / name;
   const auto deadline = std::chrono::steady_clock::now() + wait;
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "base/mutex.h"
@@ -29,7 +29,8 @@ class PieceDesk {
   /// An answer has to come within `wait_ms`.
   explicit PieceDesk(std::uint64_t wait_ms) : wait_ms_(wait_ms) {}
 
-  Batch open();
+  /// `progress` is called at every answer that is taken for the batch, by whoever calls take().
+  Batch open(std::function<void()> progress = {});
   /// Questions of the batch end now; so do all later ones.
   void close(Batch batch);
   /// Asks and waits. Errors: what the peer says, deadline_exceeded, unavailable (no link),
@@ -56,7 +57,7 @@ class PieceDesk {
   base::CondVar answered_;
   bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ TROUPE_GUARDED_BY(mutex_) = 1;  // number of questions and batches
-  std::set<Batch> open_ TROUPE_GUARDED_BY(mutex_);
+  std::map<Batch, std::function<void()>> open_ TROUPE_GUARDED_BY(mutex_);  // and its progress
   std::map<std::uint64_t, Question> questions_ TROUPE_GUARDED_BY(mutex_);
 };
 
