@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -38,14 +36,14 @@ class Places {
   std::vector<std::size_t> order(const std::string& file) {
     const base::MutexLock lock(mutex_);
     const auto known = has_.find(file);
-    const auto turn = [&](std::size_t place) {
-      if (known != has_.end() && known->second == place) return 0;
-      return failed_.contains(place) ? 2 : 1;
-    };
-    std::vector<std::size_t> places(asks_.size());
-    std::iota(places.begin(), places.end(), std::size_t{0});
-    std::stable_sort(places.begin(), places.end(),
-                     [&](std::size_t a, std::size_t b) { return turn(a) < turn(b); });
+    std::vector<std::size_t> places;
+    if (known != has_.end()) places.push_back(known->second);
+    for (const bool failed : {false, true}) {
+      for (std::size_t place = 0; place < asks_.size(); ++place) {
+        const bool first = known != has_.end() && known->second == place;
+        if (!first && failed_.contains(place) == failed) places.push_back(place);
+      }
+    }
     return places;
   }
   void note(const std::string& file, std::size_t place, base::Errc code) {

@@ -391,7 +391,9 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   };
   const auto look = [hold, again, lock = held,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
-    if (!again) TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
+    if (!again) {
+      TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
+    }
     return files.newest(hold.folder);
   };
   const bool added = searches_.add(
