@@ -25,7 +25,10 @@ class CoordinatorPorts {
   virtual void find_start(control::FindStart find) = 0;
   /// Likewise, by post(FolderProbed).
   virtual void probe_folder(control::ProbeFolder wanted) = 0;
-  /// Likewise, by post(CheckpointCollected).
+  /// Likewise, by post(FolderHeld).
+  virtual void hold_folder(control::HoldFolder hold) = 0;
+  virtual void let_go_of_folder(const std::string& job) = 0;
+  /// Likewise, by post(CheckpointCollected); until then post(CollectingGoesOn) now and then.
   virtual void collect_checkpoint(control::CollectCheckpoint collect) = 0;
   /// What is being collected for the job is not wanted any more.
   virtual void end_collecting(const std::string& job) = 0;
@@ -33,6 +36,8 @@ class CoordinatorPorts {
   virtual void serve_piece(control::ServePiece serve) = 0;
   /// In the background; what comes of it is logged.
   virtual void check_copy(const control::CheckCopy& copy) = 0;
+  /// Likewise.
+  virtual void drop_files(const schemas::DropCheckpoint& drop) = 0;
   /// Check it and keep it, elsewhere; answered by post(DenyListRead).
   virtual void take_deny_list(control::TakeDenyList list) = 0;
   virtual void audit(control::Audit change) = 0;
@@ -65,12 +70,15 @@ class Coordinator final : public RoleShell<Coordinator, control::CoordinatorStat
   void perform(const control::DropPeer& drop) { ports_.drop(drop.peer, drop.reason); }
   void perform(control::FindStart find) { ports_.find_start(std::move(find)); }
   void perform(control::ProbeFolder wanted) { ports_.probe_folder(std::move(wanted)); }
+  void perform(control::HoldFolder hold) { ports_.hold_folder(std::move(hold)); }
+  void perform(const control::LetGoOfFolder& end) { ports_.let_go_of_folder(end.job); }
   void perform(control::CollectCheckpoint collect) {
     ports_.collect_checkpoint(std::move(collect));
   }
   void perform(const control::EndCollecting& end) { ports_.end_collecting(end.job); }
   void perform(control::ServePiece serve) { ports_.serve_piece(std::move(serve)); }
   void perform(const control::CheckCopy& check) { ports_.check_copy(check); }
+  void perform(const control::DropFiles& files) { ports_.drop_files(files.drop); }
   void perform(control::TakeDenyList list) { ports_.take_deny_list(std::move(list)); }
   void perform(control::Audit change) { ports_.audit(std::move(change)); }
   void perform(const control::JobAdmitted& job) { ports_.admitted(job.queued_ms); }

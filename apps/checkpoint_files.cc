@@ -2,12 +2,14 @@
 // Folders inside the root, and what store/checkpoint_copy.h does there.
 #include "apps/checkpoint_files.h"
 
+#include <chrono>
 #include <filesystem>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "cluster/folder_probe.h"
 #include "store/checkpoint_copy.h"
+#include "train/resume.h"
 
 namespace troupe::apps {
 namespace {
@@ -44,9 +46,8 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     const bool removal = probe.write && probe.nonce.empty();
     if (removal || !check_folder(probe.path, root).ok()) return result;
     const store::FolderManifests manifests = store::folder_manifests(probe.path);
-    if (manifests.newest) {
-      result.newest_step = manifests.newest->step;
-      result.newest_generation = manifests.newest->generation;
+    for (const store::CheckpointName& name : manifests.newest) {
+      result.newest.push_back({name.step, name.generation});
     }
     result.highest_generation = manifests.highest_generation;
     return result;
@@ -64,15 +65,38 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     TROUPE_TRY(check_folder(drop.folder, root));
     return store::drop_checkpoint(drop.folder, drop.checkpoint, drop.older);
   };
-  files.collect = [root](const control::CollectCheckpoint& collect,
-                         const cluster::AskPiece& of_manifest,
-                         const std::vector<cluster::AskPiece>& of_shard) -> base::Status {
-    TROUPE_TRY(check_folder(collect.folder, root));
-    return store::collect_checkpoint({collect.folder,
-                                      {collect.step, collect.generation},
-                                      {collect.keep, collect.start_step},
-                                      of_manifest,
-                                      of_shard});
+  files.collect = [roots](const control::CollectCheckpoint& collect,
+                          const std::vector<cluster::AskPiece>& of_manifest,
+                          const std::vector<cluster::AskPiece>& of_shard) -> base::Status {
+    TROUPE_TRY(check_folder(collect.folder, roots.checkpoints));
+    store::CheckpointCopy copy;
+    copy.folder = collect.folder;
+    copy.name = {collect.step, collect.generation};
+    copy.of_manifest = of_manifest;
+    copy.of_shard = of_shard;
+    copy.of_any = cluster::any_of(of_manifest);
+    if (collect.gathered_for) {
+      copy.judge = train::manifest_judge(*collect.gathered_for, roots);
+    } else {
+      copy.retention = {collect.keep, collect.start_step, true};
+    }
+    return store::collect_checkpoint(copy);
+  };
+  files.hold = [root](const control::HoldFolder& hold) -> base::Result<base::FolderLock> {
+    TROUPE_TRY(check_folder(hold.folder, root));
+    return base::FolderLock::take(hold.folder, std::chrono::milliseconds(hold.wait_ms),
+                                  base::FileMode::shared, base::FolderLock::kCopiesFile);
+  };
+  files.newest = [root](const std::string& folder) -> base::Result<schemas::NamedCheckpoint> {
+    TROUPE_TRY(check_folder(folder, root));
+    const auto found = store::Checkpoint::open_newest(folder, store::CheckpointCheck::sizes);
+    const base::Errc code = found.status().code();
+    if (code == base::Errc::not_found || code == base::Errc::data_loss) {
+      return schemas::NamedCheckpoint();
+    }
+    TROUPE_TRY(found.status());
+    const schemas::Manifest& manifest = (*found)->manifest();
+    return schemas::NamedCheckpoint{manifest.step, manifest.generation};
   };
   files.check = check_copy;
   return files;

@@ -52,9 +52,10 @@ FolderLock::~FolderLock() {
 }
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
-                                    std::chrono::milliseconds wait, FileMode mode) {
+                                    std::chrono::milliseconds wait, FileMode mode,
+                                    const char* name) {
   TROUPE_TRY(make_folder(folder, mode));
-  const std::filesystem::path file = folder / kFile;
+  const std::filesystem::path file = folder / name;
   const auto deadline = std::chrono::steady_clock::now() + wait;
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =

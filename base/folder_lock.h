@@ -11,7 +11,7 @@
 
 namespace troupe::base {
 
-/// Holds a lock for as long as it lives: flock on the file `lock` in the folder. The holder
+/// Holds a lock for as long as it lives: flock on a file in the folder. The holder
 /// removes the file at the end; whoever has opened it before finds that and tries again.
 class FolderLock {
  public:
@@ -21,15 +21,18 @@ class FolderLock {
   ~FolderLock();
   /// The lock in the folder.
   static constexpr const char* kFile = "lock";
+  /// That of a coordinator which keeps copies of checkpoints there, beside the other: a parameter
+  /// server of the same job may hold that.
+  static constexpr const char* kCopiesFile = "copies.lock";
 
   /// Makes the folder where it is missing (its owner's alone: `mode` secret) and locks it, waiting
   /// for another holder up to `wait`. The lock is a file of its owner alone: who may read could
   /// hold it. A link in its place is not followed.
-  /// already_exists: another process holds it; unavailable: somebody replaces the file again and
-  /// again; else what the file system says.
+  /// `name`: of the file. already_exists: another process holds it; unavailable: somebody replaces
+  /// the file again and again; else what the file system says.
   static Result<FolderLock> take(const std::filesystem::path& folder,
                                  std::chrono::milliseconds wait = {},
-                                 FileMode mode = FileMode::shared);
+                                 FileMode mode = FileMode::shared, const char* name = kFile);
 
  private:
   std::filesystem::path file_;

@@ -4,21 +4,70 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace troupe::cluster {
 
-AskPiece any_of(std::vector<AskPiece> places) {
-  if (places.size() == 1) return std::move(places.front());
-  return [places = std::move(places)](const std::string& file, std::uint64_t offset,
-                                      std::uint64_t bytes) -> base::Result<schemas::FilePiece> {
-    base::Status last = base::error(base::Errc::not_found, "{}: nobody has it", file);
-    for (const AskPiece& ask : places) {
-      auto piece = ask(file, offset, bytes);
-      if (piece.ok() || piece.status().code() != base::Errc::not_found) return piece;
-      last = piece.status();
+namespace {
+
+/// Who has which file, as far as anybody has said.
+class Places {
+ public:
+  explicit Places(std::vector<AskPiece> places) : asks_(std::move(places)) {}
+
+  /// Several threads may ask.
+  base::Result<schemas::FilePiece> ask(const std::string& file, std::uint64_t offset,
+                                       std::uint64_t bytes) {
+    base::Status why = base::error(base::Errc::not_found, "{}: nobody has it", file);
+    for (const std::size_t place : order(file)) {
+      auto piece = asks_[place](file, offset, bytes);
+      note(file, place, piece.status().code());
+      if (piece.ok()) return piece;
+      if (why.code() == base::Errc::not_found) why = piece.status();
     }
-    return last;
+    return why;
+  }
+
+ private:
+  std::vector<std::size_t> order(const std::string& file) {
+    const base::MutexLock lock(mutex_);
+    const auto known = has_.find(file);
+    std::vector<std::size_t> places;
+    if (known != has_.end()) places.push_back(known->second);
+    for (const bool failed : {false, true}) {
+      for (std::size_t place = 0; place < asks_.size(); ++place) {
+        const bool first = known != has_.end() && known->second == place;
+        if (!first && failed_.contains(place) == failed) places.push_back(place);
+      }
+    }
+    return places;
+  }
+  void note(const std::string& file, std::size_t place, base::Errc code) {
+    const base::MutexLock lock(mutex_);
+    if (code == base::Errc::ok) {
+      has_[file] = place;
+      failed_.erase(place);
+    } else if (code != base::Errc::not_found) {
+      failed_.insert(place);
+    }
+  }
+
+  const std::vector<AskPiece> asks_;
+  base::Mutex mutex_;
+  std::map<std::string, std::size_t> has_ TROUPE_GUARDED_BY(mutex_);
+  std::set<std::size_t> failed_ TROUPE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+AskPiece any_of(std::vector<AskPiece> places) {
+  return [known = std::make_shared<Places>(std::move(places))](
+             const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+    return known->ask(file, offset, bytes);
   };
 }
 

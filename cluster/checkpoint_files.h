@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "base/status.h"
 #include "cluster/background_calls.h"
 #include "control/control_events.h"
@@ -26,7 +27,8 @@ inline constexpr std::size_t kPiecesWaitingMax = 4'096;
 using AskPiece = std::function<base::Result<schemas::FilePiece>(
     const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
 
-/// Asks one after the other, until one has the file. not_found: none has.
+/// Asks one after the other, until one has the file; who had it is asked first for its other
+/// pieces, who failed last. not_found: none has it; else why one that may have it did not give it.
 AskPiece any_of(std::vector<AskPiece> places);
 
 /// See the top of the file. Errors are told to whoever wanted it.
@@ -38,10 +40,16 @@ struct CheckpointFiles {
   /// An agent's alone: has these files here.
   std::function<base::Status(const schemas::PlaceCheckpoint&, const AskPiece&)> place;
   std::function<base::Status(const schemas::DropCheckpoint&)> drop;
-  /// The rest is a coordinator's alone: makes a copy of a checkpoint.
-  std::function<base::Status(const control::CollectCheckpoint&, const AskPiece& of_manifest,
+  /// The rest is a coordinator's alone: makes a copy of a checkpoint. `of_manifest`: those that may
+  /// have its manifest; `of_shard`: as in CollectCheckpoint.
+  std::function<base::Status(const control::CollectCheckpoint&,
+                             const std::vector<AskPiece>& of_manifest,
                              const std::vector<AskPiece>& of_shard)>
       collect;
+  /// Has a folder of copies for one job alone, while the lock lives.
+  std::function<base::Result<base::FolderLock>(const control::HoldFolder&)> hold;
+  /// As of control::FolderHeld.
+  std::function<base::Result<schemas::NamedCheckpoint>(const std::string& folder)> newest;
   /// Sets a copy aside when it is damaged.
   std::function<base::Status(const std::string& checkpoint)> check;
 };

@@ -52,6 +52,8 @@ constexpr std::chrono::milliseconds kAskDeadline{2'000};
 
 /// Copies of checkpoints are long work, of all that runs: half of them may be one person's.
 constexpr std::size_t kCopiesOfOneMax = BackgroundCalls::kThreadsMax / 2;
+/// What is being collected is told of so often while it comes.
+constexpr std::uint64_t kProgressMs = 1'000;
 
 constexpr JobPhase kLastPhase = JobPhase::stopped;
 
@@ -119,10 +121,13 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void drop(PeerId peer, const base::Status& reason) override;
   void find_start(control::FindStart find) override;
   void probe_folder(control::ProbeFolder wanted) override;
+  void hold_folder(control::HoldFolder hold) override;
+  void let_go_of_folder(const std::string& job) override { locks_.erase(job); }
   void collect_checkpoint(control::CollectCheckpoint collect) override;
   void end_collecting(const std::string& job) override;
   void serve_piece(control::ServePiece serve) override;
   void check_copy(const control::CheckCopy& copy) override;
+  void drop_files(const schemas::DropCheckpoint& drop) override;
   void take_deny_list(control::TakeDenyList list) override { access_.take(std::move(list)); }
   void audit(control::Audit change) override { access_.note(std::move(change)); }
   void admitted(std::uint64_t queued_ms) override {
@@ -158,7 +163,9 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   link::LinkSet links_;  // its thread calls into all above
   const std::shared_ptr<PieceDesk> desk_;
   std::map<std::string, std::weak_ptr<OpenBatch>> collecting_;  // by job; the actor's alone
-  BackgroundCalls searches_;                                    // their threads call into all above
+  // Folders of copies, by job; the actor's alone. What is done there holds one, too.
+  std::map<std::string, std::shared_ptr<base::FolderLock>> locks_;
+  BackgroundCalls searches_;  // their threads call into all above
   BackgroundCalls copies_;
   BackgroundCalls pieces_;
 };
@@ -334,10 +341,40 @@ void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
                  });
 }
 
+/// A lock that comes when the job is over is let go of with the call.
+void CoordinatorNode::hold_folder(control::HoldFolder hold) {
+  std::shared_ptr<base::FolderLock>& held = locks_[hold.job];
+  const bool again = held != nullptr;
+  if (!again) held = std::make_shared<base::FolderLock>();
+  const auto tell = [this, hold](const base::Result<schemas::NamedCheckpoint>& newest) {
+    coordinator_.post(
+        control::FolderHeld{hold.job, hold.run, newest.status(),
+                            newest.ok() ? newest.value() : schemas::NamedCheckpoint()});
+  };
+  const auto look = [hold, again, lock = held,
+                     files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
+    if (!again) {
+      TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
+    }
+    return files.newest(hold.folder);
+  };
+  const auto call = [tell, look] { return [tell, newest = look()] { tell(newest); }; };
+  if (searches_.add("copies of " + hold.job, call, group_of(hold.owner, hold.job))) return;
+  tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
+}
+
 /// One at a time for a job: its run waits for the end of one before it wants another.
 void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
   end_collecting(collect.job);
-  const auto batch = std::make_shared<OpenBatch>(desk_);
+  // Called on the links' thread, which ends before this object.
+  const auto last_told = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const auto batch =
+      std::make_shared<OpenBatch>(desk_, [this, last_told, job = collect.job, run = collect.run] {
+        const std::uint64_t now = clock_.now_ms();
+        if (now - last_told->load() < kProgressMs) return;
+        *last_told = now;
+        coordinator_.post(control::CollectingGoesOn{job, run});
+      });
   collecting_[collect.job] = batch;
   const auto from = [&](PeerId peer) -> AskPiece {
     return [batch, peer, link = std::weak_ptr(peers_.find(peer)), folder = collect.folder,
@@ -354,8 +391,11 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
     coordinator_.post(control::CheckpointCollected{collect.job, collect.run, collect.step,
                                                    collect.generation, status});
   };
-  const auto call = [=, work = options_.files.collect] {
-    return [tell, status = work(collect, any_of(of_manifest), of_shard)] { tell(status); };
+  const auto folder = locks_.find(collect.job);
+  const auto lock = folder == locks_.end() ? nullptr : folder->second;
+  // Nobody else's while this writes there.
+  const auto call = [=, held = lock, work = options_.files.collect] {
+    return [tell, status = work(collect, of_manifest, of_shard)] { tell(status); };
   };
   if (copies_.add(collect.job, call, group_of(collect.owner, collect.job))) return;
   tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
@@ -382,6 +422,16 @@ void CoordinatorNode::check_copy(const control::CheckCopy& copy) {
     };
   };
   copies_.add(copy.checkpoint, call, group_of(copy.owner, copy.checkpoint));
+}
+
+void CoordinatorNode::drop_files(const schemas::DropCheckpoint& drop) {
+  const auto call = [drop, remove = options_.files.drop] {
+    return [status = remove(drop), drop] {
+      if (status.ok()) return;
+      base::log_warn("{} stays in {}: {}", drop.checkpoint, drop.folder, status.text());
+    };
+  };
+  copies_.add(fmt::format("{} in {}", drop.checkpoint, drop.folder), call, drop.folder);
 }
 
 // ---- pages ----

@@ -18,10 +18,10 @@ base::Status not_wanted() {
 
 }  // namespace
 
-PieceDesk::Batch PieceDesk::open() {
+PieceDesk::Batch PieceDesk::open(std::function<void()> progress) {
   const base::MutexLock lock(mutex_);
   const Batch batch = next_++;
-  open_.insert(batch);
+  open_.emplace(batch, std::move(progress));
   return batch;
 }
 
@@ -62,15 +62,24 @@ base::Result<FilePiece> PieceDesk::ask(Batch batch, Peer peer,
 }
 
 bool PieceDesk::take(Peer peer, FilePiece piece) {
-  const base::MutexLock lock(mutex_);
-  const auto asked = questions_.find(piece.number);
-  if (asked == questions_.end() || asked->second.peer != peer || asked->second.answer) return false;
-  if (piece.code == Errc::ok) {
-    asked->second.answer = std::move(piece);
-  } else {
-    asked->second.answer = base::Status(piece.code, piece.text);
+  std::function<void()> progress;
+  {
+    const base::MutexLock lock(mutex_);
+    const auto asked = questions_.find(piece.number);
+    if (asked == questions_.end() || asked->second.peer != peer || asked->second.answer) {
+      return false;
+    }
+    if (const auto batch = open_.find(asked->second.batch); batch != open_.end()) {
+      progress = batch->second;
+    }
+    if (piece.code == Errc::ok) {
+      asked->second.answer = std::move(piece);
+    } else {
+      asked->second.answer = base::Status(piece.code, piece.text);
+    }
+    answered_.notify_all();
   }
-  answered_.notify_all();
+  if (progress) progress();
   return true;
 }
 

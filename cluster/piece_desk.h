@@ -5,10 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -30,7 +30,8 @@ class PieceDesk {
   /// An answer has to come within `wait_ms`.
   explicit PieceDesk(std::uint64_t wait_ms) : wait_ms_(wait_ms) {}
 
-  Batch open();
+  /// `progress` is called at every answer that is taken for the batch, by whoever calls take().
+  Batch open(std::function<void()> progress = {});
   /// Questions of the batch end now; so do all later ones.
   void close(Batch batch);
   /// Asks and waits. Errors: what the peer says, deadline_exceeded, unavailable (no link),
@@ -57,15 +58,16 @@ class PieceDesk {
   base::CondVar answered_;
   bool ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ TROUPE_GUARDED_BY(mutex_) = 1;  // number of questions and batches
-  std::set<Batch> open_ TROUPE_GUARDED_BY(mutex_);
+  std::map<Batch, std::function<void()>> open_ TROUPE_GUARDED_BY(mutex_);  // and its progress
   std::map<std::uint64_t, Question> questions_ TROUPE_GUARDED_BY(mutex_);
 };
 
 /// A batch that is open until it is closed or this goes. Any thread.
 class OpenBatch {
  public:
-  explicit OpenBatch(std::shared_ptr<PieceDesk> desk)
-      : desk_(std::move(desk)), batch_(desk_->open()) {}
+  /// `progress`: as of PieceDesk::open().
+  explicit OpenBatch(std::shared_ptr<PieceDesk> desk, std::function<void()> progress = {})
+      : desk_(std::move(desk)), batch_(desk_->open(std::move(progress))) {}
   ~OpenBatch() { desk_->close(batch_); }
   OpenBatch(const OpenBatch&) = delete;
   OpenBatch& operator=(const OpenBatch&) = delete;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/check.h"
 #include "schemas/manifest.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr std::size_t kPlacingMax = 8;
 /// Checkpoints of machines that are tried before a run begins without them.
 constexpr std::size_t kGatheredMax = 4;
+/// Names of checkpoints on machines that are kept: machines may say what they like.
+constexpr std::size_t kHeldMax = 65'536;
 
 /// "step-500-g1".
 std::string name_of_path(const std::string& checkpoint) {
@@ -61,27 +64,57 @@ base::Status CheckpointFolder::take(const FolderProbed& probed) {
 base::Status CheckpointFolder::take(std::uint32_t machine,
                                     const schemas::FolderProbeResult& result) {
   if (!asked_.contains(machine)) return {};  // a probe's removal is answered, too
-  if (stage_ != Stage::trying) note_newest(machine, result);
-  const bool other = stage_ == Stage::reading && elsewhere(result.code);
-  if (other) own_.insert(machine);
-  if (other || result.code == Errc::ok) {
-    heard(machine);
-    return {};
+  if (stage_ == Stage::holding) return {};   // for it the coordinator is asked something else
+  const bool reads = stage_ == Stage::reading || stage_ == Stage::comparing;
+  const bool other = reads && elsewhere(result.code);
+  if (!other && result.code != Errc::ok) {
+    return base::error(Errc::failed_precondition, "checkpoint.dir {}: {} cannot {} there: {}",
+                       plan_.folder, name_of(machine), reads ? "look" : "write", result.text);
   }
-  return base::error(Errc::failed_precondition, "checkpoint.dir {}: {} cannot {} there: {}",
-                     plan_.folder, name_of(machine), stage_ == Stage::reading ? "look" : "write",
-                     result.text);
+  TROUPE_TRY(note_newest(machine, result));
+  if (stage_ == Stage::reading && other) own_.insert(machine);
+  if (stage_ == Stage::comparing) {
+    // Its view of the folder may be older than the coordinator's file.
+    const std::uint32_t compared = unseen_.extract(unseen_.begin()).value();
+    if (!other) own_.erase(compared);
+  }
+  heard(machine);
+  return {};
 }
 
-void CheckpointFolder::note_newest(std::uint32_t machine,
-                                   const schemas::FolderProbeResult& result) {
-  highest_ = std::max(highest_, result.highest_generation);
-  const Name newest{result.newest_step, result.newest_generation};
-  if (machine == own_place()) {
-    kept_ = newest;
-  } else if (newest > kept_) {
-    held_.insert(newest);
+base::Status CheckpointFolder::note_newest(std::uint32_t machine,
+                                           const schemas::FolderProbeResult& result) {
+  if (result.highest_generation > schemas::kGenerationMax) {
+    return base::error(Errc::failed_precondition,
+                       "checkpoint.dir {}: {} has a checkpoint of generation {} there, at most {}",
+                       plan_.folder, name_of(machine), result.highest_generation,
+                       schemas::kGenerationMax);
   }
+  highest_ = std::max(highest_, result.highest_generation);
+  if (machine == own_place()) return {};  // what of it is whole is looked at later
+  for (const schemas::NamedCheckpoint& held : result.newest) {
+    const bool told = held.generation <= result.highest_generation;
+    if (told && held_.size() < kHeldMax) held_.emplace(held.step, held.generation);
+  }
+  return {};
+}
+
+base::Status CheckpointFolder::take(const FolderHeld& held) {
+  if (stage_ != Stage::holding || held.run != plan_.generation) return {};
+  if (held.status.code() == Errc::already_exists) {
+    return base::error(Errc::already_exists,
+                       "checkpoint.dir {}: another job keeps its checkpoints there, perhaps by "
+                       "another path",
+                       plan_.folder);
+  }
+  if (!held.status.ok()) {
+    return {held.status.code(),
+            fmt::format("checkpoint.dir {}: the coordinator cannot keep copies there: {}",
+                        plan_.folder, held.status.text())};
+  }
+  kept_ = {held.newest.step, held.newest.generation};
+  heard(own_place());
+  return {};
 }
 
 void CheckpointFolder::heard(std::uint32_t machine) {
@@ -98,46 +131,118 @@ void CheckpointFolder::go_on() {
   }
   if (stage_ == Stage::reading && copied()) {
     stage_ = Stage::trying;
-    std::vector<std::string> names;
-    for (const std::uint32_t machine : own_) names.push_back(name_of(machine));
-    emit(Note{true, fmt::format("job {}: {} {} not see the coordinator's {}: the coordinator keeps "
-                                "copies of the checkpoints",
-                                plan_.job, fmt::join(names, ", "),
-                                names.size() == 1 ? "does" : "do", plan_.folder)});
-    asked_ = own_;
+    asked_ = unseen_ = own_;
     for (const std::uint32_t machine : own_) ask(machine, true);
     return;
   }
+  if (stage_ == Stage::trying || (stage_ == Stage::comparing && !unseen_.empty())) {
+    return compare_next();
+  }
   remove_probes();
-  if (stage_ == Stage::trying) return gather();
+  if (stage_ == Stage::comparing && copied()) {
+    tell_own();
+    return hold();
+  }
+  if (stage_ == Stage::holding) return gather();
   stage_ = Stage::known;
 }
 
-/// A run that began while machines hold something newer would repeat what is done, and write over
-/// it. What cannot be collected whole is not believed, as in a folder that all share.
+/// A machine that read too early what the coordinator wrote has no folder of its own, and nothing
+/// may be removed there. One after the other: there may be many, and each costs a thread.
+void CheckpointFolder::compare_next() {
+  stage_ = Stage::comparing;
+  asked_ = {own_place()};
+  emit(ProbeFolder{probe_of(*unseen_.begin(), nonce_, false)});
+}
+
+void CheckpointFolder::tell_own() {
+  std::vector<std::string> names;
+  for (const std::uint32_t machine : own_) names.push_back(name_of(machine));
+  emit(Note{true, fmt::format("job {}: {} {} not see the coordinator's {}: the coordinator keeps "
+                              "copies of the checkpoints",
+                              plan_.job, fmt::join(names, ", "), names.size() == 1 ? "does" : "do",
+                              plan_.folder)});
+}
+
+/// The first server locks the folder that it sees, and that may be another one.
+void CheckpointFolder::hold() {
+  stage_ = Stage::holding;
+  asked_ = {own_place()};
+  held_alone_ = true;
+  emit(HoldFolder{plan_.job, plan_.generation, plan_.folder, plan_.spec.limits.stop_grace_ms});
+}
+
+void CheckpointFolder::look_again() {
+  TROUPE_CHECK(stage_ == Stage::known && copied(), "where copies are, a start is looked up");
+  hold();
+}
+
+void CheckpointFolder::let_go() {
+  if (std::exchange(held_alone_, false)) emit(LetGoOfFolder{plan_.job});
+}
+
+/// A run that began while machines hold something newer would repeat what is done. What cannot be
+/// collected whole, or is of another job, is passed over, as damage in a folder that all share.
 void CheckpointFolder::gather() {
   stage_ = Stage::gathering;
-  while (held_.size() > kGatheredMax) held_.erase(held_.begin());
-  if (held_.empty()) {
+  left_.clear();
+  std::set_difference(held_.upper_bound(kept_), held_.end(), tried_.begin(), tried_.end(),
+                      std::inserter(left_, left_.end()));
+  while (left_.size() > kGatheredMax) left_.erase(left_.begin());
+  gather_next();
+}
+
+void CheckpointFolder::gather_next() {
+  if (left_.empty()) {
     stage_ = Stage::known;
     return;
   }
-  const auto [step, generation] = *held_.rbegin();
+  const auto [step, generation] = *left_.rbegin();
   emit(Note{false, fmt::format("job {}: collects {}, which its machines hold", plan_.job,
                                schemas::checkpoint_name(step, generation))});
   CollectCheckpoint wanted = collect(step, generation);
-  wanted.start_step = step;  // all before it count
+  wanted.gathered_for = plan_.spec;
   for (const std::uint32_t machine : servers_) {
     wanted.of_manifest.push_back(plan_.peers[machine]);
   }
   emit(std::move(wanted));
 }
 
+void CheckpointFolder::gathered(const CheckpointCollected& collected) {
+  const Name name(collected.step, collected.generation);
+  if (name != *left_.rbegin()) return;
+  tried_.insert(name);
+  left_.erase(name);
+  if (collected.status.ok()) {
+    left_.clear();
+  } else {
+    emit(Note{true, fmt::format("job {}: {} is of no use as its machines hold it: {}", plan_.job,
+                                schemas::checkpoint_name(name.first, name.second),
+                                collected.status.text())});
+  }
+  gather_next();
+}
+
+void CheckpointFolder::give_up_gathering() {
+  TROUPE_CHECK(gathering(), "something is being gathered");
+  emit(EndCollecting{plan_.job});
+  const auto [step, generation] = *left_.rbegin();
+  gathered({plan_.job, plan_.generation, step, generation,
+            base::error(Errc::deadline_exceeded, "nothing of it came for {} ms", patience_ms())});
+}
+
+std::uint64_t CheckpointFolder::patience_ms() const {
+  const base::Limits& limits = plan_.spec.limits;
+  if (collecting()) return limits.stall_ms;
+  // What a job before this one left may still be ending.
+  return limits.probe_ms + (stage_ == Stage::holding ? limits.stop_grace_ms : 0);
+}
+
 void CheckpointFolder::end() {
   remove_probes();
   if (collecting()) emit(EndCollecting{plan_.job});
   reports_.clear();
-  if (stage_ == Stage::gathering) stage_ = Stage::known;
+  if (gathering()) stage_ = Stage::known;
 }
 
 /// Each run and machine has a file of its own: a removal may come late, and machines may share.
@@ -182,7 +287,7 @@ void CheckpointFolder::begin(const StartFound& found, std::uint64_t generation) 
     waiting_[machine].insert(found.files_of_shard[shard].begin(),
                              found.files_of_shard[shard].end());
   }
-  was_placed_ = true;
+  lie_.emplace(found.step, name_of_path(checkpoint_));
   place_more();
 }
 
@@ -240,7 +345,9 @@ std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
   const auto& report = std::get<CheckpointReport>(said.message);
   if (!copied()) return said;
   if (report.code != Errc::ok) {
-    drop(schemas::checkpoint_name(report.step, plan_.generation), false);
+    const std::string given_up = schemas::checkpoint_name(report.step, plan_.generation);
+    drop(given_up, false);
+    drop_copy(given_up);
     return said;
   }
   if (!steps_.insert(report.step).second) {
@@ -250,6 +357,7 @@ std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
     });
     return waits ? std::nullopt : std::optional(std::move(said));
   }
+  lie_.emplace(report.step, schemas::checkpoint_name(report.step, plan_.generation));
   reports_.push_back(std::move(said));
   if (reports_.size() == 1) collect_next();
   return std::nullopt;
@@ -280,20 +388,12 @@ void CheckpointFolder::collect_next() {
 }
 
 /// A copy that failed takes nothing from the machines: what they hold is whole, and the next run
-/// collects it.
+/// collects it. Where what came of it is damaged, nobody has it whole, and the coordinator keeps no
+/// part of it.
 std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& collected) {
   if (collected.run != plan_.generation) return std::nullopt;
-  if (stage_ == Stage::gathering) {
-    if (Name(collected.step, collected.generation) != *held_.rbegin()) return std::nullopt;
-    if (collected.status.ok()) {
-      held_.clear();
-    } else {
-      held_.erase(std::prev(held_.end()));
-      emit(Note{true, fmt::format("job {}: {} is not whole on its machines: {}", plan_.job,
-                                  schemas::checkpoint_name(collected.step, collected.generation),
-                                  collected.status.text())});
-    }
-    gather();
+  if (gathering()) {
+    gathered(collected);
     return std::nullopt;
   }
   if (reports_.empty()) return std::nullopt;
@@ -303,10 +403,11 @@ std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& colle
   }
   ActorSaid said = std::move(reports_.front());
   reports_.pop_front();
+  const std::string name = schemas::checkpoint_name(collected.step, plan_.generation);
   if (collected.status.ok()) {
-    drop(schemas::checkpoint_name(collected.step, plan_.generation), true);
-    if (std::exchange(was_placed_, false)) drop(name_of_path(checkpoint_), false);
+    drop_older(collected.step);
   } else {
+    if (collected.status.code() == Errc::data_loss) drop_copy(name);
     auto& failed = std::get<CheckpointReport>(said.message);
     failed.code = collected.status.code();
     failed.text = fmt::format("no copy at the coordinator: {}", collected.status.text());
@@ -321,6 +422,21 @@ void CheckpointFolder::drop(const std::string& checkpoint, bool older) {
   for (const std::uint32_t machine : own_) {
     emit(Send<std::uint32_t>{machine, schemas::DropCheckpoint{plan_.folder, checkpoint, older}});
   }
+}
+
+/// With checkpoint.keep the older ones of all runs may go, as in a folder that all share. Without,
+/// the machines' folder may hold what nobody else has, of earlier runs: a mount may be missing.
+void CheckpointFolder::drop_older(std::uint64_t step) {
+  if (plan_.keep > 0) return drop(schemas::checkpoint_name(step, plan_.generation), true);
+  const auto end = lie_.lower_bound(step);
+  for (auto older = lie_.begin(); older != end; older = lie_.erase(older)) {
+    drop(older->second, false);
+  }
+}
+
+/// In the coordinator's folder: machines that share it leave that to the coordinator.
+void CheckpointFolder::drop_copy(const std::string& checkpoint) {
+  emit(DropFiles{{plan_.folder, checkpoint, false}});
 }
 
 // ---- words ----

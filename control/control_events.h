@@ -50,11 +50,26 @@ struct StartFound {
   /// of each of the run's shards, by position.
   std::vector<std::string> files = {};
   std::vector<std::vector<std::uint32_t>> files_of_shard = {};
+  /// With FindStart's `copied`: the newest one was damaged and is set aside; nothing else is told.
+  bool set_aside = false;
 };
 /// Result of ProbeFolder.
 struct FolderProbed {
   schemas::FolderProbeResult result;
   std::string nonce = {};  ///< that was chosen; empty where it was given
+};
+/// Result of HoldFolder.
+struct FolderHeld {
+  std::string job;
+  std::uint64_t run = 1;  ///< HoldFolder's
+  base::Status status;    ///< ok: nobody else writes there
+  /// The newest checkpoint whose files are there with their sizes; both 0: there is none.
+  schemas::NamedCheckpoint newest = {};
+};
+/// What is being collected for a job comes: told now and then.
+struct CollectingGoesOn {
+  std::string job;
+  std::uint64_t run = 1;  ///< CollectCheckpoint's
 };
 /// Result of CollectCheckpoint.
 struct CheckpointCollected {
@@ -131,7 +146,7 @@ struct DenyListRead {
 
 using CoordinatorEvent =
     std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound, FolderProbed,
-                 CheckpointCollected, TokensRead, DenyListRead>;
+                 FolderHeld, CollectingGoesOn, CheckpointCollected, TokensRead, DenyListRead>;
 
 // ---- effects of several machines ----
 
@@ -149,6 +164,11 @@ struct ServePiece {
   std::string owner = {};  ///< the coordinator: as of FindStart
 };
 
+/// Remove files of checkpoints here, in the background; not answered.
+struct DropFiles {
+  schemas::DropCheckpoint drop;
+};
+
 // ---- coordinator: effects ----
 
 /// End a peer's link; it is told why.
@@ -164,6 +184,19 @@ struct FindStart {
   bool copied = false;     ///< machines do not share checkpoint.dir; see StartFound
   std::string owner = {};  ///< the person whose job it is; empty: nobody knows
 };
+/// Have the coordinator's own folder for this job alone, until LetGoOfFolder, and look what lies
+/// there, in the background; answered by FolderHeld. Once held it is looked at again.
+struct HoldFolder {
+  std::string job;
+  std::uint64_t run = 1;  ///< generation of the run that wants it
+  std::string folder;
+  std::uint64_t wait_ms = 0;  ///< for another holder to let go
+  std::string owner = {};     ///< as of FindStart
+};
+/// The job needs the coordinator's own folder no more.
+struct LetGoOfFolder {
+  std::string job;
+};
 /// Fetch the files of a checkpoint from the agents of machines into the coordinator's own folder,
 /// in the background; answered by CheckpointCollected.
 struct CollectCheckpoint {
@@ -178,6 +211,9 @@ struct CollectCheckpoint {
   std::vector<PeerId> of_shard;     ///< agent of the machine that has the file, by shard; empty:
                                     ///< one of those that may have the manifest
   std::string owner = {};           ///< as of FindStart
+  /// Of what machines hold from before the run: it has to be of this job, and nothing is removed
+  /// for it. None: the run's own.
+  std::optional<schemas::JobSpec> gathered_for = {};
 };
 /// Nobody waits any more for what the run collects.
 struct EndCollecting {
@@ -205,8 +241,9 @@ struct TakeDenyList {
 };
 
 using CoordinatorEffect =
-    std::variant<Send<PeerId>, DropPeer, FindStart, ProbeFolder, CollectCheckpoint, EndCollecting,
-                 ServePiece, CheckCopy, Note, JobAdmitted, JobFinished, TakeDenyList, Audit>;
+    std::variant<Send<PeerId>, DropPeer, FindStart, ProbeFolder, HoldFolder, LetGoOfFolder,
+                 CollectCheckpoint, EndCollecting, ServePiece, CheckCopy, DropFiles, Note,
+                 JobAdmitted, JobFinished, TakeDenyList, Audit>;
 
 // ---- a run: events and effects; the coordinator hands them on ----
 
@@ -252,11 +289,12 @@ struct GiveUpAgent {
   std::string reason;
 };
 
-using RunEvent =
-    std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound, FolderProbed,
-                 CheckpointCollected, StopRequested, CheckpointRequested, MachineLeaving>;
-using RunEffect = std::variant<Send<PeerId>, FindStart, ProbeFolder, CollectCheckpoint,
-                               EndCollecting, ServePiece, CheckCopy, GiveUpAgent, Note>;
+using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound,
+                              FolderProbed, FolderHeld, CollectingGoesOn, CheckpointCollected,
+                              StopRequested, CheckpointRequested, MachineLeaving>;
+using RunEffect =
+    std::variant<Send<PeerId>, FindStart, ProbeFolder, HoldFolder, LetGoOfFolder, CollectCheckpoint,
+                 EndCollecting, ServePiece, CheckCopy, DropFiles, GiveUpAgent, Note>;
 
 // ---- agent: events ----
 
@@ -360,10 +398,6 @@ struct StopChild {
 struct PlaceFiles {
   schemas::PlaceCheckpoint place;
   std::uint64_t number = 0;  ///< never used twice
-};
-/// Remove what the coordinator has a copy of, in the background; not answered.
-struct DropFiles {
-  schemas::DropCheckpoint drop;
 };
 
 /// Believe none of these any more, on links of the agent itself, too.

@@ -133,15 +133,27 @@ void CoordinatorState::queue_again(Job& job) {
 }
 
 /// Of a run that has ended meanwhile: nobody wants to know.
-void CoordinatorState::on(const FolderProbed& probed) {
-  Job* job = find(probed.result.job);
+template <typename Told>
+void CoordinatorState::tell_run(const std::string& id, std::uint64_t generation, const Told& told) {
+  Job* job = find(id);
   if (job == nullptr || !job->run) return;
-  if (probed.result.generation == job->run->plan().placement.generation) hand_to_run(*job, probed);
+  if (generation == job->run->plan().placement.generation) hand_to_run(*job, told);
+}
+
+void CoordinatorState::on(const FolderProbed& probed) {
+  tell_run(probed.result.job, probed.result.generation, probed);
+}
+
+void CoordinatorState::on(const FolderHeld& held) {
+  tell_run(held.job, held.run, held);
+}
+
+void CoordinatorState::on(const CollectingGoesOn& collecting) {
+  tell_run(collecting.job, collecting.run, collecting);
 }
 
 void CoordinatorState::on(const CheckpointCollected& collected) {
-  Job* job = find(collected.job);
-  if (job != nullptr && job->run) hand_to_run(*job, collected);
+  tell_run(collected.job, collected.run, collected);
 }
 
 }  // namespace troupe::control

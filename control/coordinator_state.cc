@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include "base/address.h"
@@ -44,6 +45,12 @@ std::string id_stem(const std::string& name) {
     }
   }
   return stem.empty() ? "job" : stem;
+}
+
+/// Without what makes no difference: "/out/./x/" is "/out/x".
+std::filesystem::path plain_path(const std::string& path) {
+  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
 }
 
 /// Others read these words on their terminals and in the log.
@@ -500,12 +507,13 @@ void CoordinatorState::defer(Job& job, const std::string& why) {
   emit(Note{false, fmt::format("job {} {}", job.info.id, note), true});
 }
 
-/// The run that writes its checkpoints to this folder.
+/// The run that writes its checkpoints to this folder. Other ways to it, over links, are found out
+/// when it is locked.
 const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
   if (folder.empty()) return nullptr;
   for (const std::uint64_t number : running_) {
     const Job& job = jobs_.at(number);
-    if (job.spec.checkpoint.dir == folder) return &job;
+    if (plain_path(job.spec.checkpoint.dir) == plain_path(folder)) return &job;
   }
   return nullptr;
 }

@@ -125,7 +125,12 @@ class CoordinatorState {
   void on(const PeerLost& lost);
   void on(const StartFound& found);
   void on(const FolderProbed& probed);
+  void on(const FolderHeld& held);
+  void on(const CollectingGoesOn& collecting);
   void on(const CheckpointCollected& collected);
+  /// For the run that wanted to know, if it still does.
+  template <typename Told>
+  void tell_run(const std::string& id, std::uint64_t generation, const Told& told);
   void on(const TokensRead& read);
   void on(const DenyListRead& read);
 

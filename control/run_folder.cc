@@ -27,8 +27,11 @@ void RunState::on(const FolderProbed& probed) {
 void RunState::judge_folder(const base::Status& fault) {
   if (!fault.ok()) return fail(fault);
   if (folder_->known()) return find_start();
-  const base::Limits& limits = plan_.spec.limits;
-  deadline_ms_ = now_ms_ + (folder_->collecting() ? limits.stall_ms : limits.probe_ms);
+  deadline_ms_ = now_ms_ + folder_->patience_ms();
+}
+
+void RunState::on(const FolderHeld& held) {
+  if (stage_ == Stage::probing && folder_) judge_folder(folder_->take(held));
 }
 
 void RunState::perform_folder() {
@@ -76,15 +79,23 @@ void RunState::on_message(const ActorId& from, Process&, const schemas::Checkpoi
   if (said) hand_to_job(*said);
 }
 
+/// However large it is: while pieces come, nobody is late.
+void RunState::on(const CollectingGoesOn&) {
+  if (!folder_ || !folder_->collecting()) return;
+  if (copying_ms_) copying_ms_ = now_ms_;
+  if (stage_ == Stage::probing) deadline_ms_ = now_ms_ + folder_->patience_ms();
+}
+
 void RunState::on(const CheckpointCollected& collected) {
   if (!folder_) return;
   const std::optional<ActorSaid> said = folder_->take(collected);
+  if (said) copying_ms_.reset();  // the next one has its own time
   if (said && stage_ == Stage::running) hand_to_job(*said);
   if (stage_ == Stage::probing) judge_folder({});
 }
 
-/// The copy of a large checkpoint takes its time, in which nobody else need say anything. It ends
-/// by itself, for each piece has a deadline; should it not, what follows is a job without progress.
+/// The copy of a large checkpoint takes its time, in which nobody else need say anything. When
+/// nothing comes of it for too long, what follows is a job without progress.
 void RunState::watch_copies() {
   if (!folder_ || !folder_->collecting()) {
     copying_ms_.reset();

@@ -69,7 +69,8 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::CheckpointSpec& checkpoints = plan_.spec.checkpoint;
   if (checkpoints.dir.empty()) return;
   folder_.emplace(FolderPlan{plan_.job, placement.generation, checkpoints.dir, checkpoints.keep,
-                             placement.machines, plan_.peers, placement.machine_of_shard});
+                             placement.machines, plan_.peers, placement.machine_of_shard,
+                             plan_.spec});
 }
 
 std::vector<RunState::Effect> RunState::handle(const Event& event) {
@@ -113,6 +114,11 @@ void RunState::find_start() {
 void RunState::on(const StartFound& found) {
   if (stage_ != Stage::finding || found.run != plan_.placement.generation) return;
   if (!found.status.ok()) return fail(found.status);
+  if (found.set_aside) {
+    stage_ = Stage::probing;
+    folder_->look_again();
+    return judge_folder({});
+  }
   plan_.placement.start_step = info_.step = found.step;
   std::uint64_t& generation = plan_.placement.generation;
   generation = std::max(generation, found.generation);
@@ -416,6 +422,7 @@ void RunState::finish() {
   TROUPE_CHECK(!over(), "a run is over once");
   TROUPE_CHECK(!stopped_ || !outcome_.ok(), "a stopped job has not succeeded");
   stage_ = Stage::over;
+  if (folder_) folder_->let_go();
   goodput_.ended(outcome_.ok(), now_ms_);
   info_.samples_per_second = 0.0;
   info_.phase = outcome_.ok()         ? schemas::JobPhase::succeeded
@@ -464,6 +471,10 @@ void RunState::on(const Tick& tick) {
     return hand_to_job(tick);
   }
   if (over() || now_ms_ < deadline_ms_) return;
+  if (stage_ == Stage::probing && folder_ && folder_->gathering()) {
+    folder_->give_up_gathering();
+    return judge_folder({});
+  }
   if (stage_ == Stage::ending) return watch_ending();
   fail(base::error(Errc::deadline_exceeded, "the job could not start: no answer of {}",
                    waited_for()));

@@ -117,6 +117,8 @@ class RunState {
   void on(const AgentLost& lost);
   void on(const StartFound& found);
   void on(const FolderProbed& probed);
+  void on(const FolderHeld& held);
+  void on(const CollectingGoesOn& collecting);
   void on(const CheckpointCollected& collected);
   void on(const StopRequested& stop);
   void on(const CheckpointRequested& request);
@@ -196,8 +198,8 @@ class RunState {
   std::uint64_t deadline_ms_ = 0;             // of the stage; running has JobState's
   std::vector<bool> lost_;                    // by machine
   std::map<std::uint32_t, std::string> cut_;  // machines whose agent's link is, and why
-  std::optional<std::uint64_t> copying_ms_;   // since when one is collected or another
-  std::optional<CheckpointFolder> folder_;    // none: the job writes no checkpoints
+  std::optional<std::uint64_t> copying_ms_;  // when a piece of the copy under way came, or it began
+  std::optional<CheckpointFolder> folder_;   // none: the job writes no checkpoints
   std::map<schemas::ActorId, Process> processes_;
   base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;

@@ -138,14 +138,24 @@ void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake) {
   out.write = in.getWrite();
 }
 
+void put(wire::NamedCheckpoint::Builder out, const NamedCheckpoint& m) {
+  const auto& [step, generation] = m;
+  out.setStep(step);
+  out.setGeneration(generation);
+}
+
+void get(wire::NamedCheckpoint::Reader in, NamedCheckpoint& out, Intake&) {
+  out.step = in.getStep();
+  out.generation = in.getGeneration();
+}
+
 void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m) {
-  const auto& [job, generation, code, text, step, newest, highest] = m;
+  const auto& [job, generation, code, text, newest, highest] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   out.setCode(code_of(code));
   out.setText(text_of(sentence(text)));
-  out.setNewestStep(step);
-  out.setNewestGeneration(newest);
+  put_structs(out.initNewest(size_of(newest)), newest);
   out.setHighestGeneration(highest);
 }
 
@@ -154,8 +164,7 @@ void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& int
   out.generation = in.getGeneration();
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
-  out.newest_step = in.getNewestStep();
-  out.newest_generation = in.getNewestGeneration();
+  intake.structs(in.getNewest(), kNamedCheckpointsMax, "newest", out.newest);
   out.highest_generation = in.getHighestGeneration();
 }
 

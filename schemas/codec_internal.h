@@ -254,6 +254,8 @@ void put(wire::ProcessMessage::Builder out, const ProcessMessage& m);
 void get(wire::ProcessMessage::Reader in, ProcessMessage& out, Intake& intake);
 void put(wire::FolderProbe::Builder out, const FolderProbe& m);
 void get(wire::FolderProbe::Reader in, FolderProbe& out, Intake& intake);
+void put(wire::NamedCheckpoint::Builder out, const NamedCheckpoint& m);
+void get(wire::NamedCheckpoint::Reader in, NamedCheckpoint& out, Intake& intake);
 void put(wire::FolderProbeResult::Builder out, const FolderProbeResult& m);
 void get(wire::FolderProbeResult::Reader in, FolderProbeResult& out, Intake& intake);
 void put(wire::JobSubmit::Builder out, const JobSubmit& m);

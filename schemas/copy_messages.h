@@ -16,6 +16,12 @@ namespace troupe::schemas {
 /// Most bytes of one piece: a checksummed chunk of a shard's file.
 inline constexpr std::uint64_t kPieceBytesMax = 1'048'576;
 
+/// A checkpoint by its manifest's name.
+struct NamedCheckpoint {
+  std::uint64_t step = 0;
+  std::uint64_t generation = 0;
+};
+
 /// Asks for bytes of a file of a checkpoint. Answered by a FilePiece with the same number.
 struct PieceQuery {
   std::uint64_t number = 0;  ///< chosen by the asker, never used twice on its link

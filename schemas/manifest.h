@@ -17,6 +17,9 @@ namespace troupe::schemas {
 /// Format of manifests and shard files; readers refuse others with both numbers.
 inline constexpr std::uint32_t kManifestVersion = 2;
 
+/// Runs of a job are counted from 1; more than this is no count.
+inline constexpr std::uint64_t kGenerationMax = std::uint64_t{1} << 62;
+
 /// "step-500-g1": what a checkpoint is called, and its files begin with.
 std::string checkpoint_name(std::uint64_t step, std::uint64_t generation);
 

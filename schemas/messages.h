@@ -396,8 +396,7 @@ struct FolderProbeResult {
   std::uint64_t generation = 1;
   base::Errc code = base::Errc::ok;
   std::string text;
-  std::uint64_t newest_step = 0;  ///< of the newest manifest; both 0: there is none
-  std::uint64_t newest_generation = 0;
+  std::vector<NamedCheckpoint> newest;   ///< a few, the newest first
   std::uint64_t highest_generation = 0;  ///< of all manifests, readable or not
 };
 

@@ -307,14 +307,18 @@ struct FolderProbe {
   generation @5 :UInt64;
 }
 
+struct NamedCheckpoint {
+  step @0 :UInt64;
+  generation @1 :UInt64;
+}
+
 struct FolderProbeResult {
   job @0 :Text;
   code @1 :Common.Errc;
   text @2 :Text;
   generation @3 :UInt64;
-  newestStep @4 :UInt64;
-  newestGeneration @5 :UInt64;
-  highestGeneration @6 :UInt64;
+  newest @4 :List(NamedCheckpoint);
+  highestGeneration @5 :UInt64;
 }
 
 # ---- copies of checkpoints: agents and the coordinator ----

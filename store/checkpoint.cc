@@ -6,6 +6,8 @@
 #include <cctype>
 #include <charconv>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -57,7 +59,8 @@ struct FolderEntry {
   CheckpointName name;
   fs::path path;
   bool manifest = false;
-  bool set_aside = false;  // a manifest that is believed no more
+  bool set_aside = false;   // a manifest that is believed no more
+  bool unfinished = false;  // under another name until it is whole
 };
 
 base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
@@ -72,7 +75,8 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
                    rest.starts_with("-shard-") || rest.starts_with(".manifest.tmp-"))) {
       continue;
     }
-    entries.push_back({*name, files->path(), rest == kManifestSuffix, rest == kDamagedSuffix});
+    entries.push_back({*name, files->path(), rest == kManifestSuffix, rest == kDamagedSuffix,
+                       rest.find(".tmp-") != std::string_view::npos});
   }
   if (code) {
     return base::error(base::errc_of_errno(code.value()), "{}: cannot be listed: {}",
@@ -113,6 +117,59 @@ std::function<bool(const FolderEntry&)> leavings(const std::vector<FolderEntry>&
   return [generation, manifests = std::move(manifests)](const FolderEntry& entry) {
     return entry.name.generation < generation && !manifests.contains(entry.name);
   };
+}
+
+/// Of an error that leaves open whether a checkpoint is whole it is not known.
+std::optional<bool> whole(const fs::path& manifest) {
+  const base::Errc code = Checkpoint::open(manifest, CheckpointCheck::sizes).status().code();
+  if (code == base::Errc::ok) return true;
+  if (code == base::Errc::data_loss || code == base::Errc::not_found) return false;
+  return std::nullopt;
+}
+
+/// Manifests that count, newest first.
+std::map<CheckpointName, fs::path, std::greater<>> counted(const std::vector<FolderEntry>& entries,
+                                                           const Retention& retention,
+                                                           std::uint64_t generation) {
+  std::map<CheckpointName, fs::path, std::greater<>> manifests;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest && readable(entry, retention, generation)) {
+      manifests.emplace(entry.name, entry.path);
+    }
+  }
+  return manifests;
+}
+
+/// Looking at sizes is work for a slow folder: it is done when something would go.
+std::set<CheckpointName> kept(const std::map<CheckpointName, fs::path, std::greater<>>& manifests,
+                              std::uint32_t keep) {
+  std::set<CheckpointName> names;
+  std::size_t complete = 0;
+  for (const auto& [name, path] : manifests) {
+    if (complete == keep) break;
+    const auto is_whole = manifests.size() > keep ? whole(path) : std::optional(true);
+    if (is_whole == false) continue;
+    names.insert(name);
+    if (is_whole) ++complete;
+  }
+  return names;
+}
+
+/// Removes what a coordinator with copies does not need; see make_room().
+base::Status remove_leavings_of_copies(const std::vector<FolderEntry>& entries,
+                                       const Retention& retention, std::uint64_t generation) {
+  const auto manifests = counted(entries, retention, generation);
+  const auto newest = std::find_if(manifests.begin(), manifests.end(), [](const auto& manifest) {
+    return whole(manifest.second) == true;
+  });
+  std::set<CheckpointName> named;
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest || entry.set_aside) named.insert(entry.name);
+  }
+  return remove_entries(entries, [&](const FolderEntry& entry) {
+    if (entry.unfinished && entry.name.generation < generation) return true;
+    return newest != manifests.end() && entry.name < newest->first && !named.contains(entry.name);
+  });
 }
 
 /// What the leavings of runs before `generation` hold.
@@ -203,13 +260,9 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
                                const CheckpointName& written) {
   if (retention.keep == 0) return {};
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  std::set<CheckpointName, std::greater<>> complete;
-  for (const FolderEntry& entry : entries) {
-    if (entry.manifest && entry.name <= written && readable(entry, retention, written.generation)) {
-      complete.insert(entry.name);
-    }
-  }
-  while (complete.size() > retention.keep) complete.erase(std::prev(complete.end()));
+  auto manifests = counted(entries, retention, written.generation);
+  manifests.erase(manifests.begin(), manifests.lower_bound(written));  // what is newer
+  const std::set<CheckpointName> complete = kept(manifests, retention.keep);
   return remove_entries(entries, [&](const FolderEntry& entry) {
     return entry.name < written && !complete.contains(entry.name);
   });
@@ -218,13 +271,17 @@ base::Status prune_checkpoints(const fs::path& folder, const Retention& retentio
 base::Status make_room(const fs::path& folder, const Retention& retention,
                        std::uint64_t generation) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  std::optional<CheckpointName> newest;
-  for (const FolderEntry& entry : entries) {
-    if (!entry.manifest || !readable(entry, retention, generation)) continue;
-    newest = std::max(newest, std::optional(entry.name));
+  const auto manifests = counted(entries, retention, generation);
+  if (!manifests.empty()) {
+    TROUPE_TRY(prune_checkpoints(folder, retention, manifests.begin()->first));
   }
-  if (newest) TROUPE_TRY(prune_checkpoints(folder, retention, *newest));
+  if (retention.copies) return remove_leavings_of_copies(entries, retention, generation);
   return remove_entries(entries, leavings(entries, generation));
+}
+
+base::Status remove_unfinished(const fs::path& folder) {
+  TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
+  return remove_entries(entries, [](const FolderEntry& entry) { return entry.unfinished; });
 }
 
 base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& name) {
@@ -234,9 +291,7 @@ base::Status remove_checkpoint(const fs::path& folder, const CheckpointName& nam
 
 base::Status remove_older(const fs::path& folder, const CheckpointName& name) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  return remove_entries(entries, [&](const FolderEntry& entry) {
-    return entry.name.generation == name.generation && entry.name.step < name.step;
-  });
+  return remove_entries(entries, [&](const FolderEntry& entry) { return entry.name < name; });
 }
 
 base::Status check_folder(const fs::path& folder, std::uint64_t bytes, std::uint64_t generation) {
@@ -270,7 +325,11 @@ base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest
 
 base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
-  return highest_of(entries);
+  const std::uint64_t highest = highest_of(entries);
+  if (highest <= schemas::kGenerationMax) return highest;
+  return base::error(base::Errc::failed_precondition,
+                     "{}: a checkpoint of generation {}, at most {}", folder.string(), highest,
+                     schemas::kGenerationMax);
 }
 
 FolderManifests folder_manifests(const fs::path& folder) {
@@ -278,8 +337,10 @@ FolderManifests folder_manifests(const fs::path& folder) {
   const auto entries = list(folder);
   if (!entries.ok()) return found;
   for (const FolderEntry& entry : *entries) {
-    if (entry.manifest) found.newest = std::max(found.newest, std::optional(entry.name));
+    if (entry.manifest) found.newest.push_back(entry.name);
   }
+  std::sort(found.newest.begin(), found.newest.end(), std::greater<>());
+  found.newest.resize(std::min(found.newest.size(), kNewestNames));
   found.highest_generation = highest_of(*entries);
   return found;
 }
@@ -365,7 +426,7 @@ base::Result<Checkpoint::Found> Checkpoint::find(const KeyInfo& key, std::uint32
     }
     TROUPE_TRY(holder.status());
     TROUPE_TRY_ASSIGN(const auto tensor, (*holder)->find(name));
-    return tensor ? Found{*holder, static_cast<std::uint32_t>(file), *tensor} : Found{};
+    return tensor ? Found{*holder, *tensor} : Found{};
   };
   std::optional<std::size_t> first;
   if (layout_ && layout_->contains({key.id, slice})) first = layout_->info({key.id, slice}).shard;
@@ -382,17 +443,36 @@ base::Result<Checkpoint::Found> Checkpoint::find(const KeyInfo& key, std::uint32
   return Found{};
 }
 
+// One file is open at a time: there may be as many as shards.
 base::Result<std::vector<std::vector<std::uint32_t>>> Checkpoint::files_by_shard(
     const SliceLayout& layout) const {
   std::vector<std::set<std::uint32_t>> found(layout.shards());
+  std::multimap<std::size_t, const SliceInfo*> sought;  // by the file that should have it
   for (const SliceInfo& slice : layout.slices()) {
-    const KeyInfo& key = manifest_.keys.at(slice.id.key);
-    TROUPE_TRY_ASSIGN(const Found place, find(key, slice.id.slice, ""));
-    if (place.file == nullptr) {
-      return base::error(base::Errc::data_loss, "{}: no tensor '{}'", path_.string(),
-                         tensor_name(key, slice.id.slice, ""));
+    const bool known = layout_ && layout_->contains(slice.id);
+    sought.emplace(known ? layout_->info(slice.id).shard : 0, &slice);
+  }
+  for (const bool anywhere : {false, true}) {  // first where it should be
+    for (std::uint32_t file = 0; file < manifest_.files.size() && !sought.empty(); ++file) {
+      const auto [begin, end] =
+          anywhere ? std::pair(sought.begin(), sought.end()) : sought.equal_range(file);
+      if (begin == end) continue;
+      const schemas::ShardFile& named = manifest_.files[file];
+      TROUPE_TRY_ASSIGN(const auto holder,
+                        ShardReader::open(path_.parent_path() / named.name, named));
+      for (auto slice = begin; slice != end;) {
+        const schemas::SliceId& id = slice->second->id;
+        TROUPE_TRY_ASSIGN(const auto tensor,
+                          holder->find(tensor_name(manifest_.keys.at(id.key), id.slice, "")));
+        if (tensor) found[slice->second->shard].insert(file);
+        slice = tensor ? sought.erase(slice) : std::next(slice);
+      }
     }
-    found[slice.shard].insert(place.position);
+  }
+  if (!sought.empty()) {
+    const schemas::SliceId& id = sought.begin()->second->id;
+    return base::error(base::Errc::data_loss, "{}: no tensor '{}'", path_.string(),
+                       tensor_name(manifest_.keys.at(id.key), id.slice, ""));
   }
   std::vector<std::vector<std::uint32_t>> files;
   for (const auto& positions : found) files.emplace_back(positions.begin(), positions.end());

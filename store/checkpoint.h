@@ -70,12 +70,17 @@ base::Status write_manifest(const std::filesystem::path& folder, const schemas::
 struct Retention {
   std::uint32_t keep = 0;        ///< so many complete ones, the newest; 0: all
   std::uint64_t start_step = 0;  ///< that the run began at
+  /// The folder is the coordinator's, which keeps copies: what is newer than the newest complete
+  /// checkpoint may be a part of one whose other files are on machines.
+  bool copies = false;
 };
 
 /// Removes all but the newest complete checkpoints up to `written`, the one just written, and
-/// leavings of interrupted ones before it. Manifests go first. What an earlier run wrote of a step
-/// behind this run's start was unreadable when it began, and does not count; what is newer by name
-/// than `written` is not removed either.
+/// leavings of interrupted ones before it. Manifests go first. Where there are more manifests than
+/// are kept, a checkpoint counts when its files are there with their sizes; what cannot be looked
+/// at stays and does not count. What an earlier run wrote of a step behind this run's start was
+/// unreadable when it began, and does not count; what is newer by name than `written` is not
+/// removed either.
 base::Status prune_checkpoints(const std::filesystem::path& folder, const Retention& retention,
                                const CheckpointName& written);
 /// Removes what no run needs any more, so that there is room for the next checkpoint of the run
@@ -83,13 +88,16 @@ base::Status prune_checkpoints(const std::filesystem::path& folder, const Retent
 /// leavings of earlier runs: files without a manifest. For the holder of the folder's lock, since
 /// nobody else writes there then. A complete checkpoint stays until a newer one is complete. To be
 /// called when the run's first values have been read: until then the newest one may turn out
-/// damaged.
+/// damaged. With `retention.copies` the leavings are files that earlier runs did not finish, and
+/// those without a manifest before the newest complete checkpoint, of any run.
 base::Status make_room(const std::filesystem::path& folder, const Retention& retention,
                        std::uint64_t generation);
+/// Removes files that were being written when their process ended. For who knows that nobody writes
+/// there now.
+base::Status remove_unfinished(const std::filesystem::path& folder);
 /// Removes the manifest, where there is one, and then the files of a checkpoint that was given up.
 base::Status remove_checkpoint(const std::filesystem::path& folder, const CheckpointName& name);
-/// Removes what there is of the checkpoints of the same generation before `name`, as
-/// remove_checkpoint() does.
+/// Removes what there is of the checkpoints before `name`, of any run, as remove_checkpoint() does.
 base::Status remove_older(const std::filesystem::path& folder, const CheckpointName& name);
 /// Whether the run `generation` could write a checkpoint of `bytes` into the folder: writes and
 /// removes a small file, and asks for the free space and for what leavings of earlier runs hold.
@@ -102,12 +110,15 @@ base::Status check_folder(const std::filesystem::path& folder, std::uint64_t byt
 base::Status complete_checkpoint(const std::filesystem::path& folder,
                                  const schemas::Manifest& manifest, const Retention& retention);
 /// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
-/// any.
+/// any. failed_precondition: it is above schemas::kGenerationMax, so no run wrote it.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
+
+/// So many names of a folder are told: of checkpoints that may turn out to be of no use.
+inline constexpr std::size_t kNewestNames = 4;
 
 /// What the names of a folder's manifests say, complete or not.
 struct FolderManifests {
-  std::optional<CheckpointName> newest;
+  std::vector<CheckpointName> newest;    ///< the newest first, at most kNewestNames
   std::uint64_t highest_generation = 0;  ///< as of highest_generation()
 };
 /// Of a folder that cannot be listed: nothing.
@@ -162,7 +173,6 @@ class Checkpoint {
   /// A tensor and the file that holds it; null: no file does.
   struct Found {
     const ShardReader* file = nullptr;
-    std::uint32_t position = 0;  // of the file in the manifest
     ndarray::TensorPlace tensor;
   };
 

@@ -32,6 +32,14 @@ using schemas::FilePiece;
 
 /// Files that are fetched at a time: while one waits for its machine another is written.
 constexpr std::size_t kFetchersMax = 4;
+/// Chunks of a file that are looked through without a word.
+constexpr std::uint64_t kSilentChunks = 64;
+
+/// Who has the rest of a checkpoint could not be asked, or nobody waits any more: what is fetched
+/// is of use to the next try. After any other error it would only fill the disk.
+bool of_use(Errc code) {
+  return code == Errc::unavailable || code == Errc::deadline_exceeded || code == Errc::cancelled;
+}
 
 /// A chunk of a file, as the manifest says. What came wrong once may come right.
 base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t chunk,
@@ -49,9 +57,16 @@ base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t 
                      offset, offset + bytes);
 }
 
-bool whole_here(const fs::path& path, const schemas::ShardFile& file) {
+/// To look through a large file takes long, and nothing of it travels: whoever has the file is
+/// asked for nothing of it now and then, so that those who wait for a question or an answer know of
+/// it.
+bool whole_here(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask) {
   const auto reader = ShardReader::open(path, file);
-  return reader.ok() && (*reader)->verify().ok();
+  if (!reader.ok()) return false;
+  const auto each = [&](std::uint64_t chunk) {
+    if (chunk % kSilentChunks == kSilentChunks - 1) static_cast<void>(ask(file.name, 0, 0));
+  };
+  return (*reader)->verify(each).ok();
 }
 
 /// Under another name until it is whole: who reads there meanwhile sees the old file or the new
@@ -84,7 +99,7 @@ class Fetching {
     for (std::size_t at = next_++; at < wanted_.size() && !stop_; at = next_++) {
       const schemas::ShardFile& file = *wanted_[at].file;
       const fs::path path = folder_ / file.name;
-      if (whole_here(path, file)) continue;
+      if (whole_here(path, file, *wanted_[at].ask)) continue;
       base::Status fetched = fetch(path, file, *wanted_[at].ask, stop_);
       const base::MutexLock lock(mutex_);
       if (fetched.ok()) {
@@ -115,8 +130,7 @@ class Fetching {
   std::vector<fs::path> fetched_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// Fetches what is not whole in `folder`; then `last`, which makes a checkpoint of it. After an
-/// error nothing is left of what was fetched: it would only fill the disk.
+/// Fetches what is not whole in `folder`; then `last`, which makes a checkpoint of it.
 base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted,
                        const std::function<base::Status()>& last) {
   Fetching fetching(folder, wanted);
@@ -132,7 +146,7 @@ base::Status fetch_all(const fs::path& folder, const std::vector<Wanted>& wanted
   base::Status outcome = fetching.outcome();
   if (outcome.ok()) outcome = base::sync_folder(folder);
   if (outcome.ok()) outcome = last();
-  if (!outcome.ok()) fetching.undo();
+  if (!outcome.ok() && !of_use(outcome.code())) fetching.undo();
   return outcome;
 }
 
@@ -169,6 +183,24 @@ base::Status check_file(const CheckpointName& name, const schemas::ShardFile& fi
     return {};
   return base::error(Errc::data_loss, "the manifest of {} names '{}' of {} bytes with {} checksums",
                      name.to_string(), file.name, file.bytes, file.checksums.size());
+}
+
+/// The first manifest that is wanted. Machines may hold checkpoints of two jobs by one name.
+base::Result<schemas::Manifest> wanted_manifest(const CheckpointCopy& copy) {
+  base::Status why = base::error(Errc::not_found, "nobody has {}", copy.name.to_string());
+  for (const AskPiece& ask : copy.of_manifest) {
+    auto manifest = fetch_manifest(copy.name, ask);
+    const base::Status judged =
+        manifest.ok() && copy.judge ? copy.judge(*manifest) : manifest.status();
+    if (judged.ok()) return manifest;
+    if (why.code() == Errc::not_found) why = judged;
+  }
+  return why;
+}
+
+base::Status make_room(const CheckpointCopy& copy) {
+  if (!copy.retention) return remove_unfinished(copy.folder);
+  return make_room(copy.folder, *copy.retention, copy.name.generation);
 }
 
 base::Status make_folder(const fs::path& folder) {
@@ -234,12 +266,12 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
 
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
   TROUPE_TRY(make_folder(copy.folder));
-  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(copy.name, copy.of_manifest));
+  TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, wanted_manifest(copy));
   std::vector<Wanted> wanted;
   for (const schemas::ShardFile& file : manifest.files) {
     TROUPE_TRY(check_file(copy.name, file));
     if (copy.of_shard.empty()) {
-      wanted.push_back({&file, &copy.of_manifest});
+      wanted.push_back({&file, &copy.of_any});
     } else if (file.shard < copy.of_shard.size()) {
       wanted.push_back({&file, &copy.of_shard[file.shard]});
     } else {
@@ -247,8 +279,11 @@ base::Status collect_checkpoint(const CheckpointCopy& copy) {
                          copy.name.to_string(), file.shard, copy.of_shard.size());
     }
   }
-  return fetch_all(copy.folder, wanted,
-                   [&] { return complete_checkpoint(copy.folder, manifest, copy.retention); });
+  const base::Status made = make_room(copy);
+  if (!made.ok()) base::log_warn("old checkpoints stay: {}", made.text());
+  return fetch_all(copy.folder, wanted, [&] {
+    return complete_checkpoint(copy.folder, manifest, copy.retention.value_or(Retention()));
+  });
 }
 
 base::Status drop_checkpoint(const fs::path& folder, const std::string& checkpoint, bool older) {

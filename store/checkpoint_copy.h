@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,9 @@ base::Result<schemas::FilePiece> read_piece(const std::filesystem::path& folder,
 
 /// Makes the manifest of `checkpoint` ("step-500-g1") and its files at `positions` whole in
 /// `folder`, which is made if missing. What is there and whole is left as it is, and nothing of it
-/// is asked for. Errors: data_loss when what comes is not what the manifest says, those of asking
-/// and of the folder.
+/// is asked for; while it is looked through, a question for no bytes is asked now and then, so that
+/// who answers knows that somebody is at it. Errors: data_loss when what comes is not what the
+/// manifest says, those of asking and of the folder.
 base::Status place_checkpoint(const std::filesystem::path& folder, const std::string& checkpoint,
                               const std::vector<std::uint32_t>& positions, const AskPiece& ask);
 
@@ -41,17 +43,24 @@ base::Status place_checkpoint(const std::filesystem::path& folder, const std::st
 struct CheckpointCopy {
   std::filesystem::path folder;  ///< where to
   CheckpointName name;
-  Retention retention;             ///< of the folder's checkpoints
-  AskPiece of_manifest;            ///< asks who has the manifest
-  std::vector<AskPiece> of_shard;  ///< asks who has a shard's file, by shard; empty: of_manifest
+  /// What is left of the folder's checkpoints. None: all, but for files that were being written
+  /// when their process ended.
+  std::optional<Retention> retention;
+  std::vector<AskPiece> of_manifest;  ///< each asks one who may have the manifest
+  std::vector<AskPiece> of_shard;     ///< each asks who has a shard's file, by shard; empty: of_any
+  AskPiece of_any = {};               ///< asks whoever has a file
+  /// Whether a checkpoint with this manifest is wanted; asked before a file is fetched.
+  std::function<base::Status(const schemas::Manifest&)> judge = {};
 };
 
-/// Makes a whole copy of a checkpoint, then removes older ones as the run would. Errors as of
-/// place_checkpoint(); then nothing is left of what was fetched for it.
+/// Makes a whole copy of a checkpoint: takes the first manifest that is wanted, makes room as
+/// make_room() does, fetches, and then removes older ones as the run would. Errors as of
+/// place_checkpoint(), and why no manifest is wanted. Where those that have a file could not be
+/// reached, or nobody waits any more, whole files stay for the next try; else nothing is left of
+/// what was fetched.
 base::Status collect_checkpoint(const CheckpointCopy& copy);
 
-/// Removes the files of `checkpoint`, or with `older` those of the same run that are before it:
-/// what earlier runs have left may be the only copy.
+/// Removes the files of `checkpoint`, or with `older` all that are before it, of any run.
 /// invalid_argument: it is no name of a checkpoint.
 base::Status drop_checkpoint(const std::filesystem::path& folder, const std::string& checkpoint,
                              bool older);

@@ -21,8 +21,10 @@ namespace troupe::store {
 base::Result<schemas::ShardFile> CheckpointWriter::write_shard(
     std::uint64_t step, std::uint32_t shard, std::uint32_t shards,
     std::span<const SliceRecord> slices) const {
-  const base::Status made = make_room(run_.folder, run_.retention, run_.generation);
-  if (!made.ok()) base::log_warn("old checkpoints stay: {}", made.text());
+  if (run_.retention) {
+    const base::Status made = make_room(run_.folder, *run_.retention, run_.generation);
+    if (!made.ok()) base::log_warn("old checkpoints stay: {}", made.text());
+  }
   const CheckpointName name{step, run_.generation};
   return store::write_shard(run_.folder, {name, shard, shards, run_.keys, run_.slots, slices});
 }
@@ -34,7 +36,7 @@ base::Result<std::string> CheckpointWriter::write_manifest(
   TROUPE_CHECK(manifest.step == step && manifest.generation == run_.generation,
                "a manifest of another checkpoint");
   manifest.files = std::move(files);
-  TROUPE_TRY(complete_checkpoint(run_.folder, manifest, run_.retention));
+  TROUPE_TRY(complete_checkpoint(run_.folder, manifest, run_.retention.value_or(Retention())));
   return (run_.folder / CheckpointName{step, run_.generation}.to_string()).string();
 }
 
@@ -46,7 +48,8 @@ void CheckpointWriter::remove(std::uint64_t step) const {
 }
 
 base::Status CheckpointWriter::check_folder(std::uint64_t bytes) const {
-  return store::check_folder(run_.folder, bytes, run_.generation);
+  // What this run does not remove makes no room for it.
+  return store::check_folder(run_.folder, bytes, run_.retention ? run_.generation : 0);
 }
 
 }  // namespace troupe::store

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +24,10 @@ namespace troupe::store {
 /// What all checkpoints of a run have in common.
 struct CheckpointRun {
   std::filesystem::path folder;
-  std::uint64_t generation = 0;        ///< of the run; part of every file's name
-  Retention retention;                 ///< what the run leaves of the folder's checkpoints
+  std::uint64_t generation = 0;  ///< of the run; part of every file's name
+  /// What the run leaves of the folder's checkpoints. None: all, since others say what may go; the
+  /// folder may hold the only whole file of an earlier run.
+  std::optional<Retention> retention;
   std::vector<schemas::KeyInfo> keys;  ///< by id
   std::vector<std::string> slots;      ///< of dense keys, in the order of SliceValues::slots
   /// The manifest of a step's checkpoint without its files; called by write_manifest(). `start`:
@@ -39,8 +42,9 @@ class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointRun run) : run_(std::move(run)) {}
 
-  /// Makes room in the folder, then writes and syncs the file of `shard` of `shards`: its slices'
-  /// states at `step`. The result is what the manifest must say about the file.
+  /// Makes room in the folder, where that is the run's affair, then writes and syncs the file of
+  /// `shard` of `shards`: its slices' states at `step`. The result is what the manifest must say
+  /// about the file.
   base::Result<schemas::ShardFile> write_shard(std::uint64_t step, std::uint32_t shard,
                                                std::uint32_t shards,
                                                std::span<const SliceRecord> slices) const;

@@ -72,10 +72,11 @@ ShardReader::~ShardReader() {
   ::close(descriptor_);
 }
 
-base::Status ShardReader::verify() const {
+base::Status ShardReader::verify(const std::function<void(std::uint64_t chunk)>& each) const {
   const base::MutexLock lock(mutex_);
   for (std::uint64_t chunk = 0; chunk < expected_.checksums.size(); ++chunk) {
     TROUPE_TRY(load_chunk(chunk));
+    if (each) each(chunk);
   }
   return load_header();
 }

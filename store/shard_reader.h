@@ -44,8 +44,9 @@ class ShardReader {
   ShardReader(const ShardReader&) = delete;
   ShardReader& operator=(const ShardReader&) = delete;
 
-  /// Reads the whole file, a chunk at a time.
-  base::Status verify() const;
+  /// Reads the whole file, a chunk at a time. `each` is called after each, with its number; it may
+  /// not use this reader.
+  base::Status verify(const std::function<void(std::uint64_t chunk)>& each = {}) const;
   /// The tensor called `name`, or nothing.
   base::Result<std::optional<ndarray::TensorPlace>> find(std::string_view name) const;
   /// What the file's metadata says under `name`, or nothing.

@@ -15,10 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-base::Status check_checkpoint(const Job& job, const base::NumericClass& numeric_class,
-                              const store::Checkpoint& checkpoint) {
-  const schemas::Manifest& manifest = checkpoint.manifest();
-  const std::string name = checkpoint.path().string();
+/// `name`: what people know the checkpoint by.
+base::Status check_manifest(const Job& job, const base::NumericClass& numeric_class,
+                            const schemas::Manifest& manifest, const std::string& name) {
   TROUPE_TRY(check_fingerprint(name, manifest.job_fingerprint, job_fingerprint(job.spec)));
   if (manifest.keys != job.keys.keys) {
     return base::error(base::Errc::failed_precondition, "{} has other parameters than the network",
@@ -60,13 +59,22 @@ base::Status make_folder(const fs::path& folder) {
 
 base::Status begin_at(const Job& job, const base::NumericClass& numeric_class,
                       std::unique_ptr<store::Checkpoint> checkpoint, RunStart& start) {
-  TROUPE_TRY(check_checkpoint(job, numeric_class, *checkpoint));
   const schemas::Manifest& manifest = checkpoint->manifest();
+  TROUPE_TRY(check_manifest(job, numeric_class, manifest, checkpoint->path().string()));
   start.step = manifest.step;
   start.checkpoint_path = fs::path(checkpoint->path()).replace_extension().string();
   start.numerics_changed = manifest.numerics_changed || manifest.numeric_class != numeric_class;
   start.checkpoint = std::move(checkpoint);
   return {};
+}
+
+/// The job's processes compare their numeric class with the checkpoint's; it is not this one's.
+base::Result<Job> open_for_any_class(const schemas::JobSpec& spec, const schemas::JobRoots& roots) {
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const auto opened, open_job(spec, table, roots));
+  Job job = *opened;
+  job.spec.checkpoint.change_numerics = true;
+  return job;
 }
 
 /// Names of the checkpoint's files, and which of them each shard of the run reads.
@@ -132,29 +140,38 @@ base::Result<RunStart> open_start(const Job& job, const base::NumericClass& nume
   return start;
 }
 
+std::function<base::Status(const schemas::Manifest&)> manifest_judge(
+    const schemas::JobSpec& spec, const schemas::JobRoots& roots) {
+  return [spec, roots, job = std::shared_ptr<const Job>()](
+             const schemas::Manifest& manifest) mutable -> base::Status {
+    if (job == nullptr) {
+      TROUPE_TRY_ASSIGN(Job opened, open_for_any_class(spec, roots));
+      job = std::make_shared<const Job>(std::move(opened));
+    }
+    return check_manifest(*job, ops::numeric_class(1), manifest,
+                          schemas::checkpoint_name(manifest.step, manifest.generation));
+  };
+}
+
 control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots) {
   control::StartFound found;
   found.job = find.job;
   found.run = find.run;
   const auto look = [&]() -> base::Status {
-    const ops::OpTable table = ops::OpTable::build();
-    TROUPE_TRY_ASSIGN(const auto job, open_job(find.spec, table, roots));
-    // The job's processes compare their numeric class with the checkpoint's; it is not this one's.
-    Job any_class = *job;
-    any_class.spec.checkpoint.change_numerics = true;
-    found.steps_total = job->steps_end();
-    while (true) {
-      TROUPE_TRY_ASSIGN(const auto start, find_start(any_class, ops::numeric_class(1),
-                                                     store::CheckpointCheck::sizes));
-      found.step = start.step;
-      found.generation = start.generation;
-      found.checkpoint = start.checkpoint_path;
-      if (!find.copied || start.checkpoint == nullptr) return {};
-      const base::Status files = find_files(find, *job, *start.checkpoint, found);
-      if (files.code() != base::Errc::data_loss) return files;
-      TROUPE_TRY(start.checkpoint->set_aside());  // an older one makes up for it
-      base::log_warn("{}; the checkpoint was set aside", files.text());
-    }
+    TROUPE_TRY_ASSIGN(const Job job, open_for_any_class(find.spec, roots));
+    found.steps_total = job.steps_end();
+    TROUPE_TRY_ASSIGN(const auto start,
+                      find_start(job, ops::numeric_class(1), store::CheckpointCheck::sizes));
+    found.step = start.step;
+    found.generation = start.generation;
+    found.checkpoint = start.checkpoint_path;
+    if (!find.copied || start.checkpoint == nullptr) return {};
+    const base::Status files = find_files(find, job, *start.checkpoint, found);
+    if (files.code() != base::Errc::data_loss) return files;
+    TROUPE_TRY(start.checkpoint->set_aside());  // machines may have it whole, or there is an older
+    base::log_warn("{}; the checkpoint was set aside", files.text());
+    found.set_aside = true;
+    return {};
   };
   found.status = look();
   return found;
@@ -208,7 +225,7 @@ store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
   store::CheckpointRun run;
   run.folder = job->spec.checkpoint.dir;
   run.generation = start.generation;
-  run.retention = {start.copied ? 0 : job->spec.checkpoint.keep, start.step};
+  if (!start.copied) run.retention = {job->spec.checkpoint.keep, start.step};
   run.keys = job->keys.keys;
   run.slots = slots;
   RunStart from = start;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,8 +54,15 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
 base::Result<RunStart> open_start(const Job& job, const base::NumericClass& numeric_class,
                                   const std::string& checkpoint);
 
+/// Says whether the job of `spec`, whose files lie in `roots`, could go on from a checkpoint with a
+/// manifest, by the rules of find_start(); its processes compare their numeric class themselves.
+/// Opens the job when it is asked first. One thread.
+std::function<base::Status(const schemas::Manifest&)> manifest_judge(
+    const schemas::JobSpec& spec, const schemas::JobRoots& roots);
+
 /// Does FindStart: opens the job, whose files lie in `roots`, and looks into its folder of
-/// checkpoints. Blocks; reads manifests, no tensors.
+/// checkpoints. Where machines have copies, a newest one that turns out damaged is set aside, and
+/// that is told. Blocks; reads manifests, no tensors.
 control::StartFound find_job_start(const control::FindStart& find, const schemas::JobRoots& roots);
 
 /// Whether the run's next checkpoint could be written into checkpoint.dir from here. Errors as of

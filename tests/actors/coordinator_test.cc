@@ -35,10 +35,13 @@ class RecordingPorts final : public CoordinatorPorts {
   }
   void find_start(control::FindStart) override {}
   void probe_folder(control::ProbeFolder) override {}
+  void hold_folder(control::HoldFolder) override {}
+  void let_go_of_folder(const std::string&) override {}
   void collect_checkpoint(control::CollectCheckpoint) override {}
   void end_collecting(const std::string&) override {}
   void serve_piece(control::ServePiece) override {}
   void check_copy(const control::CheckCopy&) override {}
+  void drop_files(const schemas::DropCheckpoint&) override {}
   void take_deny_list(control::TakeDenyList) override {}
   void audit(control::Audit) override {}
   void admitted(std::uint64_t) override {}

@@ -36,7 +36,9 @@ TEST_CASE("files outside of the root are nobody's", "[checkpoint_files]") {
     CHECK(files.drop({text, "step-2-g1", true}).code() == Errc::permission_denied);
     control::CollectCheckpoint collect;
     collect.folder = text;
-    CHECK(files.collect(collect, nobody, {}).code() == Errc::permission_denied);
+    CHECK(files.collect(collect, {nobody}, {}).code() == Errc::permission_denied);
+    CHECK(files.hold({"x", 1, text, 0}).status().code() == Errc::permission_denied);
+    CHECK(files.newest(text).status().code() == Errc::permission_denied);
   }
   CHECK(fs::exists(folder.path() / "step-1-g1.manifest"));
   CHECK(files.read({1, "x", 1, "out", "step-1-g1.manifest", 0, 9}).status().code() ==
@@ -45,17 +47,55 @@ TEST_CASE("files outside of the root are nobody's", "[checkpoint_files]") {
         Errc::not_found);
 }
 
+/// A checkpoint of one empty shard.
+schemas::ShardFile write_checkpoint(const fs::path& folder, std::uint64_t step) {
+  schemas::Manifest manifest;
+  manifest.step = step;
+  manifest.keys = {{0, "w", base::Shape{4}}};
+  manifest.generation = 1;
+  manifest.files = {store::write_shard(folder, {{step, 1}, 0, 1, manifest.keys, {}, {}}).value()};
+  REQUIRE(store::write_manifest(folder, manifest).ok());
+  return manifest.files[0];
+}
+
+TEST_CASE("names are told of all manifests, and of the newest one that is whole",
+          "[checkpoint_files]") {
+  const TestFolder folder("checkpoint-newest");
+  const std::string text = folder.path().string();
+  const cluster::CheckpointFiles files = checkpoint_files({});
+  CHECK(files.newest(text)->step == 0);
+  for (const std::uint64_t step : {10u, 20u, 30u, 40u, 50u}) write_checkpoint(text, step);
+  fs::resize_file(folder.path() / write_checkpoint(text, 60).name, 1);
+  fs::remove(folder.path() / write_checkpoint(text, 70).name);
+  CHECK(files.newest(text)->step == 50);
+  CHECK(files.newest(text)->generation == 1);
+  const schemas::FolderProbeResult told = files.probe({"x", 1, text, ".probe-x", "n", true});
+  std::vector<std::uint64_t> steps;
+  for (const schemas::NamedCheckpoint& each : told.newest) steps.push_back(each.step);
+  CHECK(steps == std::vector<std::uint64_t>{70, 60, 50, 40});
+  CHECK(told.highest_generation == 1);
+}
+
+TEST_CASE("a folder of copies is held by one, by whatever path", "[checkpoint_files]") {
+  const TestFolder folder("checkpoint-hold");
+  const cluster::CheckpointFiles files = checkpoint_files({});
+  const fs::path out = folder.path() / "out";
+  fs::create_directories(out);
+  fs::create_directory_symlink(out, folder.path() / "other");
+  const control::HoldFolder other{"y", 1, (folder.path() / "other").string(), 0};
+  {
+    const auto held = files.hold({"x", 1, out.string(), 0});
+    REQUIRE(held.ok());
+    CHECK(files.hold(other).status().code() == Errc::already_exists);
+  }
+  CHECK(files.hold(other).ok());
+  CHECK(fs::is_empty(out));
+}
+
 TEST_CASE("a copy is set aside when it is damaged, not when somebody says so",
           "[checkpoint_files]") {
   const TestFolder folder("checkpoint-check");
-  schemas::Manifest manifest;
-  manifest.step = 5;
-  manifest.keys = {{0, "w", base::Shape{4}}};
-  manifest.generation = 1;
-  const auto shard =
-      store::write_shard(folder.path(), {{5, 1}, 0, 1, manifest.keys, {}, {}}).value();
-  manifest.files = {shard};
-  REQUIRE(store::write_manifest(folder.path(), manifest).ok());
+  const schemas::ShardFile shard = write_checkpoint(folder.path(), 5);
   const cluster::CheckpointFiles files = checkpoint_files({});
   const std::string checkpoint = (folder.path() / "step-5-g1").string();
   CHECK(files.check(checkpoint).ok());

@@ -23,6 +23,15 @@ TEST_CASE("a folder has one holder at a time") {
   const auto second = FolderLock::take(folder);
   CHECK(second.status().code() == Errc::already_exists);
   CHECK(second.status().text() == folder.string() + " is in use by another process");
+  {
+    // Copies of checkpoints are kept where a server may write its own part.
+    const auto keep = [&] {
+      return FolderLock::take(folder, {}, FileMode::shared, FolderLock::kCopiesFile);
+    };
+    const auto copies = keep();
+    CHECK(copies.ok());
+    CHECK(keep().status().code() == Errc::already_exists);
+  }
   std::thread leaver([held = std::move(first).value()]() mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     held = FolderLock();

@@ -22,11 +22,40 @@ TEST_CASE("a file comes from whoever has it, and a fault is told", "[checkpoint_
   const AskPiece any = any_of({place("a"), place("b"), place("c")});
   for (const std::string file : {"a", "b", "c"}) CHECK(any(file, 0, 1)->bytes == file);
   CHECK(any("d", 0, 1).status().code() == Errc::not_found);
-  // Whoever cannot be asked may have it: nobody else's answer is taken for it.
-  const AskPiece broken = any_of({place("a", Errc::unavailable), place("b")});
-  CHECK(broken("b", 0, 1).status().code() == Errc::unavailable);
   CHECK(any_of({place("a")})("a", 0, 1)->bytes == "a");
   CHECK(any_of({})("a", 0, 1).status().code() == Errc::not_found);
+}
+
+TEST_CASE("who cannot be asked holds up nobody who has the file", "[checkpoint_files]") {
+  const AskPiece broken = any_of({place("a", Errc::unavailable), place("b"), place("c")});
+  CHECK(broken("b", 0, 1)->bytes == "b");
+  CHECK(broken("c", 0, 1)->bytes == "c");
+  // It may have what none of the others has.
+  CHECK(broken("d", 0, 1).status().code() == Errc::unavailable);
+}
+
+TEST_CASE("who had a file is asked first for more of it, who failed last", "[checkpoint_files]") {
+  std::string asked;
+  const auto told = [&asked](const std::string& name, AskPiece ask) -> AskPiece {
+    return [&asked, name, ask = std::move(ask)](const std::string& file, std::uint64_t offset,
+                                                std::uint64_t bytes) {
+      asked += name;
+      return ask(file, offset, bytes);
+    };
+  };
+  const AskPiece any = any_of({told("1", place("x", Errc::unavailable)), told("2", place("y")),
+                               told("3", place("a")), told("4", place("b"))});
+  const auto order = [&](const std::string& file) {
+    asked.clear();
+    CHECK(any(file, 0, 1)->bytes == file);
+    return asked;
+  };
+  CHECK(order("a") == "123");
+  CHECK(order("a") == "3");
+  CHECK(order("b") == "234");
+  CHECK(order("b") == "4");
+  CHECK(order("x") == "2341");
+  CHECK(order("y") == "12");  // it is back
 }
 
 }  // namespace

@@ -56,6 +56,20 @@ FilePiece piece(std::uint64_t number, Errc code = Errc::ok) {
   return {number, code, code == Errc::ok ? "" : "no such file", 9, "123456789"};
 }
 
+TEST_CASE("every answer that counts is progress of its batch", "[piece_desk]") {
+  Desk desk;
+  int progress = 0;
+  desk.batch = desk.desk.open([&progress] { ++progress; });
+  auto answer = desk.ask();
+  CHECK_FALSE(desk.desk.take(8, piece(desk.link->number)));
+  CHECK(progress == 0);
+  CHECK(desk.desk.take(7, piece(desk.link->number)));
+  CHECK(answer.get().ok());
+  CHECK(progress == 1);
+  CHECK_FALSE(desk.desk.take(7, piece(desk.link->number)));
+  CHECK(progress == 1);
+}
+
 TEST_CASE("the answer of the peer that was asked counts, once", "[piece_desk]") {
   Desk desk;
   auto answer = desk.ask();

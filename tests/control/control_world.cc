@@ -200,6 +200,10 @@ void ControlWorld::perform(const ProbeFolder& probe) {
   });
 }
 
+void ControlWorld::perform(const HoldFolder& hold) {
+  after(random(kDelayMs), [this, hold] { coordinate(FolderHeld{hold.job, hold.run, {}}); });
+}
+
 void ControlWorld::perform(const CollectCheckpoint& collect) {
   after(random(kDelayMs),
         [this, done = CheckpointCollected{

@@ -108,10 +108,13 @@ class ControlWorld {
   void perform(const DropPeer& drop);
   void perform(const TakeDenyList&) {}
   void perform(const ProbeFolder& probe);
+  void perform(const HoldFolder& hold);
+  void perform(const LetGoOfFolder&) {}
   void perform(const CollectCheckpoint& collect);
   void perform(const EndCollecting&) {}
   void perform(const ServePiece&) {}
   void perform(const CheckCopy&) {}
+  void perform(const DropFiles&) {}
   void perform(const Audit& change) { audits_.push_back(change); }
   void perform(const FindStart& find);
   void perform(const Note& line);

@@ -111,13 +111,16 @@ TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom
     spec.checkpoint.dir = folder;
     state.handle(PeerSaid{9, schemas::JobSubmit{id, text_of(spec), ""}});
   };
-  for (const std::string id : {"first", "second"}) submit(id, "/out");
+  const std::string same = GENERATE("/out", "/out/", "//out//", "/./x/../out/.");
+  submit("first", "/out");
+  submit("second", same);
   submit("elsewhere", "/other");
   for (const std::string id : {"none", "none-too"}) submit(id, "");
   const std::vector<schemas::JobInfo> jobs = state.jobs();
   CHECK(jobs[0].phase == JobPhase::starting);
   CHECK(jobs[1].phase == JobPhase::pending);
-  CHECK(jobs[1].text == "waits for the end of job first, which has the same checkpoint.dir /out");
+  CHECK(jobs[1].text ==
+        "waits for the end of job first, which has the same checkpoint.dir " + same);
   for (const std::size_t other : {2, 3, 4}) CHECK(jobs[other].phase == JobPhase::starting);
   state.handle(PeerSaid{9, schemas::JobStop{"first"}});
   REQUIRE(state.jobs()[0].phase == JobPhase::stopped);

@@ -192,22 +192,6 @@ TEST_CASE("machines with servers see the coordinator's folder before the start i
   }
 }
 
-TEST_CASE("a run's generation is above what its machines hold, and nobody waits for it in vain") {
-  Run run;
-  run.look();
-  schemas::FolderProbeResult own{"x", kGeneration, Errc::not_found, "no such file"};
-  own.highest_generation = 20;
-  run.state->handle(AgentSaid{0, own});
-  run.probe(0);  // it can write there
-  // Who asks for files that are not sent is told.
-  const auto refused = sent<schemas::FilePiece>(
-      run.state->handle(AgentSaid{0, schemas::PieceQuery{5, "x"}}), kAgentA);
-  CHECK(refused.at(0).number == 5);
-  const auto launched = sent<schemas::LaunchProcess>(run.found(), kAgentA);
-  CHECK(launched.at(0).generation == 21);
-  CHECK(launched.at(0).copied);
-}
-
 TEST_CASE("a job without checkpoints asks no folder, and a search that does not end is named") {
   Run run(false);
   CHECK(searches(run.begun));

@@ -7,7 +7,9 @@ Usage: copies_test.py TROUPE [unittest arguments]. Every program runs in a folde
 jobs write to /proc/self/cwd/out: one path, and another folder for each.
 """
 import os
+import shutil
 import signal
+import time
 
 import cluster
 from cluster import DEADLINE_S, ClusterCase, checkpoint_hash, run_local, write_job
@@ -143,6 +145,86 @@ class CopiesTest(ClusterCase):
         self.assertRegex(log, r"checkpoint.dir /proc/self/cwd/out: the coordinator cannot write "
                               r"there: .*outside")
 
+    def test_what_machines_hold_of_another_job_costs_a_job_nothing(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "mine", EPOCHS)
+        words = (OWN, SHARDS, NEVER, "checkpoint.keep=1")
+        code, _, log = self.finish(made, made.submit(job, *words, "seed=5", "train.max_steps=80",
+                                                     name="theirs"))
+        self.assertEqual(code, 0, log)
+        for place in self.places.values():
+            shutil.move(place / "out", place / "theirs")
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=40",
+                                                     name="mine"))
+        self.assertEqual(code, 0, log)
+        for name in "ab":
+            shutil.rmtree(self.places[name] / "out")
+            shutil.move(self.places[name] / "theirs", self.places[name] / "out")
+        code, _, log = self.finish(made, made.submit(job, *words, name="mine-2"))
+        self.assertEqual(code, 0, log)
+        self.assertRegex(log, r"step-80-g1 is of no use as its machines hold it: step-80-g1 is of "
+                              r"another job")
+        self.assertIn("goes on at step 40 from", log)
+        self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
+
+    def test_what_is_damaged_at_the_coordinator_comes_from_the_machines(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "again", EPOCHS)
+        words = (OWN, SHARDS, NEVER, "checkpoint.keep=1")
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=40",
+                                                     name="again"))
+        self.assertEqual(code, 0, log)
+        out = self.places["coordinator"] / "out"
+        first, second = sorted(out.glob("*.safetensors"))
+        os.truncate(first, 100)
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=60",
+                                                     name="again-2"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("goes on at step 40 from", log)
+        # Of the right size, and found damaged when its header is read.
+        first = sorted(out.glob("*.safetensors"))[0]
+        with open(first, "r+b") as file:
+            file.write(b"not a header")
+        code, _, log = self.finish(made, made.submit(job, *words, name="again-3"))
+        self.assertEqual(code, 0, log)
+        self.assertIn("the checkpoint was set aside", log)
+        self.assertIn("goes on at step 60 from", log)
+        self.assertEqual(checkpoint_hash(out), self.undisturbed)
+
+    def test_two_ways_to_one_folder_are_one_job_s(self):
+        made = self.cluster({"a": 2, "b": 2, "c": 2, "d": 2})
+        job = write_job(self.folder, "ways", EPOCHS)
+        other = self.places["coordinator"] / "other"
+        other.symlink_to(self.places["coordinator"] / "out")
+        first = made.submit(job, OWN, SHARDS, "train.epochs=200", name="first")
+        made.wait_status("first", r"step [1-9]")
+        second = made.submit(job, 'checkpoint.dir="/proc/self/cwd/other"', SHARDS, name="second")
+        code, _, log = self.finish(made, second)
+        self.assertEqual(code, 1, log)
+        self.assertIn("checkpoint.dir /proc/self/cwd/other: another job keeps its checkpoints "
+                      "there, perhaps by another path", log)
+        self.finish(made, made.troupe("job", "stop", "first"))
+        self.finish(made, first)
+        # It is free again.
+        code, _, log = self.finish(made, made.submit(
+            job, 'checkpoint.dir="/proc/self/cwd/other"', SHARDS, "train.epochs=200", name="third"))
+        self.assertNotIn("job third failed: checkpoint.dir", log)
+
+    def test_parts_of_what_was_given_up_go_where_a_machine_shares_the_folder(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "parts", EPOCHS)
+        self.share("coordinator", "a")
+        own = self.places["b"] / "out"
+        own.mkdir()
+        (own / "step-40-g1-shard-1-of-2.safetensors").mkdir()  # in the way
+        words = (OWN, SHARDS, "checkpoint.keep=0", 'checkpoint.every="20 steps"')
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=60",
+                                                     name="parts"))
+        self.assertEqual(code, 0, log)
+        kept = files(self.places["coordinator"])
+        self.assertEqual([name for name in kept if name.startswith("step-40-")], [])
+        self.assertEqual(len(kept), 3 * 2)
+
     def share(self, *names):
         """These have one folder: the first one's."""
         first = self.places[names[0]] / "out"
@@ -203,12 +285,44 @@ class CopiesTest(ClusterCase):
         code, _, log = self.finish(made, made.submit(job, *words, name="kept"))
         self.assertEqual(code, 1, log)
         self.assertIn("no copy at the coordinator", log)
+        # A run that begins anew in the meantime takes nothing of it from any machine.
+        code, _, log = self.finish(made, made.submit(
+            job, OWN, SHARDS, "checkpoint.keep=1", 'checkpoint.every="10 steps"',
+            "train.max_steps=30", name="anew"))
+        self.assertEqual(code, 0, log)
+        held = files(self.places["a"], "step-40-*") + files(self.places["b"], "step-40-*")
+        self.assertEqual(len(held), 3, log)  # two parts and a manifest
         for path in out.iterdir():
-            path.rmdir()
+            if path.is_dir():
+                path.rmdir()
         code, _, log = self.finish(made, made.submit(job, *words, name="kept"))
         self.assertEqual(code, 0, log)
         self.assertIn("collects step-40-g1", log)
-        self.assertEqual(files(self.places["coordinator"], "*.manifest"), ["step-40-g1.manifest"])
+        self.assertRegex(log, r"kept goes on at step 40 from \S+step-40-g1")
+        # The next checkpoint is the one that all keep, on the machine with the manifest, too.
+        code, _, log = self.finish(made, made.submit(job, OWN, SHARDS, NEVER, "checkpoint.keep=1",
+                                                     "train.max_steps=60", name="more"))
+        self.assertEqual(code, 0, log)
+        def left():  # machines remove in the background
+            return [name for place in self.places.values() for name in files(place)
+                    if not name.startswith("step-60-")]
+        deadline = time.monotonic() + DEADLINE_S
+        while left() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(left(), [], log)
+
+    def test_a_copy_that_fails_does_not_count_where_a_machine_shares_the_folder(self):
+        made = self.cluster({"a": 2, "b": 2})
+        job = write_job(self.folder, "count", EPOCHS)
+        self.share("coordinator", "b")
+        out = self.places["coordinator"] / "out"
+        (out / "step-40-g1-shard-0-of-2.safetensors").mkdir()  # in the way of the copy
+        words = (OWN, SHARDS, "checkpoint.keep=2", 'checkpoint.every="20 steps"')
+        code, _, log = self.finish(made, made.submit(job, *words, "train.max_steps=60",
+                                                     name="count"))
+        self.assertEqual(code, 0, log)
+        self.assertEqual(files(self.places["coordinator"], "*.manifest"),
+                         ["step-20-g1.manifest", "step-60-g1.manifest"])
 
 
 if __name__ == "__main__":

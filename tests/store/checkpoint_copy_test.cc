@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
+#include "base/hash.h"
 #include "schemas/codec.h"
 #include "storage/storage.h"
 #include "tests/support/catch.h"
@@ -66,7 +69,18 @@ struct World {
       return read_piece(where, file, offset, bytes);
     };
   }
-  CheckpointCopy copy() { return {kept, kName, {1, 0}, from(a), {from(a), from(b)}}; }
+  CheckpointCopy copy() {
+    return {kept, kName, Retention{1, 0, true}, {from(a)}, {from(a), from(b)}, {}, {}};
+  }
+  /// Of what machines hold from before.
+  CheckpointCopy gathered() {
+    const AskPiece any = [this](const std::string& file, std::uint64_t offset,
+                                std::uint64_t bytes) {
+      auto piece = from(a)(file, offset, bytes);
+      return piece.ok() ? piece : from(b)(file, offset, bytes);
+    };
+    return {kept, kName, {}, {from(b), from(a)}, {}, any, {}};
+  }
 };
 
 TEST_CASE("a copy is the same checkpoint, and older ones go", "[checkpoint_copy]") {
@@ -176,14 +190,8 @@ TEST_CASE("a copy that fails takes nothing away that was there", "[checkpoint_co
   CHECK(fs::exists(world.kept / file));
   CHECK(std::distance(fs::directory_iterator(world.kept), {}) == 1);
   // From wherever the files are.
-  copy = world.copy();
-  copy.of_shard.clear();
-  copy.of_manifest = [&](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
-    auto piece = read_piece(world.a, name, offset, bytes);
-    return piece.ok() ? piece : read_piece(world.b, name, offset, bytes);
-  };
-  CHECK(collect_checkpoint(copy).ok());
-  CHECK(folder_manifests(world.kept).newest == kName);
+  CHECK(collect_checkpoint(world.gathered()).ok());
+  CHECK(folder_manifests(world.kept).newest == std::vector{kName});
   CHECK(folder_manifests(world.kept).highest_generation == kName.generation);
 }
 
@@ -197,7 +205,107 @@ TEST_CASE("a machine that cannot answer ends the copy with its reason", "[checkp
   const base::Status late = collect_checkpoint(copy);
   CHECK(late.code() == base::Errc::deadline_exceeded);
   CHECK(late.text() == "machine 'a' says nothing");
-  CHECK(fs::is_empty(world.kept));
+  CHECK_FALSE(fs::exists(world.kept / world.manifest.files[0].name));
+}
+
+TEST_CASE("what came whole stays for the next try, unless it only fills the disk",
+          "[checkpoint_copy]") {
+  World world;
+  const auto fails_after_the_other = [&](base::Errc code) {
+    CheckpointCopy copy = world.copy();
+    copy.of_shard[1] = [&world, code](const std::string&, std::uint64_t,
+                                      std::uint64_t) -> base::Result<FilePiece> {
+      const fs::path other = world.kept / world.manifest.files[0].name;
+      while (!fs::exists(other)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return base::error(code, "no more");
+    };
+    return collect_checkpoint(copy).code();
+  };
+  for (const base::Errc code :
+       {base::Errc::data_loss, base::Errc::resource_exhausted, base::Errc::not_found}) {
+    CHECK(fails_after_the_other(code) == code);
+    CHECK(fs::is_empty(world.kept));
+  }
+  CHECK(fails_after_the_other(base::Errc::cancelled) == base::Errc::cancelled);
+  CheckpointCopy copy = world.copy();
+  copy.of_shard[0] = [](const std::string& file, std::uint64_t,
+                        std::uint64_t) -> base::Result<FilePiece> {
+    return base::error(base::Errc::internal, "{} was asked for again", file);
+  };
+  CHECK(collect_checkpoint(copy).ok());
+}
+
+TEST_CASE("of another job nothing is fetched, and nothing goes for it", "[checkpoint_copy]") {
+  World world;
+  fs::create_directories(world.kept);
+  for (const char* name : {"step-400-g3.manifest", "step-400-g3-shard-0-of-1.safetensors"}) {
+    std::ofstream(world.kept / name);
+  }
+  std::ofstream(world.kept / "step-500-g3-shard-0-of-2.safetensors.tmp-abcdef");  // cut off
+  CheckpointCopy copy = world.gathered();
+  copy.judge = [](const schemas::Manifest& manifest) {
+    return base::error(base::Errc::failed_precondition, "step {} is of another job", manifest.step);
+  };
+  const base::Status foreign = collect_checkpoint(copy);
+  CHECK(foreign.text() == "step 500 is of another job");  // not that b has none
+  CHECK_FALSE(fs::exists(world.kept / world.manifest.files[0].name));
+  copy.judge = [](const schemas::Manifest&) { return base::Status(); };
+  CHECK(collect_checkpoint(copy).ok());
+  CHECK(Checkpoint::open_newest(world.kept).ok());
+  CHECK(fs::exists(world.kept / "step-400-g3.manifest"));
+  CHECK(fs::exists(world.kept / "step-400-g3-shard-0-of-1.safetensors"));
+  CHECK_FALSE(fs::exists(world.kept / "step-500-g3-shard-0-of-2.safetensors.tmp-abcdef"));
+}
+
+TEST_CASE("of two checkpoints of one name the one that is wanted is taken", "[checkpoint_copy]") {
+  World world;
+  schemas::Manifest other = world.manifest;
+  other.job_name = "other";
+  REQUIRE(write_manifest(world.b, other).ok());
+  CheckpointCopy copy = world.gathered();
+  copy.judge = [](const schemas::Manifest& manifest) {
+    return manifest.job_name.empty() ? base::Status()
+                                     : base::error(base::Errc::failed_precondition, "another job");
+  };
+  CHECK(collect_checkpoint(copy).ok());
+  CHECK(Checkpoint::open_newest(world.kept).value()->manifest() == world.manifest);
+}
+
+TEST_CASE("room is made before a file is fetched", "[checkpoint_copy]") {
+  World world;
+  fs::create_directories(world.kept);
+  std::ofstream(world.kept / "step-400-g3.manifest");
+  std::ofstream(world.kept / "step-450-g2-shard-0-of-2.safetensors.tmp-abcdef");
+  CheckpointCopy copy = world.copy();
+  std::atomic<bool> room{true};
+  copy.of_shard[0] = [&](const std::string& file, std::uint64_t offset, std::uint64_t bytes) {
+    if (fs::exists(world.kept / "step-450-g2-shard-0-of-2.safetensors.tmp-abcdef")) room = false;
+    return read_piece(world.a, file, offset, bytes);
+  };
+  CHECK(collect_checkpoint(copy).ok());
+  CHECK(room);
+}
+
+TEST_CASE("who looks through a large file says so now and then", "[checkpoint_copy]") {
+  World world;
+  schemas::Manifest manifest = world.manifest;
+  schemas::ShardFile& large = manifest.files[0];
+  large.bytes = 130 * kChecksumChunkBytes;
+  const std::vector<std::byte> chunk(kChecksumChunkBytes);
+  large.checksums.assign(130, base::crc32c(chunk));
+  fs::resize_file(world.a / large.name, 0);
+  fs::resize_file(world.a / large.name, large.bytes);  // takes no room
+  REQUIRE(write_manifest(world.b, manifest).ok());
+  std::vector<std::uint64_t> asked;
+  const AskPiece ask = [&](const std::string& file, std::uint64_t offset,
+                           std::uint64_t bytes) -> base::Result<FilePiece> {
+    if (file != large.name) return read_piece(world.b, file, offset, bytes);
+    asked.push_back(bytes);
+    return base::error(base::Errc::unavailable, "it is whole there");
+  };
+  // No header, so the file is no good in the end; what matters is what was heard before.
+  CHECK(place_checkpoint(world.a, "step-500-g3", {0}, ask).code() == base::Errc::unavailable);
+  CHECK(asked == std::vector<std::uint64_t>{0, 0, kChecksumChunkBytes});
 }
 
 TEST_CASE("a manifest is not believed about names, shards and checksums", "[checkpoint_copy]") {
@@ -207,10 +315,10 @@ TEST_CASE("a manifest is not believed about names, shards and checksums", "[chec
     change(manifest);
     const std::string text = schemas::encode_manifest(manifest).value();
     CheckpointCopy copy = world.copy();
-    copy.of_manifest = [text](const std::string&, std::uint64_t offset, std::uint64_t) {
+    copy.of_manifest = {[text](const std::string&, std::uint64_t offset, std::uint64_t) {
       return base::Result<FilePiece>(
           FilePiece{0, base::Errc::ok, "", text.size(), text.substr(offset)});
-    };
+    }};
     const base::Status collected = collect_checkpoint(copy);
     CHECK(fs::is_empty(world.kept));
     return collected;
@@ -258,11 +366,13 @@ TEST_CASE("pieces are read of checkpoints only, and through no link", "[checkpoi
 TEST_CASE("what may go is dropped by name", "[checkpoint_copy]") {
   World world;
   std::ofstream(world.a / "step-400-g3-shard-0-of-2.safetensors");
-  std::ofstream(world.a / "step-400-g2.manifest");  // of another run: perhaps the only copy
-  std::ofstream(world.a / "step-600-g1.manifest");
+  std::ofstream(world.a / "step-400-g4.manifest");
+  std::ofstream(world.a / "step-500-g2.manifest");
+  std::ofstream(world.a / "step-600-g1.manifest");  // newer: perhaps the only copy
   REQUIRE(drop_checkpoint(world.a, "step-500-g3", true).ok());
   CHECK_FALSE(fs::exists(world.a / "step-400-g3-shard-0-of-2.safetensors"));
-  CHECK(fs::exists(world.a / "step-400-g2.manifest"));
+  CHECK_FALSE(fs::exists(world.a / "step-400-g4.manifest"));
+  CHECK_FALSE(fs::exists(world.a / "step-500-g2.manifest"));
   CHECK(fs::exists(world.a / world.manifest.files[0].name));
   REQUIRE(drop_checkpoint(world.a, "step-500-g3", false).ok());
   CHECK_FALSE(fs::exists(world.a / world.manifest.files[0].name));

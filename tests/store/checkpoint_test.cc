@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "base/file.h"
@@ -36,21 +37,44 @@ schemas::Manifest manifest_of(const CheckpointName& name) {
   return manifest;
 }
 
+/// A checkpoint of two shards with a slice each, "w" and "v", all of one value.
+void write_pair(const fs::path& folder, const CheckpointName& name, float value) {
+  schemas::Manifest manifest = manifest_of(name);
+  manifest.keys = {{0, "w", base::Shape{4}}, {1, "v", base::Shape{4}}};
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    base::Buffer weight = base::make_host_buffer(4 * sizeof(float));
+    for (float& element : weight.as<float>()) element = value;
+    const std::vector<SliceRecord> slices = {{{shard, 0}, {{weight, {}}, name.step, name.step}}};
+    const auto file = write_shard(folder, {name, shard, 2, manifest.keys, {}, slices});
+    REQUIRE(file.ok());
+    manifest.files.push_back(*file);
+  }
+  REQUIRE(write_manifest(folder, manifest).ok());
+}
+
+/// Overwrites the last byte of a shard's file.
+void damage(const fs::path& folder, const CheckpointName& name, std::uint32_t shard) {
+  const auto file = folder / fmt::format("{}-shard-{}-of-2.safetensors", name.to_string(), shard);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(-1, std::ios::end);
+  bytes.put('!');
+}
+
 TEST_CASE("pruning counts from the checkpoint just written, not from unreadable newer ones",
           "[checkpoint]") {
   const TestFolder folder("checkpoint-prune");
-  touch(folder.path(), {400, 1});
-  touch(folder.path(), {500, 1});
-  touch(folder.path(), {1000, 1});  // found damaged: the run has begun at 500
-  touch(folder.path(), {550, 1});   // likewise
-  touch(folder.path(), {600, 2});
+  write_pair(folder.path(), {400, 1}, 1.0F);
+  write_pair(folder.path(), {500, 1}, 1.0F);
+  write_pair(folder.path(), {1000, 1}, 1.0F);  // found damaged: the run has begun at 500
+  write_pair(folder.path(), {550, 1}, 1.0F);   // likewise
+  write_pair(folder.path(), {600, 2}, 1.0F);
   const auto pruned = [&](std::uint32_t keep) {
     REQUIRE(prune_checkpoints(folder.path(), {keep, 500}, {600, 2}).ok());
     std::set<std::string> manifests;
     for (const std::string& name : files_of(folder.path())) {
       if (name.ends_with(".manifest")) manifests.insert(name);
     }
-    CHECK(files_of(folder.path()).size() == 2 * manifests.size());
+    CHECK(files_of(folder.path()).size() == 3 * manifests.size());
     return manifests;
   };
   CHECK(pruned(0).size() == 5);
@@ -59,6 +83,76 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   CHECK(pruned(1) == std::set<std::string>{"step-1000-g1.manifest", "step-600-g2.manifest"});
   touch(folder.path(), {10, 7});
   CHECK(highest_generation(folder.path()).value() == 7);
+  touch(folder.path(), {10, ~std::uint64_t{0}});
+  const auto refused = highest_generation(folder.path());
+  CHECK(refused.status().code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.status().text(),
+             Catch::Contains("a checkpoint of generation 18446744073709551615, at most"));
+}
+
+std::set<std::string> manifests_of(const fs::path& folder) {
+  std::set<std::string> manifests;
+  for (const std::string& name : files_of(folder)) {
+    if (name.ends_with(".manifest")) manifests.insert(name.substr(0, name.find('.')));
+  }
+  return manifests;
+}
+
+TEST_CASE("a checkpoint whose files are not there does not count", "[checkpoint]") {
+  const TestFolder folder("checkpoint-incomplete");
+  write_pair(folder.path(), {20, 1}, 1.0F);
+  write_pair(folder.path(), {40, 1}, 1.0F);
+  write_pair(folder.path(), {60, 1}, 1.0F);
+  fs::remove(folder.path() / "step-40-g1-shard-0-of-2.safetensors");
+  using Names = std::set<std::string>;
+  SECTION("it goes") {
+    REQUIRE(prune_checkpoints(folder.path(), {2, 0}, {60, 1}).ok());
+    CHECK(files_of(folder.path()).size() == 6);
+    CHECK(manifests_of(folder.path()) == Names{"step-20-g1", "step-60-g1"});
+  }
+  SECTION("where there are as many as may stay, nothing is looked at") {
+    REQUIRE(prune_checkpoints(folder.path(), {3, 0}, {60, 1}).ok());
+    CHECK(manifests_of(folder.path()) == Names{"step-20-g1", "step-40-g1", "step-60-g1"});
+  }
+  SECTION("it is the newest one: the last whole one stays") {
+    fs::remove(folder.path() / "step-60-g1-shard-0-of-2.safetensors");
+    REQUIRE(prune_checkpoints(folder.path(), {1, 0}, {60, 1}).ok());
+    CHECK(manifests_of(folder.path()) == Names{"step-20-g1", "step-60-g1"});
+  }
+}
+
+TEST_CASE("a coordinator makes room for a copy, and keeps parts of what machines may hold",
+          "[checkpoint]") {
+  const TestFolder folder("checkpoint-room");
+  write_pair(folder.path(), {20, 1}, 1.0F);
+  write_pair(folder.path(), {40, 1}, 1.0F);
+  const auto add = [&](const std::string& name) {
+    std::ofstream(folder.path() / name) << "x";
+    return name;
+  };
+  const std::string old = add("step-30-g2-shard-0-of-2.safetensors");
+  const std::string part = add("step-80-g2-shard-0-of-2.safetensors");
+  const std::string cut_off = add("step-80-g2-shard-1-of-2.safetensors.tmp-abcdef");
+  const std::string now = add("step-60-g3-shard-1-of-2.safetensors.tmp-abcdef");
+  std::set<std::string> expected = files_of(folder.path());
+  SECTION("all are kept, so only leavings go") {
+    REQUIRE(make_room(folder.path(), {0, 40, true}, 3).ok());
+    for (const std::string& name : {old, cut_off}) expected.erase(name);
+    CHECK(files_of(folder.path()) == expected);
+  }
+  SECTION("one is kept") {
+    REQUIRE(make_room(folder.path(), {1, 40, true}, 3).ok());
+    CHECK(manifests_of(folder.path()) == std::set<std::string>{"step-40-g1"});
+    CHECK(files_of(folder.path()).contains(part));
+    CHECK(files_of(folder.path()).contains(now));
+    CHECK_FALSE(files_of(folder.path()).contains(cut_off));
+    CHECK_FALSE(files_of(folder.path()).contains(old));
+  }
+  SECTION("who knows that nobody writes there removes what is unfinished") {
+    REQUIRE(remove_unfinished(folder.path()).ok());
+    for (const std::string& name : {now, cut_off}) expected.erase(name);
+    CHECK(files_of(folder.path()) == expected);
+  }
 }
 
 TEST_CASE("a checkpoint that is a pipe is damaged, nobody waits for its other end",
@@ -139,29 +233,6 @@ TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {
   }
 }
 
-/// A checkpoint of two shards with a slice each, "w" and "v", all of one value.
-void write_pair(const fs::path& folder, const CheckpointName& name, float value) {
-  schemas::Manifest manifest = manifest_of(name);
-  manifest.keys = {{0, "w", base::Shape{4}}, {1, "v", base::Shape{4}}};
-  for (std::uint32_t shard = 0; shard < 2; ++shard) {
-    base::Buffer weight = base::make_host_buffer(4 * sizeof(float));
-    for (float& element : weight.as<float>()) element = value;
-    const std::vector<SliceRecord> slices = {{{shard, 0}, {{weight, {}}, name.step, name.step}}};
-    const auto file = write_shard(folder, {name, shard, 2, manifest.keys, {}, slices});
-    REQUIRE(file.ok());
-    manifest.files.push_back(*file);
-  }
-  REQUIRE(write_manifest(folder, manifest).ok());
-}
-
-/// Overwrites the last byte of a shard's file.
-void damage(const fs::path& folder, const CheckpointName& name, std::uint32_t shard) {
-  const auto file = folder / fmt::format("{}-shard-{}-of-2.safetensors", name.to_string(), shard);
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  bytes.seekp(-1, std::ios::end);
-  bytes.put('!');
-}
-
 TEST_CASE("a slice is read from its own file; what is damaged elsewhere does not matter to it",
           "[checkpoint]") {
   const TestFolder folder("checkpoint-parts");
@@ -186,6 +257,42 @@ TEST_CASE("a slice is read from its own file; what is damaged elsewhere does not
   CHECK((*sound)->manifest().step == 2);
   REQUIRE((*sound)->skipped().size() == 1);
   CHECK((*sound)->skipped()[0] == damaged.text());
+}
+
+TEST_CASE("where slices lie is found with one file open at a time", "[checkpoint]") {
+  const TestFolder folder("checkpoint-many");
+  constexpr std::uint32_t kShards = 200;
+  schemas::Manifest manifest = manifest_of({2, 1});
+  manifest.keys.clear();
+  for (std::uint32_t id = 0; id < kShards; ++id) {
+    manifest.keys.push_back({id, fmt::format("k{}", id), base::Shape{4}});
+  }
+  const auto layout = SliceLayout::create(manifest.keys, kShards).value();
+  std::map<std::uint32_t, std::vector<SliceRecord>> records;
+  for (const SliceInfo& info : layout.slices()) {
+    records[info.shard].push_back({info.id, {{base::make_host_buffer(info.bytes), {}}, 2, 2}});
+  }
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    manifest.files.push_back(
+        write_shard(folder.path(), {{2, 1}, shard, kShards, manifest.keys, {}, records[shard]})
+            .value());
+  }
+  // One slice lies elsewhere, as of a program that places slices differently.
+  std::swap(manifest.files[3], manifest.files[150]);
+  REQUIRE(write_manifest(folder.path(), manifest).ok());
+  const auto checkpoint = Checkpoint::open_newest(folder.path(), CheckpointCheck::sizes).value();
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = open_files();
+  const auto files = checkpoint->files_by_shard(layout).value();
+  CHECK(open_files() == before);
+  REQUIRE(files.size() == kShards);
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    const std::uint32_t file = shard == 3 ? 150 : shard == 150 ? 3 : shard;
+    INFO(shard);
+    CHECK(files[shard] == std::vector<std::uint32_t>{file});
+  }
 }
 
 TEST_CASE("sizes alone tell a file that is cut off or missing", "[checkpoint]") {

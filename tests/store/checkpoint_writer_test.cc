@@ -19,7 +19,7 @@ CheckpointRun two_shards(const fs::path& folder, std::uint32_t keep) {
   CheckpointRun run;
   run.folder = folder;
   run.generation = 3;
-  run.retention = {keep, 0};
+  run.retention = Retention{keep, 0};
   run.keys = {{0, "w", base::Shape{4}}, {1, "b", base::Shape{4}}};
   run.slots = {"momentum"};
   run.manifest = [keys = run.keys](
@@ -107,6 +107,24 @@ TEST_CASE("what nobody needs goes before a file is written, what is complete sta
   CHECK(names_in(folder.path()) == expected);
   // This run's unfinished files stay: another shard may still be at it.
   expected.insert(write(writer, 6, 1)->name);
+  CHECK(names_in(folder.path()) == expected);
+}
+
+TEST_CASE("where others say what may go, a run removes nothing of runs before it") {
+  const TestFolder folder("writer-copied");
+  CheckpointRun run = two_shards(folder.path(), 1);
+  run.retention.reset();
+  const CheckpointWriter writer(run);
+  // Its manifest is on another machine, so this may be the only whole file of it.
+  std::ofstream(folder.path() / "step-9-g2-shard-1-of-2.safetensors") << "x";
+  std::ofstream(folder.path() / "step-1-g1.manifest") << "x";
+  auto expected = names_in(folder.path());
+  for (const std::uint64_t step : {2u, 4u}) {
+    const auto first = write(writer, step, 0);
+    const auto second = write(writer, step, 1);
+    REQUIRE(writer.write_manifest(step, kStart, {*first, *second}).ok());
+    expected.insert({first->name, second->name, fmt::format("step-{}-g3.manifest", step)});
+  }
   CHECK(names_in(folder.path()) == expected);
 }
 

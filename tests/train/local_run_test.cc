@@ -233,6 +233,35 @@ TEST_CASE("a checkpoint of another numeric class is refused unless the job allow
   CHECK(start(other).ok());
 }
 
+TEST_CASE("a manifest is judged before its files are there", "[resume]") {
+  const TestFolder folder("local-run-judge");
+  write_test_records(folder.path() / "train.rec", 64, 12);
+  write_test_records(folder.path() / "test.rec", 4, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  REQUIRE(run(table, spec).status.ok());
+  schemas::Manifest manifest =
+      store::Checkpoint::open_newest(spec.checkpoint.dir).value()->manifest();
+  std::filesystem::remove_all(spec.checkpoint.dir);
+  manifest.numeric_class.isa = "another";  // its processes compare that
+  const auto judge = manifest_judge(spec, {});
+  CHECK(judge(manifest).ok());
+  const auto refused = [&](const std::function<void(schemas::Manifest&)>& change) {
+    schemas::Manifest other = manifest;
+    change(other);
+    const base::Status status = judge(other);
+    CHECK(status.code() == base::Errc::failed_precondition);
+    return status.text();
+  };
+  CHECK_THAT(refused([](auto& other) { other.job_fingerprint += "x"; }),
+             Catch::StartsWith("step-4-g1 "));
+  CHECK_THAT(refused([](auto& other) { other.keys.pop_back(); }), Catch::Contains("parameters"));
+  CHECK_THAT(refused([](auto& other) { other.data.checksum += 1; }), Catch::Contains("checksum"));
+  CHECK_THAT(refused([](auto& other) { other.step = 1'000; }), Catch::Contains("the job ends at"));
+  spec.seed += 1;
+  CHECK_FALSE(manifest_judge(spec, {})(manifest).ok());
+}
+
 TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[local_run]") {
   const TestFolder folder("local-run-damage");
   write_test_records(folder.path() / "train.rec", 64, 12);
