@@ -216,7 +216,7 @@ void CheckpointFolder::gathered(const CheckpointCollected& collected) {
   if (collected.status.ok()) {
     left_.clear();
   } else {
-    emit(Note{true, fmt::format("job {}: {} is of no use as its machines hold it: {}", plan_.job,
+    emit(Note{true, fmt::format("job {}: {} is not collected: {}", plan_.job,
                                 schemas::checkpoint_name(name.first, name.second),
                                 collected.status.text())});
   }

@@ -59,12 +59,14 @@ base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t 
 
 /// To look through a large file takes long, and nothing of it travels: whoever has the file is
 /// asked for nothing of it now and then, so that those who wait for a question or an answer know of
-/// it.
+/// it. Whoever cannot be reached is not waited for again.
 bool whole_here(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask) {
   const auto reader = ShardReader::open(path, file);
   if (!reader.ok()) return false;
+  bool heard = true;
   const auto each = [&](std::uint64_t chunk) {
-    if (chunk % kSilentChunks == kSilentChunks - 1) static_cast<void>(ask(file.name, 0, 0));
+    if (!heard || chunk % kSilentChunks != kSilentChunks - 1) return;
+    heard = !of_use(ask(file.name, 0, 0).status().code());
   };
   return (*reader)->verify(each).ok();
 }

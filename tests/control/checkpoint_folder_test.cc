@@ -298,7 +298,7 @@ TEST_CASE("what machines hold beyond the coordinator is collected before a run b
     const base::Status foreign(Errc::failed_precondition, "is of another job");
     effects = world.collected(600, foreign);
     CHECK_THAT(all_of<Note>(effects)[0].text,
-               Catch::Contains("step-600-g2 is of no use as its machines hold it: is of another"));
+               Catch::Contains("step-600-g2 is not collected: is of another"));
     wanted = all_of<CollectCheckpoint>(effects);
     REQUIRE(wanted.size() == 1);
     CHECK(wanted[0].step == 500);

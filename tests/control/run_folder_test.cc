@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control/run_state.h"
+#include "schemas/codec.h"
 #include "tests/control/control_world.h"
 #include "tests/support/catch.h"
 
@@ -16,10 +17,13 @@ namespace {
 
 using base::Errc;
 using schemas::JobPhase;
+using schemas::Role;
 using Effects = std::vector<RunState::Effect>;
 
 constexpr std::uint64_t kGeneration = 3;
 constexpr PeerId kAgent = 11;
+constexpr schemas::ActorId kHost{Role::device_server, 0};
+constexpr schemas::ActorId kServer{Role::parameter_server, 0};
 
 template <typename Kind>
 std::size_t count(const Effects& effects) {
@@ -77,6 +81,32 @@ struct Run {
     start.set_aside = set_aside;
     return state->handle(start);
   }
+  Effects says(schemas::ActorId from, const schemas::Message& message) {
+    return state->handle(AgentSaid{
+        0,
+        schemas::ProcessMessage{"x", kGeneration, from, schemas::encode_message(message).value()}});
+  }
+  /// To the point where its processes are up, and nobody says anything any more.
+  void train() {
+    separate({}, 0);
+    found();
+    for (const schemas::ActorId process : {kHost, kServer}) {
+      schemas::ProcessReady word;
+      word.actor = process;
+      word.address = std::string("127.0.0.1:5");
+      says(process, word);
+    }
+    REQUIRE(state->info().phase == JobPhase::running);
+  }
+  /// The server has written this step's checkpoint.
+  void write(std::uint64_t step) {
+    says(kServer, schemas::CheckpointReport{step, "/out", Errc::ok, ""});
+  }
+  /// Whether it still runs then.
+  bool runs_at(std::uint64_t now_ms) {
+    state->handle(Tick{now_ms});
+    return state->info().phase == JobPhase::running;
+  }
   base::Limits limits;
   std::optional<RunState> state;
 };
@@ -107,6 +137,35 @@ TEST_CASE("what is collected before a run may take long, but something has to co
   CHECK(count<EndCollecting>(effects) == 1);
   CHECK(count<FindStart>(effects) == 1);  // it begins without it
   CHECK(run.state->info().phase == JobPhase::starting);
+}
+
+TEST_CASE("while a copy comes, nobody is taken for silent, and each copy has its own time") {
+  Run run;
+  run.train();
+  const std::uint64_t patience_ms = run.limits.stall_ms;
+  std::uint64_t now = 1'000;
+  SECTION("without one, silence ends the job") {
+    CHECK_FALSE(run.runs_at(now + patience_ms));
+  }
+  SECTION("pieces come") {
+    run.write(2);
+    for (int i = 0; i < 5; ++i) {
+      CHECK(run.runs_at(now += patience_ms / 2));
+      run.state->handle(CollectingGoesOn{"x", kGeneration});
+    }
+    // Then nothing comes any more: what follows is the silence of all others.
+    CHECK(run.runs_at(now += patience_ms - 1));
+    CHECK_FALSE(run.runs_at(now += patience_ms));
+  }
+  SECTION("one copy follows the other") {
+    run.write(2);
+    run.write(3);
+    CHECK(run.runs_at(now += 1));
+    CHECK(run.runs_at(now += patience_ms - 1));
+    run.state->handle(CheckpointCollected{"x", kGeneration, 2, kGeneration, {}});
+    CHECK(run.runs_at(now += 1));
+    CHECK(run.runs_at(now += patience_ms - 1));
+  }
 }
 
 TEST_CASE("what turns out damaged is looked for on the machines before the run begins") {

@@ -162,7 +162,7 @@ class CopiesTest(ClusterCase):
             shutil.move(self.places[name] / "theirs", self.places[name] / "out")
         code, _, log = self.finish(made, made.submit(job, *words, name="mine-2"))
         self.assertEqual(code, 0, log)
-        self.assertRegex(log, r"step-80-g1 is of no use as its machines hold it: step-80-g1 is of "
+        self.assertRegex(log, r"step-80-g1 is not collected: step-80-g1 is of "
                               r"another job")
         self.assertIn("goes on at step 40 from", log)
         self.assertEqual(checkpoint_hash(self.places["coordinator"] / "out"), self.undisturbed)
