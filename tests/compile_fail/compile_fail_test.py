@@ -137,7 +137,7 @@ class CompileFailTest(unittest.TestCase):
         """A message that belongs to no family yet, then to `family`, which ended with `last`."""
         self.edit("schemas/messages.h", "/// Every message. ",
                   "struct Probe {};\n\n/// Every message. ")
-        self.edit("schemas/messages.h", "DropCheckpoint>;", "DropCheckpoint, Probe>;")
+        self.edit("schemas/messages.h", "AgentOffer>;", "AgentOffer, Probe>;")
         self.expect_refusal("actors/worker_state.cc", "static assertion failed")
         self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
 
@@ -151,7 +151,7 @@ class CompileFailTest(unittest.TestCase):
             self.expect_success(f"{source}.cc")
 
     def test_a_message_that_the_control_plane_does_not_take(self):
-        self.add_message("AgentMessage", "DropCheckpoint>;")
+        self.add_message("AgentMessage", "AgentOffer>;")
         self.expect_success("actors/worker_state.cc")  # agents' messages never come to ranks
         for source in ("control/agent_state.cc", "control/coordinator_state.cc"):
             self.expect_refusal(source, "no matching function for call to .*on_message")
