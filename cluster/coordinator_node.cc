@@ -113,6 +113,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
     desk_->end();
     links_.stop();
     coordinator_.end();
+    while (!locks_.empty()) CoordinatorNode::let_go_of_folder(locks_.begin()->first);
   }
 
   base::Status run();
@@ -122,7 +123,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void find_start(control::FindStart find) override;
   void probe_folder(control::ProbeFolder wanted) override;
   void hold_folder(control::HoldFolder hold) override;
-  void let_go_of_folder(const std::string& job) override { locks_.erase(job); }
+  void let_go_of_folder(const std::string& job) override;
   void collect_checkpoint(control::CollectCheckpoint collect) override;
   void end_collecting(const std::string& job) override;
   void serve_piece(control::ServePiece serve) override;
@@ -361,6 +362,19 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   const auto call = [tell, look] { return [tell, newest = look()] { tell(newest); }; };
   if (searches_.add("copies of " + hold.job, call, group_of(hold.owner, hold.job))) return;
   tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
+}
+
+/// In the background, too: to let go is to look into the folder.
+void CoordinatorNode::let_go_of_folder(const std::string& job) {
+  const auto held = locks_.find(job);
+  if (held == locks_.end()) return;
+  const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held->second));
+  locks_.erase(held);
+  const auto call = [last] {
+    last->reset();
+    return [] {};
+  };
+  searches_.add("folder of " + job, call, group_of({}, job));
 }
 
 /// One at a time for a job: its run waits for the end of one before it wants another.

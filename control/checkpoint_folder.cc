@@ -223,19 +223,11 @@ void CheckpointFolder::gathered(const CheckpointCollected& collected) {
   gather_next();
 }
 
-void CheckpointFolder::give_up_gathering() {
-  TROUPE_CHECK(gathering(), "something is being gathered");
-  emit(EndCollecting{plan_.job});
-  const auto [step, generation] = *left_.rbegin();
-  gathered({plan_.job, plan_.generation, step, generation,
-            base::error(Errc::deadline_exceeded, "nothing of it came for {} ms", patience_ms())});
-}
-
 std::uint64_t CheckpointFolder::patience_ms() const {
   const base::Limits& limits = plan_.spec.limits;
   if (collecting()) return limits.stall_ms;
-  // What a job before this one left may still be ending.
-  return limits.probe_ms + (stage_ == Stage::holding ? limits.stop_grace_ms : 0);
+  // What a job before this one left may still be ending; then it is looked which files are whole.
+  return stage_ == Stage::holding ? limits.stop_grace_ms + limits.start_ms : limits.probe_ms;
 }
 
 void CheckpointFolder::end() {
@@ -403,11 +395,11 @@ std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& colle
   }
   ActorSaid said = std::move(reports_.front());
   reports_.pop_front();
-  const std::string name = schemas::checkpoint_name(collected.step, plan_.generation);
   if (collected.status.ok()) {
     drop_older(collected.step);
   } else {
-    if (collected.status.code() == Errc::data_loss) drop_copy(name);
+    // What of it is here stays: a machine that shares the folder may have written it, and what
+    // failed may have been one look at the rest.
     auto& failed = std::get<CheckpointReport>(said.message);
     failed.code = collected.status.code();
     failed.text = fmt::format("no copy at the coordinator: {}", collected.status.text());

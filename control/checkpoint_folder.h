@@ -69,8 +69,6 @@ class CheckpointFolder {
   /// The checkpoint that the run was to begin with is damaged and set aside: what machines hold of
   /// it, or of one that is newer than what is left, is collected. known() holds no more.
   void look_again();
-  /// Nothing has come for too long of what is being gathered: the run goes on without it.
-  void give_up_gathering();
 
   /// The run begins where `found` says, as generation `generation`. With copies: sends its files.
   void begin(const StartFound& found, std::uint64_t generation);

@@ -471,10 +471,6 @@ void RunState::on(const Tick& tick) {
     return hand_to_job(tick);
   }
   if (over() || now_ms_ < deadline_ms_) return;
-  if (stage_ == Stage::probing && folder_ && folder_->gathering()) {
-    folder_->give_up_gathering();
-    return judge_folder({});
-  }
   if (stage_ == Stage::ending) return watch_ending();
   fail(base::error(Errc::deadline_exceeded, "the job could not start: no answer of {}",
                    waited_for()));

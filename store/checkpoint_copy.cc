@@ -59,16 +59,21 @@ base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t 
 
 /// To look through a large file takes long, and nothing of it travels: whoever has the file is
 /// asked for nothing of it now and then, so that those who wait for a question or an answer know of
-/// it. Whoever cannot be reached is not waited for again.
-bool whole_here(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask) {
+/// it. Whoever cannot be reached is not waited for again. Cancelled: nobody waits any more.
+base::Result<bool> whole_here(const fs::path& path, const schemas::ShardFile& file,
+                              const AskPiece& ask) {
   const auto reader = ShardReader::open(path, file);
   if (!reader.ok()) return false;
   bool heard = true;
-  const auto each = [&](std::uint64_t chunk) {
-    if (!heard || chunk % kSilentChunks != kSilentChunks - 1) return;
-    heard = !of_use(ask(file.name, 0, 0).status().code());
+  const auto each = [&](std::uint64_t chunk) -> base::Status {
+    if (!heard || chunk % kSilentChunks != kSilentChunks - 1) return {};
+    const base::Status said = ask(file.name, 0, 0).status();
+    heard = !of_use(said.code());
+    return said.code() == Errc::cancelled ? said : base::Status();
   };
-  return (*reader)->verify(each).ok();
+  const base::Status verified = (*reader)->verify(each);
+  if (verified.code() == Errc::cancelled) return verified;
+  return verified.ok();
 }
 
 /// Under another name until it is whole: who reads there meanwhile sees the old file or the new
@@ -101,8 +106,10 @@ class Fetching {
     for (std::size_t at = next_++; at < wanted_.size() && !stop_; at = next_++) {
       const schemas::ShardFile& file = *wanted_[at].file;
       const fs::path path = folder_ / file.name;
-      if (whole_here(path, file, *wanted_[at].ask)) continue;
-      base::Status fetched = fetch(path, file, *wanted_[at].ask, stop_);
+      const auto whole = whole_here(path, file, *wanted_[at].ask);
+      if (whole.ok() && *whole) continue;
+      base::Status fetched =
+          whole.ok() ? fetch(path, file, *wanted_[at].ask, stop_) : whole.status();
       const base::MutexLock lock(mutex_);
       if (fetched.ok()) {
         fetched_.push_back(path);
@@ -283,9 +290,17 @@ base::Status collect_checkpoint(const CheckpointCopy& copy) {
   }
   const base::Status made = make_room(copy);
   if (!made.ok()) base::log_warn("old checkpoints stay: {}", made.text());
-  return fetch_all(copy.folder, wanted, [&] {
+  const auto last = [&] {
     return complete_checkpoint(copy.folder, manifest, copy.retention.value_or(Retention()));
-  });
+  };
+  base::Status copied = fetch_all(copy.folder, wanted, last);
+  if (copied.code() != Errc::resource_exhausted || !copy.retention) return copied;
+  // What earlier runs have left stayed, as machines might hold the rest. This run has begun
+  // without.
+  Retention alone = *copy.retention;
+  alone.copies = false;
+  TROUPE_TRY(make_room(copy.folder, alone, copy.name.generation));
+  return fetch_all(copy.folder, wanted, last);
 }
 
 base::Status drop_checkpoint(const fs::path& folder, const std::string& checkpoint, bool older) {

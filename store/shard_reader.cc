@@ -72,11 +72,12 @@ ShardReader::~ShardReader() {
   ::close(descriptor_);
 }
 
-base::Status ShardReader::verify(const std::function<void(std::uint64_t chunk)>& each) const {
+base::Status ShardReader::verify(
+    const std::function<base::Status(std::uint64_t chunk)>& each) const {
   const base::MutexLock lock(mutex_);
   for (std::uint64_t chunk = 0; chunk < expected_.checksums.size(); ++chunk) {
     TROUPE_TRY(load_chunk(chunk));
-    if (each) each(chunk);
+    if (each) TROUPE_TRY(each(chunk));
   }
   return load_header();
 }

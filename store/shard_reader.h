@@ -46,7 +46,7 @@ class ShardReader {
 
   /// Reads the whole file, a chunk at a time. `each` is called after each, with its number; it may
   /// not use this reader.
-  base::Status verify(const std::function<void(std::uint64_t chunk)>& each = {}) const;
+  base::Status verify(const std::function<base::Status(std::uint64_t chunk)>& each = {}) const;
   /// The tensor called `name`, or nothing.
   base::Result<std::optional<ndarray::TensorPlace>> find(std::string_view name) const;
   /// What the file's metadata says under `name`, or nothing.
