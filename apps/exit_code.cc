@@ -5,11 +5,23 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <system_error>
 
 namespace troupe::apps {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// When an allocation failed last; what ends the process within this time is its consequence.
+std::atomic<Clock::time_point> allocation_failed = Clock::time_point::min();
+constexpr std::chrono::seconds kConsequences{10};
+
+}  // namespace
 
 std::span<const ExitCodeInfo> exit_code_table() {
   static constexpr std::array kTable = {
@@ -38,7 +50,13 @@ std::span<const ExitCodeInfo> exit_code_table() {
   return kTable;
 }
 
+void fail_allocation() {
+  allocation_failed = Clock::now();
+  throw std::bad_alloc();
+}
+
 bool memory_used_up() {
+  if (Clock::now() < allocation_failed.load() + kConsequences) return true;
   constexpr std::size_t kStackBytes = 8 << 20;
   void* room = ::mmap(nullptr, kStackBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return true;
@@ -49,8 +67,12 @@ bool memory_used_up() {
 std::pair<ExitCode, std::string> current_exception_end() {
   const std::exception_ptr fault = std::current_exception();
   if (!fault) {
-    // What is thrown while another exception is on its way is seen by nobody.
+    // What is thrown while another exception is on its way is seen by nobody. Troupe throws none:
+    // the first one was the standard library's, which got no thread or no memory.
     if (memory_used_up()) return {ExitCode::no_resources, "out of memory"};
+    if (std::uncaught_exceptions() > 0) {
+      return {ExitCode::no_resources, "out of threads or memory: one failure followed another"};
+    }
     return {ExitCode::internal, "internal: ended without an exception"};
   }
   try {

@@ -41,7 +41,10 @@ std::span<const ExitCodeInfo> exit_code_table();
 
 /// The exit code for an operating error.
 ExitCode exit_code_of(base::Errc code);
-/// True when the process gets no room for another thread's stack any more.
+/// For std::set_new_handler: throws std::bad_alloc, and memory_used_up() knows of it.
+[[noreturn]] void fail_allocation();
+/// True when the process gets no room for another thread's stack any more, or an allocation
+/// failed a few seconds ago. Async-signal-safe.
 bool memory_used_up();
 /// How the program ends by the exception that is being handled, and what is said of it: no more
 /// threads or memory is the machine's limit, anything else a defect.

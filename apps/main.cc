@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +50,8 @@ void hold_closed_streams() {
   }
 }
 
-/// A stack that cannot grow and a library that does not look at what malloc gives end in a fault.
+/// A stack that cannot grow and a library that does not look at what malloc gives end in a fault;
+/// one that looks may abort.
 /// Without memory that is no defect of the program. Only async-signal-safe calls.
 void end_on_fault(int signal) {
   if (troupe::apps::memory_used_up()) {
@@ -72,6 +76,19 @@ void catch_faults() {
   action.sa_flags = SA_ONSTACK;
   ::sigaction(SIGSEGV, &action, nullptr);
   ::sigaction(SIGBUS, &action, nullptr);
+  ::sigaction(SIGABRT, &action, nullptr);
+}
+
+/// Only main's end may end the process by exit(). A library that calls it from another thread, as
+/// OpenMP's runtime does where it gets no memory and no thread, has written why; the destructors of
+/// globals must not run beside the other threads, which still use them.
+std::atomic<bool> main_has_ended = false;
+
+void end_on_foreign_exit() {
+  if (main_has_ended) return;
+  constexpr std::string_view kText = "error: a library ended the program and has said why\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  _exit(static_cast<int>(troupe::apps::ExitCode::no_resources));
 }
 
 /// For std::terminate: exceptions that no one catches.
@@ -85,6 +102,8 @@ void end_with_reason() {
 
 int main(int count, char** arguments) {
   hold_closed_streams();
+  static_cast<void>(std::atexit(end_on_foreign_exit));
+  std::set_new_handler(troupe::apps::fail_allocation);
   std::set_terminate(end_with_reason);
 #if !TROUPE_FOREIGN_NEW
   catch_faults();  // sanitizers have handlers of their own
@@ -95,5 +114,7 @@ int main(int count, char** arguments) {
   troupe::apps::Console console(std::cout, std::cerr, troupe::apps::console_options(environment));
   troupe::apps::Context context(console, environment);
   const std::vector<std::string> words(arguments + 1, arguments + count);
-  return static_cast<int>(troupe::apps::run_program(words, context));
+  const auto code = troupe::apps::run_program(words, context);
+  main_has_ended = true;
+  return static_cast<int>(code);
 }

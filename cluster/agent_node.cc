@@ -383,15 +383,8 @@ void AgentNode::place_files(const control::PlaceFiles& wanted) {
   tell(base::error(base::Errc::resource_exhausted, "too many jobs want files"));
 }
 
-/// What is dropped is known by its folder alone.
 void AgentNode::drop_files(const schemas::DropCheckpoint& drop) {
-  const std::string key = fmt::format("before {} in {}", drop.checkpoint, drop.folder);
-  const auto call = [drop, remove = options_.files.drop] {
-    return [status = remove(drop), drop] {
-      if (!status.ok()) base::log_warn("{} is not cleared: {}", drop.folder, status.text());
-    };
-  };
-  copies_.add(key, call, drop.folder);
+  drop_in_background(copies_, options_.files, drop);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/log.h"
 #include "base/mutex.h"
 
 namespace troupe::cluster {
@@ -117,6 +118,18 @@ void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
   };
   const bool added = calls.add(std::move(key), call, std::move(group));
   if (!added) tell(base::error(base::Errc::resource_exhausted, "too many pieces are asked for"));
+}
+
+void drop_in_background(BackgroundCalls& calls, const CheckpointFiles& files,
+                        const schemas::DropCheckpoint& drop) {
+  const std::string what =
+      fmt::format("{}{} in {}", drop.older ? "what is before " : "", drop.checkpoint, drop.folder);
+  const auto call = [what, drop, remove = files.drop] {
+    return [what, status = remove(drop)] {
+      if (!status.ok()) base::log_warn("{} stays: {}", what, status.text());
+    };
+  };
+  calls.add(what, call, drop.folder);
 }
 
 }  // namespace troupe::cluster

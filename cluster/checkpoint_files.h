@@ -67,4 +67,9 @@ void serve_piece(BackgroundCalls& calls, const CheckpointFiles& files,
                  std::string group,
                  const std::function<void(link::Link&, const base::Status&)>& failed);
 
+/// Has files of checkpoints removed in the background; what stays is logged. What is dropped is
+/// known by its folder alone, which is the group.
+void drop_in_background(BackgroundCalls& calls, const CheckpointFiles& files,
+                        const schemas::DropCheckpoint& drop);
+
 }  // namespace troupe::cluster

@@ -439,13 +439,7 @@ void CoordinatorNode::check_copy(const control::CheckCopy& copy) {
 }
 
 void CoordinatorNode::drop_files(const schemas::DropCheckpoint& drop) {
-  const auto call = [drop, remove = options_.files.drop] {
-    return [status = remove(drop), drop] {
-      if (status.ok()) return;
-      base::log_warn("{} stays in {}: {}", drop.checkpoint, drop.folder, status.text());
-    };
-  };
-  copies_.add(fmt::format("{} in {}", drop.checkpoint, drop.folder), call, drop.folder);
+  drop_in_background(copies_, options_.files, drop);
 }
 
 // ---- pages ----

@@ -380,8 +380,7 @@ void CheckpointFolder::collect_next() {
 }
 
 /// A copy that failed takes nothing from the machines: what they hold is whole, and the next run
-/// collects it. Where what came of it is damaged, nobody has it whole, and the coordinator keeps no
-/// part of it.
+/// collects it.
 std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& collected) {
   if (collected.run != plan_.generation) return std::nullopt;
   if (gathering()) {

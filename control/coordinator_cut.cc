@@ -12,15 +12,15 @@ namespace troupe::control {
 
 using base::Errc;
 
+void CoordinatorState::tell_unknown(PeerId peer, const std::string& id) {
+  emit(Send<PeerId>{peer, schemas::JobList{Errc::not_found, fmt::format("no job '{}'", id), {}}});
+}
+
 /// Answered when the job has ended (settle()), which may be at once.
 void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
   if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
-  if (job == nullptr) {
-    emit(Send<PeerId>{peer,
-                      schemas::JobList{Errc::not_found, fmt::format("no job '{}'", stop.id), {}}});
-    return;
-  }
+  if (job == nullptr) return tell_unknown(peer, stop.id);
   note_stop(peer, *job, stop.checkpoint);
   changed_.insert(job->number);
   if (job->run) {

@@ -24,10 +24,6 @@ using base::Errc;
 
 namespace {
 
-schemas::JobList not_found(const std::string& id) {
-  return {Errc::not_found, fmt::format("no job '{}'", id), {}};
-}
-
 /// Parameter servers of one job on one machine, each a process: more only wear the machine down.
 constexpr std::size_t kServersPerMachineMax = 64;
 
@@ -404,7 +400,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
   }
   Job* job = find(query.id);
   if (job == nullptr) {
-    emit(Send<PeerId>{peer, not_found(query.id)});
+    tell_unknown(peer, query.id);
   } else {
     emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
   }
@@ -511,9 +507,10 @@ void CoordinatorState::defer(Job& job, const std::string& why) {
 /// when it is locked.
 const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
   if (folder.empty()) return nullptr;
+  const std::filesystem::path wanted = plain_path(folder);
   for (const std::uint64_t number : running_) {
     const Job& job = jobs_.at(number);
-    if (plain_path(job.spec.checkpoint.dir) == plain_path(folder)) return &job;
+    if (plain_path(job.spec.checkpoint.dir) == wanted) return &job;
   }
   return nullptr;
 }

@@ -192,6 +192,7 @@ class CoordinatorState {
   bool may(PeerId peer, trust::Right right, const std::string& what);
   /// The same for stopping or saving a job (null: none): one's own needs less.
   bool may_end(PeerId peer, const Job* job, const std::string& what);
+  void tell_unknown(PeerId peer, const std::string& id);
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
   void note_withheld(Agent& agent, const std::string& why);

@@ -83,14 +83,6 @@ class Packer {
   PackedFile report_;
 };
 
-Status make_folder(const fs::path& folder) {
-  std::error_code problem;
-  fs::create_directories(folder, problem);
-  if (!problem) return {};
-  return error(base::errc_of_errno(problem.value()), "{}: cannot make the folder: {}",
-               folder.string(), problem.message());
-}
-
 Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::path& out) {
   TROUPE_TRY_ASSIGN(IdxFile images, IdxFile::open(pair.images));
   TROUPE_TRY_ASSIGN(IdxFile labels, IdxFile::open(pair.labels));
@@ -258,7 +250,7 @@ Result<PackReport> pack_fashion_mnist(const fs::path& source, const fs::path& ou
 }
 
 Result<PackReport> pack_idx(const IdxPackOptions& options) {
-  TROUPE_TRY(make_folder(options.out));
+  TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
   std::vector<std::unique_ptr<Packer>> packers(1);
   TROUPE_TRY_ASSIGN(packers[0], pack_idx_pair(options.train, options.out / "train.rec"));
   if (options.test) {
@@ -270,7 +262,7 @@ Result<PackReport> pack_idx(const IdxPackOptions& options) {
 
 Result<PackReport> pack_images(const FolderPackOptions& options) {
   TROUPE_TRY_ASSIGN(Classes classes, list_classes(options.train));
-  TROUPE_TRY(make_folder(options.out));
+  TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
   FolderPacker folder(options, std::move(classes));
   std::vector<std::unique_ptr<Packer>> packers(1);
   TROUPE_TRY_ASSIGN(packers[0], folder.pack(options.train, "train.rec"));

@@ -237,10 +237,8 @@ void Listener::accept() {
       });
 }
 
-/// Honest peers greet within milliseconds, and few from one host: of the host with the most whoever
-/// has waited longest gives way, and first of all one that has said nothing yet.
-/// The oldest one gives way, rather one that has said nothing; of a crowd where there is one: each
-/// machine has a few connections at a time.
+/// Honest peers greet within milliseconds, and few from one host. So whoever has waited longest
+/// gives way: of the largest crowd where there is one, and first of all one that has said nothing.
 void Listener::make_room() {
   const std::size_t room = context_->limits.pending_connections_max;
   if (pending_.size() < room) return;

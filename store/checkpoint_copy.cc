@@ -212,14 +212,6 @@ base::Status make_room(const CheckpointCopy& copy) {
   return make_room(copy.folder, *copy.retention, copy.name.generation);
 }
 
-base::Status make_folder(const fs::path& folder) {
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (!code) return {};
-  return base::error(base::errc_of_errno(code.value()), "{}: cannot be made: {}", folder.string(),
-                     code.message());
-}
-
 base::Result<CheckpointName> name_of(const std::string& checkpoint) {
   const auto name = parse_checkpoint_name(checkpoint);
   if (name) return *name;
@@ -259,7 +251,7 @@ base::Result<FilePiece> read_piece(const fs::path& folder, const std::string& fi
 base::Status place_checkpoint(const fs::path& folder, const std::string& checkpoint,
                               const std::vector<std::uint32_t>& positions, const AskPiece& ask) {
   TROUPE_TRY_ASSIGN(const CheckpointName name, name_of(checkpoint));
-  TROUPE_TRY(make_folder(folder));
+  TROUPE_TRY(base::make_folder(folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(name, ask));
   std::vector<Wanted> wanted;
   for (const std::uint32_t position : positions) {
@@ -274,7 +266,7 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
 }
 
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
-  TROUPE_TRY(make_folder(copy.folder));
+  TROUPE_TRY(base::make_folder(copy.folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, wanted_manifest(copy));
   std::vector<Wanted> wanted;
   for (const schemas::ShardFile& file : manifest.files) {

@@ -50,11 +50,7 @@ base::Status check_manifest(const Job& job, const base::NumericClass& numeric_cl
 }
 
 base::Status make_folder(const fs::path& folder) {
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (!code) return {};
-  return base::error(base::errc_of_errno(code.value()), "checkpoint.dir {} cannot be made: {}",
-                     folder.string(), code.message());
+  return base::make_folder(folder, base::FileMode::shared).with_context("checkpoint.dir");
 }
 
 base::Status begin_at(const Job& job, const base::NumericClass& numeric_class,

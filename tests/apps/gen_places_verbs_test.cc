@@ -85,8 +85,8 @@ TEST_CASE("values of places are checked", "[gen]") {
   CHECK(run({"gen", "kubernetes", "-o", out, "--replicas", "0"}).code == 2);
   CHECK(run({"gen", "slurm", "-o", out, "--devices", "gpu:1"}).code == 2);
   CHECK(run({"--coordinator", "h\nX=y:77", "gen", "systemd", "-o", out}).code == 2);
-  for (const char* folder : {"data", "/a\nX=y", "/a b", "/$HOME", "/a\\"}) {
-    CHECK(run({"gen", "systemd", "-o", out, "--data-root", folder}).code == 2);
+  for (const char* root : {"data", "/a\nX=y", "/a b", "/$HOME", "/a\\"}) {
+    CHECK(run({"gen", "systemd", "-o", out, "--data-root", root}).code == 2);
   }
   CHECK(run({"--coordinator", "head", "gen", "systemd", "-o", out}).code == 2);
   CHECK(std::filesystem::is_empty(folder.path()));

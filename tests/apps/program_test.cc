@@ -8,9 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <sstream>
+#include <stdexcept>
+#include <system_error>
 
 #include "apps/coordinator_call.h"
 #include "apps/metrics_options.h"
@@ -361,6 +366,27 @@ TEST_CASE("errors map to the documented exit codes", "[program]") {
   CHECK(exit_code_of(base::Errc::resource_exhausted) == ExitCode::no_resources);
   CHECK(exit_code_of(base::Errc::abandoned) == ExitCode::failed);
   CHECK(exit_code_of(base::Errc::internal) == ExitCode::internal);
+}
+
+ExitCode end_after(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (...) {
+    return current_exception_end().first;
+  }
+}
+
+TEST_CASE("an exception nobody catches is a defect unless memory or threads ended", "[program]") {
+  const std::error_code no_thread(EAGAIN, std::generic_category());
+  CHECK(end_after(std::make_exception_ptr(std::runtime_error("x"))) == ExitCode::internal);
+  CHECK(end_after(std::make_exception_ptr(1)) == ExitCode::internal);
+  CHECK(end_after(std::make_exception_ptr(std::bad_alloc())) == ExitCode::no_resources);
+  CHECK(end_after(std::make_exception_ptr(std::system_error(no_thread))) == ExitCode::no_resources);
+  CHECK(current_exception_end().first == ExitCode::internal);
+  CHECK(!memory_used_up());
+  CHECK_THROWS_AS(fail_allocation(), std::bad_alloc);
+  CHECK(memory_used_up());
+  CHECK(current_exception_end().first == ExitCode::no_resources);
 }
 
 TEST_CASE("progress is one line with what is known", "[progress]") {
