@@ -30,11 +30,12 @@ using base::Status;
 /// Read from the socket at once, at first and at most.
 constexpr std::size_t kGreetingBytes = 16'384;
 constexpr std::size_t kReadBytes = 262'144;
-/// Sealed before they are written to the socket.
-constexpr std::size_t kSealBytes = 262'144;
+/// Sealed before they are written to the socket: little, so that the peer opens the first records
+/// while the next are sealed.
+constexpr std::size_t kSealBytes = 32'768;
 /// Waiting to be written. Of what the session itself answers (TLS's KeyUpdate) the peer decides how
 /// much that is; whoever reads nothing is not read from any more, and goes as one that is silent.
-constexpr std::size_t kUnwrittenBytesMax = 4 * kSealBytes;
+constexpr std::size_t kUnwrittenBytesMax = 1'048'576;
 /// The plain bytes of one record, at most.
 constexpr std::size_t kRecordBytes = 16'384;
 constexpr int kUnsentBytes = 262'144;
