@@ -50,15 +50,17 @@ void hold_closed_streams() {
   }
 }
 
+/// Only async-signal-safe calls.
+[[noreturn]] void end_without_resources(std::string_view line) {
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  _exit(static_cast<int>(troupe::apps::ExitCode::no_resources));
+}
+
 /// A stack that cannot grow and a library that does not look at what malloc gives end in a fault;
 /// one that looks may abort.
 /// Without memory that is no defect of the program. Only async-signal-safe calls.
 void end_on_fault(int signal) {
-  if (troupe::apps::memory_used_up()) {
-    constexpr std::string_view kText = "error: out of memory\n";
-    static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
-    _exit(static_cast<int>(troupe::apps::ExitCode::no_resources));
-  }
+  if (troupe::apps::memory_used_up()) end_without_resources("error: out of memory\n");
   std::signal(signal, SIG_DFL);  // and the fault comes again
 }
 
@@ -86,9 +88,7 @@ std::atomic<bool> main_has_ended = false;
 
 void end_on_foreign_exit() {
   if (main_has_ended) return;
-  constexpr std::string_view kText = "error: a library ended the program and has said why\n";
-  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
-  _exit(static_cast<int>(troupe::apps::ExitCode::no_resources));
+  end_without_resources("error: a library ended the program and has said why\n");
 }
 
 /// For std::terminate: exceptions that no one catches.

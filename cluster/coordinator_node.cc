@@ -366,10 +366,9 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
 
 /// In the background, too: to let go is to look into the folder.
 void CoordinatorNode::let_go_of_folder(const std::string& job) {
-  const auto held = locks_.find(job);
-  if (held == locks_.end()) return;
-  const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held->second));
-  locks_.erase(held);
+  auto held = locks_.extract(job);  // `job` may be the key itself, which lives on in `held`
+  if (held.empty()) return;
+  const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held.mapped()));
   const auto call = [last] {
     last->reset();
     return [] {};

@@ -36,8 +36,9 @@ struct Tracker {
   std::vector<schemas::SliceId> slices;
 
   /// The tracker of the first shard, or of the other one of two.
-  explicit Tracker(std::uint32_t shards = 2, bool first = true) : plan(plan_of(shards)) {
-    shard = first ? plan.layout.first_shard() : 1 - plan.layout.first_shard();
+  explicit Tracker(std::uint32_t shards = 2, bool first = true)
+      : plan(plan_of(shards)),
+        shard(first ? plan.layout.first_shard() : 1 - plan.layout.first_shard()) {
     schemas::Envelope placement = letter(plan, kCoordinator, small_placement(plan));
     mail.judge(placement);
     schemas::Envelope start = letter(plan, kCoordinator, schemas::TrainingStart{0, 16});

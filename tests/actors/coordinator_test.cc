@@ -49,12 +49,14 @@ class RecordingPorts final : public CoordinatorPorts {
 
   bool wait_sent(std::size_t count) {
     const base::MutexLock lock(mutex_);
-    return changed_.wait_for(mutex_, kWait, [&] { return sent_.size() >= count; });
+    return changed_.wait_for(mutex_, kWait,
+                             [&]() TROUPE_REQUIRES(mutex_) { return sent_.size() >= count; });
   }
   bool wait_dropped(control::PeerId peer) {
     const base::MutexLock lock(mutex_);
-    return changed_.wait_for(
-        mutex_, kWait, [&] { return std::count(dropped_.begin(), dropped_.end(), peer) > 0; });
+    return changed_.wait_for(mutex_, kWait, [&]() TROUPE_REQUIRES(mutex_) {
+      return std::count(dropped_.begin(), dropped_.end(), peer) > 0;
+    });
   }
   std::vector<std::pair<control::PeerId, schemas::Message>> sent() {
     const base::MutexLock lock(mutex_);

@@ -25,7 +25,7 @@ constexpr std::uint64_t kSteps = 6;
 class Machine {
  public:
   Machine(const store::SliceRules& rules, std::uint64_t seed)
-      : rules_(&rules), gather_(make_gather(rules, 0)), random_(seed) {
+      : gather_(make_gather(rules, 0)), random_(seed) {
     for (const std::uint32_t rank : rules.ranks_of_machine(0)) next_[rank] = 0;
   }
 
@@ -105,7 +105,6 @@ class Machine {
     }
   }
 
-  const store::SliceRules* rules_;
   std::unique_ptr<DeviceGather> gather_;
   std::mt19937_64 random_;
   std::map<std::uint32_t, std::uint64_t> next_;

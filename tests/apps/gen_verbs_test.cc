@@ -63,7 +63,7 @@ TEST_CASE("paths in prometheus.yml are absolute and quoted", "[gen]") {
   CHECK_THAT(made.err, !Contains("--metrics-ca") && Contains("--metrics-token token: there is no"));
 }
 
-TEST_CASE("several files need a folder; addresses are checked", "[gen]") {
+TEST_CASE("several files need a folder, addresses are checked", "[gen]") {
   const Run grafana = run({"gen", "grafana"});
   CHECK(grafana.code == 2);
   CHECK_THAT(grafana.err, Contains("--out is required"));

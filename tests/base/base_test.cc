@@ -182,7 +182,7 @@ TEST_CASE("an abandoned atomic file leaves the old content and no litter", "[fil
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("what is no regular file is not replaced; a link's target is", "[file]") {
+TEST_CASE("what is no regular file is not replaced, a link's target is", "[file]") {
   const auto folder = std::filesystem::temp_directory_path() / "troupe-base-atomic";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);

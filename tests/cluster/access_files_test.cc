@@ -131,7 +131,7 @@ TEST_CASE("with certificates people need tokens before one was made") {
   CHECK(told[0].needed);
 }
 
-TEST_CASE("lists of what is revoked are checked, kept and told; older ones are refused") {
+TEST_CASE("lists of what is revoked are checked, kept and told, older ones are refused") {
   const TestFolder folder("access-files-denied");
   auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
   const fs::path file = folder.path() / "c.pem";

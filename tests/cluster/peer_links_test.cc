@@ -101,7 +101,7 @@ TEST_CASE("what a link has no room for waits in order, and a healed link is told
   CHECK(shard.failures.empty());
 }
 
-TEST_CASE("a peer has one link; nobody else's end takes its place", "[peer]") {
+TEST_CASE("a peer has one link, nobody else's end takes its place", "[peer]") {
   Shard shard;
   const auto link = shard.link();
   const auto handler = shard.peers.accept(kPeer, link);

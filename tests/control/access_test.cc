@@ -307,7 +307,7 @@ TEST_CASE("a withdrawn token ends at once what was linked with it") {
   CHECK_THAT(world.drop(1, schemas::JobQuery{}), Contains("it was withdrawn"));
 }
 
-TEST_CASE("agents are who their certificates say, and no people; people are no agents") {
+TEST_CASE("agents are who their certificates say, and no people, people are no agents") {
   Guarded world(trust::Role::agent, "a");
   schemas::AgentHello hello;
   hello.name = "b";

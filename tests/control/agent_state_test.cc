@@ -352,7 +352,7 @@ TEST_CASE("a child has ended when it is reaped and everything that it said was r
   CHECK(agent.state->children() == 0);
 }
 
-TEST_CASE("a child speaks for its own actors; one that does not has failed") {
+TEST_CASE("a child speaks for its own actors, one that does not has failed") {
   Parent agent;
   agent.state->handle(ChildStarted{agent.host, {}});
   const auto say = [&](const ActorId& from) {

@@ -101,7 +101,7 @@ TEST_CASE("what comes again with the same request is the same job, whatever beca
   CHECK(state.jobs().back().phase == JobPhase::pending);
 }
 
-TEST_CASE("an id is one job until it has ended; unknown ids are not found") {
+TEST_CASE("an id is one job until it has ended, unknown ids are not found") {
   ControlWorld world(3);
   const auto answer = [&](schemas::Message message) {
     const PeerId person = world.say(std::move(message));
@@ -202,7 +202,7 @@ TEST_CASE("a reproducible job of sequential tiers does not run over two numeric 
   CHECK(world.processes() == 0);
 }
 
-TEST_CASE("a lost agent fails its jobs; the others' processes end") {
+TEST_CASE("a lost agent fails its jobs, the others' processes end") {
   ControlWorld world(5);
   world.add_agent("a", 2);
   world.run_until(100);
@@ -495,7 +495,7 @@ TEST_CASE("an agent's slots are bounded, and its page is on its own host") {
   CHECK(state.counts().slots == kSlotsMax + 3);
 }
 
-TEST_CASE("who asks nothing more keeps no place; agents and those who wait do") {
+TEST_CASE("who asks nothing more keeps no place, agents and those who wait do") {
   base::Limits limits = ControlWorld::limits();
   limits.request_ms = 100;
   CoordinatorState state({"1", limits});

@@ -99,7 +99,7 @@ TEST_CASE("who is no agent offers nothing") {
   CHECK(std::get<DropPeer>(effects[0]).reason.code() == base::Errc::permission_denied);
 }
 
-TEST_CASE("one job at a time has a folder of checkpoints; the next one says whom it waits for") {
+TEST_CASE("one job at a time has a folder of checkpoints, the next one says whom it waits for") {
   CoordinatorState state({"1", ControlWorld::limits()});
   schemas::AgentHello agent;
   agent.name = "a";

@@ -548,7 +548,7 @@ TEST_CASE("a run leaves a machine with a checkpoint, and goes on elsewhere") {
   }
 }
 
-TEST_CASE("a run that has trained nothing leaves a machine at once; one without a folder fails") {
+TEST_CASE("a run that has trained nothing leaves a machine at once, one without a folder fails") {
   Run run(false);
   SECTION("nothing to lose") {
     run.found();

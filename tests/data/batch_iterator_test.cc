@@ -260,7 +260,7 @@ class GatedPlan final : public BatchPlan {
   mutable std::atomic<bool> asked_ = false;
 };
 
-TEST_CASE("waits end at their deadline; a step without samples is an empty batch") {
+TEST_CASE("waits end at their deadline, a step without samples is an empty batch") {
   World world;
   std::promise<void> gate;
   auto sources = world.sources(0, 1);

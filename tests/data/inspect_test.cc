@@ -55,7 +55,7 @@ TEST_CASE("the first damage by offset is reported, of records and of images") {
                  Catch::Contains("x.rec: record at offset") && Catch::Contains("checksum"));
 }
 
-TEST_CASE("records without images are whole; encoded images are decoded when asked") {
+TEST_CASE("records without images are whole, encoded images are decoded when asked") {
   const TemporaryFolder folder;
   const auto path = folder / "x.rec";
   const ImageShape shape{3, 16, 16};
@@ -96,7 +96,7 @@ TEST_CASE("an index is made anew, and one that disagrees is reported") {
   CHECK(index_record_file(folder / "none.rec").status().code() == Errc::not_found);
 }
 
-TEST_CASE("an empty file holds no records; text is damage from its first byte") {
+TEST_CASE("an empty file holds no records, text is damage from its first byte") {
   const TemporaryFolder folder;
   const auto path = folder / "x.rec";
   test::write_bytes(path, {});

@@ -229,7 +229,7 @@ TEST_CASE("writer refuses what the format cannot hold and leaves nothing without
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("many threads read one file; its checksum is that of its bytes") {
+TEST_CASE("many threads read one file, its checksum is that of its bytes") {
   const TemporaryFolder folder;
   const auto path = folder / "x.rec";
   std::vector<Bytes> payloads;

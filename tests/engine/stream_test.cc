@@ -75,7 +75,7 @@ TEST_CASE("a delayed stream runs closures after issue, in order, and events pass
   CHECK(value == 2);
 }
 
-TEST_CASE("successors on the same lane are issued at once; the host waits") {
+TEST_CASE("successors on the same lane are issued at once, the host waits") {
   DelayedStream stream({.held = true});
   Fixture f(true, EngineOptions{.streams = {&stream}});
   const Variable x = f.variable("x");
@@ -192,7 +192,7 @@ TEST_CASE("an error of stream work reaches readers, wait and wait_all") {
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("an error at issue is an ordinary error; skipped work is not issued") {
+TEST_CASE("an error at issue is an ordinary error, skipped work is not issued") {
   DelayedStream stream;
   Fixture f(GENERATE(true, false), EngineOptions{.streams = {&stream}});
   const Variable x = f.variable("x");

@@ -454,7 +454,7 @@ TEST_CASE("a listener that knows the secret may take a job's start to answer", "
   CHECK(std::holds_alternative<schemas::Proof>(answer->message));
 }
 
-TEST_CASE("who says nothing but Hello goes; who has said something or proved the secret stays",
+TEST_CASE("who says nothing but Hello goes, who has said something or proved the secret stays",
           "[listener]") {
   base::Limits limits = quick_limits();
   limits.handshake_ms = 200;

@@ -56,8 +56,7 @@ void fill(const NDArray& array, const std::string& name, double low, double high
 /// Runs a bound symbol as both halves do: a prediction, then a step from the given head gradients.
 class Runner {
  public:
-  Runner(ndarray::Runtime& runtime, const symbol::Symbol& net, symbol::Bindings bindings)
-      : runtime_(runtime) {
+  Runner(ndarray::Runtime& runtime, const symbol::Symbol& net, symbol::Bindings bindings) {
     symbol::ExecutorOptions options;
     options.reference_only = true;
     executor_ = must(symbol::Executor::bind(runtime, net, std::move(bindings), options));
@@ -88,7 +87,6 @@ class Runner {
     }
   }
 
-  ndarray::Runtime& runtime_;
   std::unique_ptr<symbol::Executor> executor_;
 };
 

@@ -135,7 +135,7 @@ TEST_CASE("the debug fill shows reads of memory that nobody wrote") {
   CHECK(storage.statistics(kCpu).hits == 1);
 }
 
-TEST_CASE("devices have pools of their own; one without memory answers an error") {
+TEST_CASE("devices have pools of their own, one without memory answers an error") {
   Storage storage;
   const base::Device delayed{base::DeviceKind::delayed, 0};
   const base::Device cuda{base::DeviceKind::cuda, 0};

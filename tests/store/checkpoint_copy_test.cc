@@ -151,7 +151,7 @@ TEST_CASE("bytes that the manifest does not confirm are not kept", "[checkpoint_
   World world;
   CheckpointCopy copy = world.copy();
   const auto lie = [&](const std::function<void(FilePiece&)>& change) {
-    copy.of_shard[1] = [&world, change, ask = world.from(world.b)](
+    copy.of_shard[1] = [change, ask = world.from(world.b)](
                            const std::string& file, std::uint64_t offset,
                            std::uint64_t bytes) -> base::Result<FilePiece> {
       auto piece = ask(file, offset, bytes);

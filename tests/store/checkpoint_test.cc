@@ -233,7 +233,7 @@ TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {
   }
 }
 
-TEST_CASE("a slice is read from its own file; what is damaged elsewhere does not matter to it",
+TEST_CASE("a slice is read from its own file, what is damaged elsewhere does not matter to it",
           "[checkpoint]") {
   const TestFolder folder("checkpoint-parts");
   storage::Storage storage;

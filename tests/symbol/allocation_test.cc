@@ -23,8 +23,11 @@ tests::Allocations asked_in_step(Bound& bound, std::int64_t number) {
 #ifdef TROUPE_COUNTS_ALLOCATIONS
 TEST_CASE("the count sees allocations") {
   const tests::CountAllocations count;
-  const std::vector<int> some(1000, 1);
-  CHECK(some.size() == 1000);
+  // A compiler may leave out memory that nobody but a vector sees.
+  void* (*const volatile allocate)(std::size_t) = std::malloc;
+  void* const some = allocate(4000);
+  CHECK(some != nullptr);
+  std::free(some);
   CHECK(count.so_far().calls > 0);
   CHECK(count.so_far().largest_bytes >= 4000);
 }
