@@ -488,7 +488,9 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
                number(counts.agents));
   const auto& devices = monitoring::family("troupe_coordinator_devices");
   scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
-  scrape.value(devices, {"cpu", "free"}, number(counts.slots - counts.slots_used));
+  scrape.value(devices, {"cpu", "free"},
+               number(counts.slots - counts.slots_used - counts.slots_withheld));
+  scrape.value(devices, {"cpu", "withheld"}, number(counts.slots_withheld));
   for (const control::ScrapedJob& job : answer->jobs) actors::show_job(series_of(job), scrape);
 }
 

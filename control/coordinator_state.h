@@ -35,6 +35,7 @@ struct CoordinatorFigures {
   std::uint64_t agents = 0;
   std::uint64_t slots = 0;
   std::uint64_t slots_used = 0;
+  std::uint64_t slots_withheld = 0;  ///< not used, and of agents that offer none at present
 };
 
 /// A job in the coordinator's metrics.

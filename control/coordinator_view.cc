@@ -115,8 +115,9 @@ CoordinatorFigures CoordinatorState::counts() const {
   for (const auto& [number, job] : jobs_) ++counts.jobs[shown(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
-    counts.slots += agent.hello.slots;
     counts.slots_used += agent.used;
+    counts.slots += agent.hello.slots;
+    if (!agent.hello.withheld.empty()) counts.slots_withheld += agent.hello.slots - agent.used;
   }
   return counts;
 }

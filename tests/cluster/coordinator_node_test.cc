@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/folder_lock.h"
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
 #include "cluster/job_client.h"
@@ -68,15 +69,25 @@ TEST_CASE("a coordinator knows what is revoked before it takes its first connect
   CHECK_THAT(told.text(), Catch::Contains("revoked"));
 }
 
-/// Folders below /dead hang until they are let go; it is counted who was looked at.
+/// Folders below /dead hang until they are let go; it is counted who was looked at. Nobody sees
+/// what another one wrote.
 class Looks {
  public:
-  schemas::FolderProbeResult look(const std::string& path) {
+  schemas::FolderProbeResult look(const schemas::FolderProbe& probe) {
     std::unique_lock lock(mutex_);
-    looked_.push_back(path);
+    looked_.push_back(probe.path);
     changed_.notify_all();
-    if (path.starts_with("/dead")) changed_.wait(lock, [this] { return let_go_; });
-    return {};
+    if (probe.path.starts_with("/dead")) changed_.wait(lock, [this] { return let_go_; });
+    schemas::FolderProbeResult result;
+    result.code = probe.write ? base::Errc::ok : base::Errc::not_found;
+    return result;
+  }
+  base::Result<base::FolderLock> hold(const std::string& path) {
+    auto lock = base::FolderLock::take(path);
+    const std::lock_guard guard(mutex_);
+    if (lock.ok()) looked_.push_back("held: " + path);
+    changed_.notify_all();
+    return lock;
   }
   bool wait_for(const std::string& path) {
     std::unique_lock lock(mutex_);
@@ -110,7 +121,8 @@ class Looks {
   bool let_go_ = false;
 };
 
-/// A coordinator on a thread, with people who have tokens and an agent that only joins.
+/// A coordinator on a thread, with people who have tokens and an agent that has folders of its own
+/// and starts nothing.
 class Guarded {
  public:
   Guarded(const fs::path& state, const std::shared_ptr<Looks>& looks) {
@@ -124,9 +136,11 @@ class Guarded {
     auto options = options_of(state, [&](const std::string& address) { ready.set_value(address); });
     options.limits.goodbye_ms = 100;
     options.stop = [this] { return stop_.load(); };
-    options.files.probe = [looks](const schemas::FolderProbe& probe) {
-      return looks->look(probe.path);
+    options.files.probe = [looks](const schemas::FolderProbe& probe) { return looks->look(probe); };
+    options.files.hold = [looks](const control::HoldFolder& hold) {
+      return looks->hold(hold.folder);
     };
+    options.files.newest = [](const std::string&) { return schemas::NamedCheckpoint(); };
     thread_ = std::thread([this, options] { ended_ = run_coordinator(options, metrics_); });
     address_ = ready.get_future().get();
     join(admin);
@@ -152,6 +166,15 @@ class Guarded {
 
  private:
   void join(const std::string& token) {
+    recorder_->answer = [this](const schemas::Envelope& envelope) {
+      const auto* probe = std::get_if<schemas::FolderProbe>(&envelope.message);
+      if (probe == nullptr) return;
+      schemas::FolderProbeResult result;
+      result.job = probe->job;
+      result.generation = probe->generation;
+      result.code = probe->write ? base::Errc::ok : base::Errc::not_found;
+      say(result);
+    };
     link::DialOptions dial;
     dial.address = address_;
     dial.self = {{schemas::Role::agent, 0}, "a", "", 0};
@@ -162,13 +185,17 @@ class Guarded {
     hello.slots = 64;
     for (schemas::Message message :
          {schemas::Message(schemas::PersonHello{token}), schemas::Message(hello)}) {
-      schemas::Envelope envelope;
-      envelope.to = {schemas::Role::coordinator, 0};
-      envelope.message = std::move(message);
-      REQUIRE(agent_->send(std::move(envelope)).ok());
+      REQUIRE(say(std::move(message)).ok());
     }
     REQUIRE(recorder_->wait_envelopes(1));
     REQUIRE(std::holds_alternative<schemas::AgentWelcome>(recorder_->envelopes[0].message));
+  }
+
+  base::Status say(schemas::Message message) {
+    schemas::Envelope envelope;
+    envelope.to = {schemas::Role::coordinator, 0};
+    envelope.message = std::move(message);
+    return agent_->send(std::move(envelope));
   }
 
   std::map<std::string, std::string> tokens_;  // by person
@@ -197,6 +224,21 @@ TEST_CASE("a person's dead folders hold up nobody else's jobs") {
     CHECK(looks->dead() == BackgroundCalls::kGroupThreadsMax);
     looks->let_go();
   }
+}
+
+TEST_CASE("a coordinator that ends lets go of the folders in which it keeps copies") {
+  const TestFolder folder("coordinator-node-copies");
+  const std::vector<fs::path> copies = {folder.path() / "a", folder.path() / "b"};
+  {
+    const auto looks = std::make_shared<Looks>();
+    Guarded coordinator(folder.path() / "state", looks);
+    for (const fs::path& dir : copies) {
+      REQUIRE(coordinator.submit("ann", dir.string()).ok());
+      REQUIRE(looks->wait_for("held: " + dir.string()));
+      CHECK(fs::exists(dir / base::FolderLock::kFile));
+    }
+  }
+  for (const fs::path& dir : copies) CHECK(!fs::exists(dir / base::FolderLock::kFile));
 }
 
 }  // namespace

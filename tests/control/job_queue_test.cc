@@ -79,6 +79,7 @@ TEST_CASE(
   CHECK(job(1).text.find('\x1b') == std::string::npos);
   CHECK_THAT(state.machines().at(0).withheld, Catch::Contains("held until a day"));
   CHECK(state.machines().at(0).slots_used == 1);
+  CHECK(state.counts().slots_withheld == 1);
   hello(2, "b", "b.pem: its certificate held until a day");  // it joins like that
   CHECK(job(1).phase == JobPhase::pending);
   CHECK_THAT(job(1).text, Catch::Contains("2 agents offer none, 'a': "));
@@ -89,6 +90,7 @@ TEST_CASE(
   state.handle(PeerSaid{1, schemas::AgentOffer{""}});
   CHECK(job(2).phase == JobPhase::starting);
   CHECK(state.counts().slots_used == 3);
+  CHECK(state.counts().slots_withheld == 0);
 }
 
 TEST_CASE("who is no agent offers nothing") {
