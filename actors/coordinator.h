@@ -21,14 +21,15 @@ class CoordinatorPorts {
   virtual void send(control::PeerId peer, schemas::Message message) = 0;
   /// Tells a peer why, and ends its link.
   virtual void drop(control::PeerId peer, const base::Status& reason) = 0;
-  /// In the background; answered by post(StartFound), or never.
+  /// In the background; answered by post(StartFound), or never. Until then post(WorkGoesOn) when
+  /// its turn comes nearer.
   virtual void find_start(control::FindStart find) = 0;
   /// Likewise, by post(FolderProbed).
   virtual void probe_folder(control::ProbeFolder wanted) = 0;
   /// Likewise, by post(FolderHeld).
   virtual void hold_folder(control::HoldFolder hold) = 0;
   virtual void let_go_of_folder(const std::string& job) = 0;
-  /// Likewise, by post(CheckpointCollected); until then post(CollectingGoesOn) now and then.
+  /// Likewise, by post(CheckpointCollected); until then post(WorkGoesOn) now and then.
   virtual void collect_checkpoint(control::CollectCheckpoint collect) = 0;
   /// What is being collected for the job is not wanted any more.
   virtual void end_collecting(const std::string& job) = 0;

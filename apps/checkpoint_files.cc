@@ -74,7 +74,6 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     copy.name = {collect.step, collect.generation};
     copy.of_manifest = of_manifest;
     copy.of_shard = of_shard;
-    copy.of_any = cluster::any_of(of_manifest);
     if (collect.gathered_for) {
       copy.judge = train::manifest_judge(*collect.gathered_for, roots);
     } else {

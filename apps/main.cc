@@ -61,7 +61,8 @@ void hold_closed_streams() {
 /// Without memory that is no defect of the program. Only async-signal-safe calls.
 void end_on_fault(int signal) {
   if (troupe::apps::memory_used_up()) end_without_resources("error: out of memory\n");
-  std::signal(signal, SIG_DFL);  // and the fault comes again
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);  // comes when this has returned, also where somebody has sent the signal
 }
 
 /// A stack that is used up cannot carry the handler: the main thread, whose stack grows, has

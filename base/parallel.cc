@@ -79,8 +79,15 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
     return;
   }
   FirstException exception;
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) exception.call(f, chunk);
+#pragma omp parallel num_threads(team)
+  {
+    // Split by hand: for a loop of its own LLVM's runtime asks for memory each time.
+    const std::int64_t members = omp_get_num_threads(), member = omp_get_thread_num();
+    const std::int64_t end = chunks * (member + 1) / members;
+    for (std::int64_t chunk = chunks * member / members; chunk < end; ++chunk) {
+      exception.call(f, chunk);
+    }
+  }
   exception.pass_on();
 }
 

@@ -341,7 +341,7 @@ void AgentNode::use_deny_list(const std::string& pem) {
 /// older probe of it has given up.
 void AgentNode::probe_folder(const schemas::FolderProbe& probe) {
   const std::string file = (std::filesystem::path(probe.path) / probe.file).string();
-  look_at_folder(probes_, options_.files, file, probe.job, probe,
+  look_at_folder(probes_, options_.files, {file, probe.job}, probe,
                  [this](schemas::FolderProbeResult result) {
                    agent_.post(control::FolderProbed{std::move(result)});
                  });
@@ -379,7 +379,7 @@ void AgentNode::place_files(const control::PlaceFiles& wanted) {
   const auto call = [tell, place, ask, have = options_.files.place] {
     return [tell, status = have(place, ask)] { tell(status); };
   };
-  if (copies_.add(place.job, call, place.job)) return;
+  if (copies_.add({place.job, place.job}, call)) return;
   tell(base::error(base::Errc::resource_exhausted, "too many jobs want files"));
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/mutex.h"
@@ -16,8 +17,7 @@
 namespace troupe::cluster {
 
 struct BackgroundCalls::Keyed {
-  std::string key;
-  std::string group;
+  Turn turn;
   Call call;
 };
 
@@ -25,7 +25,7 @@ struct BackgroundCalls::Shared {
   Shared(std::string its_name, std::size_t most) : name(std::move(its_name)), group_max(most) {}
   std::deque<Keyed>::iterator waiting_of(const std::string& key) TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
-                        [&key](const Keyed& keyed) { return keyed.key == key; });
+                        [&key](const Keyed& keyed) { return keyed.turn.key == key; });
   }
   /// May it run beside those that do?
   bool may_run(const std::string& key, const std::string& group) const TROUPE_REQUIRES(mutex) {
@@ -39,16 +39,21 @@ struct BackgroundCalls::Shared {
   bool may_wait(const std::string& group, std::size_t most) const TROUPE_REQUIRES(mutex) {
     if (waiting.size() >= most) return false;
     if (group.empty()) return true;
-    const auto same = std::count_if(waiting.begin(), waiting.end(),
-                                    [&group](const Keyed& keyed) { return keyed.group == group; });
+    const auto same = std::count_if(waiting.begin(), waiting.end(), [&group](const Keyed& keyed) {
+      return keyed.turn.group == group;
+    });
     return static_cast<std::size_t>(same) < (most + 1) / 2;
   }
   std::deque<Keyed>::iterator next() TROUPE_REQUIRES(mutex) {
     return std::find_if(waiting.begin(), waiting.end(),
-                        [this](const Keyed& keyed)
-                            TROUPE_REQUIRES(mutex) { return may_run(keyed.key, keyed.group); });
+                        [this](const Keyed& keyed) TROUPE_REQUIRES(mutex) {
+                          return may_run(keyed.turn.key, keyed.turn.group);
+                        });
   }
   void begin_more(const std::shared_ptr<Shared>& self) TROUPE_REQUIRES(mutex);
+  void drop_waiting(const std::shared_ptr<Shared>& self) TROUPE_REQUIRES(mutex);
+  /// What is told when `ended`, which still counts as running, makes room.
+  std::vector<Report> moved_by(const Keyed& ended) const TROUPE_REQUIRES(mutex);
 
   const std::string name;
   const std::size_t group_max;
@@ -71,7 +76,7 @@ BackgroundCalls::BackgroundCalls(std::string name, std::size_t waiting_max,
 BackgroundCalls::~BackgroundCalls() {
   const base::MutexLock lock(shared_->mutex);
   shared_->stop = true;
-  shared_->waiting.clear();
+  shared_->drop_waiting(shared_);
   shared_->changed.wait_for(
       shared_->mutex, std::chrono::milliseconds(patience_ms_),
       [this]() TROUPE_REQUIRES(shared_->mutex) { return shared_->running.empty(); });
@@ -83,20 +88,39 @@ BackgroundCalls::~BackgroundCalls() {
   }
 }
 
+/// On a thread of its own: to let go of a folder is to look into it.
+void BackgroundCalls::Shared::drop_waiting(const std::shared_ptr<Shared>& self) {
+  if (waiting.empty()) return;
+  const std::string key = "what waited";
+  auto dropped = std::make_shared<std::deque<Keyed>>(std::exchange(waiting, {}));
+  try {
+    std::thread([self, key, last = std::move(dropped)]() mutable {
+      last.reset();
+      const base::MutexLock lock(self->mutex);
+      self->running.erase(key);
+      self->changed.notify_all();
+    }).detach();
+    running.emplace(key, "");
+  } catch (const std::system_error& error) {
+    base::log_warn("{} {}: no thread: {}", name, key, error.what());
+  }
+}
+
 /// Whoever waits does so behind one that runs, whose end looks again.
-bool BackgroundCalls::add(std::string key, Call call, std::string group) {
+bool BackgroundCalls::add(Turn turn, Call call) {
   Call replaced;  // outlives the lock: nobody knows what its end does
   const base::MutexLock lock(shared_->mutex);
   if (shared_->stop) return false;
-  if (const auto older = shared_->waiting_of(key); older != shared_->waiting.end()) {
+  if (const auto older = shared_->waiting_of(turn.key); older != shared_->waiting.end()) {
     replaced = std::exchange(older->call, std::move(call));
-    older->group = std::move(group);
+    older->turn = std::move(turn);
     shared_->begin_more(shared_);  // as of another group it may run
     return true;
   }
-  const bool waits = shared_->running.size() == kThreadsMax || !shared_->may_run(key, group);
-  if (waits && !shared_->may_wait(group, waiting_max_)) return false;
-  shared_->waiting.push_back({std::move(key), std::move(group), std::move(call)});
+  const bool waits =
+      shared_->running.size() == kThreadsMax || !shared_->may_run(turn.key, turn.group);
+  if (waits && !shared_->may_wait(turn.group, waiting_max_)) return false;
+  shared_->waiting.push_back({std::move(turn), std::move(call)});
   if (waits) return true;
   shared_->begin_more(shared_);
   if (!shared_->running.empty()) return true;
@@ -114,11 +138,22 @@ void BackgroundCalls::Shared::begin_more(const std::shared_ptr<Shared>& self) {
         BackgroundCalls::run(self, std::move(now));
       }).detach();
     } catch (const std::system_error& error) {
-      return base::log_warn("{} {}: no thread: {}", name, next->key, error.what());
+      return base::log_warn("{} {}: no thread: {}", name, next->turn.key, error.what());
     }
-    running.emplace(next->key, next->group);
+    running.emplace(next->turn.key, next->turn.group);
     waiting.erase(next);
   }
+}
+
+std::vector<BackgroundCalls::Report> BackgroundCalls::Shared::moved_by(const Keyed& ended) const {
+  const bool full = running.size() >= kThreadsMax;
+  std::vector<Report> told;
+  for (const Keyed& each : waiting) {
+    const bool behind =
+        full || each.turn.key == ended.turn.key || each.turn.group == ended.turn.group;
+    if (behind && each.turn.moves) told.push_back(each.turn.moves);
+  }
+  return told;
 }
 
 /// The end of a call makes room for another one of its key and for one of its group, which may be
@@ -128,15 +163,18 @@ void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
     const Report report = now.call();
     now.call = nullptr;
     const base::MutexLock lock(shared->mutex);
-    if (!shared->stop && shared->waiting_of(now.key) == shared->waiting.end()) {
+    if (!shared->stop) {
+      std::vector<Report> told = shared->moved_by(now);
+      if (shared->waiting_of(now.turn.key) == shared->waiting.end()) told.push_back(report);
       shared->reporting += 1;
       // Not under the lock: a report may take one that its owner holds while it calls add().
       shared->mutex.unlock();
-      report();
+      for (const Report& tell : told) tell();
+      told.clear();
       shared->mutex.lock();
       shared->reporting -= 1;
     }
-    shared->running.erase(now.key);
+    shared->running.erase(now.turn.key);
     const auto next = shared->next();
     if (next == shared->waiting.end()) {
       shared->changed.notify_all();
@@ -144,7 +182,7 @@ void BackgroundCalls::run(const std::shared_ptr<Shared>& shared, Keyed now) {
     }
     now = std::move(*next);
     shared->waiting.erase(next);
-    shared->running.emplace(now.key, now.group);
+    shared->running.emplace(now.turn.key, now.turn.group);
     shared->begin_more(shared);
   }
 }

@@ -26,23 +26,32 @@ class BackgroundCalls {
   /// Does the work; may take long, and may outlive the owner, so it refers to nothing of it. What
   /// the report that it gives refers to is the owner's affair.
   using Call = std::function<Report()>;
+  /// Which call it is, and whose.
+  struct Turn {
+    std::string key;
+    std::string group = {};  ///< on whose behalf; empty: a group of its own
+    /// Runs as reports do, whenever the turn of a call that waits has come nearer or has come:
+    /// whoever waits for the call may go on waiting.
+    Report moves = {};
+  };
 
   /// `name` and a key make up what the log calls a call that does not end. At most `waiting_max`
   /// calls wait, half of them of one group; the destructor gives those that run `patience_ms`.
   /// `group_max` of a group run at a time.
   BackgroundCalls(std::string name, std::size_t waiting_max, std::uint64_t patience_ms,
                   std::size_t group_max = kGroupThreadsMax);
-  /// Forgets the calls that wait. One that does not end in time is left alone, and its report never
-  /// runs. Afterwards no report is running or will run.
+  /// Forgets the calls that wait; what they hold goes beside the caller, too, which may be long.
+  /// One that does not end in time is left alone, and its report never runs. Afterwards no report
+  /// is running or will run.
   ~BackgroundCalls();
   BackgroundCalls(const BackgroundCalls&) = delete;
   BackgroundCalls& operator=(const BackgroundCalls&) = delete;
 
   /// Only the newest call of a key counts: it takes the place of one that waits, and one that runs
-  /// goes unreported. `group`: on whose behalf; empty: a group of its own. False when too many wait
-  /// or the system has no thread left: nothing will be told of this one. Any thread, a report's
-  /// too. What a call holds goes when it has run or another one has taken its place.
-  bool add(std::string key, Call call, std::string group = {});
+  /// goes unreported. False when too many wait or the system has no thread left: nothing will be
+  /// told of this one. Any thread, a report's too. What a call holds goes when it has run or
+  /// another one has taken its place.
+  bool add(Turn turn, Call call);
 
  private:
   struct Shared;

@@ -27,10 +27,6 @@ inline constexpr std::size_t kPiecesWaitingMax = 4'096;
 using AskPiece = std::function<base::Result<schemas::FilePiece>(
     const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
 
-/// Asks one after the other, until one has the file; who had it is asked first for its other
-/// pieces, who failed last. not_found: none has it; else why one that may have it did not give it.
-AskPiece any_of(std::vector<AskPiece> places);
-
 /// See the top of the file. Errors are told to whoever wanted it.
 struct CheckpointFiles {
   /// See folder_probe.h; all of the result but whose it is.
@@ -55,9 +51,9 @@ struct CheckpointFiles {
 };
 
 /// Has a folder looked at in the background; `tell` gets the result, on the call's thread, or at
-/// once where too many wait. `key` and `group`: as of BackgroundCalls.
-void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files, std::string key,
-                    std::string group, const schemas::FolderProbe& probe,
+/// once where too many wait.
+void look_at_folder(BackgroundCalls& calls, const CheckpointFiles& files,
+                    BackgroundCalls::Turn turn, const schemas::FolderProbe& probe,
                     const std::function<void(schemas::FolderProbeResult)>& tell);
 
 /// Has a piece read in the background, and sends it; `failed` hears when it cannot go out. `group`:

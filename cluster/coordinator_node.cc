@@ -43,6 +43,8 @@ using schemas::Role;
 
 /// `stop` is a flag that a signal has set, and nobody can sleep on a flag.
 constexpr std::chrono::milliseconds kStopLook{250};
+/// How often it is looked whether this coordinator's own last copy in a folder has ended.
+constexpr std::chrono::milliseconds kOwnLockLook{20};
 /// Answers that a person has not read yet. Who asks on and reads nothing is cut off.
 constexpr std::uint64_t kUnreadAnswersMax = 8'388'608;
 /// The same of all people together: beyond it the one with the most of them is.
@@ -105,6 +107,10 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         desk_(std::make_shared<PieceDesk>(options.limits.cut_ms)),
         searches_("the search for the start of job", options.limits.jobs_max,
                   options.limits.goodbye_ms),
+        folders_("the look at the folder of job", options.limits.jobs_max,
+                 options.limits.goodbye_ms),
+        locked_("the lock of the folder of job", 2 * options.limits.jobs_max,
+                options.limits.goodbye_ms),
         copies_("the copy of a checkpoint of job", options.limits.jobs_max,
                 options.limits.goodbye_ms, kCopiesOfOneMax),
         pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
@@ -139,6 +145,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
  private:
   class PeerHandler;
 
+  BackgroundCalls::Report goes_on(const std::string& job, std::uint64_t run);
   void look_at_files();
   void tell_end() const;
   http::Reply targets();
@@ -166,7 +173,13 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   std::map<std::string, std::weak_ptr<OpenBatch>> collecting_;  // by job; the actor's alone
   // Folders of copies, by job; the actor's alone. What is done there holds one, too.
   std::map<std::string, std::shared_ptr<base::FolderLock>> locks_;
-  BackgroundCalls searches_;  // their threads call into all above
+  // Locks that were let go of, by job: a copy that is being written may still hold one.
+  std::map<std::string, std::weak_ptr<base::FolderLock>> let_go_;
+  std::uint64_t lets_ = 0;                                // so many
+  std::vector<std::shared_ptr<base::FolderLock>> stuck_;  // nobody could let go of
+  BackgroundCalls searches_;                              // their threads call into all above
+  BackgroundCalls folders_;
+  BackgroundCalls locked_;
   BackgroundCalls copies_;
   BackgroundCalls pieces_;
 };
@@ -317,32 +330,43 @@ void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
 /// look-up may outlive this object, so it holds a copy of the function that does it.
 void CoordinatorNode::find_start(control::FindStart find) {
   const std::string job = find.job;
+  const std::uint64_t run = find.run;
   const std::string group = group_of(find.owner, job);
-  const bool added = searches_.add(
-      job,
-      [this, look_up = options_.find_start, find = std::move(find)]() {
-        return [this, found = look_up(find)]() mutable {
-          found.secret = base::random_secret();
-          coordinator_.post(std::move(found));
-        };
-      },
-      group);
+  const bool added = searches_.add({job, group, goes_on(job, run)},
+                                   [this, look_up = options_.find_start, find = std::move(find)] {
+                                     return [this, found = look_up(find)]() mutable {
+                                       found.secret = base::random_secret();
+                                       coordinator_.post(std::move(found));
+                                     };
+                                   });
   if (added) return;
-  base::log_warn("job {}: {} jobs wait for their start to be looked up", job,
-                 options_.limits.jobs_max);
+  control::StartFound refused;
+  refused.job = job;
+  refused.run = run;
+  refused.status = base::error(base::Errc::resource_exhausted,
+                               "too many jobs wait for their start to be looked up");
+  coordinator_.post(std::move(refused));
+}
+
+/// Told to a run: what it waits for comes nearer.
+BackgroundCalls::Report CoordinatorNode::goes_on(const std::string& job, std::uint64_t run) {
+  return [this, job, run] { coordinator_.post(control::WorkGoesOn{job, run}); };
 }
 
 void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
   schemas::FolderProbe probe = std::move(wanted.probe);
   if (wanted.choose) probe.nonce = base::to_hex(base::random_secret());
   const std::string key = fmt::format("{}, {}", probe.job, probe.file);
-  look_at_folder(searches_, options_.files, key, group_of(wanted.owner, probe.job), probe,
-                 [this, nonce = probe.nonce](schemas::FolderProbeResult result) {
+  look_at_folder(folders_, options_.files,
+                 {key, group_of(wanted.owner, probe.job), goes_on(probe.job, probe.generation)},
+                 probe, [this, nonce = probe.nonce](schemas::FolderProbeResult result) {
                    coordinator_.post(control::FolderProbed{std::move(result), nonce});
                  });
 }
 
-/// A lock that comes when the job is over is let go of with the call.
+/// A lock that comes when the job is over is let go of with the call. A copy of the job's run
+/// before this one may just be written to its disk, and holds the lock until then: it is no other
+/// job.
 void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   std::shared_ptr<base::FolderLock>& held = locks_[hold.job];
   const bool again = held != nullptr;
@@ -352,28 +376,39 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
         control::FolderHeld{hold.job, hold.run, newest.status(),
                             newest.ok() ? newest.value() : schemas::NamedCheckpoint()});
   };
-  const auto look = [hold, again, lock = held,
+  const auto before = let_go_.find(hold.job);
+  const auto own = before == let_go_.end() ? std::weak_ptr<base::FolderLock>() : before->second;
+  const auto look = [hold, again, own, lock = held,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
+    while (!own.expired()) std::this_thread::sleep_for(kOwnLockLook);
     if (!again) {
       TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
     }
     return files.newest(hold.folder);
   };
   const auto call = [tell, look] { return [tell, newest = look()] { tell(newest); }; };
-  if (searches_.add("copies of " + hold.job, call, group_of(hold.owner, hold.job))) return;
+  const bool added = locked_.add(
+      {"copies of " + hold.job, group_of(hold.owner, hold.job), goes_on(hold.job, hold.run)}, call);
+  if (added) return;
   tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
 }
 
-/// In the background, too: to let go is to look into the folder.
+/// In the background, too: to let go is to look into the folder. No call takes the place of another
+/// one, whose end would be here.
 void CoordinatorNode::let_go_of_folder(const std::string& job) {
-  auto held = locks_.extract(job);  // `job` may be the key itself, which lives on in `held`
+  auto held = locks_.extract(job);
   if (held.empty()) return;
+  const std::string& name = held.key();  // `job` may have been a part of the map
+  std::erase_if(let_go_, [](const auto& entry) { return entry.second.expired(); });
+  let_go_[name] = held.mapped();
   const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held.mapped()));
   const auto call = [last] {
     last->reset();
     return [] {};
   };
-  searches_.add("folder of " + job, call, group_of({}, job));
+  if (locked_.add({fmt::format("{} ({})", name, ++lets_)}, call)) return;
+  base::log_warn("job {}: its folder of copies stays locked until this coordinator ends", name);
+  stuck_.push_back(std::move(*last));
 }
 
 /// One at a time for a job: its run waits for the end of one before it wants another.
@@ -386,7 +421,7 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
         const std::uint64_t now = clock_.now_ms();
         if (now - last_told->load() < kProgressMs) return;
         *last_told = now;
-        coordinator_.post(control::CollectingGoesOn{job, run});
+        coordinator_.post(control::WorkGoesOn{job, run});
       });
   collecting_[collect.job] = batch;
   const auto from = [&](PeerId peer) -> AskPiece {
@@ -410,14 +445,20 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
   const auto call = [=, held = lock, work = options_.files.collect] {
     return [tell, status = work(collect, of_manifest, of_shard)] { tell(status); };
   };
-  if (copies_.add(collect.job, call, group_of(collect.owner, collect.job))) return;
+  const bool added = copies_.add(
+      {collect.job, group_of(collect.owner, collect.job), goes_on(collect.job, collect.run)}, call);
+  if (added) return;
   tell(base::error(base::Errc::resource_exhausted, "too many checkpoints are copied"));
 }
 
 void CoordinatorNode::end_collecting(const std::string& job) {
   const auto ended = collecting_.extract(job);
   if (!ended) return;
-  if (const auto batch = ended.mapped().lock()) desk_->close(batch->number());
+  const auto batch = ended.mapped().lock();
+  if (batch == nullptr) return;
+  desk_->close(batch->number());
+  // Takes the place of a copy that waits for its turn, and keeps the folder locked until then.
+  copies_.add({job}, [] { return [] {}; });
 }
 
 void CoordinatorNode::serve_piece(control::ServePiece serve) {
@@ -434,7 +475,7 @@ void CoordinatorNode::check_copy(const control::CheckCopy& copy) {
       if (!status.ok()) base::log_warn("{}: {}", copy.checkpoint, status.text());
     };
   };
-  copies_.add(copy.checkpoint, call, group_of(copy.owner, copy.checkpoint));
+  copies_.add({copy.checkpoint, group_of(copy.owner, copy.checkpoint)}, call);
 }
 
 void CoordinatorNode::drop_files(const schemas::DropCheckpoint& drop) {

@@ -22,6 +22,9 @@ namespace {
 constexpr std::size_t kPlacingMax = 8;
 /// Checkpoints of machines that are tried before a run begins without them.
 constexpr std::size_t kGatheredMax = 4;
+/// Checkpoints that wait to be collected: servers have two under way at most, and may repeat
+/// themselves.
+constexpr std::size_t kReportsMax = 8;
 /// Names of checkpoints on machines that are kept: machines may say what they like.
 constexpr std::size_t kHeldMax = 65'536;
 
@@ -33,6 +36,12 @@ std::string name_of_path(const std::string& checkpoint) {
 /// There is no such file, or another one: the folder is another one.
 bool elsewhere(Errc code) {
   return code == Errc::not_found || code == Errc::failed_precondition;
+}
+
+/// The checkpoint is damaged, gone, of another job or no checkpoint.
+bool of_no_use(Errc code) {
+  return code == Errc::data_loss || code == Errc::not_found || code == Errc::failed_precondition ||
+         code == Errc::invalid_argument;
 }
 
 }  // namespace
@@ -181,8 +190,10 @@ void CheckpointFolder::let_go() {
   if (std::exchange(held_alone_, false)) emit(LetGoOfFolder{plan_.job});
 }
 
-/// A run that began while machines hold something newer would repeat what is done. What cannot be
-/// collected whole, or is of another job, is passed over, as damage in a folder that all share.
+/// A run that began while machines hold something newer would repeat what is done. What nobody has
+/// whole, or is of another job, is passed over, as damage in a folder that all share. After any
+/// other error it may be whole, and the run fails: a full disk or a silent machine is no reason to
+/// train again what is done.
 void CheckpointFolder::gather() {
   stage_ = Stage::gathering;
   left_.clear();
@@ -208,19 +219,25 @@ void CheckpointFolder::gather_next() {
   emit(std::move(wanted));
 }
 
-void CheckpointFolder::gathered(const CheckpointCollected& collected) {
+base::Status CheckpointFolder::gathered(const CheckpointCollected& collected) {
   const Name name(collected.step, collected.generation);
-  if (name != *left_.rbegin()) return;
+  if (collected.run != plan_.generation || name != *left_.rbegin()) return {};
   tried_.insert(name);
   left_.erase(name);
+  const std::string known = schemas::checkpoint_name(name.first, name.second);
   if (collected.status.ok()) {
     left_.clear();
-  } else {
-    emit(Note{true, fmt::format("job {}: {} is not collected: {}", plan_.job,
-                                schemas::checkpoint_name(name.first, name.second),
+  } else if (of_no_use(collected.status.code())) {
+    emit(Note{true, fmt::format("job {}: {} is not collected: {}", plan_.job, known,
                                 collected.status.text())});
+  } else {
+    return {collected.status.code(),
+            fmt::format("checkpoint.dir {}: {} is on the job's machines and could not be copied to "
+                        "the coordinator: {}; to go on without it, remove {}.manifest there",
+                        plan_.folder, known, collected.status.text(), known)};
   }
   gather_next();
+  return {};
 }
 
 std::uint64_t CheckpointFolder::patience_ms() const {
@@ -349,6 +366,14 @@ std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
     });
     return waits ? std::nullopt : std::optional(std::move(said));
   }
+  if (reports_.size() == kReportsMax) {
+    steps_.erase(report.step);
+    auto& refused = std::get<CheckpointReport>(said.message);
+    refused.code = Errc::resource_exhausted;
+    refused.text = fmt::format("no copy at the coordinator: {} wait", kReportsMax);
+    refused.path.clear();
+    return said;
+  }
   lie_.emplace(report.step, schemas::checkpoint_name(report.step, plan_.generation));
   reports_.push_back(std::move(said));
   if (reports_.size() == 1) collect_next();
@@ -382,12 +407,7 @@ void CheckpointFolder::collect_next() {
 /// A copy that failed takes nothing from the machines: what they hold is whole, and the next run
 /// collects it.
 std::optional<ActorSaid> CheckpointFolder::take(const CheckpointCollected& collected) {
-  if (collected.run != plan_.generation) return std::nullopt;
-  if (gathering()) {
-    gathered(collected);
-    return std::nullopt;
-  }
-  if (reports_.empty()) return std::nullopt;
+  if (collected.run != plan_.generation || reports_.empty()) return std::nullopt;
   const auto& report = std::get<CheckpointReport>(reports_.front().message);
   if (collected.step != report.step || collected.generation != plan_.generation) {
     return std::nullopt;

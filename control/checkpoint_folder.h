@@ -84,6 +84,8 @@ class CheckpointFolder {
   std::optional<ActorSaid> take(ActorSaid said);
   /// What became of a CollectCheckpoint: the report to go by. nullopt: there is none.
   std::optional<ActorSaid> take(const CheckpointCollected& collected);
+  /// Likewise, while gathering(). Error: what could not be collected now may be whole.
+  base::Status gathered(const CheckpointCollected& collected);
 
   /// The run has failed or is over: what is under way for it ends.
   void end();
@@ -117,7 +119,6 @@ class CheckpointFolder {
   void hold();
   void gather();
   void gather_next();
-  void gathered(const CheckpointCollected& collected);
   void place_more();
   void collect_next();
   CollectCheckpoint collect(std::uint64_t step, std::uint64_t generation) const;

@@ -66,10 +66,11 @@ struct FolderHeld {
   /// The newest checkpoint whose files are there with their sizes; both 0: there is none.
   schemas::NamedCheckpoint newest = {};
 };
-/// What is being collected for a job comes: told now and then.
-struct CollectingGoesOn {
+/// What a run waits for in the background goes on: its turn has come or is nearer, or pieces of
+/// what is being collected come. Told now and then.
+struct WorkGoesOn {
   std::string job;
-  std::uint64_t run = 1;  ///< CollectCheckpoint's
+  std::uint64_t run = 1;  ///< of ProbeFolder, HoldFolder, FindStart or CollectCheckpoint
 };
 /// Result of CollectCheckpoint.
 struct CheckpointCollected {
@@ -146,7 +147,7 @@ struct DenyListRead {
 
 using CoordinatorEvent =
     std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound, FolderProbed,
-                 FolderHeld, CollectingGoesOn, CheckpointCollected, TokensRead, DenyListRead>;
+                 FolderHeld, WorkGoesOn, CheckpointCollected, TokensRead, DenyListRead>;
 
 // ---- effects of several machines ----
 
@@ -290,7 +291,7 @@ struct GiveUpAgent {
 };
 
 using RunEvent = std::variant<Begin, Tick, AgentSaid, AgentCut, AgentBack, AgentLost, StartFound,
-                              FolderProbed, FolderHeld, CollectingGoesOn, CheckpointCollected,
+                              FolderProbed, FolderHeld, WorkGoesOn, CheckpointCollected,
                               StopRequested, CheckpointRequested, MachineLeaving>;
 using RunEffect =
     std::variant<Send<PeerId>, FindStart, ProbeFolder, HoldFolder, LetGoOfFolder, CollectCheckpoint,

@@ -148,8 +148,8 @@ void CoordinatorState::on(const FolderHeld& held) {
   tell_run(held.job, held.run, held);
 }
 
-void CoordinatorState::on(const CollectingGoesOn& collecting) {
-  tell_run(collecting.job, collecting.run, collecting);
+void CoordinatorState::on(const WorkGoesOn& work) {
+  tell_run(work.job, work.run, work);
 }
 
 void CoordinatorState::on(const CheckpointCollected& collected) {

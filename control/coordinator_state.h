@@ -127,7 +127,7 @@ class CoordinatorState {
   void on(const StartFound& found);
   void on(const FolderProbed& probed);
   void on(const FolderHeld& held);
-  void on(const CollectingGoesOn& collecting);
+  void on(const WorkGoesOn& work);
   void on(const CheckpointCollected& collected);
   /// For the run that wanted to know, if it still does.
   template <typename Told>

@@ -66,10 +66,17 @@ void RunState::on_report(std::uint32_t machine, const schemas::CheckpointPlaced&
 }
 
 /// Where the coordinator keeps copies, a checkpoint that is on its machines alone does not count.
-void RunState::on_message(const ActorId& from, Process&, const schemas::CheckpointReport& report) {
+void RunState::on_message(const ActorId& from, Process& process,
+                          const schemas::CheckpointReport& report) {
   if (stage_ != Stage::running || from.role != Role::parameter_server) return;
+  if (report.step > info_.steps_total) {
+    return fail(base::error(Errc::invalid_argument,
+                            "{} reports a checkpoint of step {}; the job has {}",
+                            name_of(from, process), report.step, info_.steps_total));
+  }
   schemas::CheckpointReport known = report;
   if (known.code == Errc::ok) {  // where it is, is no affair of a server
+    known.text.clear();
     known.path = (std::filesystem::path(plan_.spec.checkpoint.dir) /
                   schemas::checkpoint_name(report.step, plan_.placement.generation))
                      .string();
@@ -79,19 +86,20 @@ void RunState::on_message(const ActorId& from, Process&, const schemas::Checkpoi
   if (said) hand_to_job(*said);
 }
 
-/// However large it is: while pieces come, nobody is late.
-void RunState::on(const CollectingGoesOn&) {
-  if (!folder_ || !folder_->collecting()) return;
+/// However large a copy is: while pieces come, nobody is late. Nor is a run whose turn in a queue
+/// of the coordinator's comes nearer.
+void RunState::on(const WorkGoesOn&) {
   if (copying_ms_) copying_ms_ = now_ms_;
-  if (stage_ == Stage::probing) deadline_ms_ = now_ms_ + folder_->patience_ms();
+  if (stage_ == Stage::probing && folder_) deadline_ms_ = now_ms_ + folder_->patience_ms();
+  if (stage_ == Stage::finding) deadline_ms_ = now_ms_ + plan_.spec.limits.start_ms;
 }
 
 void RunState::on(const CheckpointCollected& collected) {
   if (!folder_) return;
+  if (folder_->gathering()) return judge_folder(folder_->gathered(collected));
   const std::optional<ActorSaid> said = folder_->take(collected);
   if (said) copying_ms_.reset();  // the next one has its own time
   if (said && stage_ == Stage::running) hand_to_job(*said);
-  if (stage_ == Stage::probing) judge_folder({});
 }
 
 /// The copy of a large checkpoint takes its time, in which nobody else need say anything. When

@@ -118,7 +118,7 @@ class RunState {
   void on(const StartFound& found);
   void on(const FolderProbed& probed);
   void on(const FolderHeld& held);
-  void on(const CollectingGoesOn& collecting);
+  void on(const WorkGoesOn& work);
   void on(const CheckpointCollected& collected);
   void on(const StopRequested& stop);
   void on(const CheckpointRequested& request);

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <span>
 #include <system_error>
@@ -43,31 +44,36 @@ bool of_use(Errc code) {
 
 /// A chunk of a file, as the manifest says. What came wrong once may come right.
 base::Result<std::string> ask_chunk(const schemas::ShardFile& file, std::size_t chunk,
-                                    const AskPiece& ask) {
+                                    PieceSources& sources) {
   const std::uint64_t offset = chunk * kChecksumChunkBytes;
   const std::uint64_t bytes = std::min(kChecksumChunkBytes, file.bytes - offset);
-  for (int tries = 0; tries < 2; ++tries) {
-    TROUPE_TRY_ASSIGN(FilePiece piece, ask(file.name, offset, bytes));
+  const auto check = [&](const FilePiece& piece) -> base::Status {
     const bool whole = piece.file_bytes == file.bytes && piece.bytes.size() == bytes &&
                        base::crc32c(std::as_bytes(std::span(piece.bytes))) == file.checksums[chunk];
-    if (whole) return std::move(piece.bytes);
+    if (whole) return {};
+    return base::error(Errc::data_loss,
+                       "{}: what came of bytes {} to {} is not what the manifest says", file.name,
+                       offset, offset + bytes);
+  };
+  auto piece = sources.ask(file.name, offset, bytes, check);
+  if (piece.status().code() == Errc::data_loss) {
+    piece = sources.ask(file.name, offset, bytes, check);
   }
-  return base::error(Errc::data_loss,
-                     "{}: what came of bytes {} to {} is not what the manifest says", file.name,
-                     offset, offset + bytes);
+  TROUPE_TRY(piece.status());
+  return std::move(piece->bytes);
 }
 
 /// To look through a large file takes long, and nothing of it travels: whoever has the file is
 /// asked for nothing of it now and then, so that those who wait for a question or an answer know of
 /// it. Whoever cannot be reached is not waited for again. Cancelled: nobody waits any more.
 base::Result<bool> whole_here(const fs::path& path, const schemas::ShardFile& file,
-                              const AskPiece& ask) {
+                              PieceSources& sources) {
   const auto reader = ShardReader::open(path, file);
   if (!reader.ok()) return false;
   bool heard = true;
   const auto each = [&](std::uint64_t chunk) -> base::Status {
     if (!heard || chunk % kSilentChunks != kSilentChunks - 1) return {};
-    const base::Status said = ask(file.name, 0, 0).status();
+    const base::Status said = sources.ask(file.name, 0, 0).status();
     heard = !of_use(said.code());
     return said.code() == Errc::cancelled ? said : base::Status();
   };
@@ -78,13 +84,13 @@ base::Result<bool> whole_here(const fs::path& path, const schemas::ShardFile& fi
 
 /// Under another name until it is whole: who reads there meanwhile sees the old file or the new
 /// one.
-base::Status fetch(const fs::path& path, const schemas::ShardFile& file, const AskPiece& ask,
+base::Status fetch(const fs::path& path, const schemas::ShardFile& file, PieceSources& sources,
                    const std::atomic<bool>& stop) {
   base::AtomicFile out(path, base::FileMode::shared, base::LinkRule::replace);
   TROUPE_TRY(out.open());
   for (std::size_t chunk = 0; chunk < file.checksums.size(); ++chunk) {
     if (stop) return base::error(Errc::cancelled, "{}: another file could not be had", file.name);
-    TROUPE_TRY_ASSIGN(const std::string part, ask_chunk(file, chunk, ask));
+    TROUPE_TRY_ASSIGN(const std::string part, ask_chunk(file, chunk, sources));
     TROUPE_TRY(out.write(std::as_bytes(std::span(part))));
   }
   return out.commit();
@@ -93,7 +99,7 @@ base::Status fetch(const fs::path& path, const schemas::ShardFile& file, const A
 /// A file and whom to ask for it.
 struct Wanted {
   const schemas::ShardFile* file;
-  const AskPiece* ask;
+  PieceSources* sources;
 };
 
 /// Several threads fetch files; the first error ends the others' work.
@@ -106,10 +112,10 @@ class Fetching {
     for (std::size_t at = next_++; at < wanted_.size() && !stop_; at = next_++) {
       const schemas::ShardFile& file = *wanted_[at].file;
       const fs::path path = folder_ / file.name;
-      const auto whole = whole_here(path, file, *wanted_[at].ask);
+      const auto whole = whole_here(path, file, *wanted_[at].sources);
       if (whole.ok() && *whole) continue;
       base::Status fetched =
-          whole.ok() ? fetch(path, file, *wanted_[at].ask, stop_) : whole.status();
+          whole.ok() ? fetch(path, file, *wanted_[at].sources, stop_) : whole.status();
       const base::MutexLock lock(mutex_);
       if (fetched.ok()) {
         fetched_.push_back(path);
@@ -253,6 +259,7 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
   TROUPE_TRY_ASSIGN(const CheckpointName name, name_of(checkpoint));
   TROUPE_TRY(base::make_folder(folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, fetch_manifest(name, ask));
+  PieceSources sources({ask});
   std::vector<Wanted> wanted;
   for (const std::uint32_t position : positions) {
     if (position >= manifest.files.size()) {
@@ -260,7 +267,7 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
                          manifest.files.size(), position + 1);
     }
     TROUPE_TRY(check_file(name, manifest.files[position]));
-    wanted.push_back({&manifest.files[position], &ask});
+    wanted.push_back({&manifest.files[position], &sources});
   }
   return fetch_all(folder, wanted, [&] { return write_manifest(folder, manifest); });
 }
@@ -268,13 +275,16 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
   TROUPE_TRY(base::make_folder(copy.folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, wanted_manifest(copy));
+  PieceSources any(copy.of_manifest);
+  std::deque<PieceSources> by_shard;
+  for (const AskPiece& ask : copy.of_shard) by_shard.emplace_back(std::vector<AskPiece>{ask});
   std::vector<Wanted> wanted;
   for (const schemas::ShardFile& file : manifest.files) {
     TROUPE_TRY(check_file(copy.name, file));
-    if (copy.of_shard.empty()) {
-      wanted.push_back({&file, &copy.of_any});
-    } else if (file.shard < copy.of_shard.size()) {
-      wanted.push_back({&file, &copy.of_shard[file.shard]});
+    if (by_shard.empty()) {
+      wanted.push_back({&file, &any});
+    } else if (file.shard < by_shard.size()) {
+      wanted.push_back({&file, &by_shard[file.shard]});
     } else {
       return base::error(Errc::data_loss, "the manifest of {} names shard {} of {}",
                          copy.name.to_string(), file.shard, copy.of_shard.size());

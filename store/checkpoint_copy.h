@@ -17,13 +17,9 @@
 #include "base/status.h"
 #include "schemas/messages.h"
 #include "store/checkpoint.h"
+#include "store/piece_sources.h"
 
 namespace troupe::store {
-
-/// Asks where a file is for at most `bytes` of it from `offset` on; waits for the answer. Several
-/// threads may ask at once.
-using AskPiece = std::function<base::Result<schemas::FilePiece>(
-    const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
 
 /// Answers such a question from `folder`; at most schemas::kPieceBytesMax. Errors: invalid_argument
 /// for a name that is no file of a checkpoint, not_found, those of reading. No link is followed.
@@ -47,8 +43,8 @@ struct CheckpointCopy {
   /// when their process ended.
   std::optional<Retention> retention;
   std::vector<AskPiece> of_manifest;  ///< each asks one who may have the manifest
-  std::vector<AskPiece> of_shard;     ///< each asks who has a shard's file, by shard; empty: of_any
-  AskPiece of_any = {};               ///< asks whoever has a file
+  std::vector<AskPiece> of_shard;     ///< each asks who has a shard's file, by shard; empty: all of
+                                      ///< of_manifest may have each
   /// Whether a checkpoint with this manifest is wanted; asked before a file is fetched.
   std::function<base::Status(const schemas::Manifest&)> judge = {};
 };

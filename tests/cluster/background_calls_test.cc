@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -89,13 +90,10 @@ struct Fixture {
       : folders(std::make_shared<Folders>(std::move(dead))),
         calls(std::in_place, "the look at", waiting_max, patience_ms) {}
   bool add(const std::string& folder, std::uint64_t number = 0, const std::string& group = "") {
-    return calls->add(
-        folder,
-        [this, held = folders, folder, number] {
-          held->look_up(folder);
-          return [this, folder, number] { told.add(folder, number); };
-        },
-        group);
+    return calls->add({folder, group}, [this, held = folders, folder, number] {
+      held->look_up(folder);
+      return [this, folder, number] { told.add(folder, number); };
+    });
   }
   /// Until no call is left: each holds the folders to its end.
   bool wait_gone() {
@@ -193,12 +191,12 @@ TEST_CASE("what a call holds goes when another one takes its place, and when it 
   REQUIRE(fixture.folders->wait_entered(1));
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> replaced = held;
-  CHECK(fixture.calls->add("folder", [held] { return [] {}; }));
+  CHECK(fixture.calls->add({"folder"}, [held] { return [] {}; }));
   held = std::make_shared<int>(0);
   const std::weak_ptr<int> ran = held;
   CHECK_FALSE(replaced.expired());
   bool gone = false;  // before its report
-  CHECK(fixture.calls->add("folder", [&fixture, &gone, held, ran] {
+  CHECK(fixture.calls->add({"folder"}, [&fixture, &gone, held, ran] {
     return [&fixture, &gone, ran] {
       gone = ran.expired();
       fixture.told.add("folder", 3);
@@ -211,6 +209,52 @@ TEST_CASE("what a call holds goes when another one takes its place, and when it 
   REQUIRE(fixture.told.wait_folders(1));
   fixture.calls.reset();
   CHECK(gone);
+}
+
+TEST_CASE("who waits behind a call is told of its end, others are not") {
+  Fixture fixture(10, kPatienceMs, {"a", "b", "x", "y"});
+  const auto moves = [&](const std::string& folder) {
+    return [&fixture, folder] { fixture.told.add(folder + " moves", 0); };
+  };
+  for (const char* folder : {"a", "b"}) CHECK(fixture.add(folder, 0, "ann"));
+  for (const char* folder : {"x", "y"}) CHECK(fixture.add(folder, 0, "ben"));
+  REQUIRE(fixture.folders->wait_entered(4));
+  const auto nothing = [] { return [] {}; };
+  CHECK(fixture.calls->add({"c", "ann", moves("c")}, nothing));
+  CHECK(fixture.calls->add({"d", "ann", moves("d")}, nothing));
+  CHECK(fixture.calls->add({"z", "ben", moves("z")}, nothing));
+  fixture.folders->let_go("b", {});
+  REQUIRE(fixture.told.wait_folders(3));  // b's end, and what c and d are told
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(7));
+  fixture.calls.reset();
+  CHECK(fixture.told.numbers().at("c moves").size() == 1);
+  CHECK(fixture.told.numbers().at("d moves").size() >= 2);  // with c's end it begins
+  CHECK(fixture.told.numbers().at("z moves").size() == 1);
+}
+
+TEST_CASE("what waiting calls hold does not hold up the end") {
+  std::set<std::string> dead;
+  while (dead.size() < BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
+  Fixture fixture(2, 20, dead);
+  for (const std::string& folder : dead) CHECK(fixture.add(folder));
+  REQUIRE(fixture.folders->wait_entered(dead.size()));
+  auto left = std::make_shared<std::promise<void>>();
+  std::future<void> gone = left->get_future();
+  // Its end hangs until the folders are let go.
+  std::shared_ptr<int> slow(new int(0), [folders = fixture.folders, left](const int* held) {
+    folders->look_up("0");
+    delete held;
+    left->set_value();
+  });
+  CHECK(fixture.calls->add({"waits"}, [slow] { return [] {}; }));
+  slow.reset();
+  left.reset();
+  fixture.calls.reset();
+  CHECK(gone.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  fixture.folders->let_go();
+  CHECK(gone.wait_for(kWait) == std::future_status::ready);
+  CHECK(fixture.wait_gone());
 }
 
 TEST_CASE("whose calls wait leaves half of the places to others") {

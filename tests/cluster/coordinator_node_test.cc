@@ -89,10 +89,18 @@ class Looks {
     changed_.notify_all();
     return lock;
   }
-  bool wait_for(const std::string& path) {
+  base::Status collect() {
+    std::unique_lock lock(mutex_);
+    looked_.push_back("collected");
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return let_go_; });
+    return base::error(base::Errc::cancelled, "nobody waits any more");
+  }
+  /// `times`: so often, or more.
+  bool wait_for(const std::string& path, int times = 1) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, link::test::kWait, [&] {
-      return std::find(looked_.begin(), looked_.end(), path) != looked_.end();
+      return std::count(looked_.begin(), looked_.end(), path) >= times;
     });
   }
   std::size_t dead() {
@@ -125,7 +133,10 @@ class Looks {
 /// and starts nothing.
 class Guarded {
  public:
-  Guarded(const fs::path& state, const std::shared_ptr<Looks>& looks) {
+  /// `kept`: checkpoints in the agent's folders.
+  Guarded(const fs::path& state, const std::shared_ptr<Looks>& looks,
+          std::vector<schemas::NamedCheckpoint> kept = {})
+      : kept_(std::move(kept)) {
     auto book = trust::TokenBook::open(state / AccessFiles::kTokens).value();
     using trust::Right;
     for (const char* name : {"ann", "ben"}) {
@@ -140,6 +151,7 @@ class Guarded {
     options.files.hold = [looks](const control::HoldFolder& hold) {
       return looks->hold(hold.folder);
     };
+    options.files.collect = [looks](const auto&...) { return looks->collect(); };
     options.files.newest = [](const std::string&) { return schemas::NamedCheckpoint(); };
     thread_ = std::thread([this, options] { ended_ = run_coordinator(options, metrics_); });
     address_ = ready.get_future().get();
@@ -151,17 +163,21 @@ class Guarded {
     thread_.join();
     CHECK(ended_.ok());
   }
-  base::Status submit(const std::string& person, const std::string& folder) {
+  std::unique_ptr<JobClient> client(const std::string& person) {
     JobClientOptions options;
     options.address = address_;
     options.token = tokens_.at(person);
+    return JobClient::connect(std::move(options)).value();
+  }
+  base::Status submit(const std::string& person, const std::string& folder,
+                      const std::string& id = "") {
     schemas::JobSpec spec;
     spec.name = "job";
     spec.model.network = "lenet";
     spec.data.train = "/data/train.rec";
     spec.workers = {1, 1, 1};
     spec.checkpoint.dir = folder;
-    return JobClient::connect(std::move(options)).value()->submit("", spec).status();
+    return client(person)->submit(id, spec).status();
   }
 
  private:
@@ -173,7 +189,9 @@ class Guarded {
       result.job = probe->job;
       result.generation = probe->generation;
       result.code = probe->write ? base::Errc::ok : base::Errc::not_found;
-      say(result);
+      result.newest = kept_;
+      result.highest_generation = kept_.empty() ? 0 : kept_.front().generation;
+      static_cast<void>(say(result));
     };
     link::DialOptions dial;
     dial.address = address_;
@@ -198,6 +216,7 @@ class Guarded {
     return agent_->send(std::move(envelope));
   }
 
+  const std::vector<schemas::NamedCheckpoint> kept_;
   std::map<std::string, std::string> tokens_;  // by person
   std::atomic<bool> stop_{false};
   base::Status ended_;
@@ -224,6 +243,21 @@ TEST_CASE("a person's dead folders hold up nobody else's jobs") {
     CHECK(looks->dead() == BackgroundCalls::kGroupThreadsMax);
     looks->let_go();
   }
+}
+
+TEST_CASE("a copy of the run before that does not end yet is no other job in its folder") {
+  const TestFolder folder("coordinator-node-again");
+  const auto looks = std::make_shared<Looks>();
+  Guarded coordinator(folder.path() / "state", looks, {{40, 1}});
+  const std::string copies = (folder.path() / "copies").string();
+  REQUIRE(coordinator.submit("ann", copies, "again").ok());
+  REQUIRE(looks->wait_for("collected"));
+  const auto client = coordinator.client("ann");
+  REQUIRE(client->stop("again").ok());
+  REQUIRE(coordinator.submit("ann", copies, "again").ok());
+  REQUIRE(looks->wait_for(copies, 6));  // both runs have looked who sees the folder
+  looks->let_go();
+  CHECK(looks->wait_for("held: " + copies, 2));
 }
 
 TEST_CASE("a coordinator that ends lets go of the folders in which it keeps copies") {

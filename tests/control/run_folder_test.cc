@@ -131,12 +131,47 @@ TEST_CASE("what is collected before a run may take long, but something has to co
   for (int i = 0; i < 3; ++i) {
     now += patience_ms - 1;
     CHECK(run.state->handle(Tick{now}).empty());
-    run.state->handle(CollectingGoesOn{"x", kGeneration});
+    run.state->handle(WorkGoesOn{"x", kGeneration});
   }
   const Effects effects = run.state->handle(Tick{now + patience_ms});
   CHECK(count<EndCollecting>(effects) == 1);
   CHECK(count<FindStart>(effects) == 0);  // nobody's steps are done again for want of patience
   CHECK(run.state->info().phase == JobPhase::failed);
+}
+
+TEST_CASE("a run whose turn comes nearer may wait long for it") {
+  Run run;
+  std::uint64_t now = 1'000;
+  const auto waits = [&](std::uint64_t patience_ms) {
+    for (int i = 0; i < 3; ++i) {
+      now += patience_ms - 1;
+      CHECK(run.state->handle(Tick{now}).empty());
+      run.state->handle(WorkGoesOn{"x", kGeneration});
+    }
+  };
+  SECTION("for the look at its folder") {
+    waits(run.limits.probe_ms);
+    run.state->handle(Tick{now + run.limits.probe_ms});
+  }
+  SECTION("for the search for its start") {
+    run.look();
+    run.state->handle(
+        AgentSaid{0, schemas::FolderProbeResult{"x", kGeneration, Errc::ok, "", {}, 0}});
+    waits(run.limits.start_ms);
+    run.state->handle(Tick{now + run.limits.start_ms});
+  }
+  CHECK(run.state->info().phase == JobPhase::failed);
+  CHECK_THAT(run.state->info().text, Catch::Contains("no answer of"));
+}
+
+TEST_CASE("a server that reports more steps than the job has ends it") {
+  Run run;
+  run.train();
+  run.write(5);
+  CHECK(run.state->info().phase == JobPhase::running);
+  run.write(6);
+  CHECK(run.state->info().phase == JobPhase::stopping);
+  CHECK_THAT(run.state->info().text, Catch::Contains("step 6; the job has 5"));
 }
 
 TEST_CASE("while a copy comes, nobody is taken for silent, and each copy has its own time") {
@@ -151,7 +186,7 @@ TEST_CASE("while a copy comes, nobody is taken for silent, and each copy has its
     run.write(2);
     for (int i = 0; i < 5; ++i) {
       CHECK(run.runs_at(now += patience_ms / 2));
-      run.state->handle(CollectingGoesOn{"x", kGeneration});
+      run.state->handle(WorkGoesOn{"x", kGeneration});
     }
     // Then nothing comes any more: what follows is the silence of all others.
     CHECK(run.runs_at(now += patience_ms - 1));
