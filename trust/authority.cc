@@ -171,6 +171,13 @@ Result<Credentials> Authority::sign(const Identity& identity, Validity validity,
   return made;
 }
 
+Status Authority::forget(const std::string& serial) {
+  if (std::erase_if(issued_, [&](const Issued& each) { return each.serial == serial; }) == 0) {
+    return base::error(Errc::not_found, "certificate {}: this authority did not sign it", serial);
+  }
+  return save();
+}
+
 /// Those that begin later, too. Of one that was withdrawn already there is a new list: who asks
 /// again may not know whether the first try was written.
 Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
