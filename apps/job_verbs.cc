@@ -12,6 +12,7 @@
 #include "apps/job_watch.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/clock.h"
 #include "base/suggest.h"
 
 namespace troupe::apps {
@@ -121,6 +122,8 @@ ExitCode submit(const JobVerb& options, Context& context) {
   warn_of_missing_data(job.spec, context);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});
+  const base::SteadyClock clock;
+  const std::int64_t asked_ms = clock.now_ms();
   return with_client(
       options, signals ? &*signals : nullptr, context, [&](cluster::JobClient& client) {
         const auto id = client.submit(options.id, job.spec);
@@ -132,7 +135,15 @@ ExitCode submit(const JobVerb& options, Context& context) {
         seen.id = *id;
         seen.name = job.spec.name;
         if (!options.json) context.console.data(*id + "\n");
-        if (signals) return wait(client, options, seen, *signals, context);
+        if (signals) {
+          const auto first = client.query(*id);
+          if (first.ok() &&
+              had_succeeded(*first, static_cast<std::uint64_t>(clock.now_ms() - asked_ms))) {
+            context.console.info(
+                fmt::format("job {} had succeeded before; nothing is trained", *id));
+          }
+          return wait(client, options, seen, *signals, context);
+        }
         if (options.json) context.console.data(json_text({{"id", *id}}));
         context.console.info(
             fmt::format("follow it with: {} job wait {}", program_words(context), *id));
