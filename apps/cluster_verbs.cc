@@ -142,8 +142,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
                       const std::string& listen, const std::string& pages) {
     base::log_info("coordinator on {}, {}://{}/metrics and /sd/targets", listen,
                    tls ? "https" : "http", pages);
-    base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2{}", listen,
-                   secured ? " --identity FILE" : "");
+    base::log_info("join it with: {}", join_words(listen, secured));
   };
   monitoring::Metrics metrics;
   const auto process = monitoring::collect_process(metrics, program_version(),
@@ -224,6 +223,8 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
       address_of("--advertise", base::Address{bare_host(verb.host), 0}.to_string(), context));
   options.host = host.host;
   TROUPE_TRY(address_of("--join", verb.join, context).status());
+  const std::string warning = advertise_warning(verb.join, options.host);
+  if (!warning.empty()) base::log_warn("{}", warning);
   if (!verb.ports.empty()) {
     TROUPE_TRY_ASSIGN(options.ports, base::parse_port_range(verb.ports));
   }

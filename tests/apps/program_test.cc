@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "apps/coordinator_call.h"
+#include "apps/host_text.h"
 #include "apps/metrics_options.h"
 #include "apps/progress.h"
 #include "monitoring/families.h"
@@ -193,6 +194,22 @@ TEST_CASE("pages on all addresses are found at the host that a coordinator liste
   const std::string own = pages_host(all, all);
   CHECK_FALSE(own.empty());
   CHECK(own != "0.0.0.0");
+}
+
+TEST_CASE("an agent of another machine says where it is", "[program]") {
+  CHECK(join_words("127.0.0.1:7700", false) ==
+        "troupe agent --join 127.0.0.1:7700 --name NAME --devices cpu:2");
+  CHECK(join_words("[::1]:7700", true) ==
+        "troupe agent --join [::1]:7700 --name NAME --devices cpu:2 --identity FILE");
+  CHECK(join_words("head:7700", true) ==
+        "troupe agent --join head:7700 --name NAME --advertise HOST --devices cpu:2 --identity "
+        "FILE");
+  CHECK(advertise_warning("localhost:7700", "127.0.0.1").empty());
+  CHECK(advertise_warning("192.0.2.2:7700", "192.0.2.3").empty());
+  CHECK(advertise_warning("192.0.2.2:7700", "node1").empty());
+  CHECK(advertise_warning("head:7700", "127.0.0.1") ==
+        "--advertise 127.0.0.1: no other machine reaches this one there, and --join head:7700 may "
+        "be on another machine; say this machine's name or address: --advertise HOST");
 }
 
 TEST_CASE("the words that ask again are those that asked", "[program]") {
