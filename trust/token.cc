@@ -110,7 +110,8 @@ std::string_view right_name(Right right) {
 Result<Right> parse_right(std::string_view word) {
   const auto found = std::find(kRights.begin(), kRights.end(), word);
   if (found != kRights.end()) return static_cast<Right>(found - kRights.begin());
-  return base::error(Errc::invalid_argument, "'{}' is no right: read, submit, stop, admin", word);
+  return base::error(Errc::invalid_argument, "'{}' is no right: read, submit, stop, join, admin",
+                     word);
 }
 
 bool Token::gives(Right right) const {
