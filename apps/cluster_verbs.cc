@@ -94,7 +94,8 @@ base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context
                                                                    trust::Role role) {
   if (context.identity.empty()) return std::shared_ptr<cluster::IdentityFile>();
   auto identity = cluster::IdentityFile::open(context.identity, role);
-  return identity.ok() ? std::move(identity) : identity.status().with_context("--identity");
+  return identity.ok() ? std::move(identity)
+                       : identity.status().with_context(context.identity_source());
 }
 
 /// Two addresses of this machine, each with a port of its own.

@@ -10,6 +10,14 @@
 #include "base/log.h"
 
 namespace troupe::apps {
+namespace {
+
+base::Result<http::Guard> open_guard(const http::GuardFiles& files, const std::string& option) {
+  auto guard = http::Guard::open(files);
+  return guard.ok() ? std::move(guard) : guard.status().with_context(option);
+}
+
+}  // namespace
 
 base::Result<base::Address> MetricsOptions::place() const {
   auto found = base::parse_address_within(address, base::Reach::network);
@@ -17,7 +25,9 @@ base::Result<base::Address> MetricsOptions::place() const {
 }
 
 base::Result<http::Guard> MetricsOptions::guard(const base::Address& place) const {
-  TROUPE_TRY_ASSIGN(http::Guard opened, http::Guard::open(files));
+  TROUPE_TRY_ASSIGN(http::Guard opened, open_guard({files.tls, {}}, "--metrics-tls"));
+  TROUPE_TRY_ASSIGN(const http::Guard other, open_guard({{}, files.token}, "--metrics-token"));
+  opened.token = other.token;
   if (!place.loopback() && (opened.tls == nullptr || !opened.token)) {
     base::log_warn(
         "--metrics {}: without --metrics-tls and --metrics-token whoever reaches it reads it",

@@ -94,6 +94,9 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run bad = run({"--coordinator", "here", "job", "list"});
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, Contains("--coordinator") && Contains("'here' is not an address"));
+  const Run empty = run({"--coordinator=", "job", "list"});
+  CHECK(empty.code == 2);
+  CHECK_THAT(empty.err, StartsWith("error: --coordinator: '' is not an address"));
   CHECK(run({"coordinator", "--listen", "1:2:3", "--metrics", ":0", "--state", "x"}).code == 2);
   const Run far =
       run({"coordinator", "--state", "x", "--listen", "0.0.0.0:1", "--metrics", "127.0.0.1:0"});
@@ -114,7 +117,17 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   CHECK(ports.code == 2);
   CHECK_THAT(ports.err, Contains("--ports") && Contains("'9-8' is no range of ports"));
   CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-token", "none"}).err,
-             StartsWith("error: none: "));
+             StartsWith("error: --metrics-token: none: "));
+  CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-tls", "none"}).err,
+             StartsWith("error: --metrics-tls: none: "));
+  for (const char* other : {"192.0.2.1:7700", "head:7700"}) {
+    const Run person = run({"--coordinator", other, "job", "list"});
+    CHECK(person.code == 8);
+    CHECK(person.err == fmt::format("error: --coordinator {}: --identity FILE (or TROUPE_IDENTITY) "
+                                    "is missing: a coordinator beyond the loopback wants a "
+                                    "certificate\n",
+                                    other));
+  }
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
@@ -210,6 +223,39 @@ TEST_CASE("an agent of another machine says where it is", "[program]") {
   CHECK(advertise_warning("head:7700", "127.0.0.1") ==
         "--advertise 127.0.0.1: no other machine reaches this one there, and --join head:7700 may "
         "be on another machine; say this machine's name or address: --advertise HOST");
+}
+
+TEST_CASE("errors name the variable that a value comes from", "[program]") {
+  const auto run_with = [](const base::Environment& environment, std::vector<std::string> more) {
+    std::ostringstream out, err;
+    Console console(out, err);
+    Context context(console, environment);
+    more.insert(more.begin(), {"--coordinator", "127.0.0.1:1"});
+    const ExitCode code = run_program(more, context);
+    return Run{static_cast<int>(code), out.str(), err.str()};
+  };
+  base::Environment environment;
+  environment.identity = "nofile";
+  CHECK_THAT(run_with(environment, {"job", "list"}).err,
+             StartsWith("error: TROUPE_IDENTITY: nofile: "));
+  CHECK_THAT(run_with(environment, {"--identity", "other", "job", "list"}).err,
+             StartsWith("error: --identity: other: "));
+  environment = {};
+  environment.token_file = "nofile";
+  CHECK_THAT(run_with(environment, {"job", "list"}).err,
+             StartsWith("error: TROUPE_TOKEN_FILE: nofile: "));
+  CHECK_THAT(run_with(environment, {"--token", "/", "job", "list"}).err,
+             StartsWith("error: --token: /: is a folder, not a file"));
+  environment = {};
+  environment.log_level = "loud";
+  const Run loud = run_with(environment, {"version"});
+  CHECK(loud.code == 0);
+  CHECK(loud.err ==
+        "warning: TROUPE_LOG_LEVEL: 'loud' is no level, so it is info: debug, info, warn or "
+        "error\n");
+  CHECK(run_with(environment, {"-q", "version"}).err.empty());
+  environment.log_level = "info";
+  CHECK(run_with(environment, {"version"}).err.empty());
 }
 
 TEST_CASE("the words that ask again are those that asked", "[program]") {
