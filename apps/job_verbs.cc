@@ -42,17 +42,19 @@ std::string named(const std::string& id, const std::string& text) {
   return text.starts_with(job + " ") ? text : fmt::format("{}: {}", job, text);
 }
 
-/// A job that cannot be asked for; where there is none of this id, with the one that was meant.
+/// A job that cannot be asked for; where there is none of this id, with the one that was meant, or
+/// why it may be gone.
 ExitCode fail_for(const std::string& id, const base::Status& why, cluster::JobClient& client,
                   Context& context) {
+  if (why.code() != base::Errc::not_found) return context.fail(why);
   std::vector<std::string> known;
-  if (why.code() == base::Errc::not_found) {
-    const auto jobs = client.list();
-    if (jobs.ok()) {
-      for (const schemas::JobInfo& job : jobs->jobs) known.push_back(job.id);
-    }
+  const auto jobs = client.list();
+  if (jobs.ok()) {
+    for (const schemas::JobInfo& job : jobs->jobs) known.push_back(job.id);
   }
-  return context.fail(base::Status(why.code(), why.text() + base::did_you_mean(id, known)));
+  std::string hint = base::did_you_mean(id, known);
+  if (hint.empty()) hint = "; a coordinator that was started anew remembers no jobs";
+  return context.fail(base::Status(why.code(), why.text() + hint));
 }
 
 /// A watch that ended before the job: what becomes of it, as far as that is known here.

@@ -403,7 +403,9 @@ class BadInputTest(RefusalCase):
         self.addCleanup(company.end)
         for verb in ("status", "wait", "stop"):
             done = cluster.troupe("--coordinator", company.address, "job", verb, "nope")
-            self.assertEqual((done.returncode, done.stderr), (MISSING, "error: no job 'nope'\n"))
+            self.assertEqual((done.returncode, done.stderr),
+                             (MISSING, "error: no job 'nope'; a coordinator that was started anew "
+                                       "remembers no jobs\n"))
 
     # ---- checkpoints ----
 
