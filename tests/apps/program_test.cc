@@ -328,6 +328,12 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
         "--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\"\n"
         "--set a.b=1: error: a.b: unknown key\n"
         "2 errors; this is no job that can run\n");
+  for (const char* setting : {"train.epochs", "=2", ""}) {
+    const Run unnamed = run({"config", "check", kExample, "--set", setting});
+    CHECK(unnamed.code == 2);
+    CHECK_THAT(unnamed.err, StartsWith(fmt::format(
+                                "error: --set: expected section.key=value, got '{}'\n", setting)));
+  }
   const Run missing = run({"config", "check", "/nowhere/job.toml"});
   CHECK(missing.code == 3);
   CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
@@ -353,9 +359,11 @@ TEST_CASE("data check counts records, or names the first damage and exits 3", "[
   CHECK_THAT(bad.err, StartsWith("error: ") && Contains(path.string()) && Contains("offset 0"));
   std::filesystem::remove(path);
   CHECK(run({"data", "check", path.string()}).code == 5);
-  CHECK(run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out",
-             (path.parent_path() / "troupe-program-test").string()})
-            .code == 5);
+  const auto out = path.parent_path() / "troupe-program-test";
+  CHECK(
+      run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out", out.string()}).code ==
+      5);
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("metrics names every family", "[program]") {
