@@ -185,7 +185,7 @@ void add_identity(CLI::App& verb, Options& options) {
 }
 
 void add_time(CLI::App& verb, Options& options) {
-  verb.add_option("--for", options.time, "How long it holds")
+  verb.add_option("--for", options.time, "How long it is valid")
       ->capture_default_str()
       ->type_name("TIME")
       ->check(check_lifetime);
@@ -225,7 +225,7 @@ void add_ca_verbs(CLI::App& app, Context& context) {
 
   options = options_for(kMachineTime);
   verb = add(*family, context, "renew",
-             describe("Replace a file by one with a new key that holds longer",
+             describe("Replace a file by one with a new key that is valid longer",
                       {"troupe ca renew ca node1.pem"}),
              options, renew);
   verb->add_option("FILE", options->file, "As ca issue made it")->required()->type_name("");

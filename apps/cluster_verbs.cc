@@ -158,7 +158,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   return context.fail(status);
 }
 
-/// "cpu:2": two places for workers; 0 for what is nothing like it.
+/// "cpu:2": two slots; 0 for what is nothing like it.
 std::uint32_t parse_devices(const std::string& text) {
   constexpr std::string_view kCpu = "cpu:";
   int slots = 0;
@@ -327,7 +327,7 @@ void add_agent(CLI::App& app, Context& context, const Options& options) {
       ->required()
       ->check(check_name)
       ->type_name("NAME");
-  agent->add_option("--devices", options->devices, "cpu:N gives N worker places")
+  agent->add_option("--devices", options->devices, "cpu:N gives N slots: N workers at a time")
       ->capture_default_str()
       ->check(check_devices)
       ->type_name("cpu:N");

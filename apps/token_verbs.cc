@@ -192,7 +192,7 @@ void add_token_verbs(CLI::App& app, Context& context) {
       ->capture_default_str()
       ->check(check_rights)
       ->type_name("LIST");
-  verb->add_option("--for", options->time, "How long it holds")
+  verb->add_option("--for", options->time, "How long it is valid")
       ->capture_default_str()
       ->check(check_lifetime)
       ->type_name("TIME");

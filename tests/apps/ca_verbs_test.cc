@@ -71,7 +71,7 @@ TEST_CASE("words that ca cannot obey are refused", "[ca]") {
   for (const char* none : {"0s", "999ms"}) {
     const Run refused = run({"ca", "issue", ca, "agent", "x", "--out", file, "--for", none});
     CHECK(refused.code == 2);
-    CHECK_THAT(refused.err, Contains("--for: '" + std::string(none) + "' is no time to hold for"));
+    CHECK_THAT(refused.err, Contains("--for: '" + std::string(none) + "' is too short a time"));
   }
   CHECK_FALSE(std::filesystem::exists(file));
 }

@@ -155,7 +155,7 @@ TEST_CASE("nothing holds longer than the authority that signs it") {
   const auto late =
       authority.renew(made, {kYear.until - 300, kYear.until + 2}, kYear.until).status();
   CHECK(late.code() == base::Errc::failed_precondition);
-  CHECK(late.text() == "the authority of cluster 'lab' held until 2024-11-13T22:13:20Z");
+  CHECK(late.text() == "the authority of cluster 'lab' was valid until 2024-11-13T22:13:20Z");
 }
 
 TEST_CASE("another authority's credentials are not renewed") {
