@@ -178,7 +178,7 @@ void add_identity(CLI::App& verb, Options& options) {
       ->required()
       ->type_name("")
       ->check(CLI::IsMember({"coordinator", "agent", "person"}));
-  verb.add_option("NAME", options.name, "Of the coordinator, machine or person")
+  verb.add_option("NAME", options.name, "The name of the coordinator, machine or person")
       ->required()
       ->type_name("")
       ->check(check_name);

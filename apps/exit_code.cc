@@ -37,7 +37,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
                    "the coordinator or a host cannot be reached, or is lost"},
       ExitCodeInfo{ExitCode::not_found,
                    "there is no such job, checkpoint or network, or no such file (a job file: 3)"},
-      ExitCodeInfo{ExitCode::conflict, "it exists already with other content"},
+      ExitCodeInfo{ExitCode::conflict, "it exists already, or another process uses it"},
       ExitCodeInfo{ExitCode::no_resources, "no memory, disk, slots or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
       ExitCodeInfo{ExitCode::stopped, "the job was stopped by `troupe job stop`"},

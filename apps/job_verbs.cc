@@ -209,7 +209,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
   submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
       ->check(check_name)
       ->type_name("ID");
-  submit_verb->add_flag("--wait", options->wait, "End with the job's result");
+  submit_verb->add_flag("--wait", options->wait, "Wait for the job's end, and end with its result");
   add_grace_option(*submit_verb, options->grace);
   add_json_flag(*submit_verb, options->json);
   set_action(submit_verb, context, [&context, options] { return submit(*options, context); });

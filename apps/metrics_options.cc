@@ -54,7 +54,7 @@ void add_guard_options(CLI::App& verb, http::GuardFiles& files) {
                   "Pages under TLS: a private key and its certificates, PEM, mode 0600")
       ->type_name("FILE");
   verb.add_option("--metrics-token", files.token,
-                  "Pages for who shows its one word as a Bearer token, mode 0600; not /healthz")
+                  "A word that requests for pages need as bearer token, mode 0600; not /healthz")
       ->type_name("FILE");
 }
 
