@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "apps/coordinator_call.h"
 #include "apps/job_file.h"
@@ -73,13 +74,21 @@ ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Conte
   return context.fail(base::Status(code, text));
 }
 
+/// When a command has begun to submit its job, by the steady clock.
+using AskedMs = std::optional<std::int64_t>;
+
 /// Looks at the job until it has ended. `seen`: what is known of it; with an id once the
 /// coordinator has known it, and that is shown when the watch ends before the job.
 ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo& seen,
-               const StopSignals& signals, Context& context) {
+               const StopSignals& signals, Context& context, AskedMs asked_ms) {
   const std::string id = seen.id.empty() ? options.id : seen.id;
   int signal = 0;
-  const auto goes_on = [&](const schemas::JobInfo&) {
+  const auto goes_on = [&](const schemas::JobInfo& job) {
+    const AskedMs asked = std::exchange(asked_ms, std::nullopt);  // the first look alone says it
+    const std::int64_t now_ms = base::SteadyClock().now_ms();
+    if (asked && had_succeeded(job, static_cast<std::uint64_t>(now_ms - *asked))) {
+      context.console.info(fmt::format("job {} had succeeded before; nothing is trained", id));
+    }
     signal = signals.received();
     return signal == 0;
   };
@@ -96,8 +105,8 @@ ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobI
 }
 
 ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo seen,
-              const StopSignals& signals, Context& context) {
-  const ExitCode code = watch(client, options, seen, signals, context);
+              const StopSignals& signals, Context& context, AskedMs asked_ms) {
+  const ExitCode code = watch(client, options, seen, signals, context, asked_ms);
   const bool shown = schemas::is_final(seen.phase) || seen.id.empty();
   if (options.json && !shown) context.console.data(json_text(json_of(seen)));
   return code;
@@ -124,8 +133,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
   warn_of_missing_data(job.spec, context);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});
-  const base::SteadyClock clock;
-  const std::int64_t asked_ms = clock.now_ms();
+  const std::int64_t asked_ms = base::SteadyClock().now_ms();
   return with_client(
       options, signals ? &*signals : nullptr, context, [&](cluster::JobClient& client) {
         const auto id = client.submit(options.id, job.spec);
@@ -137,15 +145,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
         seen.id = *id;
         seen.name = job.spec.name;
         if (!options.json) context.console.data(*id + "\n");
-        if (signals) {
-          const auto first = client.query(*id);
-          if (first.ok() &&
-              had_succeeded(*first, static_cast<std::uint64_t>(clock.now_ms() - asked_ms))) {
-            context.console.info(
-                fmt::format("job {} had succeeded before; nothing is trained", *id));
-          }
-          return wait(client, options, seen, *signals, context);
-        }
+        if (signals) return wait(client, options, seen, *signals, context, asked_ms);
         if (options.json) context.console.data(json_text({{"id", *id}}));
         context.console.info(
             fmt::format("follow it with: {} job wait {}", program_words(context), *id));
@@ -243,7 +243,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
   });
   add("wait", "Wait for a job's end; ends with its result",
       [&context, options](auto& client, const StopSignals& signals) {
-        return wait(client, *options, {}, signals, context);
+        return wait(client, *options, {}, signals, context, {});
       });
   add("checkpoint", "Have a running job write a checkpoint now; prints its path",
       [&context, options](auto& client, const StopSignals&) {
