@@ -48,15 +48,24 @@ ExitCode init(const Options& options, Context& context) {
   return ExitCode::ok;
 }
 
-/// Writes what was signed and says until when it holds.
-ExitCode hand_out(const base::Result<trust::Credentials>& made, const std::filesystem::path& file,
-                  Context& context) {
+/// True when the file holds this certificate, also where an error was told of writing it.
+bool is_in(const std::filesystem::path& file, const trust::Credentials& made) {
+  const auto there = trust::read_credentials(file);
+  return there.ok() && there->info.serial == made.info.serial;
+}
+
+/// Writes what was signed and says until when it is valid. What cannot be written is not signed.
+ExitCode hand_out(trust::Authority& authority, const base::Result<trust::Credentials>& made,
+                  const std::filesystem::path& file, Context& context) {
   if (!made.ok()) return context.fail(made.status());
   const base::Status written = trust::write_credentials(file, *made);
-  if (!written.ok()) return context.fail(written);
+  if (!written.ok()) {
+    if (!is_in(file, *made)) static_cast<void>(authority.forget(made->info.serial));
+    return context.fail(written);
+  }
   const std::int64_t end = trust::read_certificate(made->authority)->validity.until;
   if (made->info.validity.until == end) {
-    context.console.note("it holds as long as the authority itself, no longer");
+    context.console.note("it is valid as long as the authority itself, no longer");
   }
   context.console.data(fmt::format("{}: {}, certificate {}, until {}\n", file.string(),
                                    made->info.identity.to_string(), made->info.serial,
@@ -83,9 +92,9 @@ ExitCode issue(const Options& options, Context& context) {
   if (std::filesystem::exists(options.file, unknown)) {
     return context.fail(taken(options.file, *authority));
   }
-  return hand_out(authority->issue(trust::parse_role(options.role).value(), options.name,
-                                   validity_of(options.time), base::unix_seconds()),
-                  options.file, context);
+  const auto made = authority->issue(trust::parse_role(options.role).value(), options.name,
+                                     validity_of(options.time), base::unix_seconds());
+  return hand_out(*authority, made, options.file, context);
 }
 
 ExitCode renew(const Options& options, Context& context) {
@@ -93,8 +102,8 @@ ExitCode renew(const Options& options, Context& context) {
   if (!authority.ok()) return context.fail(authority.status());
   const auto old = trust::read_credentials(options.file);
   if (!old.ok()) return context.fail(old.status());
-  return hand_out(authority->renew(*old, validity_of(options.time), base::unix_seconds()),
-                  options.file, context);
+  const auto made = authority->renew(*old, validity_of(options.time), base::unix_seconds());
+  return hand_out(*authority, made, options.file, context);
 }
 
 ExitCode revoke(const Options& options, Context& context) {
@@ -169,14 +178,14 @@ void add_identity(CLI::App& verb, Options& options) {
       ->required()
       ->type_name("")
       ->check(CLI::IsMember({"coordinator", "agent", "person"}));
-  verb.add_option("NAME", options.name, "Of the coordinator, machine or person")
+  verb.add_option("NAME", options.name, "The name of the coordinator, machine or person")
       ->required()
       ->type_name("")
       ->check(check_name);
 }
 
 void add_time(CLI::App& verb, Options& options) {
-  verb.add_option("--for", options.time, "How long it holds")
+  verb.add_option("--for", options.time, "How long it is valid")
       ->capture_default_str()
       ->type_name("TIME")
       ->check(check_lifetime);
@@ -216,7 +225,7 @@ void add_ca_verbs(CLI::App& app, Context& context) {
 
   options = options_for(kMachineTime);
   verb = add(*family, context, "renew",
-             describe("Replace a file by one with a new key that holds longer",
+             describe("Replace a file by one with a new key that is valid longer",
                       {"troupe ca renew ca node1.pem"}),
              options, renew);
   verb->add_option("FILE", options->file, "As ca issue made it")->required()->type_name("");

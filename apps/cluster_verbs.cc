@@ -94,7 +94,8 @@ base::Result<std::shared_ptr<cluster::IdentityFile>> open_identity(const Context
                                                                    trust::Role role) {
   if (context.identity.empty()) return std::shared_ptr<cluster::IdentityFile>();
   auto identity = cluster::IdentityFile::open(context.identity, role);
-  return identity.ok() ? std::move(identity) : identity.status().with_context("--identity");
+  return identity.ok() ? std::move(identity)
+                       : identity.status().with_context(context.identity_source());
 }
 
 /// Two addresses of this machine, each with a port of its own.
@@ -142,8 +143,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
                       const std::string& listen, const std::string& pages) {
     base::log_info("coordinator on {}, {}://{}/metrics and /sd/targets", listen,
                    tls ? "https" : "http", pages);
-    base::log_info("join it with: troupe agent --join {} --name NAME --devices cpu:2{}", listen,
-                   secured ? " --identity FILE" : "");
+    base::log_info("join it with: {}", join_words(listen, secured));
   };
   monitoring::Metrics metrics;
   const auto process = monitoring::collect_process(metrics, program_version(),
@@ -158,7 +158,7 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   return context.fail(status);
 }
 
-/// "cpu:2": two places for workers; 0 for what is nothing like it.
+/// "cpu:2": two slots; 0 for what is nothing like it.
 std::uint32_t parse_devices(const std::string& text) {
   constexpr std::string_view kCpu = "cpu:";
   int slots = 0;
@@ -224,6 +224,8 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
       address_of("--advertise", base::Address{bare_host(verb.host), 0}.to_string(), context));
   options.host = host.host;
   TROUPE_TRY(address_of("--join", verb.join, context).status());
+  const std::string warning = advertise_warning(verb.join, options.host);
+  if (!warning.empty()) base::log_warn("{}", warning);
   if (!verb.ports.empty()) {
     TROUPE_TRY_ASSIGN(options.ports, base::parse_port_range(verb.ports));
   }
@@ -325,7 +327,7 @@ void add_agent(CLI::App& app, Context& context, const Options& options) {
       ->required()
       ->check(check_name)
       ->type_name("NAME");
-  agent->add_option("--devices", options->devices, "cpu:N gives N worker places")
+  agent->add_option("--devices", options->devices, "cpu:N gives N slots: N workers at a time")
       ->capture_default_str()
       ->check(check_devices)
       ->type_name("cpu:N");

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/host_text.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -25,7 +26,7 @@ void add_grace_option(CLI::App& verb, std::string& grace) {
 base::Result<std::string> shown_token(const Context& context) {
   if (context.token_file.empty()) return std::string();
   auto token = trust::read_token(context.token_file);
-  if (!token.ok()) return token.status().with_context("--token");
+  if (!token.ok()) return token.status().with_context(context.token_source());
   return token;
 }
 
@@ -54,16 +55,24 @@ ExitCode call_coordinator(const CoordinatorCall& call, Context& context,
   }
   // An option has been checked; this may be the environment's.
   if (const std::string fault = check_address(context.coordinator); !fault.empty()) {
-    context.console.error("TROUPE_COORDINATOR: " + fault);
+    context.console.error(fmt::format("{}: {}", context.coordinator_source(), fault));
     return ExitCode::bad_usage;
+  }
+  if (context.identity.empty() && !on_loopback(context.coordinator)) {
+    return context.fail(base::error(
+        base::Errc::permission_denied,
+        "{} {}: --identity FILE (or TROUPE_IDENTITY) is missing: a coordinator beyond the loopback "
+        "wants a certificate",
+        context.coordinator_source(), context.coordinator));
   }
   cluster::JobClientOptions options;
   if (!context.identity.empty()) {
     const auto identity = cluster::IdentityFile::open(context.identity, trust::Role::person);
-    if (!identity.ok()) return context.fail(identity.status().with_context("--identity"));
+    if (!identity.ok())
+      return context.fail(identity.status().with_context(context.identity_source()));
     options.tls = (*identity)->tls();
     const auto ended = cluster::check_certificate(identity->get(), base::unix_seconds());
-    if (!ended.ok()) return context.fail(ended.with_context("--identity"));
+    if (!ended.ok()) return context.fail(ended.with_context(context.identity_source()));
   }
   auto token = shown_token(context);
   if (!token.ok()) return context.fail(token.status());

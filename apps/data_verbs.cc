@@ -96,7 +96,13 @@ base::Status check_target(const PackTarget& target) {
 template <typename Packer>
 ExitCode pack_into(const PackTarget& target, Context& context, const Packer& packer) {
   const base::Status free = check_target(target);
-  return free.ok() ? finish(packer(), target.json, context) : context.fail(free);
+  if (!free.ok()) return context.fail(free);
+  std::error_code unknown;
+  const bool there = std::filesystem::exists(target.out, unknown);
+  const ExitCode code = finish(packer(), target.json, context);
+  // A folder that was made for nothing goes; one that holds something stays.
+  if (code != ExitCode::ok && !there) std::filesystem::remove(target.out, unknown);
+  return code;
 }
 
 void add_pack_fashion(CLI::App& pack, Context& context) {

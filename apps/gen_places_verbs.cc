@@ -32,7 +32,7 @@ struct PlaceOptions {
   GenTarget target;
 };
 
-/// The files of a folder of deploy/, without its name. Each place for a worker has a processor.
+/// The files of a folder of deploy/, without its name. Each slot has a processor.
 std::vector<MadeFile> place_files(std::string_view folder, const PlaceOptions& options) {
   std::vector<MadeFile> files = files_of(deploy_files(), folder);
   const std::string cpus = options.devices.substr(options.devices.find(':') + 1);
@@ -130,7 +130,7 @@ void add_places_verbs(CLI::App& family, Context& context) {
           describe("Write services for a coordinator and agents; --coordinator says where it is",
                    {"troupe --coordinator node1:7700 gen systemd -o units"}),
           gen_systemd);
-  add_devices(*systemd, *options, "Each agent's places for workers");
+  add_devices(*systemd, *options, "Each agent's slots");
   systemd->add_option("--data-root", options->data_root, "Jobs read data only below it (anywhere)")
       ->check(check_data_root)
       ->type_name("DIR");
@@ -140,7 +140,7 @@ void add_places_verbs(CLI::App& family, Context& context) {
                                  {"troupe gen slurm -o batch --nodes 4 --devices cpu:8",
                                   "sbatch batch/troupe.sbatch JOB.toml"}),
                         gen_slurm);
-  add_devices(*slurm, *options, "Each node's places for workers");
+  add_devices(*slurm, *options, "Each node's slots");
   add_machines(*slurm, *options, "--nodes", "Nodes, one agent on each");
 
   CLI::App* kubernetes =
@@ -148,7 +148,7 @@ void add_places_verbs(CLI::App& family, Context& context) {
           describe("Write manifests for a coordinator and agents",
                    {"troupe gen kubernetes -o manifests --image registry.lab/troupe:1"}),
           gen_kubernetes);
-  add_devices(*kubernetes, *options, "Each agent's places for workers");
+  add_devices(*kubernetes, *options, "Each agent's slots");
   add_machines(*kubernetes, *options, "--replicas", "Agents");
   kubernetes->add_option("--image", options->image, "The image of the Containerfile")
       ->capture_default_str()

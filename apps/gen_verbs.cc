@@ -60,7 +60,9 @@ base::Result<std::string> access_lines(const GenOptions& options, const std::str
   }
   if (!options.metrics_token.empty()) {
     TROUPE_TRY_ASSIGN(const std::string file, path_in_yaml(options.metrics_token));
-    lines += fmt::format("{}authorization:\n{}  credentials_file: {}\n", indent, indent, file);
+    // Prometheus 2.42, which is Debian 12's, has no default type for a list of targets.
+    lines += fmt::format("{0}authorization:\n{0}  type: Bearer\n{0}  credentials_file: {1}\n",
+                         indent, file);
   }
   return lines;
 }

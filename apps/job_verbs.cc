@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "apps/coordinator_call.h"
 #include "apps/job_file.h"
@@ -12,6 +13,7 @@
 #include "apps/job_watch.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
+#include "base/clock.h"
 #include "base/suggest.h"
 
 namespace troupe::apps {
@@ -41,17 +43,19 @@ std::string named(const std::string& id, const std::string& text) {
   return text.starts_with(job + " ") ? text : fmt::format("{}: {}", job, text);
 }
 
-/// A job that cannot be asked for; where there is none of this id, with the one that was meant.
+/// A job that cannot be asked for; where there is none of this id, with the one that was meant, or
+/// why it may be gone.
 ExitCode fail_for(const std::string& id, const base::Status& why, cluster::JobClient& client,
                   Context& context) {
+  if (why.code() != base::Errc::not_found) return context.fail(why);
   std::vector<std::string> known;
-  if (why.code() == base::Errc::not_found) {
-    const auto jobs = client.list();
-    if (jobs.ok()) {
-      for (const schemas::JobInfo& job : jobs->jobs) known.push_back(job.id);
-    }
+  const auto jobs = client.list();
+  if (jobs.ok()) {
+    for (const schemas::JobInfo& job : jobs->jobs) known.push_back(job.id);
   }
-  return context.fail(base::Status(why.code(), why.text() + base::did_you_mean(id, known)));
+  std::string hint = base::did_you_mean(id, known);
+  if (hint.empty()) hint = "; a coordinator that was started anew remembers no jobs";
+  return context.fail(base::Status(why.code(), why.text() + hint));
 }
 
 /// A watch that ended before the job: what becomes of it, as far as that is known here.
@@ -70,13 +74,21 @@ ExitCode lost_sight(const schemas::JobInfo& seen, const base::Status& why, Conte
   return context.fail(base::Status(code, text));
 }
 
+/// When a command has begun to submit its job, by the steady clock.
+using AskedMs = std::optional<std::int64_t>;
+
 /// Looks at the job until it has ended. `seen`: what is known of it; with an id once the
 /// coordinator has known it, and that is shown when the watch ends before the job.
 ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo& seen,
-               const StopSignals& signals, Context& context) {
+               const StopSignals& signals, Context& context, AskedMs asked_ms) {
   const std::string id = seen.id.empty() ? options.id : seen.id;
   int signal = 0;
-  const auto goes_on = [&](const schemas::JobInfo&) {
+  const auto goes_on = [&](const schemas::JobInfo& job) {
+    const AskedMs asked = std::exchange(asked_ms, std::nullopt);  // the first look alone says it
+    const std::int64_t now_ms = base::SteadyClock().now_ms();
+    if (asked && had_succeeded(job, static_cast<std::uint64_t>(now_ms - *asked))) {
+      context.console.info(fmt::format("job {} had succeeded before; nothing is trained", id));
+    }
     signal = signals.received();
     return signal == 0;
   };
@@ -93,8 +105,8 @@ ExitCode watch(cluster::JobClient& client, const JobVerb& options, schemas::JobI
 }
 
 ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobInfo seen,
-              const StopSignals& signals, Context& context) {
-  const ExitCode code = watch(client, options, seen, signals, context);
+              const StopSignals& signals, Context& context, AskedMs asked_ms) {
+  const ExitCode code = watch(client, options, seen, signals, context, asked_ms);
   const bool shown = schemas::is_final(seen.phase) || seen.id.empty();
   if (options.json && !shown) context.console.data(json_text(json_of(seen)));
   return code;
@@ -121,6 +133,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
   warn_of_missing_data(job.spec, context);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});
+  const std::int64_t asked_ms = base::SteadyClock().now_ms();
   return with_client(
       options, signals ? &*signals : nullptr, context, [&](cluster::JobClient& client) {
         const auto id = client.submit(options.id, job.spec);
@@ -132,7 +145,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
         seen.id = *id;
         seen.name = job.spec.name;
         if (!options.json) context.console.data(*id + "\n");
-        if (signals) return wait(client, options, seen, *signals, context);
+        if (signals) return wait(client, options, seen, *signals, context, asked_ms);
         if (options.json) context.console.data(json_text({{"id", *id}}));
         context.console.info(
             fmt::format("follow it with: {} job wait {}", program_words(context), *id));
@@ -196,7 +209,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
   submit_verb->add_option("--id", options->id, "The job's id; the coordinator chooses one")
       ->check(check_name)
       ->type_name("ID");
-  submit_verb->add_flag("--wait", options->wait, "End with the job's result");
+  submit_verb->add_flag("--wait", options->wait, "Wait for the job's end, and end with its result");
   add_grace_option(*submit_verb, options->grace);
   add_json_flag(*submit_verb, options->json);
   set_action(submit_verb, context, [&context, options] { return submit(*options, context); });
@@ -230,7 +243,7 @@ void add_job_verbs(CLI::App& app, Context& context) {
   });
   add("wait", "Wait for a job's end; ends with its result",
       [&context, options](auto& client, const StopSignals& signals) {
-        return wait(client, *options, {}, signals, context);
+        return wait(client, *options, {}, signals, context, {});
       });
   add("checkpoint", "Have a running job write a checkpoint now; prints its path",
       [&context, options](auto& client, const StopSignals&) {

@@ -15,6 +15,8 @@ namespace troupe::apps {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(300);
+/// A coordinator's clock goes in steps, so a job may seem older than it is.
+constexpr std::uint64_t kSlackMs = 2'000;
 
 void show(const schemas::JobInfo& job, ProgressDisplay& display) {
   Progress progress;
@@ -57,6 +59,10 @@ base::Result<std::vector<std::string>> news_of(const schemas::JobInfo& before,
     news.push_back(fmt::format("job {} {}", now.id, now.text));
   }
   return news;
+}
+
+bool had_succeeded(const schemas::JobInfo& job, std::uint64_t since_ms) {
+  return job.phase == schemas::JobPhase::succeeded && job.age_ms > since_ms + kSlackMs;
 }
 
 base::Status watch_job(cluster::JobClient& client, const std::string& id,

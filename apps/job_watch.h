@@ -16,6 +16,9 @@ namespace troupe::apps {
 base::Result<std::vector<std::string>> news_of(const schemas::JobInfo& before,
                                                const schemas::JobInfo& now);
 
+/// Whether the job had succeeded before somebody submitted it again `since_ms` ago.
+bool had_succeeded(const schemas::JobInfo& job, std::uint64_t since_ms);
+
 /// Looks at the job again and again and shows how it does. `goes_on` is asked after each look with
 /// what is known by then; false ends the watch. `seen`: what is known of the job. Ok: it has ended
 /// (`seen` says how), or `goes_on` said false; else the error of the question that has failed, or

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long certificates and tokens hold: --for. Pure; any thread.
+// How long certificates and tokens are valid: --for. Pure; any thread.
 #pragma once
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ inline std::string check_lifetime(const std::string& text) {
   const auto duration = base::parse_duration_ms(text);
   if (!duration.ok()) return duration.status().text();
   if (*duration >= kLeastMs) return "";
-  return fmt::format("'{}' is no time to hold for: 1s is the least", text);
+  return fmt::format("'{}' is too short a time to be valid: 1s is the least", text);
 }
 
 }  // namespace troupe::apps

@@ -10,6 +10,14 @@
 #include "base/log.h"
 
 namespace troupe::apps {
+namespace {
+
+base::Result<http::Guard> open_guard(const http::GuardFiles& files, const std::string& option) {
+  auto guard = http::Guard::open(files);
+  return guard.ok() ? std::move(guard) : guard.status().with_context(option);
+}
+
+}  // namespace
 
 base::Result<base::Address> MetricsOptions::place() const {
   auto found = base::parse_address_within(address, base::Reach::network);
@@ -17,7 +25,9 @@ base::Result<base::Address> MetricsOptions::place() const {
 }
 
 base::Result<http::Guard> MetricsOptions::guard(const base::Address& place) const {
-  TROUPE_TRY_ASSIGN(http::Guard opened, http::Guard::open(files));
+  TROUPE_TRY_ASSIGN(http::Guard opened, open_guard({files.tls, {}}, "--metrics-tls"));
+  TROUPE_TRY_ASSIGN(const http::Guard other, open_guard({{}, files.token}, "--metrics-token"));
+  opened.token = other.token;
   if (!place.loopback() && (opened.tls == nullptr || !opened.token)) {
     base::log_warn(
         "--metrics {}: without --metrics-tls and --metrics-token whoever reaches it reads it",
@@ -44,7 +54,7 @@ void add_guard_options(CLI::App& verb, http::GuardFiles& files) {
                   "Pages under TLS: a private key and its certificates, PEM, mode 0600")
       ->type_name("FILE");
   verb.add_option("--metrics-token", files.token,
-                  "Pages for who shows its one word as a Bearer token, mode 0600; not /healthz")
+                  "A word that requests for pages need as bearer token, mode 0600; not /healthz")
       ->type_name("FILE");
 }
 

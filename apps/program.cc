@@ -3,6 +3,8 @@
 #include "apps/program.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 
 #include "apps/verbs.h"
 #include "base/log.h"
@@ -90,9 +92,19 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
          (inside.empty() ? base::did_you_mean(word, verbs) : inside);
 }
 
+constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warn", "error"};
+
 /// -q, -v, TROUPE_LOG_LEVEL.
 void set_loudness(const Context& context) {
   context.console.set_quiet(context.quiet);
+  const std::string& named = context.environment.log_level;
+  const bool known =
+      named.empty() || std::find(kLevels.begin(), kLevels.end(), named) != kLevels.end();
+  if (!known && !context.quiet && !context.verbose) {
+    context.console.note(fmt::format(
+        "warning: TROUPE_LOG_LEVEL: '{}' is no level, so it is info: debug, info, warn or error",
+        named));
+  }
   const base::LogLevel level = context.log_level();
   if (level != base::LogLevel::info) base::start_logging(level, "");
 }
@@ -137,6 +149,26 @@ std::vector<std::string> with_help_words(std::vector<std::string> words) {
   return words;
 }
 
+/// "--name=" is "--name" and an empty value: CLI11 would take the next word for the value.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& words) {
+  std::vector<std::string> made;
+  bool options = true;
+  for (const std::string& word : words) {
+    options = options && word != "--";
+    const bool empty =
+        word.size() > 3 && word.starts_with("--") && word.find('=') == word.size() - 1;
+    made.push_back(options && empty ? word.substr(0, word.size() - 1) : word);
+    if (options && empty) made.emplace_back();
+  }
+  return made;
+}
+
+/// A value that is the variable's comes from there: an option that says the same changes nothing.
+std::string_view source_of(const std::string& value, const std::string& variable,
+                           std::string_view option, std::string_view name) {
+  return !value.empty() && value == variable ? name : option;
+}
+
 ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& context) {
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them last first
@@ -164,6 +196,18 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
 }
 
 }  // namespace
+
+std::string_view Context::coordinator_source() const {
+  return source_of(coordinator, environment.coordinator, "--coordinator", "TROUPE_COORDINATOR");
+}
+
+std::string_view Context::identity_source() const {
+  return source_of(identity, environment.identity, "--identity", "TROUPE_IDENTITY");
+}
+
+std::string_view Context::token_source() const {
+  return source_of(token_file, environment.token_file, "--token", "TROUPE_TOKEN_FILE");
+}
 
 base::LogLevel Context::log_level() const {
   if (quiet) return base::LogLevel::warn;
@@ -216,7 +260,8 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
     add_completion_verbs(app, context);
     add_gen_verbs(app, context);
     app.footer(exit_codes_text());
-    const ExitCode code = parse_and_run(app, with_help_words(arguments), context);
+    const ExitCode code =
+        parse_and_run(app, with_help_words(with_empty_values(arguments)), context);
     if (code != ExitCode::ok || context.console.data_written()) return code;
     context.console.error("standard output cannot be written");
     return ExitCode::no_resources;

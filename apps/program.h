@@ -31,6 +31,11 @@ struct Context {
   bool no_color = false;             ///< --no-color
   std::function<ExitCode()> action;  ///< set while the command line is parsed
 
+  /// Where the coordinator's address, the identity and the token come from, for errors: the option,
+  /// or the variable that stands for it.
+  std::string_view coordinator_source() const;
+  std::string_view identity_source() const;
+  std::string_view token_source() const;
   /// What -q, -v and TROUPE_LOG_LEVEL ask for.
   base::LogLevel log_level() const;
   /// Writes an operating error and gives its exit code.

@@ -270,7 +270,7 @@ base::Status check_room(const std::vector<cluster::RemoteHost>& hosts,
   if (cluster::slots_of(hosts) >= spec.ranks()) return {};
   return base::error(base::Errc::resource_exhausted,
                      "--hosts has {}; the job has {} (workers.machines {}, workers.devices {})",
-                     base::format_counted(cluster::slots_of(hosts), "worker place"),
+                     base::format_counted(cluster::slots_of(hosts), "slot"),
                      base::format_counted(spec.ranks(), "worker"), spec.workers.machines,
                      spec.workers.devices);
 }
@@ -280,7 +280,7 @@ base::Status check_room(const std::vector<cluster::RemoteHost>& hosts,
 void add_hosts_options(CLI::App& verb, HostsOptions& options) {
   CLI::Option* hosts =
       verb.add_option("--hosts", options.hosts,
-                      "Train on these machines, each with SLOTS worker places (1), over ssh")
+                      "Train on these machines, each with SLOTS slots (1), over ssh")
           ->check(check_hosts)
           ->type_name("HOST:SLOTS,...");
   verb.add_option("--ssh", options.ssh, "The command that runs a command on a host")

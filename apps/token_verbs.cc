@@ -176,7 +176,8 @@ CLI::App* add(CLI::App& family, Context& context, const char* name, const std::s
 }  // namespace
 
 void add_token_verbs(CLI::App& app, Context& context) {
-  CLI::App* family = add_family(app, "token", "Say what people may ask of a coordinator");
+  CLI::App* family =
+      add_family(app, "token", "Make and withdraw tokens: what people may do on a cluster");
   OptionsPtr options = std::make_shared<Options>();
   CLI::App* verb =
       add(*family, context, "make",
@@ -188,11 +189,12 @@ void add_token_verbs(CLI::App& app, Context& context) {
       ->required()
       ->type_name("")
       ->check(check_name);
-  verb->add_option("--rights", options->rights, "Of read, submit, stop, join, admin; with commas")
+  verb->add_option("--rights", options->rights,
+                   "One or more of read, submit, stop, join, admin, with commas between them")
       ->capture_default_str()
       ->check(check_rights)
       ->type_name("LIST");
-  verb->add_option("--for", options->time, "How long it holds")
+  verb->add_option("--for", options->time, "How long it is valid")
       ->capture_default_str()
       ->check(check_lifetime)
       ->type_name("TIME");

@@ -58,6 +58,10 @@ void add_job_file_options(CLI::App& verb, JobFileOptions& options) {
       ->required()
       ->type_name("");
   verb.add_option("--set", options.overrides, "Override a key of the job file")
+      ->check([](const std::string& text) {
+        const bool named = text.find('=') != std::string::npos && !text.starts_with('=');
+        return named ? "" : fmt::format("expected section.key=value, got '{}'", text);
+      })
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();

@@ -24,6 +24,10 @@ Status too_large(const std::filesystem::path& path, std::uint64_t bytes, std::ui
                path.string(), bytes, bytes_max);
 }
 
+Status not_a_file(const std::filesystem::path& path) {
+  return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
+}
+
 template <typename Container>
 Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
                            FileKind kind) {
@@ -33,9 +37,7 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   if (file.get() < 0) return file_error(path, "open", errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return file_error(path, "stat", errno);
-  if (S_ISDIR(info.st_mode)) {
-    return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
-  }
+  if (S_ISDIR(info.st_mode)) return not_a_file(path);
   if (kind == FileKind::regular && !S_ISREG(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
@@ -146,6 +148,7 @@ Status make_folder(const std::filesystem::path& folder, FileMode mode) {
 Status check_secret(const std::filesystem::path& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
+  if (S_ISDIR(found.st_mode)) return not_a_file(path);
   const mode_t others = found.st_mode & (S_IRWXG | S_IRWXO);
   if (others == 0) return {};
   return error(Errc::permission_denied,

@@ -51,7 +51,8 @@ enum class FileMode : std::uint32_t {
 /// alone may enter the one that is made.
 Status make_folder(const std::filesystem::path& folder, FileMode mode);
 
-/// permission_denied where others than its owner may read or write the file; errors of looking.
+/// permission_denied where others than its owner may read or write the file; invalid_argument: it
+/// is a folder; errors of looking.
 Status check_secret(const std::filesystem::path& path);
 
 /// What a file does that is written where a symbolic link stands.

@@ -32,10 +32,10 @@ control::KnownToken judged(const trust::Token& token, std::int64_t now) {
     known.refused = base::error(Errc::permission_denied, "it was withdrawn on {}",
                                 base::format_date(token.withdrawn));
   } else if (trust::ended(token.validity, now)) {
-    known.refused = base::error(Errc::permission_denied, "it held until {}",
+    known.refused = base::error(Errc::permission_denied, "it was valid until {}",
                                 base::format_date(token.validity.until));
   } else if (now < token.validity.from) {
-    known.refused = base::error(Errc::permission_denied, "it holds from {}",
+    known.refused = base::error(Errc::permission_denied, "it is valid from {}",
                                 base::format_date(token.validity.from));
   }
   return known;
@@ -124,7 +124,7 @@ void AccessFiles::read_tokens(std::int64_t now, std::vector<control::Coordinator
     // What could not be read is tried again with each look: it may be for want of descriptors.
     tokens_seen_ = read.ok() ? std::optional(seen) : std::nullopt;
     if (!read.ok() && read.status() != tokens_fault_) {
-      base::log_warn("{}; until it can be read no token holds", read.status().text());
+      base::log_warn("{}; until it can be read no token is valid", read.status().text());
     }
     tokens_fault_ = read.status();
     tokens_ = read.ok() ? std::move(read).value() : std::vector<trust::Token>();

@@ -195,7 +195,10 @@ base::Status AgentNode::run() {
       stopping = true;
       agent_.post(control::StopRequested{});
     }
-    if (const auto result = agent_.result()) return *result;
+    if (const auto result = agent_.result()) {
+      if (result->ok()) base::log_info("ending, as it was asked to");
+      return *result;
+    }
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
   }

@@ -25,7 +25,7 @@ namespace troupe::cluster {
 struct AgentOptions {
   std::string coordinator;  ///< HOST:PORT
   std::string name;         ///< of the machine
-  std::uint32_t slots = 1;  ///< worker places
+  std::uint32_t slots = 1;  ///< for one worker each
   std::string version;
   std::string http_address;  ///< of its own /metrics; may be empty
   base::NumericClass numeric_class;

@@ -31,7 +31,7 @@ std::string CertificateAge::look(const trust::Validity& validity, std::int64_t n
   if (told_ != 0 && now - told_ < kDay && ended == ended_) return "";
   told_ = now;
   ended_ = ended;
-  return fmt::format("certificate {} {}", ended ? "held until" : "holds until",
+  return fmt::format("certificate {} {}", ended ? "was valid until" : "is valid until",
                      base::format_date(validity.until));
 }
 
@@ -49,7 +49,7 @@ base::Status check_certificate(const IdentityFile* identity, std::int64_t now) {
   const trust::Validity validity = identity->credentials().info.validity;
   if (!trust::ended(validity, now)) return {};
   return base::error(base::Errc::permission_denied,
-                     "{}: its certificate held until {}; renew it with: troupe ca renew",
+                     "{}: its certificate was valid until {}; renew it with: troupe ca renew",
                      identity->file().string(), base::format_date(validity.until));
 }
 

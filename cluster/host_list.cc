@@ -60,8 +60,8 @@ Result<std::uint32_t> parse_slots(std::string_view item, std::string_view text) 
   const char* end = text.data() + text.size();
   const auto [rest, code] = std::from_chars(text.data(), end, slots);
   if (code == std::errc() && rest == end && slots >= 1 && slots <= control::kSlotsMax) return slots;
-  return base::error(Errc::invalid_argument, "host '{}': '{}' is not from 1 to {} worker places",
-                     item, text, control::kSlotsMax);
+  return base::error(Errc::invalid_argument, "host '{}': '{}' is not from 1 to {} slots", item,
+                     text, control::kSlotsMax);
 }
 
 Result<RemoteHost> parse_host(std::string_view item) {

@@ -18,7 +18,7 @@ struct RemoteHost {
   std::string destination;  ///< what ssh is told: "b", "ann@b", "fd77::2"
   std::string host;         ///< the same without the user: a name, or a number without brackets
   std::string name;         ///< of its agent: the host, with '-' for the ':' of a number
-  std::uint32_t slots = 1;  ///< places for workers
+  std::uint32_t slots = 1;  ///< for one worker each
   friend bool operator==(const RemoteHost&, const RemoteHost&) = default;
 };
 

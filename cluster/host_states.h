@@ -40,7 +40,7 @@ class HostStates {
   base::Status refused() const;
   /// unavailable: those that have not joined within `wait_ms`.
   base::Status late(std::uint64_t wait_ms) const;
-  /// Places for workers on hosts whose ssh runs.
+  /// Slots on hosts whose ssh runs.
   std::uint64_t slots_left() const;
   /// "host 'b' has ended (exit 255): WORDS" for each that has; empty: none.
   std::string losses() const;

@@ -323,7 +323,7 @@ struct ProcessReady {
 struct AgentHello {
   std::string name;
   std::string version;
-  std::uint32_t slots = 0;  ///< worker places
+  std::uint32_t slots = 0;  ///< for one worker each
   std::string http_address;
   base::NumericClass numeric_class;  ///< threads = 0: known when a job names them
   std::uint64_t process_token = 0;   ///< random; the same on every link of one process

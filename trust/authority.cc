@@ -155,8 +155,9 @@ Result<Credentials> Authority::renew(const Credentials& old, Validity validity, 
 Result<Credentials> Authority::sign(const Identity& identity, Validity validity, std::int64_t now) {
   // Beyond its own end nobody would believe it.
   if (ended(info_.validity, now)) {
-    return base::error(Errc::failed_precondition, "the authority of cluster '{}' held until {}",
-                       cluster(), base::format_date(info_.validity.until));
+    return base::error(Errc::failed_precondition,
+                       "the authority of cluster '{}' was valid until {}", cluster(),
+                       base::format_date(info_.validity.until));
   }
   validity.until = std::min(validity.until, info_.validity.until);
   Credentials made;
@@ -171,6 +172,13 @@ Result<Credentials> Authority::sign(const Identity& identity, Validity validity,
   return made;
 }
 
+Status Authority::forget(const std::string& serial) {
+  if (std::erase_if(issued_, [&](const Issued& each) { return each.serial == serial; }) == 0) {
+    return base::error(Errc::not_found, "certificate {}: this authority did not sign it", serial);
+  }
+  return save();
+}
+
 /// Those that begin later, too. Of one that was withdrawn already there is a new list: who asks
 /// again may not know whether the first try was written.
 Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
@@ -182,7 +190,7 @@ Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
     any = true;
   }
   if (!any) {
-    return base::error(Errc::not_found, "{} has no certificate that holds", identity.to_string());
+    return base::error(Errc::not_found, "{} has no valid certificate", identity.to_string());
   }
   TROUPE_TRY(make_list(now));
   return save();

@@ -49,6 +49,9 @@ class Authority {
   /// Withdraws all of `role` and `name` that have not ended at `now`, and writes deny_list(), also
   /// where all were withdrawn before. not_found: there is none.
   base::Status revoke(Role role, const std::string& name, std::int64_t now);
+  /// Takes a certificate that nobody has got out of the book again, so that its name is free.
+  /// not_found: no certificate has this serial number.
+  base::Status forget(const std::string& serial);
   /// The list of what is withdrawn, PEM; also the file denied.pem in the folder.
   const std::string& deny_list() const { return deny_list_; }
 

@@ -110,7 +110,8 @@ std::string_view right_name(Right right) {
 Result<Right> parse_right(std::string_view word) {
   const auto found = std::find(kRights.begin(), kRights.end(), word);
   if (found != kRights.end()) return static_cast<Right>(found - kRights.begin());
-  return base::error(Errc::invalid_argument, "'{}' is no right: read, submit, stop, admin", word);
+  return base::error(Errc::invalid_argument, "'{}' is no right: read, submit, stop, join, admin",
+                     word);
 }
 
 bool Token::gives(Right right) const {
@@ -160,7 +161,8 @@ Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> 
     std::erase_if(tokens_, [&](const Token& each) { return !holds(each, validity.from); });
   }
   if (tokens_.size() >= kTokensMax) {
-    return base::error(Errc::resource_exhausted, "{} tokens hold; revoke some", tokens_.size());
+    return base::error(Errc::resource_exhausted, "{} tokens are valid; revoke some",
+                       tokens_.size());
   }
   // 256 random bits: nobody guesses it, and its hash needs no salt.
   const std::string text = std::string(kMark) + base::to_hex(base::random_secret()) +
@@ -183,8 +185,7 @@ Result<std::size_t> TokenBook::revoke(std::string_view id_or_name, std::int64_t 
     ++count;
   }
   if (count == 0) {
-    return base::error(Errc::not_found, "no token that holds has the id or the name '{}'",
-                       id_or_name);
+    return base::error(Errc::not_found, "no valid token has the id or the name '{}'", id_or_name);
   }
   TROUPE_TRY(save());
   return count;

@@ -9,7 +9,7 @@ namespace troupe::trust {
 base::Status check_validity(const Validity& validity) {
   if (validity.until > kLatestTime) {
     return base::error(base::Errc::invalid_argument,
-                       "it would hold until {}; {} is the last day that can be written",
+                       "it would be valid until {}; {} is the last day that can be written",
                        base::format_date(validity.until), base::format_date(kLatestTime));
   }
   if (validity.until < validity.from) {

@@ -44,12 +44,13 @@ TEST_CASE("a single file goes to standard output", "[gen]") {
         "where it runs\n");
   CHECK_THAT(guarded,
              Contains("  - job_name: troupe\n    scheme: https\n    tls_config:\n      "
-                      "ca_file: \"/e/ca.pem\"\n    authorization:\n      credentials_file: "
-                      "\"/e/token\"\n    http_sd_configs:\n"));
+                      "ca_file: \"/e/ca.pem\"\n    authorization:\n      type: Bearer\n      "
+                      "credentials_file: \"/e/token\"\n    http_sd_configs:\n"));
   CHECK_THAT(guarded,
              Contains("      - url: https://head:99/sd/targets\n        refresh_interval: "
                       "15s\n        tls_config:\n          ca_file: \"/e/ca.pem\"\n        "
-                      "authorization:\n          credentials_file: \"/e/token\"\n"));
+                      "authorization:\n          type: Bearer\n          credentials_file: "
+                      "\"/e/token\"\n"));
 }
 
 TEST_CASE("paths in prometheus.yml are absolute and quoted", "[gen]") {

@@ -41,5 +41,17 @@ TEST_CASE("another job of the same id is not the one that is watched", "[job_wat
   }
 }
 
+TEST_CASE("a job that had succeeded before it was submitted again is known", "[job_watch]") {
+  JobInfo job = look(JobPhase::succeeded, 30);
+  job.age_ms = 60'000;
+  CHECK(had_succeeded(job, 100));
+  CHECK_FALSE(had_succeeded(job, 60'000));  // its answer came late: it is this submission
+  job.age_ms = 600;
+  CHECK_FALSE(had_succeeded(job, 100));  // a step of the coordinator's clock
+  job.phase = JobPhase::running;
+  job.age_ms = 60'000;
+  CHECK_FALSE(had_succeeded(job, 100));
+}
+
 }  // namespace
 }  // namespace troupe::apps

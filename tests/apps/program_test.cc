@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "apps/coordinator_call.h"
+#include "apps/host_text.h"
 #include "apps/metrics_options.h"
 #include "apps/progress.h"
 #include "monitoring/families.h"
@@ -93,6 +94,9 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run bad = run({"--coordinator", "here", "job", "list"});
   CHECK(bad.code == 2);
   CHECK_THAT(bad.err, Contains("--coordinator") && Contains("'here' is not an address"));
+  const Run empty = run({"--coordinator=", "job", "list"});
+  CHECK(empty.code == 2);
+  CHECK_THAT(empty.err, StartsWith("error: --coordinator: '' is not an address"));
   CHECK(run({"coordinator", "--listen", "1:2:3", "--metrics", ":0", "--state", "x"}).code == 2);
   const Run far =
       run({"coordinator", "--state", "x", "--listen", "0.0.0.0:1", "--metrics", "127.0.0.1:0"});
@@ -113,7 +117,17 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   CHECK(ports.code == 2);
   CHECK_THAT(ports.err, Contains("--ports") && Contains("'9-8' is no range of ports"));
   CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-token", "none"}).err,
-             StartsWith("error: none: "));
+             StartsWith("error: --metrics-token: none: "));
+  CHECK_THAT(run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics-tls", "none"}).err,
+             StartsWith("error: --metrics-tls: none: "));
+  for (const char* other : {"192.0.2.1:7700", "head:7700"}) {
+    const Run person = run({"--coordinator", other, "job", "list"});
+    CHECK(person.code == 8);
+    CHECK(person.err == fmt::format("error: --coordinator {}: --identity FILE (or TROUPE_IDENTITY) "
+                                    "is missing: a coordinator beyond the loopback wants a "
+                                    "certificate\n",
+                                    other));
+  }
   const Run absent = run({"job", "status", "x", "--coordinator", "127.0.0.1:1"});
   CHECK(absent.code == 4);
   CHECK_THAT(absent.err, Contains("127.0.0.1:1"));
@@ -195,6 +209,55 @@ TEST_CASE("pages on all addresses are found at the host that a coordinator liste
   CHECK(own != "0.0.0.0");
 }
 
+TEST_CASE("an agent of another machine says where it is", "[program]") {
+  CHECK(join_words("127.0.0.1:7700", false) ==
+        "troupe agent --join 127.0.0.1:7700 --name NAME --devices cpu:2");
+  CHECK(join_words("[::1]:7700", true) ==
+        "troupe agent --join [::1]:7700 --name NAME --devices cpu:2 --identity FILE");
+  CHECK(join_words("head:7700", true) ==
+        "troupe agent --join head:7700 --name NAME --advertise HOST --devices cpu:2 --identity "
+        "FILE");
+  CHECK(advertise_warning("localhost:7700", "127.0.0.1").empty());
+  CHECK(advertise_warning("192.0.2.2:7700", "192.0.2.3").empty());
+  CHECK(advertise_warning("192.0.2.2:7700", "node1").empty());
+  CHECK(advertise_warning("head:7700", "127.0.0.1") ==
+        "--advertise 127.0.0.1: no other machine reaches this one there, and --join head:7700 may "
+        "be on another machine; say this machine's name or address: --advertise HOST");
+}
+
+TEST_CASE("errors name the variable that a value comes from", "[program]") {
+  const auto run_with = [](const base::Environment& environment, std::vector<std::string> more) {
+    std::ostringstream out, err;
+    Console console(out, err);
+    Context context(console, environment);
+    more.insert(more.begin(), {"--coordinator", "127.0.0.1:1"});
+    const ExitCode code = run_program(more, context);
+    return Run{static_cast<int>(code), out.str(), err.str()};
+  };
+  base::Environment environment;
+  environment.identity = "nofile";
+  CHECK_THAT(run_with(environment, {"job", "list"}).err,
+             StartsWith("error: TROUPE_IDENTITY: nofile: "));
+  CHECK_THAT(run_with(environment, {"--identity", "other", "job", "list"}).err,
+             StartsWith("error: --identity: other: "));
+  environment = {};
+  environment.token_file = "nofile";
+  CHECK_THAT(run_with(environment, {"job", "list"}).err,
+             StartsWith("error: TROUPE_TOKEN_FILE: nofile: "));
+  CHECK_THAT(run_with(environment, {"--token", "/", "job", "list"}).err,
+             StartsWith("error: --token: /: is a folder, not a file"));
+  environment = {};
+  environment.log_level = "loud";
+  const Run loud = run_with(environment, {"version"});
+  CHECK(loud.code == 0);
+  CHECK(loud.err ==
+        "warning: TROUPE_LOG_LEVEL: 'loud' is no level, so it is info: debug, info, warn or "
+        "error\n");
+  CHECK(run_with(environment, {"-q", "version"}).err.empty());
+  environment.log_level = "info";
+  CHECK(run_with(environment, {"version"}).err.empty());
+}
+
 TEST_CASE("the words that ask again are those that asked", "[program]") {
   std::ostringstream out, err;
   Console console(out, err);
@@ -265,6 +328,12 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
         "--set data.batch=12B: error: data.batch: expected integer >= 1, got \"12B\"\n"
         "--set a.b=1: error: a.b: unknown key\n"
         "2 errors; this is no job that can run\n");
+  for (const char* setting : {"train.epochs", "=2", ""}) {
+    const Run unnamed = run({"config", "check", kExample, "--set", setting});
+    CHECK(unnamed.code == 2);
+    CHECK_THAT(unnamed.err, StartsWith(fmt::format(
+                                "error: --set: expected section.key=value, got '{}'\n", setting)));
+  }
   const Run missing = run({"config", "check", "/nowhere/job.toml"});
   CHECK(missing.code == 3);
   CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
@@ -290,9 +359,11 @@ TEST_CASE("data check counts records, or names the first damage and exits 3", "[
   CHECK_THAT(bad.err, StartsWith("error: ") && Contains(path.string()) && Contains("offset 0"));
   std::filesystem::remove(path);
   CHECK(run({"data", "check", path.string()}).code == 5);
-  CHECK(run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out",
-             (path.parent_path() / "troupe-program-test").string()})
-            .code == 5);
+  const auto out = path.parent_path() / "troupe-program-test";
+  CHECK(
+      run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out", out.string()}).code ==
+      5);
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("metrics names every family", "[program]") {

@@ -125,6 +125,7 @@ TEST_CASE("a file is read whole, a pipe up to the limit, a folder not at all", "
   CHECK(read_text_file("/", 10).status().code() == Errc::invalid_argument);
   CHECK(read_text_file("/dev/null/x", 10).status().code() == Errc::invalid_argument);
   CHECK(read_text_file("/nowhere", 10).status().code() == Errc::not_found);
+  CHECK(check_secret("/").text() == "/: is a folder, not a file");
 }
 
 TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[file]") {

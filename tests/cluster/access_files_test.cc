@@ -60,9 +60,9 @@ TEST_CASE("tokens are told when they change, end or cannot be read") {
   CHECK(files.look(kNow + 1).empty());
   told = all_of<control::TokensRead>(files.look(kDay.until + 1));  // by the clock alone
   REQUIRE(told.size() == 1);
-  CHECK_THAT(told[0].tokens[0].refused.text(), Contains("it held until 2023-11-15T22:13:20Z"));
+  CHECK_THAT(told[0].tokens[0].refused.text(), Contains("it was valid until 2023-11-15T22:13:20Z"));
   told = all_of<control::TokensRead>(files.look(kNow - 1));
-  CHECK_THAT(told.at(0).tokens.at(0).refused.text(), Contains("it holds from"));
+  CHECK_THAT(told.at(0).tokens.at(0).refused.text(), Contains("it is valid from"));
   {
     auto book = trust::TokenBook::open(tokens).value();
     REQUIRE(book.revoke("alice", kNow).ok());

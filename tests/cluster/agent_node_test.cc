@@ -2,13 +2,21 @@
 // An agent that is asked to end does, also while a folder that it probes hangs.
 #include "cluster/agent_node.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "cluster/background_calls.h"
 #include "tests/link/link_support.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::cluster::test {
 using namespace link;
@@ -189,6 +197,31 @@ TEST_CASE("a job's dead folders hold up no other job on its machine", "[agent]")
   CHECK(status.ok());
   CHECK(*lives == 2);
   CHECK(*dead == kHang);
+}
+
+/// What the process writes to standard error while `action` runs.
+std::string log_of(const std::function<void()>& action) {
+  const TestFolder folder("agent-node-log");
+  const auto path = folder.path() / "log";
+  std::fflush(stderr);
+  const int kept = ::dup(STDERR_FILENO);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(::dup2(file, STDERR_FILENO) == STDERR_FILENO);
+  action();
+  std::fflush(stderr);
+  ::dup2(kept, STDERR_FILENO);
+  ::close(kept);
+  ::close(file);
+  return base::read_text_file(path, 1 << 20).value();
+}
+
+TEST_CASE("an agent without jobs says that it ends as it was asked to", "[agent]") {
+  Coordinator coordinator(std::vector<schemas::Message>{});
+  Status status;
+  const std::string log =
+      log_of([&] { status = run_agent(options_for(coordinator, [] { return true; })); });
+  CHECK(status.ok());
+  CHECK_THAT(log, Catch::Contains("msg=\"ending, as it was asked to\""));
 }
 
 TEST_CASE("files that a job wants anew end the work on those that it wanted before", "[agent]") {

@@ -16,12 +16,12 @@ TEST_CASE("a certificate's end is told once a day from two weeks before, and whe
   const trust::Validity quarter{kNow, kNow + 90 * kDay};
   CHECK(age.look(quarter, kNow).empty());
   CHECK(age.look(quarter, kNow + 76 * kDay - 1).empty());
-  CHECK(age.look(quarter, kNow + 76 * kDay) == "certificate holds until 2027-04-15T08:00:00Z");
+  CHECK(age.look(quarter, kNow + 76 * kDay) == "certificate is valid until 2027-04-15T08:00:00Z");
   CHECK(age.look(quarter, kNow + 77 * kDay - 1).empty());
   CHECK_FALSE(age.look(quarter, kNow + 77 * kDay).empty());
   CHECK_FALSE(age.look(quarter, kNow + 90 * kDay - 1).empty());
   // Its end is news, whatever was told before.
-  CHECK(age.look(quarter, kNow + 90 * kDay) == "certificate held until 2027-04-15T08:00:00Z");
+  CHECK(age.look(quarter, kNow + 90 * kDay) == "certificate was valid until 2027-04-15T08:00:00Z");
   CHECK(age.look(quarter, kNow + 90 * kDay + 1).empty());
   // A new one begins anew.
   const trust::Validity next{kNow + 90 * kDay, kNow + 180 * kDay};

@@ -58,7 +58,7 @@ TEST_CASE("who is late is named with the last words", "[hosts]") {
         "host 'b'");
 }
 
-TEST_CASE("a host that has ended has no places", "[hosts]") {
+TEST_CASE("a host that has ended has no slots", "[hosts]") {
   HostStates states = two_hosts();
   states.joined({"a", "b"});
   CHECK(states.slots_left() == 5);

@@ -265,12 +265,12 @@ class BadInputTest(RefusalCase):
                 ("limits.stall_ms=soon", "soon"),
                 ("data.prefetch_threads=65", ["data.prefetch_threads", "64"]),
                 ("nonsense=1", "nonsense"),
-                ("=", "section.key=value"),
                 ("numerics.isa=mmx", "mmx")):
             with self.subTest(setting):
                 self.run_job(INPUT, texts, setting)
         self.run_job(RESOURCES, "600 workers", "workers.machines=300")
         self.run_job(RESOURCES, "servers.shards 5000", "servers.shards=5000")
+        self.expect(USAGE, ["--set", "section.key=value"], "run", self.job, "--set", "=")
         self.expect(INPUT, "'10.1:0': '10.1' is neither", "run", self.job, "--metrics", "10.1:0")
         self.expect(MISSING, ["--trace", "/none/x"], "run", self.job, "--trace", "/none/x")
         self.expect(USAGE, ["TROUPE_COORDINATOR", "'here'"], "job", "list",
@@ -403,7 +403,9 @@ class BadInputTest(RefusalCase):
         self.addCleanup(company.end)
         for verb in ("status", "wait", "stop"):
             done = cluster.troupe("--coordinator", company.address, "job", verb, "nope")
-            self.assertEqual((done.returncode, done.stderr), (MISSING, "error: no job 'nope'\n"))
+            self.assertEqual((done.returncode, done.stderr),
+                             (MISSING, "error: no job 'nope'; a coordinator that was started anew "
+                                       "remembers no jobs\n"))
 
     # ---- checkpoints ----
 

@@ -208,7 +208,7 @@ class HostsTest(cluster.ClusterCase):
     def test_more_workers_than_places(self):
         code, _, log = self.finish(self.start(write_job(self.folder, "large", 1), hosts="a:2,b"))
         self.assertEqual(code, 7, log)
-        self.assertIn("error: --hosts has 3 worker places; the job has 4 workers "
+        self.assertIn("error: --hosts has 3 slots; the job has 4 workers "
                       "(workers.machines 2, workers.devices 2)", log)
         self.assertFalse((self.hosts / "a/ssh.pid").exists())
 

@@ -206,7 +206,8 @@ class RefusalsTest(ClusterCase):
                   FORBIDDEN)
         self.case(self.ask(ann, gone, "job", "stop", "victim"), "it was withdrawn on",
                   "it was withdrawn on", FORBIDDEN)
-        self.case(self.ask(ann, late, "job", "list"), "it held until", "it held until", FORBIDDEN)
+        self.case(self.ask(ann, late, "job", "list"), "it was valid until", "it was valid until",
+                  FORBIDDEN)
         self.case(self.ask(ann, bobs, "job", "list"), "is not of person 'ann'", "is not of person",
                   FORBIDDEN)
         # Without the right.

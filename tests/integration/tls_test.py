@@ -108,8 +108,8 @@ class TlsTest(ClusterCase):
         old = issue(pathlib.Path(identities["a"]).parent / "ca", "person", "old",
                     self.folder / "old.pem", "--for", "1s")
         time.sleep(1.5)
-        done = self.refused(["--identity", old, *ask], "--identity: ", "certificate held until",
-                            "troupe ca renew")
+        done = self.refused(["--identity", old, *ask], "--identity: ",
+                            "certificate was valid until", "troupe ca renew")
         self.assertEqual(done.returncode, FORBIDDEN)
         self.refused(["--identity", expired, *join, "late"], "certificate expired")
         made.wait_for("coordinator", "certificate has expired")
@@ -123,11 +123,12 @@ class TlsTest(ClusterCase):
                                          "brief", self.folder / "brief.pem", "--for", "4s")
         made.start_agent("brief", 1)
         made.wait_for("brief", "joined the coordinator")
-        made.wait_for("brief", "its certificate held until")
+        ended = "its certificate was valid until"
+        made.wait_for("brief", ended)
         job = made.submit(write_job(self.folder, "brief", 1), "workers.machines=1",
                           "workers.devices=2", name="brief")
-        made.wait_for("brief", "offers no slots any more: .*brief.pem: its certificate held until")
-        made.wait_status("brief", "1 agent offers none, 'brief': .*its certificate held until")
+        made.wait_for("brief", f"offers no slots any more: .*brief.pem: {ended}")
+        made.wait_status("brief", f"1 agent offers none, 'brief': .*{ended}")
         troupe("ca", "renew", pathlib.Path(identities["a"]).parent / "ca",
                made.identities["brief"]).check_returncode()
         made.wait_for("brief", "offers its slots again")

@@ -62,6 +62,23 @@ TEST_CASE("what was revoked is on the list, is not renewed, and its name is free
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == authority.deny_list());
 }
 
+TEST_CASE("a certificate that nobody has got leaves the book, and its name is free") {
+  const TestFolder folder("authority-test-forget");
+  {
+    auto authority = Authority::create(folder.path(), "lab", kYear).value();
+    const auto first = authority.issue(Role::agent, "a", kYear, kNow).value();
+    const auto second = authority.renew(first, kYear, kNow).value();
+    REQUIRE(authority.forget(second.info.serial).ok());
+    CHECK(authority.issue(Role::agent, "a", kYear, kNow).status().code() ==
+          base::Errc::already_exists);  // the first one stays
+    REQUIRE(authority.forget(first.info.serial).ok());
+    CHECK(authority.forget(first.info.serial).code() == base::Errc::not_found);
+  }
+  auto authority = Authority::open(folder.path()).value();
+  CHECK(authority.issued().empty());
+  CHECK(authority.issue(Role::agent, "a", kYear, kNow).ok());
+}
+
 TEST_CASE("a list that could not be written is completed by whoever comes next") {
   const TestFolder folder("authority-test-list");
   const auto file = folder.path() / "denied.pem";
@@ -138,7 +155,7 @@ TEST_CASE("nothing holds longer than the authority that signs it") {
   const auto late =
       authority.renew(made, {kYear.until - 300, kYear.until + 2}, kYear.until).status();
   CHECK(late.code() == base::Errc::failed_precondition);
-  CHECK(late.text() == "the authority of cluster 'lab' held until 2024-11-13T22:13:20Z");
+  CHECK(late.text() == "the authority of cluster 'lab' was valid until 2024-11-13T22:13:20Z");
 }
 
 TEST_CASE("another authority's credentials are not renewed") {

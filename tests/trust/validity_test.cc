@@ -15,7 +15,8 @@ TEST_CASE("nothing holds beyond the year 9999, or ends before it begins") {
   CHECK(check_validity({kNow, kLatestTime}).ok());
   CHECK(check_validity({kNow, kNow}).ok());
   CHECK(check_validity({kNow, kLatestTime + 1}).text() ==
-        "it would hold until 10000-01-01T00:00:00Z; 9999-12-31T23:59:59Z is the last day that can "
+        "it would be valid until 10000-01-01T00:00:00Z; 9999-12-31T23:59:59Z is the last day that "
+        "can "
         "be written");
   CHECK(check_validity({kNow, kNow - 1}).code() == base::Errc::invalid_argument);
 }
