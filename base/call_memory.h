@@ -41,7 +41,7 @@ class CallMemory {
   static bool give_back(void* place) noexcept;
 
  private:
-  bool holds_ = false;  // false within another one, which serves
+  [[maybe_unused]] bool holds_ = false;  // false within another one, which serves
 };
 
 }  // namespace troupe::base

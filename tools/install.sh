@@ -19,7 +19,11 @@ build=(
 packing=(dpkg-dev file)
 test=(clang git iproute2 libomp-dev prometheus python3-venv systemd)
 # CXX=clang++ builds with clang and its OpenMP.
-case "${CXX:-}" in *clang*) build+=(clang libomp-dev) ;; esac
+case "${CXX:-}" in *clang*)
+  build+=(clang libomp-dev)
+  test+=(libclang-rt-dev) # sanitizers
+  ;;
+esac
 # tools/format.sh takes this version only. Debian 12 has it; elsewhere PyPI's goes into build/.
 formatter=$(dirname "$0")/../build/clang-format-14
 if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
