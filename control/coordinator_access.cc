@@ -2,6 +2,7 @@
 // Who may ask the coordinator for what; what is revoked.
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "base/units.h"
@@ -86,8 +87,23 @@ void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello
   known->second.caller.token = base::sha256(hello.token);
 }
 
+/// An agent that was let in by its token, or before any was needed, has to have the right still.
+/// While nobody can be judged all stay.
 void CoordinatorState::on(const TokensRead& read) {
   note_left_out(access_.set(read));
+  if (access_.unread()) return;
+  std::map<PeerId, base::Status> out;
+  for (const auto& [peer, agent] : agents_) {
+    const Caller caller = caller_of(peer);
+    if (caller.holder) continue;
+    const base::Status status = access_.check(caller, trust::Right::join);
+    if (!status.ok()) out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
+  }
+  for (const auto& [peer, status] : out) {
+    if (!agents_.contains(peer)) continue;  // a run has given it up meanwhile
+    drop(peer, status);
+    lose_agent(peer, status.text());
+  }
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {

@@ -363,6 +363,45 @@ TEST_CASE("without certificates an agent needs a token, too, as soon as people d
   CHECK(world.state.counts().agents == 2);
 }
 
+TEST_CASE("without certificates an agent stays as long as its token gives the right to join") {
+  Guarded world(trust::Role::person, "ann");
+  world.state.handle(TokensRead{false, {}});
+  schemas::AgentHello hello;
+  hello.version = "1";
+  hello.slots = 1;
+  const auto join = [&](PeerId peer, const std::string& name, const std::string& token) {
+    world.state.handle(PeerLinked{peer, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
+    if (!token.empty()) world.drop(peer, schemas::PersonHello{token});
+    hello.name = name;
+    CHECK(world.drop(peer, hello).empty());
+  };
+  join(2, "a", "j");
+  join(3, "b", "");  // nobody needs a token yet
+  world.link(4, trust::Role::agent, "c");
+  hello.name = "c";
+  CHECK(world.drop(4, hello).empty());
+  std::vector<std::string> dropped;
+  const auto read = [&](const TokensRead& tokens) {
+    dropped.clear();
+    for (const CoordinatorEffect& effect : world.state.handle(tokens)) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) dropped.push_back(drop->reason.text());
+    }
+    return dropped.size();
+  };
+  KnownToken known = token_of("j", "ann", {Right::join});
+  CHECK(read({true, {}, true}) == 0);  // they cannot be read, and nobody can be judged
+  CHECK(world.state.counts().agents == 3);
+  REQUIRE(read({true, {known}}) == 1);
+  CHECK_THAT(dropped[0], StartsWith("agent 'b': a token is missing"));
+  CHECK(world.state.counts().agents == 2);
+  known.refused = base::error(Errc::permission_denied, "it was withdrawn");
+  REQUIRE(read({true, {known}}) == 1);
+  CHECK_THAT(dropped[0], StartsWith("agent 'a': token 1a2b3c4d of 'ann': it was withdrawn"));
+  CHECK(world.state.counts().agents == 1);  // its certificate says who it is
+  CHECK(world.state.counts().slots == 1);
+  CHECK(read({true, {known}}) == 0);
+}
+
 TEST_CASE("what is revoked goes to all agents, and to those that join later") {
   Guarded world(trust::Role::agent, "a");
   schemas::AgentHello hello;
