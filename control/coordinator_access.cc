@@ -123,9 +123,9 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
 }
 
-/// The id of a job that has ended is free for another one of the same person, or of whoever may
-/// stop others' jobs: a job file that was repaired keeps its id.
-base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const {
+/// The id of a job that has ended is free for the same person, or for whoever may stop others'
+/// jobs: the job goes on, or it has `other` content, as a job file that was repaired keeps its id.
+base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job, bool other) const {
   const std::string& id = job.info.id;
   const std::string_view phase = schemas::job_phase_name(shown(job).phase);
   if (!is_final(shown(job).phase)) {
@@ -137,9 +137,9 @@ base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const
   if (job.owner == access_.name_of(caller) || access_.check(caller, trust::Right::stop).ok()) {
     return {};
   }
-  return base::error(Errc::already_exists,
-                     "job '{}' of {} {} and has other content: choose another --id", id, job.owner,
-                     phase);
+  return base::error(Errc::already_exists, "job '{}' of {} {}{}: choose another --id", id,
+                     job.owner.empty() ? "somebody" : job.owner, phase,
+                     other ? " and has other content" : "");
 }
 
 }  // namespace troupe::control

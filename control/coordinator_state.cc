@@ -315,11 +315,11 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   if (Job* same = find(id)) {
     const schemas::JobPhase phase = shown(*same).phase;
     const bool other = same->text != request.job_text;
-    if (other) TROUPE_TRY(check_replaced(peer, *same));
     if (!other && (!is_final(phase) || phase == schemas::JobPhase::succeeded)) {
       note_request(*same, request.request);
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
+    TROUPE_TRY(check_replaced(peer, *same, other));
     // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
     if (!other) earlier = all_runs(*same);

@@ -200,7 +200,7 @@ class CoordinatorState {
   void note_stop(PeerId peer, Job& job, bool checkpoint);
   void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
-  base::Status check_replaced(PeerId peer, const Job& job) const;
+  base::Status check_replaced(PeerId peer, const Job& job, bool other) const;
   void note_request(Job& job, const std::string& request);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;

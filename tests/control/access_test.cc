@@ -137,6 +137,34 @@ TEST_CASE("the id of an ended job is free for its owner, and for who may stop ot
   CHECK(answer(1, 2).code == Errc::ok);
 }
 
+TEST_CASE("an ended job goes on for its owner, and for who may stop others' jobs") {
+  Guarded world(trust::Role::person, "ann");
+  world.link(2, trust::Role::person, "ben");
+  world.link(3, trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"s"});
+  world.drop(2, schemas::PersonHello{"u"});
+  world.drop(3, schemas::PersonHello{"a"});
+  const auto submit = [&](PeerId peer, const std::string& id) {
+    CHECK(world.drop(peer, submit_of(id)).empty());
+    REQUIRE(world.sent.size() == 1);
+    return std::get<schemas::JobSubmitted>(world.sent[0].message);
+  };
+  CHECK(submit(1, "x").code == Errc::ok);
+  CHECK(submit(2, "x").code == Errc::ok);  // it waits, and nothing has happened
+  CHECK(world.audits.empty());
+  CHECK(world.drop(1, schemas::JobStop{"x"}).empty());
+  const schemas::JobSubmitted refused = submit(2, "x");
+  CHECK(refused.code == Errc::already_exists);
+  CHECK(refused.text == "job 'x' of ann stopped: choose another --id");
+  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::stopped);
+  CHECK(submit(1, "x").code == Errc::ok);
+  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::pending);
+  CHECK(submit(2, "y").code == Errc::ok);
+  CHECK(world.drop(2, schemas::JobStop{"y"}).empty());
+  CHECK(submit(1, "y").text == "job 'y' of ben stopped: choose another --id");
+  CHECK(submit(3, "y").code == Errc::ok);
+}
+
 TEST_CASE("without the right nothing is done, and the answer says so") {
   Guarded world(trust::Role::person, "ann");
   const std::vector<schemas::Message> questions{
