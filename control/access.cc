@@ -39,6 +39,9 @@ std::vector<Access::LeftOut> Access::set(TokensRead tokens) {
 }
 
 std::vector<Access::LeftOut> Access::take_left_out(std::uint64_t now_ms) {
+  std::erase_if(changes_, [now_ms](const auto& entry) {
+    return now_ms - entry.second.since_ms >= kWindowMs;
+  });
   return end_windows([now_ms](const std::string&, const Refusals& refusals) {
     return now_ms - refusals.since_ms >= kWindowMs;
   });
@@ -73,6 +76,20 @@ bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
   refusals.left_out = {caller.to_string(), known->token.name, caller.address,
                        refusals.left_out.count + 1};
   return false;
+}
+
+Status Access::count_change(const Caller& caller, std::uint64_t now_ms) {
+  const std::string name = name_of(caller);
+  if (name.empty()) return {};
+  Changes& changes = changes_.try_emplace(name, Changes{now_ms}).first->second;
+  if (changes.count < kChangesMax) {
+    ++changes.count;
+    return {};
+  }
+  return base::error(Errc::resource_exhausted,
+                     "person '{}' has made {} changes within {} s, which is the limit for one "
+                     "person: try again in a minute",
+                     name, kChangesMax, kWindowMs / 1'000);
 }
 
 Status Access::check(const Caller& caller, trust::Right right) const {

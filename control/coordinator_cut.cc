@@ -21,7 +21,10 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
   if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
   if (job == nullptr) return tell_unknown(peer, stop.id);
-  note_stop(peer, *job, stop.checkpoint);
+  const base::Status noted = note_stop(peer, *job, stop.checkpoint);
+  if (!noted.ok()) {
+    return emit(Send<PeerId>{peer, schemas::JobList{noted.code(), noted.text(), {}}});
+  }
   changed_.insert(job->number);
   if (job->run) {
     hand_to_run(*job, StopRequested{stop.checkpoint});
@@ -35,14 +38,18 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
 
 /// Who asks the same again is noted once; a stop at once that follows one with a checkpoint is
 /// another wish.
-void CoordinatorState::note_stop(PeerId peer, Job& job, bool checkpoint) {
-  const auto [asked, fresh] = job.waiting.try_emplace(peer, checkpoint);
+base::Status CoordinatorState::note_stop(PeerId peer, Job& job, bool checkpoint) {
+  const auto asked = job.waiting.find(peer);
+  const bool fresh = asked == job.waiting.end();
   const bool hurries = !fresh && asked->second && !checkpoint;
-  if (hurries) asked->second = false;
-  if ((!fresh && !hurries) || is_final(shown(job).phase)) return;
+  const bool changes = (fresh || hurries) && !is_final(shown(job).phase);
+  if (changes) TROUPE_TRY(access_.count_change(caller_of(peer), now_ms_));
+  if (fresh || hurries) job.waiting[peer] = checkpoint;
+  if (!changes) return {};
   const std::string_view how = checkpoint ? " with a checkpoint" : hurries ? " at once" : "";
   note_change(peer, fmt::format("stops job '{}'{}", job.info.id, how));
   emit(Note{false, fmt::format("job {} is to be stopped{}", job.info.id, how)});
+  return {};
 }
 
 /// Answered when the checkpoint is there, or when it is known that there will be none. Who asks on
@@ -64,6 +71,12 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
     return;
   }
   if (job->run && !job->run->over()) {
+    const base::Status counted = access_.count_change(caller_of(peer), now_ms_);
+    if (!counted.ok()) {
+      answer.code = counted.code();
+      answer.text = counted.text();
+      return emit(Send<PeerId>{peer, std::move(answer)});
+    }
     hand_to_run(*job, CheckpointRequested{peer});
     if (!job->run->owes(peer)) return;
     note_change(peer, fmt::format("saves job '{}'", wanted.id));

@@ -312,7 +312,8 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   TROUPE_TRY(check_words(spec));
   std::uint64_t generation = 1;
   EarlierRuns earlier;
-  if (Job* same = find(id)) {
+  Job* same = find(id);
+  if (same != nullptr) {
     const schemas::JobPhase phase = shown(*same).phase;
     const bool other = same->text != request.job_text;
     if (!other && (!is_final(phase) || phase == schemas::JobPhase::succeeded)) {
@@ -320,9 +321,12 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
     TROUPE_TRY(check_replaced(peer, *same, other));
+  }
+  TROUPE_TRY(access_.count_change(caller_of(peer), now_ms_));
+  if (same != nullptr) {
     // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
-    if (!other) earlier = all_runs(*same);
+    if (same->text == request.job_text) earlier = all_runs(*same);
     forget(*same);
   }
   TROUPE_TRY(make_room());

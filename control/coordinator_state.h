@@ -197,7 +197,7 @@ class CoordinatorState {
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
   void note_withheld(Agent& agent, const std::string& why);
-  void note_stop(PeerId peer, Job& job, bool checkpoint);
+  base::Status note_stop(PeerId peer, Job& job, bool checkpoint);
   void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
   base::Status check_replaced(PeerId peer, const Job& job, bool other) const;

@@ -242,6 +242,53 @@ TEST_CASE("refusals of one person are told, but not without end") {
   }
 }
 
+TEST_CASE("one person makes so many changes a minute, and is told the limit then") {
+  Guarded world(trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"s"});
+  std::size_t lines = 0;
+  const auto submit = [&](PeerId peer) {
+    CHECK(world.drop(peer, submit_of("x")).empty());
+    lines += world.audits.size();
+    REQUIRE(world.sent.size() == 1);
+    return std::get<schemas::JobSubmitted>(world.sent[0].message);
+  };
+  const auto stop = [&](PeerId peer) {
+    CHECK(world.drop(peer, schemas::JobStop{"x"}).empty());
+    lines += world.audits.size();
+    REQUIRE(world.sent.size() == 1);
+    return std::get<schemas::JobList>(world.sent[0].message);
+  };
+  for (std::uint64_t i = 0; i < Access::kChangesMax / 2; ++i) {
+    CHECK(submit(1).code == Errc::ok);
+    CHECK(submit(1).code == Errc::ok);  // the same again changes nothing
+    if (i + 1 < Access::kChangesMax / 2) CHECK(stop(1).code == Errc::ok);
+  }
+  world.link(2, trust::Role::person, "ann");  // over another link, too
+  world.drop(2, schemas::PersonHello{"s"});
+  CHECK(stop(2).code == Errc::ok);
+  CHECK(lines == Access::kChangesMax);
+  const schemas::JobSubmitted refused = submit(1);
+  CHECK(refused.code == Errc::resource_exhausted);
+  CHECK(refused.text ==
+        "person 'ann' has made 600 changes within 60 s, which is the limit for one person: try "
+        "again in a minute");
+  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::stopped);
+  world.link(3, trust::Role::person, "ben");
+  world.drop(3, schemas::PersonHello{"u"});
+  CHECK(world.drop(3, submit_of("y")).empty());
+  CHECK(std::get<schemas::JobSubmitted>(world.sent.at(0).message).code == Errc::ok);
+  CHECK(lines == Access::kChangesMax);
+  world.state.handle(Tick{Access::kWindowMs});
+  world.link(1, trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"s"});
+  CHECK(submit(1).code == Errc::ok);
+  for (std::uint64_t i = 1; i < Access::kChangesMax; ++i) {
+    world.drop(1, submit_of("z" + std::to_string(i)));
+  }
+  CHECK(stop(1).code == Errc::resource_exhausted);
+  CHECK(world.state.jobs().at(1).phase == schemas::JobPhase::pending);
+}
+
 TEST_CASE("while tokens cannot be read nobody may, and hears that") {
   Access access;
   access.set({true, {}, true});
