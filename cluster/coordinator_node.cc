@@ -113,6 +113,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
     desk_->end();
     links_.stop();
     coordinator_.end();
+    access_.end(base::unix_seconds());  // nothing is changed any more
     while (!locks_.empty()) CoordinatorNode::let_go_of_folder(locks_.begin()->first);
   }
 
@@ -250,7 +251,6 @@ base::Status CoordinatorNode::run() {
     watch_certificate(age, options_.identity.get());
   }
   look_at_files();
-  access_.end(base::unix_seconds());
   tell_end();
   return {};
 }

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/file.h"
 #include "base/folder_lock.h"
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
@@ -67,6 +68,39 @@ TEST_CASE("a coordinator knows what is revoked before it takes its first connect
   monitoring::Metrics metrics;
   REQUIRE(run_coordinator(options, metrics).ok());
   CHECK_THAT(told.text(), Catch::Contains("revoked"));
+}
+
+TEST_CASE("what is done while a coordinator ends stands in audit.log, too") {
+  const TestFolder folder("coordinator-node-audit");
+  schemas::JobSpec spec;
+  spec.name = "job";
+  spec.model.network = "lenet";
+  spec.data.train = "/data/train.rec";
+  spec.workers = {1, 1, 1};
+  for (int round = 0; round < 3; ++round) {
+    const fs::path state = folder.path() / std::to_string(round);
+    std::unique_ptr<JobClient> client;
+    std::thread person;
+    std::atomic<std::size_t> submitted{0};
+    const auto options = options_of(state, [&](const std::string& address) {
+      JobClientOptions ask;
+      ask.address = address;
+      ask.limits.coordinator_grace_ms = 1;
+      client = JobClient::connect(std::move(ask)).value();
+      CHECK(client->submit("", spec).ok());
+      person = std::thread([&] {
+        do {
+          ++submitted;
+        } while (client->submit("", spec).ok());
+      });
+    });
+    monitoring::Metrics metrics;
+    REQUIRE(run_coordinator(options, metrics).ok());
+    person.join();
+    const std::string text =
+        base::read_text_file(state / AccessFiles::kAudit, std::uint64_t{1} << 24).value();
+    CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= submitted);
+  }
 }
 
 /// Folders below /dead hang until they are let go; it is counted who was looked at. Nobody sees
