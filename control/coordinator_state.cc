@@ -111,9 +111,9 @@ void CoordinatorState::on(const PeerSaid& said) {
 
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
-  peers_.erase(lost.peer);
   for (const std::uint64_t number : running_) jobs_.at(number).waiting.erase(lost.peer);
   if (agents_.contains(lost.peer)) lose_agent(lost.peer, lost.reason);
+  peers_.erase(lost.peer);
 }
 
 void CoordinatorState::on(const PeerCut& cut) {
@@ -158,7 +158,9 @@ void CoordinatorState::give_up(PeerId agent, const std::string& reason) {
 }
 
 void CoordinatorState::lose_agent(PeerId agent, const std::string& reason) {
-  emit(Note{true, fmt::format("agent '{}' is gone: {}", agents_.at(agent).hello.name, reason)});
+  std::string what = fmt::format("agent '{}' is gone: {}", agents_.at(agent).hello.name, reason);
+  note_change(agent, what);
+  emit(Note{true, std::move(what)});
   agents_.erase(agent);
   slots_changed_ = true;
   for (const auto& [job, machine] : runs_on(agent)) hand_to_run(*job, AgentLost{machine, reason});

@@ -409,6 +409,40 @@ TEST_CASE("agents are who their certificates say, and no people, people are no a
   CHECK(world.state.jobs().empty());
 }
 
+TEST_CASE("each agent that joined has a line when it goes, with why") {
+  Guarded world(trust::Role::agent, "a");
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  CHECK(world.drop(1, hello).empty());
+  world.link(2, trust::Role::agent, "b");  // it has not joined
+  const auto lines = [&](const CoordinatorEvent& event) {
+    std::vector<Audit> said;
+    for (const CoordinatorEffect& effect : world.state.handle(event)) {
+      if (const auto* audit = std::get_if<Audit>(&effect)) said.push_back(*audit);
+    }
+    return said;
+  };
+  CHECK(lines(PeerLost{2, "it left"}).empty());
+  const auto said = lines(PeerLost{1, "its certificate was revoked"});
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].who == "agent 'a'");
+  CHECK(said[0].what == "agent 'a' is gone: its certificate was revoked");
+  CHECK(said[0].from == "10.0.0.5:4711");
+  // One that is given up goes once.
+  world.link(3, trust::Role::agent, "a");
+  hello.process_token = 7;
+  CHECK(world.drop(3, hello).empty());
+  world.state.handle(PeerCut{3, "closed"});
+  world.link(4, trust::Role::agent, "a");
+  const auto again = lines(PeerSaid{4, hello});
+  REQUIRE(again.size() == 2);
+  CHECK(again[0].what == "agent 'a' is gone: its link was cut, and it has joined anew");
+  CHECK(again[1].what == "agent 'a' joins with 1 slot");
+  CHECK(lines(PeerLost{3, "closed"}).empty());
+}
+
 TEST_CASE("without certificates an agent needs a token, too, as soon as people do") {
   Guarded world(trust::Role::person, "ann");
   schemas::AgentHello hello;
