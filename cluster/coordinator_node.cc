@@ -261,6 +261,9 @@ void CoordinatorNode::look_at_files() {
   }
   if (options_.identity == nullptr) return;
   if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
+  for (auto& judged : peers_.judge(base::unix_seconds() + kOfferAheadS)) {
+    coordinator_.post(std::move(judged));
+  }
 }
 
 void CoordinatorNode::tell_end() const {

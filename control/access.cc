@@ -96,6 +96,7 @@ Status Access::check(const Caller& caller, trust::Right right) const {
   if (caller.holder && caller.holder->role != trust::Role::person) {
     return base::error(Errc::permission_denied, "{} is no person", caller.to_string());
   }
+  if (!caller.ended.ok()) return caller.ended.with_context(caller.to_string());
   if (!tokens_.needed) return {};
   if (tokens_.unread) {
     return base::error(Errc::permission_denied,

@@ -123,6 +123,16 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
 }
 
+/// An agent's link stays, and with it what runs there: only nothing new comes. A person is refused
+/// with the next request.
+void CoordinatorState::on(const CertificateJudged& judged) {
+  const auto known = peers_.find(judged.peer);
+  if (known == peers_.end()) return;
+  known->second.caller.ended = judged.ended;
+  const auto agent = agents_.find(judged.peer);
+  if (agent != agents_.end()) note_withheld(judged.peer, std::string(agent->second.said));
+}
+
 /// The id of a job that has ended is free for the same person, or for whoever may stop others'
 /// jobs: the job goes on, or it has `other` content, as a job file that was repaired keeps its id.
 base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job, bool other) const {

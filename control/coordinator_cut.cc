@@ -106,14 +106,17 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentOffer& offer) {
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
-  note_withheld(agent->second, offer.withheld);
+  note_withheld(peer, offer.withheld);
 }
 
-/// An agent chooses the words, which stand in lists and on terminals.
-void CoordinatorState::note_withheld(Agent& agent, const std::string& why) {
+/// An agent chooses the words, which stand in lists and on terminals. It gets nothing either once
+/// its certificate has ended, whatever it says.
+void CoordinatorState::note_withheld(PeerId peer, const std::string& said) {
   constexpr std::size_t kWordsMax = 256;  // of each machine in a list
+  Agent& agent = agents_.at(peer);
+  agent.said = base::shortened(base::printable(said), kWordsMax);
   std::string& known = agent.hello.withheld;
-  std::string words = base::shortened(base::printable(why), kWordsMax);
+  std::string words = agent.said.empty() ? caller_of(peer).ended.text() : agent.said;
   if (words == known) return;
   known = std::move(words);
   slots_changed_ = true;

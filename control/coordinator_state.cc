@@ -271,7 +271,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
             fmt::format("agent '{}': /metrics at {}, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
             true});
-  note_withheld(agent, hello.withheld);
+  note_withheld(peer, hello.withheld);
   ++next_agent_;
 }
 

@@ -409,6 +409,52 @@ TEST_CASE("agents are who their certificates say, and no people, people are no a
   CHECK(world.state.jobs().empty());
 }
 
+TEST_CASE("an agent whose certificate has ended gets nothing new until it shows another one") {
+  Guarded world(trust::Role::agent, "a");
+  const base::Status ended = base::error(Errc::permission_denied, "its certificate held until now");
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.version = "1";
+  hello.slots = 1;
+  const bool before = GENERATE(true, false);  // it has joined, too
+  if (before) world.state.handle(CertificateJudged{1, ended});
+  CHECK(world.drop(1, hello).empty());
+  world.state.handle(CertificateJudged{1, ended});
+  world.state.handle(CertificateJudged{1, ended});
+  CHECK(world.state.machines().at(0).withheld == "its certificate held until now");
+  world.link(2, trust::Role::person, "ann");
+  world.drop(2, schemas::PersonHello{"s"});
+  CHECK(world.drop(2, submit_of("x")).empty());
+  const auto text = [&] { return world.state.jobs().at(0).text; };
+  CHECK_THAT(text(), Contains("1 agent offers none, 'a': its certificate held until now"));
+  // Its own words change nothing.
+  CHECK(world.drop(1, schemas::AgentOffer{"it is tired"}).empty());
+  CHECK_THAT(text(), Contains("'a': it is tired"));
+  CHECK(world.drop(1, schemas::AgentOffer{""}).empty());
+  CHECK_THAT(text(), Contains("'a': its certificate held until now"));
+  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::pending);
+  world.state.handle(CertificateJudged{1, {}});
+  CHECK(world.state.machines().at(0).withheld.empty());
+  CHECK(world.state.jobs().at(0).phase != schemas::JobPhase::pending);
+  // What runs there stays.
+  const auto phase = world.state.jobs().at(0).phase;
+  world.state.handle(CertificateJudged{1, ended});
+  CHECK(world.state.jobs().at(0).phase == phase);
+  CHECK(world.state.counts().agents == 1);
+  world.state.handle(CertificateJudged{77, ended});  // it has gone meanwhile
+}
+
+TEST_CASE("a person whose certificate has ended is refused over a link that is up") {
+  Guarded world(trust::Role::person, "ann");
+  world.drop(1, schemas::PersonHello{"a"});
+  CHECK(world.drop(1, schemas::JobQuery{}).empty());
+  world.state.handle(
+      CertificateJudged{1, base::error(Errc::permission_denied, "it held until now")});
+  CHECK(world.drop(1, schemas::JobQuery{}) == "person 'ann': it held until now");
+  CHECK(world.code == Errc::permission_denied);
+  CHECK(world.sent.empty());
+}
+
 TEST_CASE("each agent that joined has a line when it goes, with why") {
   Guarded world(trust::Role::agent, "a");
   schemas::AgentHello hello;
