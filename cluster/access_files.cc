@@ -107,11 +107,14 @@ void AccessFiles::take(control::TakeDenyList list) {
 
 void AccessFiles::note(control::Audit change) {
   const base::MutexLock lock(mutex_);
-  if (audits_.size() < kAuditsMax) {
-    audits_.push_back(std::move(change));
-  } else {
+  const auto own = waiting_of_.find(change.who);
+  if (waiting_ == kAuditsMax || (own != waiting_of_.end() && own->second == kAuditsOfOneMax)) {
     ++audits_left_out_;
+    return;
   }
+  ++waiting_;
+  ++waiting_of_[change.who];
+  audits_.push_back(std::move(change));
 }
 
 void AccessFiles::read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events) {
@@ -219,13 +222,7 @@ void AccessFiles::take_audits(std::int64_t now) {
     audits.swap(audits_);
     lines_left_out_ += std::exchange(audits_left_out_, 0);
   }
-  for (const control::Audit& change : audits) {
-    if (lines_.size() < kAuditsMax) {
-      lines_.push_back(line_of(change, now));
-    } else {
-      ++lines_left_out_;
-    }
-  }
+  for (const control::Audit& change : audits) lines_.push_back(line_of(change, now));
 }
 
 void AccessFiles::write_audits(std::int64_t now) {
@@ -239,6 +236,10 @@ void AccessFiles::write_audits(std::int64_t now) {
   if (status.ok()) {
     lines_.clear();
     lines_left_out_ = 0;
+    const base::MutexLock lock(mutex_);
+    waiting_ = audits_.size();
+    waiting_of_.clear();
+    for (const control::Audit& change : audits_) ++waiting_of_[change.who];
   } else if (status != audit_fault_) {
     base::log_error("audit: {}; what is to be written waits until it can be", status.text());
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,9 +39,10 @@ class AccessFiles {
   /// For the next look().
   void take(control::TakeDenyList list);
   /// For the next look(), or a later one while audit.log cannot be written. Beyond kAuditsMax
-  /// changes that wait the newest are only counted.
+  /// changes that wait, or kAuditsOfOneMax of the same `who`, the newest are only counted.
   void note(control::Audit change);
   static constexpr std::size_t kAuditsMax = 10'000;
+  static constexpr std::size_t kAuditsOfOneMax = kAuditsMax / 2;
   /// Of a coordinator that ends: tries once more to write what waits. Returns how many changes are
   /// lost, which is logged.
   std::uint64_t end(std::int64_t now);
@@ -67,7 +69,7 @@ class AccessFiles {
   std::optional<control::TokensRead> told_;
   std::string list_seen_;           ///< the identity's, as last judged
   std::uint64_t told_list_ = 1;     ///< the newest one told; an authority's first withdraws nobody
-  std::vector<std::string> lines_;  ///< to be written into audit.log, kAuditsMax at most
+  std::vector<std::string> lines_;  ///< to be written into audit.log
   std::uint64_t lines_left_out_ = 0;
   base::Status audit_fault_;      ///< of writing them
   std::int64_t audit_tried_ = 0;  ///< when that was, Unix seconds
@@ -75,6 +77,9 @@ class AccessFiles {
   base::Mutex mutex_;
   std::vector<control::TakeDenyList> lists_ TROUPE_GUARDED_BY(mutex_);
   std::vector<control::Audit> audits_ TROUPE_GUARDED_BY(mutex_);
+  /// Of audits_ and lines_, by who; their sum is kAuditsMax at most.
+  std::map<std::string, std::size_t> waiting_of_ TROUPE_GUARDED_BY(mutex_);
+  std::size_t waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
   std::uint64_t audits_left_out_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 

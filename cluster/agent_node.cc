@@ -31,8 +31,6 @@ using schemas::Role;
 
 /// The main thread looks so often whether the agent was asked to end or has ended.
 constexpr std::int64_t kLookMs = 250;
-/// So long before its certificate ends an agent offers nothing any more.
-constexpr std::int64_t kOfferAheadS = 2;
 
 schemas::AgentHello hello_of(const AgentOptions& options) {
   schemas::AgentHello hello;
@@ -44,6 +42,10 @@ schemas::AgentHello hello_of(const AgentOptions& options) {
   const base::Secret random = base::random_secret();
   std::memcpy(&hello.process_token, random.data(), sizeof hello.process_token);
   return hello;
+}
+
+std::string serial_of(const IdentityFile* identity) {
+  return identity == nullptr ? "" : identity->credentials().info.serial;
 }
 
 /// A child as the shell reaches it.
@@ -187,6 +189,7 @@ base::Status AgentNode::run() {
   bool stopping = false;
   CertificateAge age;
   base::Status withheld;
+  std::string shown = serial_of(options_.identity.get());
   while (true) {
     supervisor_.run_once(kLookMs);
     watch_certificate(age, options_.identity.get());
@@ -201,6 +204,9 @@ base::Status AgentNode::run() {
     }
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
+    // The coordinator knows the certificate with which the link was made, and its end.
+    const std::string serial = serial_of(options_.identity.get());
+    if (serial != std::exchange(shown, serial)) links_.dial_anew();
   }
 }
 

@@ -31,6 +31,10 @@ class CertificateAge {
 /// Logs what `age` says of the identity's certificate, and how it is renewed. Null: nothing.
 void watch_certificate(CertificateAge& age, const IdentityFile* identity);
 
+/// So long before its certificate ends an agent gets nothing any more, by its own clock and by the
+/// coordinator's.
+inline constexpr std::int64_t kOfferAheadS = 2;
+
 /// permission_denied with the file and the day when the certificate has ended. Null: ok.
 base::Status check_certificate(const IdentityFile* identity, std::int64_t now);
 

@@ -119,6 +119,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
     desk_->end();
     links_.stop();
     coordinator_.end();
+    access_.end(base::unix_seconds());  // nothing is changed any more
     while (!locks_.empty()) CoordinatorNode::let_go_of_folder(locks_.begin()->first);
   }
 
@@ -263,7 +264,6 @@ base::Status CoordinatorNode::run() {
     watch_certificate(age, options_.identity.get());
   }
   look_at_files();
-  access_.end(base::unix_seconds());
   tell_end();
   return {};
 }
@@ -274,6 +274,9 @@ void CoordinatorNode::look_at_files() {
   }
   if (options_.identity == nullptr) return;
   if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
+  for (auto& judged : peers_.judge(base::unix_seconds() + kOfferAheadS)) {
+    coordinator_.post(std::move(judged));
+  }
 }
 
 void CoordinatorNode::tell_end() const {

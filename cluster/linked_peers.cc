@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
+#include "trust/certificate.h"
+
 namespace troupe::cluster {
 
 using control::PeerId;
@@ -19,6 +22,7 @@ void LinkedPeers::remove(PeerId peer) {
   const base::MutexLock lock(mutex_);
   people_.erase(peer);
   agents_.erase(peer);
+  ended_.erase(peer);
 }
 
 std::shared_ptr<link::Link> LinkedPeers::find(PeerId peer) const {
@@ -27,6 +31,25 @@ std::shared_ptr<link::Link> LinkedPeers::find(PeerId peer) const {
     if (const auto found = links->find(peer); found != links->end()) return found->second;
   }
   return nullptr;
+}
+
+std::vector<control::CertificateJudged> LinkedPeers::judge(std::int64_t now) {
+  const base::MutexLock lock(mutex_);
+  std::vector<control::CertificateJudged> judged;
+  for (const Links* links : {&people_, &agents_}) {
+    for (const auto& [peer, link] : *links) {
+      const std::int64_t until = link->holder_until();
+      if (trust::ended({0, until}, now)) {
+        ended_.insert(peer);
+        judged.push_back(
+            {peer, base::error(base::Errc::permission_denied, "its certificate was valid until {}",
+                               base::format_date(until))});
+      } else if (ended_.erase(peer) > 0) {
+        judged.push_back({peer, {}});
+      }
+    }
+  }
+  return judged;
 }
 
 void LinkedPeers::note_agent(PeerId peer) {

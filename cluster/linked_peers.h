@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
+#include <vector>
 
 #include "base/mutex.h"
 #include "control/control_events.h"
@@ -20,6 +22,9 @@ class LinkedPeers {
   void remove(control::PeerId peer);
   /// Null when it is gone.
   std::shared_ptr<link::Link> find(control::PeerId peer) const;
+  /// Whose certificate has ended at `now` (Unix seconds), and once whose holds again, because the
+  /// peer has shown a renewed one.
+  std::vector<control::CertificateJudged> judge(std::int64_t now);
   /// The coordinator has taken it in.
   void note_agent(control::PeerId peer);
   /// Who reads no answers and is to lose its link before `peer`, which has asked, is sent another
@@ -35,6 +40,7 @@ class LinkedPeers {
   mutable base::Mutex mutex_;
   Links people_ TROUPE_GUARDED_BY(mutex_);
   Links agents_ TROUPE_GUARDED_BY(mutex_);
+  std::set<control::PeerId> ended_ TROUPE_GUARDED_BY(mutex_);  // as last judged
   control::PeerId next_ TROUPE_GUARDED_BY(mutex_) = 1;
 };
 

@@ -39,6 +39,9 @@ std::vector<Access::LeftOut> Access::set(TokensRead tokens) {
 }
 
 std::vector<Access::LeftOut> Access::take_left_out(std::uint64_t now_ms) {
+  std::erase_if(changes_, [now_ms](const auto& entry) {
+    return now_ms - entry.second.since_ms >= kWindowMs;
+  });
   return end_windows([now_ms](const std::string&, const Refusals& refusals) {
     return now_ms - refusals.since_ms >= kWindowMs;
   });
@@ -75,10 +78,25 @@ bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
   return false;
 }
 
+Status Access::count_change(const Caller& caller, std::uint64_t now_ms) {
+  const std::string name = name_of(caller);
+  if (name.empty()) return {};
+  Changes& changes = changes_.try_emplace(name, Changes{now_ms}).first->second;
+  if (changes.count < kChangesMax) {
+    ++changes.count;
+    return {};
+  }
+  return base::error(Errc::resource_exhausted,
+                     "person '{}' has made {} changes within {} s, which is the limit for one "
+                     "person: try again in a minute",
+                     name, kChangesMax, kWindowMs / 1'000);
+}
+
 Status Access::check(const Caller& caller, trust::Right right) const {
   if (caller.holder && caller.holder->role != trust::Role::person) {
     return base::error(Errc::permission_denied, "{} is no person", caller.to_string());
   }
+  if (!caller.ended.ok()) return caller.ended.with_context(caller.to_string());
   if (!tokens_.needed) return {};
   if (tokens_.unread) {
     return base::error(Errc::permission_denied,

@@ -21,6 +21,7 @@ struct Caller {
   std::string address;                      ///< HOST:PORT
   std::optional<trust::Identity> holder;    ///< of its certificate; none: it needs none
   std::optional<base::Sha256Digest> token;  ///< hash of the token that it has shown
+  base::Status ended{};                     ///< not ok: the certificate has
   /// "person 'alice'", "agent 'a'"; "somebody" without a certificate.
   std::string to_string() const;
 };
@@ -52,6 +53,11 @@ class Access {
   /// Whether a refusal is to be told: none for strangers, whose token is not known, and for those
   /// who were refused too often; these are counted.
   bool note_refusal(const Caller& caller, std::uint64_t now_ms);
+  /// Changes of one person within kWindowMs: each is a line in logs, among those of others.
+  static constexpr std::uint64_t kChangesMax = 600;
+  /// Before a change is made. resource_exhausted: the person has made too many. Without a name
+  /// nobody is counted: who shows nothing may do everything, or nothing.
+  base::Status count_change(const Caller& caller, std::uint64_t now_ms);
   /// Of those whose window is over, what was not told in it: once.
   std::vector<LeftOut> take_left_out(std::uint64_t now_ms);
 
@@ -61,12 +67,17 @@ class Access {
     std::uint64_t told = 0;
     LeftOut left_out;
   };
+  struct Changes {
+    std::uint64_t since_ms = 0;
+    std::uint64_t count = 0;
+  };
   template <typename Over>
   std::vector<LeftOut> end_windows(Over over);
   const KnownToken* find(const Caller& caller) const;
 
   TokensRead tokens_;
   std::map<std::string, Refusals> refusals_;  // by person
+  std::map<std::string, Changes> changes_;    // by person
 };
 
 }  // namespace troupe::control

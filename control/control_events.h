@@ -116,6 +116,13 @@ struct PeerBack {
   PeerId peer = 0;
 };
 
+/// Whether the certificate has ended that a peer has shown on its newest connection; told often
+/// while it has, and once when it holds again.
+struct CertificateJudged {
+  PeerId peer = 0;
+  base::Status ended;  ///< ok: it holds
+};
+
 /// A token that the coordinator knows, and why it is worth nothing, if so.
 struct KnownToken {
   trust::Token token;
@@ -147,7 +154,8 @@ struct DenyListRead {
 
 using CoordinatorEvent =
     std::variant<Tick, PeerLinked, PeerSaid, PeerCut, PeerBack, PeerLost, StartFound, FolderProbed,
-                 FolderHeld, WorkGoesOn, CheckpointCollected, TokensRead, DenyListRead>;
+                 FolderHeld, WorkGoesOn, CheckpointCollected, TokensRead, DenyListRead,
+                 CertificateJudged>;
 
 // ---- effects of several machines ----
 

@@ -2,6 +2,7 @@
 // Who may ask the coordinator for what; what is revoked.
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "base/units.h"
@@ -86,8 +87,23 @@ void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello
   known->second.caller.token = base::sha256(hello.token);
 }
 
+/// An agent that was let in by its token, or before any was needed, has to have the right still.
+/// While nobody can be judged all stay.
 void CoordinatorState::on(const TokensRead& read) {
   note_left_out(access_.set(read));
+  if (access_.unread()) return;
+  std::map<PeerId, base::Status> out;
+  for (const auto& [peer, agent] : agents_) {
+    const Caller caller = caller_of(peer);
+    if (caller.holder) continue;
+    const base::Status status = access_.check(caller, trust::Right::join);
+    if (!status.ok()) out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
+  }
+  for (const auto& [peer, status] : out) {
+    if (!agents_.contains(peer)) continue;  // a run has given it up meanwhile
+    drop(peer, status);
+    lose_agent(peer, status.text());
+  }
 }
 
 void CoordinatorState::on_message(PeerId peer, const schemas::DenyList& list) {
@@ -107,9 +123,19 @@ void CoordinatorState::on(const DenyListRead& read) {
   }
 }
 
-/// The id of a job that has ended is free for another one of the same person, or of whoever may
-/// stop others' jobs: a job file that was repaired keeps its id.
-base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const {
+/// An agent's link stays, and with it what runs there: only nothing new comes. A person is refused
+/// with the next request.
+void CoordinatorState::on(const CertificateJudged& judged) {
+  const auto known = peers_.find(judged.peer);
+  if (known == peers_.end()) return;
+  known->second.caller.ended = judged.ended;
+  const auto agent = agents_.find(judged.peer);
+  if (agent != agents_.end()) note_withheld(judged.peer, std::string(agent->second.said));
+}
+
+/// The id of a job that has ended is free for the same person, or for whoever may stop others'
+/// jobs: the job goes on, or it has `other` content, as a job file that was repaired keeps its id.
+base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job, bool other) const {
   const std::string& id = job.info.id;
   const std::string_view phase = schemas::job_phase_name(shown(job).phase);
   if (!is_final(shown(job).phase)) {
@@ -121,9 +147,9 @@ base::Status CoordinatorState::check_replaced(PeerId peer, const Job& job) const
   if (job.owner == access_.name_of(caller) || access_.check(caller, trust::Right::stop).ok()) {
     return {};
   }
-  return base::error(Errc::already_exists,
-                     "job '{}' of {} {} and has other content: choose another --id", id, job.owner,
-                     phase);
+  return base::error(Errc::already_exists, "job '{}' of {} {}{}: choose another --id", id,
+                     job.owner.empty() ? "somebody" : job.owner, phase,
+                     other ? " and has other content" : "");
 }
 
 }  // namespace troupe::control

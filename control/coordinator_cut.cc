@@ -21,7 +21,10 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
   Job* job = find(stop.id);
   if (!may_end(peer, job, fmt::format("stop job '{}'", stop.id))) return;
   if (job == nullptr) return tell_unknown(peer, stop.id);
-  note_stop(peer, *job, stop.checkpoint);
+  const base::Status noted = note_stop(peer, *job, stop.checkpoint);
+  if (!noted.ok()) {
+    return emit(Send<PeerId>{peer, schemas::JobList{noted.code(), noted.text(), {}}});
+  }
   changed_.insert(job->number);
   if (job->run) {
     hand_to_run(*job, StopRequested{stop.checkpoint});
@@ -35,14 +38,18 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobStop& stop) {
 
 /// Who asks the same again is noted once; a stop at once that follows one with a checkpoint is
 /// another wish.
-void CoordinatorState::note_stop(PeerId peer, Job& job, bool checkpoint) {
-  const auto [asked, fresh] = job.waiting.try_emplace(peer, checkpoint);
+base::Status CoordinatorState::note_stop(PeerId peer, Job& job, bool checkpoint) {
+  const auto asked = job.waiting.find(peer);
+  const bool fresh = asked == job.waiting.end();
   const bool hurries = !fresh && asked->second && !checkpoint;
-  if (hurries) asked->second = false;
-  if ((!fresh && !hurries) || is_final(shown(job).phase)) return;
+  const bool changes = (fresh || hurries) && !is_final(shown(job).phase);
+  if (changes) TROUPE_TRY(access_.count_change(caller_of(peer), now_ms_));
+  if (fresh || hurries) job.waiting[peer] = checkpoint;
+  if (!changes) return {};
   const std::string_view how = checkpoint ? " with a checkpoint" : hurries ? " at once" : "";
   note_change(peer, fmt::format("stops job '{}'{}", job.info.id, how));
   emit(Note{false, fmt::format("job {} is to be stopped{}", job.info.id, how)});
+  return {};
 }
 
 /// Answered when the checkpoint is there, or when it is known that there will be none. Who asks on
@@ -64,6 +71,12 @@ void CoordinatorState::on_message(PeerId peer, const schemas::JobCheckpoint& wan
     return;
   }
   if (job->run && !job->run->over()) {
+    const base::Status counted = access_.count_change(caller_of(peer), now_ms_);
+    if (!counted.ok()) {
+      answer.code = counted.code();
+      answer.text = counted.text();
+      return emit(Send<PeerId>{peer, std::move(answer)});
+    }
     hand_to_run(*job, CheckpointRequested{peer});
     if (!job->run->owes(peer)) return;
     note_change(peer, fmt::format("saves job '{}'", wanted.id));
@@ -93,14 +106,17 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentOffer& offer) {
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
-  note_withheld(agent->second, offer.withheld);
+  note_withheld(peer, offer.withheld);
 }
 
-/// An agent chooses the words, which stand in lists and on terminals.
-void CoordinatorState::note_withheld(Agent& agent, const std::string& why) {
+/// An agent chooses the words, which stand in lists and on terminals. It gets nothing either once
+/// its certificate has ended, whatever it says.
+void CoordinatorState::note_withheld(PeerId peer, const std::string& said) {
   constexpr std::size_t kWordsMax = 256;  // of each machine in a list
+  Agent& agent = agents_.at(peer);
+  agent.said = base::shortened(base::printable(said), kWordsMax);
   std::string& known = agent.hello.withheld;
-  std::string words = base::shortened(base::printable(why), kWordsMax);
+  std::string words = agent.said.empty() ? caller_of(peer).ended.text() : agent.said;
   if (words == known) return;
   known = std::move(words);
   slots_changed_ = true;

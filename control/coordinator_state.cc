@@ -111,9 +111,9 @@ void CoordinatorState::on(const PeerSaid& said) {
 
 /// A peer may be an agent, with parts of several jobs, or a person who waits for some.
 void CoordinatorState::on(const PeerLost& lost) {
-  peers_.erase(lost.peer);
   for (const std::uint64_t number : running_) jobs_.at(number).waiting.erase(lost.peer);
   if (agents_.contains(lost.peer)) lose_agent(lost.peer, lost.reason);
+  peers_.erase(lost.peer);
 }
 
 void CoordinatorState::on(const PeerCut& cut) {
@@ -158,7 +158,9 @@ void CoordinatorState::give_up(PeerId agent, const std::string& reason) {
 }
 
 void CoordinatorState::lose_agent(PeerId agent, const std::string& reason) {
-  emit(Note{true, fmt::format("agent '{}' is gone: {}", agents_.at(agent).hello.name, reason)});
+  std::string what = fmt::format("agent '{}' is gone: {}", agents_.at(agent).hello.name, reason);
+  note_change(agent, what);
+  emit(Note{true, std::move(what)});
   agents_.erase(agent);
   slots_changed_ = true;
   for (const auto& [job, machine] : runs_on(agent)) hand_to_run(*job, AgentLost{machine, reason});
@@ -269,7 +271,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
             fmt::format("agent '{}': /metrics at {}, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
             true});
-  note_withheld(agent, hello.withheld);
+  note_withheld(peer, hello.withheld);
   ++next_agent_;
 }
 
@@ -312,17 +314,21 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   TROUPE_TRY(check_words(spec));
   std::uint64_t generation = 1;
   EarlierRuns earlier;
-  if (Job* same = find(id)) {
+  Job* same = find(id);
+  if (same != nullptr) {
     const schemas::JobPhase phase = shown(*same).phase;
     const bool other = same->text != request.job_text;
-    if (other) TROUPE_TRY(check_replaced(peer, *same));
     if (!other && (!is_final(phase) || phase == schemas::JobPhase::succeeded)) {
       note_request(*same, request.request);
       return schemas::JobSubmitted{id, Errc::ok, ""};
     }
+    TROUPE_TRY(check_replaced(peer, *same, other));
+  }
+  TROUPE_TRY(access_.count_change(caller_of(peer), now_ms_));
+  if (same != nullptr) {
     // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
-    if (!other) earlier = all_runs(*same);
+    if (same->text == request.job_text) earlier = all_runs(*same);
     forget(*same);
   }
   TROUPE_TRY(make_room());

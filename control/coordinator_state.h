@@ -88,6 +88,7 @@ class CoordinatorState {
     std::uint32_t used = 0;    // slots
     bool cut = false;          // its link is, and may heal
     bool leaving = false;      // it was asked to end: it gets nothing new
+    std::string said;          // why it withholds its slots, if it does
     /// Whether it gets something new.
     bool offers() const { return !cut && !leaving && hello.withheld.empty(); }
   };
@@ -134,6 +135,7 @@ class CoordinatorState {
   void tell_run(const std::string& id, std::uint64_t generation, const Told& told);
   void on(const TokensRead& read);
   void on(const DenyListRead& read);
+  void on(const CertificateJudged& judged);
 
   void on_message(PeerId peer, const schemas::AgentHello& hello);
   void on_message(PeerId peer, const schemas::JobSubmit& submit);
@@ -196,11 +198,11 @@ class CoordinatorState {
   void tell_unknown(PeerId peer, const std::string& id);
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
-  void note_withheld(Agent& agent, const std::string& why);
-  void note_stop(PeerId peer, Job& job, bool checkpoint);
+  void note_withheld(PeerId peer, const std::string& said);
+  base::Status note_stop(PeerId peer, Job& job, bool checkpoint);
   void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
-  base::Status check_replaced(PeerId peer, const Job& job) const;
+  base::Status check_replaced(PeerId peer, const Job& job, bool other) const;
   void note_request(Job& job, const std::string& request);
   base::Status make_room();
   std::string choose_id(const schemas::JobSpec& spec, const std::string& text) const;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ namespace troupe::link {
 
 /// The name of people's ends; no agent has one with a space.
 inline constexpr std::string_view kCommandName = "troupe job";
+
+/// When the certificate of a peer ends that needs none.
+inline constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
 /// One end of a link, as it introduces itself and as errors name it.
 struct LinkEnd {
@@ -99,6 +103,9 @@ class Link {
   virtual LinkEnd peer() const = 0;
   /// Whose certificate the peer has shown when the link was made; none: it needs none.
   virtual std::optional<trust::Identity> holder() const = 0;
+  /// When the certificates end that the peer has shown on its newest connection, Unix seconds;
+  /// kNoEnd: it needs none.
+  virtual std::int64_t holder_until() const = 0;
   /// HOST:PORT of the other end; empty over a pair of sockets.
   virtual std::string address() const = 0;
   virtual LinkFigures stats() const = 0;

@@ -111,6 +111,7 @@ class LinkCore final : public Link,
   void abort(base::Status reason) override;
   LinkEnd peer() const override;
   std::optional<trust::Identity> holder() const override { return plan_.holder; }
+  std::int64_t holder_until() const override { return holder_until_; }
   std::string address() const override { return plan_.address; }
   LinkFigures stats() const override;
 
@@ -127,6 +128,8 @@ class LinkCore final : public Link,
   void tick(std::int64_t now_ms);
   /// Goes down where a certificate of the peer is revoked by now.
   void check_revoked();
+  /// Cuts the connections that this end has dialed, which it then dials again.
+  void dial_anew();
   void go_down(const base::Status& reason);
   bool is_down() const { return state_ == State::down; }
   /// Up and whole: nothing is due before the next ping.
@@ -255,6 +258,8 @@ class LinkCore final : public Link,
   base::Status end_ TROUPE_GUARDED_BY(mutex_);          ///< what send() answers once it is not ok
   bool gone_ TROUPE_GUARDED_BY(mutex_) = false;         ///< down: nothing more is posted
   LinkEnd peer_ TROUPE_GUARDED_BY(mutex_);
+
+  std::atomic<std::int64_t> holder_until_{kNoEnd};
 
   struct Counters {
     std::atomic<std::uint64_t> bytes_sent{0};

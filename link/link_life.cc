@@ -320,6 +320,14 @@ void LinkCore::check_revoked() {
   }
 }
 
+void LinkCore::dial_anew() {
+  if (plan_.origin != Origin::dialed) return;
+  const Status why = base::error(Errc::unavailable, "this end has a new certificate to show");
+  for (std::size_t i = 0; i < lanes_.size() && !is_down(); ++i) {
+    if (lanes_[i].connection != nullptr) lane_failed(i, why, false);
+  }
+}
+
 Status LinkCore::on_hello(const schemas::Hello& hello, std::uint64_t acknowledged) {
   if (hello.protocol != schemas::kProtocolVersion) {
     return fatal(base::error(Errc::version_mismatch,
@@ -344,6 +352,7 @@ Status LinkCore::attach(std::size_t index, std::shared_ptr<Connection> connectio
   TROUPE_TRY(acknowledge(lane, acknowledged));
   lane.connection = std::move(connection);
   lane.connection->set_owner(*this);
+  if (lane.connection->peer() != nullptr) holder_until_ = lane.connection->peer()->until;
   lane.connection->write({make_own_frame(plan_.self, std::move(reply))}, lane.taken());
   open_lane(index);
   return {};

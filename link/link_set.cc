@@ -83,6 +83,7 @@ class LinkSet::Impl {
   Result<std::shared_ptr<Link>> adopt(int fd, Greeting greeting, LinkEnd self,
                                       std::shared_ptr<LinkHandler> handler);
   void renew(std::shared_ptr<const Tls> tls);
+  void dial_anew();
   void stop();
   LinkSetFigures totals() const {
     const base::MutexLock lock(totals_mutex_);
@@ -141,6 +142,12 @@ void LinkSet::Impl::renew(std::shared_ptr<const Tls> tls) {
   asio::post(context_->io, [this, tls = std::move(tls)]() mutable {
     context_->tls = std::move(tls);
     for (const auto& link : std::vector(links_)) link->check_revoked();
+  });
+}
+
+void LinkSet::Impl::dial_anew() {
+  asio::post(context_->io, [this] {
+    for (const auto& link : std::vector(links_)) link->dial_anew();
   });
 }
 
@@ -390,6 +397,10 @@ LinkSet::LinkSet(const base::Limits& limits, base::BufferPool& pool, std::shared
 
 void LinkSet::renew(std::shared_ptr<const Tls> tls) {
   impl_->renew(std::move(tls));
+}
+
+void LinkSet::dial_anew() {
+  impl_->dial_anew();
 }
 
 LinkSet::~LinkSet() = default;

@@ -55,6 +55,9 @@ class LinkSet {
   /// a connection that has not greeted yet is judged by them, too.
   /// For a LinkSet that has some already.
   void renew(std::shared_ptr<const Tls> tls);
+  /// Cuts all links that this end has dialed, and dials them again, so that their peers see what
+  /// renew() has brought. Nothing is lost, as by any cut that heals.
+  void dial_anew();
   /// stop(), then ends the thread.
   ~LinkSet();
   LinkSet(const LinkSet&) = delete;

@@ -6,6 +6,9 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -55,6 +58,14 @@ std::vector<Certificate> read_certificates(const std::string& text) {
 std::string hex_of(const ASN1_INTEGER* serial) {
   const auto* bytes = ASN1_STRING_get0_data(serial);
   return base::to_hex(std::span(bytes, static_cast<std::size_t>(ASN1_STRING_length(serial))));
+}
+
+/// Unix seconds; what cannot be read has ended.
+std::int64_t end_of(const X509* certificate) {
+  std::tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) == 1) return ::timegm(&end);
+  ERR_clear_error();
+  return 0;
 }
 
 Status check_serials(const std::set<std::string>& denied, const std::vector<std::string>& serials) {
@@ -108,9 +119,11 @@ Status Tls::Impl::check(X509_STORE_CTX* store, Peer& peer) const {
   STACK_OF(X509)* verified = X509_STORE_CTX_get0_chain(store);
   std::vector<X509*> chain;
   peer.serials.clear();
+  peer.until = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < sk_X509_num(verified); ++i) {
     chain.push_back(sk_X509_value(verified, i));
     peer.serials.push_back(hex_of(X509_get0_serialNumber(chain.back())));
+    peer.until = std::min(peer.until, end_of(chain.back()));
   }
   const auto leaf = trust::identity_of_chain(chain);
   if (!leaf.ok()) return leaf.status().with_context("its certificate is not believed");

@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ class Tls {
   struct Peer {
     trust::Identity identity;
     std::vector<std::string> serials;  ///< of its certificates, hex
+    std::int64_t until = 0;            ///< when the first of them ends, Unix seconds
     base::Status refused;              ///< why its certificates are not believed
   };
   /// permission_denied where one of the peer's certificates was revoked.

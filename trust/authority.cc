@@ -72,6 +72,15 @@ Result<Book> read_book(const fs::path& file) {
   return book;
 }
 
+/// So long a serial number stays in lists beyond the certificate's end, or beyond its withdrawing
+/// where that comes later: machines' clocks differ, and links may be up that were made with it.
+constexpr std::int64_t kListedS = 7 * 86'400;
+
+bool listed(const Issued& each, std::int64_t now) {
+  if (each.withdrawn == 0) return false;
+  return now <= std::max(each.validity.until, each.withdrawn) + kListedS;
+}
+
 bool holds(const Issued& each, std::int64_t now) {
   return each.withdrawn == 0 && each.validity.from <= now && !ended(each.validity, now);
 }
@@ -179,18 +188,19 @@ Status Authority::forget(const std::string& serial) {
   return save();
 }
 
-/// Those that begin later, too. Of one that was withdrawn already there is a new list: who asks
-/// again may not know whether the first try was written.
+/// Those that begin later, too, and those that have ended, as links stay up that were made with
+/// them. Of one that was withdrawn already there is a new list: who asks again may not know whether
+/// the first try was written.
 Status Authority::revoke(Role role, const std::string& name, std::int64_t now) {
   const Identity identity{cluster(), role, name};
   bool any = false;
   for (Issued& each : issued_) {
-    if (each.identity != identity || ended(each.validity, now)) continue;
+    if (each.identity != identity) continue;
     if (each.withdrawn == 0) each.withdrawn = now;
     any = true;
   }
   if (!any) {
-    return base::error(Errc::not_found, "{} has no valid certificate", identity.to_string());
+    return base::error(Errc::not_found, "{} has never had a certificate", identity.to_string());
   }
   TROUPE_TRY(make_list(now));
   return save();
@@ -222,9 +232,7 @@ Status Authority::read_list() {
 Status Authority::make_list(std::int64_t now) {
   std::vector<Withdrawn> withdrawn;
   for (const Issued& each : issued_) {
-    if (each.withdrawn != 0 && !ended(each.validity, now)) {
-      withdrawn.push_back({each.serial, each.withdrawn});
-    }
+    if (listed(each, now)) withdrawn.push_back({each.serial, each.withdrawn});
   }
   TROUPE_TRY_ASSIGN(deny_list_,
                     make_deny_list(withdrawn, ++lists_, {now, info_.validity.until}, own_));

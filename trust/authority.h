@@ -46,13 +46,14 @@ class Authority {
   /// own end. permission_denied: it was withdrawn, or is of another authority; failed_precondition:
   /// the authority has ended.
   base::Result<Credentials> renew(const Credentials& old, Validity validity, std::int64_t now);
-  /// Withdraws all of `role` and `name` that have not ended at `now`, and writes deny_list(), also
-  /// where all were withdrawn before. not_found: there is none.
+  /// Withdraws all of `role` and `name`, those that have ended, too, and writes deny_list(), also
+  /// where all were withdrawn before. not_found: there was never one.
   base::Status revoke(Role role, const std::string& name, std::int64_t now);
   /// Takes a certificate that nobody has got out of the book again, so that its name is free.
   /// not_found: no certificate has this serial number.
   base::Status forget(const std::string& serial);
-  /// The list of what is withdrawn, PEM; also the file denied.pem in the folder.
+  /// The list of what is withdrawn, until seven days after its end or its withdrawing, PEM; also
+  /// the file denied.pem in the folder.
   const std::string& deny_list() const { return deny_list_; }
 
  private:

@@ -254,12 +254,53 @@ TEST_CASE("changes are appended as lines of JSON, to a file that was moved away,
   CHECK_FALSE(line.contains("refused"));
   CHECK(nlohmann::json::parse(second)["refused"] == "no");
   fs::rename(log, folder.path() / "old");
-  for (std::size_t i = 0; i < AccessFiles::kAuditsMax + 3; ++i) files.note({"a", "b", "c", {}});
+  for (std::size_t i = 0; i < AccessFiles::kAuditsMax + 3; ++i) {
+    files.note({i % 2 == 0 ? "a" : "d", "b", "c", {}});
+  }
   files.look(kNow);
   const std::string text = base::read_text_file(log, 1 << 24).value();
   CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
         AccessFiles::kAuditsMax + 1);
   CHECK_THAT(text, Contains("3 lines left out"));
+}
+
+TEST_CASE("one person takes at most half of the places of changes that wait") {
+  const TestFolder folder("access-files-audit-share");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  const auto flood_and_look = [&](std::int64_t now) {
+    for (std::size_t i = 0; i < AccessFiles::kAuditsMax; ++i) files.note({"ann", "b", "c", {}});
+    files.note({"ben", "stops job 'x'", "c", {}});
+    fs::remove(log);
+    files.look(now);
+    return base::read_text_file(log, 1 << 24).value();
+  };
+  for (const std::int64_t now : {kNow, kNow + 1}) {  // what is written takes no place any more
+    const std::string text = flood_and_look(now);
+    CHECK_THAT(text, Contains("stops job 'x'"));
+    CHECK_THAT(text, Contains("5,000 lines left out"));
+    CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) ==
+          AccessFiles::kAuditsOfOneMax + 2);
+  }
+}
+
+TEST_CASE("lines that wait for a full disk count as one person's, too") {
+  const TestFolder folder("access-files-audit-share-full");
+  AccessFiles files(folder.path(), nullptr);
+  const fs::path log = folder.path() / AccessFiles::kAudit;
+  fs::create_directory(log);  // nothing can be written there
+  for (std::int64_t look = 0; look < 4; ++look) {
+    for (std::size_t i = 0; i < AccessFiles::kAuditsMax / 2; ++i) {
+      files.note({"ann", "b", "c", {}});
+    }
+    files.look(kNow + look);
+  }
+  files.note({"ben", "stops job 'x'", "c", {}});
+  fs::remove(log);
+  files.look(kNow + 10);
+  const std::string text = base::read_text_file(log, 1 << 24).value();
+  CHECK_THAT(text, Contains("stops job 'x'"));
+  CHECK_THAT(text, Contains("15,000 lines left out"));
 }
 
 /// While it lives this process's files grow no further than to `bytes`.
@@ -292,7 +333,9 @@ TEST_CASE("a full disk leaves no half line, and what waited is written later") {
     const FilesEndAt limit(old.size() + 20);
     files.look(kNow);
     CHECK(fs::file_size(log) == old.size() + 1);
-    for (std::size_t i = 0; i < AccessFiles::kAuditsMax; ++i) files.note({"a", "b", "c", {}});
+    for (std::size_t i = 0; i < AccessFiles::kAuditsMax; ++i) {
+      files.note({i % 2 == 0 ? "a" : "d", "b", "c", {}});
+    }
     files.look(kNow + 1);
     CHECK(fs::file_size(log) == old.size() + 1);
   }

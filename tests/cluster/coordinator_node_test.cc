@@ -12,6 +12,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/folder_lock.h"
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
@@ -67,6 +69,117 @@ TEST_CASE("a coordinator knows what is revoked before it takes its first connect
   monitoring::Metrics metrics;
   REQUIRE(run_coordinator(options, metrics).ok());
   CHECK_THAT(told.text(), Catch::Contains("revoked"));
+}
+
+/// A coordinator on a thread, until this is destroyed.
+class Running {
+ public:
+  Running(const fs::path& state, std::shared_ptr<IdentityFile> identity) {
+    std::promise<std::string> ready;
+    auto options = options_of(state, [&](const std::string& at) { ready.set_value(at); });
+    options.identity = std::move(identity);
+    options.stop = [this] { return stop_.load(); };
+    thread_ = std::thread([this, options] { ended_ = run_coordinator(options, metrics_); });
+    address = ready.get_future().get();
+  }
+  ~Running() {
+    stop_ = true;
+    thread_.join();
+    CHECK(ended_.ok());
+  }
+  std::string address;
+
+ private:
+  std::atomic<bool> stop_{false};
+  base::Status ended_;
+  monitoring::Metrics metrics_;
+  std::thread thread_;
+};
+
+TEST_CASE("an agent that hides its certificate's end gets nothing until it shows a new one") {
+  const TestFolder folder("coordinator-node-ended");
+  const fs::path state = folder.path() / "state";
+  const std::int64_t now = base::unix_seconds();
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const fs::path file = folder.path() / "main.pem";
+  const auto main = authority.issue(trust::Role::coordinator, "main", kLong, now).value();
+  REQUIRE(trust::write_credentials(file, main).ok());
+  const auto person = authority.issue(trust::Role::person, "ann", kLong, now).value();
+  const auto brief = authority.issue(trust::Role::agent, "a", {now - 300, now + 8}, now).value();
+  JobClientOptions ask;
+  ask.token = trust::TokenBook::open(state / AccessFiles::kTokens)
+                  ->make("ann", {trust::Right::read}, kLong)
+                  .value();
+  ask.tls = link::Tls::create(person).value();
+  const Running coordinator(state, IdentityFile::open(file, trust::Role::coordinator).value());
+  ask.address = coordinator.address;
+  const auto client = JobClient::connect(std::move(ask)).value();
+
+  link::test::Client agent(link::test::quick_limits(), link::Tls::create(brief).value());
+  agent.self = {{schemas::Role::agent, 0}, "a", "", 0};
+  agent.peer = {{schemas::Role::coordinator, 0}, "", "", 0};
+  REQUIRE(agent.dial(coordinator.address, 0).ok());
+  REQUIRE(agent.recorder->wait_up());
+  schemas::Envelope envelope;
+  envelope.to = agent.peer.actor;
+  schemas::AgentHello hello;
+  hello.name = "a";
+  hello.slots = 1;
+  envelope.message = hello;
+  REQUIRE(agent.link->send(envelope).ok());
+  REQUIRE(agent.recorder->wait_envelopes(1));
+  // Why the machine gets nothing: asked until there is a reason, or none, as is wanted.
+  const auto withheld = [&](bool reason) {
+    const auto late = std::chrono::steady_clock::now() + link::test::kWait;
+    std::string said;
+    do {
+      const auto list = client->cluster();
+      REQUIRE(list.ok());
+      REQUIRE(list->machines.size() == 1);
+      said = list->machines[0].withheld;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    } while (said.empty() == reason && std::chrono::steady_clock::now() < late);
+    return said;
+  };
+  CHECK_THAT(withheld(true), Catch::StartsWith("its certificate was valid until "));
+  const auto renewed = authority.renew(brief, kLong, now).value();
+  agent.links.renew(link::Tls::create(renewed).value());
+  agent.links.dial_anew();
+  CHECK(withheld(false).empty());
+  CHECK(agent.recorder->downs.empty());
+}
+
+TEST_CASE("what is done while a coordinator ends stands in audit.log, too") {
+  const TestFolder folder("coordinator-node-audit");
+  schemas::JobSpec spec;
+  spec.name = "job";
+  spec.model.network = "lenet";
+  spec.data.train = "/data/train.rec";
+  spec.workers = {1, 1, 1};
+  for (int round = 0; round < 3; ++round) {
+    const fs::path state = folder.path() / std::to_string(round);
+    std::unique_ptr<JobClient> client;
+    std::thread person;
+    std::atomic<std::size_t> submitted{0};
+    const auto options = options_of(state, [&](const std::string& address) {
+      JobClientOptions ask;
+      ask.address = address;
+      ask.limits.coordinator_grace_ms = 1;
+      client = JobClient::connect(std::move(ask)).value();
+      CHECK(client->submit("", spec).ok());
+      person = std::thread([&] {
+        do {
+          ++submitted;
+        } while (client->submit("", spec).ok());
+      });
+    });
+    monitoring::Metrics metrics;
+    REQUIRE(run_coordinator(options, metrics).ok());
+    person.join();
+    const std::string text =
+        base::read_text_file(state / AccessFiles::kAudit, std::uint64_t{1} << 24).value();
+    CHECK(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= submitted);
+  }
 }
 
 /// Folders below /dead hang until they are let go; it is counted who was looked at. Nobody sees

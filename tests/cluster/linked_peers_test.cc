@@ -17,8 +17,10 @@ class FullLink final : public link::Link {
   void abort(base::Status) override {}
   link::LinkEnd peer() const override { return {}; }
   std::optional<trust::Identity> holder() const override { return std::nullopt; }
+  std::int64_t holder_until() const override { return until; }
   std::string address() const override { return ""; }
   link::LinkFigures stats() const override { return figures_; }
+  std::int64_t until = link::kNoEnd;
 
  private:
   link::LinkFigures figures_;
@@ -40,6 +42,32 @@ TEST_CASE("peers are found until they are gone, agents too", "[linked_peers]") {
   CHECK(peers.find(peer) == nullptr);
   peers.note_agent(peer);  // it has gone meanwhile
   CHECK(peers.find(peer) == nullptr);
+}
+
+TEST_CASE("whose certificate has ended is told until it holds again", "[linked_peers]") {
+  LinkedPeers peers;
+  const auto link = std::make_shared<FullLink>(0);
+  const auto brief = peers.add(link);
+  peers.add(link_with(0));
+  CHECK(peers.judge(4'000'000'000).empty());
+  link->until = 1'700'000'000;
+  CHECK(peers.judge(1'699'999'999).empty());
+  if (GENERATE(true, false)) peers.note_agent(brief);
+  for (int look = 0; look < 2; ++look) {
+    const auto judged = peers.judge(1'700'000'000);
+    REQUIRE(judged.size() == 1);
+    CHECK(judged[0].peer == brief);
+    CHECK(judged[0].ended.code() == base::Errc::permission_denied);
+    CHECK(judged[0].ended.text() == "its certificate was valid until 2023-11-14T22:13:20Z");
+  }
+  link->until = 1'800'000'000;  // it has dialed anew
+  const auto judged = peers.judge(1'700'000'000);
+  REQUIRE(judged.size() == 1);
+  CHECK(judged[0].ended.ok());
+  CHECK(peers.judge(1'700'000'000).empty());
+  CHECK(peers.judge(1'800'000'000).size() == 1);
+  peers.remove(brief);
+  CHECK(peers.judge(1'900'000'000).empty());
 }
 
 TEST_CASE("a person that reads nothing is deaf, alone or as the worst of many", "[linked_peers]") {

@@ -26,6 +26,7 @@ class CountingLink final : public Link {
   void abort(Status reason) override { aborted = reason.text(); }
   LinkEnd peer() const override { return {{}, machine, "", 0}; }
   std::optional<trust::Identity> holder() const override { return {}; }
+  std::int64_t holder_until() const override { return kNoEnd; }
   std::string address() const override { return {}; }
   LinkFigures stats() const override { return {}; }
   int sent = 0;

@@ -29,6 +29,7 @@ class RecordingLink final : public link::Link {
   void abort(base::Status) override {}
   link::LinkEnd peer() const override { return {}; }
   std::optional<trust::Identity> holder() const override { return std::nullopt; }
+  std::int64_t holder_until() const override { return link::kNoEnd; }
   std::string address() const override { return ""; }
   link::LinkFigures stats() const override { return {}; }
 

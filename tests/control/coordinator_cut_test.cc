@@ -165,6 +165,8 @@ TEST_CASE("a job whose agent leaves goes on where slots are, from its last step"
   cluster.world.run_until(2'500);
   REQUIRE(cluster.world.exited_agents().contains("a"));
   CHECK(cluster.world.exited_agents().at("a").ok());
+  CHECK(count_lines(cluster.world, "agent 'a' leaves: the agent was asked to end") == 2);
+  CHECK(count_lines(cluster.world, "agent 'a' is gone: ") == 2);  // in both logs
   if (!free) {
     CHECK(cluster.job().phase == JobPhase::pending);
     CHECK(cluster.job().checkpoint == "/out/step-3-g1");

@@ -284,6 +284,41 @@ TEST_CASE("a link stays when credentials are renewed, and ends when its peer is 
   CHECK(another.recorder->downs.empty());
 }
 
+TEST_CASE("a link knows when its peer's certificate ends, and that of a renewed one", "[tls]") {
+  const Cluster cluster;
+  const trust::Validity brief{0, 3'000'000'000};
+  Meeting meeting(tls_of(cluster.make(trust::Role::coordinator, "main")),
+                  tls_of(cluster.make(trust::Role::agent, "a", brief)), "a");
+  REQUIRE(meeting.dial().empty());
+  REQUIRE(meeting.coordinator.recorder->wait_up());
+  CHECK(meeting.coordinator.link->holder_until() == brief.until);
+  meeting.agent.links.renew(tls_of(cluster.make(trust::Role::agent, "a")));
+  CHECK(meeting.coordinator.link->holder_until() == brief.until);
+  meeting.agent.links.dial_anew();
+  Envelope asked;
+  asked.message = schemas::JobQuery{};
+  REQUIRE(meeting.agent.link->send(asked).ok());
+  REQUIRE(meeting.agent.recorder->wait([&] { return meeting.agent.recorder->resumes == 1; }));
+  REQUIRE(meeting.coordinator.recorder->wait_envelopes(1));  // nothing is lost
+  CHECK(meeting.coordinator.link->holder_until() == kLong.until);
+  CHECK(meeting.agent.recorder->downs.empty());
+  CHECK(meeting.coordinator.recorder->downs.empty());
+}
+
+TEST_CASE("links without certificates have no end, and are dialed anew", "[link]") {
+  Server server;
+  Client client;
+  REQUIRE(client.dial(server.address).ok());
+  REQUIRE(client.recorder->wait_up());
+  REQUIRE(server.recorder->wait_up());
+  CHECK(server.link->holder_until() == kNoEnd);
+  server.links.dial_anew();  // that is the other end's
+  client.links.dial_anew();
+  REQUIRE(client.recorder->wait([&] { return client.recorder->resumes == 1; }));
+  CHECK(client.recorder->cuts.size() == 1);
+  CHECK(client.recorder->downs.empty());
+}
+
 TEST_CASE("who is revoked between its handshake and its Hello is refused", "[tls]") {
   Cluster cluster;
   const auto credentials = cluster.make(trust::Role::agent, "a");

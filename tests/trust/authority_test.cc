@@ -2,6 +2,9 @@
 // An authority's folder: what it signs is remembered, what it withdraws stays withdrawn.
 #include "trust/authority.h"
 
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -125,13 +128,47 @@ TEST_CASE("an older book beside a newer list is refused") {
   CHECK_THAT(status.text(), Catch::Contains("is of list 1"));
 }
 
+/// How many serial numbers stand in a list.
+int count_of(const std::string& list) {
+  BIO* bio = BIO_new_mem_buf(list.data(), static_cast<int>(list.size()));
+  X509_CRL* read = PEM_read_bio_X509_CRL(bio, nullptr, nullptr, nullptr);
+  REQUIRE(read != nullptr);
+  STACK_OF(X509_REVOKED)* entries = X509_CRL_get_REVOKED(read);
+  const int count = entries == nullptr ? 0 : sk_X509_REVOKED_num(entries);
+  X509_CRL_free(read);
+  BIO_free(bio);
+  return count;
+}
+
+TEST_CASE("what has ended is revoked, too, and is listed for some days more") {
+  constexpr std::int64_t kDay = 86'400;
+  const TestFolder folder("authority-test-ended");
+  auto authority = Authority::create(folder.path(), "lab", kYear).value();
+  const auto first = authority.issue(Role::agent, "a", {kNow, kNow + 6}, kNow).value();
+  REQUIRE(authority.issue(Role::agent, "b", {kNow, kNow + 30 * kDay}, kNow).ok());
+  REQUIRE(authority.revoke(Role::agent, "b", kNow).ok());
+  CHECK(count_of(authority.deny_list()) == 1);
+  REQUIRE(authority.revoke(Role::agent, "a", kNow + 20 * kDay).ok());
+  CHECK(authority.issued()[0].withdrawn == kNow + 20 * kDay);
+  CHECK(count_of(authority.deny_list()) == 2);
+  CHECK(authority.renew(first, kYear, kNow + 20 * kDay).status().code() ==
+        base::Errc::permission_denied);
+  const auto listed = [&](std::int64_t days) {
+    REQUIRE(authority.revoke(Role::agent, "b", kNow + days * kDay).ok());
+    return count_of(authority.deny_list());
+  };
+  CHECK(listed(27) == 2);
+  CHECK(listed(28) == 1);
+  CHECK(listed(37) == 1);
+  CHECK(listed(38) == 0);
+}
+
 TEST_CASE("what begins later is revoked, too") {
   const TestFolder folder("authority-test-later");
   auto authority = Authority::create(folder.path(), "lab", kYear).value();
   REQUIRE(authority.issue(Role::agent, "a", {kNow + 1'000, kNow + 2'000}, kNow).ok());
   REQUIRE(authority.revoke(Role::agent, "a", kNow).ok());
   CHECK(authority.issued()[0].withdrawn == kNow);
-  CHECK(authority.revoke(Role::agent, "a", kNow + 2'001).code() == base::Errc::not_found);
 }
 
 TEST_CASE("an end is judged at the moment itself, though validities begin a little earlier") {
@@ -142,7 +179,6 @@ TEST_CASE("an end is judged at the moment itself, though validities begin a litt
         base::Errc::already_exists);
   CHECK(state_name(authority.issued()[0].validity, 0, kNow + 1) == "valid");
   CHECK(state_name(authority.issued()[0].validity, 0, kNow + 2) == "expired");
-  CHECK(authority.revoke(Role::agent, "a", kNow + 2).code() == base::Errc::not_found);
   CHECK(authority.issue(Role::agent, "a", valid_for(kNow + 2, 2), kNow + 2).ok());
 }
 
