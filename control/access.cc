@@ -30,6 +30,16 @@ std::vector<Access::LeftOut> Access::end_windows(Over over) {
   return all;
 }
 
+/// Whether there is room for one more in the person's window; without a name there always is.
+bool Access::count(Counts& counts, const std::string& name, std::uint64_t now_ms, Most most) {
+  if (name.empty()) return true;
+  Counted& counted = counts.try_emplace(name, Counted{now_ms}).first->second;
+  if (now_ms - counted.since_ms >= most.window_ms) counted = {now_ms};
+  if (counted.count == most.count) return false;
+  ++counted.count;
+  return true;
+}
+
 std::vector<Access::LeftOut> Access::set(TokensRead tokens) {
   tokens_ = std::move(tokens);
   return end_windows([this](const std::string& name, const Refusals&) {
@@ -39,9 +49,11 @@ std::vector<Access::LeftOut> Access::set(TokensRead tokens) {
 }
 
 std::vector<Access::LeftOut> Access::take_left_out(std::uint64_t now_ms) {
-  std::erase_if(changes_, [now_ms](const auto& entry) {
+  const auto over = [now_ms](const auto& entry) {
     return now_ms - entry.second.since_ms >= kWindowMs;
-  });
+  };
+  std::erase_if(changes_, over);
+  std::erase_if(lists_, over);
   return end_windows([now_ms](const std::string&, const Refusals& refusals) {
     return now_ms - refusals.since_ms >= kWindowMs;
   });
@@ -80,16 +92,20 @@ bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
 
 Status Access::count_change(const Caller& caller, std::uint64_t now_ms) {
   const std::string name = name_of(caller);
-  if (name.empty()) return {};
-  Changes& changes = changes_.try_emplace(name, Changes{now_ms}).first->second;
-  if (changes.count < kChangesMax) {
-    ++changes.count;
-    return {};
-  }
+  if (count(changes_, name, now_ms, {kWindowMs, kChangesMax})) return {};
   return base::error(Errc::resource_exhausted,
                      "person '{}' has made {} changes within {} s, which is the limit for one "
                      "person: try again in a minute",
                      name, kChangesMax, kWindowMs / 1'000);
+}
+
+Status Access::count_list(const Caller& caller, std::uint64_t now_ms) {
+  const std::string name = name_of(caller);
+  if (count(lists_, name, now_ms, {kListsWindowMs, kListsMax})) return {};
+  return base::error(Errc::resource_exhausted,
+                     "person '{}' has asked for {} lists of jobs within {} s, which is the limit "
+                     "for one person",
+                     name, kListsMax, kListsWindowMs / 1'000);
 }
 
 Status Access::check(const Caller& caller, trust::Right right) const {

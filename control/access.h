@@ -58,6 +58,12 @@ class Access {
   /// Before a change is made. resource_exhausted: the person has made too many. Without a name
   /// nobody is counted: who shows nothing may do everything, or nothing.
   base::Status count_change(const Caller& caller, std::uint64_t now_ms);
+  /// Lists of all jobs for one person within kListsWindowMs: each is much work, and all others
+  /// wait.
+  static constexpr std::uint64_t kListsMax = 100;
+  static constexpr std::uint64_t kListsWindowMs = 1'000;
+  /// The same before a list is made.
+  base::Status count_list(const Caller& caller, std::uint64_t now_ms);
   /// Of those whose window is over, what was not told in it: once.
   std::vector<LeftOut> take_left_out(std::uint64_t now_ms);
 
@@ -67,17 +73,25 @@ class Access {
     std::uint64_t told = 0;
     LeftOut left_out;
   };
-  struct Changes {
+  /// What persons have asked for, by person, each in a window of its own.
+  struct Counted {
     std::uint64_t since_ms = 0;
     std::uint64_t count = 0;
   };
+  using Counts = std::map<std::string, Counted>;
+  struct Most {
+    std::uint64_t window_ms = 0;
+    std::uint64_t count = 0;
+  };
+  static bool count(Counts& counts, const std::string& name, std::uint64_t now_ms, Most most);
   template <typename Over>
   std::vector<LeftOut> end_windows(Over over);
   const KnownToken* find(const Caller& caller) const;
 
   TokensRead tokens_;
   std::map<std::string, Refusals> refusals_;  // by person
-  std::map<std::string, Changes> changes_;    // by person
+  Counts changes_;
+  Counts lists_;
 };
 
 }  // namespace troupe::control

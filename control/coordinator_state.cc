@@ -398,20 +398,6 @@ std::string CoordinatorState::choose_id(const schemas::JobSpec& spec,
   return fmt::format("{}-{:04x}{:x}", id_stem(spec.name), hash & 0xffff, next_job_);
 }
 
-void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
-  if (!may(peer, trust::Right::read, "read")) return;
-  if (query.id.empty()) {
-    emit(Send<PeerId>{peer, list(query.cluster)});
-    return;
-  }
-  Job* job = find(query.id);
-  if (job == nullptr) {
-    tell_unknown(peer, query.id);
-  } else {
-    emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, "", {info_of(*job)}}});
-  }
-}
-
 void CoordinatorState::refuse(PeerId peer) {
   drop(peer, base::error(Errc::permission_denied, "the coordinator does not take that"));
 }

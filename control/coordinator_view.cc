@@ -12,6 +12,23 @@
 
 namespace troupe::control {
 
+/// Who asks for lists on and on is dropped: it is not heard any more, and others are.
+void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
+  if (!may(peer, trust::Right::read, "read")) return;
+  if (query.id.empty()) {
+    const base::Status counted = access_.count_list(caller_of(peer), now_ms_);
+    if (!counted.ok()) return drop(peer, counted);
+    emit(Send<PeerId>{peer, list(query.cluster)});
+    return;
+  }
+  Job* job = find(query.id);
+  if (job == nullptr) {
+    tell_unknown(peer, query.id);
+  } else {
+    emit(Send<PeerId>{peer, schemas::JobList{base::Errc::ok, "", {info_of(*job)}}});
+  }
+}
+
 std::vector<schemas::JobInfo> CoordinatorState::jobs() const {
   std::vector<schemas::JobInfo> list;
   for (const auto& [number, job] : jobs_) list.push_back(info_of(job));

@@ -2,8 +2,7 @@
 // Who may ask what: every right against every token, and what is wrong with a token.
 #include "control/access.h"
 
-#include "control/coordinator_state.h"
-#include "tests/control/control_world.h"
+#include "tests/control/access_support.h"
 #include "tests/support/catch.h"
 
 namespace troupe::control {
@@ -13,28 +12,19 @@ using base::Errc;
 using Catch::Contains;
 using Catch::Matchers::StartsWith;
 using testing::ControlWorld;
+using testing::Guarded;
+using testing::holder_of;
+using testing::submit_of;
+using testing::token_of;
 using trust::Right;
 
 constexpr std::array kRights{Right::read, Right::submit, Right::stop, Right::join, Right::admin};
-
-KnownToken token_of(const std::string& text, const std::string& name, std::vector<Right> rights) {
-  KnownToken known;
-  known.token.hash = base::sha256(text);
-  known.token.id = "1a2b3c4d";
-  known.token.name = name;
-  known.token.rights = std::move(rights);
-  return known;
-}
 
 Caller caller_with(const std::string& text) {
   Caller caller;
   caller.address = "10.0.0.5:4711";
   caller.token = base::sha256(text);
   return caller;
-}
-
-trust::Identity holder_of(trust::Role role, const std::string& name) {
-  return {"lab", role, name};
 }
 
 TEST_CASE("a token gives its rights and no other") {
@@ -77,47 +67,6 @@ TEST_CASE("what is wrong with a token is said") {
   CHECK_THAT(access.check(other, Right::read).text(), Contains("agent 'ann' is no person"));
 }
 
-/// A coordinator that wants tokens, with one linked peer.
-struct Guarded {
-  explicit Guarded(trust::Role role, const std::string& name)
-      : state({"1", ControlWorld::limits()}) {
-    state.handle(TokensRead{
-        true,
-        {token_of("r", "ann", {Right::read}), token_of("s", "ann", {Right::submit, Right::read}),
-         token_of("t", "ben", {Right::stop}), token_of("u", "ben", {Right::submit}),
-         token_of("j", "ann", {Right::join}), token_of("a", "ann", {Right::admin})}});
-    link(1, role, name);
-  }
-  void link(PeerId peer, trust::Role role, const std::string& name) {
-    state.handle(PeerLinked{peer, "10.0.0.5", "10.0.0.5:4711", holder_of(role, name)});
-  }
-  /// Why the peer was dropped; empty: it was not.
-  std::string drop(PeerId peer, const schemas::Message& message) {
-    std::string why;
-    sent.clear();
-    audits.clear();
-    for (const CoordinatorEffect& effect : state.handle(PeerSaid{peer, message})) {
-      if (const auto* dropped = std::get_if<DropPeer>(&effect)) {
-        why = dropped->reason.text();
-        code = dropped->reason.code();
-      }
-      if (const auto* send = std::get_if<Send<PeerId>>(&effect)) sent.push_back(*send);
-      if (const auto* audit = std::get_if<Audit>(&effect)) audits.push_back(*audit);
-      if (const auto* list = std::get_if<TakeDenyList>(&effect)) lists.push_back(*list);
-    }
-    return why;
-  }
-  CoordinatorState state;
-  std::vector<Send<PeerId>> sent;
-  std::vector<Audit> audits;
-  std::vector<TakeDenyList> lists;
-  Errc code = Errc::ok;  ///< of the last drop
-};
-
-schemas::JobSubmit submit_of(const std::string& id) {
-  return {id, ControlWorld::job_text(ControlWorld::job_spec(1, 1, 1)), ""};
-}
-
 TEST_CASE("the id of an ended job is free for its owner, and for who may stop others' jobs") {
   Guarded world(trust::Role::person, "ann");
   const auto answer = [&](PeerId peer, std::uint32_t devices) {
@@ -135,34 +84,6 @@ TEST_CASE("the id of an ended job is free for its owner, and for who may stop ot
   world.drop(2, schemas::PersonHello{"u"});
   CHECK(answer(2, 2).text == "job 'x' of ann stopped and has other content: choose another --id");
   CHECK(answer(1, 2).code == Errc::ok);
-}
-
-TEST_CASE("an ended job goes on for its owner, and for who may stop others' jobs") {
-  Guarded world(trust::Role::person, "ann");
-  world.link(2, trust::Role::person, "ben");
-  world.link(3, trust::Role::person, "ann");
-  world.drop(1, schemas::PersonHello{"s"});
-  world.drop(2, schemas::PersonHello{"u"});
-  world.drop(3, schemas::PersonHello{"a"});
-  const auto submit = [&](PeerId peer, const std::string& id) {
-    CHECK(world.drop(peer, submit_of(id)).empty());
-    REQUIRE(world.sent.size() == 1);
-    return std::get<schemas::JobSubmitted>(world.sent[0].message);
-  };
-  CHECK(submit(1, "x").code == Errc::ok);
-  CHECK(submit(2, "x").code == Errc::ok);  // it waits, and nothing has happened
-  CHECK(world.audits.empty());
-  CHECK(world.drop(1, schemas::JobStop{"x"}).empty());
-  const schemas::JobSubmitted refused = submit(2, "x");
-  CHECK(refused.code == Errc::already_exists);
-  CHECK(refused.text == "job 'x' of ann stopped: choose another --id");
-  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::stopped);
-  CHECK(submit(1, "x").code == Errc::ok);
-  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::pending);
-  CHECK(submit(2, "y").code == Errc::ok);
-  CHECK(world.drop(2, schemas::JobStop{"y"}).empty());
-  CHECK(submit(1, "y").text == "job 'y' of ben stopped: choose another --id");
-  CHECK(submit(3, "y").code == Errc::ok);
 }
 
 TEST_CASE("without the right nothing is done, and the answer says so") {
@@ -240,53 +161,6 @@ TEST_CASE("refusals of one person are told, but not without end") {
     CHECK(said[0].what == "more refusals of a token of 'ann' are left out: 80");
     CHECK(numbers(Tick{Access::kWindowMs}).empty());
   }
-}
-
-TEST_CASE("one person makes so many changes a minute, and is told the limit then") {
-  Guarded world(trust::Role::person, "ann");
-  world.drop(1, schemas::PersonHello{"s"});
-  std::size_t lines = 0;
-  const auto submit = [&](PeerId peer) {
-    CHECK(world.drop(peer, submit_of("x")).empty());
-    lines += world.audits.size();
-    REQUIRE(world.sent.size() == 1);
-    return std::get<schemas::JobSubmitted>(world.sent[0].message);
-  };
-  const auto stop = [&](PeerId peer) {
-    CHECK(world.drop(peer, schemas::JobStop{"x"}).empty());
-    lines += world.audits.size();
-    REQUIRE(world.sent.size() == 1);
-    return std::get<schemas::JobList>(world.sent[0].message);
-  };
-  for (std::uint64_t i = 0; i < Access::kChangesMax / 2; ++i) {
-    CHECK(submit(1).code == Errc::ok);
-    CHECK(submit(1).code == Errc::ok);  // the same again changes nothing
-    if (i + 1 < Access::kChangesMax / 2) CHECK(stop(1).code == Errc::ok);
-  }
-  world.link(2, trust::Role::person, "ann");  // over another link, too
-  world.drop(2, schemas::PersonHello{"s"});
-  CHECK(stop(2).code == Errc::ok);
-  CHECK(lines == Access::kChangesMax);
-  const schemas::JobSubmitted refused = submit(1);
-  CHECK(refused.code == Errc::resource_exhausted);
-  CHECK(refused.text ==
-        "person 'ann' has made 600 changes within 60 s, which is the limit for one person: try "
-        "again in a minute");
-  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::stopped);
-  world.link(3, trust::Role::person, "ben");
-  world.drop(3, schemas::PersonHello{"u"});
-  CHECK(world.drop(3, submit_of("y")).empty());
-  CHECK(std::get<schemas::JobSubmitted>(world.sent.at(0).message).code == Errc::ok);
-  CHECK(lines == Access::kChangesMax);
-  world.state.handle(Tick{Access::kWindowMs});
-  world.link(1, trust::Role::person, "ann");
-  world.drop(1, schemas::PersonHello{"s"});
-  CHECK(submit(1).code == Errc::ok);
-  for (std::uint64_t i = 1; i < Access::kChangesMax; ++i) {
-    world.drop(1, submit_of("z" + std::to_string(i)));
-  }
-  CHECK(stop(1).code == Errc::resource_exhausted);
-  CHECK(world.state.jobs().at(1).phase == schemas::JobPhase::pending);
 }
 
 TEST_CASE("while tokens cannot be read nobody may, and hears that") {
@@ -409,86 +283,6 @@ TEST_CASE("agents are who their certificates say, and no people, people are no a
   CHECK(world.state.jobs().empty());
 }
 
-TEST_CASE("an agent whose certificate has ended gets nothing new until it shows another one") {
-  Guarded world(trust::Role::agent, "a");
-  const base::Status ended = base::error(Errc::permission_denied, "its certificate held until now");
-  schemas::AgentHello hello;
-  hello.name = "a";
-  hello.version = "1";
-  hello.slots = 1;
-  const bool before = GENERATE(true, false);  // it has joined, too
-  if (before) world.state.handle(CertificateJudged{1, ended});
-  CHECK(world.drop(1, hello).empty());
-  world.state.handle(CertificateJudged{1, ended});
-  world.state.handle(CertificateJudged{1, ended});
-  CHECK(world.state.machines().at(0).withheld == "its certificate held until now");
-  world.link(2, trust::Role::person, "ann");
-  world.drop(2, schemas::PersonHello{"s"});
-  CHECK(world.drop(2, submit_of("x")).empty());
-  const auto text = [&] { return world.state.jobs().at(0).text; };
-  CHECK_THAT(text(), Contains("1 agent offers none, 'a': its certificate held until now"));
-  // Its own words change nothing.
-  CHECK(world.drop(1, schemas::AgentOffer{"it is tired"}).empty());
-  CHECK_THAT(text(), Contains("'a': it is tired"));
-  CHECK(world.drop(1, schemas::AgentOffer{""}).empty());
-  CHECK_THAT(text(), Contains("'a': its certificate held until now"));
-  CHECK(world.state.jobs().at(0).phase == schemas::JobPhase::pending);
-  world.state.handle(CertificateJudged{1, {}});
-  CHECK(world.state.machines().at(0).withheld.empty());
-  CHECK(world.state.jobs().at(0).phase != schemas::JobPhase::pending);
-  // What runs there stays.
-  const auto phase = world.state.jobs().at(0).phase;
-  world.state.handle(CertificateJudged{1, ended});
-  CHECK(world.state.jobs().at(0).phase == phase);
-  CHECK(world.state.counts().agents == 1);
-  world.state.handle(CertificateJudged{77, ended});  // it has gone meanwhile
-}
-
-TEST_CASE("a person whose certificate has ended is refused over a link that is up") {
-  Guarded world(trust::Role::person, "ann");
-  world.drop(1, schemas::PersonHello{"a"});
-  CHECK(world.drop(1, schemas::JobQuery{}).empty());
-  world.state.handle(
-      CertificateJudged{1, base::error(Errc::permission_denied, "it held until now")});
-  CHECK(world.drop(1, schemas::JobQuery{}) == "person 'ann': it held until now");
-  CHECK(world.code == Errc::permission_denied);
-  CHECK(world.sent.empty());
-}
-
-TEST_CASE("each agent that joined has a line when it goes, with why") {
-  Guarded world(trust::Role::agent, "a");
-  schemas::AgentHello hello;
-  hello.name = "a";
-  hello.version = "1";
-  hello.slots = 1;
-  CHECK(world.drop(1, hello).empty());
-  world.link(2, trust::Role::agent, "b");  // it has not joined
-  const auto lines = [&](const CoordinatorEvent& event) {
-    std::vector<Audit> said;
-    for (const CoordinatorEffect& effect : world.state.handle(event)) {
-      if (const auto* audit = std::get_if<Audit>(&effect)) said.push_back(*audit);
-    }
-    return said;
-  };
-  CHECK(lines(PeerLost{2, "it left"}).empty());
-  const auto said = lines(PeerLost{1, "its certificate was revoked"});
-  REQUIRE(said.size() == 1);
-  CHECK(said[0].who == "agent 'a'");
-  CHECK(said[0].what == "agent 'a' is gone: its certificate was revoked");
-  CHECK(said[0].from == "10.0.0.5:4711");
-  // One that is given up goes once.
-  world.link(3, trust::Role::agent, "a");
-  hello.process_token = 7;
-  CHECK(world.drop(3, hello).empty());
-  world.state.handle(PeerCut{3, "closed"});
-  world.link(4, trust::Role::agent, "a");
-  const auto again = lines(PeerSaid{4, hello});
-  REQUIRE(again.size() == 2);
-  CHECK(again[0].what == "agent 'a' is gone: its link was cut, and it has joined anew");
-  CHECK(again[1].what == "agent 'a' joins with 1 slot");
-  CHECK(lines(PeerLost{3, "closed"}).empty());
-}
-
 TEST_CASE("without certificates an agent needs a token, too, as soon as people do") {
   Guarded world(trust::Role::person, "ann");
   schemas::AgentHello hello;
@@ -516,45 +310,6 @@ TEST_CASE("without certificates an agent needs a token, too, as soon as people d
   world.state.handle(TokensRead{false, {}});
   CHECK(join("").empty());
   CHECK(world.state.counts().agents == 2);
-}
-
-TEST_CASE("without certificates an agent stays as long as its token gives the right to join") {
-  Guarded world(trust::Role::person, "ann");
-  world.state.handle(TokensRead{false, {}});
-  schemas::AgentHello hello;
-  hello.version = "1";
-  hello.slots = 1;
-  const auto join = [&](PeerId peer, const std::string& name, const std::string& token) {
-    world.state.handle(PeerLinked{peer, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
-    if (!token.empty()) world.drop(peer, schemas::PersonHello{token});
-    hello.name = name;
-    CHECK(world.drop(peer, hello).empty());
-  };
-  join(2, "a", "j");
-  join(3, "b", "");  // nobody needs a token yet
-  world.link(4, trust::Role::agent, "c");
-  hello.name = "c";
-  CHECK(world.drop(4, hello).empty());
-  std::vector<std::string> dropped;
-  const auto read = [&](const TokensRead& tokens) {
-    dropped.clear();
-    for (const CoordinatorEffect& effect : world.state.handle(tokens)) {
-      if (const auto* drop = std::get_if<DropPeer>(&effect)) dropped.push_back(drop->reason.text());
-    }
-    return dropped.size();
-  };
-  KnownToken known = token_of("j", "ann", {Right::join});
-  CHECK(read({true, {}, true}) == 0);  // they cannot be read, and nobody can be judged
-  CHECK(world.state.counts().agents == 3);
-  REQUIRE(read({true, {known}}) == 1);
-  CHECK_THAT(dropped[0], StartsWith("agent 'b': a token is missing"));
-  CHECK(world.state.counts().agents == 2);
-  known.refused = base::error(Errc::permission_denied, "it was withdrawn");
-  REQUIRE(read({true, {known}}) == 1);
-  CHECK_THAT(dropped[0], StartsWith("agent 'a': token 1a2b3c4d of 'ann': it was withdrawn"));
-  CHECK(world.state.counts().agents == 1);  // its certificate says who it is
-  CHECK(world.state.counts().slots == 1);
-  CHECK(read({true, {known}}) == 0);
 }
 
 TEST_CASE("what is revoked goes to all agents, and to those that join later") {

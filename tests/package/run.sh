@@ -55,7 +55,11 @@ check_arrays() {
   build_project "$source/arrays"
   "$work/arrays"
   # What these say of threads, too few for a team of two, is no matter of an engine's lanes.
-  OMP_THREAD_LIMIT=1 OMP_MAX_ACTIVE_LEVELS=0 OMP_DYNAMIC=true timeout 60 "$work/arrays"
+  # (LLVM's runtime, which clang++ links, keeps to the limit: base/parallel.h.)
+  local limit=1
+  if ldd "$work/arrays" | grep -q libomp; then limit=; fi
+  env ${limit:+OMP_THREAD_LIMIT=$limit} OMP_MAX_ACTIVE_LEVELS=0 OMP_DYNAMIC=true timeout 60 \
+    "$work/arrays"
 }
 
 check_programs() {
