@@ -352,9 +352,9 @@ fs::path manifest_path(fs::path checkpoint) {
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
                                                            CheckpointCheck check) {
-  TROUPE_TRY(check_regular_file(file, schemas::kManifestBytesMax));
-  TROUPE_TRY_ASSIGN(const std::string bytes,
-                    base::read_text_file(file, schemas::kManifestBytesMax));
+  TROUPE_TRY(open_checkpoint_file(file, schemas::kManifestBytesMax).status());
+  TROUPE_TRY_ASSIGN(const std::string bytes, base::read_text_file(file, schemas::kManifestBytesMax,
+                                                                  base::FileKind::no_link));
   auto manifest = schemas::decode_manifest(bytes);
   if (!manifest.ok()) return manifest.status().with_context(file.string());
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());

@@ -164,6 +164,22 @@ TEST_CASE("a checkpoint that is a pipe is damaged, nobody waits for its other en
   CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is no regular file"));
 }
 
+TEST_CASE("a link in a manifest's place is damage, wherever it leads", "[checkpoint]") {
+  const TestFolder folder("checkpoint-manifest-link");
+  const fs::path outside = folder.path() / "outside";
+  const fs::path out = folder.path() / "out";
+  for (const fs::path& made : {outside, out}) fs::create_directory(made);
+  REQUIRE(write_manifest(outside, manifest_of({9, 1})).ok());
+  REQUIRE(write_manifest(out, manifest_of({4, 1})).ok());
+  fs::create_symlink(outside / "step-9-g1.manifest", out / "step-9-g1.manifest");
+  const auto opened = Checkpoint::open(out / "step-9-g1.manifest", CheckpointCheck::manifest);
+  CHECK(opened.status().code() == base::Errc::data_loss);
+  CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is a symbolic link"));
+  const auto newest = Checkpoint::open_newest(out, CheckpointCheck::manifest);
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 4);
+}
+
 TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
   const TestFolder folder("checkpoint-unreadable");
   schemas::Manifest manifest = manifest_of({2, 1});
