@@ -75,6 +75,7 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     copy.of_manifest = of_manifest;
     copy.of_shard = of_shard;
     copy.of_any = cluster::any_of(of_manifest);
+    copy.bytes_most = collect.checkpoint_bytes;
     if (collect.gathered_for) {
       copy.judge = train::manifest_judge(*collect.gathered_for, roots);
     } else {

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "schemas/codec.h"
+#include "store/checkpoint_size.h"
 
 namespace troupe::store {
 namespace {
@@ -268,6 +269,7 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
   TROUPE_TRY(base::make_folder(copy.folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, wanted_manifest(copy));
+  TROUPE_TRY(check_sizes(manifest, copy.bytes_most));
   std::vector<Wanted> wanted;
   for (const schemas::ShardFile& file : manifest.files) {
     TROUPE_TRY(check_file(copy.name, file));
