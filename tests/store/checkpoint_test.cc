@@ -275,6 +275,26 @@ TEST_CASE("a slice is read from its own file, what is damaged elsewhere does not
   CHECK((*sound)->skipped()[0] == damaged.text());
 }
 
+TEST_CASE("of very many damaged checkpoints a few are named, and then how many", "[checkpoint]") {
+  const TestFolder folder("checkpoint-skipped");
+  write_pair(folder.path(), {2, 1}, 2.0F);
+  for (int step = 10; step < 40; ++step) {
+    std::ofstream(folder.path() / fmt::format("step-{}-g1.manifest", step)) << "x";
+  }
+  const auto newest = Checkpoint::open_newest(folder.path());
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 2);
+  const std::vector<std::string>& skipped = (*newest)->skipped();
+  REQUIRE(skipped.size() == 9);
+  CHECK_THAT(skipped[0], Catch::Contains("step-39-g1"));
+  CHECK_THAT(skipped[7], Catch::Contains("step-32-g1"));
+  CHECK(skipped[8] == "22 more");
+  fs::remove(folder.path() / "step-2-g1.manifest");
+  const base::Status none = Checkpoint::open_newest(folder.path()).status();
+  CHECK(none.code() == base::Errc::data_loss);
+  CHECK_THAT(none.text(), Catch::Contains("; skipped 22 more"));
+}
+
 TEST_CASE("where slices lie is found with one file open at a time", "[checkpoint]") {
   const TestFolder folder("checkpoint-many");
   constexpr std::uint32_t kShards = 200;
