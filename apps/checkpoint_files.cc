@@ -74,6 +74,7 @@ cluster::CheckpointFiles checkpoint_files(const schemas::JobRoots& roots) {
     copy.name = {collect.step, collect.generation};
     copy.of_manifest = of_manifest;
     copy.of_shard = of_shard;
+    copy.bytes_most = collect.checkpoint_bytes;
     if (collect.gathered_for) {
       copy.judge = train::manifest_judge(*collect.gathered_for, roots);
     } else {

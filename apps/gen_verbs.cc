@@ -11,6 +11,7 @@
 #include "apps/gen_files.h"
 #include "apps/json_text.h"
 #include "apps/verbs.h"
+#include "base/address.h"
 #include "base/file.h"
 
 namespace troupe::apps {
@@ -67,7 +68,15 @@ base::Result<std::string> access_lines(const GenOptions& options, const std::str
   return lines;
 }
 
+/// In YAML what is no address could be a key, or the end of a string.
+bool is_address(const std::string& option, const std::string& text, Context& context) {
+  const auto address = base::parse_address_within(text, base::Reach::network);
+  if (!address.ok()) context.console.error(address.status().with_context(option).text());
+  return address.ok();
+}
+
 ExitCode gen_prometheus(const GenOptions& options, Context& context) {
+  if (!is_address("--metrics", options.metrics, context)) return ExitCode::bad_usage;
   constexpr std::string_view kJob = "  - job_name: troupe\n";
   constexpr std::string_view kLast = "        refresh_interval: 15s\n";
   std::vector<MadeFile> files = files_of(watching_files(), "prometheus.yml");
@@ -87,16 +96,13 @@ ExitCode gen_prometheus(const GenOptions& options, Context& context) {
 
 /// Grafana reads the dashboards from where they are written now.
 ExitCode gen_grafana(const GenOptions& options, Context& context) {
-  std::error_code code;
-  const std::filesystem::path folder = std::filesystem::absolute(options.target.out, code);
-  if (code) {
-    return context.fail(base::error(base::errc_of_errno(code.value()), "{}: {}",
-                                    options.target.out.string(), code.message()));
-  }
+  if (!is_address("--prometheus", options.prometheus, context)) return ExitCode::bad_usage;
+  const auto dashboards = path_in_yaml((options.target.out / "dashboards").string());
+  if (!dashboards.ok()) return context.fail(dashboards.status());
   std::vector<MadeFile> files = files_of(watching_files(), "provisioning/");
   for (MadeFile& file : files) {
     file.text = replaced(file.text, kPrometheus, options.prometheus);
-    file.text = replaced(file.text, kDashboards, (folder / "dashboards").string());
+    file.text = replaced(file.text, kDashboards, *dashboards);
   }
   for (MadeFile& file : files_of(watching_files(), "dashboards/")) files.push_back(std::move(file));
   return write_made(files, options.target, context);

@@ -13,6 +13,7 @@
 #include "base/name.h"
 #include "base/units.h"
 #include "data/batch_iterator.h"
+#include "schemas/codec.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::apps {
@@ -23,7 +24,6 @@ using schemas::kNames;
 using schemas::Period;
 
 constexpr std::uint32_t kRanksMax = 65'536;
-constexpr std::uint32_t kThreadsMax = 1'024;
 
 /// Reads an optional member.
 template <typename T, typename... Range>
@@ -230,7 +230,7 @@ void read_train(Section section, schemas::TrainSpec& train) {
 void read_workers(Section section, schemas::WorkersSpec& workers) {
   section.read("machines", workers.machines, IntegerRange{1, kRanksMax});
   section.read("devices", workers.devices, IntegerRange{1, kRanksMax});
-  section.read("threads", workers.threads, IntegerRange{1, kThreadsMax});
+  section.read("threads", workers.threads, IntegerRange{1, schemas::kThreadsMax});
   const std::uint64_t ranks = std::uint64_t{workers.machines} * workers.devices;
   if (ranks > kRanksMax) {
     section.fail("devices",
@@ -241,7 +241,7 @@ void read_workers(Section section, schemas::WorkersSpec& workers) {
 
 void read_servers(Section section, schemas::ServersSpec& servers) {
   section.read("shards", servers.shards, IntegerRange{1, kRanksMax});
-  section.read("threads", servers.threads, IntegerRange{1, kThreadsMax});
+  section.read("threads", servers.threads, IntegerRange{1, schemas::kThreadsMax});
   section.finish();
 }
 

@@ -32,13 +32,18 @@ template <typename Container>
 Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
                            FileKind kind) {
   // A pipe that nobody writes would be waited for at the opening already.
-  const int patience = kind == FileKind::regular ? O_NONBLOCK : 0;
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience));
+  const int patience = kind == FileKind::any ? 0 : O_NONBLOCK;
+  const int links = kind == FileKind::no_link ? O_NOFOLLOW : 0;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience | links));
+  if (file.get() < 0 && errno == ELOOP && kind == FileKind::no_link) {
+    return error(Errc::invalid_argument, "{}: is a symbolic link, which is not followed",
+                 path.string());
+  }
   if (file.get() < 0) return file_error(path, "open", errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return file_error(path, "stat", errno);
   if (S_ISDIR(info.st_mode)) return not_a_file(path);
-  if (kind == FileKind::regular && !S_ISREG(info.st_mode)) {
+  if (kind != FileKind::any && !S_ISREG(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);

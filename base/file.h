@@ -25,6 +25,7 @@ Status file_error(const std::filesystem::path& path, std::string_view action, in
 /// What a path may lead to.
 enum class FileKind : std::uint8_t {
   regular,  ///< a file, of /proc too; it is opened without waiting for anybody
+  no_link,  ///< the same, and no symbolic link by its own name, which may lead anywhere
   any       ///< a pipe or device, too, which may never end: what the user of a command has named
 };
 

@@ -34,6 +34,20 @@ bool same_file(int descriptor, const std::filesystem::path& file) {
   return known && locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
+/// Somebody else's file may have been put at the lock's name: a file with another name, too, is
+/// left alone. 0 names: it has gone meanwhile.
+Status make_own(int descriptor, const std::filesystem::path& file) {
+  struct stat info = {};
+  if (::fstat(descriptor, &info) != 0) return file_error(file, "stat", errno);
+  if (!S_ISREG(info.st_mode) || info.st_nlink > 1) {
+    return error(Errc::failed_precondition,
+                 "{} cannot be locked: it is a file with {} names, or no regular file; remove it",
+                 file.string(), info.st_nlink);
+  }
+  ::fchmod(descriptor, kLockMode);  // left by an older program
+  return {};
+}
+
 }  // namespace
 
 FolderLock::FolderLock(FolderLock&& other) noexcept
@@ -60,7 +74,11 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =
         ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kLockMode);
-    if (descriptor >= 0) ::fchmod(descriptor, kLockMode);  // left by an older program
+    const Status own = descriptor >= 0 ? make_own(descriptor, file) : Status();
+    if (!own.ok()) {
+      ::close(descriptor);
+      return own;
+    }
     const bool held = descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int number = errno;
     const bool gone = descriptor >= 0 && !held && number == ESTALE;  // on NFS: removed elsewhere

@@ -285,6 +285,7 @@ void CheckpointFolder::begin(const StartFound& found, std::uint64_t generation) 
   TROUPE_CHECK(stage_ == Stage::known, "what all see is known");
   plan_.generation = generation;
   start_step_ = found.step;
+  checkpoint_bytes_ = found.checkpoint_bytes;
   if (!copied() || found.checkpoint.empty()) return;
   checkpoint_ = found.checkpoint;
   files_ = found.files;
@@ -388,6 +389,7 @@ CollectCheckpoint CheckpointFolder::collect(std::uint64_t step, std::uint64_t ge
   wanted.generation = generation;
   wanted.folder = plan_.folder;
   wanted.keep = plan_.keep;
+  wanted.checkpoint_bytes = checkpoint_bytes_;
   return wanted;
 }
 

@@ -153,8 +153,9 @@ class CheckpointFolder {
   std::map<std::uint32_t, std::set<std::uint32_t>> placing_;  // and those under way
   // Collecting: one at a time, in order.
   std::uint64_t start_step_ = 0;
-  std::deque<ActorSaid> reports_;  // the first one is being collected
-  std::set<std::uint64_t> steps_;  // of all reports so far
+  std::uint64_t checkpoint_bytes_ = 0;  // as of StartFound
+  std::deque<ActorSaid> reports_;       // the first one is being collected
+  std::set<std::uint64_t> steps_;       // of all reports so far
   // On machines: what this run wrote, and what was placed for it; by step.
   std::map<std::uint64_t, std::string> lie_;
   std::vector<Effect> effects_;

@@ -52,6 +52,8 @@ struct StartFound {
   std::vector<std::vector<std::uint32_t>> files_of_shard = {};
   /// With FindStart's `copied`: the newest one was damaged and is set aside; nothing else is told.
   bool set_aside = false;
+  /// With FindStart's `copied`: most bytes of the files of one of the job's checkpoints.
+  std::uint64_t checkpoint_bytes = 0;
 };
 /// Result of ProbeFolder.
 struct FolderProbed {
@@ -223,6 +225,7 @@ struct CollectCheckpoint {
   /// Of what machines hold from before the run: it has to be of this job, and nothing is removed
   /// for it. None: the run's own.
   std::optional<schemas::JobSpec> gathered_for = {};
+  std::uint64_t checkpoint_bytes = 0;  ///< most bytes of its files, as of StartFound; 0: not known
 };
 /// Nobody waits any more for what the run collects.
 struct EndCollecting {

@@ -16,7 +16,8 @@
 namespace troupe::http {
 namespace {
 
-constexpr int kBacklog = 128;
+/// Peers that come faster than they are accepted wait here; whoever finds it full tries again.
+constexpr int kBacklog = SOMAXCONN;
 
 base::Status listen_error(const base::Address& address, std::string_view reason,
                           base::Errc code = base::Errc::unavailable) {

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -28,6 +27,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "http/listener.h"
+#include "http/peer.h"
 
 namespace troupe::http {
 namespace {
@@ -37,6 +37,8 @@ constexpr std::size_t kHeadBytesMax = 8'192;
 constexpr std::size_t kAnswerBytesMax = 67'108'864;
 constexpr std::int64_t kPollMostMs = 1'000;
 constexpr std::int64_t kAcceptPauseMs = 100;
+/// Peers of a port that are accepted before those that are there are read from again.
+constexpr int kAcceptsOfTurn = 16;
 
 constexpr std::string_view kHealthyPage =
     "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n"
@@ -56,14 +58,20 @@ enum class Stage : std::uint8_t { reading, answering, writing, closing };
 
 /// One peer. Owned by the socket thread.
 struct Connection {
-  Connection(Channel c, std::string p) : channel(std::move(c)), peer(std::move(p)) {}
+  Connection(Channel c, std::string p, std::string host)
+      : channel(std::move(c)), peer(std::move(p)), crowd(std::move(host)) {}
   Channel channel;
   std::string peer;  ///< its address
+  std::string crowd;
   Stage stage = Stage::reading;
   std::string bytes;  ///< the head so far; when writing the answer
   std::size_t sent = 0;
   std::int64_t deadline_ms = 0;
   std::uint64_t scrape = 0;  ///< number of the /metrics answer in `bytes`; 0: another answer
+  bool handed_over = false;  ///< to the handler thread, now or before
+  bool busy() const { return stage == Stage::answering || stage == Stage::writing; }
+  /// The least gives way first: who says nothing, who has its answer, who is still asking.
+  int weight() const { return stage == Stage::closing ? 1 : channel.heard() ? 2 : 0; }
 };
 
 /// Bytes on their way between the two threads.
@@ -99,14 +107,6 @@ class RequestMetrics {
   std::map<std::pair<std::string, std::string>, monitoring::Counter*> counters_;
   std::map<std::string, monitoring::Histogram*> histograms_;
 };
-
-/// "127.0.0.1:4711".
-std::string address_text(const sockaddr_storage& name, socklen_t size) {
-  char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
-  (void)getnameinfo(reinterpret_cast<const sockaddr*>(&name), size, host, sizeof host, port,
-                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-  return fmt::format("{}:{}", host, port);
-}
 
 /// What to log about a peer that was answered so; empty: nothing.
 std::string_view fault_of(int status) {
@@ -350,14 +350,20 @@ class Server::Impl {
     }
   }
 
-  /// Gives the head to the handler thread; false when too many wait for it.
+  /// Gives the head to the handler thread; false when too many wait for it. A quarter of the places
+  /// is left for those who ask: nobody who is being answered gives way.
   bool hand_over(std::uint64_t number, Connection& c) {
+    const auto waiting = static_cast<std::uint64_t>(std::count_if(
+        connections_.begin(), connections_.end(),
+        [](const auto& entry) { return entry.second.handed_over && entry.second.busy(); }));
+    if (waiting >= limits_.http_connections_max - limits_.http_connections_max / 4) return false;
     {
       base::MutexLock lock(mutex_);
       if (requests_.size() >= limits_.http_connections_max) return false;
       requests_.push_back({number, std::move(c.bytes), 0});
     }
     c.stage = Stage::answering;
+    c.handed_over = true;
     changed_.notify_all();
     return true;
   }
@@ -453,8 +459,30 @@ class Server::Impl {
     for (const int descriptor : listener_.descriptors()) accept_from(descriptor);
   }
 
+  /// Honest peers ask at once, and few from one host. So whoever says nothing gives way, of the
+  /// largest crowd where there is one; nobody who is being answered. False: all are.
+  bool make_room() {
+    const std::size_t room = limits_.http_connections_max;
+    if (connections_.size() < room) return true;
+    std::map<std::string_view, std::size_t> crowds;
+    std::size_t most = 0;
+    for (const auto& [number, c] : connections_) {
+      if (!c.busy()) most = std::max(most, ++crowds[c.crowd]);
+    }
+    auto victim = connections_.end();
+    for (auto it = connections_.begin(); it != connections_.end(); ++it) {  // the oldest first
+      const Connection& c = it->second;
+      if (c.busy() || (most > room / 8 && crowds[c.crowd] < most)) continue;
+      if (victim == connections_.end() || c.weight() < victim->second.weight()) victim = it;
+    }
+    if (victim == connections_.end()) return false;
+    drop(victim);
+    return true;
+  }
+
+  /// Bounded, so that what has been accepted is read before it could have to give way.
   void accept_from(int listening) {
-    while (now_ms() >= accept_after_ms_) {
+    for (int i = 0; i < kAcceptsOfTurn && now_ms() >= accept_after_ms_; ++i) {
       sockaddr_storage name{};
       socklen_t size = sizeof name;
       const int descriptor = accept4(listening, reinterpret_cast<sockaddr*>(&name), &size,
@@ -466,13 +494,14 @@ class Server::Impl {
         }
         return;
       }
-      // The oldest peer had its time; a full house must not keep new ones from /healthz.
-      if (connections_.size() >= limits_.http_connections_max) drop(connections_.begin());
       Channel channel(descriptor, guard_.tls);
-      Connection& c =
-          connections_.try_emplace(++last_number_, std::move(channel), address_text(name, size))
-              .first->second;
-      c.deadline_ms = now_ms() + request_ms();
+      if (!make_room()) continue;
+      const auto it = connections_
+                          .try_emplace(++last_number_, std::move(channel), address_text(name, size),
+                                       crowd_of(name))
+                          .first;
+      it->second.deadline_ms = now_ms() + request_ms();
+      if (!read_head(it->first, it->second)) drop(it);
     }
   }
 

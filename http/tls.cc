@@ -109,6 +109,7 @@ Channel::Channel(Channel&& other) noexcept
       session_(std::move(other.session_)),
       receive_events_(other.receive_events_),
       send_events_(other.send_events_),
+      heard_(other.heard_),
       fault_(std::move(other.fault_)) {}
 
 Channel::~Channel() {
@@ -147,6 +148,7 @@ Channel::Moved Channel::receive(std::span<char> place) {
     return moved(result, bytes, receive_events_);
   }
   const ssize_t count = recv(descriptor_, place.data(), place.size(), MSG_DONTWAIT);
+  heard_ |= count > 0;
   if (count > 0) return {Progress::some, static_cast<std::size_t>(count)};
   const bool later = count < 0 && (errno == EAGAIN || errno == EINTR);
   return {later ? Progress::later : Progress::ended, 0};
@@ -171,6 +173,11 @@ void Channel::finish() {
   if (session_ != nullptr) SSL_shutdown(session_of(session_.get()));
   shutdown(descriptor_, SHUT_WR);
   receive_events_ = 0;
+}
+
+bool Channel::heard() const {
+  if (session_ == nullptr) return heard_;
+  return BIO_number_read(SSL_get_rbio(session_of(session_.get()))) > 0;
 }
 
 bool Channel::greeted() const {

@@ -61,6 +61,8 @@ class Channel {
   /// if for anything.
   short receive_events() const { return receive_events_ == 0 ? short{POLLIN} : receive_events_; }
   short send_events() const { return send_events_ == 0 ? short{POLLOUT} : send_events_; }
+  /// The peer has sent something, and receive() has seen it.
+  bool heard() const;
   /// False while the peer has not shaken hands: it can be told nothing.
   bool greeted() const;
   /// Why TLS failed; empty: it has not.
@@ -77,6 +79,7 @@ class Channel {
   std::unique_ptr<void, FreeSession> session_;
   short receive_events_ = 0;  ///< 0: the last receive() waits for nothing
   short send_events_ = 0;
+  bool heard_ = false;  ///< without TLS
   std::string fault_;
 };
 

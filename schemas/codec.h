@@ -18,6 +18,7 @@ namespace troupe::schemas {
 
 // Limits of lists and texts on the wire; a longer one is refused, whatever the bytes allow.
 inline constexpr std::size_t kRanksMax = 65'536;      ///< ranks, machines or shards of a job
+inline constexpr std::uint32_t kThreadsMax = 1'024;   ///< of a worker's or a server's engine
 inline constexpr std::size_t kNameBytesMax = 4'096;   ///< names, paths, addresses
 inline constexpr std::size_t kTextBytesMax = 16'384;  ///< sentences for people
 inline constexpr std::size_t kFingerprintBytesMax = 1u << 20;  ///< of a job, mean and std in full

@@ -378,6 +378,12 @@ void get(wire::JobSpec::Reader in, JobSpec& out, Intake& intake) {
   const std::uint64_t ranks = std::uint64_t{out.workers.machines} * out.workers.devices;
   intake.fits(ranks, out.consistency.sequential() ? kRanksMax : kEventualRanksMax, "workers");
   intake.fits(out.servers.shards, kRanksMax, "shards");
+  // An engine without a thread ends its process.
+  for (const auto& [threads, field] : {std::pair(out.workers.threads, "workers.threads"),
+                                       std::pair(out.servers.threads, "servers.threads")}) {
+    if (threads >= 1 && threads <= kThreadsMax) continue;
+    intake.fail(field, fmt::format("is {}, not 1 to {}", threads, kThreadsMax));
+  }
 }
 
 void put(wire::Manifest::Builder out, const Manifest& m) {

@@ -25,6 +25,7 @@ using schemas::KeyKind;
 
 constexpr std::string_view kManifestSuffix = ".manifest";
 constexpr std::string_view kDamagedSuffix = ".manifest.damaged";
+constexpr std::size_t kSkippedTold = 8;  // one by one; there may be very many
 
 std::string tensor_name(const KeyInfo& key, std::uint32_t slice, std::string_view slot) {
   const std::string weights = key.name + "/" + std::to_string(slice);
@@ -352,9 +353,9 @@ fs::path manifest_path(fs::path checkpoint) {
 
 base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
                                                            CheckpointCheck check) {
-  TROUPE_TRY(check_regular_file(file, schemas::kManifestBytesMax));
-  TROUPE_TRY_ASSIGN(const std::string bytes,
-                    base::read_text_file(file, schemas::kManifestBytesMax));
+  TROUPE_TRY(open_checkpoint_file(file, schemas::kManifestBytesMax).status());
+  TROUPE_TRY_ASSIGN(const std::string bytes, base::read_text_file(file, schemas::kManifestBytesMax,
+                                                                  base::FileKind::no_link));
   auto manifest = schemas::decode_manifest(bytes);
   if (!manifest.ok()) return manifest.status().with_context(file.string());
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint());
@@ -384,6 +385,7 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path
   std::sort(entries.begin(), entries.end(),
             [](const FolderEntry& a, const FolderEntry& b) { return a.name > b.name; });
   std::vector<std::string> skipped;
+  std::size_t more = 0;
   for (const FolderEntry& entry : entries) {
     auto checkpoint = open(entry.path, check);
     if (checkpoint.ok()) {
@@ -393,7 +395,9 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path
     // An older one makes up for what is damaged or missing.
     const base::Errc why = checkpoint.status().code();
     if (why != base::Errc::data_loss && why != base::Errc::not_found) return checkpoint.status();
-    skipped.push_back(checkpoint.status().text());
+    if (skipped.size() > kSkippedTold) skipped.pop_back();
+    const bool told = skipped.size() < kSkippedTold;
+    skipped.push_back(told ? checkpoint.status().text() : fmt::format("{} more", ++more));
   }
   std::string text;
   for (const std::string& reason : skipped) text += "; skipped " + reason;

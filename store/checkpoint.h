@@ -150,6 +150,7 @@ class Checkpoint {
   const schemas::Manifest& manifest() const { return manifest_; }
   /// Path of the manifest file.
   const std::filesystem::path& path() const { return path_; }
+  /// What was passed over: the newest eight, then a line that counts the others.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
   /// A slice's values in fresh buffers of `pool`; data_loss when a tensor is missing, damaged or

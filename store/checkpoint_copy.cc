@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "schemas/codec.h"
+#include "store/checkpoint_size.h"
 
 namespace troupe::store {
 namespace {
@@ -275,6 +276,7 @@ base::Status place_checkpoint(const fs::path& folder, const std::string& checkpo
 base::Status collect_checkpoint(const CheckpointCopy& copy) {
   TROUPE_TRY(base::make_folder(copy.folder, base::FileMode::shared));
   TROUPE_TRY_ASSIGN(const schemas::Manifest manifest, wanted_manifest(copy));
+  TROUPE_TRY(check_sizes(manifest, copy.bytes_most));
   PieceSources any(copy.of_manifest);
   std::deque<PieceSources> by_shard;
   for (const AskPiece& ask : copy.of_shard) by_shard.emplace_back(std::vector<AskPiece>{ask});

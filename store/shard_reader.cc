@@ -37,32 +37,36 @@ std::vector<std::uint32_t> chunk_checksums(std::span<const std::byte> bytes) {
   return checksums;
 }
 
-base::Status check_regular_file(const fs::path& path, std::uint64_t bytes_most) {
+base::Result<OpenedFile> open_checkpoint_file(const fs::path& path, std::uint64_t bytes_most) {
+  // What is looked at is what was opened: the file of this name may be another one by now.
+  auto file = std::make_unique<base::Descriptor>(
+      ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file->open() && errno == ELOOP) {
+    return base::error(base::Errc::data_loss, "{}: is a symbolic link, no file of a checkpoint",
+                       path.string());
+  }
+  const bool socket = !file->open() && errno == ENXIO;
+  if (!file->open() && !socket) return system_error(path, "open", errno);
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return system_error(path, "stat", errno);
+  if (!socket && ::fstat(file->get(), &info) != 0) return system_error(path, "stat", errno);
   if (!S_ISREG(info.st_mode)) {
     return base::error(base::Errc::data_loss, "{}: is no regular file", path.string());
   }
   const auto bytes = static_cast<std::uint64_t>(info.st_size);
-  if (bytes <= bytes_most) return {};
+  if (bytes <= bytes_most) return OpenedFile{std::move(file), bytes};
   return base::error(base::Errc::data_loss, "{}: {} bytes, at most {} make sense", path.string(),
                      bytes, bytes_most);
 }
 
 base::Result<std::unique_ptr<const ShardReader>> ShardReader::open(
     const fs::path& path, const schemas::ShardFile& expected) {
-  TROUPE_TRY(check_regular_file(path, expected.bytes));
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return system_error(path, "open", errno);
-  std::unique_ptr<const ShardReader> file(new ShardReader(path, expected, descriptor));
-  struct stat info {};
-  if (::fstat(descriptor, &info) != 0) return system_error(path, "stat", errno);
-  const auto bytes = static_cast<std::uint64_t>(info.st_size);
-  if (bytes != expected.bytes || expected.chunk_bytes != kChecksumChunkBytes) {
+  TROUPE_TRY_ASSIGN(const OpenedFile opened, open_checkpoint_file(path, expected.bytes));
+  if (opened.bytes != expected.bytes || expected.chunk_bytes != kChecksumChunkBytes) {
     return base::error(base::Errc::data_loss, "{}: {} bytes, the manifest says {}", path.string(),
-                       bytes, expected.bytes);
+                       opened.bytes, expected.bytes);
   }
-  return file;
+  return std::unique_ptr<const ShardReader>(
+      new ShardReader(path, expected, opened.file->release()));
 }
 
 ShardReader::ShardReader(fs::path path, schemas::ShardFile expected, int descriptor)

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "ndarray/safetensors.h"
@@ -29,10 +30,16 @@ inline constexpr std::uint64_t kChecksumChunkBytes = 1u << 20;
 /// CRC-32C of each chunk.
 std::vector<std::uint32_t> chunk_checksums(std::span<const std::byte> bytes);
 
-/// data_loss when `path` is no regular file or has more bytes than `bytes_most`: such damage would
-/// otherwise look like a lack of memory, or one would wait for its other end. not_found: there is
-/// no such file.
-base::Status check_regular_file(const std::filesystem::path& path, std::uint64_t bytes_most);
+/// A regular file that is open for reading, and its size when it was opened.
+struct OpenedFile {
+  std::unique_ptr<base::Descriptor> file;
+  std::uint64_t bytes = 0;
+};
+/// Opens a file of a checkpoint; waits for nobody. data_loss when `path` is a symbolic link, which
+/// may lead anywhere, no regular file, or has more bytes than `bytes_most`: such damage would
+/// otherwise look like a lack of memory. not_found: there is no such file.
+base::Result<OpenedFile> open_checkpoint_file(const std::filesystem::path& path,
+                                              std::uint64_t bytes_most);
 
 /// An open file of a shard. Errors name the file; data_loss: it is not what the manifest says.
 class ShardReader {

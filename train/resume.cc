@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ops/table.h"
+#include "store/checkpoint_size.h"
 #include "train/fingerprint.h"
 
 namespace troupe::train {
@@ -71,6 +72,14 @@ base::Result<Job> open_for_any_class(const schemas::JobSpec& spec, const schemas
   Job job = *opened;
   job.spec.checkpoint.change_numerics = true;
   return job;
+}
+
+/// What the job's optimizer keeps for each parameter.
+base::Result<std::vector<std::string>> slots_of(const Job& job) {
+  const ops::OpTable table = ops::OpTable::build();
+  TROUPE_TRY_ASSIGN(const auto compute,
+                    store::SliceCompute::create(table, job.keys.keys, job.rule()));
+  return compute->slots();
 }
 
 /// Names of the checkpoint's files, and which of them each shard of the run reads.
@@ -144,8 +153,13 @@ std::function<base::Status(const schemas::Manifest&)> manifest_judge(
       TROUPE_TRY_ASSIGN(Job opened, open_for_any_class(spec, roots));
       job = std::make_shared<const Job>(std::move(opened));
     }
-    return check_manifest(*job, ops::numeric_class(1), manifest,
-                          schemas::checkpoint_name(manifest.step, manifest.generation));
+    const std::string name = schemas::checkpoint_name(manifest.step, manifest.generation);
+    TROUPE_TRY(check_manifest(*job, ops::numeric_class(1), manifest, name));
+    TROUPE_TRY_ASSIGN(const std::vector<std::string> slots, slots_of(*job));
+    if (manifest.optimizer_slots == slots) return {};
+    return base::error(base::Errc::failed_precondition,
+                       "{} has {} state tensors for each parameter, the job's optimizer has {}",
+                       name, manifest.optimizer_slots.size(), slots.size());
   };
 }
 
@@ -161,6 +175,10 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
     found.step = start.step;
     found.generation = start.generation;
     found.checkpoint = start.checkpoint_path;
+    if (find.copied) {
+      TROUPE_TRY_ASSIGN(const std::vector<std::string> slots, slots_of(job));
+      TROUPE_TRY_ASSIGN(found.checkpoint_bytes, store::checkpoint_bytes_most(job.keys.keys, slots));
+    }
     if (!find.copied || start.checkpoint == nullptr) return {};
     const base::Status files = find_files(find, job, *start.checkpoint, found);
     if (files.code() != base::Errc::data_loss) return files;

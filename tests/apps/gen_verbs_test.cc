@@ -85,7 +85,25 @@ TEST_CASE("Grafana's files name each other and Prometheus", "[gen]") {
   CHECK_THAT(text_of(folder.path() / "provisioning/datasources/troupe.yml"),
              Contains("url: http://10.0.0.8:90\n"));
   CHECK_THAT(text_of(folder.path() / "provisioning/dashboards/troupe.yml"),
-             Contains("path: " + out + "/dashboards\n"));
+             Contains("path: \"" + out + "/dashboards\"\n"));
+}
+
+TEST_CASE("odd names of folders and addresses make no other YAML", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string odd = (folder.path() / "a \"#:\nb").string();
+  REQUIRE(run({"gen", "grafana", "-o", odd}).code == 0);
+  CHECK_THAT(text_of(std::filesystem::path(odd) / "provisioning/dashboards/troupe.yml"),
+             Contains("path: \"" + folder.path().string() + "/a \\\"#:\\nb/dashboards\"\n"));
+  for (const char* address : {"a\"b:1", "a b:1", "a#b:1"}) {
+    INFO(address);
+    const Run prometheus = run({"gen", "prometheus", "--metrics", address});
+    CHECK(prometheus.code == 2);
+    CHECK(prometheus.out.empty());
+    CHECK_THAT(prometheus.err, Contains("--metrics"));
+    const std::string out = (folder.path() / "out").string();
+    CHECK(run({"gen", "grafana", "-o", out, "--prometheus", address}).code == 2);
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
 }
 
 TEST_CASE("what is there with other content stays, unless it may be replaced", "[gen]") {

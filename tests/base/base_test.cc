@@ -137,6 +137,19 @@ TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[fil
   CHECK(status.text() == path.string() + ": is no regular file");
 }
 
+TEST_CASE("a link is not followed where none may stand in a file's place", "[file]") {
+  const TestFolder folder("file-no-link");
+  const auto path = folder.path() / "file";
+  REQUIRE(write_file_atomically(path, std::as_bytes(std::span(std::string_view("text")))).ok());
+  CHECK(read_text_file(path, 100, FileKind::no_link).value() == "text");
+  const auto link = folder.path() / "link";
+  std::filesystem::create_symlink("file", link);
+  CHECK(read_text_file(link, 100).value() == "text");
+  const Status status = read_text_file(link, 100, FileKind::no_link).status();
+  CHECK(status.code() == Errc::invalid_argument);
+  CHECK(status.text() == link.string() + ": is a symbolic link, which is not followed");
+}
+
 TEST_CASE("a line of the log is bounded and obeyed by no terminal", "[log]") {
   const TestFolder folder("log-line");
   const auto path = folder.path() / "log";

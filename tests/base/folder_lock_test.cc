@@ -108,6 +108,24 @@ TEST_CASE("who may read a folder cannot hold its lock, and a link in its place i
   CHECK_FALSE(std::filesystem::exists(place.path() / "outside"));
 }
 
+TEST_CASE("another's file at the lock's name is left alone") {
+  const TestFolder place("folder-lock-hard-link");
+  using std::filesystem::perms;
+  const auto victim = place.path() / "victim";
+  std::ofstream(victim) << "mine";
+  std::filesystem::permissions(victim, perms::owner_all | perms::others_read);
+  const auto folder = place.path() / "shared";
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_hard_link(victim, folder / "lock");
+  const Status refused = FolderLock::take(folder).status();
+  CHECK(refused.code() == Errc::failed_precondition);
+  CHECK_THAT(refused.text(), Catch::Contains((folder / "lock").string() + " cannot be locked") &&
+                                 Catch::Contains("2 names"));
+  CHECK(std::filesystem::status(victim).permissions() == (perms::owner_all | perms::others_read));
+  std::filesystem::remove(folder / "lock");
+  CHECK(FolderLock::take(folder).ok());
+}
+
 TEST_CASE("what cannot be a folder is an error that names it") {
   const auto file = std::filesystem::temp_directory_path() /
                     ("troupe-folder-lock-file-" + std::to_string(::getpid()));

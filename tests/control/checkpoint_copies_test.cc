@@ -137,6 +137,7 @@ TEST_CASE("a checkpoint counts when the coordinator has its copy", "[checkpoint_
   CHECK(collects[0].folder == "/out");
   CHECK(collects[0].keep == 2);
   CHECK(collects[0].start_step == 500);
+  CHECK(collects[0].checkpoint_bytes == 4'711);  // the job's, not what the machine's manifest says
   CHECK(collects[0].of_manifest == std::vector<PeerId>{12});  // of shard 1, which has reported
   CHECK(collects[0].of_shard == std::vector<PeerId>{11, 12, 11});
   // The server asks again, and another checkpoint is ready: one at a time.

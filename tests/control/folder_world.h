@@ -86,6 +86,7 @@ struct FolderWorld {
     start.checkpoint = checkpoint;
     start.files = {"step-500-g2-shard-0-of-2.safetensors", "step-500-g2-shard-1-of-2.safetensors"};
     start.files_of_shard = {{0}, {1}, {0, 1}};
+    start.checkpoint_bytes = 4'711;
     return start;
   }
   ActorSaid report(std::uint64_t step, base::Errc code = base::Errc::ok) const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <memory>
 #include <string>
@@ -120,6 +121,77 @@ TEST_CASE("a stuck handler does not block /healthz", "[http]") {
   release.set_value();
   CHECK_THAT(waiting.receive(), Contains("at last"));
   for (Peer& peer : behind) CHECK_THAT(peer.receive(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_CASE("who says nothing gives way before who asks, and nobody who is answered", "[http]") {
+  monitoring::Metrics metrics;
+  base::Limits limits;
+  limits.http_connections_max = 8;
+  limits.http_request_ms = 60'000;
+  std::promise<void> asked;
+  std::promise<void> release;
+  auto released = release.get_future().share();
+  const auto server = start(metrics, limits, {{"/slow", [&asked, released](const Request&) {
+                                                 asked.set_value();
+                                                 released.wait();
+                                                 return Reply{200, "text/plain", "at last"};
+                                               }}});
+  Peer answered(server->address());
+  answered.send("GET /slow HTTP/1.1\r\n\r\n");
+  asked.get_future().wait();
+  Peer asking(server->address());
+  asking.send("GET /met");
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));  // so the half is read
+  std::vector<Peer> silent;
+  for (int i = 0; i < 100; ++i) silent.emplace_back(server->address());
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  release.set_value();
+  CHECK_THAT(answered.receive(), Contains("at last"));
+  asking.send("rics HTTP/1.1\r\n\r\n");
+  CHECK_THAT(asking.receive(), StartsWith("HTTP/1.1 200"));
+  CHECK(silent.front().receive().empty());
+}
+
+TEST_CASE("places are left for those who ask while all the others wait for answers", "[http]") {
+  monitoring::Metrics metrics;
+  base::Limits limits;
+  limits.http_connections_max = 8;
+  std::promise<void> release;
+  auto released = release.get_future().share();
+  const auto server = start(metrics, limits, {{"/slow", [released](const Request&) {
+                                                 released.wait();
+                                                 return Reply{200, "text/plain", "at last"};
+                                               }}});
+  std::vector<Peer> waiting;
+  for (int i = 0; i < 6; ++i) {
+    waiting.emplace_back(server->address());
+    waiting.back().send("GET /slow HTTP/1.1\r\n\r\n");
+    CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  }
+  CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 503"));
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  release.set_value();
+  for (Peer& peer : waiting) CHECK_THAT(peer.receive(), Contains("at last"));
+}
+
+TEST_CASE("a host that floods and says nothing keeps no other from the pages", "[http]") {
+  monitoring::Metrics metrics;
+  const auto server = start(metrics);
+  std::atomic<bool> stop{false};
+  std::thread flood([&] {
+    std::deque<Peer> silent;
+    while (!stop) {
+      silent.emplace_back(server->address(), "127.0.0.2");
+      if (silent.size() > 300) silent.pop_front();
+    }
+  });
+  int served = 0;
+  for (int i = 0; i < 100; ++i) {
+    served += get(*server, "/metrics").starts_with("HTTP/1.1 200") ? 1 : 0;
+  }
+  stop = true;
+  flood.join();
+  CHECK(served == 100);
 }
 
 TEST_CASE("a peer that reads nothing is let go and large answers arrive whole", "[http]") {

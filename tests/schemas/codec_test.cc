@@ -194,6 +194,20 @@ TEST_CASE("a job spec with a limit out of bounds or too many ranks is refused", 
              Catch::Contains("workers"));
 }
 
+TEST_CASE("a job spec without a thread, or with too many, is refused", "[codec]") {
+  for (const std::uint32_t threads : {0U, kThreadsMax + 1, ~0U}) {
+    JobSpec spec;
+    spec.workers.threads = threads;
+    CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+               Catch::Contains(fmt::format("workers.threads is {}, not 1 to 1024", threads)));
+    spec.workers.threads = kThreadsMax;
+    CHECK(decode_job_spec(encode_job_spec(spec).value()).ok());
+    spec.servers.threads = threads;
+    CHECK_THAT(decode_job_spec(encode_job_spec(spec).value()).status().text(),
+               Catch::Contains(fmt::format("servers.threads is {}", threads)));
+  }
+}
+
 TEST_CASE("a manifest's first bytes, version, length and checksum are checked", "[codec]") {
   Manifest manifest;
   manifest.job_name = "m";

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/shape.h"
+#include "schemas/codec.h"
 #include "schemas/manifest.h"
 
 namespace troupe::schemas::reflect {
@@ -244,8 +245,12 @@ class Filler {
   void repair(WorkersSpec& t) {
     t.machines %= 32;
     t.devices %= 32;
+    t.threads = 1 + t.threads % kThreadsMax;
   }
-  void repair(ServersSpec& t) { t.shards %= 1000; }
+  void repair(ServersSpec& t) {
+    t.shards %= 1000;
+    t.threads = 1 + t.threads % kThreadsMax;
+  }
   void repair(ModelSpec& t) { t.input.resize(t.input.size() % 5); }
 
   std::mt19937_64 random_;

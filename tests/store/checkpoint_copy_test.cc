@@ -70,10 +70,10 @@ struct World {
     };
   }
   CheckpointCopy copy() {
-    return {kept, kName, Retention{1, 0, true}, {from(a)}, {from(a), from(b)}, {}};
+    return {kept, kName, Retention{1, 0, true}, {from(a)}, {from(a), from(b)}, {}, 0};
   }
   /// Of what machines hold from before.
-  CheckpointCopy gathered() { return {kept, kName, {}, {from(b), from(a)}, {}, {}}; }
+  CheckpointCopy gathered() { return {kept, kName, {}, {from(b), from(a)}, {}, {}, 0}; }
 };
 
 TEST_CASE("a copy is the same checkpoint, and older ones go", "[checkpoint_copy]") {
@@ -248,6 +248,29 @@ TEST_CASE("of another job nothing is fetched, and nothing goes for it", "[checkp
   CHECK(fs::exists(world.kept / "step-400-g3.manifest"));
   CHECK(fs::exists(world.kept / "step-400-g3-shard-0-of-1.safetensors"));
   CHECK_FALSE(fs::exists(world.kept / "step-500-g3-shard-0-of-2.safetensors.tmp-abcdef"));
+}
+
+TEST_CASE("of files that are too large for the job nothing is fetched", "[checkpoint_copy]") {
+  World world;
+  schemas::ShardFile& large = world.manifest.files[0];
+  large.bytes = 64 * kChecksumChunkBytes;
+  large.checksums.assign(64, 0);
+  REQUIRE(write_manifest(world.a, world.manifest).ok());
+  CheckpointCopy copy = world.copy();
+  const base::Status status = collect_checkpoint(copy);
+  CHECK(status.code() == base::Errc::data_loss);
+  CHECK_THAT(status.text(), Contains("bytes or more together"));
+  CHECK(world.asked == 1);  // for the manifest
+  CHECK(fs::is_empty(world.kept));
+}
+
+TEST_CASE("the job's own bound holds for a manifest's parameters", "[checkpoint_copy]") {
+  World world;
+  CheckpointCopy copy = world.copy();
+  copy.bytes_most = 1'000'000;
+  CHECK(collect_checkpoint(copy).code() == base::Errc::data_loss);
+  copy.bytes_most = 6'000'000;
+  CHECK(collect_checkpoint(copy).ok());
 }
 
 TEST_CASE("of two checkpoints of one name the one that is wanted is taken", "[checkpoint_copy]") {

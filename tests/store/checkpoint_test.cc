@@ -164,6 +164,22 @@ TEST_CASE("a checkpoint that is a pipe is damaged, nobody waits for its other en
   CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is no regular file"));
 }
 
+TEST_CASE("a link in a manifest's place is damage, wherever it leads", "[checkpoint]") {
+  const TestFolder folder("checkpoint-manifest-link");
+  const fs::path outside = folder.path() / "outside";
+  const fs::path out = folder.path() / "out";
+  for (const fs::path& made : {outside, out}) fs::create_directory(made);
+  REQUIRE(write_manifest(outside, manifest_of({9, 1})).ok());
+  REQUIRE(write_manifest(out, manifest_of({4, 1})).ok());
+  fs::create_symlink(outside / "step-9-g1.manifest", out / "step-9-g1.manifest");
+  const auto opened = Checkpoint::open(out / "step-9-g1.manifest", CheckpointCheck::manifest);
+  CHECK(opened.status().code() == base::Errc::data_loss);
+  CHECK_THAT(opened.status().text(), Catch::Contains("step-9-g1.manifest: is a symbolic link"));
+  const auto newest = Checkpoint::open_newest(out, CheckpointCheck::manifest);
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 4);
+}
+
 TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
   const TestFolder folder("checkpoint-unreadable");
   schemas::Manifest manifest = manifest_of({2, 1});
@@ -257,6 +273,26 @@ TEST_CASE("a slice is read from its own file, what is damaged elsewhere does not
   CHECK((*sound)->manifest().step == 2);
   REQUIRE((*sound)->skipped().size() == 1);
   CHECK((*sound)->skipped()[0] == damaged.text());
+}
+
+TEST_CASE("of very many damaged checkpoints a few are named, and then how many", "[checkpoint]") {
+  const TestFolder folder("checkpoint-skipped");
+  write_pair(folder.path(), {2, 1}, 2.0F);
+  for (int step = 10; step < 40; ++step) {
+    std::ofstream(folder.path() / fmt::format("step-{}-g1.manifest", step)) << "x";
+  }
+  const auto newest = Checkpoint::open_newest(folder.path());
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 2);
+  const std::vector<std::string>& skipped = (*newest)->skipped();
+  REQUIRE(skipped.size() == 9);
+  CHECK_THAT(skipped[0], Catch::Contains("step-39-g1"));
+  CHECK_THAT(skipped[7], Catch::Contains("step-32-g1"));
+  CHECK(skipped[8] == "22 more");
+  fs::remove(folder.path() / "step-2-g1.manifest");
+  const base::Status none = Checkpoint::open_newest(folder.path()).status();
+  CHECK(none.code() == base::Errc::data_loss);
+  CHECK_THAT(none.text(), Catch::Contains("; skipped 22 more"));
 }
 
 TEST_CASE("where slices lie is found with one file open at a time", "[checkpoint]") {

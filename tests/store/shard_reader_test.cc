@@ -2,10 +2,15 @@
 // A shard's file read in parts: only what is wanted is read, and none of it is believed unchecked.
 #include "store/shard_reader.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 
+#include <atomic>
+#include <cstdio>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "base/file.h"
 #include "tests/support/catch.h"
@@ -113,6 +118,38 @@ TEST_CASE("a file of another size is damaged, one that is not there is missing",
   CHECK(sample.open().status().code() == base::Errc::not_found);
   fs::create_directory(sample.path());
   CHECK_THAT(sample.open().status().text(), Catch::Contains("is no regular file"));
+}
+
+TEST_CASE("a pipe in a shard's place is waited for by nobody, and no link is followed",
+          "[shard_reader]") {
+  const Sample sample("shard-reader-pipe");
+  const fs::path outside = sample.path().string() + "-elsewhere";
+  fs::rename(sample.path(), outside);
+  fs::create_symlink(outside, sample.path());
+  const base::Status link = sample.open().status();
+  CHECK(link.code() == base::Errc::data_loss);
+  CHECK_THAT(link.text(), Catch::Contains(sample.path().string() + ": is a symbolic link"));
+  fs::remove(sample.path());
+  REQUIRE(::mkfifo(sample.path().c_str(), 0600) == 0);
+  CHECK_THAT(sample.open().status().text(), Catch::Contains("is no regular file"));
+}
+
+TEST_CASE("pipes that come and go in a shard's place hang no reader", "[shard_reader]") {
+  const Sample sample("shard-reader-swap");
+  const fs::path other = sample.path().string() + "-pipe";
+  REQUIRE(::mkfifo(other.c_str(), 0600) == 0);
+  std::atomic<bool> stop{false};
+  std::thread swapper([&] {
+    while (!stop) {
+      ::renameat2(AT_FDCWD, sample.path().c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
+    }
+  });
+  for (int i = 0; i < 5'000; ++i) {
+    const base::Errc code = sample.open().status().code();  // a pipe would be waited for
+    CHECK((code == base::Errc::ok || code == base::Errc::data_loss));
+  }
+  stop = true;
+  swapper.join();
 }
 
 }  // namespace

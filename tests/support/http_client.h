@@ -18,7 +18,10 @@ namespace troupe::tests {
 /// A connection to a loopback address.
 class HttpPeer {
  public:
-  explicit HttpPeer(const base::Address& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+  /// `from`: an address of the loopback to connect from, "127.0.0.2".
+  explicit HttpPeer(const base::Address& address, const char* from = nullptr)
+      : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    if (from != nullptr) bind_to(from);
     const timeval patience{10, 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     sockaddr_in name{};
@@ -48,6 +51,16 @@ class HttpPeer {
   }
 
  private:
+  /// The system chooses the port when it connects: many peers may use the same one.
+  void bind_to(const char* from) {
+    const int on = 1;
+    setsockopt(socket_, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &own.sin_addr);
+    (void)bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof own);
+  }
+
   int socket_;
   bool connected_ = false;
 };

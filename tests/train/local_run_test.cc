@@ -258,6 +258,8 @@ TEST_CASE("a manifest is judged before its files are there", "[resume]") {
   CHECK_THAT(refused([](auto& other) { other.keys.pop_back(); }), Catch::Contains("parameters"));
   CHECK_THAT(refused([](auto& other) { other.data.checksum += 1; }), Catch::Contains("checksum"));
   CHECK_THAT(refused([](auto& other) { other.step = 1'000; }), Catch::Contains("the job ends at"));
+  CHECK_THAT(refused([](auto& other) { other.optimizer_slots.emplace_back("more"); }),
+             Catch::Contains("state tensors"));
   spec.seed += 1;
   CHECK_FALSE(manifest_judge(spec, {})(manifest).ok());
 }
