@@ -129,7 +129,8 @@ void drop_in_background(BackgroundCalls& calls, const CheckpointFiles& files,
       if (!status.ok()) base::log_warn("{} stays: {}", what, status.text());
     };
   };
-  calls.add(what, call, drop.folder);
+  if (calls.add(what, call, drop.folder)) return;
+  base::log_warn("{} stays: too many copies and removals of checkpoints wait", what);
 }
 
 }  // namespace troupe::cluster
