@@ -67,9 +67,10 @@ void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limi
   if (!value.ok()) {
     section.fail(row.name, value.status().text());
   } else if (!row.allows(value.value())) {
-    section.fail_value(row.name, value.value() == 0 ? "more than 0"
-                                                    : fmt::format("{} to {}{}", row.least, row.most,
-                                                                  duration ? " ms" : " bytes"));
+    section.fail_value(row.name, value.value() == 0 && row.least == 1
+                                     ? "more than 0"
+                                     : fmt::format("{} to {}{}", row.least, row.most,
+                                                   duration ? " ms" : " bytes"));
   } else {
     out = value.value();
   }

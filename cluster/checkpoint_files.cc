@@ -67,7 +67,8 @@ void drop_in_background(BackgroundCalls& calls, const CheckpointFiles& files,
       if (!status.ok()) base::log_warn("{} stays: {}", what, status.text());
     };
   };
-  calls.add({what, drop.folder}, call);
+  if (calls.add({what, drop.folder}, call)) return;
+  base::log_warn("{} stays: too many copies and removals of checkpoints wait", what);
 }
 
 }  // namespace troupe::cluster

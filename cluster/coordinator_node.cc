@@ -417,6 +417,7 @@ void CoordinatorNode::let_go_of_folder(const std::string& job) {
 /// One at a time for a job: its run waits for the end of one before it wants another.
 void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
   end_collecting(collect.job);
+  std::erase_if(collecting_, [](const auto& entry) { return entry.second.expired(); });
   // Called on the links' thread, which ends before this object.
   const auto last_told = std::make_shared<std::atomic<std::uint64_t>>(0);
   const auto batch =
@@ -478,7 +479,8 @@ void CoordinatorNode::check_copy(const control::CheckCopy& copy) {
       if (!status.ok()) base::log_warn("{}: {}", copy.checkpoint, status.text());
     };
   };
-  copies_.add({copy.checkpoint, group_of(copy.owner, copy.checkpoint)}, call);
+  if (copies_.add({copy.checkpoint, group_of(copy.owner, copy.checkpoint)}, call)) return;
+  base::log_warn("{} is not looked through: too many checkpoints are copied", copy.checkpoint);
 }
 
 void CoordinatorNode::drop_files(const schemas::DropCheckpoint& drop) {

@@ -185,8 +185,12 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[numerics]\nisa = \"sse\"", "expected \"native\", \"avx2\" or \"avx512\""},
       {"[limits]\nping_ms = 0", "limits.ping_ms: expected integer >= 1, got 0"},
       {"[limits]\nping_ms = \"0s\"", "limits.ping_ms: expected more than 0, got \"0s\""},
+      {"[limits]\nsilence_dead_ms = 3",  // meant as seconds
+       "limits.silence_dead_ms: expected integer from 100 to 1099511627776, got 3"},
+      {"[limits]\nsilence_dead_ms = \"3ms\"",
+       "limits.silence_dead_ms: expected 100 to 1099511627776 ms, got \"3ms\""},
       {"[limits]\nstall_ms = 9223372036854775807",
-       "limits.stall_ms: expected integer from 1 to 1099511627776, got 9223372036854775807"},
+       "limits.stall_ms: expected integer from 100 to 1099511627776, got 9223372036854775807"},
       {"[limits]\ndata_connections = 64",
        "limits.data_connections: expected integer from 1 to 63, got 64"},
       {"[limits]\npayload_bytes_max = \"512k\"",

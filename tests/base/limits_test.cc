@@ -2,8 +2,13 @@
 // The table of limits names every member once, and defaults keep their order.
 #include "base/limits.h"
 
+#include <filesystem>
 #include <set>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include "base/file.h"
 #include "tests/support/catch.h"
 
 namespace troupe::base {
@@ -32,6 +37,40 @@ TEST_CASE("the defaults of the deadlines fit each other", "[limits]") {
   CHECK(limits.retry_first_ms < limits.retry_most_ms);
   CHECK(limits.retry_most_ms < limits.letter_ask_ms);
   CHECK(limits.letter_ask_ms < limits.missing_log_ms);
+}
+
+/// 15000 as people read it: "15,000".
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+TEST_CASE("docs/limits.md has every limit with its default", "[limits]") {
+  const std::filesystem::path page = std::filesystem::path(TROUPE_SOURCE_DIR) / "docs/limits.md";
+  std::istringstream lines(read_text_file(page, 1 << 20).value());
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("| `")) rows.push_back(line);
+  }
+  REQUIRE(rows.size() == limit_table().size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LimitInfo& row = limit_table()[i];
+    const bool bytes = row.name.find("_bytes") != std::string_view::npos;
+    const std::string unit = row.name.ends_with("_ms") ? " ms" : bytes ? " bytes" : "";
+    const std::string begin = "| `" + std::string(row.name) + "` | " +
+                              grouped(Limits().*row.member) + unit + " | " + grouped(row.least) +
+                              " | ";
+    INFO(rows[i]);
+    CHECK(rows[i].starts_with(begin));
+  }
+}
+
+TEST_CASE("a time that was meant in seconds is not allowed", "[limits]") {
+  for (const LimitInfo& row : limit_table()) {
+    CHECK(row.allows(Limits().*row.member));
+    if (row.name == "silence_dead_ms" || row.name == "stall_ms") CHECK_FALSE(row.allows(30));
+  }
 }
 
 }  // namespace
