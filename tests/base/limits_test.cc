@@ -42,7 +42,7 @@ TEST_CASE("the defaults of the deadlines fit each other", "[limits]") {
 /// 15000 as people read it: "15,000".
 std::string grouped(std::uint64_t number) {
   std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long agents and people keep what they may, how much they may ask for, and what is written of
 // it.
+#include <fmt/format.h>
+
 #include "tests/control/access_support.h"
 #include "tests/support/catch.h"
 
@@ -84,7 +86,7 @@ TEST_CASE("one person makes so many changes a minute, and is told the limit then
   world.drop(1, schemas::PersonHello{"s"});
   CHECK(submit(1).code == Errc::ok);
   for (std::uint64_t i = 1; i < Access::kChangesMax; ++i) {
-    world.drop(1, submit_of("z" + std::to_string(i)));
+    world.drop(1, submit_of(fmt::format("z{}", i)));
   }
   CHECK(stop(1).code == Errc::resource_exhausted);
   CHECK(world.state.jobs().at(1).phase == schemas::JobPhase::pending);

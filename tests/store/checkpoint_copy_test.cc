@@ -2,6 +2,7 @@
 // Checkpoints between folders: what is fetched, what is believed, what is left after a fault.
 #include "store/checkpoint_copy.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -367,7 +368,7 @@ TEST_CASE("a manifest is not believed about names, shards and checksums", "[chec
         refused([&](schemas::Manifest& manifest) { manifest.files[0].name = name; });
     INFO(name);
     CHECK(status.code() == base::Errc::data_loss);
-    CHECK_THAT(status.text(), Contains("'" + std::string(name) + "'"));
+    CHECK_THAT(status.text(), Contains(fmt::format("'{}'", name)));
   }
   CHECK(refused([](auto& manifest) { manifest.files[0].shard = 2; }).code() ==
         base::Errc::data_loss);
