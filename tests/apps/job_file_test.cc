@@ -186,7 +186,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[limits]\nping_ms = 0", "limits.ping_ms: expected integer >= 1, got 0"},
       {"[limits]\nping_ms = \"0s\"", "limits.ping_ms: expected more than 0, got \"0s\""},
       {"[limits]\nsilence_dead_ms = 3",  // meant as seconds
-       "limits.silence_dead_ms: expected integer from 100 to 1099511627776, got 3"},
+       "limits.silence_dead_ms: expected integer >= 100, got 3"},
       {"[limits]\nsilence_dead_ms = \"3ms\"",
        "limits.silence_dead_ms: expected 100 to 1099511627776 ms, got \"3ms\""},
       {"[limits]\nstall_ms = 9223372036854775807",
