@@ -21,7 +21,7 @@ struct Caller {
   std::string address;                      ///< HOST:PORT
   std::optional<trust::Identity> holder;    ///< of its certificate; none: it needs none
   std::optional<base::Sha256Digest> token;  ///< hash of the token that it has shown
-  base::Status ended{};                     ///< not ok: the certificate has
+  base::Status ended{};                     ///< not ok: it may nothing any more, but stays
   /// "person 'alice'", "agent 'a'"; "somebody" without a certificate.
   std::string to_string() const;
 };

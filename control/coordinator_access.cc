@@ -94,10 +94,21 @@ void CoordinatorState::on(const TokensRead& read) {
   if (access_.unread()) return;
   std::map<PeerId, base::Status> out;
   for (const auto& [peer, agent] : agents_) {
-    const Caller caller = caller_of(peer);
+    Caller& caller = peers_.at(peer).caller;
     if (caller.holder) continue;
+    caller.ended = {};
     const base::Status status = access_.check(caller, trust::Right::join);
-    if (!status.ok()) out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
+    if (caller.token) {
+      if (!status.ok())
+        out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
+      continue;
+    }
+    // Nobody needed one when it joined: what it runs is not lost for that.
+    if (!status.ok()) {
+      caller.ended = base::error(Errc::permission_denied,
+                                 "it joined before tokens were made: start it anew with --token");
+    }
+    note_withheld(peer, std::string(agent.said));
   }
   for (const auto& [peer, status] : out) {
     if (!agents_.contains(peer)) continue;  // a run has given it up meanwhile

@@ -225,14 +225,20 @@ TEST_CASE("without certificates an agent stays as long as its token gives the ri
   KnownToken known = token_of("j", "ann", {Right::join});
   CHECK(read({true, {}, true}) == 0);  // they cannot be read, and nobody can be judged
   CHECK(world.state.counts().agents == 3);
-  REQUIRE(read({true, {known}}) == 1);
-  CHECK_THAT(dropped[0], StartsWith("agent 'b': a token is missing"));
-  CHECK(world.state.counts().agents == 2);
+  // What runs where nobody needed a token goes on there, and nothing new begins.
+  CHECK(read({true, {known}}) == 0);
+  CHECK(world.state.counts().agents == 3);
+  CHECK_THAT(world.state.machines().at(1).withheld,
+             StartsWith("it joined before tokens were made"));
+  CHECK(world.state.counts().slots_withheld == 1);
+  CHECK(read({false, {}}) == 0);
+  CHECK(world.state.machines().at(1).withheld.empty());
+  read({true, {known}});
   known.refused = base::error(Errc::permission_denied, "it was withdrawn");
   REQUIRE(read({true, {known}}) == 1);
   CHECK_THAT(dropped[0], StartsWith("agent 'a': token 1a2b3c4d of 'ann': it was withdrawn"));
-  CHECK(world.state.counts().agents == 1);  // its certificate says who it is
-  CHECK(world.state.counts().slots == 1);
+  CHECK(world.state.counts().agents == 2);
+  CHECK(world.state.counts().slots_withheld == 1);  // the certificate of 'c' says who it is
   CHECK(read({true, {known}}) == 0);
 }
 
