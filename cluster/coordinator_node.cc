@@ -175,7 +175,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   // Folders of copies, by job; the actor's alone. What is done there holds one, too.
   std::map<std::string, std::shared_ptr<base::FolderLock>> locks_;
   // Locks that were let go of, by job: a copy that is being written may still hold one.
-  std::map<std::string, std::weak_ptr<base::FolderLock>> let_go_;
+  std::multimap<std::string, std::weak_ptr<base::FolderLock>> let_go_;
   std::uint64_t lets_ = 0;                                // so many
   std::vector<std::shared_ptr<base::FolderLock>> stuck_;  // nobody could let go of
   BackgroundCalls searches_;                              // their threads call into all above
@@ -379,11 +379,14 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
         control::FolderHeld{hold.job, hold.run, newest.status(),
                             newest.ok() ? newest.value() : schemas::NamedCheckpoint()});
   };
-  const auto before = let_go_.find(hold.job);
-  const auto own = before == let_go_.end() ? std::weak_ptr<base::FolderLock>() : before->second;
-  const auto look = [hold, again, own, lock = held,
+  std::vector<std::weak_ptr<base::FolderLock>> before;
+  const auto [first, last] = let_go_.equal_range(hold.job);
+  for (auto it = first; it != last; ++it) before.push_back(it->second);
+  const auto look = [hold, again, before, lock = held,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
-    while (!own.expired()) std::this_thread::sleep_for(kOwnLockLook);
+    for (const auto& own : before) {
+      while (!own.expired()) std::this_thread::sleep_for(kOwnLockLook);
+    }
     if (!again) {
       TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
     }
@@ -403,7 +406,7 @@ void CoordinatorNode::let_go_of_folder(const std::string& job) {
   if (held.empty()) return;
   const std::string& name = held.key();  // `job` may have been a part of the map
   std::erase_if(let_go_, [](const auto& entry) { return entry.second.expired(); });
-  let_go_[name] = held.mapped();
+  let_go_.emplace(name, held.mapped());
   const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held.mapped()));
   const auto call = [last] {
     last->reset();
