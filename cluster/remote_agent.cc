@@ -39,13 +39,18 @@ constexpr std::string_view kScript =
     "exit 127; }; "
     "[ -e \"$folder/pages.pem\" ] && set -- --metrics-tls \"$folder/pages.pem\" \"$@\"; "
     "[ -e \"$folder/pages.token\" ] && set -- --metrics-token \"$folder/pages.token\" \"$@\"; "
+    // A signal may come before the agent is known.
+    "agent=; asked=; stop() { asked=1; [ -z \"$agent\" ] || kill -TERM \"$agent\"; }; "
+    "trap stop HUP INT TERM; "
     // Two wait: this shell for the agent, another one for the end of the input.
     "exec 3<&0; "
     "\"$program\" --identity \"$folder/identity.pem\" agent --advertise \"$own\" \"$@\" "
     "</dev/null 3<&- & agent=$!; "
     "(while read -r line; do :; done; kill -TERM $agent) <&3 2>/dev/null & input=$!; "
-    "trap \"kill -TERM $agent\" HUP INT TERM; "
+    "[ -z \"$asked\" ] || kill -TERM $agent; "
     "while :; do wait $agent; code=$?; kill -0 $agent 2>/dev/null || break; done; "
+    // A signal may have come together with the end, and hide its code. 127: that was told already.
+    "wait $agent; last=$?; [ $last -eq 127 ] || code=$last; "
     "kill $input 2>/dev/null; exit $code";
 
 }  // namespace

@@ -22,6 +22,10 @@ UNNAMED = r"only \d+ names (were )?provided"
 BUILD = None  # see the last lines
 
 
+# In the words of g++ and newer clang++, and of clang++ 14.
+ASSERTION_FAILED = r"static assertion failed|static_assert failed"
+
+
 def no_match(name):
     """What g++ and clang++ say of a call for which there is no function."""
     return rf"no matching (member )?function for call to .*\b{name}\b"
@@ -83,7 +87,7 @@ class CompileFailTest(unittest.TestCase):
     def test_a_limit_without_a_row(self):
         self.edit("base/limits.h", "struct Limits {\n",
                   "struct Limits {\n  std::uint64_t pause_ms = 1;\n")
-        self.expect_refusal("base/limits.cc", r"static assertion failed|static_assert failed")
+        self.expect_refusal("base/limits.cc", ASSERTION_FAILED)
         self.edit("base/limits.cc", "kTable = {\n",
                   'kTable = {\n    LimitInfo{"pause_ms", &Limits::pause_ms},\n')
         self.expect_success("base/limits.cc")
@@ -143,7 +147,7 @@ class CompileFailTest(unittest.TestCase):
         self.edit("schemas/messages.h", "/// Every message. ",
                   "struct Probe {};\n\n/// Every message. ")
         self.edit("schemas/messages.h", "AgentOffer>;", "AgentOffer, Probe>;")
-        self.expect_refusal("actors/worker_state.cc", "static assertion failed")
+        self.expect_refusal("actors/worker_state.cc", ASSERTION_FAILED)
         self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
 
     def test_a_message_that_a_role_of_a_job_does_not_take(self):
