@@ -149,8 +149,8 @@ std::vector<BackgroundCalls::Report> BackgroundCalls::Shared::moved_by(const Key
   const bool full = running.size() >= kThreadsMax;
   std::vector<Report> told;
   for (const Keyed& each : waiting) {
-    const bool behind =
-        full || each.turn.key == ended.turn.key || each.turn.group == ended.turn.group;
+    const bool same = !ended.turn.group.empty() && each.turn.group == ended.turn.group;
+    const bool behind = full || same || each.turn.key == ended.turn.key;
     if (behind && each.turn.moves) told.push_back(each.turn.moves);
   }
   return told;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/crowd.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "http/listener.h"
@@ -496,9 +497,10 @@ class Server::Impl {
       }
       Channel channel(descriptor, guard_.tls);
       if (!make_room()) continue;
+      const std::string peer = address_text(name, size);
       const auto it = connections_
-                          .try_emplace(++last_number_, std::move(channel), address_text(name, size),
-                                       crowd_of(name))
+                          .try_emplace(++last_number_, std::move(channel), peer,
+                                       base::crowd_of(peer.substr(0, peer.rfind(':'))))
                           .first;
       it->second.deadline_ms = now_ms() + request_ms();
       if (!read_head(it->first, it->second)) drop(it);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/crowd.h"
 #include "link/handshake.h"
 
 namespace troupe::link {
@@ -29,22 +30,13 @@ std::string number_of(const asio::ip::address& peer) {
 
 }  // namespace
 
-std::string crowd_of(const std::string& host) {
-  asio::error_code unknown;
-  const auto number = asio::ip::make_address(host, unknown);
-  if (unknown || !number.is_v6()) return host;
-  asio::ip::address_v6::bytes_type bytes = number.to_v6().to_bytes();
-  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
-  return asio::ip::make_address_v6(bytes).to_string();
-}
-
 /// A connection whose Hello or proof has not come, or that is being refused.
 class Listener::Pending final : public Connection::Owner,
                                 public std::enable_shared_from_this<Pending> {
  public:
   Pending(Listener& listener, std::shared_ptr<Connection> connection, const Address& peer,
           std::int64_t deadline_ms)
-      : listener_(listener), crowd_(crowd_of(peer.host)), deadline_ms_(deadline_ms) {
+      : listener_(listener), crowd_(base::crowd_of(peer.host)), deadline_ms_(deadline_ms) {
     greeted_.connection = std::move(connection);
     greeted_.address = peer.to_string();
   }

@@ -29,10 +29,6 @@ struct Greeted {
   schemas::HelloReply reply;       ///< what it is to be answered
 };
 
-/// Whose connections count together when too many wait to greet: the host's, or those of its IPv6
-/// network of 64 bits, as one has all addresses of such a network.
-std::string crowd_of(const std::string& host);
-
 /// See the top of the file.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which peers count as one host.
+// The text of an address.
 #include "http/peer.h"
 
 #include <arpa/inet.h>
@@ -28,18 +28,6 @@ sockaddr_storage name_of(const std::string& host, std::uint16_t port) {
     std::memcpy(&name, &six, sizeof six);
   }
   return name;
-}
-
-std::string crowd(const std::string& host, std::uint16_t port = 1) {
-  return crowd_of(name_of(host, port));
-}
-
-TEST_CASE("a crowd is an address of IPv4 or a network of IPv6", "[peer]") {
-  CHECK(crowd("10.0.0.1", 1) == crowd("10.0.0.1", 2));
-  CHECK(crowd("10.0.0.1") != crowd("10.0.0.2"));
-  CHECK(crowd("10.0.0.1") == crowd("::ffff:10.0.0.1"));
-  CHECK(crowd("2001:db8:0:1::1") == crowd("2001:db8:0:1:ffff::2"));
-  CHECK(crowd("2001:db8:0:1::1") != crowd("2001:db8:0:2::1"));
 }
 
 TEST_CASE("addresses are told with their port", "[peer]") {
