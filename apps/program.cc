@@ -83,7 +83,12 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   const CLI::App& reached = deepest(app);
   const std::string word = rest.front().substr(0, rest.front().find('='));
   if (word.starts_with('-')) {
-    return "unknown option '" + word + "'" + base::did_you_mean(word, option_names(reached));
+    const std::vector<std::string> known = option_names(reached);
+    std::string hint = base::did_you_mean(word, known);
+    if (hint.empty() && reached.get_option_no_throw("--set") != nullptr) {
+      hint = "; keys of the job file are given by --set SECTION.KEY=VALUE";
+    }
+    return fmt::format("unknown option '{}'{}", word, hint);
   }
   const std::vector<std::string> verbs = verb_names(reached);
   if (verbs.empty()) return "unexpected argument '" + word + "'";

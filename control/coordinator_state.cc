@@ -278,7 +278,9 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
 // ---- people ----
 
 void CoordinatorState::on_message(PeerId peer, const schemas::JobSubmit& request) {
-  if (!may(peer, trust::Right::submit, fmt::format("submit job '{}'", request.id))) return;
+  const std::string what =
+      request.id.empty() ? "submit a job" : fmt::format("submit job '{}'", request.id);
+  if (!may(peer, trust::Right::submit, what)) return;
   auto result = submit(peer, request);
   emit(Send<PeerId>{peer, result.ok() ? *result
                                       : schemas::JobSubmitted{request.id, result.status().code(),

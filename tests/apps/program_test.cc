@@ -73,6 +73,9 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   CHECK_THAT(run({"list"}).err, Contains("'ca list' or 'token list' or 'job list'?"));
   CHECK_THAT(run({"data", "check", "f.rec", "--decod"}).err,
              StartsWith("error: unknown option '--decod'; did you mean '--decode'?\n"));
+  CHECK_THAT(run({"run", "job.toml", "--epochs", "3"}).err,
+             StartsWith("error: unknown option '--epochs'; keys of the job file are given by --set "
+                        "SECTION.KEY=VALUE\n"));
   CHECK_THAT(run({"version", "now"}).err, StartsWith("error: unexpected argument 'now'\n"));
   CHECK_THAT(run({"config", "check"}).err, StartsWith("error: JOB.toml is required"));
   for (const auto& words : std::vector<std::vector<std::string>>{{"data"},
