@@ -72,7 +72,7 @@ struct Connection {
   bool handed_over = false;  ///< to the handler thread, now or before
   bool busy() const { return stage == Stage::answering || stage == Stage::writing; }
   /// The least gives way first: who says nothing, who has its answer, who is still asking.
-  int weight() const { return stage == Stage::closing ? 1 : channel.heard() ? 2 : 0; }
+  std::uint64_t weight() const { return stage == Stage::closing ? 1 : channel.heard() ? 2 : 0; }
 };
 
 /// Bytes on their way between the two threads.
@@ -460,24 +460,19 @@ class Server::Impl {
     for (const int descriptor : listener_.descriptors()) accept_from(descriptor);
   }
 
-  /// Honest peers ask at once, and few from one host. So whoever says nothing gives way, of the
-  /// largest crowd where there is one; nobody who is being answered. False: all are.
+  /// Of those who are not being answered one gives way. False: all are.
   bool make_room() {
-    const std::size_t room = limits_.http_connections_max;
-    if (connections_.size() < room) return true;
-    std::map<std::string_view, std::size_t> crowds;
-    std::size_t most = 0;
+    if (connections_.size() < limits_.http_connections_max) return true;
+    std::vector<base::Waiting> waiting;  // the oldest first, as numbers grow
+    std::vector<std::uint64_t> numbers;
     for (const auto& [number, c] : connections_) {
-      if (!c.busy()) most = std::max(most, ++crowds[c.crowd]);
+      if (c.busy()) continue;
+      waiting.push_back({c.crowd, c.weight()});
+      numbers.push_back(number);
     }
-    auto victim = connections_.end();
-    for (auto it = connections_.begin(); it != connections_.end(); ++it) {  // the oldest first
-      const Connection& c = it->second;
-      if (c.busy() || (most > room / 8 && crowds[c.crowd] < most)) continue;
-      if (victim == connections_.end() || c.weight() < victim->second.weight()) victim = it;
-    }
-    if (victim == connections_.end()) return false;
-    drop(victim);
+    const auto victim = base::who_gives_way(waiting, limits_.http_connections_max);
+    if (!victim) return false;
+    drop(connections_.find(numbers[*victim]));
     return true;
   }
 

@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <map>
+#include <iterator>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/crowd.h"
 #include "link/handshake.h"
@@ -229,24 +229,19 @@ void Listener::accept() {
       });
 }
 
-/// Honest peers greet within milliseconds, and few from one host. So whoever has waited longest
-/// gives way: of the largest crowd where there is one, and first of all one that has said nothing.
+/// Of those who have not greeted one gives way, and first of all one that has said nothing.
 void Listener::make_room() {
   const std::size_t room = context_->limits.pending_connections_max;
   if (pending_.size() < room) return;
-  std::map<std::string_view, std::size_t> counts;
-  for (const auto& pending : pending_) ++counts[pending->crowd()];
-  std::size_t most = 0;
-  for (const auto& [crowd, count] : counts) most = std::max(most, count);
-  const auto crowded = [&](const auto& pending) {
-    return most <= room / 8 || counts.at(pending->crowd()) == most;
-  };
-  auto victim = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
-    return crowded(pending) && !pending->heard();
-  });
-  if (victim == pending_.end()) victim = std::find_if(pending_.begin(), pending_.end(), crowded);
-  (*victim)->give_up(fmt::format("{} connections wait to greet", pending_.size()));
-  pending_.erase(victim);
+  std::vector<base::Waiting> waiting;
+  for (const auto& pending : pending_) {
+    waiting.push_back({pending->crowd(), pending->heard() ? 1U : 0U});
+  }
+  const auto victim = base::who_gives_way(waiting, room);
+  if (!victim) return;
+  const auto it = std::next(pending_.begin(), static_cast<std::ptrdiff_t>(*victim));
+  (*it)->give_up(fmt::format("{} connections wait to greet", pending_.size()));
+  pending_.erase(it);
 }
 
 void Listener::add(Socket socket, const Address& peer) {
