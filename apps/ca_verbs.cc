@@ -60,8 +60,12 @@ ExitCode hand_out(trust::Authority& authority, const base::Result<trust::Credent
   if (!made.ok()) return context.fail(made.status());
   const base::Status written = trust::write_credentials(file, *made);
   if (!written.ok()) {
-    if (!is_in(file, *made)) static_cast<void>(authority.forget(made->info.serial));
-    return context.fail(written);
+    const bool useless = !is_in(file, *made);
+    if (!useless || authority.forget(made->info.serial).ok()) return context.fail(written);
+    return context.fail(base::Status(
+        written.code(), fmt::format("{}; certificate {} stays in the authority's book: troupe ca "
+                                    "revoke before another one is issued",
+                                    written.text(), made->info.serial)));
   }
   const std::int64_t end = trust::read_certificate(made->authority)->validity.until;
   if (made->info.validity.until == end) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe data: record files made, indexed and checked.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -98,10 +100,10 @@ ExitCode pack_into(const PackTarget& target, Context& context, const Packer& pac
   const base::Status free = check_target(target);
   if (!free.ok()) return context.fail(free);
   std::error_code unknown;
-  const bool there = std::filesystem::exists(target.out, unknown);
+  const bool there = std::filesystem::exists(std::filesystem::symlink_status(target.out, unknown));
   const ExitCode code = finish(packer(), target.json, context);
-  // A folder that was made for nothing goes; one that holds something stays.
-  if (code != ExitCode::ok && !there) std::filesystem::remove(target.out, unknown);
+  // The folder that was made for nothing goes; whatever else is there stays.
+  if (code != ExitCode::ok && !there) ::rmdir(target.out.c_str());
   return code;
 }
 

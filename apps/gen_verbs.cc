@@ -99,10 +99,11 @@ ExitCode gen_grafana(const GenOptions& options, Context& context) {
   if (!is_address("--prometheus", options.prometheus, context)) return ExitCode::bad_usage;
   const auto dashboards = path_in_yaml((options.target.out / "dashboards").string());
   if (!dashboards.ok()) return context.fail(dashboards.status());
+  const std::string path = replaced(*dashboards, "$", "$$");  // else a variable begins there
   std::vector<MadeFile> files = files_of(watching_files(), "provisioning/");
   for (MadeFile& file : files) {
     file.text = replaced(file.text, kPrometheus, options.prometheus);
-    file.text = replaced(file.text, kDashboards, *dashboards);
+    file.text = replaced(file.text, kDashboards, path);
   }
   for (MadeFile& file : files_of(watching_files(), "dashboards/")) files.push_back(std::move(file));
   return write_made(files, options.target, context);

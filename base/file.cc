@@ -102,6 +102,8 @@ Errc errc_of_errno(int number) {
     case ENAMETOOLONG:
     case ENXIO:
       return Errc::invalid_argument;
+    case EIO:
+      return Errc::data_loss;
     default:
       return Errc::unavailable;
   }

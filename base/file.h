@@ -15,8 +15,8 @@
 namespace troupe::base {
 
 /// The code of a failed system call on a file: not_found, permission_denied, resource_exhausted (no
-/// space, no descriptors), already_exists, invalid_argument (a path that leads nowhere),
-/// else unavailable: what a device cannot read now may still be whole, so it is no data_loss.
+/// space, no descriptors), already_exists, invalid_argument (a path that leads nowhere), data_loss
+/// (the device failed), else unavailable.
 Errc errc_of_errno(int number);
 
 /// "PATH: cannot ACTION: why", of a system call that has failed with `number`.

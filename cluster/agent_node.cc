@@ -18,6 +18,7 @@
 #include "base/secret.h"
 #include "cluster/background_calls.h"
 #include "cluster/certificate_age.h"
+#include "cluster/certificate_trial.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -117,6 +118,7 @@ class AgentNode final : public actors::AgentPorts {
   std::vector<std::string> command_of(const ProcessKey& process) const;
   void give_credentials(schemas::LaunchProcess& launch) const;
   void look_at_offer(base::Status& told);
+  link::DialOptions dial_options(std::uint64_t wait_ms) const;
   void started(const ProcessKey& key, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
 
@@ -189,7 +191,7 @@ base::Status AgentNode::run() {
   bool stopping = false;
   CertificateAge age;
   base::Status withheld;
-  std::string shown = serial_of(options_.identity.get());
+  CertificateTrial trial(links_, dial_options(0), serial_of(options_.identity.get()));
   while (true) {
     supervisor_.run_once(kLookMs);
     watch_certificate(age, options_.identity.get());
@@ -205,9 +207,17 @@ base::Status AgentNode::run() {
     if (options_.identity == nullptr) continue;
     if (auto tls = options_.identity->renewed()) links_.renew(std::move(tls));
     // The coordinator knows the certificate with which the link was made, and its end.
-    const std::string serial = serial_of(options_.identity.get());
-    if (serial != std::exchange(shown, serial)) links_.dial_anew();
+    trial.look(serial_of(options_.identity.get()), clock_.now_ms());
   }
+}
+
+link::DialOptions AgentNode::dial_options(std::uint64_t wait_ms) const {
+  link::DialOptions dial;
+  dial.address = options_.coordinator;
+  dial.self = {{Role::agent, 0}, options_.name, "", 0};
+  dial.peer = {{Role::coordinator, 0}, "", "", 0};
+  dial.wait_ms = wait_ms;
+  return dial;
 }
 
 /// A process shows a certificate that holds as long as the agent's: where that ends, none begins.
@@ -241,13 +251,8 @@ void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
 // ---- on the agent's actor ----
 
 void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
-  link::DialOptions dial;
-  dial.address = options_.coordinator;
-  dial.self = {{Role::agent, 0}, options_.name, "", 0};
-  dial.peer = {{Role::coordinator, 0}, "", "", 0};
-  dial.wait_ms = join.wait_ms;
-  auto link =
-      links_.dial(std::move(dial), std::make_shared<CoordinatorHandler>(agent_, desk_, join.join));
+  auto link = links_.dial(dial_options(join.wait_ms),
+                          std::make_shared<CoordinatorHandler>(agent_, desk_, join.join));
   if (link.ok()) {
     coordinator_ = std::move(link).value();
     join_ = join.join;

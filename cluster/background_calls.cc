@@ -29,7 +29,9 @@ struct BackgroundCalls::Shared {
   }
   /// May it run beside those that do?
   bool may_run(const std::string& key, const std::string& group) const TROUPE_REQUIRES(mutex) {
-    if (running.contains(key)) return false;
+    return !running.contains(key) && has_room(group);
+  }
+  bool has_room(const std::string& group) const TROUPE_REQUIRES(mutex) {
     if (group.empty()) return true;
     const auto same = std::count_if(running.begin(), running.end(),
                                     [&group](const auto& each) { return each.second == group; });
@@ -150,7 +152,8 @@ std::vector<BackgroundCalls::Report> BackgroundCalls::Shared::moved_by(const Key
   std::vector<Report> told;
   for (const Keyed& each : waiting) {
     const bool same = !ended.turn.group.empty() && each.turn.group == ended.turn.group;
-    const bool behind = full || same || each.turn.key == ended.turn.key;
+    const bool first = full && has_room(each.turn.group);  // else it waits for its own group
+    const bool behind = first || same || each.turn.key == ended.turn.key;
     if (behind && each.turn.moves) told.push_back(each.turn.moves);
   }
   return told;

@@ -91,6 +91,12 @@ struct Shown {
   std::vector<control::ScrapedJob> jobs;
 };
 
+/// A folder of copies that one job has alone.
+struct HeldFolder {
+  std::shared_ptr<base::FolderLock> lock;
+  std::string owner;  ///< of the job
+};
+
 /// See run_coordinator.
 class CoordinatorNode final : public actors::CoordinatorPorts {
  public:
@@ -109,8 +115,10 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
                   options.limits.goodbye_ms),
         folders_("the look at the folder of job", options.limits.jobs_max,
                  options.limits.goodbye_ms),
-        locked_("the lock of the folder of job", 2 * options.limits.jobs_max,
+        locked_("the lock of the folder of job", options.limits.jobs_max,
                 options.limits.goodbye_ms),
+        unlocked_("letting go of the folder of job", 2 * options.limits.jobs_max,
+                  options.limits.goodbye_ms),
         copies_("the copy of a checkpoint of job", options.limits.jobs_max,
                 options.limits.goodbye_ms, kCopiesOfOneMax),
         pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
@@ -173,7 +181,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   const std::shared_ptr<PieceDesk> desk_;
   std::map<std::string, std::weak_ptr<OpenBatch>> collecting_;  // by job; the actor's alone
   // Folders of copies, by job; the actor's alone. What is done there holds one, too.
-  std::map<std::string, std::shared_ptr<base::FolderLock>> locks_;
+  std::map<std::string, HeldFolder> locks_;
   // Locks that were let go of, by job: a copy that is being written may still hold one.
   std::multimap<std::string, std::weak_ptr<base::FolderLock>> let_go_;
   std::uint64_t lets_ = 0;                                // so many
@@ -181,6 +189,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   BackgroundCalls searches_;                              // their threads call into all above
   BackgroundCalls folders_;
   BackgroundCalls locked_;
+  BackgroundCalls unlocked_;
   BackgroundCalls copies_;
   BackgroundCalls pieces_;
 };
@@ -371,9 +380,9 @@ void CoordinatorNode::probe_folder(control::ProbeFolder wanted) {
 /// before this one may just be written to its disk, and holds the lock until then: it is no other
 /// job.
 void CoordinatorNode::hold_folder(control::HoldFolder hold) {
-  std::shared_ptr<base::FolderLock>& held = locks_[hold.job];
-  const bool again = held != nullptr;
-  if (!again) held = std::make_shared<base::FolderLock>();
+  HeldFolder& held = locks_[hold.job];
+  const bool again = held.lock != nullptr;
+  if (!again) held = {std::make_shared<base::FolderLock>(), hold.owner};
   const auto tell = [this, hold](const base::Result<schemas::NamedCheckpoint>& newest) {
     coordinator_.post(
         control::FolderHeld{hold.job, hold.run, newest.status(),
@@ -382,10 +391,18 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   std::vector<std::weak_ptr<base::FolderLock>> before;
   const auto [first, last] = let_go_.equal_range(hold.job);
   for (auto it = first; it != last; ++it) before.push_back(it->second);
-  const auto look = [hold, again, before, lock = held,
+  const auto look = [hold, again, before, lock = held.lock,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(hold.wait_ms);
     for (const auto& own : before) {
-      while (!own.expired()) std::this_thread::sleep_for(kOwnLockLook);
+      while (!own.expired()) {
+        if (std::chrono::steady_clock::now() >= until) {
+          return base::error(base::Errc::unavailable,
+                             "{}: a copy of the job's run before is still being written",
+                             hold.folder);
+        }
+        std::this_thread::sleep_for(kOwnLockLook);
+      }
     }
     if (!again) {
       TROUPE_TRY_ASSIGN(*lock, files.hold(hold));
@@ -399,20 +416,21 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   tell(base::error(base::Errc::resource_exhausted, "too many folders are looked at"));
 }
 
-/// In the background, too: to let go is to look into the folder. No call takes the place of another
-/// one, whose end would be here.
+/// In the background, too: to let go is to look into the folder. These calls wait for none that
+/// wait for them. No call takes the place of another one, whose end would be here.
 void CoordinatorNode::let_go_of_folder(const std::string& job) {
   auto held = locks_.extract(job);
   if (held.empty()) return;
   const std::string& name = held.key();  // `job` may have been a part of the map
   std::erase_if(let_go_, [](const auto& entry) { return entry.second.expired(); });
-  let_go_.emplace(name, held.mapped());
-  const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(held.mapped()));
+  auto& [lock, owner] = held.mapped();
+  let_go_.emplace(name, lock);
+  const auto last = std::make_shared<std::shared_ptr<base::FolderLock>>(std::move(lock));
   const auto call = [last] {
     last->reset();
     return [] {};
   };
-  if (locked_.add({fmt::format("{} ({})", name, ++lets_)}, call)) return;
+  if (unlocked_.add({fmt::format("{} ({})", name, ++lets_), group_of(owner, name)}, call)) return;
   base::log_warn("job {}: its folder of copies stays locked until this coordinator ends", name);
   stuck_.push_back(std::move(*last));
 }
@@ -447,7 +465,7 @@ void CoordinatorNode::collect_checkpoint(control::CollectCheckpoint collect) {
                                                    collect.generation, status});
   };
   const auto folder = locks_.find(collect.job);
-  const auto lock = folder == locks_.end() ? nullptr : folder->second;
+  const auto lock = folder == locks_.end() ? nullptr : folder->second.lock;
   // Nobody else's while this writes there.
   const auto call = [=, held = lock, work = options_.files.collect] {
     return [tell, status = work(collect, of_manifest, of_shard)] { tell(status); };

@@ -75,6 +75,11 @@ std::string Access::name_of(const Caller& caller) const {
   return known == nullptr ? "" : known->token.name;
 }
 
+bool Access::withdrawn(const Caller& caller) const {
+  const KnownToken* known = find(caller);
+  return known != nullptr && known->token.withdrawn != 0;
+}
+
 bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
   const KnownToken* known = find(caller);
   if (known == nullptr) return false;
@@ -91,12 +96,14 @@ bool Access::note_refusal(const Caller& caller, std::uint64_t now_ms) {
 }
 
 Status Access::count_change(const Caller& caller, std::uint64_t now_ms) {
+  const bool agent = caller.holder && caller.holder->role != trust::Role::person;
   const std::string name = name_of(caller);
-  if (count(changes_, name, now_ms, {kWindowMs, kChangesMax})) return {};
+  const std::string who = agent ? caller.to_string() : fmt::format("person '{}'", name);
+  if (name.empty() || count(changes_, who, now_ms, {kWindowMs, kChangesMax})) return {};
   return base::error(Errc::resource_exhausted,
-                     "person '{}' has made {} changes within {} s, which is the limit for one "
-                     "person: try again in a minute",
-                     name, kChangesMax, kWindowMs / 1'000);
+                     "{} has made {} changes within {} s, which is the limit for one {}: try again "
+                     "in a minute",
+                     who, kChangesMax, kWindowMs / 1'000, agent ? "agent" : "person");
 }
 
 Status Access::count_list(const Caller& caller, std::uint64_t now_ms) {

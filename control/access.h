@@ -44,6 +44,8 @@ class Access {
   /// Whether the caller may; permission_denied says what is missing. An agent is no person,
   /// whatever it shows.
   base::Status check(const Caller& caller, trust::Right right) const;
+  /// Somebody has ended the caller's token, and not its date.
+  bool withdrawn(const Caller& caller) const;
   /// The person's, by its token or certificate; empty: somebody's.
   std::string name_of(const Caller& caller) const;
 
@@ -53,9 +55,10 @@ class Access {
   /// Whether a refusal is to be told: none for strangers, whose token is not known, and for those
   /// who were refused too often; these are counted.
   bool note_refusal(const Caller& caller, std::uint64_t now_ms);
-  /// Changes of one person within kWindowMs: each is a line in logs, among those of others.
+  /// Changes of one person or agent within kWindowMs: each is a line in logs, among those of
+  /// others.
   static constexpr std::uint64_t kChangesMax = 600;
-  /// Before a change is made. resource_exhausted: the person has made too many. Without a name
+  /// Before a change is made. resource_exhausted: too many were made. Without a name
   /// nobody is counted: who shows nothing may do everything, or nothing.
   base::Status count_change(const Caller& caller, std::uint64_t now_ms);
   /// Lists of all jobs for one person within kListsWindowMs: each is much work, and all others

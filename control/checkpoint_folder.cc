@@ -38,12 +38,6 @@ bool elsewhere(Errc code) {
   return code == Errc::not_found || code == Errc::failed_precondition;
 }
 
-/// The checkpoint is damaged, gone, of another job or no checkpoint.
-bool of_no_use(Errc code) {
-  return code == Errc::data_loss || code == Errc::not_found || code == Errc::failed_precondition ||
-         code == Errc::invalid_argument;
-}
-
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(FolderPlan plan)
@@ -227,7 +221,7 @@ base::Status CheckpointFolder::gathered(const CheckpointCollected& collected) {
   const std::string known = schemas::checkpoint_name(name.first, name.second);
   if (collected.status.ok()) {
     left_.clear();
-  } else if (of_no_use(collected.status.code())) {
+  } else if (schemas::nothing_whole(collected.status.code())) {
     emit(Note{true, fmt::format("job {}: {} is not collected: {}", plan_.job, known,
                                 collected.status.text())});
   } else {

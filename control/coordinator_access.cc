@@ -88,7 +88,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::PersonHello& hello
 }
 
 /// An agent that was let in by its token, or before any was needed, has to have the right still.
-/// While nobody can be judged all stay.
+/// Where somebody has withdrawn its token it goes; else it stays with what it runs, and gets
+/// nothing new. While nobody can be judged all stay.
 void CoordinatorState::on(const TokensRead& read) {
   note_left_out(access_.set(read));
   if (access_.unread()) return;
@@ -98,15 +99,15 @@ void CoordinatorState::on(const TokensRead& read) {
     if (caller.holder) continue;
     caller.ended = {};
     const base::Status status = access_.check(caller, trust::Right::join);
-    if (caller.token) {
-      if (!status.ok())
-        out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
+    if (access_.withdrawn(caller)) {
+      out[peer] = status.with_context(fmt::format("agent '{}'", agent.hello.name));
       continue;
     }
-    // Nobody needed one when it joined: what it runs is not lost for that.
+    // What it runs is not lost because a day has come, or because nobody needed one when it joined.
     if (!status.ok()) {
-      caller.ended = base::error(Errc::permission_denied,
-                                 "it joined before tokens were made: start it anew with --token");
+      const std::string why =
+          caller.token ? status.text() : std::string("it joined before tokens were made");
+      caller.ended = base::error(Errc::permission_denied, "{}: start it anew with --token", why);
     }
     note_withheld(peer, std::string(agent.said));
   }

@@ -254,6 +254,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   base::Status fault = check_holder(peer, hello);
   if (fault.ok()) fault = check_agent(peer, hello);
   if (!fault.ok()) return drop(peer, fault);
+  const base::Status counted = access_.count_change(caller_of(peer), now_ms_);
+  if (!counted.ok()) return drop(peer, base::error(Errc::unavailable, "{}", counted.text()));
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");

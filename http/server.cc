@@ -69,10 +69,13 @@ struct Connection {
   std::size_t sent = 0;
   std::int64_t deadline_ms = 0;
   std::uint64_t scrape = 0;  ///< number of the /metrics answer in `bytes`; 0: another answer
-  bool handed_over = false;  ///< to the handler thread, now or before
-  bool busy() const { return stage == Stage::answering || stage == Stage::writing; }
-  /// The least gives way first: who says nothing, who has its answer, who is still asking.
-  std::uint64_t weight() const { return stage == Stage::closing ? 1 : channel.heard() ? 2 : 0; }
+  /// The least gives way first: who says nothing, who has its answer, who is still asking, who
+  /// reads its answer.
+  std::uint64_t weight() const {
+    if (stage == Stage::closing) return 1;
+    if (stage == Stage::writing) return 3;
+    return channel.heard() ? 2 : 0;
+  }
 };
 
 /// Bytes on their way between the two threads.
@@ -352,11 +355,11 @@ class Server::Impl {
   }
 
   /// Gives the head to the handler thread; false when too many wait for it. A quarter of the places
-  /// is left for those who ask: nobody who is being answered gives way.
+  /// is left for those who ask: nobody whose answer is being made gives way.
   bool hand_over(std::uint64_t number, Connection& c) {
-    const auto waiting = static_cast<std::uint64_t>(std::count_if(
-        connections_.begin(), connections_.end(),
-        [](const auto& entry) { return entry.second.handed_over && entry.second.busy(); }));
+    const auto waiting = static_cast<std::uint64_t>(
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const auto& entry) { return entry.second.stage == Stage::answering; }));
     if (waiting >= limits_.http_connections_max - limits_.http_connections_max / 4) return false;
     {
       base::MutexLock lock(mutex_);
@@ -364,7 +367,6 @@ class Server::Impl {
       requests_.push_back({number, std::move(c.bytes), 0});
     }
     c.stage = Stage::answering;
-    c.handed_over = true;
     changed_.notify_all();
     return true;
   }
@@ -460,13 +462,13 @@ class Server::Impl {
     for (const int descriptor : listener_.descriptors()) accept_from(descriptor);
   }
 
-  /// Of those who are not being answered one gives way. False: all are.
+  /// One gives way whose answer is not just being made. False: all are.
   bool make_room() {
     if (connections_.size() < limits_.http_connections_max) return true;
     std::vector<base::Waiting> waiting;  // the oldest first, as numbers grow
     std::vector<std::uint64_t> numbers;
     for (const auto& [number, c] : connections_) {
-      if (c.busy()) continue;
+      if (c.stage == Stage::answering) continue;
       waiting.push_back({c.crowd, c.weight()});
       numbers.push_back(number);
     }

@@ -103,8 +103,8 @@ class Link {
   virtual LinkEnd peer() const = 0;
   /// Whose certificate the peer has shown when the link was made; none: it needs none.
   virtual std::optional<trust::Identity> holder() const = 0;
-  /// When the certificates end that the peer has shown on its newest connection, Unix seconds;
-  /// kNoEnd: it needs none.
+  /// When the certificates end that the peer has shown on the newest connection that it has dialed,
+  /// Unix seconds; kNoEnd: it needs none, or this end dials.
   virtual std::int64_t holder_until() const = 0;
   /// HOST:PORT of the other end; empty over a pair of sockets.
   virtual std::string address() const = 0;

@@ -23,6 +23,14 @@ inline constexpr std::uint64_t kGenerationMax = std::uint64_t{1} << 62;
 /// "step-500-g1": what a checkpoint is called, and its files begin with.
 std::string checkpoint_name(std::uint64_t step, std::uint64_t generation);
 
+/// Of an error with a checkpoint's files: nothing of use is behind it, as they are damaged, gone,
+/// of another job or no checkpoint. After any other one they may be whole.
+constexpr bool nothing_whole(base::Errc code) {
+  using base::Errc;
+  return code == Errc::data_loss || code == Errc::not_found || code == Errc::failed_precondition ||
+         code == Errc::invalid_argument;
+}
+
 /// One shard's file, in the manifest's folder.
 struct ShardFile {
   std::uint32_t shard = 0;

@@ -209,7 +209,7 @@ base::Result<schemas::Manifest> wanted_manifest(const CheckpointCopy& copy) {
     const base::Status judged =
         manifest.ok() && copy.judge ? copy.judge(*manifest) : manifest.status();
     if (judged.ok()) return manifest;
-    if (why.code() == Errc::not_found) why = judged;
+    if (leaves_more_hope(judged.code(), why.code())) why = judged;
   }
   return why;
 }

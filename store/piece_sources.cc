@@ -4,19 +4,24 @@
 
 #include <fmt/format.h>
 
+#include "schemas/manifest.h"
+
 namespace troupe::store {
 
 using base::Errc;
 
 namespace {
 
-/// Of several errors the one that leaves most hope is told.
 int hope(Errc code) {
   if (code == Errc::not_found) return 0;
-  return code == Errc::data_loss ? 1 : 2;
+  return schemas::nothing_whole(code) ? 1 : 2;
 }
 
 }  // namespace
+
+bool leaves_more_hope(Errc one, Errc other) {
+  return hope(one) > hope(other);
+}
 
 base::Result<schemas::FilePiece> PieceSources::ask(const std::string& file, std::uint64_t offset,
                                                    std::uint64_t bytes, const Check& check) {
@@ -26,7 +31,7 @@ base::Result<schemas::FilePiece> PieceSources::ask(const std::string& file, std:
     base::Status said = piece.ok() && check ? check(*piece) : piece.status();
     note(file, source, said.code());
     if (said.ok()) return piece;
-    if (hope(said.code()) > hope(why.code())) why = std::move(said);
+    if (leaves_more_hope(said.code(), why.code())) why = std::move(said);
   }
   return why;
 }
@@ -57,7 +62,7 @@ void PieceSources::note(const std::string& file, std::size_t source, Errc code) 
   }
   const auto known = has_.find(file);
   if (known != has_.end() && known->second == source) has_.erase(known);
-  if (code == Errc::data_loss) wrong_.emplace(file, source);
+  if (hope(code) == 1) wrong_.emplace(file, source);
   if (hope(code) == 2) failed_.insert(source);
 }
 

@@ -24,6 +24,10 @@ namespace troupe::store {
 using AskPiece = std::function<base::Result<schemas::FilePiece>(
     const std::string& file, std::uint64_t offset, std::uint64_t bytes)>;
 
+/// Of several errors with files of a checkpoint the one that leaves most hope is told: nobody has
+/// them; none of use is there; they may be whole.
+bool leaves_more_hope(base::Errc one, base::Errc other);
+
 /// See the top of the file.
 class PieceSources {
  public:
@@ -34,7 +38,8 @@ class PieceSources {
 
   /// Asks one after the other, until a piece passes `check`. Who had more of the file is asked
   /// first, then who has had nothing wrong, and who could not be asked last. Errors: not_found:
-  /// none has it; data_loss: none has it right; else why one that may have it did not give it.
+  /// none has it; data_loss: none has it right; one of schemas::nothing_whole: none has one of use;
+  /// else why one that may have it did not give it.
   base::Result<schemas::FilePiece> ask(const std::string& file, std::uint64_t offset,
                                        std::uint64_t bytes, const Check& check = {});
 

@@ -177,8 +177,11 @@ Result<Credentials> Authority::sign(const Identity& identity, Validity validity,
   made.deny_list = deny_list_;
   issued_.push_back({made.info.serial, identity, validity});
   // Written before anybody holds it: what is not in the book could not be revoked.
-  TROUPE_TRY(save());
-  return made;
+  const Status saved = save();
+  if (saved.ok()) return made;
+  issued_.pop_back();
+  static_cast<void>(save());  // the book may have been written, and the list not
+  return saved;
 }
 
 Status Authority::forget(const std::string& serial) {

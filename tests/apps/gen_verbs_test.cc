@@ -90,10 +90,11 @@ TEST_CASE("Grafana's files name each other and Prometheus", "[gen]") {
 
 TEST_CASE("odd names of folders and addresses make no other YAML", "[gen]") {
   const TestFolder folder("gen");
-  const std::string odd = (folder.path() / "a \"#:\nb").string();
+  const std::string odd = (folder.path() / "a$HOME \"#:\nb").string();
   REQUIRE(run({"gen", "grafana", "-o", odd}).code == 0);
+  // Grafana takes $$ for a dollar, and $HOME for a variable.
   CHECK_THAT(text_of(std::filesystem::path(odd) / "provisioning/dashboards/troupe.yml"),
-             Contains("path: \"" + folder.path().string() + "/a \\\"#:\\nb/dashboards\"\n"));
+             Contains("path: \"" + folder.path().string() + "/a$$HOME \\\"#:\\nb/dashboards\"\n"));
   for (const char* address : {"a\"b:1", "a b:1", "a#b:1"}) {
     INFO(address);
     const Run prometheus = run({"gen", "prometheus", "--metrics", address});

@@ -367,6 +367,13 @@ TEST_CASE("data check counts records, or names the first damage and exits 3", "[
       run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out", out.string()}).code ==
       5);
   CHECK_FALSE(std::filesystem::exists(out));
+  // A link to a disk that is not mounted is the user's.
+  std::filesystem::create_symlink("/nowhere/else", out);
+  CHECK(
+      run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out", out.string()}).code ==
+      5);
+  CHECK(std::filesystem::is_symlink(out));
+  std::filesystem::remove(out);
 }
 
 TEST_CASE("metrics names every family", "[program]") {

@@ -137,13 +137,6 @@ TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[fil
   CHECK(status.text() == path.string() + ": is no regular file");
 }
 
-TEST_CASE("what cannot be read may still be whole: no loss of data", "[file]") {
-  // The kernel answers as a disk does that cannot read a block: page 0 of a process has no memory.
-  const Status unread = read_file("/proc/self/mem", 1'000).status();
-  CHECK(unread.code() == Errc::unavailable);
-  CHECK(unread.text() == "/proc/self/mem: cannot read: Input/output error");
-}
-
 TEST_CASE("a link is not followed where none may stand in a file's place", "[file]") {
   const TestFolder folder("file-no-link");
   const auto path = folder.path() / "file";

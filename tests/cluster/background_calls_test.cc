@@ -234,6 +234,29 @@ TEST_CASE("who waits behind a call is told of its end, others are not") {
   CHECK(fixture.told.numbers().contains("z moves"));
 }
 
+TEST_CASE("who waits for its own group hears nothing of the ends of others") {
+  std::set<std::string> dead;
+  while (dead.size() < BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));
+  Fixture fixture(10, kPatienceMs, dead);
+  for (const std::string& folder : dead) {
+    CHECK(fixture.add(folder, 0, folder == "0" || folder == "1" ? "ann" : ""));
+  }
+  REQUIRE(fixture.folders->wait_entered(dead.size()));
+  const auto moves = [&](const std::string& folder) {
+    return [&fixture, folder] { fixture.told.add(folder + " moves", 0); };
+  };
+  const auto nothing = [] { return [] {}; };
+  CHECK(fixture.calls->add({"hers", "ann", moves("hers")}, nothing));
+  CHECK(fixture.calls->add({"his", "ben", moves("his")}, nothing));
+  fixture.folders->let_go("7", {});
+  REQUIRE(fixture.told.wait_folders(2));  // the end of 7, and "his moves"
+  CHECK(fixture.told.numbers().contains("his moves"));
+  CHECK_FALSE(fixture.told.numbers().contains("hers moves"));
+  fixture.folders->let_go();
+  CHECK(fixture.told.wait_folders(2 + 7 + 1));
+  fixture.calls.reset();
+}
+
 TEST_CASE("what waiting calls hold does not hold up the end") {
   std::set<std::string> dead;
   while (dead.size() < BackgroundCalls::kThreadsMax) dead.insert(std::to_string(dead.size()));

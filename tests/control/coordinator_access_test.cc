@@ -92,6 +92,38 @@ TEST_CASE("one person makes so many changes a minute, and is told the limit then
   CHECK(world.state.jobs().at(1).phase == schemas::JobPhase::pending);
 }
 
+TEST_CASE("joins are changes, of a token's person or of the agent that its certificate names") {
+  Guarded world(trust::Role::person, "ann");
+  schemas::AgentHello hello;
+  hello.version = "1";
+  hello.slots = 1;
+  PeerId peer = 10;
+  const auto join = [&](const std::string& name, const std::string& token) {
+    ++peer;
+    if (token.empty()) {
+      world.link(peer, trust::Role::agent, name);
+    } else {
+      world.state.handle(PeerLinked{peer, "10.0.0.5", "10.0.0.5:4711", std::nullopt});
+      world.drop(peer, schemas::PersonHello{token});
+    }
+    hello.name = name;
+    const std::string why = world.drop(peer, hello);
+    if (why.empty()) world.state.handle(PeerLost{peer, "it left"});
+    return why;
+  };
+  for (std::uint64_t i = 0; i < Access::kChangesMax; ++i) {
+    CHECK(join(fmt::format("a{}", i), "j").empty());
+    CHECK(join("c", "").empty());
+  }
+  CHECK_THAT(join("b", "j"), StartsWith("person 'ann' has made 600 changes within 60 s"));
+  CHECK(world.code == Errc::unavailable);  // it tries again
+  CHECK_THAT(join("c", ""), StartsWith("agent 'c' has made 600 changes within 60 s"));
+  CHECK(join("d", "").empty());
+  world.state.handle(Tick{Access::kWindowMs});
+  CHECK(join("b", "j").empty());
+  CHECK(join("c", "").empty());
+}
+
 TEST_CASE("who asks for lists of jobs on and on is dropped, and nobody else is") {
   Guarded world(trust::Role::person, "ann");
   world.drop(1, schemas::PersonHello{"r"});
@@ -233,8 +265,15 @@ TEST_CASE("without certificates an agent stays as long as its token gives the ri
   CHECK(world.state.counts().slots_withheld == 1);
   CHECK(read({false, {}}) == 0);
   CHECK(world.state.machines().at(1).withheld.empty());
-  read({true, {known}});
+  // A day that has come ends what is new, and what runs goes on.
+  known.refused = base::error(Errc::permission_denied, "it was valid until a day");
+  CHECK(read({true, {known}}) == 0);
+  CHECK(world.state.counts().agents == 3);
+  CHECK(world.state.machines().at(0).withheld ==
+        "token 1a2b3c4d of 'ann': it was valid until a day: start it anew with --token");
+  CHECK(world.state.counts().slots_withheld == 2);
   known.refused = base::error(Errc::permission_denied, "it was withdrawn");
+  known.token.withdrawn = 1;
   REQUIRE(read({true, {known}}) == 1);
   CHECK_THAT(dropped[0], StartsWith("agent 'a': token 1a2b3c4d of 'ann': it was withdrawn"));
   CHECK(world.state.counts().agents == 2);

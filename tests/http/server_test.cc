@@ -174,6 +174,30 @@ TEST_CASE("places are left for those who ask while all the others wait for answe
   for (Peer& peer : waiting) CHECK_THAT(peer.receive(), Contains("at last"));
 }
 
+TEST_CASE("a host that asks and does not read keeps no other from the pages", "[http]") {
+  monitoring::Metrics metrics;
+  base::Limits limits;
+  limits.http_connections_max = 8;
+  limits.http_request_ms = 60'000;
+  const std::string page(8'000'000, 'x');
+  std::atomic<int> asked{0};
+  const auto server = start(metrics, limits, {{"/large", [&](const Request&) {
+                                                 ++asked;
+                                                 return Reply{200, "x/y", page};
+                                               }}});
+  std::vector<Peer> deaf;
+  for (int i = 0; i < 8; ++i) {
+    deaf.emplace_back(server->address(), "127.0.0.2");
+    deaf.back().send("GET /large HTTP/1.1\r\n\r\n");
+    while (asked <= i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Peer asking(server->address());
+  asking.send("GET /metrics HTTP/1.1\r\n\r\n");
+  CHECK_THAT(asking.receive(), StartsWith("HTTP/1.1 200"));
+  CHECK(deaf.front().receive().size() < page.size());  // it has given way
+  CHECK(deaf.back().receive().size() > page.size());
+}
+
 TEST_CASE("a host that floods and says nothing keeps no other from the pages", "[http]") {
   monitoring::Metrics metrics;
   const auto server = start(metrics);

@@ -66,6 +66,8 @@ class TlsTest(ClusterCase):
             troupe("ca", "renew", ca, identities[name]).check_returncode()
         for name in ("coordinator", "a", "b"):
             made.wait_for(name, r"read anew, certificate [0-9a-f]{32}")
+        for name in ("a", "b"):  # it is shown, and the link heals
+            made.wait_for(name, "the link to the coordinator is whole again")
         idle = "b" if "machine b" not in made.wait_status("long", "long") else "a"
         used = "a" if idle == "b" else "b"
         troupe("ca", "revoke", ca, "agent", idle).check_returncode()

@@ -288,6 +288,23 @@ TEST_CASE("of two checkpoints of one name the one that is wanted is taken", "[ch
   CHECK(Checkpoint::open_newest(world.kept).value()->manifest() == world.manifest);
 }
 
+TEST_CASE("who may have the checkpoint whole is told before whose manifest is of no use",
+          "[checkpoint_copy]") {
+  World world;
+  std::ofstream(world.b / "step-500-g3.manifest") << "no manifest";
+  CheckpointCopy copy = world.gathered();
+  copy.of_manifest[1] = [](const std::string&, std::uint64_t,
+                           std::uint64_t) -> base::Result<FilePiece> {
+    return base::error(base::Errc::deadline_exceeded, "a says nothing");
+  };
+  for (int i = 0; i < 2; ++i) {
+    CHECK(collect_checkpoint(copy).text() == "a says nothing");
+    std::swap(copy.of_manifest[0], copy.of_manifest[1]);
+  }
+  copy.of_manifest.erase(copy.of_manifest.begin() + 1);  // a, which was asked last
+  CHECK(collect_checkpoint(copy).code() == base::Errc::data_loss);
+}
+
 TEST_CASE("room is made before a file is fetched", "[checkpoint_copy]") {
   World world;
   fs::create_directories(world.kept);

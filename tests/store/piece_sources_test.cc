@@ -92,6 +92,13 @@ TEST_CASE("a file is damaged only when everybody could be asked", "[piece_source
             .ask("a", 0, 5, is_right)
             .status()
             .code() == Errc::deadline_exceeded);
+  // A link in a file's place, or a file of another job, tells nothing of the others either.
+  for (const Errc useless : {Errc::invalid_argument, Errc::failed_precondition}) {
+    for (const Errc hopeful : {Errc::deadline_exceeded, Errc::resource_exhausted}) {
+      PieceSources any({place("", useless), place("", hopeful)});
+      CHECK(any.ask("a", 0, 5).status().code() == hopeful);
+    }
+  }
 }
 
 }  // namespace
