@@ -283,8 +283,10 @@ class Guarded {
     return JobClient::connect(std::move(options)).value();
   }
   base::Status submit(const std::string& person, const std::string& folder,
-                      const std::string& id = "") {
+                      const std::string& id = "",
+                      std::uint64_t stop_grace_ms = base::Limits().stop_grace_ms) {
     schemas::JobSpec spec;
+    spec.limits.stop_grace_ms = stop_grace_ms;
     spec.name = "job";
     spec.model.network = "lenet";
     spec.data.train = "/data/train.rec";
@@ -371,6 +373,28 @@ TEST_CASE("a copy of the run before that does not end yet is no other job in its
   REQUIRE(looks->wait_for(copies, 6));  // both runs have looked who sees the folder
   looks->let_go();
   CHECK(looks->wait_for("held: " + copies, 2));
+}
+
+TEST_CASE("who waits in vain for the copy of the run before fails with that reason") {
+  const TestFolder folder("coordinator-node-vain");
+  const auto looks = std::make_shared<Looks>();
+  Guarded coordinator(folder.path() / "state", looks, {{40, 1}});
+  const std::string copies = (folder.path() / "copies").string();
+  REQUIRE(coordinator.submit("ann", copies, "again", 500).ok());
+  REQUIRE(looks->wait_for("collected"));
+  const auto client = coordinator.client("ann");
+  REQUIRE(client->stop("again").ok());
+  REQUIRE(coordinator.submit("ann", copies, "again", 500).ok());
+  const auto late = std::chrono::steady_clock::now() + link::test::kWait;
+  auto job = client->query("again");
+  while (job.ok() && !schemas::is_final(job->phase) && std::chrono::steady_clock::now() < late) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    job = client->query("again");
+  }
+  REQUIRE(job.ok());
+  CHECK(job->phase == schemas::JobPhase::failed);
+  CHECK_THAT(job->text, Catch::Contains("a copy of the job's run before is still being written"));
+  looks->let_go();
 }
 
 TEST_CASE("a coordinator that ends lets go of the folders in which it keeps copies") {
