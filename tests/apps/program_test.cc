@@ -371,7 +371,7 @@ TEST_CASE("data check counts records, or names the first damage and exits 3", "[
   std::filesystem::create_symlink("/nowhere/else", out);
   CHECK(
       run({"data", "pack", "fashion-mnist", "--source", "/nowhere", "--out", out.string()}).code ==
-      5);
+      6);
   CHECK(std::filesystem::is_symlink(out));
   std::filesystem::remove(out);
 }
