@@ -56,16 +56,15 @@ bool is_in(const std::filesystem::path& file, const trust::Credentials& made) {
 
 /// Writes what was signed and says until when it is valid. What cannot be written is not signed.
 ExitCode hand_out(trust::Authority& authority, const base::Result<trust::Credentials>& made,
-                  const std::filesystem::path& file, Context& context) {
+                  const std::filesystem::path& file, const char* cure, Context& context) {
   if (!made.ok()) return context.fail(made.status());
   const base::Status written = trust::write_credentials(file, *made);
   if (!written.ok()) {
     const bool useless = !is_in(file, *made);
     if (!useless || authority.forget(made->info.serial).ok()) return context.fail(written);
     return context.fail(base::Status(
-        written.code(), fmt::format("{}; certificate {} stays in the authority's book: troupe ca "
-                                    "revoke before another one is issued",
-                                    written.text(), made->info.serial)));
+        written.code(), fmt::format("{}; certificate {} stays in the authority's book: {}",
+                                    written.text(), made->info.serial, cure)));
   }
   const std::int64_t end = trust::read_certificate(made->authority)->validity.until;
   if (made->info.validity.until == end) {
@@ -98,7 +97,8 @@ ExitCode issue(const Options& options, Context& context) {
   }
   const auto made = authority->issue(trust::parse_role(options.role).value(), options.name,
                                      validity_of(options.time), base::unix_seconds());
-  return hand_out(*authority, made, options.file, context);
+  return hand_out(*authority, made, options.file, "troupe ca revoke before it is issued again",
+                  context);
 }
 
 ExitCode renew(const Options& options, Context& context) {
@@ -107,7 +107,7 @@ ExitCode renew(const Options& options, Context& context) {
   const auto old = trust::read_credentials(options.file);
   if (!old.ok()) return context.fail(old.status());
   const auto made = authority->renew(*old, validity_of(options.time), base::unix_seconds());
-  return hand_out(*authority, made, options.file, context);
+  return hand_out(*authority, made, options.file, "renew it again", context);
 }
 
 ExitCode revoke(const Options& options, Context& context) {

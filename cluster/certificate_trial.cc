@@ -51,8 +51,10 @@ CertificateTrial::~CertificateTrial() = default;
 
 void CertificateTrial::look(const std::string& serial, std::uint64_t now_ms) {
   if (probe_ != nullptr) {
-    if (const auto verdict = probe_->look()) end(*verdict, now_ms);
-    return;
+    const auto verdict = probe_->look();
+    if (!verdict) return;
+    if (serial == tried_) return end(*verdict, now_ms);
+    return begin(serial);  // it was replaced meanwhile: what was found out is of another one
   }
   if (serial == shown_ || (serial == tried_ && now_ms < next_ms_)) return;
   begin(serial);

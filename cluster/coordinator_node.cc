@@ -118,7 +118,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         locked_("the lock of the folder of job", options.limits.jobs_max,
                 options.limits.goodbye_ms),
         unlocked_("letting go of the folder of job", 2 * options.limits.jobs_max,
-                  options.limits.goodbye_ms),
+                  options.limits.goodbye_ms, kCopiesOfOneMax),
         copies_("the copy of a checkpoint of job", options.limits.jobs_max,
                 options.limits.goodbye_ms, kCopiesOfOneMax),
         pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
@@ -398,7 +398,8 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
       while (!own.expired()) {
         if (std::chrono::steady_clock::now() >= until) {
           return base::error(base::Errc::unavailable,
-                             "{}: a copy of the job's run before is still being written",
+                             "{}: the job's run before has not let go of it yet: a copy is being "
+                             "written, or the folder hangs",
                              hold.folder);
         }
         std::this_thread::sleep_for(kOwnLockLook);

@@ -180,12 +180,14 @@ Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> 
 Result<std::size_t> TokenBook::revoke(std::string_view id_or_name, std::int64_t now) {
   std::size_t count = 0;
   for (Token& each : tokens_) {
-    if ((each.id != id_or_name && each.name != id_or_name) || !holds(each, now)) continue;
+    if ((each.id != id_or_name && each.name != id_or_name) || each.withdrawn != 0) continue;
     each.withdrawn = now;
     ++count;
   }
   if (count == 0) {
-    return base::error(Errc::not_found, "no valid token has the id or the name '{}'", id_or_name);
+    return base::error(Errc::not_found,
+                       "there is no token with the id or the name '{}', or it is revoked",
+                       id_or_name);
   }
   TROUPE_TRY(save());
   return count;

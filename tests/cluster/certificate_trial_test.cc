@@ -89,6 +89,21 @@ TEST_CASE("a link is not cut for a certificate that brings no other one", "[tls]
   CHECK(seen.downs.empty());
 }
 
+TEST_CASE("what was found out of a certificate is not taken for that of a newer one", "[tls]") {
+  Linked linked;
+  CertificateTrial trial(linked.agent.links, linked.dial(), linked.first.info.serial);
+  const std::string good = linked.renew(linked.cluster.make(trust::Role::agent, "a"));
+  trial.look(good, 0);
+  REQUIRE(trial.trying());
+  const Cluster other;
+  find_out(trial, linked.renew(other.make(trust::Role::agent, "a")), 0);
+  CHECK(linked.agent.recorder->cuts.empty());
+  find_out(trial, linked.renew(linked.cluster.make(trust::Role::agent, "a")), 1);
+  Recorder& seen = *linked.agent.recorder;
+  REQUIRE(seen.wait([&] { return seen.resumes == 1; }));
+  CHECK(seen.downs.empty());
+}
+
 TEST_CASE("a trial ends where its links have ended", "[tls]") {
   Linked linked;
   CertificateTrial trial(linked.agent.links, linked.dial(), linked.first.info.serial);

@@ -393,7 +393,7 @@ TEST_CASE("who waits in vain for the copy of the run before fails with that reas
   }
   REQUIRE(job.ok());
   CHECK(job->phase == schemas::JobPhase::failed);
-  CHECK_THAT(job->text, Catch::Contains("a copy of the job's run before is still being written"));
+  CHECK_THAT(job->text, Catch::Contains("the job's run before has not let go of it yet"));
   looks->let_go();
 }
 
