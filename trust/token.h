@@ -65,8 +65,8 @@ class TokenBook {
   /// Makes one and writes the book; returns the token's text, which is nowhere else.
   base::Result<std::string> make(const std::string& name, std::vector<Right> rights,
                                  Validity validity);
-  /// Withdraws the token of this id, or all of the person of this name; returns how many. Ended ones,
-  /// too: agents that joined with them stay. not_found where none is left to withdraw.
+  /// Withdraws the token of this id, or all of the person of this name, those that have ended, too,
+  /// as their agents stay; returns how many. not_found where none is left to withdraw.
   base::Result<std::size_t> revoke(std::string_view id_or_name, std::int64_t now);
 
  private:
