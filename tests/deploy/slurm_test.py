@@ -20,7 +20,7 @@ import one_node_slurm
 from cluster import checkpoint_hash, make_data, run_local, troupe
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT_S = 900
+LIMIT_S = 1_800
 LONG = 600  # epochs of 40 steps: some minutes
 SHAPE = ("workers.machines=1", "workers.devices=2")
 EVERY = "checkpoint.every=1000 steps"
@@ -154,9 +154,10 @@ class SlurmTest(unittest.TestCase):
         self.goes_on(job, number, LONG // 4)
 
     def test_the_time_limit_makes_a_checkpoint(self):
-        job = self.job(LONG)
+        longer = 4 * LONG  # than a minute, on any machine
+        job = self.job(longer)
         number = self.submit(job, "--time=2", "--signal=B:TERM@60")
-        self.goes_on(job, number, LONG)
+        self.goes_on(job, number, longer)
 
     def test_a_cancelled_job_ends_at_once_and_goes_on_from_a_planned_checkpoint(self):
         job = self.job(LONG // 4)
