@@ -16,7 +16,7 @@ import time
 import cluster
 from cluster import DEADLINE_S, ClusterCase, checkpoint_hash, run_local, troupe, write_job
 
-EPOCHS = 20  # of 20 steps: long enough to be disturbed
+EPOCHS = 40  # some seconds on a fast machine: longer than a test looks on
 NEVER = 'checkpoint.every="1000 epochs"'
 EVENTUAL = ['consistency.device="eventual"', 'consistency.cluster="eventual"']
 
