@@ -106,7 +106,10 @@ void read_model(Section section, schemas::ModelSpec& model) {
   const std::vector<std::string> names = symbol::network_names();
   const std::vector<std::string_view> choices(names.begin(), names.end());
   std::size_t index = 0;
-  if (section.choose("network", choices, index)) model.network = names[index];
+  if (section.choose("network", choices, index)) {
+    model.network = names[index];
+    model.classes = static_cast<std::uint32_t>(symbol::networks()[index].classes);
+  }
   section.read("symbol", model.symbol);
   section.read("classes", model.classes, IntegerRange{1});
   std::vector<std::uint64_t> input;

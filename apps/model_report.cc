@@ -2,6 +2,8 @@
 // Binding a network for inspection, and the tables of what came out.
 #include "apps/model_report.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -22,7 +24,7 @@ namespace {
 using symbol::Symbol;
 
 constexpr std::string_view kDataName = "data";
-constexpr int kClockDigits = 3;
+constexpr int kDigits = 3;
 
 /// Arguments that are fed, not learned.
 bool is_input(const std::string& name) {
@@ -47,8 +49,17 @@ base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network
   return shapes;
 }
 
+/// The shape of a sample as text.
+std::string input_of(const InspectOptions& options) {
+  if (!options.input.empty()) return options.input;
+  constexpr std::string_view kOfFiles = "1,28,28";
+  const symbol::NetworkInfo* network = symbol::find_network(options.model);
+  if (network == nullptr) return std::string(kOfFiles);
+  return fmt::format("{}", fmt::join(network->sample.dims(), ","));
+}
+
 base::Result<base::Shape> sample_shape(const InspectOptions& options) {
-  TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(options.input));
+  TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(input_of(options)));
   double elements = static_cast<double>(options.batch);
   for (const std::int64_t extent : sample.dims()) elements *= static_cast<double>(extent);
   constexpr double kElementsMax = 1u << 31;
@@ -61,13 +72,16 @@ base::Result<base::Shape> sample_shape(const InspectOptions& options) {
   return sample;
 }
 
-/// Rows of cells, written in columns.
+/// Rows of cells, written in columns, and lines between them.
 class TextTable {
  public:
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// A line that is no row: its length does not count.
+  void note(std::string line) { rows_.push_back({std::move(line)}); }
   std::string to_string() const {
     std::vector<std::size_t> widths;
     for (const auto& row : rows_) {
+      if (row.size() == 1) continue;
       widths.resize(std::max(widths.size(), row.size()));
       for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
     }
@@ -89,8 +103,8 @@ class TextTable {
 std::vector<LayerReport> describe_layers(const Symbol& network,
                                          const std::map<std::string, base::Shape>& shapes,
                                          const symbol::ExecutorReport& report) {
-  std::map<std::string, std::string> kernels;
-  for (const symbol::NodeReport& node : report.nodes) kernels.emplace(node.name, node.kernel);
+  std::map<std::string, const symbol::NodeReport*> prepared;
+  for (const symbol::NodeReport& node : report.nodes) prepared.emplace(node.name, &node);
   const symbol::Graph graph = network.graph();
   const std::vector<bool> auxiliary = graph.auxiliary_marks();
   std::vector<LayerReport> layers;
@@ -107,9 +121,17 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
       parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
     }
     const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
-    const auto kernel = kernels.find(node.name);
-    layers.push_back({node.name, node.op->name, shapes.at(output), parameters,
-                      kernel == kernels.end() ? "" : kernel->second});
+    LayerReport& layer = layers.emplace_back();
+    layer.name = node.name;
+    layer.op = node.op->name;
+    layer.output = shapes.at(output);
+    layer.parameters = parameters;
+    const auto found = prepared.find(node.name);
+    if (found == prepared.end()) continue;
+    layer.layout = found->second->layout;
+    layer.multiply_adds = found->second->multiply_adds;
+    layer.kernel = found->second->kernel;
+    layer.declines = found->second->declines;
   }
   return layers;
 }
@@ -119,11 +141,12 @@ std::string summarize(const ModelReport& report) {
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
-      "forward work    {:.{}f} GFLOP for a batch of {}\n",
+      "forward work    {:.{}f} GFLOP for a batch of {}, {:.{}f} G multiply-adds a sample\n",
       base::format_count(report.parameters), base::format_bytes(report.train_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
       base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
-      report.in_place, report.flops * 1e-9, kClockDigits, report.batch);
+      report.in_place, report.flops * 1e-9, kDigits, report.batch,
+      report.multiply_adds * 1e-9 / static_cast<double>(report.batch), kDigits);
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
   return text;
@@ -177,6 +200,7 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.scratch_bytes = bound.scratch_bytes;
   report.in_place = static_cast<std::uint64_t>(bound.in_place);
   report.flops = bound.flops;
+  for (const LayerReport& layer : report.layers) report.multiply_adds += layer.multiply_adds;
   report.reorders = bound.reorders;
   return report;
 }
@@ -197,18 +221,25 @@ base::Result<Found> look_at(const InspectOptions& options,
   auto found = look(options, table, network);
   if (found.ok()) return found;
   return found.status().with_context(
-      fmt::format("{} with --input {}", options.model, options.input));
+      fmt::format("{} with --input {}", options.model, input_of(options)));
 }
 
 }  // namespace
 
-std::string ModelReport::to_string() const {
+std::string ModelReport::to_string(bool why) const {
   TextTable table;
-  table.add({"layer", "operator", "output", "parameters", "kernel"});
+  table.add({"layer", "operator", "output", "layout", "parameters", "multiply-adds", "kernel"});
   for (const LayerReport& layer : layers) {
+    const bool fused = layer.kernel.empty();
+    const auto multiply_adds = static_cast<std::uint64_t>(layer.multiply_adds);
     table.add({layer.name, layer.op, layer.output.to_string(),
+               fused ? "" : layer.layout.to_string(),
                layer.parameters == 0 ? "" : base::format_count(layer.parameters),
-               layer.kernel.empty() ? "(fused away)" : layer.kernel});
+               multiply_adds == 0 ? "" : base::format_count(multiply_adds),
+               fused ? "(left out)" : layer.kernel});
+    for (const ops::Decline& decline : layer.declines) {
+      if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
+    }
   }
   return table.to_string() + summarize(*this);
 }
@@ -216,11 +247,19 @@ std::string ModelReport::to_string() const {
 Json json_of(const ModelReport& report) {
   Json layers = Json::array();
   for (const LayerReport& layer : report.layers) {
-    layers.push_back({{"name", layer.name},
-                      {"operator", layer.op},
-                      {"output_shape", json_of(layer.output)},
-                      {"parameters", layer.parameters},
-                      {"kernel", json_or_null(layer.kernel)}});
+    Json declines = Json::array();
+    for (const ops::Decline& decline : layer.declines) {
+      declines.push_back({{"kernel", decline.kernel}, {"reason", decline.reason}});
+    }
+    layers.push_back(
+        {{"name", layer.name},
+         {"operator", layer.op},
+         {"output_shape", json_of(layer.output)},
+         {"layout", json_or_null(layer.kernel.empty() ? "" : layer.layout.to_string())},
+         {"parameters", layer.parameters},
+         {"multiply_adds", layer.multiply_adds},
+         {"kernel", json_or_null(layer.kernel)},
+         {"declined", std::move(declines)}});
   }
   return {{"layers", std::move(layers)},
           {"batch", report.batch},
@@ -232,6 +271,7 @@ Json json_of(const ModelReport& report) {
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},
           {"forward_flops", report.flops},
+          {"multiply_adds", report.multiply_adds},
           {"reorders", report.reorders}};
 }
 

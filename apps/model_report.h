@@ -3,21 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/json_text.h"
 #include "base/shape.h"
 #include "base/status.h"
+#include "ops/kernel.h"
 
 namespace troupe::apps {
 
 /// A network, and how it would be run.
 struct InspectOptions {
-  std::string model;              ///< built-in name, or path of a symbol file (ends in ".json")
-  std::string input = "1,28,28";  ///< shape of one sample
+  std::string model;  ///< built-in name, or path of a symbol file (ends in ".json")
+  std::string input;  ///< shape of one sample; "": the network's own, of a file (1, 28, 28)
   std::int64_t batch = 32;
-  std::int64_t classes = 10;
+  std::optional<std::int64_t> classes;  ///< absent: the network's own
   int threads = 1;
   bool dense = false;
   bool reference_only = false;
@@ -28,8 +30,11 @@ struct LayerReport {
   std::string name;
   std::string op;
   base::Shape output;
+  base::Layout layout;
   std::uint64_t parameters = 0;  ///< a weight that layers share counts with the first one
+  double multiply_adds = 0;      ///< of the batch's forward pass, in products and convolutions
   std::string kernel;            ///< empty: fused into another layer
+  std::vector<ops::Decline> declines;  ///< better kernels that did not take it
 };
 
 /// A network, bound for training with all gradients as a worker does.
@@ -44,10 +49,12 @@ struct ModelReport {
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
   std::uint64_t in_place = 0;        ///< results that took an input's memory
   double flops = 0.0;                ///< of one forward pass
+  double multiply_adds = 0.0;        ///< of one forward pass, in products and convolutions
   std::vector<std::string> reorders;
 
-  /// A table of layers, then parameters, memory, work and reorders.
-  std::string to_string() const;
+  /// A table of layers, then parameters, memory, work and reorders; `why`: below a layer, the
+  /// kernels that declined it.
+  std::string to_string(bool why = false) const;
 };
 
 /// The same facts.

@@ -15,6 +15,7 @@ struct InspectVerb {
   InspectOptions model;
   bool dot = false;
   bool json = false;
+  bool why = false;
 };
 
 ExitCode inspect(const InspectVerb& verb, Context& context) {
@@ -26,7 +27,7 @@ ExitCode inspect(const InspectVerb& verb, Context& context) {
   }
   const auto report = inspect_model(verb.model);
   if (!report.ok()) return context.fail(report.status());
-  context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string());
+  context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string(verb.why));
   return ExitCode::ok;
 }
 
@@ -34,15 +35,16 @@ void add_options(CLI::App* verb, InspectOptions& options) {
   verb->add_option("NAME|FILE.json", options.model, "A built-in network, or a symbol file")
       ->required()
       ->type_name("");
-  verb->add_option("--input", options.input, "Shape of one sample")
-      ->capture_default_str()
+  verb->add_option(
+          "--input", options.input,
+          "Shape of one sample; default: what the network was made for, 1,28,28 for a file")
       ->type_name("C,H,W");
   verb->add_option("--batch", options.batch, "Samples per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
-  verb->add_option("--classes", options.classes, "Classes of a built-in network")
-      ->capture_default_str()
+  verb->add_option("--classes", options.classes,
+                   "Classes of a built-in network; default: the network's own")
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
   verb->add_option("--threads", options.threads, "Compute threads")
@@ -59,12 +61,14 @@ void add_model_verbs(CLI::App& app, Context& context) {
   CLI::App* family = add_family(app, "model", "Look at networks");
   CLI::App* verb = family->add_subcommand(
       "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
-                          {"troupe model inspect lenet",
+                          {"troupe model inspect lenet", "troupe model inspect resnet50 --why",
                            "troupe model inspect net.json --input 3,32,32 --batch 64",
                            "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
   const auto options = std::make_shared<InspectVerb>();
   add_options(verb, options->model);
   CLI::Option* json = add_json_flag(*verb, options->json);
+  verb->add_flag("--why", options->why, "Below each layer: the kernels that declined it, and why")
+      ->excludes(json);
   verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
       ->excludes(json);
   set_action(verb, context, [&context, options] { return inspect(*options, context); });

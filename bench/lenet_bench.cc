@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/formula.h"
 #include "bench/report.h"
 #include "store/local_store.h"
 #include "symbol/networks/networks.h"
@@ -20,23 +21,6 @@ using ndarray::NDArray;
 
 constexpr int kCheckStep = 20;
 constexpr double kLearningRate = 0.01;
-
-/// Number i of stream k, in [-1, 1): a hash, the same in peers/timing.py.
-double formula(std::uint32_t k, std::uint32_t i) {
-  std::uint32_t h = (i + 1) * 2654435761U + k * 40503U;
-  h ^= h >> 15;
-  h *= 2246822519U;
-  h ^= h >> 13;
-  return h / 4294967296.0 * 2.0 - 1.0;
-}
-
-std::vector<float> stream(std::uint32_t k, std::int64_t elements, double scale) {
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < elements; ++i) {
-    values.push_back(static_cast<float>(scale * formula(k, static_cast<std::uint32_t>(i))));
-  }
-  return values;
-}
 
 base::Buffer buffer_of(const std::vector<float>& values) {
   base::Buffer buffer = base::make_host_buffer(values.size() * sizeof(float));
@@ -75,7 +59,7 @@ class Lenet {
     must(module_->init_optimizer(*door_, rule, true));
     must(module_->pull(0, true));
     batch_.size = batch;
-    batch_.data = buffer_of(stream(100, batch * 784, 1.0));
+    batch_.data = buffer_of(stream(100, static_cast<std::size_t>(batch) * 784, 1.0));
     std::vector<float> labels;
     for (int i = 0; i < batch; ++i) labels.push_back(static_cast<float>(i % 10));
     batch_.labels = buffer_of(labels);
@@ -101,7 +85,8 @@ class Lenet {
       const std::int64_t elements = key.shape.elements();
       const bool bias = key.shape.rank() == 1;
       const double fan_in = bias ? 1.0 : static_cast<double>(elements / key.shape[0]);
-      const auto numbers = stream(key.id, elements, bias ? 0.0 : std::sqrt(3.0 / fan_in));
+      const auto numbers =
+          stream(key.id, static_cast<std::size_t>(elements), bias ? 0.0 : std::sqrt(3.0 / fan_in));
       NDArray array = must(NDArray::zeros(runtime_, key.shape));
       must(array.write(std::as_bytes(std::span(numbers))));
       values.emplace(key.name, std::move(array));

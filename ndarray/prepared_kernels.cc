@@ -27,8 +27,9 @@ void mix(std::size_t& hash, const std::vector<ops::TensorDesc>& tensors) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(const ops::OpCall& call) {
-  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel, ops::prepare(call));
+base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(
+    const ops::OpCall& call, std::vector<ops::Decline>* declines) {
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel, ops::prepare(call, declines));
   return kernel;
 }
 

@@ -29,7 +29,9 @@ class PreparedKernels {
 
   /// A kernel that nobody else uses, for a node of an executor: kernels may keep what they made for
   /// the addresses of their last run, and a planned node's addresses stay the same.
-  static base::Result<std::shared_ptr<const ops::Kernel>> make(const ops::OpCall& call);
+  /// `declines`, if given, gets the candidates that declined.
+  static base::Result<std::shared_ptr<const ops::Kernel>> make(
+      const ops::OpCall& call, std::vector<ops::Decline>* declines = nullptr);
 
   std::size_t size() const;
   std::uint64_t hits() const;

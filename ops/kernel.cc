@@ -187,7 +187,7 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
   return {"reference", make};
 }
 
-Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) {
+Result<std::unique_ptr<Kernel>> prepare(const OpCall& call, std::vector<Decline>* declines) {
   TROUPE_CHECK(call.op != nullptr && !call.op->kernels.empty(), "call without operator or kernels");
   TROUPE_CHECK(call.inputs.size() == call.op->inputs(call.params).size() &&
                    call.outputs.size() == call.op->outputs(call.params).size(),
@@ -205,6 +205,7 @@ Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) {
       return kernel.status().with_context(fmt::format("[{}] {}", call.op->name, candidate.name));
     }
     reasons += fmt::format("; {}: {}", candidate.name, kernel.status().text());
+    if (declines != nullptr) declines->push_back({candidate.name, kernel.status().text()});
   }
   return base::error(Errc::unimplemented, "[{}] no kernel takes this call{}", call.op->name,
                      reasons);

@@ -97,9 +97,17 @@ struct KernelDef {
 KernelDef reference_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
                            std::function<std::size_t(const OpCall&)> scratch = {});
 
+/// A candidate that did not take a call.
+struct Decline {
+  std::string kernel;  ///< KernelDef::name
+  std::string reason;
+};
+
 /// Asks the operator's candidates best first; the error says why none fits. failed_precondition
 /// where a candidate makes its objects for a team and the calling thread is in a parallel region.
-base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call);
+/// `declines`, if given, gets those that declined.
+base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call,
+                                              std::vector<Decline>* declines = nullptr);
 
 /// f(T{}) with T = float or double by dtype; an error names any other dtype.
 template <typename F>

@@ -136,6 +136,7 @@ struct OpDef {
   std::function<base::Result<std::vector<Value>>(GradientBuilder&)> predict_form;
   /// Multiply-adds count as 2. Empty: one operation per output element.
   std::function<double(const OpCall&)> flops;
+  bool multiplies_and_adds = false;  ///< `flops` are multiply-adds: products, convolutions
 
   std::vector<KernelDef> kernels;  ///< best first; the last is the reference and never declines
   std::vector<Sample> samples;

@@ -14,6 +14,12 @@ namespace {
 using base::Layout;
 using KernelPointer = std::shared_ptr<const ops::Kernel>;
 
+/// A kernel, and the better ones that declined.
+struct Choice {
+  KernelPointer kernel;
+  std::vector<ops::Decline> declines;
+};
+
 /// What a kernel says, with "empty: all dense" written out.
 std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
   if (layouts.empty()) layouts.resize(count);
@@ -40,7 +46,7 @@ class Chooser {
     for (Value head : graph_.heads) is_head[numbers_[head]] = true;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].is_variable()) {
-        place(i, {}, nullptr, {Layout::dense()});
+        place(i, {}, {}, {Layout::dense()});
         continue;
       }
       if (is_identity(i) && !is_head[numbers_.begin(i)]) {
@@ -75,7 +81,7 @@ class Chooser {
   }
 
   /// Appends node `index` with inputs that lie as the kernel wants them.
-  void place(std::size_t index, std::vector<Value> inputs, KernelPointer kernel,
+  void place(std::size_t index, std::vector<Value> inputs, Choice choice,
              const std::vector<Layout>& layouts) {
     GraphNode node = graph_.nodes[index];
     node.inputs = std::move(inputs);
@@ -86,7 +92,8 @@ class Chooser {
       note(shapes_[old], dtypes_[old], layouts[k]);
     }
     result_.numbers.add_node(static_cast<int>(outputs.size()));
-    result_.kernels.push_back(std::move(kernel));
+    result_.kernels.push_back(std::move(choice.kernel));
+    result_.declines.push_back(std::move(choice.declines));
   }
 
   void note(const base::Shape& shape, base::DType dtype, const Layout& layout) {
@@ -106,7 +113,7 @@ class Chooser {
   }
 
   /// The kernel for fixed inputs, or for inputs that it may choose.
-  base::Result<KernelPointer> prepare(std::size_t index, bool free_inputs) {
+  base::Result<Choice> prepare(std::size_t index, bool free_inputs) {
     const GraphNode& node = graph_.nodes[index];
     ops::OpCall call = call_of(*node.op, node.params);
     const bool choose = options_.layouts == base::LayoutPolicy::chosen;
@@ -117,7 +124,9 @@ class Chooser {
     for (std::size_t v = numbers_.begin(index); v < numbers_.end(index); ++v) {
       call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
     }
-    return ndarray::PreparedKernels::make(call);
+    Choice choice;
+    TROUPE_TRY_ASSIGN(choice.kernel, ndarray::PreparedKernels::make(call, &choice.declines));
+    return choice;
   }
 
   /// Which inputs must be reordered for `kernel`, and does one of them only become dense again?
@@ -133,21 +142,22 @@ class Chooser {
 
   /// Kernels choose freely; one that would only undo a layout is asked to take things as they are
   /// (element-wise operators and pooling do).
-  base::Result<KernelPointer> choose_kernel(std::size_t index) {
-    base::Result<KernelPointer> free_choice = prepare(index, true);
+  base::Result<Choice> choose_kernel(std::size_t index) {
+    base::Result<Choice> free_choice = prepare(index, true);
     if (options_.layouts == base::LayoutPolicy::dense) return free_choice;
-    if (free_choice.ok() && !falls_back_to_dense(index, **free_choice)) return free_choice;
-    base::Result<KernelPointer> as_it_is = prepare(index, false);
-    if (as_it_is.ok() && !falls_back_to_dense(index, **as_it_is)) return as_it_is;
+    if (free_choice.ok() && !falls_back_to_dense(index, *free_choice->kernel)) return free_choice;
+    base::Result<Choice> as_it_is = prepare(index, false);
+    if (as_it_is.ok() && !falls_back_to_dense(index, *as_it_is->kernel)) return as_it_is;
     return free_choice;
   }
 
   base::Status visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
     backward_ = node.backward;
-    base::Result<KernelPointer> kernel = choose_kernel(index);
-    if (!kernel.ok()) return kernel.status().with_context(node_label(node));
-    const std::vector<Layout> wanted = stated((*kernel)->input_layouts(), node.inputs.size());
+    base::Result<Choice> choice = choose_kernel(index);
+    if (!choice.ok()) return choice.status().with_context(node_label(node));
+    const ops::Kernel& kernel = *choice->kernel;
+    const std::vector<Layout> wanted = stated(kernel.input_layouts(), node.inputs.size());
     std::vector<Value> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Value input = mapped_[numbers_[node.inputs[k]]];
@@ -157,8 +167,8 @@ class Chooser {
       inputs.push_back(input);
     }
     const std::vector<Layout> given =
-        stated((*kernel)->output_layouts(), static_cast<std::size_t>(node.outputs));
-    place(index, std::move(inputs), *kernel, given);
+        stated(kernel.output_layouts(), static_cast<std::size_t>(node.outputs));
+    place(index, std::move(inputs), *std::move(choice), given);
     return {};
   }
 
@@ -185,6 +195,7 @@ class Chooser {
     note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout);
     result_.numbers.add_node(1);
     result_.kernels.push_back(*kernel);
+    result_.declines.emplace_back();
     reorders_.emplace_back(value, target);
     return target;
   }

@@ -21,6 +21,7 @@ struct PreparedGraph {
   ValueDTypes dtypes;
   std::vector<base::Layout> layouts;                        ///< per value
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
+  std::vector<std::vector<ops::Decline>> declines;  ///< per node: kernels that did not take it
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
 };

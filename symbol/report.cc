@@ -19,21 +19,6 @@ std::string describe(const PreparedGraph& prepared, Value value) {
                      prepared.layouts[v].to_string());
 }
 
-NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
-  const GraphNode& node = prepared.graph.nodes[index];
-  NodeReport report;
-  report.name = node.name;
-  report.op = node.op->name;
-  report.kernel = prepared.kernels[index]->name();
-  report.scratch_bytes = prepared.kernels[index]->scratch_bytes();
-  report.backward = node.backward;
-  for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
-  for (int output = 0; output < node.outputs; ++output) {
-    report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
-  }
-  return report;
-}
-
 double flops_of(const PreparedGraph& prepared, std::size_t index) {
   const GraphNode& node = prepared.graph.nodes[index];
   ops::OpCall call;
@@ -50,6 +35,25 @@ double flops_of(const PreparedGraph& prepared, std::size_t index) {
   return static_cast<double>(call.outputs.front().shape.elements());
 }
 
+NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
+  const GraphNode& node = prepared.graph.nodes[index];
+  NodeReport report;
+  report.name = node.name;
+  report.op = node.op->name;
+  report.kernel = prepared.kernels[index]->name();
+  report.scratch_bytes = prepared.kernels[index]->scratch_bytes();
+  report.backward = node.backward;
+  report.layout = prepared.layouts[prepared.numbers.begin(index)];
+  report.declines = prepared.declines[index];
+  report.flops = flops_of(prepared, index);
+  report.multiply_adds = node.op->multiplies_and_adds ? report.flops / 2 : 0;
+  for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
+  for (int output = 0; output < node.outputs; ++output) {
+    report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
+  }
+  return report;
+}
+
 }  // namespace
 
 void Executor::make_report() {
@@ -59,7 +63,7 @@ void Executor::make_report() {
     if (prepared.graph.nodes[i].is_variable()) continue;
     report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
-    if (!prepared.graph.nodes[i].backward) report_.flops += flops_of(prepared, i);
+    if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().flops;
   }
   report_.reorders = prepared.reorders;
   report_.arena_bytes = program.plan().arena_bytes;

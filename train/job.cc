@@ -134,7 +134,7 @@ base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
   }
   symbol::NetworkOptions options;
   options.classes = model.classes;
-  if (model.dropout) options.dropout = *model.dropout;
+  options.dropout = model.dropout;
   options.bias = model.bias;
   return symbol::make_network(table, model.network, options);
 }

@@ -112,6 +112,7 @@ OpDef product_definition() {
     return 2.0 * static_cast<double>(p.rows) * static_cast<double>(p.columns) *
            static_cast<double>(p.inner);
   };
+  op.multiplies_and_adds = true;
   op.kernels = {reference_kernel(run)};
   return op;
 }

@@ -96,6 +96,7 @@ inline OpDef linear_definition(const LinearOperator& linear) {
   op.gradient = linear_gradient(linear.name);
   op.accumulates = {0};
   op.flops = linear.flops;
+  op.multiplies_and_adds = true;
   return op;
 }
 
@@ -110,6 +111,7 @@ inline OpDef linear_backward_data_definition(const LinearOperator& linear) {
   op.infer_shape = infer_backward_data(linear.infer);
   op.accumulates = {0};
   op.flops = linear.flops;
+  op.multiplies_and_adds = true;
   return op;
 }
 
@@ -125,6 +127,7 @@ inline OpDef linear_backward_weights_definition(const LinearOperator& linear) {
   op.infer_shape = infer_backward_weights(linear.infer);
   op.accumulates = {0, 1};
   op.flops = linear.flops;
+  op.multiplies_and_adds = true;
   return op;
 }
 

@@ -4,127 +4,126 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "symbol/networks/layers.h"
+
 namespace troupe::symbol {
 
 namespace {
 
 using base::Errc;
-
-/// Layers that the networks share; `net` grows by one call per layer.
-class Layers {
- public:
-  explicit Layers(const ops::OpTable& table) : composer_(table), net_(composer_.variable("data")) {}
-
-  Layers& convolution(const std::string& name, int filters, int kernel, int pad, bool bias) {
-    return add("convolution", name,
-               {{"kernel", fmt::format("({}, {})", kernel, kernel)},
-                {"pad", fmt::format("({}, {})", pad, pad)},
-                {"num_filter", std::to_string(filters)},
-                {"no_bias", bias ? "False" : "True"}});
-  }
-  Layers& batch_norm(const std::string& name) {
-    return add("batch_norm", name, {{"fix_gamma", "False"}, {"momentum", "0.9"}});
-  }
-  Layers& relu(const std::string& name) { return add("activation", name, {{"act_type", "relu"}}); }
-  Layers& max_pool(const std::string& name) {
-    return add("pooling", name, {{"kernel", "(2, 2)"}, {"stride", "(2, 2)"}, {"pool_type", "max"}});
-  }
-  Layers& flatten() { return add("flatten", "flatten", {}); }
-  Layers& dropout(const std::string& name, double p) {
-    return p == 0 ? *this : add("dropout", name, {{"p", fmt::format("{}", p)}});
-  }
-  Layers& dense(const std::string& name, std::int64_t hidden) {
-    return add("fully_connected", name, {{"num_hidden", std::to_string(hidden)}});
-  }
-  base::Result<Symbol> loss() {
-    add("softmax_output", "softmax", {});
-    return composer_.finish(net_);
-  }
-
- private:
-  Layers& add(std::string_view op, const std::string& name, const ops::Attributes& attributes) {
-    net_ = composer_.call(op, name, {net_}, attributes);
-    return *this;
-  }
-
-  Composer composer_;
-  Symbol net_;
-};
-
-/// 1x28x28: C20,5 ReLU MP2/2 C50,5 ReLU MP2/2 FC500 ReLU FC(classes).
-base::Result<Symbol> lenet(const ops::OpTable& table, const NetworkOptions& options) {
-  return Layers(table)
-      .convolution("conv1", 20, 5, 0, options.bias.value_or(true))
-      .relu("relu1")
-      .max_pool("pool1")
-      .convolution("conv2", 50, 5, 0, options.bias.value_or(true))
-      .relu("relu2")
-      .max_pool("pool2")
-      .flatten()
-      .dense("fc1", 500)
-      .relu("relu3")
-      .dense("fc2", options.classes)
-      .loss();
-}
-
-/// FC128 ReLU FC64 ReLU FC(classes); the first layer flattens its input.
-base::Result<Symbol> mlp(const ops::OpTable& table, const NetworkOptions& options) {
-  return Layers(table)
-      .dense("fc1", 128)
-      .relu("relu1")
-      .dense("fc2", 64)
-      .relu("relu2")
-      .dense("fc3", options.classes)
-      .loss();
-}
-
-/// Small, with everything that makes reproducibility hard: batch statistics and random masks.
-base::Result<Symbol> tiny_bn(const ops::OpTable& table, const NetworkOptions& options) {
-  return Layers(table)
-      .convolution("conv1", 8, 3, 1, options.bias.value_or(false))
-      .batch_norm("bn1")
-      .relu("relu1")
-      .max_pool("pool1")
-      .convolution("conv2", 16, 3, 1, options.bias.value_or(false))
-      .batch_norm("bn2")
-      .relu("relu2")
-      .max_pool("pool2")
-      .flatten()
-      .dropout("drop1", options.dropout)
-      .dense("fc1", options.classes)
-      .loss();
-}
+using base::Shape;
 
 struct Network {
-  std::string_view name;
-  base::Result<Symbol> (*make)(const ops::OpTable&, const NetworkOptions&);
+  NetworkInfo info;
+  Symbol (*make)(Layers&);
 };
 
-constexpr Network kNetworks[] = {{"lenet", lenet}, {"mlp", mlp}, {"tiny-bn", tiny_bn}};
+/// What networks without dropout layers have.
+constexpr double kNone = 0.0;
+
+template <ResidualForm form, bool bottleneck, int... units>
+Network residual(std::string_view name) {
+  return {{name, Shape{3, 224, 224}, 1000, kNone}, [](Layers& layers) {
+            return resnet(layers, {{units...}, bottleneck, form});
+          }};
+}
+
+std::vector<Network> define() {
+  constexpr auto kV1 = ResidualForm::v1, kV15 = ResidualForm::v1_5, kV2 = ResidualForm::v2;
+  const Shape digit{1, 28, 28}, photograph{3, 224, 224};
+  return {
+      {{"mlp", digit, 10, kNone}, mlp},
+      {{"lenet", digit, 10, kNone}, lenet},
+      {{"tiny-bn", digit, 10, 0.3}, tiny_bn},
+      {{"alexnet", photograph, 1000, 0.5}, alexnet},
+      {{"overfeat", Shape{3, 231, 231}, 1000, 0.5}, overfeat},
+      {{"vgg-a", photograph, 1000, 0.5},
+       [](Layers& l) {
+         return vgg(l, {1, 1, 2, 2, 2});
+       }},
+      {{"vgg16", photograph, 1000, 0.5},
+       [](Layers& l) {
+         return vgg(l, {2, 2, 3, 3, 3});
+       }},
+      {{"vgg19", photograph, 1000, 0.5},
+       [](Layers& l) {
+         return vgg(l, {2, 2, 4, 4, 4});
+       }},
+      {{"googlenet", photograph, 1000, kNone}, googlenet},
+      {{"inception-bn", photograph, 1000, kNone}, inception_bn},
+      residual<kV1, false, 2, 2, 2, 2>("resnet18"),
+      residual<kV1, false, 3, 4, 6, 3>("resnet34"),
+      residual<kV1, true, 3, 4, 6, 3>("resnet50"),
+      residual<kV1, true, 3, 4, 23, 3>("resnet101"),
+      residual<kV1, true, 3, 8, 36, 3>("resnet152"),
+      residual<kV1, true, 3, 24, 36, 3>("resnet200"),
+      residual<kV15, true, 3, 4, 6, 3>("resnet50-v1.5"),
+      residual<kV15, true, 3, 4, 23, 3>("resnet101-v1.5"),
+      residual<kV15, true, 3, 8, 36, 3>("resnet152-v1.5"),
+      residual<kV2, false, 2, 2, 2, 2>("resnet18-v2"),
+      residual<kV2, false, 3, 4, 6, 3>("resnet34-v2"),
+      residual<kV2, true, 3, 4, 6, 3>("resnet50-v2"),
+      residual<kV2, true, 3, 4, 23, 3>("resnet101-v2"),
+      residual<kV2, true, 3, 8, 36, 3>("resnet152-v2"),
+      residual<kV2, true, 3, 24, 36, 3>("resnet200-v2"),
+      {{"mobilenet-v2", photograph, 1000, kNone}, mobilenet_v2},
+  };
+}
+
+const std::vector<Network>& definitions() {
+  static const std::vector<Network> all = define();
+  return all;
+}
 
 }  // namespace
 
+const std::vector<NetworkInfo>& networks() {
+  static const std::vector<NetworkInfo> all = [] {
+    std::vector<NetworkInfo> infos;
+    for (const Network& network : definitions()) infos.push_back(network.info);
+    return infos;
+  }();
+  return all;
+}
+
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
-  for (const Network& network : kNetworks) names.emplace_back(network.name);
+  for (const NetworkInfo& network : networks()) names.emplace_back(network.name);
   return names;
+}
+
+const NetworkInfo* find_network(std::string_view name) {
+  const auto found = std::ranges::find(networks(), name, &NetworkInfo::name);
+  return found == networks().end() ? nullptr : &*found;
 }
 
 base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view name,
                                   const NetworkOptions& options) {
-  if (options.classes < 1) {
+  const auto& all = definitions();
+  const auto found =
+      std::ranges::find(all, name, [](const Network& network) { return network.info.name; });
+  if (found == all.end()) {
+    return base::error(Errc::not_found, "no built-in network '{}'; there are {}", name,
+                       fmt::join(network_names(), ", "));
+  }
+  const std::int64_t classes = options.classes.value_or(found->info.classes);
+  const double dropout = options.dropout.value_or(found->info.dropout);
+  if (classes < 1) {
     return base::error(Errc::invalid_argument, "network '{}' needs at least 1 class, got {}", name,
-                       options.classes);
+                       classes);
   }
-  if (!(options.dropout >= 0 && options.dropout < 1)) {
+  if (!(dropout >= 0 && dropout < 1)) {
     return base::error(Errc::invalid_argument, "network '{}' dropout {} is not in [0, 1)", name,
-                       options.dropout);
+                       dropout);
   }
-  for (const Network& network : kNetworks) {
-    if (network.name == name) return network.make(table, options);
+  if (dropout > 0 && found->info.dropout == kNone) {
+    return base::error(Errc::invalid_argument, "network '{}' has no dropout, so it cannot be {}",
+                       name, dropout);
   }
-  return base::error(Errc::not_found, "no built-in network '{}'; there are {}", name,
-                     fmt::join(network_names(), ", "));
+  Layers layers(table, classes, dropout, options.bias);
+  return layers.loss(found->make(layers));
 }
 
 }  // namespace troupe::symbol

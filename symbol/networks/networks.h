@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,15 +13,27 @@
 
 namespace troupe::symbol {
 
-/// What a job file may say about a built-in network.
+/// What a job file may say about a built-in network; what is absent is as the network is defined.
 struct NetworkOptions {
-  std::int64_t classes = 10;
-  double dropout = 0.3;      ///< probability, of networks that have dropout
-  std::optional<bool> bias;  ///< convolutions with a bias; absent: as the network is defined
+  std::optional<std::int64_t> classes;
+  std::optional<double> dropout;  ///< probability; of a network without dropout only 0
+  std::optional<bool> bias;       ///< convolutions with a bias
 };
 
-/// "lenet", "mlp", "tiny-bn".
+/// A built-in network as it is defined.
+struct NetworkInfo {
+  std::string_view name;
+  base::Shape sample;  ///< (channels, height, width) of the images it was made for
+  std::int64_t classes = 0;
+  double dropout = 0.0;  ///< probability; 0: none
+};
+
+/// All of them, the small ones first.
+const std::vector<NetworkInfo>& networks();
 std::vector<std::string> network_names();
+/// nullptr: there is none of this name.
+const NetworkInfo* find_network(std::string_view name);
+
 /// A built-in network that ends in softmax_output; not_found lists the names.
 base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view name,
                                   const NetworkOptions& options = {});

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built-in networks beside the same networks in PyTorch, MXNet, ONNX Runtime and OpenVINO,
+in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
+
+networks.py [--networks NAME,...] [--what train,predict,memory] [--batches 1,32] [--rounds 3]
+            [--repetitions 5] [--threads 2] [--build DIR]
+TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
+MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
+start from the same weights and batch (peers/convnets.py); a peer whose outputs or gradients differ
+is named below the tables. Training is measured at the largest batch only.
+"""
+import argparse
+import array
+import math
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from peers import MXNET, PEERS, ROOT, TROUPE, Missing, Programs, json_rows, machine, run
+
+TRAINED = ("eager", "channels_last", "compile")
+PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
+NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
+MEMORY_BATCH = 64
+AGREE = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm
+
+
+class Contest:
+    def __init__(self, options):
+        self.options = options
+        self.bin = Path(options.build).resolve() / "bin"
+        self.folder = tempfile.TemporaryDirectory()
+        self.notes = []
+
+    def path(self, contestant):
+        return Path(self.folder.name) / contestant
+
+    def ours(self, what, network, batch):
+        return run([self.bin / "bench_networks", what, network, self.path(TROUPE),
+                    f"--batch={batch}", f"--threads={self.options.threads}",
+                    f"--repetitions={self.options.repetitions}"])
+
+    def torch(self, how, what, network, batch):
+        if "TORCH_PYTHON" not in os.environ:
+            raise Missing("TORCH_PYTHON is not set")
+        return run([os.environ["TORCH_PYTHON"], PEERS / "torch_convnets.py", how, network, batch,
+                    self.options.threads, self.options.repetitions, self.path(how)])
+
+    def mxnet(self, what, network, batch):
+        if "MXNET_PYTHON" not in os.environ:
+            raise Missing("MXNET_PYTHON is not set")
+        return run([os.environ["MXNET_PYTHON"], PEERS / "mxnet_convnets.py", what, network, batch,
+                    self.options.repetitions, self.path(MXNET)],
+                   OMP_NUM_THREADS=str(self.options.threads))
+
+    def contestants(self, what):
+        peers = {how: lambda *call, how=how: self.torch(how, *call)
+                 for how in (TRAINED if what == "train" else PREDICTED)}
+        return {TROUPE: self.ours, MXNET: self.mxnet, **peers}
+
+    def numbers(self, contestant, classes):
+        """Log-probabilities without their rows' means; gradients follow as they are."""
+        values = array.array("f")
+        values.frombytes(self.path(contestant).read_bytes())
+        return values
+
+    def compare(self, title, contestant, images):
+        """Notes a peer that computes something else."""
+        a, b = (self.numbers(name, images) for name in (TROUPE, contestant))
+        if len(a) != len(b):
+            self.notes.append(f"{title}: {contestant} gives {len(b)} numbers, Troupe {len(a)}")
+            return
+        parts = split(a, b, images)
+        far = max(difference(*part) for part in parts)
+        if not far <= AGREE:
+            self.notes.append(f"{title}: {contestant} DIFFERS from Troupe by {far:.2g}")
+
+    def measure(self, what, network, batch):
+        """{contestant: seconds an image, of each round}."""
+        title, results = f"{network} {what} b{batch}", {}
+        contestants = self.contestants(what)
+        for number in range(self.options.rounds):
+            for contestant, program in list(contestants.items()):
+                print(f"{title}: round {number + 1}, {contestant}", file=sys.stderr)
+                try:
+                    row, = json_rows(program(what, network, batch)).values()
+                except Missing as reason:
+                    self.notes.append(f"{title}: {contestant} is left out: {reason}")
+                    del contestants[contestant]
+                    continue
+                if number == 0 and contestant != TROUPE:
+                    self.compare(title, contestant, batch)
+                results.setdefault(contestant, []).append(row[0])
+        return results
+
+
+def split(a, b, images):
+    """Pairs of arrays to compare: the outputs' logarithms, and what follows them. (The outputs are
+    where each image's numbers add up to 1.)"""
+    classes = 10 if abs(sum(a[:10]) - 1) < 1e-3 else 1000
+    count = images * classes
+    outputs = []
+    for values in (a, b):
+        rows = []
+        for begin in range(0, count, classes):
+            logarithms = [math.log(max(p, 1e-30)) for p in values[begin:begin + classes]]
+            mean = sum(logarithms) / classes
+            rows += [x - mean for x in logarithms]
+        outputs.append(rows)
+    pairs = [tuple(outputs)]
+    if len(a) > count:
+        pairs.append((a[count:], b[count:]))
+    return pairs
+
+
+def difference(a, b):
+    size = math.sqrt(sum(x * x for x in a))
+    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b))) / max(size, 1e-30)
+
+
+def speed_table(contest, what, batch):
+    names = contest.options.networks.split(",")
+    rows = {name: contest.measure(what, name, batch) for name in names}
+    columns = [name for name in contest.contestants(what) if name != TROUPE]
+    print(f"\n## {'Forward and backward' if what == 'train' else 'Prediction'}, batch {batch}, "
+          f"{contest.options.threads} threads\n")
+    print("| network | Troupe, images/s | beside the best | " + " | ".join(columns) + " |")
+    print("|" + "---|" * (len(columns) + 3))
+    for name, row in rows.items():
+        if TROUPE not in row:
+            continue
+        ours = row[TROUPE]
+        ratios = {peer: statistics.median(b / a for a, b in zip(ours, row[peer]))
+                  for peer in columns if len(row.get(peer, [])) == len(ours)}
+        best = f"{min(ratios.values()):.2f}" if ratios else ""
+        cells = " | ".join(f"{ratios[peer]:.2f}" if peer in ratios else "" for peer in columns)
+        print(f"| {name} | {1 / statistics.median(ours):.4g} | {best} | {cells} |")
+    sys.stdout.flush()
+
+
+def memory_table(contest):
+    print(f"\n## Planned memory, batch {MEMORY_BATCH}, MiB\n")
+    print("| network | training | beside MXNet | prediction | beside MXNet |\n|---|---|---|---|---|")
+    for name in contest.options.networks.split(","):
+        ours = json_rows(contest.ours("memory", name, MEMORY_BATCH))
+        try:
+            theirs = json_rows(run([os.environ.get("MXNET_PYTHON", "python3"),
+                                    PEERS / "mxnet_convnets.py", "memory", name, MEMORY_BATCH]))
+        except Missing as reason:
+            contest.notes.append(f"{name} memory: {MXNET} is left out: {reason}")
+            theirs = {}
+        cells = []
+        for what in ("train", "predict"):
+            mebibytes = ours[f"{name} {what} memory"][0] / 2 ** 20
+            peer = theirs.get(f"{name} {what} memory")
+            cells += [f"{mebibytes:,.0f}", f"{mebibytes * 2 ** 20 / peer[0]:.2f}" if peer else ""]
+        print(f"| {name} | {' | '.join(cells)} |")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--networks", default=NETWORKS)
+    parser.add_argument("--what", default="train,predict,memory")
+    parser.add_argument("--batches", default="1,32")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--build", default=ROOT / "build/release")
+    parser.add_argument("--data", default=ROOT / "data/fashion", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    contest = Contest(options)
+    batches = sorted(int(batch) for batch in options.batches.split(","))
+    print(f"Machine: {machine(Programs(options), options.build)}.")
+    for what in options.what.split(","):
+        if what == "memory":
+            memory_table(contest)
+        elif what == "train":
+            speed_table(contest, what, batches[-1])
+        else:
+            for batch in batches:
+                speed_table(contest, what, batch)
+    print()
+    for note in contest.notes:
+        print(f"- {note}")
+
+
+if __name__ == "__main__":
+    main()

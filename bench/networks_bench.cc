@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A built-in network's forward and backward pass, or its prediction, on one batch in memory: what
+// peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
+// their names that all of them know; dropout is left out.
+//   bench_networks train|predict|memory NETWORK FILE [--batch=32] [--threads=1] [--repetitions=5]
+// FILE gets the probabilities and, after training, the gradients of the first and the last weight:
+// f32, one after the other; peers must agree before times mean anything. memory: FILE is not
+// written; prints planned bytes.
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "bench/formula.h"
+#include "bench/report.h"
+#include "symbol/executor.h"
+#include "symbol/networks/networks.h"
+
+namespace troupe::bench {
+namespace {
+
+using ndarray::NDArray;
+using symbol::Symbol;
+
+constexpr double kScale = 0.5;  // of batch normalisation: keeps sums of many units small
+constexpr int kLabelStep = 7;
+
+/// First values of an argument or state by its name; peers/convnets.py has the same rule.
+std::vector<float> values_of(const std::string& name, const base::Shape& shape,
+                             std::int64_t classes) {
+  const auto elements = static_cast<std::size_t>(shape.elements());
+  if (name == "data") return stream(stream_of(name), elements, 1.0);
+  if (name == "softmax_label") {
+    std::vector<float> labels;
+    for (std::int64_t i = 0; i < shape[0]; ++i) {
+      labels.push_back(static_cast<float>(i * kLabelStep % classes));
+    }
+    return labels;
+  }
+  if (name.ends_with("_weight")) {
+    const double fan_in = static_cast<double>(shape.elements()) / static_cast<double>(shape[0]);
+    return stream(stream_of(name), elements, std::sqrt(6.0 / fan_in));
+  }
+  const double constant = name.ends_with("_gamma") ? kScale : name.ends_with("_var") ? 1.0 : 0.0;
+  return std::vector<float>(elements, static_cast<float>(constant));
+}
+
+/// A network bound on an engine of its own.
+class Bound {
+ public:
+  Bound(const std::string& name, std::int64_t batch, int threads, bool train)
+      : engine_(engine::make_threaded_engine({.threads = threads}, clock_)), train_(train) {
+    const symbol::NetworkInfo* info = symbol::find_network(name);
+    const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
+    const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
+    symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
+    for (const std::string& key : net.list_arguments()) {
+      fill(bindings.arguments.at(key), key, info->classes);
+      if (key == "data" || key == "softmax_label") continue;
+      if (train) bindings.grad_req[key] = symbol::GradReq::write;
+      if (key.ends_with("_weight")) weights_.push_back(key);
+    }
+    for (const auto& [key, array] : bindings.auxiliary) fill(array, key, info->classes);
+    symbol::ExecutorOptions options;
+    options.train = train;
+    options.predict = !train;
+    executor_ = must(symbol::Executor::bind(runtime_, net, std::move(bindings), options));
+  }
+
+  void step() {
+    must(executor_->forward(train_));
+    if (train_) must(executor_->backward());
+    must(engine_->wait_all());
+  }
+
+  void write(const std::string& path) const {
+    std::ofstream file(path, std::ios::binary);
+    auto append = [&](const NDArray& array) {
+      const std::vector<float> values = must(array.to_vector<float>());
+      file.write(reinterpret_cast<const char*>(values.data()),
+                 static_cast<std::streamsize>(values.size() * sizeof(float)));
+    };
+    append(executor_->outputs().front());
+    if (train_) {
+      append(executor_->gradients().at(weights_.front()));
+      append(executor_->gradients().at(weights_.back()));
+    }
+    if (file.flush()) return;
+    std::fprintf(stderr, "%s cannot be written\n", path.c_str());
+    std::_Exit(1);
+  }
+
+  const symbol::ExecutorReport& report() const { return executor_->report(); }
+
+ private:
+  static void fill(const NDArray& array, const std::string& name, std::int64_t classes) {
+    const std::vector<float> values = values_of(name, array.shape(), classes);
+    must(array.write(std::as_bytes(std::span(values))));
+  }
+
+  base::SteadyClock clock_;
+  const ops::OpTable table_ = ops::OpTable::build();
+  storage::Storage storage_;
+  ndarray::PreparedKernels kernels_;
+  std::unique_ptr<engine::Engine> engine_;
+  ndarray::Runtime runtime_{*engine_, storage_, table_, kernels_, clock_};
+  bool train_;
+  std::vector<std::string> weights_;
+  std::unique_ptr<symbol::Executor> executor_;
+};
+
+int run(int argc, char** argv) {
+  const std::string what = argc > 3 ? argv[1] : "";
+  if (what != "train" && what != "predict" && what != "memory") {
+    std::fprintf(stderr,
+                 "usage: %s train|predict|memory NETWORK FILE [--batch=32] [--threads=1] "
+                 "[--repetitions=5]\n",
+                 argv[0]);
+    return 2;
+  }
+  const std::string name = argv[2];
+  const int batch = option(argc, argv, "batch", 32);
+  const int threads = option(argc, argv, "threads", 1);
+  const int repetitions = option(argc, argv, "repetitions", 5);
+  if (what == "memory") {
+    for (const bool train : {true, false}) {
+      const Bound bound(name, batch, threads, train);
+      print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
+                {static_cast<double>(bound.report().arena_bytes), 0.0});
+    }
+    return 0;
+  }
+  Bound bound(name, batch, threads, what == "train");
+  bound.step();
+  bound.write(argv[3]);
+  print_row(name + " " + what, measure(1, repetitions, batch, [&] { bound.step(); }));
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe::bench
+
+int main(int argc, char** argv) {
+  return troupe::bench::run(argc, argv);
+}

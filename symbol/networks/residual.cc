@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Residual networks (He et al. 2015, 2016) and MobileNet v2 (Sandler et al. 2018).
+#include <fmt/format.h>
+
+#include "symbol/networks/layers.h"
+
+namespace troupe::symbol {
+
+namespace {
+
+constexpr std::int64_t kFilters = 64;   // of the first stage's 3x3 convolutions
+constexpr std::int64_t kExpansion = 4;  // of a bottleneck's last convolution
+constexpr Convolution kStem{kFilters, 7, 2, 3};
+constexpr Pool kStemPool{3, 2, 1};
+
+/// One unit of a residual network.
+struct Unit {
+  std::string name;
+  std::int64_t filters = 0, stride = 1;
+  bool projected = false;  ///< the shortcut is a 1x1 convolution
+};
+
+/// The convolutions of a unit, in order.
+std::vector<Convolution> unit_convolutions(const Unit& unit, const ResidualNetwork& how) {
+  const std::int64_t filters = unit.filters;
+  if (!how.bottleneck) return {{filters, 3, unit.stride, 1}, {filters, 3, 1, 1}};
+  const bool first = how.form == ResidualForm::v1;
+  return {{filters, 1, first ? unit.stride : 1},
+          {filters, 3, first ? 1 : unit.stride, 1},
+          {kExpansion * filters, 1}};
+}
+
+/// v1, v1.5: each convolution is followed by normalisation; relu after the sum.
+Symbol unit_after(Layers& layers, const Symbol& in, const Unit& unit, const ResidualNetwork& how) {
+  const std::vector<Convolution> convolutions = unit_convolutions(unit, how);
+  Symbol net = in;
+  for (std::size_t i = 0; i < convolutions.size(); ++i) {
+    if (i > 0) net = layers.relu(fmt::format("{}_relu{}", unit.name, i), net);
+    net =
+        layers.convolution(fmt::format("{}_conv{}", unit.name, i + 1), net, convolutions[i], false);
+    net = layers.batch_norm(fmt::format("{}_bn{}", unit.name, i + 1), net, kBatchNormEps);
+  }
+  Symbol shortcut = in;
+  if (unit.projected) {
+    const Convolution projection{convolutions.back().filters, 1, unit.stride};
+    shortcut = layers.convolution(unit.name + "_proj", in, projection, false);
+    shortcut = layers.batch_norm(unit.name + "_proj_bn", shortcut, kBatchNormEps);
+  }
+  return layers.relu(unit.name + "_relu", layers.add(unit.name + "_add", net, shortcut));
+}
+
+/// v2: normalisation and relu before each convolution; a projection reads what they give.
+Symbol unit_before(Layers& layers, const Symbol& in, const Unit& unit, const ResidualNetwork& how) {
+  const std::vector<Convolution> convolutions = unit_convolutions(unit, how);
+  Symbol net = in, shortcut = in;
+  for (std::size_t i = 0; i < convolutions.size(); ++i) {
+    net = layers.batch_norm(fmt::format("{}_bn{}", unit.name, i + 1), net, kBatchNormEps);
+    net = layers.relu(fmt::format("{}_relu{}", unit.name, i + 1), net);
+    if (i == 0 && unit.projected) {
+      const Convolution projection{convolutions.back().filters, 1, unit.stride};
+      shortcut = layers.convolution(unit.name + "_proj", net, projection, false);
+    }
+    net =
+        layers.convolution(fmt::format("{}_conv{}", unit.name, i + 1), net, convolutions[i], false);
+  }
+  return layers.add(unit.name + "_add", net, shortcut);
+}
+
+/// A linear bottleneck of MobileNet v2, whose middle convolution is one plane each.
+struct Bottleneck {
+  std::string name;
+  std::int64_t inputs, expanded, outputs, stride;
+};
+
+Symbol bottleneck(Layers& layers, const Symbol& in, const Bottleneck& b) {
+  auto normalised = [&](const char* part, const Symbol& from, const Convolution& how) {
+    const std::string name = b.name + part;
+    const Symbol convolved = layers.convolution(name, from, how, false);
+    return layers.batch_norm(name + "_bn", convolved, kBatchNormEps);
+  };
+  Symbol net = in;
+  if (b.expanded != b.inputs) {
+    net = layers.relu6(b.name + "_expand_relu6", normalised("_expand", in, {b.expanded}));
+  }
+  const Convolution planes{b.expanded, 3, b.stride, 1, b.expanded};
+  net = layers.relu6(b.name + "_depthwise_relu6", normalised("_depthwise", net, planes));
+  net = normalised("_project", net, {b.outputs});
+  return b.stride == 1 && b.inputs == b.outputs ? layers.add(b.name + "_add", in, net) : net;
+}
+
+}  // namespace
+
+Symbol resnet(Layers& layers, const ResidualNetwork& how) {
+  const bool before = how.form == ResidualForm::v2;
+  Symbol net = layers.convolution("conv1", layers.data(), kStem, false);
+  net = layers.relu("relu1", layers.batch_norm("bn1", net, kBatchNormEps));
+  net = layers.max_pool("pool1", net, kStemPool);
+  std::int64_t filters = kFilters, inputs = kFilters;
+  for (std::size_t stage = 0; stage < how.units.size(); ++stage) {
+    const std::int64_t outputs = how.bottleneck ? kExpansion * filters : filters;
+    for (int number = 1; number <= how.units[stage]; ++number) {
+      const bool halves = stage > 0 && number == 1;
+      const Unit unit{fmt::format("stage{}_unit{}", stage + 1, number), filters, halves ? 2 : 1,
+                      halves || inputs != outputs};
+      net = before ? unit_before(layers, net, unit, how) : unit_after(layers, net, unit, how);
+      inputs = outputs;
+    }
+    filters *= 2;
+  }
+  if (before) net = layers.relu("relu_last", layers.batch_norm("bn_last", net, kBatchNormEps));
+  return layers.scores("fc1", layers.global_average("global_pool", net));
+}
+
+Symbol mobilenet_v2(Layers& layers) {
+  struct Stage {
+    std::int64_t expansion, outputs, units, stride;
+  };
+  constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                               {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+  constexpr Convolution kFirst{32, 3, 2, 1}, kLast{1280};
+  auto edge = [&](const std::string& name, const Symbol& in, const Convolution& how) {
+    const Symbol convolved = layers.convolution(name, in, how, false);
+    return layers.relu6(name + "_relu6", layers.batch_norm(name + "_bn", convolved, kBatchNormEps));
+  };
+  Symbol net = edge("conv1", layers.data(), kFirst);
+  std::int64_t inputs = kFirst.filters;
+  int number = 0;
+  for (const Stage& stage : kStages) {
+    for (std::int64_t unit = 0; unit < stage.units; ++unit) {
+      net = bottleneck(layers, net,
+                       {fmt::format("block{}", ++number), inputs, stage.expansion * inputs,
+                        stage.outputs, unit == 0 ? stage.stride : 1});
+      inputs = stage.outputs;
+    }
+  }
+  net = edge("conv2", net, kLast);
+  return layers.scores("fc1", layers.global_average("global_pool", net));
+}
+
+}  // namespace troupe::symbol

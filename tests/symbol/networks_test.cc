@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in networks are the ones they are named after: parameters and multiply-adds as
+// published, and everything that trains reaches the loss.
+#include "symbol/networks/networks.h"
+
+#include <algorithm>
+#include <set>
+
+#include "symbol/gradient.h"
+#include "symbol/infer.h"
+#include "symbol/value_numbers.h"
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+using base::Shape;
+
+Shape batch_of(const Shape& sample, std::int64_t batch) {
+  return {batch, sample[0], sample[1], sample[2]};
+}
+
+/// Of one image's forward pass, in products and convolutions.
+double multiply_adds(const Symbol& net, const Shape& sample) {
+  const Graph graph = net.graph();
+  const ValueNumbers numbers(graph);
+  const auto shapes = infer_shapes(graph, {{"data", batch_of(sample, 1)}});
+  INFO(shapes.status().to_string());
+  REQUIRE(shapes.ok());
+  double sum = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (node.is_variable() || !node.op->multiplies_and_adds) continue;
+    ops::OpCall call;
+    call.op = node.op;
+    call.params = node.params;
+    for (const Value input : node.inputs) {
+      call.inputs.push_back({base::DType::f32, (*shapes)[numbers[input]], {}, false});
+    }
+    call.outputs.push_back({base::DType::f32, (*shapes)[numbers.begin(i)], {}, false});
+    sum += node.op->flops(call) / 2;
+  }
+  return sum;
+}
+
+/// Elements of weights, biases and scales.
+double parameters(const Symbol& net, const Shape& sample) {
+  const InferredShapes shapes = net.infer_shapes({{"data", batch_of(sample, 1)}}).value();
+  REQUIRE(shapes.complete);
+  const Names names = net.list_arguments();
+  double sum = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == "data" || names[i] == "softmax_label") continue;
+    sum += static_cast<double>(shapes.arguments[i].elements());
+  }
+  return sum;
+}
+
+struct Published {
+  const char* name;
+  double giga_multiply_adds, million_parameters;
+};
+
+TEST_CASE("networks have the published numbers of parameters and multiply-adds") {
+  constexpr Published kAll[] = {
+      {"lenet", 0.0023, 0.43},        {"alexnet", 0.714, 61.1},
+      {"overfeat", 2.80, 145.9},      {"vgg-a", 7.61, 132.9},
+      {"vgg16", 15.47, 138.4},        {"vgg19", 19.63, 143.7},
+      {"googlenet", 1.58, 7.0},       {"inception-bn", 2.03, 11.3},
+      {"resnet18", 1.81, 11.7},       {"resnet34", 3.66, 21.8},
+      {"resnet50", 3.86, 25.6},       {"resnet101", 7.57, 44.5},
+      {"resnet152", 11.28, 60.2},     {"resnet50-v1.5", 4.09, 25.6},
+      {"resnet101-v1.5", 7.80, 44.5}, {"resnet152-v1.5", 11.51, 60.2},
+      {"resnet50-v2", 4.09, 25.5},    {"mobilenet-v2", 0.300, 3.50},
+  };
+  for (const Published& network : kAll) {
+    INFO(network.name);
+    const Symbol net = make_network(table(), network.name).value();
+    const Shape sample = find_network(network.name)->sample;
+    CHECK(multiply_adds(net, sample) * 1e-9 == Approx(network.giga_multiply_adds).epsilon(0.01));
+    CHECK(parameters(net, sample) * 1e-6 == Approx(network.million_parameters).epsilon(0.01));
+  }
+}
+
+TEST_CASE("every network takes its sample, names each node once and trains all it has") {
+  std::set<std::string> seen;
+  for (const NetworkInfo& network : networks()) {
+    INFO(network.name);
+    CHECK(seen.insert(std::string(network.name)).second);
+    const Symbol net = make_network(table(), network.name).value();
+    CHECK(net.validate().ok());
+    const InferredShapes shapes = net.infer_shapes({{"data", batch_of(network.sample, 2)}}).value();
+    CHECK(shapes.complete);
+    REQUIRE(shapes.outputs.size() == 1);
+    CHECK(shapes.outputs[0] == Shape{2, network.classes});
+    Names learned = net.list_arguments();
+    std::erase_if(
+        learned, [](const std::string& name) { return name == "data" || name == "softmax_label"; });
+    const auto slopes = gradient(table(), net, learned);
+    INFO(slopes.status().to_string());
+    CHECK(slopes.ok());
+    const bool drops = net.to_json().find("Dropout") != std::string::npos;
+    CHECK(drops == (network.dropout > 0));
+  }
+  CHECK(find_network("resnet") == nullptr);
+}
+
+TEST_CASE("options change classes, dropout and biases of a network, and nothing else") {
+  NetworkOptions options;
+  options.classes = 7;
+  options.dropout = 0.0;
+  options.bias = true;
+  const Symbol net = make_network(table(), "vgg-a", options).value();
+  const InferredShapes shapes = net.infer_shapes({{"data", {2, 3, 64, 64}}}).value();
+  CHECK(shapes.outputs[0] == Shape{2, 7});
+  CHECK(net.to_json().find("Dropout") == std::string::npos);
+  const Symbol residual = make_network(table(), "resnet18", options).value();
+  const Names names = residual.list_arguments();
+  CHECK(std::ranges::count(names, "stage1_unit1_conv1_bias") == 1);
+  CHECK(mentions(make_network(table(), "lenet", {.dropout = 0.5}).status(),
+                 {"lenet", "no dropout", "0.5"}));
+}
+
+}  // namespace
+}  // namespace troupe::symbol
