@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe model inspect: a network's layers, shapes, parameters, kernels and planned memory, found
-// by binding it as a worker would.
+// troupe model list: the built-in networks. troupe model inspect: a network's layers, shapes,
+// parameters, kernels and planned memory, found by binding it as a worker would.
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/model_list.h"
 #include "apps/model_report.h"
 #include "apps/verbs.h"
 
@@ -31,8 +32,26 @@ ExitCode inspect(const InspectVerb& verb, Context& context) {
   return ExitCode::ok;
 }
 
+ExitCode list(bool json, Context& context) {
+  const auto models = list_models();
+  if (!models.ok()) return context.fail(models.status());
+  context.console.data(json ? json_text(json_of(*models)) : model_table(*models));
+  return ExitCode::ok;
+}
+
+void add_list_verb(CLI::App& family, Context& context) {
+  CLI::App* verb = family.add_subcommand(
+      "list", describe("List the built-in networks: image, classes, parameters and multiply-adds "
+                       "of one sample",
+                       {"troupe model list", "troupe model list --json"}));
+  const auto json = std::make_shared<bool>(false);
+  add_json_flag(*verb, *json);
+  set_action(verb, context, [&context, json] { return list(*json, context); });
+}
+
 void add_options(CLI::App* verb, InspectOptions& options) {
-  verb->add_option("NAME|FILE.json", options.model, "A built-in network, or a symbol file")
+  verb->add_option("NAME|FILE.json", options.model,
+                   "A built-in network (troupe model list), or a symbol file")
       ->required()
       ->type_name("");
   verb->add_option(
@@ -59,6 +78,7 @@ void add_options(CLI::App* verb, InspectOptions& options) {
 
 void add_model_verbs(CLI::App& app, Context& context) {
   CLI::App* family = add_family(app, "model", "Look at networks");
+  add_list_verb(*family, context);
   CLI::App* verb = family->add_subcommand(
       "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
                           {"troupe model inspect lenet", "troupe model inspect resnet50 --why",

@@ -6,6 +6,7 @@
 
 #include "symbol/executor.h"
 #include "symbol/program.h"
+#include "symbol/work.h"
 
 namespace troupe::symbol {
 
@@ -19,22 +20,6 @@ std::string describe(const PreparedGraph& prepared, Value value) {
                      prepared.layouts[v].to_string());
 }
 
-double flops_of(const PreparedGraph& prepared, std::size_t index) {
-  const GraphNode& node = prepared.graph.nodes[index];
-  ops::OpCall call;
-  call.op = node.op;
-  call.params = node.params;
-  for (Value input : node.inputs) {
-    const std::size_t v = prepared.numbers[input];
-    call.inputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
-  }
-  for (std::size_t v = prepared.numbers.begin(index); v < prepared.numbers.end(index); ++v) {
-    call.outputs.push_back({prepared.dtypes[v], prepared.shapes[v], {}, false});
-  }
-  if (node.op->flops) return node.op->flops(call);
-  return static_cast<double>(call.outputs.front().shape.elements());
-}
-
 NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   const GraphNode& node = prepared.graph.nodes[index];
   NodeReport report;
@@ -45,8 +30,7 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   report.backward = node.backward;
   report.layout = prepared.layouts[prepared.numbers.begin(index)];
   report.declines = prepared.declines[index];
-  report.flops = flops_of(prepared, index);
-  report.multiply_adds = node.op->multiplies_and_adds ? report.flops / 2 : 0;
+  report.work = node_work(prepared.graph, prepared.numbers, prepared.shapes, index);
   for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
   for (int output = 0; output < node.outputs; ++output) {
     report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
@@ -63,7 +47,7 @@ void Executor::make_report() {
     if (prepared.graph.nodes[i].is_variable()) continue;
     report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
-    if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().flops;
+    if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().work.flops;
   }
   report_.reorders = prepared.reorders;
   report_.arena_bytes = program.plan().arena_bytes;

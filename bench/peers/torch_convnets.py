@@ -25,10 +25,10 @@ from timing import formula, measure, print_row
 class Builder:
     """A torch.fx.Graph with a module per layer; `shapes`: of one sample's values."""
 
-    def __init__(self, name):
+    def __init__(self, name, image):
         self.classes = convnets.classes_of(name)
         self.modules, self.graph, self.shapes = nn.Module(), torch.fx.Graph(), {}
-        self.image = convnets.image_of(name)
+        self.image = image
 
     def put(self, node, shape):
         self.shapes[node] = shape
@@ -98,17 +98,22 @@ PARTS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean",
          "running_var": "moving_var"}  # of batch normalisation
 
 
-def make(name):
-    builder = Builder(name)
+def named_values(net):
+    """(Troupe's name, value) of all parameters and states of batch normalisation."""
+    for layer, module in net.named_modules():
+        for part, value in (module._parameters | module._buffers).items():
+            if value is not None and part != "num_batches_tracked":
+                batch_norm = isinstance(module, nn.BatchNorm2d)
+                yield f"{layer}_{PARTS[part] if batch_norm else part}", value
+
+
+def make(name, image=None):
+    builder = Builder(name, image or convnets.image_of(name))
     net = builder.finish(convnets.build(name, builder))
     with torch.no_grad():
-        for layer, module in net.named_modules():
-            for part, value in module._parameters.items() | module._buffers.items():
-                if value is None or part == "num_batches_tracked":
-                    continue
-                ours = PARTS[part] if isinstance(module, nn.BatchNorm2d) else part
-                value.copy_(torch.from_numpy(
-                    convnets.values_of(numpy, formula, f"{layer}_{ours}", tuple(value.shape))))
+        for key, value in named_values(net):
+            value.copy_(torch.from_numpy(
+                convnets.values_of(numpy, formula, key, tuple(value.shape))))
     return net
 
 

@@ -195,6 +195,17 @@ TEST_CASE("model inspect has the table's layers as JSON", "[json]") {
   CHECK(run({"model", "inspect", "lenet", "--json", "--dot"}).code == 2);
 }
 
+TEST_CASE("model list has the table's networks as JSON", "[json]") {
+  const Both list({"model", "list"});
+  CHECK(list.json["models"].size() > 20);
+  for (const Json& model : list.json["models"]) {
+    CHECK_THAT(list.text.out, Contains(fmt::format("{:<16} ", model["name"].get<std::string>())));
+  }
+  const Json& last = list.json["models"].back();
+  CHECK(last["input_shape"] == Json({3, 224, 224}));
+  CHECK(last["classes"] == 1000);
+}
+
 TEST_CASE("a run and its checkpoint are told as JSON", "[json]") {
   const TestFolder folder("json");
   train::write_test_records(folder.path() / "train.rec", 64, 8);

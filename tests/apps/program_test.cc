@@ -396,6 +396,21 @@ TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[progr
   CHECK_THAT(run({"model", "inspect", "lenet", "--dot"}).out, StartsWith("digraph"));
 }
 
+TEST_CASE("model inspect says why kernels declined, and knows a network's own image") {
+  const Run asked = run({"model", "inspect", "mobilenet-v2", "--batch", "1", "--why"});
+  CHECK(asked.code == 0);
+  CHECK_THAT(asked.out, Contains("(1, 1000)") && Contains("0.301 G multiply-adds a sample"));
+  CHECK_THAT(asked.out, Contains(" declined: "));
+  CHECK_THAT(run({"model", "inspect", "mobilenet-v2", "--batch", "1"}).out, !Contains(" declined: "));
+}
+
+TEST_CASE("model list has every built-in network with its size") {
+  const Run list = run({"model", "list"});
+  CHECK(list.code == 0);
+  CHECK_THAT(list.out, Contains("lenet            1,28,28           10     430,500"));
+  CHECK_THAT(list.out, Contains("\nresnet50 ") && Contains("\nmobilenet-v2 "));
+}
+
 TEST_CASE("models that cannot be are refused with their names", "[program]") {
   const Run unknown = run({"model", "inspect", "lenett"});
   CHECK(unknown.code == 5);

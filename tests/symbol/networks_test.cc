@@ -7,8 +7,7 @@
 #include <set>
 
 #include "symbol/gradient.h"
-#include "symbol/infer.h"
-#include "symbol/value_numbers.h"
+#include "symbol/work.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -18,29 +17,6 @@ using base::Shape;
 
 Shape batch_of(const Shape& sample, std::int64_t batch) {
   return {batch, sample[0], sample[1], sample[2]};
-}
-
-/// Of one image's forward pass, in products and convolutions.
-double multiply_adds(const Symbol& net, const Shape& sample) {
-  const Graph graph = net.graph();
-  const ValueNumbers numbers(graph);
-  const auto shapes = infer_shapes(graph, {{"data", batch_of(sample, 1)}});
-  INFO(shapes.status().to_string());
-  REQUIRE(shapes.ok());
-  double sum = 0;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const GraphNode& node = graph.nodes[i];
-    if (node.is_variable() || !node.op->multiplies_and_adds) continue;
-    ops::OpCall call;
-    call.op = node.op;
-    call.params = node.params;
-    for (const Value input : node.inputs) {
-      call.inputs.push_back({base::DType::f32, (*shapes)[numbers[input]], {}, false});
-    }
-    call.outputs.push_back({base::DType::f32, (*shapes)[numbers.begin(i)], {}, false});
-    sum += node.op->flops(call) / 2;
-  }
-  return sum;
 }
 
 /// Elements of weights, biases and scales.
@@ -77,7 +53,8 @@ TEST_CASE("networks have the published numbers of parameters and multiply-adds")
     INFO(network.name);
     const Symbol net = make_network(table(), network.name).value();
     const Shape sample = find_network(network.name)->sample;
-    CHECK(multiply_adds(net, sample) * 1e-9 == Approx(network.giga_multiply_adds).epsilon(0.01));
+    const Work work = forward_work(net, {{"data", batch_of(sample, 1)}}).value();
+    CHECK(work.multiply_adds * 1e-9 == Approx(network.giga_multiply_adds).epsilon(0.01));
     CHECK(parameters(net, sample) * 1e-6 == Approx(network.million_parameters).epsilon(0.01));
   }
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Troupe's numbers against PyTorch's: run.sh SOURCE BUILD. Makes a Python environment in the build folder
-# on first use (PyPI), writes PyTorch's trajectories, and lets torch_numbers compare; then accuracies.
+# on first use (PyPI), writes PyTorch's trajectories and steps, and lets torch_numbers and torch_networks
+# compare; then accuracies.
 set -euo pipefail
 source=$1 build=$2
 python=${TROUPE_TORCH_PYTHON:-$build/torch-env/bin/python}
@@ -23,6 +24,22 @@ compare lenet f64 0.05 100 given
 compare tiny-bn f64 0.05 100 given
 compare lenet f32 0.05 100 given
 compare lenet f32 0.01 20 free
+
+# network NETWORK SIDE DTYPE: a step through a built-in network (side 0: of its own images)
+network() {
+  "$python" "$source/tests/torch/networks.py" "$1" "$2" "$work/network"
+  "$build/bin/torch_networks" "$1" "$3" "$work/network"
+  rm "$work/network"
+}
+export PYTHONPATH=$PYTHONPATH:$source/bench/peers
+network alexnet 63 f64
+network overfeat 71 f64
+for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 f64; done
+for name in inception-bn resnet{18,34,50,101,152,200} resnet{50,101,152}-v1.5 resnet{18,34,50,101,152,200}-v2 \
+  mobilenet-v2; do
+  network "$name" 64 f64
+done
+for name in alexnet overfeat vgg-a googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 f32; done
 
 theirs=$("$python" "$source/tests/torch/accuracy.py")
 "$build/bin/troupe" data pack fashion-mnist --out "$work/fashion"

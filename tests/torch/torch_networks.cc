@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares a step through a built-in network with the one that networks.py wrote:
+//   torch_networks NETWORK f64|f32 FILE
+// f64: reference kernels; probabilities and all gradients within 1e-9. f32: the fast kernels; each
+// tensor at most twice as far from PyTorch's f64 as PyTorch's own f32, or 1e-5 where that is more.
+// All by the Euclidean norm. Exit 1 where it does not hold.
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "ndarray/safetensors.h"
+#include "symbol/executor.h"
+#include "symbol/networks/networks.h"
+#include "tests/support/test_runtime.h"
+
+namespace troupe {
+namespace {
+
+using ndarray::NDArray;
+
+constexpr double kExact = 1e-9, kSingle = 1e-5, kPeers = 2.0;
+
+/// Ends the program with a reason.
+template <typename T>
+T must(base::Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  std::fprintf(stderr, "%s\n", result.status().to_string().c_str());
+  std::exit(2);
+}
+void must(const base::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  std::exit(2);
+}
+
+/// The file's tensors, all f64.
+class File {
+ public:
+  explicit File(const std::string& path) : file_(must(ndarray::read_safetensors(path))) {}
+
+  std::span<const double> find(const std::string& name) const {
+    const auto tensor = file_.find(name);
+    if (!tensor) must(base::error(base::Errc::not_found, "no tensor {}", name));
+    return {reinterpret_cast<const double*>(tensor->bytes.data()),
+            tensor->bytes.size() / sizeof(double)};
+  }
+  base::Shape shape(const std::string& name) const { return file_.find(name)->shape; }
+
+ private:
+  ndarray::Safetensors file_;
+};
+
+void load(const NDArray& array, std::span<const double> values) {
+  if (array.dtype() == base::DType::f64) return must(array.write(std::as_bytes(values)));
+  const std::vector<float> single(values.begin(), values.end());
+  must(array.write(std::as_bytes(std::span(single))));
+}
+
+/// |a - b| / |b|; NaN where a has one.
+double distance(const NDArray& array, std::span<const double> b) {
+  const std::vector<double> a = must(array.to_vector<double>());
+  double difference = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-300);
+}
+
+int compare(const std::string& network, base::DType dtype, const File& file) {
+  tests::TestRuntime setup;
+  const auto net = must(symbol::make_network(tests::test_operators(), network, {.dropout = 0.0}));
+  symbol::Bindings bindings =
+      must(symbol::allocate_bindings(setup.runtime, net, {{"data", file.shape("data")}}, dtype));
+  for (const auto& [name, array] : bindings.arguments) {
+    const bool label = name == "softmax_label";
+    load(array, file.find(label ? "label" : name));
+    if (!label && name != "data") bindings.grad_req[name] = symbol::GradReq::write;
+  }
+  for (const auto& [name, array] : bindings.auxiliary) load(array, file.find(name));
+  symbol::ExecutorOptions options;
+  options.reference_only = dtype == base::DType::f64;
+  options.predict = false;
+  const auto executor =
+      must(symbol::Executor::bind(setup.runtime, net, std::move(bindings), options));
+  must(executor->forward(true));
+  must(executor->backward());
+  std::map<std::string, NDArray> tensors = {{"probabilities", executor->outputs().front()}};
+  for (const auto& [name, gradient] : executor->gradients()) tensors[name + ".grad"] = gradient;
+  double worst = 0.0;
+  int bad = 0;
+  for (const auto& [name, array] : tensors) {
+    const double theirs = file.find(name + ".error").front();
+    const double limit = dtype == base::DType::f64 ? kExact : std::max(kSingle, kPeers * theirs);
+    const double far = distance(array, file.find(name));
+    worst = std::max(worst, far / limit);
+    if (far <= limit) continue;
+    ++bad;
+    std::printf("%s %s: %.2e from PyTorch's f64, at most %.2e is allowed\n", network.c_str(),
+                name.c_str(), far, limit);
+  }
+  std::printf("%s %s: %zu tensors, worst %.2g of what is allowed\n", network.c_str(),
+              std::string(base::dtype_name(dtype)).c_str(), tensors.size(), worst);
+  return bad == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace troupe
+
+int main(int argc, char** argv) {
+  const auto dtype = troupe::base::parse_dtype(argc == 4 ? argv[2] : "");
+  if (!dtype.ok()) {
+    std::fprintf(stderr, "usage: torch_networks NETWORK f64|f32 FILE\n");
+    return 2;
+  }
+  return troupe::compare(argv[1], *dtype, troupe::File(argv[3]));
+}
