@@ -129,7 +129,7 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
     const auto found = prepared.find(node.name);
     if (found == prepared.end()) continue;
     layer.layout = found->second->layout;
-    layer.multiply_adds = found->second->work.multiply_adds;
+    layer.multiply_adds = found->second->multiply_adds;
     layer.kernel = found->second->kernel;
     layer.declines = found->second->declines;
   }

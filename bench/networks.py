@@ -143,7 +143,8 @@ def speed_table(contest, what, batch):
 
 def memory_table(contest):
     print(f"\n## Planned memory, batch {MEMORY_BATCH}, MiB\n")
-    print("| network | training | beside MXNet | prediction | beside MXNet |\n|---|---|---|---|---|")
+    print("| network | training | beside MXNet | prediction | beside MXNet |")
+    print("|---|---|---|---|---|")
     for name in contest.options.networks.split(","):
         ours = json_rows(contest.ours("memory", name, MEMORY_BATCH))
         try:

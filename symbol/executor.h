@@ -14,7 +14,6 @@
 #include "base/layout.h"
 #include "ndarray/ndarray.h"
 #include "symbol/symbol.h"
-#include "symbol/work.h"
 
 namespace troupe::symbol {
 
@@ -61,7 +60,8 @@ struct NodeReport {
   base::Layout layout;                       ///< of the first output
   std::vector<ops::Decline> declines;        ///< better kernels that did not take it
   std::size_t scratch_bytes = 0;
-  Work work;
+  double flops = 0;          ///< multiply-adds count as 2
+  double multiply_adds = 0;  ///< of products and convolutions
   bool backward = false;
 };
 

@@ -30,7 +30,9 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   report.backward = node.backward;
   report.layout = prepared.layouts[prepared.numbers.begin(index)];
   report.declines = prepared.declines[index];
-  report.work = node_work(prepared.graph, prepared.numbers, prepared.shapes, index);
+  const Work work = node_work(prepared.graph, prepared.numbers, prepared.shapes, index);
+  report.flops = work.flops;
+  report.multiply_adds = work.multiply_adds;
   for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
   for (int output = 0; output < node.outputs; ++output) {
     report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
@@ -47,7 +49,7 @@ void Executor::make_report() {
     if (prepared.graph.nodes[i].is_variable()) continue;
     report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
-    if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().work.flops;
+    if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().flops;
   }
   report_.reorders = prepared.reorders;
   report_.arena_bytes = program.plan().arena_bytes;

@@ -11,6 +11,7 @@
 
 namespace troupe::symbol {
 
+/// Operations.
 struct Work {
   double flops = 0;          ///< multiply-adds count as 2
   double multiply_adds = 0;  ///< of products and convolutions

@@ -79,6 +79,7 @@ class Layers {
 /// the stride on the first convolution; v1.5: on the 3x3 one) and He et al. 2016 (v2: normalisation
 /// and relu before each convolution, the stride on the 3x3 one).
 enum class ResidualForm { v1, v1_5, v2 };
+/// A residual network of four stages.
 struct ResidualNetwork {
   std::array<int, 4> units{};  ///< of each stage
   bool bottleneck = true;      ///< 1x1, 3x3, 1x1 instead of 3x3, 3x3

@@ -401,7 +401,8 @@ TEST_CASE("model inspect says why kernels declined, and knows a network's own im
   CHECK(asked.code == 0);
   CHECK_THAT(asked.out, Contains("(1, 1000)") && Contains("0.301 G multiply-adds a sample"));
   CHECK_THAT(asked.out, Contains(" declined: "));
-  CHECK_THAT(run({"model", "inspect", "mobilenet-v2", "--batch", "1"}).out, !Contains(" declined: "));
+  CHECK_THAT(run({"model", "inspect", "mobilenet-v2", "--batch", "1"}).out,
+             !Contains(" declined: "));
 }
 
 TEST_CASE("model list has every built-in network with its size") {
