@@ -387,7 +387,8 @@ TEST_CASE("metrics names every family", "[program]") {
 TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[program]") {
   const Run lenet = run({"model", "inspect", "lenet", "--classes", "7"});
   CHECK(lenet.code == 0);
-  CHECK_THAT(lenet.out, Contains("conv2    convolution      (32, 50, 8, 8)    25,050"));
+  CHECK_THAT(lenet.out,
+             Contains("conv2    convolution      (32, 50, 8, 8) ") && Contains(" 25,050 "));
   CHECK_THAT(lenet.out, Contains("fc2      fully_connected  (32, 7)"));
   CHECK_THAT(lenet.out, Contains("\nparameters      429,577\n") && Contains("planned memory"));
   CHECK_THAT(lenet.out, Contains("conv2_weight dense -> ") && !Contains("reorders        0\n"));
@@ -397,18 +398,19 @@ TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[progr
 }
 
 TEST_CASE("model inspect says why kernels declined, and knows a network's own image") {
-  const Run asked = run({"model", "inspect", "mobilenet-v2", "--batch", "1", "--why"});
+  const Run asked = run({"model", "inspect", "lenet", "--why"});
   CHECK(asked.code == 0);
-  CHECK_THAT(asked.out, Contains("(1, 1000)") && Contains("0.301 G multiply-adds a sample"));
-  CHECK_THAT(asked.out, Contains(" declined: "));
-  CHECK_THAT(run({"model", "inspect", "mobilenet-v2", "--batch", "1"}).out,
-             !Contains(" declined: "));
+  CHECK_THAT(asked.out, Contains("pool1") && Contains("  onednn declined: "));
+  CHECK_THAT(asked.out, Contains("multiply-adds a sample"));
+  CHECK_THAT(run({"model", "inspect", "lenet"}).out, !Contains(" declined: "));
+  const Run own = run({"model", "inspect", "mobilenet-v2", "--batch", "1"});
+  CHECK_THAT(own.out, Contains("(1, 32, 112, 112)") && Contains("(1, 1000)"));
 }
 
 TEST_CASE("model list has every built-in network with its size") {
   const Run list = run({"model", "list"});
   CHECK(list.code == 0);
-  CHECK_THAT(list.out, Contains("lenet            1,28,28           10     430,500"));
+  CHECK_THAT(list.out, Contains("lenet            1,28,28           10     431,080"));
   CHECK_THAT(list.out, Contains("\nresnet50 ") && Contains("\nmobilenet-v2 "));
 }
 
