@@ -14,10 +14,11 @@ mkdir "$work/calls"
 "$build/bin/mxnet_files" operators "$work/calls"
 "$python" "$side" calls "$work/calls"
 
-for network in $("$build/bin/mxnet_files" networks "$work/networks"); do
-  echo "$network, saved by Troupe"
-  "$python" "$side" network "$work/networks/$network"
+"$build/bin/mxnet_files" networks "$work/networks" | while read -r network shape; do
+  echo "$network, saved by Troupe, on data of $shape"
+  "$python" "$side" network "$work/networks/$network" "$shape"
   "$build/bin/mxnet_files" network "$work/networks/$network" $bound
+  rm -rf "${work:?}/networks/$network"
 done
 
 for model in squeezenet1.0 mobilenet1.0 densenet121 resnet18_v1 resnet18_v2 resnet50_v1 alexnet vgg11_bn; do

@@ -2,7 +2,8 @@
 // Troupe's half of the comparison with MXNet by symbol files; mxnet_side.py is the other half.
 //   mxnet_files operators FOLDER: for each sample of each operator NUMBER.json, the call as a
 //     symbol, and NUMBER.safetensors, its inputs and what Troupe computes from them in f64.
-//   mxnet_files networks FOLDER: saves each built-in network to FOLDER/NAME/symbol.json.
+//   mxnet_files networks FOLDER: saves each built-in network to FOLDER/NAME/symbol.json, and prints
+//       its name and the shape of a small batch that it takes.
 //   mxnet_files network FOLDER BOUND: binds symbol.json, a file of MXNet, with the arrays of
 //     mxnet.safetensors and compares with the results there; writes the symbol to again.json.
 // Names of tensors: arg:, aux:, head:, predict:, train:, grad:, state: and a name or number.
@@ -197,12 +198,16 @@ int write_operators(const std::filesystem::path& folder) {
 }
 
 int write_networks(const std::filesystem::path& folder) {
-  for (const std::string& name : symbol::network_names()) {
+  constexpr std::int64_t kSideMax = 71;  // the smallest image that OverFeat takes
+  for (const symbol::NetworkInfo& network : symbol::networks()) {
+    const std::string name(network.name);
     // MXNet draws other numbers for dropout.
     const auto net = must(symbol::make_network(tests::test_operators(), name, {.dropout = 0}));
     std::filesystem::create_directories(folder / name);
     must(net.save((folder / name / "symbol.json").string()));
-    std::printf("%s\n", name.c_str());
+    const std::int64_t side = std::min(network.sample[1], kSideMax);
+    std::printf("%s 2,%d,%d,%d\n", name.c_str(), static_cast<int>(network.sample[0]),
+                static_cast<int>(side), static_cast<int>(side));
   }
   return 0;
 }

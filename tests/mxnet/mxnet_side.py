@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """MXNet's half of the comparison with Troupe by symbol files (mxnet 1.9.1); see mxnet_files.cc.
 
-mxnet_side.py calls FOLDER | network FOLDER | export MODEL FOLDER | again FOLDER
+mxnet_side.py calls FOLDER | network FOLDER SHAPE | export MODEL FOLDER | again FOLDER
     calls: loads the calls that Troupe saved and compares what both compute; those of operators
         that only Troupe has must be refused
-    network: loads FOLDER/symbol.json, a network that Troupe saved, and writes what it computes
+    network: loads FOLDER/symbol.json, a network that Troupe saved, and writes what it computes of
+        data of SHAPE (4,1,28,28)
     export: exports MODEL of Gluon's model zoo with random weights; the file as it is goes to
         FOLDER/predict, and without dropout to FOLDER/train, each with what MXNet computes
     again: loads the again.json that Troupe made of these files and compares
@@ -229,7 +230,8 @@ def main():
         return calls(rest[0])
     if mode == "network":
         symbol = mx.sym.load(str(Path(rest[0]) / "symbol.json"))
-        write_results(symbol, {"data": (4, 1, 28, 28)}, Path(rest[0]), True)
+        shape = tuple(int(extent) for extent in rest[1].split(","))
+        write_results(symbol, {"data": shape}, Path(rest[0]), True)
         return True
     if mode == "export":
         return export(rest[0], Path(rest[1])) is None
