@@ -231,11 +231,11 @@ std::string ModelReport::to_string(bool why) const {
   table.add({"layer", "operator", "output", "layout", "parameters", "multiply-adds", "kernel"});
   for (const LayerReport& layer : layers) {
     const bool fused = layer.kernel.empty();
-    const auto multiply_adds = static_cast<std::uint64_t>(layer.multiply_adds);
+    const auto work = static_cast<std::uint64_t>(layer.multiply_adds);
     table.add({layer.name, layer.op, layer.output.to_string(),
                fused ? "" : layer.layout.to_string(),
                layer.parameters == 0 ? "" : base::format_count(layer.parameters),
-               multiply_adds == 0 ? "" : base::format_count(multiply_adds),
+               work == 0 ? "" : base::format_count(work),
                fused ? "(left out)" : layer.kernel});
     for (const ops::Decline& decline : layer.declines) {
       if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
