@@ -51,7 +51,7 @@ base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network
 
 /// The shape of a sample as text.
 std::string input_of(const InspectOptions& options) {
-  if (!options.input.empty()) return options.input;
+  if (options.input) return *options.input;
   constexpr std::string_view kOfFiles = "1,28,28";
   const symbol::NetworkInfo* network = symbol::find_network(options.model);
   if (network == nullptr) return std::string(kOfFiles);

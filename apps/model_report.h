@@ -16,8 +16,9 @@ namespace troupe::apps {
 
 /// A network, and how it would be run.
 struct InspectOptions {
-  std::string model;  ///< built-in name, or path of a symbol file (ends in ".json")
-  std::string input;  ///< shape of one sample; "": the network's own, of a file (1, 28, 28)
+  std::string model;                 ///< built-in name, or path of a symbol file (ends in ".json")
+  std::optional<std::string> input;  ///< shape of one sample; absent: the network's own, of a file
+                                     ///< (1, 28, 28)
   std::int64_t batch = 32;
   std::optional<std::int64_t> classes;  ///< absent: the network's own
   int threads = 1;

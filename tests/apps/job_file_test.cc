@@ -213,9 +213,12 @@ TEST_CASE("a job needs exactly one model, a name and data", "[job_file]") {
   const JobFile both = parse("", {"model.symbol=a.json"});
   REQUIRE(both.errors.size() == 1);
   CHECK_THAT(both.errors[0].to_string(), Contains("exactly one of"));
-  CHECK(lines_of(parse("", {"model.network=lenett"}).errors) ==
-        Lines{"--set model.network=lenett: error: model.network: expected \"lenet\", \"mlp\" or "
-              "\"tiny-bn\", got \"lenett\"; did you mean 'lenet'?"});
+  const JobFile unknown = parse("", {"model.network=lenett"});
+  REQUIRE(unknown.errors.size() == 1);
+  CHECK_THAT(
+      unknown.errors[0].to_string(),
+      Catch::StartsWith("--set model.network=lenett: error: model.network: expected \"mlp\",") &&
+          Catch::EndsWith("got \"lenett\"; did you mean 'lenet'?"));
   CHECK_THAT(parse("", {"name=../../etc"}).errors.at(0).to_string(), Contains("1 to 64 letters"));
 }
 
