@@ -70,7 +70,8 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   // The family was left out.
   CHECK(run({"stop", "x"}).err ==
         "error: unknown command 'stop'; did you mean 'job stop'?\nTry: troupe help\n");
-  CHECK_THAT(run({"list"}).err, Contains("'ca list' or 'token list' or 'model list' or 'job list'?"));
+  CHECK_THAT(run({"list"}).err,
+             Contains("'ca list' or 'token list' or 'model list' or 'job list'?"));
   CHECK_THAT(run({"data", "check", "f.rec", "--decod"}).err,
              StartsWith("error: unknown option '--decod'; did you mean '--decode'?\n"));
   CHECK_THAT(run({"run", "job.toml", "--epochs", "3"}).err,
