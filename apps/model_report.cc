@@ -235,8 +235,7 @@ std::string ModelReport::to_string(bool why) const {
     table.add({layer.name, layer.op, layer.output.to_string(),
                fused ? "" : layer.layout.to_string(),
                layer.parameters == 0 ? "" : base::format_count(layer.parameters),
-               work == 0 ? "" : base::format_count(work),
-               fused ? "(left out)" : layer.kernel});
+               work == 0 ? "" : base::format_count(work), fused ? "(left out)" : layer.kernel});
     for (const ops::Decline& decline : layer.declines) {
       if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
     }
