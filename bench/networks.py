@@ -61,15 +61,15 @@ class Contest:
                  for how in (TRAINED if what == "train" else PREDICTED)}
         return {TROUPE: self.ours, MXNET: self.mxnet, **peers}
 
-    def numbers(self, contestant, classes):
-        """Log-probabilities without their rows' means; gradients follow as they are."""
+    def numbers(self, contestant):
+        """What the contestant's program wrote: probabilities, then gradients."""
         values = array.array("f")
         values.frombytes(self.path(contestant).read_bytes())
         return values
 
     def compare(self, title, contestant, images):
         """Notes a peer that computes something else."""
-        a, b = (self.numbers(name, images) for name in (TROUPE, contestant))
+        a, b = (self.numbers(name) for name in (TROUPE, contestant))
         if len(a) != len(b):
             self.notes.append(f"{title}: {contestant} gives {len(b)} numbers, Troupe {len(a)}")
             return

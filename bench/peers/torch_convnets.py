@@ -192,9 +192,6 @@ def predict(how, name, batch, threads, repetitions, path):
 
 
 def main():
-    if sys.argv[1] == "version":
-        print(f"PyTorch {torch.__version__}")
-        return
     how, name, path = sys.argv[1], sys.argv[2], sys.argv[6]
     batch, threads, repetitions = (int(number) for number in sys.argv[3:6])
     torch.set_num_threads(threads)
