@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <regex>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
