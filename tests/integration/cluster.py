@@ -210,6 +210,18 @@ class Cluster:
     def text(self):
         return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in self.logs.iterdir())
 
+    def lines_about(self, addresses):
+        """What the logs say of each address, once there is a line about every one. A link that may
+        still be resumed is given up, and so logged, some time after it was cut."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            lines = self.text().splitlines()
+            about = {address: [line for line in lines if re.search(rf"{address}\b", line)]
+                     for address in addresses}
+            if all(about.values()) or time.monotonic() > deadline:
+                return about
+            time.sleep(0.1)
+
     def end(self):
         for process in reversed(list(self.processes.values())):
             if process.poll() is None:

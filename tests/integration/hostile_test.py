@@ -293,12 +293,11 @@ class HostileTest(unittest.TestCase):
         out, err = submitted.communicate(timeout=DEADLINE_S)
         self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
         self.assertEqual(checkpoint_hash(self.folder / "job"), self.undisturbed)
-        text = self.cluster.text().splitlines()
+        about = self.cluster.lines_about(lines)
         for address, (name, line) in lines.items():
             with self.subTest("log", stranger=name, address=address):
-                about = [each for each in text if re.search(rf"{address}\b", each)]
-                self.assertEqual(len(about), 1, about)
-                self.assertRegex(about[0], line)
+                self.assertEqual(len(about[address]), 1, about[address])
+                self.assertRegex(about[address][0], line)
 
     def call_coordinator(self, port, lines):
         """Everybody has greeted and said their line."""
@@ -544,13 +543,13 @@ class HostileTest(unittest.TestCase):
 
     def check_log(self, strangers):
         """One line for each names the peer and the reason."""
-        lines = self.cluster.text().splitlines()
-        for (pid, name), (_, address, row) in strangers.items():
+        expected = {address: (pid, name, row[-1])
+                    for (pid, name), (_, address, row) in strangers.items() if row[-1]}
+        about = self.cluster.lines_about(expected)
+        for address, (pid, name, line) in expected.items():
             with self.subTest("log", pid=pid, stranger=name):
-                about = [line for line in lines if re.search(rf"{address}\b", line)]
-                if row[-1]:
-                    self.assertEqual(len(about), 1, about)
-                    self.assertRegex(about[0], row[-1])
+                self.assertEqual(len(about[address]), 1, about[address])
+                self.assertRegex(about[address][0], line)
 
 
 if __name__ == "__main__":
