@@ -26,11 +26,6 @@ using symbol::Symbol;
 constexpr std::string_view kDataName = "data";
 constexpr int kDigits = 3;
 
-/// Arguments that are fed, not learned.
-bool is_input(const std::string& name) {
-  return name == kDataName || name.ends_with("label");
-}
-
 base::Result<Symbol> load(const InspectOptions& options, const ops::OpTable& table) {
   if (options.model.ends_with(".json")) return Symbol::load(table, options.model);
   symbol::NetworkOptions network;
@@ -106,26 +101,23 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
   std::map<std::string, const symbol::NodeReport*> prepared;
   for (const symbol::NodeReport& node : report.nodes) prepared.emplace(node.name, &node);
   const symbol::Graph graph = network.graph();
-  const std::vector<bool> auxiliary = graph.auxiliary_marks();
+  const std::vector<std::string> parameters = network.list_parameters();
+  std::set<std::string> uncounted(parameters.begin(), parameters.end());
   std::vector<LayerReport> layers;
-  std::set<std::int64_t> counted;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const symbol::GraphNode& node = graph.nodes[i];
     if (node.is_variable()) continue;
-    std::uint64_t parameters = 0;
+    LayerReport& layer = layers.emplace_back();
     for (const symbol::Value& input : node.inputs) {
-      const auto index = static_cast<std::size_t>(input.node);
-      const symbol::GraphNode& source = graph.nodes[index];
-      if (!source.is_variable() || auxiliary[index] || is_input(source.name)) continue;
-      if (!counted.insert(input.node).second) continue;  // a shared weight counts once
-      parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
+      const symbol::GraphNode& source = graph.node(input);
+      // A shared weight counts once.
+      if (!source.is_variable() || uncounted.erase(source.name) == 0) continue;
+      layer.parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
     }
     const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
-    LayerReport& layer = layers.emplace_back();
     layer.name = node.name;
     layer.op = node.op->name;
     layer.output = shapes.at(output);
-    layer.parameters = parameters;
     const auto found = prepared.find(node.name);
     if (found == prepared.end()) continue;
     layer.layout = found->second->layout;
@@ -146,7 +138,7 @@ std::string summarize(const ModelReport& report) {
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
       base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
       report.in_place, report.flops * 1e-9, kDigits, report.batch,
-      report.multiply_adds * 1e-9 / static_cast<double>(report.batch), kDigits);
+      report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
   return text;
@@ -165,8 +157,8 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
   ndarray::Runtime runtime{*engine, storage, table, kernels, clock};
   TROUPE_TRY_ASSIGN(symbol::Bindings bindings,
                     symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}}));
-  for (const std::string& name : network.list_arguments()) {
-    if (!is_input(name)) bindings.grad_req[name] = symbol::GradReq::write;
+  for (const std::string& name : network.list_parameters()) {
+    bindings.grad_req[name] = symbol::GradReq::write;
   }
   symbol::ExecutorOptions how;
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
@@ -200,7 +192,6 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.scratch_bytes = bound.scratch_bytes;
   report.in_place = static_cast<std::uint64_t>(bound.in_place);
   report.flops = bound.flops;
-  for (const LayerReport& layer : report.layers) report.multiply_adds += layer.multiply_adds;
   report.reorders = bound.reorders;
   return report;
 }
@@ -225,6 +216,12 @@ base::Result<Found> look_at(const InspectOptions& options,
 }
 
 }  // namespace
+
+double ModelReport::multiply_adds() const {
+  double sum = 0.0;
+  for (const LayerReport& layer : layers) sum += layer.multiply_adds;
+  return sum;
+}
 
 std::string ModelReport::to_string(bool why) const {
   TextTable table;
@@ -270,7 +267,7 @@ Json json_of(const ModelReport& report) {
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},
           {"forward_flops", report.flops},
-          {"multiply_adds", report.multiply_adds},
+          {"multiply_adds", report.multiply_adds()},
           {"reorders", report.reorders}};
 }
 

@@ -50,9 +50,10 @@ struct ModelReport {
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
   std::uint64_t in_place = 0;        ///< results that took an input's memory
   double flops = 0.0;                ///< of one forward pass
-  double multiply_adds = 0.0;        ///< of one forward pass, in products and convolutions
   std::vector<std::string> reorders;
 
+  /// Of one forward pass, in products and convolutions.
+  double multiply_adds() const;
   /// A table of layers, then parameters, memory, work and reorders; `why`: below a layer, the
   /// kernels that declined it.
   std::string to_string(bool why = false) const;

@@ -13,13 +13,12 @@ is named below the tables. Training is measured at the largest batch only.
 import argparse
 import array
 import math
-import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from peers import MXNET, PEERS, ROOT, TROUPE, Missing, Programs, json_rows, machine, run
+from peers import MXNET, ROOT, TROUPE, Missing, json_rows, machine, mxnet, run, torch
 
 TRAINED = ("eager", "channels_last", "compile")
 PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
@@ -43,21 +42,16 @@ class Contest:
                     f"--batch={batch}", f"--threads={self.options.threads}",
                     f"--repetitions={self.options.repetitions}"])
 
-    def torch(self, how, what, network, batch):
-        if "TORCH_PYTHON" not in os.environ:
-            raise Missing("TORCH_PYTHON is not set")
-        return run([os.environ["TORCH_PYTHON"], PEERS / "torch_convnets.py", how, network, batch,
-                    self.options.threads, self.options.repetitions, self.path(how)])
+    def torch(self, how, network, batch):
+        return torch(how, network, batch, self.options.threads, self.options.repetitions,
+                     self.path(how), program="torch_convnets.py")
 
     def mxnet(self, what, network, batch):
-        if "MXNET_PYTHON" not in os.environ:
-            raise Missing("MXNET_PYTHON is not set")
-        return run([os.environ["MXNET_PYTHON"], PEERS / "mxnet_convnets.py", what, network, batch,
-                    self.options.repetitions, self.path(MXNET)],
-                   OMP_NUM_THREADS=str(self.options.threads))
+        return mxnet(what, network, batch, self.options.repetitions, self.path(MXNET),
+                     program="mxnet_convnets.py", threads=self.options.threads)
 
     def contestants(self, what):
-        peers = {how: lambda *call, how=how: self.torch(how, *call)
+        peers = {how: lambda _, *call, how=how: self.torch(how, *call)
                  for how in (TRAINED if what == "train" else PREDICTED)}
         return {TROUPE: self.ours, MXNET: self.mxnet, **peers}
 
@@ -148,8 +142,7 @@ def memory_table(contest):
     for name in contest.options.networks.split(","):
         ours = json_rows(contest.ours("memory", name, MEMORY_BATCH))
         try:
-            theirs = json_rows(run([os.environ.get("MXNET_PYTHON", "python3"),
-                                    PEERS / "mxnet_convnets.py", "memory", name, MEMORY_BATCH]))
+            theirs = json_rows(mxnet("memory", name, MEMORY_BATCH, program="mxnet_convnets.py"))
         except Missing as reason:
             contest.notes.append(f"{name} memory: {MXNET} is left out: {reason}")
             theirs = {}
@@ -171,11 +164,10 @@ def main():
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--build", default=ROOT / "build/release")
-    parser.add_argument("--data", default=ROOT / "data/fashion", help=argparse.SUPPRESS)
     options = parser.parse_args()
     contest = Contest(options)
     batches = sorted(int(batch) for batch in options.batches.split(","))
-    print(f"Machine: {machine(Programs(options), options.build)}.")
+    print(f"Machine: {machine(options.build)}.")
     for what in options.what.split(","):
         if what == "memory":
             memory_table(contest)

@@ -54,9 +54,8 @@ class Bound {
     const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
     const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
     symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
-    for (const std::string& key : net.list_arguments()) {
-      fill(bindings.arguments.at(key), key, info->classes);
-      if (key == "data" || key == "softmax_label") continue;
+    for (const auto& [key, array] : bindings.arguments) fill(array, key, info->classes);
+    for (const std::string& key : net.list_parameters()) {
       if (train) bindings.grad_req[key] = symbol::GradReq::write;
       if (key.ends_with("_weight")) weights_.push_back(key);
     }

@@ -49,6 +49,21 @@ def run(command, **environment):
     return done.stdout + done.stderr if environment.get("LOGS") else done.stdout
 
 
+def torch(*arguments, program="torch_peer.py"):
+    """Runs a program of peers/ with TORCH_PYTHON."""
+    if "TORCH_PYTHON" not in os.environ:
+        raise Missing("TORCH_PYTHON is not set")
+    return run([os.environ["TORCH_PYTHON"], PEERS / program, *arguments])
+
+
+def mxnet(*arguments, program="mxnet_peer.py", threads=1):
+    """Runs a program of peers/ with MXNET_PYTHON."""
+    if "MXNET_PYTHON" not in os.environ:
+        raise Missing("MXNET_PYTHON is not set")
+    return run([os.environ["MXNET_PYTHON"], PEERS / program, *arguments],
+               OMP_NUM_THREADS=str(threads))
+
+
 def json_rows(text):
     """Rows of report.h and timing.py: {what: (wall seconds, CPU seconds, check)}."""
     rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -79,21 +94,10 @@ class Programs:
     def google(self, name, rename):
         return google_rows(run([self.bin / f"bench_{name}", *GOOGLE]), rename)
 
-    def torch(self, *arguments):
-        if "TORCH_PYTHON" not in os.environ:
-            raise Missing("TORCH_PYTHON is not set")
-        return run([os.environ["TORCH_PYTHON"], PEERS / "torch_peer.py", *arguments])
-
-    def mxnet(self, *arguments, threads=1):
-        if "MXNET_PYTHON" not in os.environ:
-            raise Missing("MXNET_PYTHON is not set")
-        return run([os.environ["MXNET_PYTHON"], PEERS / "mxnet_peer.py", *arguments],
-                   OMP_NUM_THREADS=str(threads))
-
     def mxnet_engine(self):
         program = Path(self.folder.name) / "mxnet_engine"
         if not program.exists():
-            home = Path(self.mxnet("files").strip())
+            home = Path(mxnet("files").strip())
             run([os.environ.get("CXX", "c++"), "-O2", "-std=c++20", "-I", ROOT, "-I",
                  home / "include", PEERS / "mxnet_engine.cc", home / "libmxnet.so",
                  f"-Wl,-rpath,{home}", "-o", program])
@@ -134,9 +138,9 @@ def engine_suite(programs):
     return {
         TROUPE: [lambda: programs.google("engine", ours),
                  lambda: programs.google("ndarray", lambda *_: small["small op"])],
-        TORCH: [lambda: named(json_rows(programs.torch("small-op")), **small)],
+        TORCH: [lambda: named(json_rows(torch("small-op")), **small)],
         MXNET: [lambda: named(programs.mxnet_engine(), **no_ops),
-                lambda: named(json_rows(programs.mxnet("small-op")), **small)],
+                lambda: named(json_rows(mxnet("small-op")), **small)],
     }
 
 
@@ -155,7 +159,7 @@ def ops_suite(programs):
     keys = []
 
     def theirs():
-        rows = json_rows(programs.torch("ops", 1))
+        rows = json_rows(torch("ops", 1))
         keys[:] = rows
         return rows
 
@@ -181,15 +185,15 @@ def kvstore_suite(programs):
         return over(run([programs.bin / "bench_loopback", f"--servers={servers}"]))
 
     def mxnet_local():
-        rows = json_rows(programs.mxnet("local", 2))
+        rows = json_rows(mxnet("local", 2))
         return {f"in process, 2 ranks, {what.split()[3]} B": row for what, row in rows.items()}
 
     return {
         TROUPE: [lambda: programs.google("kvstore", local), lambda: loopback(1),
                  lambda: loopback(2)],
-        TORCH: [lambda: over(programs.torch("allreduce", 2))],
-        MXNET: [mxnet_local, lambda: over(programs.mxnet("servers", 2, 1)),
-                lambda: over(programs.mxnet("servers", 2, 2))],
+        TORCH: [lambda: over(torch("allreduce", 2))],
+        MXNET: [mxnet_local, lambda: over(mxnet("servers", 2, 1)),
+                lambda: over(mxnet("servers", 2, 2))],
     }
 
 
@@ -205,14 +209,14 @@ def lenet_suite(programs):
                      **LENET_ROWS)
 
     def ranks():
-        rows = json_rows(programs.torch("lenet-ranks", 64, 2, LENET_STEPS))
+        rows = json_rows(torch("lenet-ranks", 64, 2, LENET_STEPS))
         return named(rows, **{"lenet ranks": company})
 
     return {
         TROUPE: [ours, lambda: {company: programs.company(machines=2, threads=1)}],
-        TORCH: [lambda: named(json_rows(programs.torch("lenet", 64, 1, LENET_STEPS)),
+        TORCH: [lambda: named(json_rows(torch("lenet", 64, 1, LENET_STEPS)),
                               **LENET_ROWS), ranks],
-        MXNET: [lambda: named(json_rows(programs.mxnet("lenet", 64, LENET_STEPS)), **LENET_ROWS)],
+        MXNET: [lambda: named(json_rows(mxnet("lenet", 64, LENET_STEPS)), **LENET_ROWS)],
     }
 
 
@@ -225,11 +229,11 @@ def team_suite(programs):
         return named(json_rows(run(program)), **LENET_ROWS)
 
     def torch():
-        rows = named(json_rows(programs.torch("lenet", 64, 2, LENET_STEPS)), **LENET_ROWS)
+        rows = named(json_rows(torch("lenet", 64, 2, LENET_STEPS)), **LENET_ROWS)
         return {**rows, company: rows["train"]}
 
     def mxnet():
-        text = programs.mxnet("lenet", 64, LENET_STEPS, threads=2)
+        text = mxnet("lenet", 64, LENET_STEPS, threads=2)
         return named(json_rows(text), **LENET_ROWS)
 
     return {TROUPE: [ours, lambda: {company: programs.company(machines=1, threads=2)}],
@@ -309,14 +313,14 @@ def first(pattern, text, otherwise="?"):
     return found[1].strip() if found else otherwise
 
 
-def machine(programs, build):
+def machine(build):
     cpu, memory = run(["lscpu"]), Path("/proc/meminfo").read_text()
     system = Path("/etc/os-release").read_text()
     widest = next((name for name in ("avx512f", "avx2", "avx") if name in cpu), "no AVX")
     cache = Path(build) / "CMakeCache.txt"
     compiler = first(r"CMAKE_CXX_COMPILER:\w+=(.*)", cache.read_text()) if cache.exists() else "c++"
     versions = []
-    for peer in (programs.torch, programs.mxnet):
+    for peer in (torch, mxnet):
         try:
             versions.append(peer("version").strip())
         except Missing:
@@ -351,7 +355,7 @@ def main():
     programs, notes = Programs(options), []
     begin, load = datetime.datetime.now(), os.getloadavg()[0]
     busy, own = processor_seconds()
-    print(f"Machine: {machine(programs, options.build)}.")
+    print(f"Machine: {machine(options.build)}.")
     for name in wanted:
         title, suite = SUITES[name]
         table(title, measure(title, suite(programs), options.rounds, notes), notes)

@@ -289,6 +289,13 @@ std::vector<std::string> Symbol::list_arguments() const {
   return names_of(flat, flat.arguments());
 }
 
+std::vector<std::string> Symbol::list_parameters() const {
+  std::vector<std::string> names = list_arguments();
+  std::erase_if(names,
+                [](const std::string& name) { return name == "data" || name.ends_with("label"); });
+  return names;
+}
+
 std::vector<std::string> Symbol::list_auxiliary_states() const {
   const Graph flat = graph();
   return names_of(flat, flat.auxiliary_states());

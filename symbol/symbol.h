@@ -68,6 +68,9 @@ class Symbol {
   /// Names in topological order. Variables with equal names are one argument only if they are one
   /// variable; validate() refuses others.
   std::vector<std::string> list_arguments() const;
+  /// The arguments that are learned, by the convention of names: all but "data" and those that end
+  /// in "label".
+  std::vector<std::string> list_parameters() const;
   std::vector<std::string> list_outputs() const;
   std::vector<std::string> list_auxiliary_states() const;
 

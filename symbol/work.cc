@@ -2,6 +2,8 @@
 // Sums over nodes.
 #include "symbol/work.h"
 
+#include <set>
+
 namespace troupe::symbol {
 
 Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
@@ -23,20 +25,25 @@ Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShape
   return work;
 }
 
-base::Result<Work> forward_work(const Symbol& symbol,
-                                const std::map<std::string, base::Shape>& known) {
+base::Result<NetworkSize> network_size(const Symbol& symbol,
+                                       const std::map<std::string, base::Shape>& known) {
   const Graph graph = symbol.graph();
   const ValueNumbers numbers(graph);
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(graph, known));
   TROUPE_TRY(check_complete(graph, shapes));
-  Work sum;
+  const std::vector<std::string> names = symbol.list_parameters();
+  const std::set<std::string> learned(names.begin(), names.end());
+  NetworkSize size;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].is_variable()) continue;
-    const Work work = node_work(graph, numbers, shapes, i);
-    sum.flops += work.flops;
-    sum.multiply_adds += work.multiply_adds;
+    if (!graph.nodes[i].is_variable()) {
+      const Work work = node_work(graph, numbers, shapes, i);
+      size.forward.flops += work.flops;
+      size.forward.multiply_adds += work.multiply_adds;
+    } else if (learned.contains(graph.nodes[i].name)) {
+      size.parameters += static_cast<std::uint64_t>(shapes[numbers.begin(i)].elements());
+    }
   }
-  return sum;
+  return size;
 }
 
 }  // namespace troupe::symbol

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a graph computes. Pure functions, any thread.
+// How much a network computes and holds. Pure functions, any thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -21,8 +22,13 @@ struct Work {
 Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
                std::size_t index);
 
-/// Of a forward pass with these shapes. Errors are those of inference, or name what is not known.
-base::Result<Work> forward_work(const Symbol& symbol,
-                                const std::map<std::string, base::Shape>& known);
+struct NetworkSize {
+  std::uint64_t parameters = 0;  ///< elements of what is learned (Symbol::list_parameters)
+  Work forward;                  ///< of a forward pass
+};
+
+/// With these shapes of arguments. Errors are those of inference, or name what is not known.
+base::Result<NetworkSize> network_size(const Symbol& symbol,
+                                       const std::map<std::string, base::Shape>& known);
 
 }  // namespace troupe::symbol

@@ -32,11 +32,9 @@ Symbol inception(Layers& layers, const Symbol& in, const Inception& m) {
   return layers.concat(m.name, {one, three, five, projection});
 }
 
-/// Convolution without bias, batch normalisation, relu.
-Symbol normalised(Layers& layers, const std::string& name, const Symbol& in,
-                  const Convolution& how) {
-  const Symbol convolved = layers.convolution(name, in, how, false);
-  return layers.relu(name + "_relu", layers.batch_norm(name + "_bn", convolved, kBatchNormEps));
+Symbol normalised_relu(Layers& layers, const std::string& name, const Symbol& in,
+                       const Convolution& how) {
+  return layers.relu(name + "_relu", layers.normalised(name, in, how));
 }
 
 /// Filters of a module of Inception-BN; no `one`: the module halves the plane, and its pool is
@@ -51,7 +49,7 @@ struct InceptionBn {
 Symbol inception_bn_module(Layers& layers, const Symbol& in, const InceptionBn& m) {
   const std::int64_t stride = m.one == 0 ? 2 : 1;
   auto add = [&](const char* part, const Symbol& from, const Convolution& how) {
-    return normalised(layers, m.name + part, from, how);
+    return normalised_relu(layers, m.name + part, from, how);
   };
   std::vector<Symbol> parts;
   if (m.one != 0) parts.push_back(add("_1x1", in, {m.one}));
@@ -90,10 +88,10 @@ Symbol googlenet(Layers& layers) {
 
 Symbol inception_bn(Layers& layers) {
   constexpr Pool kPool{3, 2, 0, true};
-  Symbol net = normalised(layers, "conv1", layers.data(), {64, 7, 2, 3});
+  Symbol net = normalised_relu(layers, "conv1", layers.data(), {64, 7, 2, 3});
   net = layers.max_pool("pool1", net, kPool);
-  net = normalised(layers, "conv2_reduce", net, {64});
-  net = normalised(layers, "conv2", net, {192, 3, 1, 1});
+  net = normalised_relu(layers, "conv2_reduce", net, {64});
+  net = normalised_relu(layers, "conv2", net, {192, 3, 1, 1});
   net = layers.max_pool("pool2", net, kPool);
   const InceptionBn modules[] = {
       {"in3a", 64, 64, 64, 64, 96, true, 32},       {"in3b", 64, 64, 96, 64, 96, true, 64},

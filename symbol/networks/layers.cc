@@ -31,6 +31,10 @@ Symbol Layers::batch_norm(const std::string& name, const Symbol& in, double eps)
       {{"fix_gamma", "False"}, {"momentum", "0.9"}, {"eps", fmt::format("{}", eps)}});
 }
 
+Symbol Layers::normalised(const std::string& name, const Symbol& in, const Convolution& how) {
+  return batch_norm(name + "_bn", convolution(name, in, how, false), kBatchNormEps);
+}
+
 Symbol Layers::relu(const std::string& name, const Symbol& in) {
   return composer_.call("activation", name, {in}, {{"act_type", "relu"}});
 }

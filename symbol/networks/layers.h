@@ -44,6 +44,8 @@ class Layers {
   /// With a bias if the network's user says so, or else if `bias`.
   Symbol convolution(const std::string& name, const Symbol& in, const Convolution& how, bool bias);
   Symbol batch_norm(const std::string& name, const Symbol& in, double eps);
+  /// A convolution without bias, and batch normalisation named NAME_bn.
+  Symbol normalised(const std::string& name, const Symbol& in, const Convolution& how);
   Symbol relu(const std::string& name, const Symbol& in);
   Symbol max_pool(const std::string& name, const Symbol& in, const Pool& how);
   Symbol average_pool(const std::string& name, const Symbol& in, const Pool& how);

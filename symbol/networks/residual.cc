@@ -43,8 +43,7 @@ Symbol unit_after(Layers& layers, const Symbol& in, const Unit& unit, const Resi
   Symbol shortcut = in;
   if (unit.projected) {
     const Convolution projection{convolutions.back().filters, 1, unit.stride};
-    shortcut = layers.convolution(unit.name + "_proj", in, projection, false);
-    shortcut = layers.batch_norm(unit.name + "_proj_bn", shortcut, kBatchNormEps);
+    shortcut = layers.normalised(unit.name + "_proj", in, projection);
   }
   return layers.relu(unit.name + "_relu", layers.add(unit.name + "_add", net, shortcut));
 }
@@ -72,19 +71,19 @@ struct Bottleneck {
   std::int64_t inputs, expanded, outputs, stride;
 };
 
+Symbol normalised_relu6(Layers& layers, const std::string& name, const Symbol& in,
+                        const Convolution& how) {
+  return layers.relu6(name + "_relu6", layers.normalised(name, in, how));
+}
+
 Symbol bottleneck(Layers& layers, const Symbol& in, const Bottleneck& b) {
-  auto normalised = [&](const char* part, const Symbol& from, const Convolution& how) {
-    const std::string name = b.name + part;
-    const Symbol convolved = layers.convolution(name, from, how, false);
-    return layers.batch_norm(name + "_bn", convolved, kBatchNormEps);
-  };
   Symbol net = in;
   if (b.expanded != b.inputs) {
-    net = layers.relu6(b.name + "_expand_relu6", normalised("_expand", in, {b.expanded}));
+    net = normalised_relu6(layers, b.name + "_expand", net, {b.expanded});
   }
   const Convolution planes{b.expanded, 3, b.stride, 1, b.expanded};
-  net = layers.relu6(b.name + "_depthwise_relu6", normalised("_depthwise", net, planes));
-  net = normalised("_project", net, {b.outputs});
+  net = normalised_relu6(layers, b.name + "_depthwise", net, planes);
+  net = layers.normalised(b.name + "_project", net, {b.outputs});
   return b.stride == 1 && b.inputs == b.outputs ? layers.add(b.name + "_add", in, net) : net;
 }
 
@@ -118,11 +117,7 @@ Symbol mobilenet_v2(Layers& layers) {
   constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   constexpr Convolution kFirst{32, 3, 2, 1}, kLast{1280};
-  auto edge = [&](const std::string& name, const Symbol& in, const Convolution& how) {
-    const Symbol convolved = layers.convolution(name, in, how, false);
-    return layers.relu6(name + "_relu6", layers.batch_norm(name + "_bn", convolved, kBatchNormEps));
-  };
-  Symbol net = edge("conv1", layers.data(), kFirst);
+  Symbol net = normalised_relu6(layers, "conv1", layers.data(), kFirst);
   std::int64_t inputs = kFirst.filters;
   int number = 0;
   for (const Stage& stage : kStages) {
@@ -133,7 +128,7 @@ Symbol mobilenet_v2(Layers& layers) {
       inputs = stage.outputs;
     }
   }
-  net = edge("conv2", net, kLast);
+  net = normalised_relu6(layers, "conv2", net, kLast);
   return layers.scores("fc1", layers.global_average("global_pool", net));
 }
 

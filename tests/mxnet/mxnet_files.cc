@@ -21,26 +21,15 @@
 #include "ndarray/safetensors.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/must.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe {
 namespace {
 
 using ndarray::NDArray;
+using tests::must;
 using Arrays = std::map<std::string, NDArray>;
-
-/// Ends the program with a reason.
-template <typename T>
-T must(base::Result<T> result) {
-  if (result.ok()) return std::move(result).value();
-  std::fprintf(stderr, "%s\n", result.status().to_string().c_str());
-  std::exit(2);
-}
-void must(const base::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(2);
-}
 
 /// Uniform values in [low, high) that follow from the name; whole numbers for labels.
 void fill(const NDArray& array, const std::string& name, double low, double high, bool whole) {

@@ -13,6 +13,7 @@
 #include "store/local_store.h"
 #include "symbol/executor.h"
 #include "symbol/symbol.h"
+#include "tests/support/must.h"
 #include "tests/support/test_runtime.h"
 #include "train/module.h"
 
@@ -20,22 +21,10 @@ namespace troupe {
 namespace {
 
 using ndarray::NDArray;
+using tests::must;
 
 constexpr std::uint64_t kSteps = 20;
 constexpr double kMost = 1e-9;
-
-/// Ends the program with a reason.
-template <typename T>
-T must(base::Result<T> result) {
-  if (result.ok()) return std::move(result).value();
-  std::fprintf(stderr, "%s\n", result.status().to_string().c_str());
-  std::exit(2);
-}
-void must(const base::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(2);
-}
 
 /// trajectory.py's numbers, sgd as MXNet's Module has it.
 schemas::OptimizerSpec optimizer() {

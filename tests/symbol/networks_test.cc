@@ -19,19 +19,6 @@ Shape batch_of(const Shape& sample, std::int64_t batch) {
   return {batch, sample[0], sample[1], sample[2]};
 }
 
-/// Elements of weights, biases and scales.
-double parameters(const Symbol& net, const Shape& sample) {
-  const InferredShapes shapes = net.infer_shapes({{"data", batch_of(sample, 1)}}).value();
-  REQUIRE(shapes.complete);
-  const Names names = net.list_arguments();
-  double sum = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == "data" || names[i] == "softmax_label") continue;
-    sum += static_cast<double>(shapes.arguments[i].elements());
-  }
-  return sum;
-}
-
 struct Published {
   const char* name;
   double giga_multiply_adds, million_parameters;
@@ -53,9 +40,10 @@ TEST_CASE("networks have the published numbers of parameters and multiply-adds")
     INFO(network.name);
     const Symbol net = make_network(table(), network.name).value();
     const Shape sample = find_network(network.name)->sample;
-    const Work work = forward_work(net, {{"data", batch_of(sample, 1)}}).value();
-    CHECK(work.multiply_adds * 1e-9 == Approx(network.giga_multiply_adds).epsilon(0.01));
-    CHECK(parameters(net, sample) * 1e-6 == Approx(network.million_parameters).epsilon(0.01));
+    const NetworkSize size = network_size(net, {{"data", batch_of(sample, 1)}}).value();
+    CHECK(size.forward.multiply_adds * 1e-9 == Approx(network.giga_multiply_adds).epsilon(0.01));
+    const auto parameters = static_cast<double>(size.parameters);
+    CHECK(parameters * 1e-6 == Approx(network.million_parameters).epsilon(0.01));
   }
 }
 
@@ -70,10 +58,7 @@ TEST_CASE("every network takes its sample, names each node once and trains all i
     CHECK(shapes.complete);
     REQUIRE(shapes.outputs.size() == 1);
     CHECK(shapes.outputs[0] == Shape{2, network.classes});
-    Names learned = net.list_arguments();
-    std::erase_if(
-        learned, [](const std::string& name) { return name == "data" || name == "softmax_label"; });
-    const auto slopes = gradient(table(), net, learned);
+    const auto slopes = gradient(table(), net, net.list_parameters());
     INFO(slopes.status().to_string());
     CHECK(slopes.ok());
     const bool drops = net.to_json().find("Dropout") != std::string::npos;

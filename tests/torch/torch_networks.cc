@@ -11,27 +11,16 @@
 #include "ndarray/safetensors.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/must.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe {
 namespace {
 
 using ndarray::NDArray;
+using tests::must;
 
 constexpr double kExact = 1e-9, kSingle = 1e-5, kPeers = 2.0;
-
-/// Ends the program with a reason.
-template <typename T>
-T must(base::Result<T> result) {
-  if (result.ok()) return std::move(result).value();
-  std::fprintf(stderr, "%s\n", result.status().to_string().c_str());
-  std::exit(2);
-}
-void must(const base::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(2);
-}
 
 /// The file's tensors, all f64.
 class File {
@@ -73,9 +62,10 @@ int compare(const std::string& network, base::DType dtype, const File& file) {
   symbol::Bindings bindings =
       must(symbol::allocate_bindings(setup.runtime, net, {{"data", file.shape("data")}}, dtype));
   for (const auto& [name, array] : bindings.arguments) {
-    const bool label = name == "softmax_label";
-    load(array, file.find(label ? "label" : name));
-    if (!label && name != "data") bindings.grad_req[name] = symbol::GradReq::write;
+    load(array, file.find(name == "softmax_label" ? "label" : name));
+  }
+  for (const std::string& name : net.list_parameters()) {
+    bindings.grad_req[name] = symbol::GradReq::write;
   }
   for (const auto& [name, array] : bindings.auxiliary) load(array, file.find(name));
   symbol::ExecutorOptions options;

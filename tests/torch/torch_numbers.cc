@@ -14,28 +14,17 @@
 #include "ndarray/safetensors.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
+#include "tests/support/must.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe {
 namespace {
 
 using ndarray::NDArray;
+using tests::must;
 
 constexpr double kLearningRate = 0.01;
 constexpr std::int64_t kBatch = 32;
-
-/// Ends the program with a reason.
-template <typename T>
-T must(base::Result<T> result) {
-  if (result.ok()) return std::move(result).value();
-  std::fprintf(stderr, "%s\n", result.status().to_string().c_str());
-  std::exit(2);
-}
-void must(const base::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  std::exit(2);
-}
 
 std::vector<double> numbers(base::DType dtype, std::span<const std::byte> bytes) {
   std::vector<double> values(bytes.size() / base::dtype_size(dtype));
