@@ -72,10 +72,11 @@ class ReferenceKernel final : public Kernel {
         run_(std::move(run)),
         inner_scratch_(aligned(static_cast<std::int64_t>(inner_scratch))),
         scratch_bytes_(inner_scratch_) {
-    if (!flat_.is_dense()) {
-      flat_shape_ = Shape{flat_.padded.elements()};
-      for (auto* group : {&call_.inputs, &call_.outputs}) {
-        for (TensorDesc& desc : *group) desc.shape = flat_shape_;
+    if (!flat_.is_dense()) flat_shape_ = Shape{flat_.padded.elements()};
+    for (auto* group : {&call_.inputs, &call_.outputs}) {
+      for (TensorDesc& desc : *group) {
+        desc.layout = Layout::dense();
+        if (!flat_.is_dense()) desc.shape = flat_shape_;
       }
     }
     adds_ = std::find(call_.modes.begin(), call_.modes.end(), WriteMode::add) != call_.modes.end();

@@ -89,7 +89,7 @@ using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(cons
 
 /// A candidate for an operator's calls. Declining is Errc::unimplemented with the reason.
 struct KernelDef {
-  std::string name;  ///< "reference", "simd", "onednn", "cudnn", "cuda"
+  std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
   PrepareFunction prepare;
 };
 

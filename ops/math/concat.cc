@@ -72,28 +72,42 @@ std::vector<Sample> concat_samples() {
            .inputs = {{2, 3, 2, 2}, {2, 1, 2, 2}}}};
 }
 
-/// Copies between the whole and every part of which `part(i)` gives the address (null: skip).
+/// copy(number of a part, the whole, the part, from the part's places to the whole's).
 template <typename Copy>
-void for_each_part(const Params& params, const Shape& whole, std::span<const TensorDesc> parts,
+void for_each_part(const Params& params, const TensorDesc& whole, std::span<const TensorDesc> parts,
                    Copy copy) {
-  const int axis = checked_axis(params.integer("dim"), whole).value();
+  const int axis = checked_axis(params.integer("dim"), whole.shape).value();
   const AxisView whole_view = axis_view(whole, axis);
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const AxisView part_view = axis_view(parts[i].shape, axis);
-    copy(i, whole_view, part_view, begin);
-    begin += part_view.extent;
+    const std::int64_t extent = parts[i].shape[axis];
+    copy(i, whole_view, axis_view(parts[i], axis), AxisRange{0, begin, extent});
+    begin += extent;
   }
+}
+
+/// Every part begins with a block.
+Status check_blocks(const Params& params, const TensorDesc& whole,
+                    std::span<const TensorDesc> parts) {
+  Status status;
+  for_each_part(params, whole, parts,
+                [&](auto i, const auto& whole_view, const auto&, const AxisRange& range) {
+                  if (range.to % whole_view.block == 0) return;
+                  status = base::error(base::Errc::unimplemented,
+                                       "part {} begins at {}, inside a block of {}", i, range.to,
+                                       whole_view.block);
+                });
+  return status;
 }
 
 Status run(const OpCall& call, const KernelContext& context) {
   return with_floating(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     T* whole = context.outputs[0].as<T>();
-    for_each_part(call.params, call.outputs[0].shape, call.inputs,
-                  [&](auto i, const auto& whole_view, const auto& part_view, auto begin) {
+    for_each_part(call.params, call.outputs[0], call.inputs,
+                  [&](auto i, const auto& whole_view, const auto& part_view, const auto& range) {
                     copy_axis<T>(context, context.inputs[i].template as<T>(), part_view, whole,
-                                 whole_view, {0, begin, part_view.extent});
+                                 whole_view, range);
                   });
     return Status();
   });
@@ -103,10 +117,10 @@ Status run_backward(const OpCall& call, const KernelContext& context) {
   return with_floating(context.inputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* whole = context.inputs[0].as<T>();
-    for_each_part(call.params, call.inputs[0].shape, call.outputs,
-                  [&](auto i, const auto& whole_view, const auto& part_view, auto begin) {
+    for_each_part(call.params, call.inputs[0], call.outputs,
+                  [&](auto i, const auto& whole_view, const auto& part_view, const auto& range) {
                     copy_axis<T>(context, whole, whole_view, context.outputs[i].template as<T>(),
-                                 part_view, {begin, 0, part_view.extent});
+                                 part_view, {range.to, range.from, range.count});
                   });
     return Status();
   });
@@ -131,7 +145,10 @@ OpDef concat_definition() {
     return std::vector<std::optional<Value>>(values.begin(), values.end());
   };
   op.accumulates = {0};
-  op.kernels = {reference_kernel(run)};
+  const auto accepts = [](const OpCall& call) {
+    return check_blocks(call.params, call.outputs[0], call.inputs);
+  };
+  op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = concat_samples();
   return op;
 }
@@ -163,7 +180,10 @@ OpDef concat_backward_definition() {
   };
   op.shape_only_inputs.resize(kVariadicInputsMax);
   std::iota(op.shape_only_inputs.begin(), op.shape_only_inputs.end(), 1);
-  op.kernels = {reference_kernel(run_backward)};
+  const auto accepts = [](const OpCall& call) {
+    return check_blocks(call.params, call.inputs[0], call.outputs);
+  };
+  op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
   op.samples = concat_samples();
   op.samples[0].inputs.insert(op.samples[0].inputs.begin(), {3, 6});
   op.samples[1].inputs.insert(op.samples[1].inputs.begin(), {6, 2});

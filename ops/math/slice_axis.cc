@@ -56,10 +56,9 @@ Result<Shape> slice_shape(const Params& params, const Shape& data) {
 Status run(const OpCall& call, const KernelContext& context) {
   return with_floating(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Shape& data = call.inputs[0].shape;
-    const Range range = checked_range(call.params, data).value();
-    copy_axis(context, context.inputs[0].as<T>(), axis_view(data, range.axis),
-              context.outputs[0].as<T>(), axis_view(call.outputs[0].shape, range.axis),
+    const Range range = checked_range(call.params, call.inputs[0].shape).value();
+    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0], range.axis),
+              context.outputs[0].as<T>(), axis_view(call.outputs[0], range.axis),
               {range.begin, 0, range.end - range.begin});
     return Status();
   });
@@ -68,15 +67,25 @@ Status run(const OpCall& call, const KernelContext& context) {
 Status run_backward(const OpCall& call, const KernelContext& context) {
   return with_floating(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Shape& data = call.outputs[0].shape;
-    const Range range = checked_range(call.params, data).value();
+    const Range range = checked_range(call.params, call.outputs[0].shape).value();
+    const AxisView whole = axis_view(call.outputs[0], range.axis);
     T* out = context.outputs[0].as<T>();
-    parallel_ranges(context, data.elements(),
+    parallel_ranges(context, whole.outer * whole.extent * whole.inner,
                     [=](auto begin, auto end) { std::fill(out + begin, out + end, T{0}); });
-    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0].shape, range.axis), out,
-              axis_view(data, range.axis), {0, range.begin, range.end - range.begin});
+    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0], range.axis), out, whole,
+              {0, range.begin, range.end - range.begin});
     return Status();
   });
+}
+
+/// The range of `data` is whole blocks; its last one may be padded.
+Status check_blocks(const Params& params, const TensorDesc& data) {
+  TROUPE_TRY_ASSIGN(const Range range, checked_range(params, data.shape));
+  const std::int64_t block = axis_view(data, range.axis).block;
+  const bool whole_end = range.end % block == 0 || range.end == data.shape[range.axis];
+  if (range.begin % block == 0 && whole_end) return {};
+  return base::error(Errc::unimplemented, "range [{}, {}) cuts a block of {}", range.begin,
+                     range.end, block);
 }
 
 std::vector<Sample> slice_samples() {
@@ -107,7 +116,8 @@ OpDef slice_axis_definition() {
                     b.params().to_attributes())}};
   };
   op.accumulates = {0};
-  op.kernels = {reference_kernel(run)};
+  const auto accepts = [](const OpCall& call) { return check_blocks(call.params, call.inputs[0]); };
+  op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = slice_samples();
   return op;
 }
@@ -129,7 +139,10 @@ OpDef slice_axis_backward_definition() {
   };
   op.shape_only_inputs = {1};
   op.accumulates = {0};
-  op.kernels = {reference_kernel(run_backward)};
+  const auto accepts = [](const OpCall& call) {
+    return check_blocks(call.params, call.outputs[0]);
+  };
+  op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
   op.samples = slice_samples();
   const std::vector<Shape> slices = {{2, 3}, {2, 2}, {2, 2, 2}};
   for (std::size_t i = 0; i < slices.size(); ++i) {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between dense tensors that differ along one axis only.
+// Copies between tensors that differ along one axis only, dense ones or whole blocks.
 #pragma once
 
 #include <algorithm>
+#include <functional>
 
 #include "ops/support/chunks.h"
 
 namespace troupe::ops {
 
-/// A dense tensor seen as (outer, extent of one axis, inner).
+/// A tensor's buffer seen as (outer, extent of one axis, inner). Blocked: the axis counts blocks of
+/// `block` places.
 struct AxisView {
   std::int64_t outer = 1;
   std::int64_t extent = 1;
   std::int64_t inner = 1;
+  std::int64_t block = 1;
 };
-inline AxisView axis_view(const base::Shape& shape, int axis) {
-  return {shape.elements(0, axis), shape[axis], shape.elements(axis + 1, shape.rank())};
-}
+/// The layout is no opaque one.
+AxisView axis_view(const TensorDesc& tensor, int axis);
 
 /// `axis` counted from the front; negative ones count from the end.
 inline base::Result<int> checked_axis(std::int64_t axis, const base::Shape& shape) {
@@ -26,7 +28,8 @@ inline base::Result<int> checked_axis(std::int64_t axis, const base::Shape& shap
                      shape.to_string());
 }
 
-/// Places `count` along the axis of two tensors with equal outer and inner.
+/// Places `count` along the axis of two tensors with equal outer, inner and blocks, where blocks
+/// begin; the last block may be padded.
 struct AxisRange {
   std::int64_t from = 0;
   std::int64_t to = 0;
@@ -37,19 +40,26 @@ struct AxisRange {
 template <typename T>
 void copy_axis(const KernelContext& context, const T* source, const AxisView& source_view,
                T* target, const AxisView& target_view, const AxisRange& range) {
-  const std::int64_t inner = source_view.inner;
-  const std::int64_t length = range.count * inner;
+  const std::int64_t inner = source_view.inner, block = source_view.block;
+  const std::int64_t length = (range.count + block - 1) / block * inner;
   if (length == 0) return;
   const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElements / length);
   parallel_ranges(
       context, source_view.outer,
       [&](auto begin, auto end) {
         for (auto o = begin; o < end; ++o) {
-          const T* x = source + (o * source_view.extent + range.from) * inner;
-          std::copy(x, x + length, target + (o * target_view.extent + range.to) * inner);
+          const T* x = source + (o * source_view.extent + range.from / block) * inner;
+          std::copy(x, x + length, target + (o * target_view.extent + range.to / block) * inner);
         }
       },
       chunk);
 }
+
+/// The candidate before the reference of an operator that copies along an axis, f32 and f64: every
+/// tensor has the layout of the first one that is blocked. `accepts` sees the call with those
+/// layouts and declines where a copied range cuts a block; `run` is as a reference kernel's.
+/// Declines calls without a blocked tensor, other ranks, other fixed layouts, and add modes.
+KernelDef blocked_copy_kernel(std::function<base::Status(const OpCall&)> accepts,
+                              std::function<base::Status(const OpCall&, const KernelContext&)> run);
 
 }  // namespace troupe::ops

@@ -2,6 +2,8 @@
 // Flat runs over dense or equally blocked tensors.
 #include "ops/support/flat_kernel.h"
 
+#include "ops/support/function_kernel.h"
+
 namespace troupe::ops {
 namespace {
 
@@ -9,36 +11,6 @@ using base::Errc;
 using base::Layout;
 using base::Result;
 using base::Status;
-
-class FlatKernel final : public Kernel {
- public:
-  using Run = std::function<Status(const OpCall&, const KernelContext&)>;
-
-  FlatKernel(std::string name, OpCall call, Layout layout, Run run)
-      : name_(std::move(name)),
-        call_(std::move(call)),
-        layout_(std::move(layout)),
-        run_(std::move(run)) {}
-
-  std::string name() const override { return name_; }
-  std::vector<Layout> input_layouts() const override { return layouts(call_.inputs.size()); }
-  std::vector<Layout> output_layouts() const override { return layouts(call_.outputs.size()); }
-  Status run(const KernelContext& context) const override { return run_(call_, context); }
-
- private:
-  std::vector<Layout> layouts(std::size_t count) const {
-    return layout_.is_dense() ? std::vector<Layout>() : std::vector<Layout>(count, layout_);
-  }
-
-  std::string name_;
-  OpCall call_;
-  Layout layout_;
-  Run run_;
-};
-
-}  // namespace
-
-namespace {
 
 /// Calls f for every tensor of a call until it gives an error.
 template <typename F>
@@ -92,9 +64,12 @@ KernelDef flat_kernel(std::string name,
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(with_floating(call.outputs.front().dtype, [](auto) { return Status(); }));
     if (accepts) TROUPE_TRY(accepts(call));
-    TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
-    return std::unique_ptr<Kernel>(
-        std::make_unique<FlatKernel>(name, call, std::move(layout), run));
+    TROUPE_TRY_ASSIGN(const Layout layout, common_layout(call));
+    OpCall fixed = call;
+    for (auto* group : {&fixed.inputs, &fixed.outputs}) {
+      for (TensorDesc& desc : *group) desc.layout = layout;
+    }
+    return std::unique_ptr<Kernel>(std::make_unique<FunctionKernel>(name, std::move(fixed), run));
   };
   return {name, make};
 }

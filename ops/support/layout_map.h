@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ops/kernel.h"
@@ -84,15 +85,21 @@ class LayoutMap {
   std::vector<std::vector<std::int64_t>> tables_;
 };
 
+/// Into how many elements along `axis` blocks cut; 1: it is not cut.
+inline std::int64_t block_along(const base::Layout& layout, int axis) {
+  std::int64_t block = 1;
+  for (const base::InnerBlock& each : layout.blocks) {
+    if (each.axis == axis) block *= each.size;
+  }
+  return block;
+}
+
 /// `layout` for another shape of the same rank: padding follows the blocks.
 inline base::Layout layout_for(base::Layout layout, const base::Shape& shape) {
   if (layout.kind != base::Layout::Kind::blocked) return layout;
   base::Shape padded = shape;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    std::int64_t block = 1;
-    for (const base::InnerBlock& each : layout.blocks) {
-      if (each.axis == axis) block *= each.size;
-    }
+    const std::int64_t block = block_along(layout, axis);
     padded.set(axis, (shape[axis] + block - 1) / block * block);
   }
   layout.padded = padded;
@@ -101,7 +108,7 @@ inline base::Layout layout_for(base::Layout layout, const base::Shape& shape) {
 
 /// The layout that a kernel which only follows its inputs gives to all of `tensors`: of the first
 /// with a fixed layout, else the first present one that is blocked, else dense.
-inline base::Layout followed_layout(std::initializer_list<const TensorDesc*> tensors) {
+inline base::Layout followed_layout(std::span<const TensorDesc* const> tensors) {
   for (const TensorDesc* tensor : tensors) {
     if (!tensor->any_layout) return tensor->layout;
   }
@@ -109,6 +116,9 @@ inline base::Layout followed_layout(std::initializer_list<const TensorDesc*> ten
     if (tensor->layout.kind == base::Layout::Kind::blocked) return tensor->layout;
   }
   return base::Layout::dense();
+}
+inline base::Layout followed_layout(std::initializer_list<const TensorDesc*> tensors) {
+  return followed_layout(std::span(tensors.begin(), tensors.size()));
 }
 
 }  // namespace troupe::ops
