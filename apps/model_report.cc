@@ -132,13 +132,14 @@ std::string summarize(const ModelReport& report) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
+      "prologue        {} of weights in kernels' layouts, kept between predictions\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
       "forward work    {:.{}f} GFLOP for a batch of {}, {:.{}f} G multiply-adds a sample\n",
       base::format_count(report.parameters), base::format_bytes(report.train_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
-      base::format_bytes(report.external_bytes), base::format_bytes(report.scratch_bytes),
-      report.in_place, report.flops * 1e-9, kDigits, report.batch,
-      report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
+      base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
+      base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
+      report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
   return text;
@@ -188,6 +189,7 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.train_bytes = bound.arena_bytes;
   report.unshared_bytes = bound.unshared_bytes;
   report.predict_bytes = bound.predict_bytes;
+  report.prologue_bytes = bound.prologue_bytes;
   report.external_bytes = bound.external_bytes;
   report.scratch_bytes = bound.scratch_bytes;
   report.in_place = static_cast<std::uint64_t>(bound.in_place);
@@ -263,6 +265,7 @@ Json json_of(const ModelReport& report) {
           {"train_bytes", report.train_bytes},
           {"unshared_bytes", report.unshared_bytes},
           {"predict_bytes", report.predict_bytes},
+          {"prologue_bytes", report.prologue_bytes},
           {"external_bytes", report.external_bytes},
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},

@@ -46,6 +46,7 @@ struct ModelReport {
   std::uint64_t train_bytes = 0;     ///< planned memory
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
+  std::uint64_t prologue_bytes = 0;  ///< weights in kernels' layouts, kept between predictions
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
   std::uint64_t in_place = 0;        ///< results that took an input's memory

@@ -124,8 +124,9 @@ int run(int argc, char** argv) {
   if (what == "memory") {
     for (const bool train : {true, false}) {
       const Bound bound(name, batch, threads, train);
+      const symbol::ExecutorReport& report = bound.report();
       print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
-                {static_cast<double>(bound.report().arena_bytes), 0.0});
+                {static_cast<double>(report.arena_bytes + report.prologue_bytes), 0.0});
     }
     return 0;
   }

@@ -98,6 +98,10 @@ Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable
   place->overwrites = access == Access::overwrite;
   place->granted = tail == nullptr || (!write && !tail->write && tail->granted);
   if (!place->granted) ++operation->blocked;
+  if (write) {
+    const std::uint64_t version = variable->version.load(std::memory_order_relaxed);
+    variable->version.store(version + 1, std::memory_order_relaxed);  // under the mutex
+  }
   (tail == nullptr ? variable->first : tail->next) = place;
   variable->last = place;
   return place + 1;

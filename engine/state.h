@@ -52,6 +52,7 @@ struct Use {
 struct VariableState {
   std::atomic<std::uint32_t> handles{0};  ///< any thread
   std::shared_ptr<Core> core;             ///< constant while a handle exists
+  std::atomic<std::uint64_t> version{0};  ///< writes pushed; any thread reads it
   std::string label;
   Use* first = nullptr;  ///< oldest use that is not released
   Use* last = nullptr;

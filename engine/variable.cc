@@ -20,6 +20,10 @@ Variable::~Variable() {
   }
 }
 
+std::uint64_t Variable::version() const {
+  return state_ == nullptr ? 0 : state_->version.load(std::memory_order_relaxed);
+}
+
 bool Variable::engine_stands() const {
   return state_ != nullptr && state_->core->open();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace troupe::engine {
@@ -28,6 +29,9 @@ class Variable {
   /// True while the engine that made it stands; false for an empty handle. Whoever may outlive an
   /// engine asks this before it calls the engine.
   bool engine_stands() const;
+  /// How many operations that write it have been pushed so far: its version. 0 for an empty handle.
+  /// Any thread.
+  std::uint64_t version() const;
   VariableState* state() const { return state_; }
   friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }
 

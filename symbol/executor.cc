@@ -14,6 +14,7 @@
 #include "symbol/layouts.h"
 #include "symbol/passes.h"
 #include "symbol/program.h"
+#include "symbol/prologue.h"
 #include "symbol/states.h"
 #include "symbol/value_numbers.h"
 
@@ -30,7 +31,8 @@ using Arrays = std::map<std::string, NDArray>;
 struct BoundGraph {
   Graph graph;
   Arrays variables;
-  std::vector<NDArray> heads;  // empty handles: to be made
+  std::vector<NDArray> heads;     // empty handles: to be made
+  std::set<std::string> weights;  // what follows from these variables alone is kept
 };
 
 base::Status check_known(const char* what, const std::vector<std::string>& names,
@@ -143,6 +145,25 @@ std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGrap
   return externals;
 }
 
+/// Memory of their own for what the prologue writes: buffers as the kernels want them.
+base::Status add_prologue(ndarray::Runtime& runtime, const BoundGraph& bound,
+                          ProgramRequest& request) {
+  const PreparedGraph& prepared = request.prepared;
+  request.prologue = prologue_nodes(prepared, bound.weights);
+  for (std::size_t i = 0; i < request.prologue.size(); ++i) {
+    if (!request.prologue[i]) continue;
+    for (std::size_t v = prepared.numbers.begin(i); v < prepared.numbers.end(i); ++v) {
+      const auto element = static_cast<std::int64_t>(base::dtype_size(prepared.dtypes[v]));
+      const std::int64_t bytes = prepared.layouts[v].buffer_bytes(
+          prepared.shapes[v], base::dtype_size(prepared.dtypes[v]));
+      const base::Shape buffer{(bytes + element - 1) / element};
+      TROUPE_TRY_ASSIGN(request.externals[v], NDArray::empty(runtime, buffer, prepared.dtypes[v],
+                                                             request.device, "prologue"));
+    }
+  }
+  return {};
+}
+
 /// Passes, kernels and memory for one graph. Fills in missing arrays of heads.
 base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, BoundGraph& bound,
                                                     const ExecutorOptions& options) {
@@ -158,8 +179,9 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound.heads));
   request.externals = externals_of(request.prepared, bound);
-  request.step = options.step;
   request.device = options.device;
+  TROUPE_TRY(add_prologue(runtime, bound, request));
+  request.step = options.step;
   request.seed = options.seed;
   request.rank = options.rank;
   request.priority = options.priority;
@@ -182,6 +204,8 @@ class Binder {
     }
     variables_ = executor.bindings_.arguments;
     variables_.insert(executor.bindings_.auxiliary.begin(), executor.bindings_.auxiliary.end());
+    for (const std::string& name : symbol.list_parameters()) weights_.insert(name);
+    for (const std::string& name : symbol.list_auxiliary_states()) weights_.insert(name);
   }
 
   base::Status bind_training();
@@ -198,6 +222,7 @@ class Binder {
   Executor& executor_;
   const Graph flat_;
   std::vector<std::string> wanted_;  // arguments with gradients, in topological order
+  std::set<std::string> weights_;    // parameters and auxiliary states
   Arrays variables_;
 };
 
@@ -289,6 +314,7 @@ base::Status Binder::bind_prediction() {
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;
+  bound.weights = weights_;
   bound.heads = executor_.bindings_.outputs;
   TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
   executor_.bindings_.outputs = bound.heads;

@@ -72,6 +72,7 @@ struct ExecutorReport {
   std::vector<std::string> reorders;
   std::size_t arena_bytes = 0;     ///< of this executor's larger graph
   std::size_t predict_bytes = 0;   ///< of the graph for prediction alone
+  std::size_t prologue_bytes = 0;  ///< kept from prediction to prediction, outside the arena
   std::size_t unshared_bytes = 0;  ///< of the one graph reported, without sharing
   std::size_t external_bytes = 0;  ///< outputs and gradients
   std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
@@ -92,7 +93,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Pushes the forward pass: of the training graph, or of the graph for prediction.
+  /// Pushes the forward pass: of the training graph, or of the graph for prediction. In the latter,
+  /// what follows from weights alone (weights in a kernel's layout) is pushed only when one of them
+  /// has been written since the last prediction.
   base::Status forward(bool train);
   /// Pushes the backward pass behind forward(true). `head_gradients`: one per output that is no
   /// loss, in their order, of its shape and dtype (0 for one whose gradient is not wanted).

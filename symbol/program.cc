@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "ndarray/run_kernel.h"
@@ -111,6 +112,10 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     }
     step.input_sources.push_back(from);
   }
+  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  if (!request.prologue.empty() && request.prologue[index]) {
+    step.versions.assign(step.reads.size(), kNever);
+  }
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     step.outputs.push_back(view(value));
@@ -118,6 +123,7 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     const bool content = contains(step.reads, variable(value));
     step.output_sources.back().content = content;
     if (content || is_part(value)) step.fresh = false;
+    if (!step.versions.empty()) prologue_bytes_ += externals_[value].bytes();
   }
   add_variables(step, index);
 }
@@ -137,10 +143,21 @@ void Program::add_variables(Step& step, std::size_t index) {
   if (step.random) insert(step.reads, random_step_.variable());
 }
 
+bool Program::has_changed(Step& step) {
+  bool changed = false;
+  for (std::size_t i = 0; i < step.versions.size(); ++i) {
+    const std::uint64_t version = step.reads[i].version();
+    changed = changed || version != step.versions[i];
+    step.versions[i] = version;
+  }
+  return changed;
+}
+
 void Program::push(bool backward) {
   const bool stream = ndarray::uses_stream(lane_.device);
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
+    if (!step.versions.empty() && !has_changed(step)) continue;
     const engine::Operation operation{step.name, step.reads, step.writes,
                                       lane_,     priority_,  step.overwrites};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };

@@ -23,6 +23,9 @@ struct ProgramRequest {
   PreparedGraph prepared;
   /// Per value: the array that is its memory (variables and heads), or an empty handle.
   std::vector<ndarray::NDArray> externals;
+  /// Per node: it runs only when what it reads has changed, and its outputs, which are externals,
+  /// are kept (prologue.h). Empty: none.
+  std::vector<bool> prologue;
   ndarray::NDArray step;  ///< 0-d i64, read by random nodes
   base::Device device;
   std::uint64_t seed = 0;
@@ -41,11 +44,14 @@ class Program {
   /// Destroys the program behind its last operation, at once when its engine has ended.
   static void release(std::unique_ptr<Program> program);
 
-  /// Pushes the forward nodes, or those of the backward pass, in order.
+  /// Pushes the forward nodes, or those of the backward pass, in order; of the prologue only what
+  /// is out of date.
   void push(bool backward);
 
   const PreparedGraph& prepared() const { return prepared_; }
   const MemoryPlan& plan() const { return plan_; }
+  /// Of the prologue's outputs.
+  std::size_t prologue_bytes() const { return prologue_bytes_; }
   /// Where the memory of value `value` is: "arena+4096", "fc1_weight", "unread".
   std::string place(std::size_t value) const;
 
@@ -68,6 +74,8 @@ class Program {
     base::RandomKey key;
     bool random = false;
     bool backward = false;
+    /// Of the prologue: the versions of its inputs, the first ones of `reads`, at the last run.
+    std::vector<std::uint64_t> versions;
   };
 
   void plan(bool share);
@@ -77,6 +85,8 @@ class Program {
   const engine::Variable& variable(std::size_t value) const;
   /// The value is less than all that its variable stands for.
   bool is_part(std::size_t value) const;
+  /// Whether an input of a step of the prologue has been written since this was asked before.
+  static bool has_changed(Step& step);
   base::Status run(Step& step, engine::RunContext& context);
 
   ndarray::Runtime runtime_;
@@ -89,6 +99,7 @@ class Program {
   MemoryPlan plan_;
   std::vector<engine::Variable> block_variables_;
   std::vector<Step> steps_;
+  std::size_t prologue_bytes_ = 0;
 };
 
 }  // namespace troupe::symbol

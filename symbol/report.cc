@@ -56,6 +56,7 @@ void Executor::make_report() {
   if (predict_) {
     report_.arena_bytes = std::max(report_.arena_bytes, predict_->plan().arena_bytes);
     report_.predict_bytes = predict_->plan().arena_bytes;
+    report_.prologue_bytes = predict_->prologue_bytes();
   }
   report_.unshared_bytes = program.plan().unshared_bytes;
   report_.in_place = program.plan().in_place;

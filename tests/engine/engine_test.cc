@@ -133,6 +133,23 @@ TEST_CASE("a variable named twice is one use, and a write of it counts") {
   CHECK(runs == 10);
 }
 
+TEST_CASE("a variable's version counts the operations pushed that write it") {
+  Fixture f(GENERATE(true, false));
+  const Variable x = f.variable("x");
+  const Variable y = f.variable("y");
+  const auto nothing = [](RunContext&) { return Status(); };
+  CHECK(Variable().version() == 0);
+  CHECK(x.version() == 0);
+  f.push("write", {}, {x}, nothing);
+  f.push("read and write", {x, y}, {x, x}, nothing);
+  f.push("read", {x, y}, {}, nothing);
+  f.engine->push({.name = "overwrite", .overwrites = {&x, 1}}, nothing);
+  CHECK(x.version() == 3);  // pushed, whether or not it has run
+  CHECK(y.version() == 0);
+  CHECK(f.engine->wait_all().ok());
+  CHECK(x.version() == 3);
+}
+
 TEST_CASE("more variables than fit inline") {
   Fixture f(GENERATE(true, false));
   std::vector<Variable> many;

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a prediction computes from weights alone runs once per version of them, and never gives an
+// old result.
+#include "symbol/prologue.h"
+
+#include "ndarray/invoke.h"
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+using ndarray::NDArray;
+
+/// Two convolutions of 16 channels, and the scores of what they leave.
+Symbol convolutions() {
+  Composer c(table());
+  Symbol net = c.variable("data");
+  for (const char* name : {"conv1", "conv2"}) {
+    net = c.call("convolution", name, {net},
+                 {{"kernel", "(3, 3)"}, {"num_filter", "16"}, {"no_bias", "True"}});
+  }
+  net = c.call("fully_connected", "fc", {c.call("flatten", "flat", {net})}, {{"num_hidden", "4"}});
+  return c.finish(c.call("softmax_output", "softmax", {net})).value();
+}
+
+/// An executor for prediction and what its forward passes push.
+struct Predicting {
+  tests::TestRuntime test;
+  std::unique_ptr<Executor> executor;
+
+  explicit Predicting(const Symbol& net, base::LayoutPolicy layouts = base::LayoutPolicy::chosen) {
+    Bindings bindings = make_bindings(test.runtime, net, {2, 16, 8, 8});
+    bindings.grad_req.clear();
+    ExecutorOptions options;
+    options.train = false;
+    options.layouts = layouts;
+    executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+  }
+  std::uint64_t pushed() {
+    const std::uint64_t before = test.engine->counters().pushed;
+    REQUIRE(executor->forward(false).ok());
+    return test.engine->counters().pushed - before;
+  }
+  Bytes output() const { return bytes_of(executor->outputs()[0]); }
+  const NDArray& weight(const char* name) const { return executor->arguments().at(name); }
+};
+
+/// Nodes that read nothing but weights.
+std::uint64_t kept_nodes(const Predicting& p) {
+  const auto& nodes = p.executor->report().nodes;
+  return static_cast<std::uint64_t>(std::ranges::count_if(nodes, [](const NodeReport& node) {
+    return node.op == "reorder" && node.inputs[0].find("_weight") != std::string::npos;
+  }));
+}
+
+TEST_CASE("a prediction reorders no weights unless they have changed") {
+  Predicting p(convolutions());
+  const std::uint64_t kept = kept_nodes(p);
+  if (kept == 0) return;  // a build without oneDNN has dense kernels only
+  const auto steps = static_cast<std::uint64_t>(p.executor->report().nodes.size());
+  CHECK(p.executor->report().prologue_bytes >= kept * 16 * 16 * 9 * sizeof(float));
+  CHECK(p.pushed() == steps);
+  const Bytes first = p.output();
+  CHECK(p.pushed() == steps - kept);
+  CHECK(p.output() == first);
+
+  fill(p.executor->arguments().at("data"), "other data", 0.0, 1.0);
+  CHECK(p.pushed() == steps - kept);
+  CHECK(p.output() != first);
+  fill(p.executor->arguments().at("data"), "data", 0.0, 1.0);
+  fill(p.weight("conv2_weight"), "other weight", -0.1, 0.1);
+  CHECK(p.pushed() == steps - kept + 1);
+  const Bytes second = p.output();
+  CHECK(second != first);
+  fill(p.weight("conv2_weight"), "conv2_weight", -0.1, 0.1);
+  CHECK(p.pushed() == steps - kept + 1);
+  CHECK(p.output() == first);
+}
+
+TEST_CASE("what is kept follows every way of writing a weight") {
+  Predicting kept(convolutions());
+  Predicting fresh(convolutions(), base::LayoutPolicy::dense);  // reorders nothing
+  CHECK(fresh.executor->report().prologue_bytes == 0);
+  const auto agree = [&] {
+    kept.pushed();
+    fresh.pushed();
+    const auto a = kept.executor->outputs()[0].to_vector<float>().value();
+    const auto b = fresh.executor->outputs()[0].to_vector<float>().value();
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-4));
+    return a;
+  };
+  const auto first = agree();
+  for (Predicting* each : {&kept, &fresh}) {  // a part of it
+    fill(each->weight("conv1_weight").slice(3, 5), "part", -1.0, 1.0);
+  }
+  const auto second = agree();
+  CHECK(second != first);
+  for (Predicting* each : {&kept, &fresh}) {  // a lazy operation
+    const NDArray weight = each->weight("conv1_weight");
+    REQUIRE(weight.copy_from(ndarray::operator*(weight, 2.0)).ok());
+  }
+  const auto third = agree();
+  CHECK(third != second);
+  for (Predicting* each : {&kept, &fresh}) {  // another buffer in its place
+    const NDArray& weight = each->weight("conv1_weight");
+    const NDArray other =
+        NDArray::zeros(each->test.runtime, weight.shape(), weight.dtype()).value();
+    fill(other, "rebound", -1.0, 1.0);
+    REQUIRE(other.wait().ok());
+    REQUIRE(weight.rebind(other.buffer(), true).ok());
+  }
+  CHECK(agree() != third);
+}
+
+TEST_CASE("an error of a weight is kept no longer than the weight has it") {
+  Predicting p(convolutions());
+  p.pushed();
+  const Bytes good = p.output();
+  const NDArray& weight = p.weight("conv1_weight");
+  const engine::Variable written[] = {weight.variable()};
+  p.test.engine->push({.name = "fail", .overwrites = written}, [](engine::RunContext&) {
+    return base::error(base::Errc::internal, "no weight today");
+  });
+  p.pushed();
+  CHECK(mentions(p.executor->outputs()[0].wait(), {"no weight today"}));
+  fill(weight, "conv1_weight", -0.1, 0.1);
+  p.pushed();
+  CHECK(p.output() == good);
+}
+
+TEST_CASE("the prologue is what reads weights alone, and no head, random node or constant") {
+  Composer c(table());
+  const Symbol data = c.variable("data"), weight = c.variable("weight");
+  const Symbol doubled = c.call("multiply_scalar", "doubled", {weight}, {{"scalar", "2"}});
+  const Symbol squared = c.call("square", "squared", {doubled});
+  const Symbol dropped = c.call("dropout", "dropped", {weight}, {{"p", "0.5"}});
+  const Symbol mixed = c.call("multiply", "mixed", {squared, data});
+  const Symbol noisy = c.call("add", "noisy", {mixed, dropped});
+  const Symbol head = c.call("exp", "head", {doubled});
+  const Symbol net = Symbol::group(std::vector<Symbol>{c.finish(noisy).value(), head});
+  tests::TestRuntime test;
+  const Graph graph = net.graph();
+  const base::Shape shape{2, 3};
+  const ValueShapes shapes = infer_shapes(graph, {{"data", shape}, {"weight", shape}}).value();
+  const ValueDTypes dtypes = infer_dtypes(graph, {{"data", base::DType::f32}}).value();
+  const PreparedGraph prepared =
+      choose_layouts(test.runtime, graph, shapes, dtypes, PrepareOptions{}).value();
+  const std::vector<bool> marks = prologue_nodes(prepared, {"weight"});
+  Names marked;
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    if (marks[i]) marked.push_back(prepared.graph.nodes[i].name);
+  }
+  CHECK(marked == Names{"doubled", "squared"});
+  for (const bool mark : prologue_nodes(prepared, {})) CHECK_FALSE(mark);
+}
+
+}  // namespace
+}  // namespace troupe::symbol
