@@ -91,6 +91,8 @@ using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(cons
 struct KernelDef {
   std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
   PrepareFunction prepare;
+  /// Asked before all others: it declines whatever it is not better at.
+  bool asked_first = false;
 };
 
 /// A reference kernel from a plain function: dense layouts, no scratch (or `scratch(call)` bytes).

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution and its gradient in Winograd's form, where that is faster than oneDNN's direct one.
+#include <algorithm>
+
+#include "ops/nn/convolution.h"
+#include "ops/support/layout_map.h"
+#include "ops/support/winograd.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Layout;
+using base::Result;
+using base::Status;
+
+/// (images, channels / lanes, height, width, lanes).
+Layout by_lanes(const base::Shape& shape) {
+  Layout layout;
+  layout.kind = Layout::Kind::blocked;
+  layout.order = {0, 1, 2, 3};
+  layout.blocks = {{1, winograd_lanes()}};
+  return layout_for(layout, shape);
+}
+
+/// Seconds of both ways by a rule of thumb: work at the speed of a processor with so wide vectors,
+/// plus transforms and the traffic of transformed weights. They decide, so they are never measured.
+struct Estimate {
+  double direct = 0.0, winograd = 0.0;
+};
+Estimate estimate(const Winograd& w, int team) {
+  constexpr double kMultipliesPerLane = 3.5e9;  // of one thread, a second
+  constexpr double kTransforms = 2.5e-9;        // seconds of a thread, a channel of a tile
+  constexpr double kBytesPerSecond = 1e10;      // of all threads
+  constexpr double kDirectProducts = 9.0, kProducts = 36.0;
+  const double speed = kMultipliesPerLane * static_cast<double>(winograd_lanes()) * team;
+  const double pairs = static_cast<double>(w.channels) * static_cast<double>(w.filters);
+  const auto tiles = static_cast<double>(w.tiles());
+  const double outputs = static_cast<double>(w.images * w.out_height * w.out_width);
+  const double weight_bytes = 2 * kProducts * pairs * sizeof(float);  // written and read
+  Estimate seconds;
+  seconds.direct = kDirectProducts * pairs * outputs / speed;
+  seconds.winograd = kProducts * pairs * tiles / speed +
+                     kTransforms * tiles * static_cast<double>(w.channels + w.filters) / team +
+                     weight_bytes / kBytesPerSecond;
+  return seconds;
+}
+
+/// The extents of a call, or why it is left to others. `rotated`: of the data gradient.
+Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
+                              const base::Shape& output, bool rotated) {
+  const std::int64_t lanes = winograd_lanes();
+  if (lanes == 0) return base::error(Errc::unimplemented, "vectors of less than 8 numbers");
+  if (!call.device.host_memory() || call.inputs[0].dtype != base::DType::f32) {
+    return base::error(Errc::unimplemented, "only f32 on a CPU");
+  }
+  for (const WriteMode mode : call.modes) {
+    if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
+  }
+  const Convolution v = read_convolution(call.params, data, output);
+  for (const Window& window : v.window) {
+    if (window.kernel != 3 || window.stride != 1 || window.dilate != 1 || window.pad > 2) {
+      return base::error(Errc::unimplemented, "only windows of 3x3 and stride 1");
+    }
+  }
+  if (v.groups != 1 || v.in % lanes != 0 || v.out % lanes != 0) {
+    return base::error(Errc::unimplemented,
+                       "{} channels, {} filters and {} groups: not whole "
+                       "vectors of {}",
+                       v.in, v.out, v.groups, lanes);
+  }
+  Winograd w{v.batch,     v.in,        v.out,           v.input[0],     v.input[1],
+             v.output[0], v.output[1], v.window[0].pad, v.window[1].pad};
+  if (rotated) {
+    w = {v.batch,    v.out,      v.in,      v.output[0], v.output[1],
+         v.input[0], v.input[1], 2 - w.top, 2 - w.left};
+  }
+  if (w.images * w.height * w.width * w.out_height * w.out_width == 0) {
+    return base::error(Errc::unimplemented, "empty tensor");
+  }
+  const Estimate seconds = estimate(w, call.team);
+  if (seconds.winograd < seconds.direct) return w;
+  return base::error(Errc::unimplemented, "too few tiles: about {:.1f} ms, the direct form {:.1f}",
+                     seconds.winograd * 1e3, seconds.direct * 1e3);
+}
+
+/// An error where a layout is given and is not `own`.
+Status check_layout(const TensorDesc& tensor, const Layout& own) {
+  if (tensor.any_layout || tensor.layout == own) return {};
+  return base::error(Errc::unimplemented, "layout {} where {} is given", own.to_string(),
+                     tensor.layout.to_string());
+}
+
+/// The layouts a kernel states, once they are checked against a call's.
+struct Layouts {
+  std::vector<Layout> inputs, outputs;
+
+  Status check(const OpCall& call) const {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      TROUPE_TRY(check_layout(call.inputs[i], inputs[i]));
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      TROUPE_TRY(check_layout(call.outputs[i], outputs[i]));
+    }
+    return {};
+  }
+};
+
+class WinogradKernel : public Kernel {
+ public:
+  explicit WinogradKernel(Layouts layouts) : layouts_(std::move(layouts)) {}
+  std::string name() const override { return "simd:winograd"; }
+  std::vector<Layout> input_layouts() const override { return layouts_.inputs; }
+  std::vector<Layout> output_layouts() const override { return layouts_.outputs; }
+
+ private:
+  Layouts layouts_;
+};
+
+/// Input 0 and transformed weights, to output 0.
+class ConvolutionKernel final : public WinogradKernel {
+ public:
+  ConvolutionKernel(const Winograd& extents, int team, bool biased, Layouts layouts)
+      : WinogradKernel(std::move(layouts)), convolution_(extents, team), biased_(biased) {}
+
+  std::size_t scratch_bytes() const override { return convolution_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    const float* bias = biased_ ? context.inputs[2].as<float>() : nullptr;
+    convolution_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(), bias,
+                     context.outputs[0].as<float>());
+    return {};
+  }
+
+ private:
+  WinogradConvolution convolution_;
+  bool biased_;
+};
+
+class GradientKernel final : public WinogradKernel {
+ public:
+  GradientKernel(const Winograd& extents, int team, Layouts layouts)
+      : WinogradKernel(std::move(layouts)), gradient_(extents, team) {}
+
+  std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    float* bias = context.outputs.size() > 1 ? context.outputs[1].as<float>() : nullptr;
+    gradient_.run(context, context.inputs[1].as<float>(), context.inputs[0].as<float>(),
+                  context.outputs[0].as<float>(), bias);
+    return {};
+  }
+
+ private:
+  WinogradGradient gradient_;
+};
+
+Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
+  const base::Shape &data = call.inputs[0].shape, &output = call.outputs[0].shape;
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, false));
+  Layouts layouts{{by_lanes(data), winograd_layout(w.channels, w.filters, false)},
+                  {by_lanes(output)}};
+  const bool biased = call.inputs.size() > 2;
+  if (biased) layouts.inputs.push_back(Layout::dense());
+  TROUPE_TRY(layouts.check(call));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<ConvolutionKernel>(w, call.team, biased, std::move(layouts)));
+}
+
+Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
+  const base::Shape &data = call.outputs[0].shape, &output = call.inputs[0].shape;
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, true));
+  Layouts layouts{{by_lanes(output), winograd_layout(w.channels, w.filters, true)},
+                  {by_lanes(data)}};
+  TROUPE_TRY(layouts.check(call));
+  layouts.inputs.push_back(call.inputs[2].layout);  // of which only the shape counts
+  return std::unique_ptr<Kernel>(
+      std::make_unique<ConvolutionKernel>(w, call.team, false, std::move(layouts)));
+}
+
+Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
+  const base::Shape &data = call.inputs[1].shape, &output = call.inputs[0].shape;
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, false));
+  Layouts layouts{{by_lanes(output), by_lanes(data)},
+                  std::vector<Layout>(call.outputs.size(), Layout::dense())};
+  TROUPE_TRY(layouts.check(call));
+  for (std::size_t i = 2; i < call.inputs.size(); ++i) {  // of which only shapes count
+    layouts.inputs.push_back(call.inputs[i].layout);
+  }
+  return std::unique_ptr<Kernel>(
+      std::make_unique<GradientKernel>(w, call.team, std::move(layouts)));
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_convolution_simd() {
+  static const std::vector<BackendKernel> kernels = {
+      {"convolution", {"simd", forward, true}},
+      {"convolution_backward_data", {"simd", backward_data, true}},
+      {"convolution_backward_weights", {"simd", backward_weights, true}},
+  };
+  return kernels;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// The convolution itself: a group of tiles is transformed, multiplied by the transformed weights in
+// 36 matrix products, and transformed back, 64 filters at a time on 16 lanes.
+#include "ops/support/winograd.h"
+
+#include <hwy/cache_control.h>
+#include <algorithm>
+
+// Tiles of registers are arrays of vectors, which scalable ones cannot form.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/support/winograd.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/support/winograd-inl.h"
+
+#ifndef TROUPE_OPS_WINOGRAD_ONCE
+#define TROUPE_OPS_WINOGRAD_ONCE
+namespace troupe::ops {
+/// Filters that are multiplied together: so many vectors.
+inline constexpr std::int64_t kPanelVectors = 2;
+/// Panels whose products are kept until they are transformed back.
+inline constexpr std::int64_t kRangePanels = 2;
+
+/// A group of tiles on its way.
+struct WinogradWork {
+  const Winograd& extents;
+  const float* data;
+  const float* weights;
+  const float* bias;  ///< null: none
+  float* output;
+  bool streams;               ///< outputs go past the caches
+  std::int64_t first, count;  ///< tiles
+  std::int64_t group;         ///< most tiles, for which there is room in
+  float *inputs, *products;   ///< transformed tiles
+};
+}  // namespace troupe::ops
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops {
+namespace HWY_NAMESPACE {
+
+// As many sums as the registers hold beside what is multiplied.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kRows = 14;
+#else
+constexpr int kRows = 6;
+#endif
+
+std::int64_t count_lanes() {
+  return lanes();
+}
+
+/// products[row][vector] = sum over channels of inputs[row][channel] * weights[channel][vector].
+template <int kTileRows, int kVectors>
+HWY_INLINE void multiply_tile(const float* inputs, std::int64_t row, const float* weights,
+                              std::int64_t channels, float* products, std::int64_t product_row) {
+  constexpr std::int64_t kAhead = 24;  // channels whose weights are fetched early
+  const Lanes d;
+  Vector sums[kTileRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  for (std::int64_t c = 0; c < channels; ++c, weights += kVectors * lanes()) {
+    Vector factors[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hwy::Prefetch(weights + (kAhead * kVectors + v) * lanes());
+      factors[v] = hn::Load(d, weights + v * lanes());
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) {
+      const Vector input = hn::Set(d, inputs[r * row + c]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(input, factors[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sums[r][v], d, products + r * product_row + v * lanes());
+    }
+  }
+}
+
+/// A tile of at most kTileRows rows.
+template <int kTileRows, int kVectors>
+void multiply_rows(const float* inputs, std::int64_t row, const float* weights,
+                   std::int64_t channels, float* products, std::int64_t product_row,
+                   std::int64_t rows) {
+  if constexpr (kTileRows > 1) {
+    if (rows < kTileRows) {
+      return multiply_rows<kTileRows - 1, kVectors>(inputs, row, weights, channels, products,
+                                                    product_row, rows);
+    }
+  }
+  multiply_tile<kTileRows, kVectors>(inputs, row, weights, channels, products, product_row);
+}
+
+/// All rows, in parts of about the same number.
+template <int kVectors>
+void multiply_panel(const float* inputs, std::int64_t row, const float* weights,
+                    std::int64_t channels, float* products, std::int64_t product_row,
+                    std::int64_t rows) {
+  while (rows > 0) {
+    const std::int64_t parts = (rows + kRows - 1) / kRows;
+    const std::int64_t part = (rows + parts - 1) / parts;
+    multiply_rows<kRows, kVectors>(inputs, row, weights, channels, products, product_row, part);
+    inputs += part * row;
+    products += part * product_row;
+    rows -= part;
+  }
+}
+
+/// Channels [begin, end) of the group's inputs.
+void prepare_inputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
+  const TileSlabs slabs(work.group, work.extents.channels);
+  transform_inputs(work.extents, work.data, work.first, work.count, begin, end, slabs,
+                   work.inputs + begin);
+}
+
+/// The group's outputs of filters [begin, end), transformed back from the products.
+HWY_INLINE void finish_outputs(const WinogradWork& work, const TileSlabs& slabs, std::int64_t begin,
+                               std::int64_t end) {
+  const Lanes d;
+  const Winograd& w = work.extents;
+  const std::int64_t plane = w.out_height * w.out_width * lanes();
+  for (std::int64_t filter = begin; filter < end; filter += lanes()) {
+    const Vector bias = work.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, work.bias + filter);
+    for (std::int64_t i = 0; i < work.count; ++i) {
+      const TilePlace at = place_of(w, work.first + i);
+      const float* const from = work.products + i * slabs.row + (filter - begin);
+      float* const to = work.output +
+                        (at.image * (w.filters / lanes()) + filter / lanes()) * plane +
+                        (at.row * w.out_width + at.column) * lanes();
+      const std::int64_t rows = w.out_height - at.row, columns = w.out_width - at.column;
+      transform_twice<kPatch, kTile>(
+          [](const Vector* m, Vector* y) HWY_ATTR { transform_output(m, y); },
+          [&](int row, int column)
+              HWY_ATTR { return hn::Load(d, from + (row * kPatch + column) * slabs.slab); },
+          [&](int row, int column, Vector value) HWY_ATTR {
+            if (row >= rows || column >= columns) return;
+            float* const place = to + (row * w.out_width + column) * lanes();
+            value = hn::Add(value, bias);
+            if (work.streams) {
+              hn::Stream(value, d, place);
+            } else {
+              hn::StoreU(value, d, place);
+            }
+          });
+    }
+  }
+}
+
+/// Filters [begin, end), which is a range of panels, from inputs that are prepared.
+void compute_outputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
+  const Winograd& w = work.extents;
+  const std::int64_t panel = kPanelVectors * lanes(), range = kRangePanels * panel;
+  const TileSlabs inputs(work.group, w.channels), products(work.group, range);
+  for (std::int64_t first = begin; first < end; first += range) {
+    const std::int64_t last = std::min(end, first + range);
+    for (int slab = 0; slab < kProducts; ++slab) {
+      const float* const weights = work.weights + slab * w.channels * w.filters;
+      for (std::int64_t filter = first; filter < last; filter += panel) {
+        const bool whole = w.filters - filter >= panel;
+        (whole ? multiply_panel<kPanelVectors>
+               : multiply_panel<1>)(work.inputs + slab * inputs.slab, inputs.row,
+                                    weights + filter * w.channels, w.channels,
+                                    work.products + slab * products.slab + (filter - first),
+                                    products.row, work.count);
+      }
+    }
+    finish_outputs(work, products, first, last);
+  }
+  if (work.streams) hwy::FlushStream();
+}
+
+/// Filters [filter, filter + lanes) of all channels.
+void transform_filters(const WinogradTaps& taps, std::int64_t filter, float* to) {
+  constexpr int kSide = 3, kTaps = kSide * kSide;
+  const Lanes d;
+  const std::int64_t panel = kPanelVectors * lanes();
+  const std::int64_t start = filter / panel * panel;
+  const std::int64_t width = std::min(panel, taps.filters - start);
+  float* const out = to + start * taps.channels + (filter - start);
+  HWY_ALIGN float values[kTaps * hn::MaxLanes(d)];
+  for (std::int64_t channel = 0; channel < taps.channels; ++channel) {
+    for (std::int64_t lane = 0; lane < lanes(); ++lane) {
+      const float* const from =
+          taps.weight + channel * taps.channel_stride + (filter + lane) * taps.filter_stride;
+      for (int t = 0; t < kTaps; ++t) {
+        values[t * lanes() + lane] = from[taps.rotated ? kTaps - 1 - t : t];
+      }
+    }
+    transform_twice<kSide, kPatch>(
+        [](const Vector* g, Vector* u) HWY_ATTR { transform_taps(g, u); },
+        [&](int row, int column)
+            HWY_ATTR { return hn::Load(d, values + (row * kSide + column) * lanes()); },
+        [&](int row, int column, Vector value) HWY_ATTR {
+          const std::int64_t slab = (row * kPatch + column) * taps.channels * taps.filters;
+          hn::StoreU(value, d, out + slab + channel * width);
+        });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace troupe::ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+namespace {
+
+HWY_EXPORT(count_lanes);
+HWY_EXPORT(prepare_inputs);
+HWY_EXPORT(compute_outputs);
+HWY_EXPORT(transform_filters);
+
+constexpr std::int64_t kProductsOfTile = 36;
+/// Most tiles of a group, and of one when there are few; what transformed inputs may take.
+constexpr std::int64_t kGroupMost = 56;
+constexpr std::int64_t kInputBytes = 3'300'000;
+/// Outputs above this size would push more useful things out of the caches.
+constexpr std::int64_t kStreamBytes = 8 << 20;
+
+std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
+  const std::int64_t lanes = winograd_lanes();
+  return kProductsOfTile * (tiles * (channels + lanes) + lanes);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::int64_t range_filters() {
+  return kRangePanels * kPanelVectors * winograd_lanes();
+}
+
+}  // namespace
+
+std::int64_t winograd_lanes() {
+  const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(count_lanes)();
+  constexpr std::int64_t kLeast = 8;
+  return lanes >= kLeast ? lanes : 0;
+}
+
+base::Layout winograd_layout(std::int64_t channels, std::int64_t filters, bool rotated) {
+  base::Layout layout;
+  layout.kind = base::Layout::Kind::opaque;
+  layout.tag = rotated ? "winograd, rotated" : "winograd";
+  layout.bytes = kProductsOfTile * channels * filters * static_cast<std::int64_t>(sizeof(float));
+  return layout;
+}
+
+void transform_weights(const KernelContext& context, const WinogradTaps& taps, float* to) {
+  const std::int64_t lanes = winograd_lanes();
+  context.parallel(taps.filters / lanes, [&](std::int64_t block) {
+    HWY_DYNAMIC_DISPATCH(transform_filters)(taps, block * lanes, to);
+  });
+}
+
+WinogradConvolution::WinogradConvolution(const Winograd& extents, int team)
+    : extents_(extents), team_(team) {
+  const std::int64_t room = kInputBytes / static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t most =
+      std::clamp<std::int64_t>(room / slabs(1, extents.channels), 1, kGroupMost);
+  const std::int64_t tiles = std::max<std::int64_t>(1, extents.tiles());
+  const std::int64_t groups = ceil_div(tiles, most);
+  // Each thread takes groups of its own if that leaves none without work for long.
+  constexpr std::int64_t kRoundsLeast = 2;
+  shared_ = groups < kRoundsLeast * team;
+  group_ = ceil_div(tiles, shared_ ? groups : ceil_div(groups, team) * team);
+}
+
+std::size_t WinogradConvolution::scratch_bytes() const {
+  const std::int64_t products = slabs(group_, range_filters());
+  const std::int64_t inputs = slabs(group_, extents_.channels);
+  return static_cast<std::size_t>(team_ * products + (shared_ ? 1 : team_) * inputs) *
+         sizeof(float);
+}
+
+void WinogradConvolution::run(const KernelContext& context, const float* data, const float* weights,
+                              const float* bias, float* output) const {
+  const Winograd& w = extents_;
+  const std::int64_t lanes = winograd_lanes();
+  const std::int64_t bytes =
+      w.images * w.filters * w.out_height * w.out_width * static_cast<std::int64_t>(sizeof(float));
+  const bool aligned = reinterpret_cast<std::uintptr_t>(output) % 64 == 0;
+  auto* const scratch = reinterpret_cast<float*>(context.scratch.data());
+  const std::int64_t products = slabs(group_, range_filters());
+  const std::int64_t inputs = slabs(group_, w.channels);
+  const std::int64_t groups = ceil_div(w.tiles(), group_);
+  const auto work_on = [&](std::int64_t group, std::int64_t thread) {
+    const std::int64_t first = group * group_;
+    float* const own = scratch + (shared_ ? 0 : thread * inputs);
+    float* const behind = scratch + (shared_ ? 1 : team_) * inputs + thread * products;
+    return WinogradWork{w,       data,
+                        weights, bias,
+                        output,  aligned && bytes >= kStreamBytes,
+                        first,   std::min(group_, w.tiles() - first),
+                        group_,  own,
+                        behind};
+  };
+  if (!shared_) {
+    context.parallel(team_, [&](std::int64_t thread) {
+      for (std::int64_t group = thread; group < groups; group += team_) {
+        const WinogradWork work = work_on(group, thread);
+        HWY_DYNAMIC_DISPATCH(prepare_inputs)(work, 0, w.channels);
+        HWY_DYNAMIC_DISPATCH(compute_outputs)(work, 0, w.filters);
+      }
+    });
+    return;
+  }
+  const std::int64_t panel = kPanelVectors * lanes;
+  const std::int64_t panels = ceil_div(w.filters, panel);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    context.parallel(w.channels / lanes, [&](std::int64_t block) {
+      HWY_DYNAMIC_DISPATCH(prepare_inputs)
+      (work_on(group, 0), block * lanes, (block + 1) * lanes);
+    });
+    context.parallel(team_, [&](std::int64_t thread) {
+      const std::int64_t begin = panels * thread / team_ * panel;
+      const std::int64_t end = std::min(w.filters, panels * (thread + 1) / team_ * panel);
+      if (begin < end) HWY_DYNAMIC_DISPATCH(compute_outputs)(work_on(group, thread), begin, end);
+    });
+  }
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE

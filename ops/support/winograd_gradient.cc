@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of the weights: transformed inputs times transformed gradients of outputs, summed
+// over tiles, and then transformed back. Tiles are cut into parts and these into runs by the
+// extents alone; the sums of runs and parts are added in order, so results do not depend on the
+// team, and no sum in f32 has more than a thousand terms of tiles.
+#include <algorithm>
+
+#include "ops/support/chunks.h"
+#include "ops/support/winograd.h"
+
+// Tiles of registers are arrays of vectors, which scalable ones cannot form.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/support/winograd_gradient.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/support/winograd-inl.h"
+
+#ifndef TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
+#define TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
+namespace troupe::ops {
+/// Channels and filters of one block of the weights, whose sums stay in the cache.
+inline constexpr std::int64_t kBlockChannels = 128, kBlockFilters = 64;
+/// Tiles that are multiplied together, and those of a run.
+inline constexpr std::int64_t kGroupTiles = 56, kRunTiles = 18 * kGroupTiles;
+
+/// A block of the weights, and some tiles.
+struct WinogradSums {
+  const Winograd& extents;
+  const float* data;
+  const float* gradient;
+  std::int64_t channel, channels, filter, filters;  ///< first and number
+  std::int64_t begin, end;                          ///< tiles
+  float *inputs, *gradients, *sums;                 ///< scratch
+  float* weight;  ///< (filters, channels, 3, 3) of the whole tensor
+  bool adds;      ///< to what is in `weight`
+  double* bias;   ///< of all filters; null: not wanted. Added to.
+};
+}  // namespace troupe::ops
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops {
+namespace HWY_NAMESPACE {
+
+// As many sums as the registers hold beside what is multiplied.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kRows = 14;
+#else
+constexpr int kRows = 6;
+#endif
+constexpr int kVectorsMost = 2;
+
+/// sums[row][vector] += sum over tiles of inputs[tile][row] * gradients[tile][vector].
+template <int kTileRows, int kVectors>
+HWY_INLINE void add_tile(const float* inputs, std::int64_t input_row, const float* gradients,
+                         std::int64_t gradient_row, std::int64_t tiles, float* to,
+                         std::int64_t sum_row) {
+  const Lanes d;
+  Vector sums[kTileRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, to + r * sum_row + v * lanes());
+  }
+  for (std::int64_t t = 0; t < tiles; ++t, inputs += input_row, gradients += gradient_row) {
+    Vector factors[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) factors[v] = hn::Load(d, gradients + v * lanes());
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) {
+      const Vector input = hn::Set(d, inputs[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(input, factors[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, to + r * sum_row + v * lanes());
+  }
+}
+
+template <int kTileRows, int kVectors>
+void add_rows(const float* inputs, std::int64_t input_row, const float* gradients,
+              std::int64_t gradient_row, std::int64_t tiles, float* to, std::int64_t sum_row,
+              std::int64_t rows) {
+  if constexpr (kTileRows > 1) {
+    if (rows < kTileRows) {
+      return add_rows<kTileRows - 1, kVectors>(inputs, input_row, gradients, gradient_row, tiles,
+                                               to, sum_row, rows);
+    }
+  }
+  add_tile<kTileRows, kVectors>(inputs, input_row, gradients, gradient_row, tiles, to, sum_row);
+}
+
+/// All channels of the block times one or two vectors of filters.
+template <int kVectors>
+void add_panel(const float* inputs, std::int64_t input_row, const float* gradients,
+               std::int64_t gradient_row, std::int64_t tiles, float* to, std::int64_t sum_row,
+               std::int64_t rows) {
+  while (rows > 0) {
+    const std::int64_t parts = (rows + kRows - 1) / kRows;
+    const std::int64_t part = (rows + parts - 1) / parts;
+    add_rows<kRows, kVectors>(inputs, input_row, gradients, gradient_row, tiles, to, sum_row, part);
+    inputs += part;
+    to += part * sum_row;
+    rows -= part;
+  }
+}
+
+/// Transforms the gradients of tiles [first, first + count) for the block's filters; adds up the
+/// bias's.
+void transform_gradients(const WinogradSums& s, std::int64_t first, std::int64_t count,
+                         const TileSlabs& slabs) {
+  const Lanes d;
+  const Winograd& w = s.extents;
+  const std::int64_t plane = w.out_height * w.out_width * lanes();
+  for (std::int64_t filter = 0; filter < s.filters; filter += lanes()) {
+    Vector bias = hn::Zero(d);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const TilePlace at = place_of(w, first + i);
+      const std::int64_t block = (s.filter + filter) / lanes();
+      const float* const from = s.gradient + (at.image * (w.filters / lanes()) + block) * plane +
+                                (at.row * w.out_width + at.column) * lanes();
+      float* const out = s.gradients + i * slabs.row + filter;
+      const std::int64_t rows = w.out_height - at.row, columns = w.out_width - at.column;
+      transform_twice<kTile, kPatch>(
+          [](const Vector* y, Vector* z) HWY_ATTR { transform_gradient(y, z); },
+          [&](int row, int column) HWY_ATTR {
+            if (row >= rows || column >= columns) return hn::Zero(d);
+            const Vector value = hn::LoadU(d, from + (row * w.out_width + column) * lanes());
+            bias = hn::Add(bias, value);
+            return value;
+          },
+          [&](int row, int column, Vector value)
+              HWY_ATTR { hn::Store(value, d, out + (row * kPatch + column) * slabs.slab); });
+    }
+    if (s.bias == nullptr) continue;
+    HWY_ALIGN float sums[hn::MaxLanes(d)];
+    hn::Store(bias, d, sums);
+    for (std::int64_t lane = 0; lane < lanes(); ++lane)
+      s.bias[s.filter + filter + lane] += sums[lane];
+  }
+}
+
+/// The block's sums of a run, transformed back.
+void finish_weights(const WinogradSums& s, std::int64_t sum_row, std::int64_t sum_slab) {
+  constexpr int kSide = 3, kTaps = kSide * kSide;
+  const Lanes d;
+  HWY_ALIGN float values[kTaps * hn::MaxLanes(d)];
+  for (std::int64_t filter = 0; filter < s.filters; filter += lanes()) {
+    for (std::int64_t channel = 0; channel < s.channels; ++channel) {
+      const float* const from = s.sums + channel * sum_row + filter;
+      transform_twice<kPatch, kSide>(
+          [](const Vector* u, Vector* g) HWY_ATTR { transform_factors(u, g); },
+          [&](int row, int column)
+              HWY_ATTR { return hn::Load(d, from + (row * kPatch + column) * sum_slab); },
+          [&](int row, int column, Vector value)
+              HWY_ATTR { hn::Store(value, d, values + (row * kSide + column) * lanes()); });
+      for (std::int64_t lane = 0; lane < lanes(); ++lane) {
+        float* const to =
+            s.weight +
+            ((s.filter + filter + lane) * s.extents.channels + s.channel + channel) * kTaps;
+        for (int t = 0; t < kTaps; ++t) {
+          const float value = values[t * lanes() + lane];
+          to[t] = s.adds ? to[t] + value : value;
+        }
+      }
+    }
+  }
+}
+
+/// The block's gradient over one run of tiles.
+void sum_run(const WinogradSums& s) {
+  const TileSlabs inputs(kGroupTiles, kBlockChannels), gradients(kGroupTiles, kBlockFilters);
+  const TileSlabs sums(kBlockChannels, kBlockFilters);
+  std::fill_n(s.sums, sums.elements(), 0.0F);
+  for (std::int64_t first = s.begin; first < s.end; first += kGroupTiles) {
+    const std::int64_t count = std::min(kGroupTiles, s.end - first);
+    transform_inputs(s.extents, s.data, first, count, s.channel, s.channel + s.channels, inputs,
+                     s.inputs);
+    transform_gradients(s, first, count, gradients);
+    const std::int64_t panel = kVectorsMost * lanes();
+    for (int slab = 0; slab < kProducts; ++slab) {
+      for (std::int64_t filter = 0; filter < s.filters; filter += panel) {
+        const bool whole = s.filters - filter >= panel;
+        (whole ? add_panel<kVectorsMost>
+               : add_panel<1>)(s.inputs + slab * inputs.slab, inputs.row,
+                               s.gradients + slab * gradients.slab + filter, gradients.row, count,
+                               s.sums + slab * sums.slab + filter, sums.row, s.channels);
+      }
+    }
+  }
+  finish_weights(s, sums.row, sums.slab);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace troupe::ops
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+namespace {
+
+HWY_EXPORT(sum_run);
+
+/// Pieces of work that are wanted at least, and weights that parts may keep their sums of.
+constexpr std::int64_t kPiecesWanted = 32;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
+  constexpr std::int64_t kProductsOfTile = 36;
+  const std::int64_t lanes = winograd_lanes();
+  return kProductsOfTile * (tiles * (channels + lanes) + lanes);
+}
+
+/// Scratch of one thread.
+std::int64_t thread_elements() {
+  return slabs(kGroupTiles, kBlockChannels) + slabs(kGroupTiles, kBlockFilters) +
+         slabs(kBlockChannels, kBlockFilters);
+}
+
+std::int64_t weight_elements(const Winograd& w) {
+  constexpr std::int64_t kTaps = 9;
+  return w.filters * w.channels * kTaps;
+}
+
+}  // namespace
+
+WinogradGradient::WinogradGradient(const Winograd& extents, int team)
+    : extents_(extents), team_(team) {
+  const std::int64_t blocks =
+      ceil_div(extents.channels, kBlockChannels) * ceil_div(extents.filters, kBlockFilters);
+  const std::int64_t runs = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kRunTiles));
+  parts_ = std::min(ceil_div(kPiecesWanted, blocks), runs);
+}
+
+std::size_t WinogradGradient::scratch_bytes() const {
+  const std::int64_t kept = parts_ == 1 ? 0 : parts_ * weight_elements(extents_);
+  return static_cast<std::size_t>(team_ * thread_elements() + kept) * sizeof(float) +
+         static_cast<std::size_t>(parts_ * extents_.filters) * sizeof(double);
+}
+
+void WinogradGradient::run(const KernelContext& context, const float* data, const float* gradient,
+                           float* weight, float* bias) const {
+  const Winograd& w = extents_;
+  const std::int64_t elements = weight_elements(w);
+  auto* const biases = reinterpret_cast<double*>(context.scratch.data());
+  auto* const scratch = reinterpret_cast<float*>(biases + parts_ * w.filters);
+  float* const kept = parts_ == 1 ? weight : scratch + team_ * thread_elements();
+  std::fill_n(biases, parts_ * w.filters, 0.0);
+  const std::int64_t runs = ceil_div(w.tiles(), kRunTiles);
+  const std::int64_t across = ceil_div(w.channels, kBlockChannels);
+  const std::int64_t down = ceil_div(w.filters, kBlockFilters);
+  const std::int64_t pieces = parts_ * across * down;
+  context.parallel(team_, [&](std::int64_t thread) {
+    float* const own = scratch + thread * thread_elements();
+    for (std::int64_t piece = thread; piece < pieces; piece += team_) {
+      const std::int64_t part = piece / (across * down);
+      const std::int64_t channel = piece % across * kBlockChannels;
+      const std::int64_t filter = piece / across % down * kBlockFilters;
+      WinogradSums sums{
+          w,
+          data,
+          gradient,
+          channel,
+          std::min(kBlockChannels, w.channels - channel),
+          filter,
+          std::min(kBlockFilters, w.filters - filter),
+          0,
+          0,
+          own,
+          own + slabs(kGroupTiles, kBlockChannels),
+          own + slabs(kGroupTiles, kBlockChannels) + slabs(kGroupTiles, kBlockFilters),
+          kept + part * (parts_ == 1 ? 0 : elements),
+          false,
+          bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters};
+      const std::int64_t end = runs * (part + 1) / parts_;
+      for (std::int64_t run = runs * part / parts_; run < end; ++run) {
+        sums.begin = run * kRunTiles;
+        sums.end = std::min(w.tiles(), sums.begin + kRunTiles);
+        HWY_DYNAMIC_DISPATCH(sum_run)(sums);
+        sums.adds = true;
+      }
+    }
+  });
+  if (parts_ > 1) {
+    parallel_ranges(context, elements, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float sum = kept[i];
+        for (std::int64_t part = 1; part < parts_; ++part) sum += kept[part * elements + i];
+        weight[i] = sum;
+      }
+    });
+  }
+  if (bias == nullptr) return;
+  for (std::int64_t filter = 0; filter < w.filters; ++filter) {
+    double sum = 0.0;
+    for (std::int64_t part = 0; part < parts_; ++part) sum += biases[part * w.filters + filter];
+    bias[filter] = static_cast<float>(sum);
+  }
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE
