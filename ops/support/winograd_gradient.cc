@@ -21,7 +21,7 @@
 #define TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
 namespace troupe::ops {
 /// Channels and filters of one block of the weights, whose sums stay in the cache.
-inline constexpr std::int64_t kBlockChannels = 128, kBlockFilters = 64;
+inline constexpr std::int64_t kBlockChannels = 64, kBlockFilters = 64;
 /// Tiles that are multiplied together, and those of a run.
 inline constexpr std::int64_t kGroupTiles = 56, kRunTiles = 18 * kGroupTiles;
 
@@ -206,8 +206,8 @@ namespace {
 
 HWY_EXPORT(sum_run);
 
-/// Pieces of work that are wanted at least, and weights that parts may keep their sums of.
-constexpr std::int64_t kPiecesWanted = 32;
+/// Pieces of work that are wanted at least, and what sums of parts may take.
+constexpr std::int64_t kPiecesWanted = 32, kKeptBytes = 1'900'000;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -237,7 +237,9 @@ WinogradGradient::WinogradGradient(const Winograd& extents, int team)
   const std::int64_t blocks =
       ceil_div(extents.channels, kBlockChannels) * ceil_div(extents.filters, kBlockFilters);
   const std::int64_t runs = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kRunTiles));
-  parts_ = std::min(ceil_div(kPiecesWanted, blocks), runs);
+  const std::int64_t room =
+      kKeptBytes / (weight_elements(extents) * static_cast<std::int64_t>(sizeof(float)));
+  parts_ = std::clamp<std::int64_t>(room, 1, std::min(ceil_div(kPiecesWanted, blocks), runs));
 }
 
 std::size_t WinogradGradient::scratch_bytes() const {
