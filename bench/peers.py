@@ -228,16 +228,16 @@ def team_suite(programs):
         program = [programs.bin / "bench_lenet", f"--steps={LENET_STEPS}", "--threads=2"]
         return named(json_rows(run(program)), **LENET_ROWS)
 
-    def torch():
+    def torch_rows():
         rows = named(json_rows(torch("lenet", 64, 2, LENET_STEPS)), **LENET_ROWS)
         return {**rows, company: rows["train"]}
 
-    def mxnet():
+    def mxnet_rows():
         text = mxnet("lenet", 64, LENET_STEPS, threads=2)
         return named(json_rows(text), **LENET_ROWS)
 
     return {TROUPE: [ours, lambda: {company: programs.company(machines=1, threads=2)}],
-            TORCH: [torch], MXNET: [mxnet]}
+            TORCH: [torch_rows], MXNET: [mxnet_rows]}
 
 
 SUITES = {

@@ -93,6 +93,13 @@ void Core::drop_variable(VariableState* variable) {
   mutex_.unlock();
 }
 
+bool Core::has_error(const VariableState* variable) const {
+  mutex_.lock();
+  const bool failed = variable->failure != nullptr;
+  mutex_.unlock();
+  return failed;
+}
+
 bool Core::owns(const Variable& variable) const {
   return variable && variable.state()->core.get() == this;
 }

@@ -74,6 +74,7 @@ class Core : public std::enable_shared_from_this<Core> {
   /// True until shut_down() has waited for everything. Any thread.
   bool open() const { return open_.load(std::memory_order_acquire); }
 
+  bool has_error(const VariableState* variable) const;
   /// The last handle of `variable` is gone. Called by Variable.
   void drop_variable(VariableState* variable);
   /// An asynchronous operation has its result. Called by the claimer of its ticket.

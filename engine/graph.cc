@@ -51,6 +51,7 @@ std::shared_ptr<Core> DependencyGraph::orphan(VariableState* variable) {
 
 void DependencyGraph::free_variable(VariableState* variable) {
   variable->label.clear();
+  variable->version.store(0, std::memory_order_relaxed);
   variable->orphaned = false;
   variable->failure.reset();
   variable->written = {};

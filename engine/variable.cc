@@ -24,6 +24,10 @@ std::uint64_t Variable::version() const {
   return state_ == nullptr ? 0 : state_->version.load(std::memory_order_relaxed);
 }
 
+bool Variable::has_error() const {
+  return state_ != nullptr && state_->core->has_error(state_);
+}
+
 bool Variable::engine_stands() const {
   return state_ != nullptr && state_->core->open();
 }

@@ -32,6 +32,9 @@ class Variable {
   /// How many operations that write it have been pushed so far: its version. 0 for an empty handle.
   /// Any thread.
   std::uint64_t version() const;
+  /// True while it carries an error that wait() would return. Operations that have not ended yet
+  /// may change that. Any thread.
+  bool has_error() const;
   VariableState* state() const { return state_; }
   friend bool operator==(const Variable& a, const Variable& b) { return a.state_ == b.state_; }
 

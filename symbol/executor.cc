@@ -32,7 +32,7 @@ struct BoundGraph {
   Graph graph;
   Arrays variables;
   std::vector<NDArray> heads;     // empty handles: to be made
-  std::set<std::string> weights;  // what follows from these variables alone is kept
+  std::set<std::string> weights;  // prediction keeps what it reorders of these
 };
 
 base::Status check_known(const char* what, const std::vector<std::string>& names,
@@ -145,25 +145,6 @@ std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGrap
   return externals;
 }
 
-/// Memory of their own for what the prologue writes: buffers as the kernels want them.
-base::Status add_prologue(ndarray::Runtime& runtime, const BoundGraph& bound,
-                          ProgramRequest& request) {
-  const PreparedGraph& prepared = request.prepared;
-  request.prologue = prologue_nodes(prepared, bound.weights);
-  for (std::size_t i = 0; i < request.prologue.size(); ++i) {
-    if (!request.prologue[i]) continue;
-    for (std::size_t v = prepared.numbers.begin(i); v < prepared.numbers.end(i); ++v) {
-      const auto element = static_cast<std::int64_t>(base::dtype_size(prepared.dtypes[v]));
-      const std::int64_t bytes = prepared.layouts[v].buffer_bytes(
-          prepared.shapes[v], base::dtype_size(prepared.dtypes[v]));
-      const base::Shape buffer{(bytes + element - 1) / element};
-      TROUPE_TRY_ASSIGN(request.externals[v], NDArray::empty(runtime, buffer, prepared.dtypes[v],
-                                                             request.device, "prologue"));
-    }
-  }
-  return {};
-}
-
 /// Passes, kernels and memory for one graph. Fills in missing arrays of heads.
 base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, BoundGraph& bound,
                                                     const ExecutorOptions& options) {
@@ -179,9 +160,9 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound.heads));
   request.externals = externals_of(request.prepared, bound);
-  request.device = options.device;
-  TROUPE_TRY(add_prologue(runtime, bound, request));
+  request.prologue = prologue_nodes(request.prepared, bound.weights);
   request.step = options.step;
+  request.device = options.device;
   request.seed = options.seed;
   request.rank = options.rank;
   request.priority = options.priority;
@@ -386,7 +367,7 @@ base::Status Executor::forward(bool train) {
                        options_.arena->bytes(), program->plan().arena_bytes);
   }
   options_.arena->claim(program);
-  program->push(false);
+  TROUPE_TRY(program->push(false));
   trained_ = train;
   return {};
 }
@@ -408,7 +389,7 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
     const base::Status copied = head_gradients_[i].copy_from(head_gradients[i]);
     if (!copied.ok()) return copied.with_context(fmt::format("backward: head gradient {}", i));
   }
-  train_->push(true);
+  TROUPE_TRY(train_->push(true));
   trained_ = false;
   return {};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executor: a symbol bound to arrays. forward() and backward() push prepared operations to the
 // engine and return; outputs and gradients are read through their arrays. All memory between is one
-// arena, planned at bind; a step allocates nothing. An executor belongs to one thread.
+// arena, planned at bind, and what predictions keep of weights; a step allocates nothing. An
+// executor belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,7 @@ struct ExecutorReport {
   std::vector<std::string> reorders;
   std::size_t arena_bytes = 0;     ///< of this executor's larger graph
   std::size_t predict_bytes = 0;   ///< of the graph for prediction alone
-  std::size_t prologue_bytes = 0;  ///< kept from prediction to prediction, outside the arena
+  std::size_t prologue_bytes = 0;  ///< kept from the first prediction on, outside the arena
   std::size_t unshared_bytes = 0;  ///< of the one graph reported, without sharing
   std::size_t external_bytes = 0;  ///< outputs and gradients
   std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
@@ -94,8 +95,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Pushes the forward pass: of the training graph, or of the graph for prediction. In the latter,
-  /// what follows from weights alone (weights in a kernel's layout) is pushed only when one of them
-  /// has been written since the last prediction.
+  /// weights in a kernel's layout are kept, and made anew only when they have been written; the
+  /// first one takes the memory for them.
   base::Status forward(bool train);
   /// Pushes the backward pass behind forward(true). `head_gradients`: one per output that is no
   /// loss, in their order, of its shape and dtype (0 for one whose gradient is not wanted).

@@ -31,7 +31,10 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       random_step_(request.step),
       lane_{request.device, engine::LaneKind::compute},
       priority_(request.priority),
-      memory_(arena.memory()) {
+      memory_(arena.memory()),
+      prologue_(runtime, request.device),
+      kept_(prepared_.numbers.size()) {
+  plan_prologue(request.prologue);
   plan(request.share);
   for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
     block_variables_.push_back(runtime.engine.new_variable("arena block"));
@@ -39,6 +42,19 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
   steps_.reserve(prepared_.graph.nodes.size());
   for (std::size_t node = 0; node < prepared_.graph.nodes.size(); ++node) {
     if (!prepared_.graph.nodes[node].is_variable()) add_step(node, request);
+  }
+}
+
+void Program::plan_prologue(const std::vector<bool>& nodes) {
+  const ValueNumbers& numbers = prepared_.numbers;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (!nodes[node]) continue;
+    for (std::size_t v = numbers.begin(node); v < numbers.end(node); ++v) {
+      kept_[v] = {runtime_.engine.new_variable("prologue"), prologue_bytes_};
+      const auto bytes = static_cast<std::size_t>(prepared_.layouts[v].buffer_bytes(
+          prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v])));
+      prologue_bytes_ += (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+    }
   }
 }
 
@@ -51,7 +67,7 @@ void Program::plan(bool share) {
     const std::size_t element = base::dtype_size(prepared_.dtypes[v]);
     request.value_bytes.push_back(
         static_cast<std::size_t>(layout.buffer_bytes(prepared_.shapes[v], element)));
-    request.external.push_back(static_cast<bool>(externals_[v]));
+    request.external.push_back(externals_[v] || kept_[v].variable);
     // The first value that looks the same lends its number.
     std::size_t kind = 0;
     while (prepared_.shapes[kind] != prepared_.shapes[v] ||
@@ -70,6 +86,9 @@ Program::Source Program::source(std::size_t value) const {
   Source from;
   if (externals_[value]) {
     from.array = &externals_[value];
+  } else if (kept_[value].variable) {
+    from.kept = true;
+    from.offset = kept_[value].offset;
   } else {
     const int block = plan_.value_block[value];
     TROUPE_CHECK(block >= 0, "a value without memory");
@@ -80,6 +99,7 @@ Program::Source Program::source(std::size_t value) const {
 
 const engine::Variable& Program::variable(std::size_t value) const {
   if (externals_[value]) return externals_[value].variable();
+  if (kept_[value].variable) return kept_[value].variable;
   return block_variables_[static_cast<std::size_t>(plan_.value_block[value])];
 }
 
@@ -113,9 +133,8 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     step.input_sources.push_back(from);
   }
   constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  if (!request.prologue.empty() && request.prologue[index]) {
-    step.versions.assign(step.reads.size(), kNever);
-  }
+  step.prologue = static_cast<bool>(kept_[prepared_.numbers.begin(index)].variable);
+  if (step.prologue) step.versions.assign(step.reads.size(), kNever);
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     step.outputs.push_back(view(value));
@@ -123,7 +142,6 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     const bool content = contains(step.reads, variable(value));
     step.output_sources.back().content = content;
     if (content || is_part(value)) step.fresh = false;
-    if (!step.versions.empty()) prologue_bytes_ += externals_[value].bytes();
   }
   add_variables(step, index);
 }
@@ -140,24 +158,26 @@ void Program::add_variables(Step& step, std::size_t index) {
     insert(step.overwrites, scratch);
   }
   insert(step.reads, memory_->variable);
+  if (prologue_bytes_ > 0) insert(step.reads, prologue_.memory()->variable);
   if (step.random) insert(step.reads, random_step_.variable());
 }
 
-bool Program::has_changed(Step& step) {
-  bool changed = false;
+bool Program::is_stale(Step& step) {
+  bool stale = step.overwrites.front().has_error();
   for (std::size_t i = 0; i < step.versions.size(); ++i) {
     const std::uint64_t version = step.reads[i].version();
-    changed = changed || version != step.versions[i];
+    stale = stale || version != step.versions[i];
     step.versions[i] = version;
   }
-  return changed;
+  return stale;
 }
 
-void Program::push(bool backward) {
+base::Status Program::push(bool backward) {
+  TROUPE_TRY(prologue_.reserve(prologue_bytes_));
   const bool stream = ndarray::uses_stream(lane_.device);
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
-    if (!step.versions.empty() && !has_changed(step)) continue;
+    if (step.prologue && !is_stale(step)) continue;
     const engine::Operation operation{step.name, step.reads, step.writes,
                                       lane_,     priority_,  step.overwrites};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
@@ -167,22 +187,29 @@ void Program::push(bool backward) {
       runtime_.engine.push(operation, work);
     }
   }
+  return {};
+}
+
+std::byte* Program::address(const Source& source) const {
+  const Arena::Memory& memory = source.kept ? *prologue_.memory() : *memory_;
+  return memory.buffer.data() + source.offset;
 }
 
 base::Status Program::run(Step& step, engine::RunContext& context) {
-  std::byte* const arena = memory_->buffer.data();
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
     const Source& from = step.output_sources[k];
     if (from.array != nullptr) TROUPE_TRY(from.array->make_writable(from.content));
-    step.outputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
+    step.outputs[k].data = from.array != nullptr ? from.array->data() : address(from);
   }
   for (std::size_t k = 0; k < step.inputs.size(); ++k) {
     const Source& from = step.input_sources[k];
     if (from.unread) continue;
-    step.inputs[k].data = from.array != nullptr ? from.array->data() : arena + from.offset;
+    step.inputs[k].data = from.array != nullptr ? from.array->data() : address(from);
   }
   ndarray::KernelBuffers buffers{.inputs = step.inputs, .outputs = step.outputs};
-  if (step.scratch_bytes > 0) buffers.scratch = {arena + step.scratch_offset, step.scratch_bytes};
+  if (step.scratch_bytes > 0) {
+    buffers.scratch = {memory_->buffer.data() + step.scratch_offset, step.scratch_bytes};
+  }
   buffers.fresh = step.fresh;
   ndarray::RandomDraw draw;
   if (step.random) {
@@ -206,6 +233,7 @@ void Program::release(std::unique_ptr<Program> program) {
 
 std::string Program::place(std::size_t value) const {
   if (externals_[value]) return "array";
+  if (kept_[value].variable) return fmt::format("prologue+{}", kept_[value].offset);
   const int block = plan_.value_block[value];
   if (block < 0) return "nowhere";
   return fmt::format("arena+{}", plan_.blocks[static_cast<std::size_t>(block)].offset);

@@ -23,8 +23,7 @@ struct ProgramRequest {
   PreparedGraph prepared;
   /// Per value: the array that is its memory (variables and heads), or an empty handle.
   std::vector<ndarray::NDArray> externals;
-  /// Per node: it runs only when what it reads has changed, and its outputs, which are externals,
-  /// are kept (prologue.h). Empty: none.
+  /// Per node: it runs only when what it reads has changed, and its outputs are kept (prologue.h).
   std::vector<bool> prologue;
   ndarray::NDArray step;  ///< 0-d i64, read by random nodes
   base::Device device;
@@ -45,12 +44,12 @@ class Program {
   static void release(std::unique_ptr<Program> program);
 
   /// Pushes the forward nodes, or those of the backward pass, in order; of the prologue only what
-  /// is out of date.
-  void push(bool backward);
+  /// is out of date. The first call takes the prologue's memory; resource_exhausted without it.
+  base::Status push(bool backward);
 
   const PreparedGraph& prepared() const { return prepared_; }
   const MemoryPlan& plan() const { return plan_; }
-  /// Of the prologue's outputs.
+  /// Of the prologue's outputs, outside the arena.
   std::size_t prologue_bytes() const { return prologue_bytes_; }
   /// Where the memory of value `value` is: "arena+4096", "fc1_weight", "unread".
   std::string place(std::size_t value) const;
@@ -59,7 +58,8 @@ class Program {
   /// Where a view's address comes from.
   struct Source {
     const ndarray::NDArray* array = nullptr;
-    std::size_t offset = 0;  // in the arena, when there is no array
+    std::size_t offset = 0;  // in the arena or the prologue's memory, when there is no array
+    bool kept = false;       // in the latter
     bool unread = false;     // an input of which only the shape matters
     bool content = false;    // an output that is also an input: its old values matter
   };
@@ -74,19 +74,29 @@ class Program {
     base::RandomKey key;
     bool random = false;
     bool backward = false;
-    /// Of the prologue: the versions of its inputs, the first ones of `reads`, at the last run.
+    bool prologue = false;
+    /// Of the prologue: the versions of its inputs, the first ones of `reads`, at the last push.
     std::vector<std::uint64_t> versions;
+  };
+  /// A value of the prologue; no variable: it is none.
+  struct Kept {
+    engine::Variable variable;
+    std::size_t offset = 0;
   };
 
   void plan(bool share);
+  void plan_prologue(const std::vector<bool>& nodes);
   void add_step(std::size_t node, const ProgramRequest& request);
   void add_variables(Step& step, std::size_t node);
   Source source(std::size_t value) const;
   const engine::Variable& variable(std::size_t value) const;
   /// The value is less than all that its variable stands for.
   bool is_part(std::size_t value) const;
-  /// Whether an input of a step of the prologue has been written since this was asked before.
-  static bool has_changed(Step& step);
+  /// Whether a step of the prologue must run: an input has been written since this was asked
+  /// before, or the last run failed.
+  static bool is_stale(Step& step);
+  /// The address that a source stands for; not for one of an array.
+  std::byte* address(const Source& source) const;
   base::Status run(Step& step, engine::RunContext& context);
 
   ndarray::Runtime runtime_;
@@ -96,10 +106,12 @@ class Program {
   engine::Lane lane_;
   int priority_;
   std::shared_ptr<Arena::Memory> memory_;
+  Arena prologue_;
+  std::size_t prologue_bytes_ = 0;
+  std::vector<Kept> kept_;  // per value
   MemoryPlan plan_;
   std::vector<engine::Variable> block_variables_;
   std::vector<Step> steps_;
-  std::size_t prologue_bytes_ = 0;
 };
 
 }  // namespace troupe::symbol

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prologue of a prediction: what follows from weights alone is computed when one of them has
+// The prologue of a prediction: weights in the layouts that kernels want are made when a weight has
 // changed, and kept. Pure functions, any thread.
 // Private to this folder.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace troupe::symbol {
 
-/// Marks, per node, what reads nothing but the variables named `weights` and other marked nodes.
-/// Random nodes, nodes without inputs and those that write a head are never marked.
+/// Marks, per node, reorders of the variables named `weights`. One that writes a head is not
+/// marked.
 std::vector<bool> prologue_nodes(const PreparedGraph& prepared,
                                  const std::set<std::string>& weights);
 

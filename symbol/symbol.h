@@ -69,7 +69,7 @@ class Symbol {
   /// variable; validate() refuses others.
   std::vector<std::string> list_arguments() const;
   /// The arguments that are learned, by the convention of names: all but "data" and those that end
-  /// in "label".
+  /// in "label". (A job may name its inputs otherwise: train::InputSpec.)
   std::vector<std::string> list_parameters() const;
   std::vector<std::string> list_outputs() const;
   std::vector<std::string> list_auxiliary_states() const;

@@ -22,6 +22,7 @@ struct Work {
 Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
                std::size_t index);
 
+/// How large a network is.
 struct NetworkSize {
   std::uint64_t parameters = 0;  ///< elements of what is learned (Symbol::list_parameters)
   Work forward;                  ///< of a forward pass

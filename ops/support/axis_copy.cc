@@ -2,6 +2,7 @@
 // Whole blocks lie one behind the other, as single places do in a dense tensor.
 #include "ops/support/axis_copy.h"
 
+#include "ops/op.h"
 #include "ops/support/function_kernel.h"
 #include "ops/support/layout_map.h"
 
@@ -13,28 +14,31 @@ using base::Layout;
 using base::Result;
 using base::Status;
 
-/// Every tensor in the call's blocked layout.
+/// Every tensor in the call's blocked layout. One that is not read counts only if it is free.
 Result<OpCall> fixed_layouts(OpCall call) {
-  std::vector<const TensorDesc*> tensors;
-  for (const TensorDesc& desc : call.inputs) tensors.push_back(&desc);
-  for (const TensorDesc& desc : call.outputs) tensors.push_back(&desc);
-  const Layout layout = followed_layout(tensors);
-  if (layout.kind != Layout::Kind::blocked) {
-    return base::error(Errc::unimplemented, "no tensor is blocked");
+  std::vector<TensorDesc*> tensors;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const std::vector<int>& unread = call.op->shape_only_inputs;
+    const bool read = std::find(unread.begin(), unread.end(), static_cast<int>(i)) == unread.end();
+    if (read || call.inputs[i].any_layout) tensors.push_back(&call.inputs[i]);
   }
-  for (auto* group : {&call.inputs, &call.outputs}) {
-    for (TensorDesc& desc : *group) {
-      if (desc.shape.rank() != layout.padded.rank()) {
-        return base::error(Errc::unimplemented, "shape {} in layout {}", desc.shape.to_string(),
-                           layout.to_string());
-      }
-      const Layout own = layout_for(layout, desc.shape);
-      if (!desc.any_layout && desc.layout != own) {
-        return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
-                           desc.layout.to_string(), own.to_string());
-      }
-      desc.layout = own;
+  for (TensorDesc& desc : call.outputs) tensors.push_back(&desc);
+  const Layout layout =
+      followed_layout(std::vector<const TensorDesc*>(tensors.begin(), tensors.end()));
+  if (layout.kind != Layout::Kind::blocked) {
+    return base::error(Errc::unimplemented, "in layout {}", layout.to_string());
+  }
+  for (TensorDesc* desc : tensors) {
+    if (desc->shape.rank() != layout.padded.rank()) {
+      return base::error(Errc::unimplemented, "shape {} in layout {}", desc->shape.to_string(),
+                         layout.to_string());
     }
+    const Layout own = layout_for(layout, desc->shape);
+    if (!desc->any_layout && desc->layout != own) {
+      return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
+                         desc->layout.to_string(), own.to_string());
+    }
+    desc->layout = own;
   }
   return call;
 }

@@ -56,9 +56,9 @@ void copy_axis(const KernelContext& context, const T* source, const AxisView& so
 }
 
 /// The candidate before the reference of an operator that copies along an axis, f32 and f64: every
-/// tensor has the layout of the first one that is blocked. `accepts` sees the call with those
-/// layouts and declines where a copied range cuts a block; `run` is as a reference kernel's.
-/// Declines calls without a blocked tensor, other ranks, other fixed layouts, and add modes.
+/// tensor has the layout of the first one that is fixed or, if none is, blocked. `accepts` sees the
+/// call with those layouts and declines where a copied range cuts a block; `run` is as a reference
+/// kernel's. Declines dense calls, other ranks, other fixed layouts, and add modes.
 KernelDef blocked_copy_kernel(std::function<base::Status(const OpCall&)> accepts,
                               std::function<base::Status(const OpCall&, const KernelContext&)> run);
 

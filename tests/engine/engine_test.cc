@@ -148,6 +148,12 @@ TEST_CASE("a variable's version counts the operations pushed that write it") {
   CHECK(y.version() == 0);
   CHECK(f.engine->wait_all().ok());
   CHECK(x.version() == 3);
+  for (int i = 0; i < 3; ++i) {  // whoever had its place before
+    const Variable fresh = f.variable("fresh");
+    CHECK(fresh.version() == 0);
+    f.push("write", {}, {fresh}, nothing);
+    CHECK(f.engine->wait(fresh).ok());
+  }
 }
 
 TEST_CASE("more variables than fit inline") {

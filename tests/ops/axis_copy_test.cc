@@ -2,6 +2,7 @@
 // Copies along an axis move whole blocks of blocked tensors, and only those.
 #include "ops/support/axis_copy.h"
 
+#include "ops/support/layout_map.h"
 #include "tests/ops/tensors.h"
 #include "tests/support/catch.h"
 
@@ -21,12 +22,7 @@ Layout blocked(const Shape& shape, const Order& order, const Blocks& blocks) {
   layout.kind = Layout::Kind::blocked;
   layout.order = order;
   layout.blocks = blocks;
-  layout.padded = shape;
-  for (const base::InnerBlock& block : blocks) {
-    const std::int64_t extent = layout.padded[block.axis];
-    layout.padded.set(block.axis, (extent + block.size - 1) / block.size * block.size);
-  }
-  return layout;
+  return layout_for(layout, shape);
 }
 
 /// A call whose inputs lie in blocks and whose outputs are free.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a prediction computes from weights alone runs once per version of them, and never gives an
-// old result.
+// Weights are brought into a kernel's layout once per version, and never give an old result.
 #include "symbol/prologue.h"
 
 #include "ndarray/invoke.h"
@@ -45,7 +44,7 @@ struct Predicting {
   const NDArray& weight(const char* name) const { return executor->arguments().at(name); }
 };
 
-/// Nodes that read nothing but weights.
+/// Weights that are kept in another layout.
 std::uint64_t kept_nodes(const Predicting& p) {
   const auto& nodes = p.executor->report().nodes;
   return static_cast<std::uint64_t>(std::ranges::count_if(nodes, [](const NodeReport& node) {
@@ -59,7 +58,7 @@ TEST_CASE("a prediction reorders no weights unless they have changed") {
   if (kept == 0) return;  // a build without oneDNN has dense kernels only
   const auto steps = static_cast<std::uint64_t>(p.executor->report().nodes.size());
   CHECK(p.executor->report().prologue_bytes >= kept * 16 * 16 * 9 * sizeof(float));
-  CHECK(p.pushed() == steps);
+  CHECK(p.pushed() > steps);  // it claims and sizes memory, too
   const Bytes first = p.output();
   CHECK(p.pushed() == steps - kept);
   CHECK(p.output() == first);
@@ -112,8 +111,9 @@ TEST_CASE("what is kept follows every way of writing a weight") {
   CHECK(agree() != third);
 }
 
-TEST_CASE("an error of a weight is kept no longer than the weight has it") {
+TEST_CASE("an error is kept no longer than it lasts") {
   Predicting p(convolutions());
+  const std::uint64_t kept = kept_nodes(p);
   p.pushed();
   const Bytes good = p.output();
   const NDArray& weight = p.weight("conv1_weight");
@@ -123,21 +123,42 @@ TEST_CASE("an error of a weight is kept no longer than the weight has it") {
   });
   p.pushed();
   CHECK(mentions(p.executor->outputs()[0].wait(), {"no weight today"}));
+  // Nothing was written since; what has failed is tried again.
+  const std::uint64_t steps = p.pushed();
+  CHECK(mentions(p.executor->outputs()[0].wait(), {"no weight today"}));
   fill(weight, "conv1_weight", -0.1, 0.1);
   p.pushed();
   CHECK(p.output() == good);
+  if (kept > 0) CHECK(p.pushed() == steps - 1);  // what had failed ran again each time
 }
 
-TEST_CASE("the prologue is what reads weights alone, and no head, random node or constant") {
+TEST_CASE("an input of any name costs no memory but its own") {
+  Composer c(table());
+  Symbol net = c.variable("x");
+  for (const char* name : {"conv1", "conv2", "conv3"}) {
+    net = c.call("convolution", name, {net},
+                 {{"kernel", "(3, 3)"}, {"num_filter", "16"}, {"no_bias", "True"}});
+  }
+  net = c.finish(net).value();
+  tests::TestRuntime test;
+  Bindings bindings =
+      allocate_bindings(test.runtime, net, {{"x", base::Shape{2, 16, 8, 8}}}).value();
+  ExecutorOptions options;
+  options.train = false;
+  const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+  CHECK(executor->report().prologue_bytes <= sizeof(float) * (2 * 16 * 8 * 8 + 3 * 16 * 16 * 9));
+}
+
+TEST_CASE("the prologue is reorders of weights, and no head") {
   Composer c(table());
   const Symbol data = c.variable("data"), weight = c.variable("weight");
-  const Symbol doubled = c.call("multiply_scalar", "doubled", {weight}, {{"scalar", "2"}});
-  const Symbol squared = c.call("square", "squared", {doubled});
-  const Symbol dropped = c.call("dropout", "dropped", {weight}, {{"p", "0.5"}});
-  const Symbol mixed = c.call("multiply", "mixed", {squared, data});
-  const Symbol noisy = c.call("add", "noisy", {mixed, dropped});
-  const Symbol head = c.call("exp", "head", {doubled});
-  const Symbol net = Symbol::group(std::vector<Symbol>{c.finish(noisy).value(), head});
+  const Symbol moved = c.call("reorder", "moved", {weight});
+  const Symbol again = c.call("reorder", "again", {moved});
+  const Symbol fed = c.call("reorder", "fed", {data});
+  const Symbol squared = c.call("square", "squared", {weight});
+  const Symbol sum = c.call("add", "sum", {c.call("add", "two", {again, fed}), squared});
+  const Symbol head = c.call("reorder", "head", {weight});
+  const Symbol net = Symbol::group(std::vector<Symbol>{c.finish(sum).value(), head});
   tests::TestRuntime test;
   const Graph graph = net.graph();
   const base::Shape shape{2, 3};
@@ -150,7 +171,7 @@ TEST_CASE("the prologue is what reads weights alone, and no head, random node or
   for (std::size_t i = 0; i < marks.size(); ++i) {
     if (marks[i]) marked.push_back(prepared.graph.nodes[i].name);
   }
-  CHECK(marked == Names{"doubled", "squared"});
+  CHECK(marked == Names{"moved"});
   for (const bool mark : prologue_nodes(prepared, {})) CHECK_FALSE(mark);
 }
 
