@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution and its gradient in Winograd's form, where that is faster than oneDNN's direct one.
 #include <algorithm>
+#include <cmath>
 
 #include "ops/nn/convolution.h"
 #include "ops/support/layout_map.h"
@@ -24,32 +25,44 @@ Layout by_lanes(const base::Shape& shape) {
   return layout_for(layout, shape);
 }
 
-/// Seconds of both ways by a rule of thumb: work at the speed of a processor with so wide vectors,
-/// plus transforms and the traffic of transformed weights. They decide, so they are never measured.
+enum class Pass : std::uint8_t { forward, data_gradient, weight_gradient };
+
+/// Seconds of both ways by a rule of thumb: products at the speed of a processor with so wide
+/// vectors, plus transforms and the traffic of transformed weights. They decide, so they follow
+/// from the extents alone, for a team as most workers have.
 struct Estimate {
   double direct = 0.0, winograd = 0.0;
 };
-Estimate estimate(const Winograd& w, int team) {
+Estimate estimate(const Winograd& w, Pass pass) {
+  constexpr double kTeam = 4.0;
   constexpr double kMultipliesPerLane = 3.5e9;  // of one thread, a second
-  constexpr double kTransforms = 2.5e-9;        // seconds of a thread, a channel of a tile
-  constexpr double kBytesPerSecond = 1e10;      // of all threads
+  constexpr double kTransform = 4e-8;           // seconds of a thread, a vector of a tile
+  constexpr double kBytesPerSecond = 1e10;      // of all threads, from memory
   constexpr double kDirectProducts = 9.0, kProducts = 36.0;
-  const double speed = kMultipliesPerLane * static_cast<double>(winograd_lanes()) * team;
-  const double pairs = static_cast<double>(w.channels) * static_cast<double>(w.filters);
+  constexpr double kBlock = 64.0;  // of the weight gradient
+  const auto lanes = static_cast<double>(winograd_lanes());
+  const auto channels = static_cast<double>(w.channels), filters = static_cast<double>(w.filters);
   const auto tiles = static_cast<double>(w.tiles());
+  const double products_per_second = kMultipliesPerLane * lanes * kTeam;
+  const double pairs = channels * filters;
   const double outputs = static_cast<double>(w.images * w.out_height * w.out_width);
-  const double weight_bytes = 2 * kProducts * pairs * sizeof(float);  // written and read
+  double transforms = channels + filters;
+  double weight_bytes = 2 * kProducts * pairs * sizeof(float);  // written and read
+  if (pass == Pass::weight_gradient) {
+    transforms = channels * std::ceil(filters / kBlock) + filters * std::ceil(channels / kBlock);
+    weight_bytes = 0.0;
+  }
   Estimate seconds;
-  seconds.direct = kDirectProducts * pairs * outputs / speed;
-  seconds.winograd = kProducts * pairs * tiles / speed +
-                     kTransforms * tiles * static_cast<double>(w.channels + w.filters) / team +
+  seconds.direct = kDirectProducts * pairs * outputs / products_per_second;
+  seconds.winograd = kProducts * pairs * tiles / products_per_second +
+                     kTransform * tiles * transforms / lanes / kTeam +
                      weight_bytes / kBytesPerSecond;
   return seconds;
 }
 
-/// The extents of a call, or why it is left to others. `rotated`: of the data gradient.
+/// The extents of a call, or why it is left to others.
 Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
-                              const base::Shape& output, bool rotated) {
+                              const base::Shape& output, Pass pass) {
   const std::int64_t lanes = winograd_lanes();
   if (lanes == 0) return base::error(Errc::unimplemented, "vectors of less than 8 numbers");
   if (!call.device.host_memory() || call.inputs[0].dtype != base::DType::f32) {
@@ -72,16 +85,16 @@ Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
   }
   Winograd w{v.batch,     v.in,        v.out,           v.input[0],     v.input[1],
              v.output[0], v.output[1], v.window[0].pad, v.window[1].pad};
-  if (rotated) {
+  if (pass == Pass::data_gradient) {
     w = {v.batch,    v.out,      v.in,      v.output[0], v.output[1],
          v.input[0], v.input[1], 2 - w.top, 2 - w.left};
   }
   if (w.images * w.height * w.width * w.out_height * w.out_width == 0) {
     return base::error(Errc::unimplemented, "empty tensor");
   }
-  const Estimate seconds = estimate(w, call.team);
+  const Estimate seconds = estimate(w, pass);
   if (seconds.winograd < seconds.direct) return w;
-  return base::error(Errc::unimplemented, "too few tiles: about {:.1f} ms, the direct form {:.1f}",
+  return base::error(Errc::unimplemented, "too few tiles: about {:.2f} ms, the direct form {:.2f}",
                      seconds.winograd * 1e3, seconds.direct * 1e3);
 }
 
@@ -156,7 +169,7 @@ class GradientKernel final : public WinogradKernel {
 
 Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
   const base::Shape &data = call.inputs[0].shape, &output = call.outputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, false));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::forward));
   Layouts layouts{{by_lanes(data), winograd_layout(w.channels, w.filters, false)},
                   {by_lanes(output)}};
   const bool biased = call.inputs.size() > 2;
@@ -168,7 +181,7 @@ Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
 
 Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
   const base::Shape &data = call.outputs[0].shape, &output = call.inputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, true));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::data_gradient));
   Layouts layouts{{by_lanes(output), winograd_layout(w.channels, w.filters, true)},
                   {by_lanes(data)}};
   TROUPE_TRY(layouts.check(call));
@@ -179,7 +192,7 @@ Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
 
 Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
   const base::Shape &data = call.inputs[1].shape, &output = call.inputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, false));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::weight_gradient));
   Layouts layouts{{by_lanes(output), by_lanes(data)},
                   std::vector<Layout>(call.outputs.size(), Layout::dense())};
   TROUPE_TRY(layouts.check(call));

@@ -46,8 +46,9 @@ Result<std::unique_ptr<Kernel>> prepare_weights(const OpCall& call) {
     return base::error(Errc::unimplemented, "only transformed weights");
   }
   const bool dense = !weight.any_layout && weight.layout.is_dense();
-  if (!dense || weight.dtype != base::DType::f32 || weight.shape.rank() != 4) {
-    return base::error(Errc::unimplemented, "only dense weights in f32");
+  if (!dense || weight.dtype != base::DType::f32 || weight.shape.rank() != 4 ||
+      weight.shape[2] != 3 || weight.shape[3] != 3) {
+    return base::error(Errc::unimplemented, "only dense weights of 3x3 in f32");
   }
   for (const bool rotated : {false, true}) {
     const std::int64_t filters = weight.shape[rotated ? 1 : 0];

@@ -136,54 +136,63 @@ HWY_INLINE TilePlace place_of(const Winograd& w, std::int64_t tile) {
   return {tile / w.tiles_per_image(), in_image / w.tiles_across() * kTile,
           in_image % w.tiles_across() * kTile};
 }
+/// The next tile.
+HWY_INLINE void advance(const Winograd& w, TilePlace& at) {
+  if ((at.column += kTile) < w.out_width) return;
+  at.column = 0;
+  if ((at.row += kTile) < w.out_height) return;
+  at.row = 0;
+  ++at.image;
+}
 
-/// Groups of transformed tiles: 36 slabs of (tile, channel). Rows and slabs are a vector longer
-/// than what they hold: neighbours do not fall on the same sets of the cache.
-struct TileSlabs {
-  std::int64_t row, slab;
-  TileSlabs(std::int64_t tiles, std::int64_t channels)
-      : row(channels + lanes()), slab(tiles * row + lanes()) {}
-  std::int64_t elements() const { return kProducts * slab; }
-};
+/// transform_twice on 6x6 inputs that load gives.
+template <typename Load>
+HWY_INLINE void transform_patch(Load load, float* to, std::int64_t slab) {
+  transform_twice<kPatch, kPatch>(
+      [](Vector* x, Vector* y) HWY_ATTR {
+        transform_input(x);
+        for (int k = 0; k < kPatch; ++k) y[k] = x[k];
+      },
+      load,
+      [to, slab](int row, int column, Vector value)
+          HWY_ATTR { hn::Store(value, Lanes(), to + (row * kPatch + column) * slab); });
+}
 
 /// Transforms tiles [first, first + count), channels [begin, end) of the input; begin lies at `to`.
 HWY_INLINE void transform_inputs(const Winograd& w, const float* data, std::int64_t first,
                                  std::int64_t count, std::int64_t begin, std::int64_t end,
                                  const TileSlabs& slabs, float* to) {
   const Lanes d;
-  const std::int64_t plane = w.height * w.width * lanes();
-  for (std::int64_t channel = begin; channel < end; channel += lanes()) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const TilePlace at = place_of(w, first + i);
-      const float* from = data + (at.image * (w.channels / lanes()) + channel / lanes()) * plane;
+  // Copies that no store can change stay in registers.
+  const std::int64_t width = w.width, height = w.height, slab = slabs.slab;
+  const std::int64_t step = lanes(), plane = height * width * step;
+  for (std::int64_t channel = begin; channel < end; channel += step) {
+    TilePlace at = place_of(w, first);
+    for (std::int64_t i = 0; i < count; ++i, advance(w, at)) {
+      const float* from = data + (at.image * (w.channels / step) + channel / step) * plane;
       const std::int64_t top = at.row - w.top, left = at.column - w.left;
-      const bool inside =
-          top >= 0 && top + kPatch <= w.height && left >= 0 && left + kPatch <= w.width;
       float* const out = to + i * slabs.row + (channel - begin);
-      const auto in_place = [](Vector* x, Vector* y) HWY_ATTR {
-        transform_input(x);
-        for (int k = 0; k < kPatch; ++k) y[k] = x[k];
-      };
-      const auto store = [&](int row, int column, Vector value) HWY_ATTR {
-        hn::Store(value, d, out + (row * kPatch + column) * slabs.slab);
-      };
-      if (inside) {
-        const float* const corner = from + (top * w.width + left) * lanes();
-        transform_twice<kPatch, kPatch>(
-            in_place,
-            [&](int row, int column)
-                HWY_ATTR { return hn::LoadU(d, corner + (row * w.width + column) * lanes()); },
-            store);
-      } else {
-        transform_twice<kPatch, kPatch>(
-            in_place,
-            [&](int row, int column) HWY_ATTR {
-              const std::int64_t y = top + row, x = left + column;
-              if (y < 0 || y >= w.height || x < 0 || x >= w.width) return hn::Zero(d);
-              return hn::LoadU(d, from + (y * w.width + x) * lanes());
-            },
-            store);
+      if (top >= 0 && top + kPatch <= height && left >= 0 && left + kPatch <= width) {
+        const float* const corner = from + (top * width + left) * step;
+        transform_patch(
+            [=](int row, int column)
+                HWY_ATTR { return hn::LoadU(d, corner + (row * width + column) * step); },
+            out, slab);
+        continue;
       }
+      const float* rows[kPatch];
+      bool columns[kPatch];
+      for (int k = 0; k < kPatch; ++k) {
+        const std::int64_t y = top + k, x = left + k;
+        rows[k] = y < 0 || y >= height ? nullptr : from + (y * width + left) * step;
+        columns[k] = x >= 0 && x < width;
+      }
+      transform_patch(
+          [&rows, &columns, step, d](int row, int column) HWY_ATTR {
+            if (rows[row] == nullptr || !columns[column]) return hn::Zero(d);
+            return hn::LoadU(d, rows[row] + column * step);
+          },
+          out, slab);
     }
   }
 }

@@ -8,6 +8,8 @@
 
 // Tiles of registers are arrays of vectors, which scalable ones cannot form.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
+#include <hwy/cache_control.h>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/support/winograd.cc"
 #include <hwy/foreach_target.h>
@@ -119,40 +121,49 @@ void multiply_panel(const float* inputs, std::int64_t row, const float* weights,
 
 /// Channels [begin, end) of the group's inputs.
 void prepare_inputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
-  const TileSlabs slabs(work.group, work.extents.channels);
+  const TileSlabs slabs(work.group, work.extents.channels, lanes());
   transform_inputs(work.extents, work.data, work.first, work.count, begin, end, slabs,
                    work.inputs + begin);
 }
 
 /// The group's outputs of filters [begin, end), transformed back from the products.
-HWY_INLINE void finish_outputs(const WinogradWork& work, const TileSlabs& slabs, std::int64_t begin,
-                               std::int64_t end) {
+template <bool kStreams>
+void finish_outputs(const WinogradWork& work, const TileSlabs& slabs, std::int64_t begin,
+                    std::int64_t end) {
   const Lanes d;
   const Winograd& w = work.extents;
-  const std::int64_t plane = w.out_height * w.out_width * lanes();
-  for (std::int64_t filter = begin; filter < end; filter += lanes()) {
+  // Copies that no store can change stay in registers.
+  const std::int64_t step = lanes(), width = w.out_width, height = w.out_height;
+  const std::int64_t plane = height * width * step, slab = slabs.slab;
+  for (std::int64_t filter = begin; filter < end; filter += step) {
     const Vector bias = work.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, work.bias + filter);
-    for (std::int64_t i = 0; i < work.count; ++i) {
-      const TilePlace at = place_of(w, work.first + i);
+    TilePlace at = place_of(w, work.first);
+    for (std::int64_t i = 0; i < work.count; ++i, advance(w, at)) {
       const float* const from = work.products + i * slabs.row + (filter - begin);
-      float* const to = work.output +
-                        (at.image * (w.filters / lanes()) + filter / lanes()) * plane +
-                        (at.row * w.out_width + at.column) * lanes();
-      const std::int64_t rows = w.out_height - at.row, columns = w.out_width - at.column;
-      transform_twice<kPatch, kTile>(
-          [](const Vector* m, Vector* y) HWY_ATTR { transform_output(m, y); },
-          [&](int row, int column)
-              HWY_ATTR { return hn::Load(d, from + (row * kPatch + column) * slabs.slab); },
-          [&](int row, int column, Vector value) HWY_ATTR {
-            if (row >= rows || column >= columns) return;
-            float* const place = to + (row * w.out_width + column) * lanes();
-            value = hn::Add(value, bias);
-            if (work.streams) {
-              hn::Stream(value, d, place);
-            } else {
-              hn::StoreU(value, d, place);
-            }
-          });
+      float* const to = work.output + (at.image * (w.filters / step) + filter / step) * plane +
+                        (at.row * width + at.column) * step;
+      const auto transform = [](const Vector* m, Vector* y) HWY_ATTR { transform_output(m, y); };
+      const auto load = [=](int row, int column)
+                            HWY_ATTR { return hn::Load(d, from + (row * kPatch + column) * slab); };
+      const auto store = [=](int row, int column, Vector value) HWY_ATTR {
+        float* const place = to + (row * width + column) * step;
+        if constexpr (kStreams) {
+          hn::Stream(hn::Add(value, bias), d, place);
+        } else {
+          hn::StoreU(hn::Add(value, bias), d, place);
+        }
+      };
+      const std::int64_t rows = height - at.row, columns = width - at.column;
+      if (rows >= kTile && columns >= kTile) {
+        transform_twice<kPatch, kTile>(transform, load, store);
+      } else {
+        transform_twice<kPatch, kTile>(transform, load,
+                                       [=](int row, int column, Vector value) HWY_ATTR {
+                                         if (row < rows && column < columns) {
+                                           store(row, column, value);
+                                         }
+                                       });
+      }
     }
   }
 }
@@ -161,7 +172,7 @@ HWY_INLINE void finish_outputs(const WinogradWork& work, const TileSlabs& slabs,
 void compute_outputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
   const Winograd& w = work.extents;
   const std::int64_t panel = kPanelVectors * lanes(), range = kRangePanels * panel;
-  const TileSlabs inputs(work.group, w.channels), products(work.group, range);
+  const TileSlabs inputs(work.group, w.channels, lanes()), products(work.group, range, lanes());
   for (std::int64_t first = begin; first < end; first += range) {
     const std::int64_t last = std::min(end, first + range);
     for (int slab = 0; slab < kProducts; ++slab) {
@@ -175,36 +186,35 @@ void compute_outputs(const WinogradWork& work, std::int64_t begin, std::int64_t 
                                     products.row, work.count);
       }
     }
-    finish_outputs(work, products, first, last);
+    (work.streams ? finish_outputs<true> : finish_outputs<false>)(work, products, first, last);
   }
   if (work.streams) hwy::FlushStream();
 }
 
-/// Filters [filter, filter + lanes) of all channels.
-void transform_filters(const WinogradTaps& taps, std::int64_t filter, float* to) {
+/// The panel of filters that begins with `start`, of all channels.
+void transform_filters(const WinogradTaps& taps, std::int64_t start, float* to) {
   constexpr int kSide = 3, kTaps = kSide * kSide;
   const Lanes d;
-  const std::int64_t panel = kPanelVectors * lanes();
-  const std::int64_t start = filter / panel * panel;
-  const std::int64_t width = std::min(panel, taps.filters - start);
-  float* const out = to + start * taps.channels + (filter - start);
+  const std::int64_t step = lanes(), slab = taps.channels * taps.filters;
+  const std::int64_t width = std::min(kPanelVectors * step, taps.filters - start);
+  float* out = to + start * taps.channels;
   HWY_ALIGN float values[kTaps * hn::MaxLanes(d)];
   for (std::int64_t channel = 0; channel < taps.channels; ++channel) {
-    for (std::int64_t lane = 0; lane < lanes(); ++lane) {
-      const float* const from =
-          taps.weight + channel * taps.channel_stride + (filter + lane) * taps.filter_stride;
-      for (int t = 0; t < kTaps; ++t) {
-        values[t * lanes() + lane] = from[taps.rotated ? kTaps - 1 - t : t];
+    for (std::int64_t filter = start; filter < start + width; filter += step, out += step) {
+      for (std::int64_t lane = 0; lane < step; ++lane) {
+        const float* const from =
+            taps.weight + channel * taps.channel_stride + (filter + lane) * taps.filter_stride;
+        for (int t = 0; t < kTaps; ++t) {
+          values[t * step + lane] = from[taps.rotated ? kTaps - 1 - t : t];
+        }
       }
+      transform_twice<kSide, kPatch>(
+          [](const Vector* g, Vector* u) HWY_ATTR { transform_taps(g, u); },
+          [&](int row, int column)
+              HWY_ATTR { return hn::Load(d, values + (row * kSide + column) * step); },
+          [=](int row, int column, Vector value)
+              HWY_ATTR { hn::StoreU(value, d, out + (row * kPatch + column) * slab); });
     }
-    transform_twice<kSide, kPatch>(
-        [](const Vector* g, Vector* u) HWY_ATTR { transform_taps(g, u); },
-        [&](int row, int column)
-            HWY_ATTR { return hn::Load(d, values + (row * kSide + column) * lanes()); },
-        [&](int row, int column, Vector value) HWY_ATTR {
-          const std::int64_t slab = (row * kPatch + column) * taps.channels * taps.filters;
-          hn::StoreU(value, d, out + slab + channel * width);
-        });
   }
 }
 
@@ -227,10 +237,10 @@ constexpr std::int64_t kGroupMost = 56;
 constexpr std::int64_t kInputBytes = 3'300'000;
 /// Outputs above this size would push more useful things out of the caches.
 constexpr std::int64_t kStreamBytes = 8 << 20;
+constexpr std::uintptr_t kStreamAlignment = 64;
 
 std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
-  const std::int64_t lanes = winograd_lanes();
-  return kProductsOfTile * (tiles * (channels + lanes) + lanes);
+  return TileSlabs(tiles, channels, winograd_lanes()).elements();
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -258,23 +268,24 @@ base::Layout winograd_layout(std::int64_t channels, std::int64_t filters, bool r
 }
 
 void transform_weights(const KernelContext& context, const WinogradTaps& taps, float* to) {
-  const std::int64_t lanes = winograd_lanes();
-  context.parallel(taps.filters / lanes, [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(transform_filters)(taps, block * lanes, to);
+  const std::int64_t panel = kPanelVectors * winograd_lanes();
+  context.parallel(ceil_div(taps.filters, panel), [&](std::int64_t index) {
+    HWY_DYNAMIC_DISPATCH(transform_filters)(taps, index * panel, to);
   });
 }
 
 WinogradConvolution::WinogradConvolution(const Winograd& extents, int team)
     : extents_(extents), team_(team) {
+  constexpr std::int64_t kGroupLeast = 28;  // below it weights are read too often
   const std::int64_t room = kInputBytes / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t most =
       std::clamp<std::int64_t>(room / slabs(1, extents.channels), 1, kGroupMost);
   const std::int64_t tiles = std::max<std::int64_t>(1, extents.tiles());
   const std::int64_t groups = ceil_div(tiles, most);
-  // Each thread takes groups of its own if that leaves none without work for long.
-  constexpr std::int64_t kRoundsLeast = 2;
-  shared_ = groups < kRoundsLeast * team;
-  group_ = ceil_div(tiles, shared_ ? groups : ceil_div(groups, team) * team);
+  // Threads have groups of their own, unless there are too few tiles.
+  group_ = ceil_div(tiles, ceil_div(groups, team) * team);
+  shared_ = team > 1 && group_ < std::min(kGroupLeast, most);
+  if (shared_) group_ = ceil_div(tiles, groups);
 }
 
 std::size_t WinogradConvolution::scratch_bytes() const {
@@ -287,48 +298,71 @@ std::size_t WinogradConvolution::scratch_bytes() const {
 void WinogradConvolution::run(const KernelContext& context, const float* data, const float* weights,
                               const float* bias, float* output) const {
   const Winograd& w = extents_;
-  const std::int64_t lanes = winograd_lanes();
   const std::int64_t bytes =
       w.images * w.filters * w.out_height * w.out_width * static_cast<std::int64_t>(sizeof(float));
-  const bool aligned = reinterpret_cast<std::uintptr_t>(output) % 64 == 0;
+  const bool streams =
+      bytes >= kStreamBytes && reinterpret_cast<std::uintptr_t>(output) % kStreamAlignment == 0;
   auto* const scratch = reinterpret_cast<float*>(context.scratch.data());
   const std::int64_t products = slabs(group_, range_filters());
   const std::int64_t inputs = slabs(group_, w.channels);
-  const std::int64_t groups = ceil_div(w.tiles(), group_);
-  const auto work_on = [&](std::int64_t group, std::int64_t thread) {
-    const std::int64_t first = group * group_;
+  const auto work_on = [&](std::int64_t first, std::int64_t thread) {
     float* const own = scratch + (shared_ ? 0 : thread * inputs);
     float* const behind = scratch + (shared_ ? 1 : team_) * inputs + thread * products;
-    return WinogradWork{w,       data,
-                        weights, bias,
-                        output,  aligned && bytes >= kStreamBytes,
-                        first,   std::min(group_, w.tiles() - first),
-                        group_,  own,
-                        behind};
+    return WinogradWork{w,      data,    weights, bias,
+                        output, streams, first,   std::min(group_, w.tiles() - first),
+                        group_, own,     behind};
   };
   if (!shared_) {
     context.parallel(team_, [&](std::int64_t thread) {
-      for (std::int64_t group = thread; group < groups; group += team_) {
-        const WinogradWork work = work_on(group, thread);
+      for (std::int64_t first = thread * group_; first < w.tiles(); first += team_ * group_) {
+        const WinogradWork work = work_on(first, thread);
         HWY_DYNAMIC_DISPATCH(prepare_inputs)(work, 0, w.channels);
         HWY_DYNAMIC_DISPATCH(compute_outputs)(work, 0, w.filters);
       }
     });
     return;
   }
-  const std::int64_t panel = kPanelVectors * lanes;
-  const std::int64_t panels = ceil_div(w.filters, panel);
-  for (std::int64_t group = 0; group < groups; ++group) {
-    context.parallel(w.channels / lanes, [&](std::int64_t block) {
-      HWY_DYNAMIC_DISPATCH(prepare_inputs)
-      (work_on(group, 0), block * lanes, (block + 1) * lanes);
-    });
-    context.parallel(team_, [&](std::int64_t thread) {
-      const std::int64_t begin = panels * thread / team_ * panel;
-      const std::int64_t end = std::min(w.filters, panels * (thread + 1) / team_ * panel);
-      if (begin < end) HWY_DYNAMIC_DISPATCH(compute_outputs)(work_on(group, thread), begin, end);
-    });
+  for (std::int64_t first = 0; first < w.tiles(); first += group_) {
+    share(context, [&](std::int64_t thread) { return work_on(first, thread); });
   }
+}
+
+/// All threads work on one group: first they share out channels, then panels of filters, and tiles
+/// where there are fewer of those than threads.
+void WinogradConvolution::share(
+    const KernelContext& context,
+    const std::function<WinogradWork(std::int64_t thread)>& work_of) const {
+  const Winograd& w = extents_;
+  const std::int64_t lanes = winograd_lanes(), panel = kPanelVectors * lanes;
+  const std::int64_t row = TileSlabs(group_, w.channels, lanes).row;
+  /// Part `part` of `parts` of the tiles of a work.
+  const auto cut = [row](WinogradWork work, std::int64_t part, std::int64_t parts) {
+    const std::int64_t begin = work.count * part / parts;
+    work.count = work.count * (part + 1) / parts - begin;
+    work.first += begin;
+    work.inputs += begin * row;
+    return work;
+  };
+  const std::int64_t blocks = w.channels / lanes, block_parts = ceil_div(team_, blocks);
+  context.parallel(blocks * block_parts, [&](std::int64_t chunk) {
+    const WinogradWork work = cut(work_of(0), chunk % block_parts, block_parts);
+    const std::int64_t begin = chunk / block_parts * lanes;
+    HWY_DYNAMIC_DISPATCH(prepare_inputs)(work, begin, begin + lanes);
+  });
+  const std::int64_t panels = ceil_div(w.filters, panel), parts = ceil_div(team_, panels);
+  const std::int64_t pieces = panels * parts;
+  context.parallel(team_, [&](std::int64_t thread) {
+    // Neighbouring panels of one part are done together.
+    const std::int64_t end = pieces * (thread + 1) / team_;
+    for (std::int64_t piece = pieces * thread / team_; piece < end;) {
+      const std::int64_t part = piece / panels, begin = piece % panels;
+      const std::int64_t last = std::min(panels, begin + end - piece);
+      const WinogradWork work = cut(work_of(thread), part, parts);
+      HWY_DYNAMIC_DISPATCH(compute_outputs)
+      (work, begin * panel, std::min(w.filters, last * panel));
+      piece += last - begin;
+    }
+  });
 }
 
 }  // namespace troupe::ops

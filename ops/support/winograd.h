@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "ops/kernel.h"
 
@@ -30,6 +31,16 @@ struct Winograd {
   std::int64_t tiles() const { return images * tiles_per_image(); }
 };
 
+/// Groups of transformed tiles: 36 slabs of (tile, channel). Rows are a vector longer than what
+/// they hold, and slabs an odd number of vectors: neighbours do not fall on the same sets of the
+/// cache.
+struct TileSlabs {
+  std::int64_t row, slab;
+  TileSlabs(std::int64_t tiles, std::int64_t channels, std::int64_t lanes)
+      : row(channels + lanes), slab((tiles * row / lanes | 1) * lanes) {}
+  std::int64_t elements() const { return 36 * slab; }
+};
+
 /// Where the 3x3 weights of a convolution lie: of input channel c, filter f and tap t at
 /// weight[c * channel_stride + f * filter_stride + t], or, rotated, at + 8 - t.
 struct WinogradTaps {
@@ -44,6 +55,8 @@ base::Layout winograd_layout(std::int64_t channels, std::int64_t filters, bool r
 /// Transforms weights to the form that WinogradConvolution reads; `to` is aligned to 64 bytes.
 void transform_weights(const KernelContext& context, const WinogradTaps& taps, float* to);
 
+struct WinogradWork;
+
 /// Forward pass; with the taps of filters and channels exchanged, and rotated, the data gradient.
 /// Results do not depend on the team.
 class WinogradConvolution {
@@ -56,6 +69,9 @@ class WinogradConvolution {
            float* output) const;
 
  private:
+  void share(const KernelContext& context,
+             const std::function<WinogradWork(std::int64_t thread)>& work_of) const;
+
   Winograd extents_;
   int team_;
   std::int64_t group_;   // tiles that are worked on together

@@ -22,8 +22,8 @@
 namespace troupe::ops {
 /// Channels and filters of one block of the weights, whose sums stay in the cache.
 inline constexpr std::int64_t kBlockChannels = 64, kBlockFilters = 64;
-/// Tiles that are multiplied together, and those of a run.
-inline constexpr std::int64_t kGroupTiles = 56, kRunTiles = 18 * kGroupTiles;
+/// Tiles that are multiplied together, and most such groups of a run.
+inline constexpr std::int64_t kGroupTiles = 56, kRunGroups = 18;
 
 /// A block of the weights, and some tiles.
 struct WinogradSums {
@@ -112,36 +112,50 @@ void add_panel(const float* inputs, std::int64_t input_row, const float* gradien
 
 /// Transforms the gradients of tiles [first, first + count) for the block's filters; adds up the
 /// bias's.
+template <bool kBias>
 void transform_gradients(const WinogradSums& s, std::int64_t first, std::int64_t count,
                          const TileSlabs& slabs) {
   const Lanes d;
   const Winograd& w = s.extents;
-  const std::int64_t plane = w.out_height * w.out_width * lanes();
-  for (std::int64_t filter = 0; filter < s.filters; filter += lanes()) {
-    Vector bias = hn::Zero(d);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const TilePlace at = place_of(w, first + i);
-      const std::int64_t block = (s.filter + filter) / lanes();
-      const float* const from = s.gradient + (at.image * (w.filters / lanes()) + block) * plane +
-                                (at.row * w.out_width + at.column) * lanes();
+  // Copies that no store can change stay in registers.
+  const std::int64_t step = lanes(), width = w.out_width, height = w.out_height;
+  const std::int64_t plane = height * width * step, slab = slabs.slab;
+  for (std::int64_t filter = 0; filter < s.filters; filter += step) {
+    Vector bias[kTile] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    const std::int64_t block = (s.filter + filter) / step;
+    TilePlace at = place_of(w, first);
+    for (std::int64_t i = 0; i < count; ++i, advance(w, at)) {
+      const float* const from = s.gradient + (at.image * (w.filters / step) + block) * plane +
+                                (at.row * width + at.column) * step;
       float* const out = s.gradients + i * slabs.row + filter;
-      const std::int64_t rows = w.out_height - at.row, columns = w.out_width - at.column;
-      transform_twice<kTile, kPatch>(
-          [](const Vector* y, Vector* z) HWY_ATTR { transform_gradient(y, z); },
-          [&](int row, int column) HWY_ATTR {
-            if (row >= rows || column >= columns) return hn::Zero(d);
-            const Vector value = hn::LoadU(d, from + (row * w.out_width + column) * lanes());
-            bias = hn::Add(bias, value);
-            return value;
-          },
-          [&](int row, int column, Vector value)
-              HWY_ATTR { hn::Store(value, d, out + (row * kPatch + column) * slabs.slab); });
+      const std::int64_t rows = height - at.row, columns = width - at.column;
+      const auto transform = [](const Vector* y, Vector* z) HWY_ATTR { transform_gradient(y, z); };
+      const auto load = [&bias, from, width, step, d](int row, int column) HWY_ATTR {
+        const Vector value = hn::LoadU(d, from + (row * width + column) * step);
+        if constexpr (kBias) bias[column] = hn::Add(bias[column], value);
+        return value;
+      };
+      const auto store = [=](int row, int column, Vector value) HWY_ATTR {
+        hn::Store(value, d, out + (row * kPatch + column) * slab);
+      };
+      if (rows >= kTile && columns >= kTile) {
+        transform_twice<kTile, kPatch>(transform, load, store);
+      } else {
+        transform_twice<kTile, kPatch>(
+            transform,
+            [&](int row, int column) HWY_ATTR {
+              return row < rows && column < columns ? load(row, column) : hn::Zero(d);
+            },
+            store);
+      }
     }
-    if (s.bias == nullptr) continue;
-    HWY_ALIGN float sums[hn::MaxLanes(d)];
-    hn::Store(bias, d, sums);
-    for (std::int64_t lane = 0; lane < lanes(); ++lane)
-      s.bias[s.filter + filter + lane] += sums[lane];
+    if constexpr (kBias) {
+      HWY_ALIGN float sums[hn::MaxLanes(d)];
+      hn::Store(hn::Add(hn::Add(bias[0], bias[1]), hn::Add(bias[2], bias[3])), d, sums);
+      for (std::int64_t lane = 0; lane < step; ++lane) {
+        s.bias[s.filter + filter + lane] += sums[lane];
+      }
+    }
   }
 }
 
@@ -174,14 +188,16 @@ void finish_weights(const WinogradSums& s, std::int64_t sum_row, std::int64_t su
 
 /// The block's gradient over one run of tiles.
 void sum_run(const WinogradSums& s) {
-  const TileSlabs inputs(kGroupTiles, kBlockChannels), gradients(kGroupTiles, kBlockFilters);
-  const TileSlabs sums(kBlockChannels, kBlockFilters);
+  const TileSlabs inputs(kGroupTiles, kBlockChannels, lanes());
+  const TileSlabs gradients(kGroupTiles, kBlockFilters, lanes());
+  const TileSlabs sums(kBlockChannels, kBlockFilters, lanes());
   std::fill_n(s.sums, sums.elements(), 0.0F);
   for (std::int64_t first = s.begin; first < s.end; first += kGroupTiles) {
     const std::int64_t count = std::min(kGroupTiles, s.end - first);
     transform_inputs(s.extents, s.data, first, count, s.channel, s.channel + s.channels, inputs,
                      s.inputs);
-    transform_gradients(s, first, count, gradients);
+    (s.bias == nullptr ? transform_gradients<false> : transform_gradients<true>)(s, first, count,
+                                                                                 gradients);
     const std::int64_t panel = kVectorsMost * lanes();
     for (int slab = 0; slab < kProducts; ++slab) {
       for (std::int64_t filter = 0; filter < s.filters; filter += panel) {
@@ -214,9 +230,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 }
 
 std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
-  constexpr std::int64_t kProductsOfTile = 36;
-  const std::int64_t lanes = winograd_lanes();
-  return kProductsOfTile * (tiles * (channels + lanes) + lanes);
+  return TileSlabs(tiles, channels, winograd_lanes()).elements();
 }
 
 /// Scratch of one thread.
@@ -236,10 +250,10 @@ WinogradGradient::WinogradGradient(const Winograd& extents, int team)
     : extents_(extents), team_(team) {
   const std::int64_t blocks =
       ceil_div(extents.channels, kBlockChannels) * ceil_div(extents.filters, kBlockFilters);
-  const std::int64_t runs = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kRunTiles));
+  const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kGroupTiles));
   const std::int64_t room =
       kKeptBytes / (weight_elements(extents) * static_cast<std::int64_t>(sizeof(float)));
-  parts_ = std::clamp<std::int64_t>(room, 1, std::min(ceil_div(kPiecesWanted, blocks), runs));
+  parts_ = std::clamp<std::int64_t>(room, 1, std::min(ceil_div(kPiecesWanted, blocks), groups));
 }
 
 std::size_t WinogradGradient::scratch_bytes() const {
@@ -256,7 +270,7 @@ void WinogradGradient::run(const KernelContext& context, const float* data, cons
   auto* const scratch = reinterpret_cast<float*>(biases + parts_ * w.filters);
   float* const kept = parts_ == 1 ? weight : scratch + team_ * thread_elements();
   std::fill_n(biases, parts_ * w.filters, 0.0);
-  const std::int64_t runs = ceil_div(w.tiles(), kRunTiles);
+  const std::int64_t groups = ceil_div(w.tiles(), kGroupTiles);
   const std::int64_t across = ceil_div(w.channels, kBlockChannels);
   const std::int64_t down = ceil_div(w.filters, kBlockFilters);
   const std::int64_t pieces = parts_ * across * down;
@@ -282,10 +296,10 @@ void WinogradGradient::run(const KernelContext& context, const float* data, cons
           kept + part * (parts_ == 1 ? 0 : elements),
           false,
           bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters};
-      const std::int64_t end = runs * (part + 1) / parts_;
-      for (std::int64_t run = runs * part / parts_; run < end; ++run) {
-        sums.begin = run * kRunTiles;
-        sums.end = std::min(w.tiles(), sums.begin + kRunTiles);
+      const std::int64_t end = groups * (part + 1) / parts_;
+      for (std::int64_t group = groups * part / parts_; group < end; group += kRunGroups) {
+        sums.begin = group * kGroupTiles;
+        sums.end = std::min(w.tiles(), std::min(group + kRunGroups, end) * kGroupTiles);
         HWY_DYNAMIC_DISPATCH(sum_run)(sums);
         sums.adds = true;
       }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operator of the table at the edges: NaN and infinity, one array as two inputs, a team of
 // two, more tensors than usual, processors without the newest vectors.
-#include <hwy/highway.h>
-
 #include <cmath>
 
 #include "tests/ops/cases.h"
+#include "tests/ops/highway_limit.h"
 #include "tests/support/catch.h"
 
 namespace troupe::ops {
@@ -48,7 +47,8 @@ constexpr double kSmall = 2e5;
 bool spreads(const OpDef& op, const Kernel& kernel) {
   const bool mixes = op.name.starts_with("convolution") || op.name == "batch_norm_backward" ||
                      op.name == "log_softmax_backward";
-  return mixes && kernel.name().starts_with("onednn");
+  const bool winograd = kernel.name() == "simd:winograd";
+  return mixes && (kernel.name().starts_with("onednn") || winograd);
 }
 
 /// Nothing that is not finite may be hidden: where the reference has NaN, so has the kernel; where
@@ -161,15 +161,6 @@ TEST_CASE("operators of many inputs take more than sixteen, blocked and added to
     CHECK(unpacked(outputs[0]).at(i) == Approx(2 * expected[0].at(i)).margin(1e-5));
   }
 }
-
-/// Limits the instruction sets that own vector kernels choose from, for a scope.
-class HighwayLimit {
- public:
-  explicit HighwayLimit(std::int64_t disabled) { hwy::DisableTargets(disabled); }
-  ~HighwayLimit() { hwy::DisableTargets(0); }
-  HighwayLimit(const HighwayLimit&) = delete;
-  HighwayLimit& operator=(const HighwayLimit&) = delete;
-};
 
 TEST_CASE("own vector kernels agree with the reference on older processors", "[conformance]") {
   const OpTable table = OpTable::build();

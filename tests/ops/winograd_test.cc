@@ -3,7 +3,10 @@
 // the team; and which calls it takes.
 #include "ops/support/winograd.h"
 
+#include <cmath>
+
 #include "ops/support/layout_map.h"
+#include "tests/ops/highway_limit.h"
 #include "tests/ops/tensors.h"
 #include "tests/support/catch.h"
 
@@ -24,27 +27,25 @@ Layout by_lanes(const Shape& shape) {
 
 /// A convolution with windows of 3x3; channels and filters in vectors.
 struct Case {
-  std::int64_t images, channels, filters, height, width, pad;
+  std::int64_t images, channels, filters, height, width, top, left;
 
   std::int64_t in() const { return channels * winograd_lanes(); }
   std::int64_t out() const { return filters * winograd_lanes(); }
   Shape data() const { return {images, in(), height, width}; }
   Shape weight() const { return {out(), in(), 3, 3}; }
-  Shape output() const { return {images, out(), height + 2 * pad - 2, width + 2 * pad - 2}; }
+  Shape output() const { return {images, out(), height + 2 * top - 2, width + 2 * left - 2}; }
   Attributes attributes() const {
-    const std::string padding = "(" + std::to_string(pad) + ", " + std::to_string(pad) + ")";
+    const std::string padding = "(" + std::to_string(top) + ", " + std::to_string(left) + ")";
     return {{"kernel", "(3, 3)"}, {"pad", padding}, {"num_filter", std::to_string(out())}};
   }
   Winograd extents() const {
-    return {images, in(), out(), height, width, output()[2], output()[3], pad, pad};
+    return {images, in(), out(), height, width, output()[2], output()[3], top, left};
   }
   /// Of the data gradient, which is a convolution of the output's gradient.
   Winograd rotated() const {
-    return {images, out(), in(), output()[2], output()[3], height, width, 2 - pad, 2 - pad};
+    return {images, out(), in(), output()[2], output()[3], height, width, 2 - top, 2 - left};
   }
-  std::string title() const {
-    return data().to_string() + " to " + output().to_string() + ", pad " + std::to_string(pad);
-  }
+  std::string title() const { return data().to_string() + " to " + output().to_string(); }
 };
 
 /// Runs f(context) with scratch of so many bytes, filled with NaN and guarded.
@@ -121,35 +122,119 @@ struct Setup {
   }
 };
 
+void check_case(const OpTable& table, const Case& c, std::initializer_list<int> teams) {
+  INFO(c.title());
+  const Setup setup(table, c);
+  const std::vector<Tensor> results = setup.run(1);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    INFO("result " << i);
+    CHECK(results[i].guard_intact());
+    CHECK(distance(converted(unpacked(results[i]), DType::f64), setup.expected[i]) <= kNear);
+  }
+  for (const int team : teams) {
+    INFO("team " << team);
+    const std::vector<Tensor> again = setup.run(team);
+    for (std::size_t i = 0; i < results.size(); ++i) CHECK(again[i].same_bits(results[i]));
+  }
+}
+
 TEST_CASE("Winograd's convolutions are near the direct sums, the same for every team",
           "[winograd]") {
+  const OpTable table = OpTable::build();
+  // All lanes of this machine, and those of a processor without AVX-512.
+  for (const std::int64_t disabled : {std::int64_t{0}, std::int64_t{HWY_AVX2 - 1}}) {
+    const HighwayLimit limit(disabled);
+    if (winograd_lanes() == 0) return;  // vectors of less than 8 numbers
+    INFO(winograd_lanes() << " lanes");
+    check_case(table, {1, 1, 1, 4, 4, 1, 1}, {2});          // one tile, one vector
+    check_case(table, {2, 2, 3, 9, 11, 1, 1}, {2, 3});      // an odd number of vectors
+    check_case(table, {3, 3, 2, 6, 5, 0, 0}, {2, 5});       // no padding
+    check_case(table, {1, 1, 2, 5, 3, 2, 0}, {3});          // unlike padding
+    check_case(table, {2, 1, 5, 13, 1, 0, 1}, {2});         // one column
+    check_case(table, {1, 9, 5, 7, 7, 1, 1}, {2, 7});       // few tiles, several blocks
+    check_case(table, {5, 2, 2, 27, 30, 1, 1}, {2, 3, 5});  // groups of each thread's own
+  }
+}
+
+TEST_CASE("large planes go past the caches, and through parts and runs of tiles", "[winograd]") {
   if (winograd_lanes() == 0) return;  // vectors of less than 8 numbers
   const OpTable table = OpTable::build();
-  const std::vector<Case> cases = {
-      {1, 1, 1, 4, 4, 1},    // one tile, one vector
-      {2, 2, 3, 9, 11, 1},   // an odd number of vectors, tiles that hang over
-      {3, 3, 2, 6, 5, 0},    // no padding
-      {1, 1, 2, 5, 3, 2},    // padding of two
-      {2, 1, 5, 13, 1, 1},   // one column
-      {1, 9, 5, 7, 7, 1},    // more channels than one block of weights
-      {5, 2, 2, 27, 30, 1},  // several groups of tiles for each thread
-      {9, 1, 1, 61, 45, 1},  // several runs of tiles, and parts
-  };
-  for (const Case& c : cases) {
-    INFO(c.title());
-    const Setup setup(table, c);
+  check_case(table, {1, 1, 1, 720, 720, 1, 1}, {3});
+  check_case(table, {1, 5, 1, 128, 128, 1, 1}, {2});
+}
+
+TEST_CASE("what is not finite reaches the tiles that hold it, and no other", "[winograd][nan]") {
+  if (winograd_lanes() == 0) return;  // vectors of less than 8 numbers
+  const OpTable table = OpTable::build();
+  Setup setup(table, {1, 1, 1, 12, 12, 1, 1});
+  for (const double value : {std::nan(""), HUGE_VAL}) {
+    setup.data.set(5 * 12 + 5, value);  // in the middle one of nine tiles, not at its border
     const std::vector<Tensor> results = setup.run(1);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      INFO("result " << i);
-      CHECK(results[i].guard_intact());
-      CHECK(distance(converted(unpacked(results[i]), DType::f64), setup.expected[i]) <= kNear);
-    }
-    for (const int team : {2, 3, 5}) {
-      INFO("team " << team);
-      const std::vector<Tensor> again = setup.run(team);
-      for (std::size_t i = 0; i < results.size(); ++i) CHECK(again[i].same_bits(results[i]));
+    const Tensor output = unpacked(results[0]);
+    for (std::int64_t i = 0; i < output.elements(); ++i) {
+      const std::int64_t row = i / 12 % 12, column = i % 12;
+      const bool near = std::abs(row - 5) <= 1 && std::abs(column - 5) <= 1;
+      const bool in_tiles = row < 8 && column < 8;
+      if (near) CHECK_FALSE(std::isfinite(output.at(i)));
+      if (!in_tiles) CHECK(std::isfinite(output.at(i)));
     }
   }
+}
+
+/// The results of a call whose layouts are free: tensors are reordered as the kernel wants them.
+std::vector<Tensor> run_freely(const OpTable& table, const char* op, std::vector<Tensor> inputs,
+                               const Attributes& attributes) {
+  auto call =
+      make_call(table.at(op), parse_params(table.at(op), attributes).value(), describe(inputs));
+  REQUIRE(call.ok());
+  for (auto* group : {&call->inputs, &call->outputs}) {
+    for (TensorDesc& desc : *group) desc.any_layout = true;
+  }
+  const auto kernel = prepare(*call).value();
+  CHECK(kernel->name() == "simd:winograd");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Layout to = kernel->input_layouts().at(i);
+    if (to.is_dense()) continue;
+    auto reorder = make_call(table.at("reorder"), {}, describe({inputs[i]})).value();
+    reorder.outputs[0].layout = to;
+    Tensor moved(DType::f32, inputs[i].shape, to);
+    run_kernel(*prepare(reorder).value(), {inputs[i]}, {moved}, {});
+    inputs[i] = moved;
+  }
+  std::vector<Tensor> outputs;
+  for (std::size_t o = 0; o < call->outputs.size(); ++o) {
+    outputs.emplace_back(DType::f32, call->outputs[o].shape, kernel->output_layouts().at(o));
+  }
+  run_kernel(*kernel, inputs, outputs, {});
+  for (Tensor& output : outputs) output = unpacked(output);
+  return outputs;
+}
+
+TEST_CASE("the operators' kernels in Winograd's form give what the reference gives", "[winograd]") {
+  if (winograd_lanes() == 0) return;  // vectors of less than 8 numbers
+  const OpTable table = OpTable::build();
+  const Case c{4, 2, 3, 28, 24, 1, 0};
+  const Setup setup(table, c);
+  std::vector<Tensor> results;
+  const auto run = [&](const char* op, const std::vector<Tensor>& inputs) {
+    INFO(op);
+    for (Tensor& output : run_freely(table, op, inputs, c.attributes())) {
+      results.push_back(std::move(output));
+    }
+  };
+  run("convolution", {setup.data, setup.weight, setup.bias});
+  run("convolution_backward_data", {setup.gradient, setup.weight, setup.data});
+  run("convolution_backward_weights", {setup.gradient, setup.data});
+  REQUIRE(results.size() == setup.expected.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    CHECK(distance(converted(results[i], DType::f64), setup.expected[i]) <= kNear);
+  }
+  Attributes unbiased = c.attributes();
+  unbiased["no_bias"] = "True";
+  const auto weights =
+      run_freely(table, "convolution_backward_weights", {setup.gradient, setup.data}, unbiased);
+  REQUIRE(weights.size() == 1);
+  CHECK(weights[0].same_bits(results[2]));
 }
 
 TEST_CASE("scratch of Winograd's convolutions stays below 4 MB a thread", "[winograd]") {
