@@ -192,6 +192,7 @@ TEST_CASE("reorder converts between dense and blocked layouts and back", "[layou
     for (const Layout& form :
          {by_16_channels(shape), layout_for(weights, shape), layout_for(last, shape)}) {
       for (const KernelDef& candidate : op.kernels) {
+        if (candidate.name == "simd") continue;  // for Winograd's weights alone
         INFO(shape.to_string() << " " << form.to_string() << " " << candidate.name);
         auto call = make_call(op, {}, {{DType::f32, shape, {}, false}});
         REQUIRE(call.ok());
