@@ -188,6 +188,13 @@ def check_mutexes(tree, path):
             tree.fault(path, line, f"{match[1]}: say with TROUPE_GUARDED_BY what it guards")
 
 
+def check_case_names(tree, path, lines):
+    """CMake makes a list of a program's cases: a semicolon in a name would cut it in two."""
+    for number, line in enumerate(lines, 1):
+        if re.search(r'^TEST_CASE\("[^"]*;', line):
+            tree.fault(path, number, "a case's name has no semicolon")
+
+
 def check_own_includes(tree, path, lines):
     """A source begins with its own header, which is thereby compiled alone. A header includes what
     it names of the standard library, so that no other header's includes keep it alive."""
@@ -221,6 +228,7 @@ def check_file(tree, path):
         check_banned(tree, path)
         check_mutexes(tree, path)
         check_own_includes(tree, path, lines)
+        check_case_names(tree, path, lines)
     if path.suffix == ".h" and path.parts[0] in tree.libraries:
         check_types(tree, path, lines)
 

@@ -129,7 +129,8 @@ TEST_CASE("what would cut a block is left to dense tensors", "[layout]") {
   }
 }
 
-TEST_CASE("free tensors follow the one that is blocked; mixed layouts are declined", "[layout]") {
+TEST_CASE("free tensors follow the one that is blocked, and mixed layouts are declined",
+          "[layout]") {
   const OpTable table = OpTable::build();
   OpCall call = Setup{"concat", kTwo, {{2, 16, 3, 2}, {2, 16, 3, 2}}}.call(table);
   const Layout layout = call.inputs[0].layout;

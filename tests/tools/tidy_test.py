@@ -220,6 +220,10 @@ class TidyTest(unittest.TestCase):
         self.change("base/thing.h", "mutex_;\n", "mutex_;\n  int n_ TROUPE_GUARDED_BY(mutex_);\n")
         self.expect()
 
+    def test_names_of_cases_stay_whole(self):
+        self.change("tests/base/thing_test.cc", "a thing is shown", "a thing; shown")
+        self.expect(("tests/base/thing_test.cc:5", "no semicolon"))
+
     def test_own_header_first(self):
         self.change("base/thing.cc", '#include "base/', '#include <string>\n\n#include "base/')
         self.expect(("base/thing.cc:1", "the first include is base/thing.h"))
