@@ -22,8 +22,11 @@ double multiply_add(int rounds, float* sink) {
   // Two a cycle with four cycles each need eight chains; 16 registers hold twelve and the factors.
   constexpr int kChains = 12;
   const Vector factor = hn::Set(d, 0.999F), term = hn::Set(d, 0.001F);
-  Vector a = hn::Set(d, 1.0F), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a,
-         m = a;
+  // Different numbers, or the compiler would compute equal chains once.
+  float start = 1.0F;
+  const auto next = [&] { return hn::Set(d, start += 0.0625F); };
+  Vector a = next(), b = next(), c = next(), e = next(), f = next(), g = next();
+  Vector h = next(), i = next(), j = next(), k = next(), l = next(), m = next();
   for (int round = 0; round < rounds; ++round) {
     a = hn::MulAdd(a, factor, term);
     b = hn::MulAdd(b, factor, term);

@@ -60,7 +60,7 @@ OpCall call_of(const ops::OpTable& table, const Layer& layer, Pass pass, std::in
       shapes = {layer.output(batch), layer.weight(), layer.data(batch)};
       break;
     case Pass::weights:
-      shapes = {layer.output(batch), layer.data(batch), layer.weight()};
+      shapes = {layer.output(batch), layer.data(batch)};
       break;
   }
   std::vector<ops::TensorDesc> inputs;

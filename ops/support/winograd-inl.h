@@ -32,21 +32,23 @@ HWY_INLINE Vector number(float value) {
   return hn::Set(Lanes(), value);
 }
 
-/// B^T: six inputs, in place.
-HWY_INLINE void transform_input(Vector* x) {
-  const Vector sum = number(-(kA2 + kB2)), product = number(kA2 * kB2);
-  const Vector first = hn::MulAdd(product, x[0], hn::MulAdd(sum, x[2], x[4]));
-  const Vector last = hn::MulAdd(product, x[1], hn::MulAdd(sum, x[3], x[5]));
-  const Vector even_a = hn::NegMulAdd(number(kB2), x[2], x[4]);
-  const Vector odd_a = hn::NegMulAdd(number(kB2), x[1], x[3]);
-  const Vector even_b = hn::NegMulAdd(number(kA2), x[2], x[4]);
-  const Vector odd_b = hn::NegMulAdd(number(kA2), x[1], x[3]);
-  x[0] = first;
-  x[1] = hn::MulAdd(number(kA), odd_a, even_a);
-  x[2] = hn::NegMulAdd(number(kA), odd_a, even_a);
-  x[3] = hn::MulAdd(number(kB), odd_b, even_b);
-  x[4] = hn::NegMulAdd(number(kB), odd_b, even_b);
-  x[5] = last;
+/// Row 0 of B^T, and of the inputs 1, 3, 5 row 5.
+HWY_INLINE Vector input_edge(Vector x0, Vector x2, Vector x4) {
+  return hn::MulAdd(number(kA2 * kB2), x0, hn::MulAdd(number(-(kA2 + kB2)), x2, x4));
+}
+/// The rows of B^T of the points p and -p; `q2`: the square of the other two. `x`: six inputs.
+HWY_INLINE void input_pair(float p, float q2, const Vector* x, Vector& plus, Vector& minus) {
+  const Vector even = hn::NegMulAdd(number(q2), x[2], x[4]);
+  const Vector odd = hn::NegMulAdd(number(q2), x[1], x[3]);
+  plus = hn::MulAdd(number(p), odd, even);
+  minus = hn::NegMulAdd(number(p), odd, even);
+}
+/// B^T: six factors of six inputs.
+HWY_INLINE void transform_input(const Vector* x, Vector* v) {
+  v[0] = input_edge(x[0], x[2], x[4]);
+  input_pair(kA, kB2, x, v[1], v[2]);
+  input_pair(kB, kA2, x, v[3], v[4]);
+  v[5] = input_edge(x[1], x[3], x[5]);
 }
 
 /// A^T: four outputs of six products.
@@ -106,23 +108,20 @@ HWY_INLINE void transform_factors(const Vector* u, Vector* g) {
 /// load(row, column) gives; store(row, column, vector) gets `out` x `out`.
 template <int kFrom, int kTo, typename Transform, typename Load, typename Store>
 HWY_INLINE void transform_twice(Transform transform, Load load, Store store) {
-  const Lanes d;
-  HWY_ALIGN float between[kTo * kFrom * hn::MaxLanes(d)];
+  Vector between[kTo][kFrom];  // registers, as all loops are unrolled
   Vector from[kPatch], to[kPatch];
 #pragma GCC unroll 8
   for (int column = 0; column < kFrom; ++column) {
+#pragma GCC unroll 8
     for (int row = 0; row < kFrom; ++row) from[row] = load(row, column);
     transform(from, to);
-    for (int row = 0; row < kTo; ++row) {
-      hn::Store(to[row], d, between + (row * kFrom + column) * lanes());
-    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kTo; ++row) between[row][column] = to[row];
   }
 #pragma GCC unroll 8
   for (int row = 0; row < kTo; ++row) {
-    for (int column = 0; column < kFrom; ++column) {
-      from[column] = hn::Load(d, between + (row * kFrom + column) * lanes());
-    }
-    transform(from, to);
+    transform(between[row], to);
+#pragma GCC unroll 8
     for (int column = 0; column < kTo; ++column) store(row, column, to[column]);
   }
 }
@@ -145,54 +144,82 @@ HWY_INLINE void advance(const Winograd& w, TilePlace& at) {
   ++at.image;
 }
 
-/// transform_twice on 6x6 inputs that load gives.
-template <typename Load>
-HWY_INLINE void transform_patch(Load load, float* to, std::int64_t slab) {
-  transform_twice<kPatch, kPatch>(
-      [](Vector* x, Vector* y) HWY_ATTR {
-        transform_input(x);
-        for (int k = 0; k < kPatch; ++k) y[k] = x[k];
-      },
-      load,
-      [to, slab](int row, int column, Vector value)
-          HWY_ATTR { hn::Store(value, Lanes(), to + (row * kPatch + column) * slab); });
+/// Transforms a patch of 6x6 inputs, of which rows are `row` apart. Two rows of B^T at a time, so
+/// that all stays in registers: it is better to load inputs again.
+HWY_INLINE void transform_patch(const float* from, std::int64_t row, float* to, std::int64_t slab) {
+  const Lanes d;
+  const auto load = [=](int y, int x)
+                        HWY_ATTR { return hn::LoadU(d, from + y * row + x * lanes()); };
+  const auto finish = [=](int y, const Vector* between) HWY_ATTR {
+    Vector v[kPatch];
+    transform_input(between, v);
+#pragma GCC unroll 8
+    for (int x = 0; x < kPatch; ++x) hn::Store(v[x], d, to + (y * kPatch + x) * slab);
+  };
+  Vector one[kPatch], other[kPatch];
+#pragma GCC unroll 8
+  for (int x = 0; x < kPatch; ++x) one[x] = input_edge(load(0, x), load(2, x), load(4, x));
+  finish(0, one);
+  const auto pair = [&](int y, float p, float q2) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int x = 0; x < kPatch; ++x) {
+      const Vector column[] = {one[0], load(1, x), load(2, x), load(3, x), load(4, x)};
+      input_pair(p, q2, column, one[x], other[x]);
+    }
+    finish(y, one);
+    finish(y + 1, other);
+  };
+  pair(1, kA, kB2);
+  pair(3, kB, kA2);
+#pragma GCC unroll 8
+  for (int x = 0; x < kPatch; ++x) one[x] = input_edge(load(1, x), load(3, x), load(5, x));
+  finish(kPatch - 1, one);
 }
 
-/// Transforms tiles [first, first + count), channels [begin, end) of the input; begin lies at `to`.
-HWY_INLINE void transform_inputs(const Winograd& w, const float* data, std::int64_t first,
-                                 std::int64_t count, std::int64_t begin, std::int64_t end,
+/// Some tiles of some channels.
+struct TileRange {
+  std::int64_t first, count;  ///< tiles
+  std::int64_t channel, channel_end;
+};
+
+/// Rows of numbers in memory.
+template <typename T>
+struct Rows {
+  T* at;
+  std::int64_t stride;
+  Rows from(std::int64_t row, std::int64_t column) const {
+    return {at + row * stride + column, stride};
+  }
+};
+
+/// Transforms a range of the input, which begins at `to`.
+HWY_INLINE void transform_inputs(const Winograd& w, const float* data, const TileRange& range,
                                  const TileSlabs& slabs, float* to) {
   const Lanes d;
   // Copies that no store can change stay in registers.
   const std::int64_t width = w.width, height = w.height, slab = slabs.slab;
   const std::int64_t step = lanes(), plane = height * width * step;
-  for (std::int64_t channel = begin; channel < end; channel += step) {
-    TilePlace at = place_of(w, first);
-    for (std::int64_t i = 0; i < count; ++i, advance(w, at)) {
-      const float* from = data + (at.image * (w.channels / step) + channel / step) * plane;
+  HWY_ALIGN float edge[kPatch * kPatch * hn::MaxLanes(d)];  // a patch with zeros around the input
+  for (std::int64_t channel = range.channel; channel < range.channel_end; channel += step) {
+    TilePlace at = place_of(w, range.first);
+    for (std::int64_t i = 0; i < range.count; ++i, advance(w, at)) {
+      const float* const from = data + (at.image * (w.channels / step) + channel / step) * plane;
       const std::int64_t top = at.row - w.top, left = at.column - w.left;
-      float* const out = to + i * slabs.row + (channel - begin);
+      float* const out = to + i * slabs.row + (channel - range.channel);
+      const float* const corner = from + (top * width + left) * step;
       if (top >= 0 && top + kPatch <= height && left >= 0 && left + kPatch <= width) {
-        const float* const corner = from + (top * width + left) * step;
-        transform_patch(
-            [=](int row, int column)
-                HWY_ATTR { return hn::LoadU(d, corner + (row * width + column) * step); },
-            out, slab);
+        transform_patch(corner, width * step, out, slab);
         continue;
       }
-      const float* rows[kPatch];
-      bool columns[kPatch];
-      for (int k = 0; k < kPatch; ++k) {
-        const std::int64_t y = top + k, x = left + k;
-        rows[k] = y < 0 || y >= height ? nullptr : from + (y * width + left) * step;
-        columns[k] = x >= 0 && x < width;
+      for (int y = 0; y < kPatch; ++y) {
+        const bool inside = top + y >= 0 && top + y < height;
+        for (int x = 0; x < kPatch; ++x) {
+          const bool there = inside && left + x >= 0 && left + x < width;
+          const float* const place = corner + (y * width + x) * step;
+          hn::Store(there ? hn::LoadU(d, place) : hn::Zero(d), d, edge + (y * kPatch + x) * step);
+        }
       }
-      transform_patch(
-          [&rows, &columns, step, d](int row, int column) HWY_ATTR {
-            if (rows[row] == nullptr || !columns[column]) return hn::Zero(d);
-            return hn::LoadU(d, rows[row] + column * step);
-          },
-          out, slab);
+      transform_patch(edge, kPatch * step, out, slab);
     }
   }
 }

@@ -57,8 +57,8 @@ std::int64_t count_lanes() {
 
 /// products[row][vector] = sum over channels of inputs[row][channel] * weights[channel][vector].
 template <int kTileRows, int kVectors>
-HWY_INLINE void multiply_tile(const float* inputs, std::int64_t row, const float* weights,
-                              std::int64_t channels, float* products, std::int64_t product_row) {
+HWY_INLINE void multiply_tile(Rows<const float> inputs, const float* weights, std::int64_t channels,
+                              Rows<float> products) {
   constexpr std::int64_t kAhead = 24;  // channels whose weights are fetched early
   const Lanes d;
   Vector sums[kTileRows][kVectors];
@@ -76,7 +76,7 @@ HWY_INLINE void multiply_tile(const float* inputs, std::int64_t row, const float
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
-      const Vector input = hn::Set(d, inputs[r * row + c]);
+      const Vector input = hn::Set(d, inputs.at[r * inputs.stride + c]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(input, factors[v], sums[r][v]);
     }
@@ -85,36 +85,33 @@ HWY_INLINE void multiply_tile(const float* inputs, std::int64_t row, const float
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sums[r][v], d, products + r * product_row + v * lanes());
+      hn::Store(sums[r][v], d, products.at + r * products.stride + v * lanes());
     }
   }
 }
 
 /// A tile of at most kTileRows rows.
 template <int kTileRows, int kVectors>
-void multiply_rows(const float* inputs, std::int64_t row, const float* weights,
-                   std::int64_t channels, float* products, std::int64_t product_row,
-                   std::int64_t rows) {
+void multiply_rows(Rows<const float> inputs, const float* weights, std::int64_t channels,
+                   Rows<float> products, std::int64_t rows) {
   if constexpr (kTileRows > 1) {
     if (rows < kTileRows) {
-      return multiply_rows<kTileRows - 1, kVectors>(inputs, row, weights, channels, products,
-                                                    product_row, rows);
+      return multiply_rows<kTileRows - 1, kVectors>(inputs, weights, channels, products, rows);
     }
   }
-  multiply_tile<kTileRows, kVectors>(inputs, row, weights, channels, products, product_row);
+  multiply_tile<kTileRows, kVectors>(inputs, weights, channels, products);
 }
 
 /// All rows, in parts of about the same number.
 template <int kVectors>
-void multiply_panel(const float* inputs, std::int64_t row, const float* weights,
-                    std::int64_t channels, float* products, std::int64_t product_row,
-                    std::int64_t rows) {
+void multiply_panel(Rows<const float> inputs, const float* weights, std::int64_t channels,
+                    Rows<float> products, std::int64_t rows) {
   while (rows > 0) {
     const std::int64_t parts = (rows + kRows - 1) / kRows;
     const std::int64_t part = (rows + parts - 1) / parts;
-    multiply_rows<kRows, kVectors>(inputs, row, weights, channels, products, product_row, part);
-    inputs += part * row;
-    products += part * product_row;
+    multiply_rows<kRows, kVectors>(inputs, weights, channels, products, part);
+    inputs = inputs.from(part, 0);
+    products = products.from(part, 0);
     rows -= part;
   }
 }
@@ -122,7 +119,7 @@ void multiply_panel(const float* inputs, std::int64_t row, const float* weights,
 /// Channels [begin, end) of the group's inputs.
 void prepare_inputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
   const TileSlabs slabs(work.group, work.extents.channels, lanes());
-  transform_inputs(work.extents, work.data, work.first, work.count, begin, end, slabs,
+  transform_inputs(work.extents, work.data, {work.first, work.count, begin, end}, slabs,
                    work.inputs + begin);
 }
 
@@ -180,10 +177,11 @@ void compute_outputs(const WinogradWork& work, std::int64_t begin, std::int64_t 
       for (std::int64_t filter = first; filter < last; filter += panel) {
         const bool whole = w.filters - filter >= panel;
         (whole ? multiply_panel<kPanelVectors>
-               : multiply_panel<1>)(work.inputs + slab * inputs.slab, inputs.row,
+               : multiply_panel<1>)({work.inputs + slab * inputs.slab, inputs.row},
                                     weights + filter * w.channels, w.channels,
-                                    work.products + slab * products.slab + (filter - first),
-                                    products.row, work.count);
+                                    {work.products + slab * products.slab + (filter - first),
+                                     products.row},
+                                    work.count);
       }
     }
     (work.streams ? finish_outputs<true> : finish_outputs<false>)(work, products, first, last);

@@ -54,23 +54,23 @@ constexpr int kVectorsMost = 2;
 
 /// sums[row][vector] += sum over tiles of inputs[tile][row] * gradients[tile][vector].
 template <int kTileRows, int kVectors>
-HWY_INLINE void add_tile(const float* inputs, std::int64_t input_row, const float* gradients,
-                         std::int64_t gradient_row, std::int64_t tiles, float* to,
-                         std::int64_t sum_row) {
+HWY_INLINE void add_tile(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
+                         Rows<float> to) {
   const Lanes d;
   Vector sums[kTileRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, to + r * sum_row + v * lanes());
+    for (int v = 0; v < kVectors; ++v)
+      sums[r][v] = hn::Load(d, to.at + r * to.stride + v * lanes());
   }
-  for (std::int64_t t = 0; t < tiles; ++t, inputs += input_row, gradients += gradient_row) {
+  for (; tiles > 0; --tiles, inputs.at += inputs.stride, gradients.at += gradients.stride) {
     Vector factors[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) factors[v] = hn::Load(d, gradients + v * lanes());
+    for (int v = 0; v < kVectors; ++v) factors[v] = hn::Load(d, gradients.at + v * lanes());
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
-      const Vector input = hn::Set(d, inputs[r]);
+      const Vector input = hn::Set(d, inputs.at[r]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(input, factors[v], sums[r][v]);
     }
@@ -78,34 +78,32 @@ HWY_INLINE void add_tile(const float* inputs, std::int64_t input_row, const floa
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, to + r * sum_row + v * lanes());
+    for (int v = 0; v < kVectors; ++v)
+      hn::Store(sums[r][v], d, to.at + r * to.stride + v * lanes());
   }
 }
 
 template <int kTileRows, int kVectors>
-void add_rows(const float* inputs, std::int64_t input_row, const float* gradients,
-              std::int64_t gradient_row, std::int64_t tiles, float* to, std::int64_t sum_row,
-              std::int64_t rows) {
+void add_rows(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
+              Rows<float> to, std::int64_t rows) {
   if constexpr (kTileRows > 1) {
     if (rows < kTileRows) {
-      return add_rows<kTileRows - 1, kVectors>(inputs, input_row, gradients, gradient_row, tiles,
-                                               to, sum_row, rows);
+      return add_rows<kTileRows - 1, kVectors>(inputs, gradients, tiles, to, rows);
     }
   }
-  add_tile<kTileRows, kVectors>(inputs, input_row, gradients, gradient_row, tiles, to, sum_row);
+  add_tile<kTileRows, kVectors>(inputs, gradients, tiles, to);
 }
 
 /// All channels of the block times one or two vectors of filters.
 template <int kVectors>
-void add_panel(const float* inputs, std::int64_t input_row, const float* gradients,
-               std::int64_t gradient_row, std::int64_t tiles, float* to, std::int64_t sum_row,
-               std::int64_t rows) {
+void add_panel(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
+               Rows<float> to, std::int64_t rows) {
   while (rows > 0) {
     const std::int64_t parts = (rows + kRows - 1) / kRows;
     const std::int64_t part = (rows + parts - 1) / parts;
-    add_rows<kRows, kVectors>(inputs, input_row, gradients, gradient_row, tiles, to, sum_row, part);
-    inputs += part;
-    to += part * sum_row;
+    add_rows<kRows, kVectors>(inputs, gradients, tiles, to, part);
+    inputs = inputs.from(0, part);
+    to = to.from(part, 0);
     rows -= part;
   }
 }
@@ -194,7 +192,7 @@ void sum_run(const WinogradSums& s) {
   std::fill_n(s.sums, sums.elements(), 0.0F);
   for (std::int64_t first = s.begin; first < s.end; first += kGroupTiles) {
     const std::int64_t count = std::min(kGroupTiles, s.end - first);
-    transform_inputs(s.extents, s.data, first, count, s.channel, s.channel + s.channels, inputs,
+    transform_inputs(s.extents, s.data, {first, count, s.channel, s.channel + s.channels}, inputs,
                      s.inputs);
     (s.bias == nullptr ? transform_gradients<false> : transform_gradients<true>)(s, first, count,
                                                                                  gradients);
@@ -203,9 +201,9 @@ void sum_run(const WinogradSums& s) {
       for (std::int64_t filter = 0; filter < s.filters; filter += panel) {
         const bool whole = s.filters - filter >= panel;
         (whole ? add_panel<kVectorsMost>
-               : add_panel<1>)(s.inputs + slab * inputs.slab, inputs.row,
-                               s.gradients + slab * gradients.slab + filter, gradients.row, count,
-                               s.sums + slab * sums.slab + filter, sums.row, s.channels);
+               : add_panel<1>)({s.inputs + slab * inputs.slab, inputs.row},
+                               {s.gradients + slab * gradients.slab + filter, gradients.row}, count,
+                               {s.sums + slab * sums.slab + filter, sums.row}, s.channels);
       }
     }
   }
@@ -273,35 +271,30 @@ void WinogradGradient::run(const KernelContext& context, const float* data, cons
   const std::int64_t groups = ceil_div(w.tiles(), kGroupTiles);
   const std::int64_t across = ceil_div(w.channels, kBlockChannels);
   const std::int64_t down = ceil_div(w.filters, kBlockFilters);
-  const std::int64_t pieces = parts_ * across * down;
+  const std::int64_t blocks = across * down;
+  const auto sum_block = [&](std::int64_t part, std::int64_t block, std::int64_t first,
+                             float* own) {
+    const std::int64_t end = groups * (part + 1) / parts_;
+    const std::int64_t channel = block % across * kBlockChannels;
+    const std::int64_t filter = block / across * kBlockFilters;
+    float* const gradients = own + slabs(kGroupTiles, kBlockChannels);
+    HWY_DYNAMIC_DISPATCH(sum_run)
+    ({w, data, gradient, channel, std::min(kBlockChannels, w.channels - channel), filter,
+      std::min(kBlockFilters, w.filters - filter), first * kGroupTiles,
+      std::min(w.tiles(), std::min(first + kRunGroups, end) * kGroupTiles), own, gradients,
+      gradients + slabs(kGroupTiles, kBlockFilters), kept + part * (parts_ == 1 ? 0 : elements),
+      first > groups * part / parts_,
+      bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters});
+  };
   context.parallel(team_, [&](std::int64_t thread) {
     float* const own = scratch + thread * thread_elements();
-    for (std::int64_t piece = thread; piece < pieces; piece += team_) {
-      const std::int64_t part = piece / (across * down);
-      const std::int64_t channel = piece % across * kBlockChannels;
-      const std::int64_t filter = piece / across % down * kBlockFilters;
-      WinogradSums sums{
-          w,
-          data,
-          gradient,
-          channel,
-          std::min(kBlockChannels, w.channels - channel),
-          filter,
-          std::min(kBlockFilters, w.filters - filter),
-          0,
-          0,
-          own,
-          own + slabs(kGroupTiles, kBlockChannels),
-          own + slabs(kGroupTiles, kBlockChannels) + slabs(kGroupTiles, kBlockFilters),
-          kept + part * (parts_ == 1 ? 0 : elements),
-          false,
-          bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters};
-      const std::int64_t end = groups * (part + 1) / parts_;
-      for (std::int64_t group = groups * part / parts_; group < end; group += kRunGroups) {
-        sums.begin = group * kGroupTiles;
-        sums.end = std::min(w.tiles(), std::min(group + kRunGroups, end) * kGroupTiles);
-        HWY_DYNAMIC_DISPATCH(sum_run)(sums);
-        sums.adds = true;
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      const std::int64_t begin = groups * part / parts_, end = groups * (part + 1) / parts_;
+      // All blocks of a run before the next one: they read the same tiles, from the last cache.
+      for (std::int64_t first = begin; first < end; first += kRunGroups) {
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          if ((part * blocks + block) % team_ == thread) sum_block(part, block, first, own);
+        }
       }
     }
   });
