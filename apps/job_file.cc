@@ -287,6 +287,7 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.choose("isa", kNames<schemas::Isa>, numerics.isa);
   section.choose("layout", kNames<schemas::LayoutChoice>, numerics.layout);
   section.read("reference_only", numerics.reference_only);
+  section.read("winograd", numerics.winograd);
   std::size_t wide = 0;
   constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};
   if (section.choose("dtype", kTypes, wide)) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "base/clock.h"
@@ -145,10 +146,21 @@ std::string summarize(const ModelReport& report) {
   return text;
 }
 
-/// Binds for training with all gradients, as a worker does.
-base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
-                                                 const ops::OpTable& table, const Symbol& network,
-                                                 const base::Shape& data) {
+/// The shape of a batch.
+base::Result<base::Shape> batch_shape(const InspectOptions& options) {
+  TROUPE_TRY_ASSIGN(const base::Shape sample, sample_shape(options));
+  std::vector<std::int64_t> extents = {options.batch};
+  extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
+  return base::Shape(extents);
+}
+
+/// What `look` finds in an executor that is bound for training with all gradients, as a worker
+/// does.
+template <typename F>
+auto with_executor(const InspectOptions& options, const ops::OpTable& table, const Symbol& network,
+                   F&& look)
+    -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
+  TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   base::SteadyClock clock;
   storage::Storage storage;
   ndarray::PreparedKernels kernels;
@@ -164,24 +176,20 @@ base::Result<symbol::ExecutorReport> bind_report(const InspectOptions& options,
   symbol::ExecutorOptions how;
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
+  how.winograd = options.winograd;
   TROUPE_TRY_ASSIGN(const auto executor,
                     symbol::Executor::bind(runtime, network, std::move(bindings), how));
-  return executor->report();
-}
-
-/// The shape of a batch.
-base::Result<base::Shape> batch_shape(const InspectOptions& options) {
-  TROUPE_TRY_ASSIGN(const base::Shape sample, sample_shape(options));
-  std::vector<std::int64_t> extents = {options.batch};
-  extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
-  return base::Shape(extents);
+  return look(*executor);
 }
 
 base::Result<ModelReport> report_on(const InspectOptions& options, const ops::OpTable& table,
                                     const Symbol& network) {
   TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   TROUPE_TRY_ASSIGN(const auto shapes, shapes_of(network, data));
-  TROUPE_TRY_ASSIGN(const auto bound, bind_report(options, table, network, data));
+  TROUPE_TRY_ASSIGN(const auto bound,
+                    with_executor(options, table, network, [](const symbol::Executor& executor) {
+                      return executor.report();
+                    }));
   ModelReport report;
   report.layers = describe_layers(network, shapes, bound);
   report.batch = options.batch;
@@ -202,6 +210,12 @@ base::Result<std::string> dot_of(const InspectOptions& options, const ops::OpTab
                                  const Symbol& network) {
   TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   return symbol::to_dot(network, {{std::string(kDataName), data}});
+}
+
+base::Result<std::string> passes_of(const InspectOptions& options, const ops::OpTable& table,
+                                    const Symbol& network) {
+  return with_executor(options, table, network,
+                       [](const symbol::Executor& executor) { return executor.dump(); });
 }
 
 /// What `look` finds about the network of the options; errors name both.
@@ -280,6 +294,10 @@ base::Result<ModelReport> inspect_model(const InspectOptions& options) {
 
 base::Result<std::string> model_dot(const InspectOptions& options) {
   return look_at(options, dot_of);
+}
+
+base::Result<std::string> model_passes(const InspectOptions& options) {
+  return look_at(options, passes_of);
 }
 
 }  // namespace troupe::apps

@@ -24,6 +24,7 @@ struct InspectOptions {
   int threads = 1;
   bool dense = false;
   bool reference_only = false;
+  bool winograd = true;
 };
 
 /// What one of the symbol's own nodes gives, holds and runs on.
@@ -67,5 +68,7 @@ Json json_of(const ModelReport& report);
 base::Result<ModelReport> inspect_model(const InspectOptions& options);
 /// The network as graphviz dot text.
 base::Result<std::string> model_dot(const InspectOptions& options);
+/// What the passes made of the network: Executor::dump().
+base::Result<std::string> model_passes(const InspectOptions& options);
 
 }  // namespace troupe::apps

@@ -17,13 +17,14 @@ struct InspectVerb {
   bool dot = false;
   bool json = false;
   bool why = false;
+  bool passes = false;
 };
 
 ExitCode inspect(const InspectVerb& verb, Context& context) {
-  if (verb.dot) {
-    const auto dot = model_dot(verb.model);
-    if (!dot.ok()) return context.fail(dot.status());
-    context.console.data(*dot);
+  if (verb.dot || verb.passes) {
+    const auto text = verb.dot ? model_dot(verb.model) : model_passes(verb.model);
+    if (!text.ok()) return context.fail(text.status());
+    context.console.data(*text);
     return ExitCode::ok;
   }
   const auto report = inspect_model(verb.model);
@@ -72,6 +73,7 @@ void add_options(CLI::App* verb, InspectOptions& options) {
       ->type_name("N");
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
+  verb->add_flag("!--no-winograd", options.winograd, "No convolution in Winograd's form");
 }
 
 }  // namespace
@@ -87,10 +89,18 @@ void add_model_verbs(CLI::App& app, Context& context) {
   const auto options = std::make_shared<InspectVerb>();
   add_options(verb, options->model);
   CLI::Option* json = add_json_flag(*verb, options->json);
-  verb->add_flag("--why", options->why, "Below each layer: the kernels that declined it, and why")
-      ->excludes(json);
-  verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
-      ->excludes(json);
+  CLI::Option* why = verb->add_flag("--why", options->why,
+                                    "Below each layer: the kernels that declined it, and why")
+                         ->excludes(json);
+  CLI::Option* dot =
+      verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
+          ->excludes(json);
+  verb->add_flag("--print-passes", options->passes,
+                 "Print every node after all passes instead: the offers weighed for it and their "
+                 "times by rule, its kernel, layouts and places in memory")
+      ->excludes(json)
+      ->excludes(dot)
+      ->excludes(why);
   set_action(verb, context, [&context, options] { return inspect(*options, context); });
 }
 

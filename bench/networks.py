@@ -4,7 +4,7 @@
 in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
 
 networks.py [--networks NAME,...] [--what train,predict,memory] [--batches 1,32] [--rounds 3]
-            [--repetitions 5] [--threads 2] [--build DIR]
+            [--repetitions 5] [--threads 2] [--no-winograd] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
 start from the same weights and batch (peers/convnets.py); a peer whose outputs or gradients differ
@@ -24,6 +24,7 @@ TRAINED = ("eager", "channels_last", "compile")
 PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
 NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
 MEMORY_BATCH = 64
+SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form
 AGREE = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm
 
 
@@ -40,7 +41,13 @@ class Contest:
     def ours(self, what, network, batch):
         return run([self.bin / "bench_networks", what, network, self.path(TROUPE),
                     f"--batch={batch}", f"--threads={self.options.threads}",
-                    f"--repetitions={self.options.repetitions}"])
+                    f"--repetitions={self.options.repetitions}",
+                    *(["--no-winograd"] if self.options.no_winograd else [])])
+
+    def peak(self):
+        """Operations a second that the processors' vectors do at most."""
+        rows = json_rows(run([self.bin / "bench_fma", f"--threads={self.options.threads}"]))
+        return 1e9 / rows["fma peak"][0]
 
     def torch(self, how, network, batch):
         return torch(how, network, batch, self.options.threads, self.options.repetitions,
@@ -88,6 +95,8 @@ class Contest:
                 if number == 0 and contestant != TROUPE:
                     self.compare(title, contestant, batch)
                 results.setdefault(contestant, []).append(row[0])
+                if contestant == TROUPE:
+                    results.setdefault(SHARE, []).append(row[2] / row[0] / self.peak())
         return results
 
 
@@ -121,8 +130,8 @@ def speed_table(contest, what, batch):
     columns = [name for name in contest.contestants(what) if name != TROUPE]
     print(f"\n## {'Forward and backward' if what == 'train' else 'Prediction'}, batch {batch}, "
           f"{contest.options.threads} threads\n")
-    print("| network | Troupe, images/s | beside the best | " + " | ".join(columns) + " |")
-    print("|" + "---|" * (len(columns) + 3))
+    print(f"| network | Troupe, images/s | {SHARE} | beside the best | {' | '.join(columns)} |")
+    print("|" + "---|" * (len(columns) + 4))
     for name, row in rows.items():
         if TROUPE not in row:
             continue
@@ -131,7 +140,8 @@ def speed_table(contest, what, batch):
                   for peer in columns if len(row.get(peer, [])) == len(ours)}
         best = f"{min(ratios.values()):.2f}" if ratios else ""
         cells = " | ".join(f"{ratios[peer]:.2f}" if peer in ratios else "" for peer in columns)
-        print(f"| {name} | {1 / statistics.median(ours):.4g} | {best} | {cells} |")
+        print(f"| {name} | {1 / statistics.median(ours):.4g} | {statistics.median(row[SHARE]):.0%} "
+              f"| {best} | {cells} |")
     sys.stdout.flush()
 
 
@@ -163,6 +173,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-winograd", action="store_true")
     parser.add_argument("--build", default=ROOT / "build/release")
     options = parser.parse_args()
     contest = Contest(options)

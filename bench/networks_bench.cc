@@ -3,9 +3,11 @@
 // peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
 // their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory NETWORK FILE [--batch=32] [--threads=1] [--repetitions=5]
+//                  [--no-winograd]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory: FILE is not
 // written; prints planned bytes.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -48,7 +50,7 @@ std::vector<float> values_of(const std::string& name, const base::Shape& shape,
 /// A network bound on an engine of its own.
 class Bound {
  public:
-  Bound(const std::string& name, std::int64_t batch, int threads, bool train)
+  Bound(const std::string& name, std::int64_t batch, int threads, bool train, bool winograd)
       : engine_(engine::make_threaded_engine({.threads = threads}, clock_)), train_(train) {
     const symbol::NetworkInfo* info = symbol::find_network(name);
     const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
@@ -63,6 +65,7 @@ class Bound {
     symbol::ExecutorOptions options;
     options.train = train;
     options.predict = !train;
+    options.winograd = winograd;
     executor_ = must(symbol::Executor::bind(runtime_, net, std::move(bindings), options));
   }
 
@@ -90,6 +93,11 @@ class Bound {
   }
 
   const symbol::ExecutorReport& report() const { return executor_->report(); }
+  double multiply_adds() const {
+    double sum = 0.0;
+    for (const symbol::NodeReport& node : report().nodes) sum += node.multiply_adds;
+    return sum;
+  }
 
  private:
   static void fill(const NDArray& array, const std::string& name, std::int64_t classes) {
@@ -113,7 +121,7 @@ int run(int argc, char** argv) {
   if (what != "train" && what != "predict" && what != "memory") {
     std::fprintf(stderr,
                  "usage: %s train|predict|memory NETWORK FILE [--batch=32] [--threads=1] "
-                 "[--repetitions=5]\n",
+                 "[--repetitions=5] [--no-winograd]\n",
                  argv[0]);
     return 2;
   }
@@ -121,19 +129,23 @@ int run(int argc, char** argv) {
   const int batch = option(argc, argv, "batch", 32);
   const int threads = option(argc, argv, "threads", 1);
   const int repetitions = option(argc, argv, "repetitions", 5);
+  const bool winograd =
+      std::find(argv, argv + argc, std::string_view("--no-winograd")) == argv + argc;
   if (what == "memory") {
     for (const bool train : {true, false}) {
-      const Bound bound(name, batch, threads, train);
+      const Bound bound(name, batch, threads, train, winograd);
       const symbol::ExecutorReport& report = bound.report();
       print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
                 {static_cast<double>(report.arena_bytes + report.prologue_bytes), 0.0});
     }
     return 0;
   }
-  Bound bound(name, batch, threads, what == "train");
+  Bound bound(name, batch, threads, what == "train", winograd);
   bound.step();
   bound.write(argv[3]);
-  print_row(name + " " + what, measure(1, repetitions, batch, [&] { bound.step(); }));
+  // The check: operations of an image, counted in direct form (a multiply-add counts as 2).
+  print_row(name + " " + what, measure(1, repetitions, batch, [&] { bound.step(); }),
+            bound.multiply_adds() * 2 / batch);
   return 0;
 }
 

@@ -4,45 +4,11 @@
 
 #include <fmt/core.h>
 
-#include <functional>
 #include <utility>
 
 #include "ops/op.h"
 
 namespace troupe::ndarray {
-
-namespace {
-
-void mix(std::size_t& hash, std::uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-}
-
-void mix(std::size_t& hash, const std::vector<ops::TensorDesc>& tensors) {
-  for (const ops::TensorDesc& tensor : tensors) {
-    mix(hash, static_cast<std::uint64_t>(tensor.dtype));
-    mix(hash, static_cast<std::uint64_t>(tensor.layout.kind) * 2 + (tensor.any_layout ? 1 : 0));
-    for (std::int64_t extent : tensor.shape.dims()) mix(hash, static_cast<std::uint64_t>(extent));
-  }
-}
-
-}  // namespace
-
-base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::make(
-    const ops::OpCall& call, std::vector<ops::Decline>* declines) {
-  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel, ops::prepare(call, declines));
-  return kernel;
-}
-
-std::size_t PreparedKernels::Hash::operator()(const ops::OpCall* call) const {
-  std::size_t hash = std::hash<const void*>{}(call->op);
-  mix(hash, call->params.hash());
-  mix(hash, call->inputs);
-  mix(hash, call->outputs);
-  for (ops::WriteMode mode : call->modes) mix(hash, static_cast<std::uint64_t>(mode));
-  mix(hash, static_cast<std::uint64_t>(call->device.kind));
-  mix(hash, static_cast<std::uint64_t>(call->team) * 2 + (call->reference_only ? 1 : 0));
-  return hash;
-}
 
 PreparedKernels::PreparedKernels(std::size_t prepared_kernels_max)
     : prepared_kernels_max_(prepared_kernels_max) {
@@ -64,7 +30,7 @@ std::shared_ptr<const ops::Kernel> PreparedKernels::find(const ops::OpCall& call
 base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::get(const ops::OpCall& call) {
   if (std::shared_ptr<const ops::Kernel> kernel = find(call)) return kernel;
   // Outside the lock: making a library's object may take long, and a second maker does no harm.
-  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> made, make(call));
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> made, ops::prepare(call));
   const base::MutexLock lock(mutex_);
   if (const auto it = index_.find(&call); it != index_.end()) return it->second->kernel;
   entries_.push_front({call, made});

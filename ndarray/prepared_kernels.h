@@ -27,19 +27,13 @@ class PreparedKernels {
   /// The kernel for `call`, from the cache or prepared now. Errors are those of ops::prepare.
   base::Result<std::shared_ptr<const ops::Kernel>> get(const ops::OpCall& call);
 
-  /// A kernel that nobody else uses, for a node of an executor: kernels may keep what they made for
-  /// the addresses of their last run, and a planned node's addresses stay the same.
-  /// `declines`, if given, gets the candidates that declined.
-  static base::Result<std::shared_ptr<const ops::Kernel>> make(
-      const ops::OpCall& call, std::vector<ops::Decline>* declines = nullptr);
-
   std::size_t size() const;
   std::uint64_t hits() const;
   std::uint64_t misses() const;
 
  private:
   struct Hash {
-    std::size_t operator()(const ops::OpCall* call) const;
+    std::size_t operator()(const ops::OpCall* call) const { return call->hash(); }
   };
   struct Equal {
     bool operator()(const ops::OpCall* a, const ops::OpCall* b) const { return *a == *b; }

@@ -4,10 +4,12 @@
 #include "ops/kernel.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <new>
 
 #include "ops/op.h"
+#include "ops/roofline.h"
 #include "ops/support/chunks.h"
 #include "ops/support/flat_kernel.h"
 
@@ -148,6 +150,20 @@ class ReferenceKernel final : public Kernel {
   bool adds_ = false;
 };
 
+void mix(std::size_t& hash, std::uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+}
+
+void mix(std::size_t& hash, const std::vector<TensorDesc>& tensors) {
+  for (const TensorDesc& tensor : tensors) {
+    mix(hash, static_cast<std::uint64_t>(tensor.dtype));
+    mix(hash, static_cast<std::uint64_t>(tensor.layout.kind) * 2 + (tensor.any_layout ? 1 : 0));
+    for (const std::int64_t extent : tensor.shape.dims()) {
+      mix(hash, static_cast<std::uint64_t>(extent));
+    }
+  }
+}
+
 /// Reference kernels know no 16-bit types: those are for back-ends.
 Status check_dtypes(const OpCall& call) {
   for (const auto* group : {&call.inputs, &call.outputs}) {
@@ -175,6 +191,17 @@ Status check_modes(const OpCall& call) {
 
 }  // namespace
 
+std::size_t OpCall::hash() const {
+  std::size_t hash = std::hash<const void*>{}(op);
+  mix(hash, params.hash());
+  mix(hash, inputs);
+  mix(hash, outputs);
+  for (const WriteMode mode : modes) mix(hash, static_cast<std::uint64_t>(mode));
+  mix(hash, static_cast<std::uint64_t>(device.kind));
+  mix(hash, static_cast<std::uint64_t>(team) * 4 + (reference_only ? 2 : 0) + (winograd ? 1 : 0));
+  return hash;
+}
+
 KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelContext&)> run,
                            std::function<std::size_t(const OpCall&)> scratch) {
   const auto make = [run = std::move(run), scratch = std::move(scratch)](
@@ -185,31 +212,103 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
     return std::unique_ptr<Kernel>(
         std::make_unique<ReferenceKernel>(call, std::move(layout), run, bytes));
   };
-  return {"reference", make};
+  const auto seconds = [](const OpCall& call) {
+    constexpr Speed kPlainLoops{0.02, 0.25};
+    return roofline_seconds(call, kPlainLoops);
+  };
+  return {"reference", make, seconds};
 }
 
-Result<std::unique_ptr<Kernel>> prepare(const OpCall& call, std::vector<Decline>* declines) {
+namespace {
+
+Status check(const OpCall& call) {
   TROUPE_CHECK(call.op != nullptr && !call.op->kernels.empty(), "call without operator or kernels");
   TROUPE_CHECK(call.inputs.size() == call.op->inputs(call.params).size() &&
                    call.outputs.size() == call.op->outputs(call.params).size(),
                "[" + call.op->name + "] call with another number of inputs or outputs");
   TROUPE_CHECK(call.modes.empty() || call.modes.size() == call.outputs.size(),
                "[" + call.op->name + "] call with another number of write modes");
-  TROUPE_TRY(check_modes(call));
-  std::span<const KernelDef> candidates = call.op->kernels;
-  if (call.reference_only) candidates = candidates.last(1);
-  std::string reasons;
-  for (const KernelDef& candidate : candidates) {
-    auto kernel = candidate.prepare(call);
-    if (kernel.ok()) return kernel;
-    if (kernel.status().code() != Errc::unimplemented) {
-      return kernel.status().with_context(fmt::format("[{}] {}", call.op->name, candidate.name));
+  return check_modes(call);
+}
+
+struct Candidate {
+  const KernelDef* kernel;
+  double seconds;
+};
+
+/// Least seconds first.
+std::vector<Candidate> candidates(const OpCall& call) {
+  std::vector<Candidate> list;
+  for (const KernelDef& kernel : call.op->kernels) {
+    if (call.reference_only && kernel.name != "reference") continue;
+    list.push_back({&kernel, kernel.seconds ? kernel.seconds(call) : roofline_seconds(call)});
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return list;
+}
+
+/// Calls f(candidate, its kernel), which says whether to go on, until the end of the list.
+template <typename F>
+Status ask(const OpCall& call, std::vector<Decline>& declines, F&& f) {
+  TROUPE_TRY(check(call));
+  for (const Candidate& candidate : candidates(call)) {
+    auto kernel = candidate.kernel->prepare(call);
+    if (kernel.ok()) {
+      if (!f(candidate, *std::move(kernel))) break;
+    } else if (kernel.status().code() == Errc::unimplemented) {
+      declines.push_back({candidate.kernel->name, kernel.status().text()});
+    } else {
+      return kernel.status().with_context(
+          fmt::format("[{}] {}", call.op->name, candidate.kernel->name));
     }
-    reasons += fmt::format("; {}: {}", candidate.name, kernel.status().text());
-    if (declines != nullptr) declines->push_back({candidate.name, kernel.status().text()});
+  }
+  return {};
+}
+
+Status none(const OpCall& call, const std::vector<Decline>& declines) {
+  std::string reasons;
+  for (const Decline& decline : declines) {
+    reasons += fmt::format("; {}: {}", decline.kernel, decline.reason);
   }
   return base::error(Errc::unimplemented, "[{}] no kernel takes this call{}", call.op->name,
                      reasons);
+}
+
+/// What a kernel says, with "empty: all dense" written out.
+std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
+  if (layouts.empty()) layouts.resize(count);
+  TROUPE_CHECK(layouts.size() == count, "a kernel must state one layout per input and output");
+  return layouts;
+}
+
+}  // namespace
+
+Result<std::vector<Offer>> offers(const OpCall& call, std::vector<Decline>* declines) {
+  std::vector<Offer> list;
+  std::vector<Decline> declined;
+  TROUPE_TRY(ask(call, declined, [&](const Candidate& candidate, std::unique_ptr<Kernel> kernel) {
+    list.push_back({candidate.kernel, kernel->name(),
+                    stated(kernel->input_layouts(), call.inputs.size()),
+                    stated(kernel->output_layouts(), call.outputs.size()), kernel->scratch_bytes(),
+                    candidate.seconds});
+    return true;
+  }));
+  const Status status = list.empty() ? none(call, declined) : Status();
+  if (declines != nullptr) *declines = std::move(declined);
+  if (!status.ok()) return status;
+  return list;
+}
+
+Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) {
+  std::unique_ptr<Kernel> made;
+  std::vector<Decline> declined;
+  TROUPE_TRY(ask(call, declined, [&](const Candidate&, std::unique_ptr<Kernel> kernel) {
+    made = std::move(kernel);
+    return false;
+  }));
+  if (made == nullptr) return none(call, declined);
+  return made;
 }
 
 }  // namespace troupe::ops

@@ -48,7 +48,9 @@ struct OpCall {
   base::Device device;
   int team = 1;
   bool reference_only = false;  ///< take the reference kernel whatever else is there
+  bool winograd = true;         ///< Winograd's form may be taken: faster, and a bit less precise
   friend bool operator==(const OpCall&, const OpCall&) = default;
+  std::size_t hash() const;  ///< equal calls have equal ones
 };
 
 /// What a running kernel gets. Views match the prepared layouts; addresses change from run to run.
@@ -86,13 +88,15 @@ class Kernel {
 };
 
 using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)>;
+/// Seconds that a call takes by a rule (roofline.h): from the call alone, and nothing measured, so
+/// that every worker and every resume chooses alike.
+using SecondsFunction = std::function<double(const OpCall&)>;
 
 /// A candidate for an operator's calls. Declining is Errc::unimplemented with the reason.
 struct KernelDef {
   std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
   PrepareFunction prepare;
-  /// Asked before all others: it declines whatever it is not better at.
-  bool asked_first = false;
+  SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
 };
 
 /// A reference kernel from a plain function: dense layouts, no scratch (or `scratch(call)` bytes).
@@ -105,11 +109,22 @@ struct Decline {
   std::string reason;
 };
 
-/// Asks the operator's candidates best first; the error says why none fits. failed_precondition
-/// where a candidate makes its objects for a team and the calling thread is in a parallel region.
-/// `declines`, if given, gets those that declined.
-base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call,
-                                              std::vector<Decline>* declines = nullptr);
+/// What a candidate would do with a call.
+struct Offer {
+  const KernelDef* maker = nullptr;           ///< its prepare() makes the kernel of the same call
+  std::string kernel;                         ///< Kernel::name()
+  std::vector<base::Layout> inputs, outputs;  ///< one each
+  std::size_t scratch_bytes = 0;
+  double seconds = 0;  ///< by the candidate's rule
+};
+
+/// All offers for a call, least seconds first, then in the operator's order; an error says why
+/// there is none. failed_precondition where a candidate makes its objects for a team and the
+/// calling thread is in a parallel region. `declines`, if given, gets those that declined.
+base::Result<std::vector<Offer>> offers(const OpCall& call,
+                                        std::vector<Decline>* declines = nullptr);
+/// The kernel of the first of offers(). Candidates behind it are not asked.
+base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call);
 
 /// f(T{}) with T = float or double by dtype; an error names any other dtype.
 template <typename F>

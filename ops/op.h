@@ -138,7 +138,7 @@ struct OpDef {
   std::function<double(const OpCall&)> flops;
   bool multiplies_and_adds = false;  ///< `flops` are multiply-adds: products, convolutions
 
-  std::vector<KernelDef> kernels;  ///< best first; the last is the reference and never declines
+  std::vector<KernelDef> kernels;  ///< the last is the reference and never declines
   std::vector<Sample> samples;
 
   int visible_output_count(const Params& p) const;

@@ -35,7 +35,7 @@ OpTable::Definitions OpTable::join_definitions() {
       const auto it = table.index.find(kernel.op);
       TROUPE_CHECK(it != table.index.end(), "kernel for unknown operator " + kernel.op);
       std::vector<KernelDef>& list = table.ops[it->second].kernels;
-      list.insert(kernel.kernel.asked_first ? list.begin() : list.end() - 1, kernel.kernel);
+      list.insert(list.end() - 1, kernel.kernel);
     }
   }
   return table;

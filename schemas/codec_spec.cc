@@ -166,11 +166,12 @@ void get(wire::CheckpointSpec::Reader in, CheckpointSpec& out, Intake& intake) {
 }
 
 void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
-  const auto& [isa, layout, reference_only, dtype] = m;
+  const auto& [isa, layout, reference_only, dtype, winograd] = m;
   out.setIsa(choice_of<wire::Isa>(isa));
   out.setLayout(choice_of<wire::LayoutChoice>(layout));
   out.setReferenceOnly(reference_only);
   out.setDtype(choice_of<wire::DType>(dtype));
+  out.setWinograd(winograd);
 }
 
 void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
@@ -178,6 +179,7 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   intake.choice(in.getLayout(), LayoutChoice::dense, "layout", out.layout);
   out.reference_only = in.getReferenceOnly();
   intake.choice(in.getDtype(), base::DType::boolean, "dtype", out.dtype);
+  out.winograd = in.getWinograd();
 }
 
 void put_limits(wire::JobSpec::Builder out, const base::Limits& limits) {

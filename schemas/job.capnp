@@ -204,6 +204,7 @@ struct NumericsSpec {
   layout @1 :LayoutChoice;
   referenceOnly @2 :Bool;
   dtype @3 :Common.DType;
+  winograd @4 :Bool = true;
 }
 
 struct LimitValue {

@@ -208,6 +208,7 @@ struct NumericsSpec {
   LayoutChoice layout = LayoutChoice::automatic;  ///< of convolutions' tensors
   bool reference_only = false;                    ///< only the plain reference kernels
   base::DType dtype = base::DType::f32;           ///< f32 or f64
+  bool winograd = true;  ///< Winograd's form of convolutions where it is faster
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
 

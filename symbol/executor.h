@@ -42,6 +42,7 @@ struct ExecutorOptions {
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
+  bool winograd = true;    ///< take Winograd's form where it is faster; a bit less precise
   bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
   bool train = true;       ///< prepare the graph of forward(true) and backward
   bool predict = true;     ///< prepare the graph of forward(false)
@@ -117,7 +118,8 @@ class Executor {
   const std::map<std::string, double>& momenta() const { return momenta_; }
 
   const ExecutorReport& report() const { return report_; }
-  /// One line per node: what it reads, where its memory lies, its kernel.
+  /// Per node: its kernel, the offers that were weighed with what they take by rule, what it reads,
+  /// and where its memory lies.
   std::string dump() const;
 
  private:

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// choose_layouts: one walk in topological order, asking each operator's kernels what they like.
+// choose_layouts: makes the kernels that the search has settled on and writes the graph down, with
+// a reorder wherever layouts differ.
 #include "symbol/layouts.h"
 
 #include <fmt/core.h>
 
-#include <map>
 #include <utility>
+
+#include "symbol/layout_search.h"
 
 namespace troupe::symbol {
 
@@ -14,42 +16,30 @@ namespace {
 using base::Layout;
 using KernelPointer = std::shared_ptr<const ops::Kernel>;
 
-/// A kernel, and the better ones that declined.
-struct Choice {
-  KernelPointer kernel;
-  std::vector<ops::Decline> declines;
-};
-
-/// What a kernel says, with "empty: all dense" written out.
-std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
-  if (layouts.empty()) layouts.resize(count);
-  TROUPE_CHECK(layouts.size() == count, "a kernel must state one layout per input and output");
-  return layouts;
-}
-
-class Chooser {
+class Writer {
  public:
-  Chooser(ndarray::Runtime& runtime, const Graph& graph, const ValueShapes& shapes,
-          const ValueDTypes& dtypes, const PrepareOptions& options)
+  Writer(ndarray::Runtime& runtime, const Graph& graph, const ValueShapes& shapes,
+         const ValueDTypes& dtypes, const PrepareOptions& options)
       : runtime_(runtime),
         graph_(graph),
         numbers_(graph),
         shapes_(shapes),
         dtypes_(dtypes),
-        options_(options),
-        team_(runtime.engine.team({options.device, engine::LaneKind::compute})),
+        search_(runtime.ops, graph, shapes, dtypes, options,
+                runtime.engine.team({options.device, engine::LaneKind::compute})),
         builder_(runtime.ops, result_.graph),
         mapped_(numbers_.size()) {}
 
   base::Result<PreparedGraph> run() {
+    TROUPE_TRY_ASSIGN(plans_, search_.run());
     std::vector<bool> is_head(numbers_.size(), false);
     for (Value head : graph_.heads) is_head[numbers_[head]] = true;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].is_variable()) {
-        place(i, {}, {}, {Layout::dense()});
+        place(i, {}, nullptr);
         continue;
       }
-      if (is_identity(i) && !is_head[numbers_.begin(i)]) {
+      if (search_.falls_away(i)) {
         mapped_[numbers_.begin(i)] = mapped_[numbers_[graph_.nodes[i].inputs[0]]];
         continue;
       }
@@ -68,32 +58,21 @@ class Chooser {
   }
 
  private:
-  /// The node gives its first input as it is. (A head needs memory of its own.)
-  bool is_identity(std::size_t index) const {
-    const GraphNode& node = graph_.nodes[index];
-    if (!node.op->identity_if_alike) return false;
-    return shapes_[numbers_[node.inputs[0]]] == shapes_[numbers_.begin(index)];
-  }
-
-  /// The layout that a value of the given graph has in the result.
-  const Layout& layout_of(Value value) const {
-    return result_.layouts[result_.numbers[mapped_[numbers_[value]]]];
-  }
-
   /// Appends node `index` with inputs that lie as the kernel wants them.
-  void place(std::size_t index, std::vector<Value> inputs, Choice choice,
-             const std::vector<Layout>& layouts) {
+  void place(std::size_t index, std::vector<Value> inputs, KernelPointer kernel) {
     GraphNode node = graph_.nodes[index];
     node.inputs = std::move(inputs);
     const std::vector<Value> outputs = builder_.add_node(std::move(node));
+    NodePlan& plan = plans_[index];
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const std::size_t old = numbers_.begin(index) + k;
       mapped_[old] = outputs[k];
-      note(shapes_[old], dtypes_[old], layouts[k]);
+      note(shapes_[old], dtypes_[old], kernel ? plan.offer.outputs[k] : Layout::dense());
     }
     result_.numbers.add_node(static_cast<int>(outputs.size()));
-    result_.kernels.push_back(std::move(choice.kernel));
-    result_.declines.push_back(std::move(choice.declines));
+    result_.kernels.push_back(std::move(kernel));
+    result_.declines.push_back(std::move(plan.declines));
+    result_.alternatives.push_back(std::move(plan.alternatives));
   }
 
   void note(const base::Shape& shape, base::DType dtype, const Layout& layout) {
@@ -102,73 +81,23 @@ class Chooser {
     result_.layouts.push_back(layout);
   }
 
-  ops::OpCall call_of(const ops::OpDef& op, const ops::Params& params) const {
-    ops::OpCall call;
-    call.op = &op;
-    call.params = params;
-    call.device = options_.device;
-    call.team = team_;
-    call.reference_only = options_.reference_only;
-    return call;
-  }
-
-  /// The kernel for fixed inputs, or for inputs that it may choose.
-  base::Result<Choice> prepare(std::size_t index, bool free_inputs) {
-    const GraphNode& node = graph_.nodes[index];
-    ops::OpCall call = call_of(*node.op, node.params);
-    const bool choose = options_.layouts == base::LayoutPolicy::chosen;
-    for (Value input : node.inputs) {
-      const std::size_t v = numbers_[input];
-      call.inputs.push_back({dtypes_[v], shapes_[v], layout_of(input), choose && free_inputs});
-    }
-    for (std::size_t v = numbers_.begin(index); v < numbers_.end(index); ++v) {
-      call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
-    }
-    Choice choice;
-    TROUPE_TRY_ASSIGN(choice.kernel, ndarray::PreparedKernels::make(call, &choice.declines));
-    return choice;
-  }
-
-  /// Which inputs must be reordered for `kernel`, and does one of them only become dense again?
-  bool falls_back_to_dense(std::size_t index, const ops::Kernel& kernel) const {
-    const GraphNode& node = graph_.nodes[index];
-    const std::vector<Layout> wanted = stated(kernel.input_layouts(), node.inputs.size());
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const Layout& present = layout_of(node.inputs[k]);
-      if (node.reads(k) && !present.is_dense() && wanted[k].is_dense()) return true;
-    }
-    return false;
-  }
-
-  /// Kernels choose freely; one that would only undo a layout is asked to take things as they are
-  /// (element-wise operators and pooling do).
-  base::Result<Choice> choose_kernel(std::size_t index) {
-    base::Result<Choice> free_choice = prepare(index, true);
-    if (options_.layouts == base::LayoutPolicy::dense) return free_choice;
-    if (free_choice.ok() && !falls_back_to_dense(index, *free_choice->kernel)) return free_choice;
-    base::Result<Choice> as_it_is = prepare(index, false);
-    if (as_it_is.ok() && !falls_back_to_dense(index, *as_it_is->kernel)) return as_it_is;
-    return free_choice;
-  }
-
+  /// Kernels are made for one node each: they may keep what they made for the addresses of their
+  /// last run, and a planned node's addresses stay the same.
   base::Status visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
+    const NodePlan& plan = plans_[index];
     backward_ = node.backward;
-    base::Result<Choice> choice = choose_kernel(index);
-    if (!choice.ok()) return choice.status().with_context(node_label(node));
-    const ops::Kernel& kernel = *choice->kernel;
-    const std::vector<Layout> wanted = stated(kernel.input_layouts(), node.inputs.size());
+    auto kernel = plan.offer.maker->prepare(plan.call);
+    if (!kernel.ok()) return kernel.status().with_context(node_label(node));
     std::vector<Value> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Value input = mapped_[numbers_[node.inputs[k]]];
       if (node.reads(k)) {
-        TROUPE_TRY_ASSIGN(input, reordered(input, wanted[k], node.name));
+        TROUPE_TRY_ASSIGN(input, reordered(input, plan.offer.inputs[k], node.name));
       }
       inputs.push_back(input);
     }
-    const std::vector<Layout> given =
-        stated(kernel.output_layouts(), static_cast<std::size_t>(node.outputs));
-    place(index, std::move(inputs), *std::move(choice), given);
+    place(index, std::move(inputs), *std::move(kernel));
     return {};
   }
 
@@ -179,10 +108,10 @@ class Chooser {
     for (const auto& [source, target] : reorders_) {
       if (source == value && result_.layouts[result_.numbers[target]] == layout) return target;
     }
-    ops::OpCall call = call_of(runtime_.ops.at("reorder"), {});
+    ops::OpCall call = search_.call_of(runtime_.ops.at("reorder"), {});
     call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
     call.outputs = {{result_.dtypes[from], result_.shapes[from], layout, false}};
-    base::Result<KernelPointer> kernel = ndarray::PreparedKernels::make(call);
+    auto kernel = ops::prepare(call);
     const std::string name = result_.graph.value_name(value);
     if (!kernel.ok()) {
       return kernel.status().with_context(fmt::format("reorder of {} for {}", name, user));
@@ -194,8 +123,9 @@ class Chooser {
     const Value target = builder_.add("reorder", {value}, {}).front();
     note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout);
     result_.numbers.add_node(1);
-    result_.kernels.push_back(*kernel);
+    result_.kernels.push_back(*std::move(kernel));
     result_.declines.emplace_back();
+    result_.alternatives.emplace_back();
     reorders_.emplace_back(value, target);
     return target;
   }
@@ -205,8 +135,8 @@ class Chooser {
   const ValueNumbers numbers_;  // of graph_
   const ValueShapes& shapes_;
   const ValueDTypes& dtypes_;
-  const PrepareOptions& options_;
-  const int team_;
+  LayoutSearch search_;
+  std::vector<NodePlan> plans_;
   PreparedGraph result_;
   Builder builder_;
   std::vector<Value> mapped_;  // per old value: the value of the result
@@ -219,7 +149,7 @@ class Chooser {
 base::Result<PreparedGraph> choose_layouts(ndarray::Runtime& runtime, const Graph& graph,
                                            const ValueShapes& shapes, const ValueDTypes& dtypes,
                                            const PrepareOptions& options) {
-  return Chooser(runtime, graph, shapes, dtypes, options).run();
+  return Writer(runtime, graph, shapes, dtypes, options).run();
 }
 
 }  // namespace troupe::symbol

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass choose_layouts: prepares every node's kernel, and inserts `reorder` nodes where a kernel
-// wants another layout than a value has, at the ports too. Any thread that may lead the team.
+// The pass choose_layouts: takes for every node the kernel that makes the whole cheapest by the
+// kernels' rules, and inserts `reorder` nodes where a kernel wants another layout than a value has,
+// at the ports too. Any thread that may lead the team.
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,15 @@
 
 namespace troupe::symbol {
 
+/// An offer that was weighed for a node, when all other nodes were as they are in the end.
+struct Alternative {
+  std::string kernel;
+  std::vector<base::Layout> inputs, outputs;
+  std::size_t scratch_bytes = 0;
+  double seconds = 0;          ///< by the kernel's rule (ops/roofline.h)
+  double reorder_seconds = 0;  ///< of all reorders of what the node reads and writes
+};
+
 /// A graph whose kernels are prepared.
 struct PreparedGraph {
   Graph graph;
@@ -21,7 +32,8 @@ struct PreparedGraph {
   ValueDTypes dtypes;
   std::vector<base::Layout> layouts;                        ///< per value
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
-  std::vector<std::vector<ops::Decline>> declines;  ///< per node: kernels that did not take it
+  std::vector<std::vector<ops::Decline>> declines;     ///< per node: kernels that did not take it
+  std::vector<std::vector<Alternative>> alternatives;  ///< per node: offers weighed
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
 };
@@ -31,6 +43,9 @@ struct PrepareOptions {
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
+  bool winograd = true;  ///< Winograd's form may be taken
+  /// Variables whose reorders are not run each time (prologue.h), and so cost nothing; may be null.
+  const std::set<std::string>* weights = nullptr;
 };
 
 /// Prepares `graph`, whose shapes and dtypes are complete. Variables and heads are dense;

@@ -12,6 +12,8 @@ namespace troupe::symbol {
 
 namespace {
 
+constexpr double kMilliseconds = 1e3;
+
 /// "data (32, 1, 28, 28) f32 dense"
 std::string describe(const PreparedGraph& prepared, Value value) {
   const std::size_t v = prepared.numbers[value];
@@ -85,6 +87,12 @@ std::string Executor::dump() const {
       if (node.is_variable()) continue;
       text += fmt::format("  {}{} = {}({})\n", node.backward ? "< " : "> ", node.name,
                           node.op->name, prepared.kernels[i]->name());
+      for (const Alternative& offer : prepared.alternatives[i]) {
+        text +=
+            fmt::format("      offer  {}: {:.3f} ms, reorders around it {:.3f} ms, scratch {}\n",
+                        offer.kernel, offer.seconds * kMilliseconds,
+                        offer.reorder_seconds * kMilliseconds, offer.scratch_bytes);
+      }
       for (Value input : node.inputs) {
         text += fmt::format("      reads  {}\n", describe(prepared, input));
       }

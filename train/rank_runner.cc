@@ -104,6 +104,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? base::LayoutPolicy::dense
                                                                      : base::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
+  how.winograd = spec.numerics.winograd;
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution and its gradient in Winograd's form, where that is faster than oneDNN's direct one.
+// convolution and its gradient in Winograd's form.
 #include <algorithm>
 #include <cmath>
 
 #include "ops/nn/convolution.h"
+#include "ops/roofline.h"
 #include "ops/support/layout_map.h"
 #include "ops/support/winograd.h"
 #include "ops/table.h"
@@ -27,39 +28,6 @@ Layout by_lanes(const base::Shape& shape) {
 
 enum class Pass : std::uint8_t { forward, data_gradient, weight_gradient };
 
-/// Seconds of both ways by a rule of thumb: products at the speed of a processor with so wide
-/// vectors, plus transforms and the traffic of transformed weights. They decide, so they follow
-/// from the extents alone, for a team as most workers have.
-struct Estimate {
-  double direct = 0.0, winograd = 0.0;
-};
-Estimate estimate(const Winograd& w, Pass pass) {
-  constexpr double kTeam = 4.0;
-  constexpr double kMultipliesPerLane = 3.5e9;  // of one thread, a second
-  constexpr double kTransform = 4e-8;           // seconds of a thread, a vector of a tile
-  constexpr double kBytesPerSecond = 1e10;      // of all threads, from memory
-  constexpr double kDirectProducts = 9.0, kProducts = 36.0;
-  constexpr double kBlock = 64.0;  // of the weight gradient
-  const auto lanes = static_cast<double>(winograd_lanes());
-  const auto channels = static_cast<double>(w.channels), filters = static_cast<double>(w.filters);
-  const auto tiles = static_cast<double>(w.tiles());
-  const double products_per_second = kMultipliesPerLane * lanes * kTeam;
-  const double pairs = channels * filters;
-  const double outputs = static_cast<double>(w.images * w.out_height * w.out_width);
-  double transforms = channels + filters;
-  double weight_bytes = 2 * kProducts * pairs * sizeof(float);  // written and read
-  if (pass == Pass::weight_gradient) {
-    transforms = channels * std::ceil(filters / kBlock) + filters * std::ceil(channels / kBlock);
-    weight_bytes = 0.0;
-  }
-  Estimate seconds;
-  seconds.direct = kDirectProducts * pairs * outputs / products_per_second;
-  seconds.winograd = kProducts * pairs * tiles / products_per_second +
-                     kTransform * tiles * transforms / lanes / kTeam +
-                     weight_bytes / kBytesPerSecond;
-  return seconds;
-}
-
 /// The extents of a call, or why it is left to others.
 Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
                               const base::Shape& output, Pass pass) {
@@ -68,6 +36,7 @@ Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
   if (!call.device.host_memory() || call.inputs[0].dtype != base::DType::f32) {
     return base::error(Errc::unimplemented, "only f32 on a CPU");
   }
+  if (!call.winograd) return base::error(Errc::unimplemented, "Winograd's form is switched off");
   for (const WriteMode mode : call.modes) {
     if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
   }
@@ -92,10 +61,50 @@ Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
   if (w.images * w.height * w.width * w.out_height * w.out_width == 0) {
     return base::error(Errc::unimplemented, "empty tensor");
   }
-  const Estimate seconds = estimate(w, pass);
-  if (seconds.winograd < seconds.direct) return w;
-  return base::error(Errc::unimplemented, "too few tiles: about {:.2f} ms, the direct form {:.2f}",
-                     seconds.winograd * 1e3, seconds.direct * 1e3);
+  return w;
+}
+
+/// The same for a call of any of the three operators.
+template <Pass kPass>
+Result<Winograd> read_call(const OpCall& call) {
+  switch (kPass) {
+    case Pass::forward:
+      return read_extents(call, call.inputs[0].shape, call.outputs[0].shape, kPass);
+    case Pass::data_gradient:
+      return read_extents(call, call.outputs[0].shape, call.inputs[0].shape, kPass);
+    case Pass::weight_gradient:
+      return read_extents(call, call.inputs[1].shape, call.inputs[0].shape, kPass);
+  }
+  TROUPE_CHECK(false, "no such pass");
+}
+
+/// The rule of a pass: products and transforms, or the traffic of tensors. Transformed weights are
+/// read; writing them is the reorder's.
+double seconds_of(const Winograd& w, Pass pass, double bytes) {
+  constexpr double kTransform = 1e-8;  // of a vector of a tile, all threads
+  constexpr double kProducts = 36.0;
+  constexpr double kBlock = 64.0;  // of the weight gradient
+  const RuleProcessor processor = rule_processor();
+  const auto lanes = static_cast<double>(winograd_lanes());
+  const auto channels = static_cast<double>(w.channels), filters = static_cast<double>(w.filters);
+  const auto tiles = static_cast<double>(w.tiles());
+  double transforms = channels + filters;
+  double weight_bytes = kProducts * channels * filters * sizeof(float);
+  if (pass == Pass::weight_gradient) {
+    transforms = channels * std::ceil(filters / kBlock) + filters * std::ceil(channels / kBlock);
+    weight_bytes = 0.0;
+  }
+  const double computing = 2 * kProducts * channels * filters * tiles / processor.flops_per_second +
+                           kTransform * tiles * transforms / lanes;
+  return std::max(computing + weight_bytes / processor.bytes_per_second,
+                  bytes / processor.bytes_per_second);
+}
+
+/// The rule for calls that prepare() takes; for others it says nothing.
+template <Pass kPass>
+double seconds(const OpCall& call) {
+  const Result<Winograd> w = read_call<kPass>(call);
+  return w.ok() ? seconds_of(*w, kPass, bytes_moved(call)) : roofline_seconds(call);
 }
 
 /// An error where a layout is given and is not `own`.
@@ -169,7 +178,7 @@ class GradientKernel final : public WinogradKernel {
 
 Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
   const base::Shape &data = call.inputs[0].shape, &output = call.outputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::forward));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_call<Pass::forward>(call));
   Layouts layouts{{by_lanes(data), winograd_layout(w.channels, w.filters, false)},
                   {by_lanes(output)}};
   const bool biased = call.inputs.size() > 2;
@@ -181,7 +190,7 @@ Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
 
 Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
   const base::Shape &data = call.outputs[0].shape, &output = call.inputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::data_gradient));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_call<Pass::data_gradient>(call));
   Layouts layouts{{by_lanes(output), winograd_layout(w.channels, w.filters, true)},
                   {by_lanes(data)}};
   TROUPE_TRY(layouts.check(call));
@@ -192,7 +201,7 @@ Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
 
 Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
   const base::Shape &data = call.inputs[1].shape, &output = call.inputs[0].shape;
-  TROUPE_TRY_ASSIGN(const Winograd w, read_extents(call, data, output, Pass::weight_gradient));
+  TROUPE_TRY_ASSIGN(const Winograd w, read_call<Pass::weight_gradient>(call));
   Layouts layouts{{by_lanes(output), by_lanes(data)},
                   std::vector<Layout>(call.outputs.size(), Layout::dense())};
   TROUPE_TRY(layouts.check(call));
@@ -207,9 +216,9 @@ Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
 
 std::span<const BackendKernel> kernels_convolution_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"convolution", {"simd", forward, true}},
-      {"convolution_backward_data", {"simd", backward_data, true}},
-      {"convolution_backward_weights", {"simd", backward_weights, true}},
+      {"convolution", {"simd", forward, seconds<Pass::forward>}},
+      {"convolution_backward_data", {"simd", backward_data, seconds<Pass::data_gradient>}},
+      {"convolution_backward_weights", {"simd", backward_weights, seconds<Pass::weight_gradient>}},
   };
   return kernels;
 }

@@ -3,7 +3,6 @@
 // 36 matrix products, and transformed back, 64 filters at a time on 16 lanes.
 #include "ops/support/winograd.h"
 
-#include <hwy/cache_control.h>
 #include <algorithm>
 
 // Tiles of registers are arrays of vectors, which scalable ones cannot form.

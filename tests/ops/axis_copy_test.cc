@@ -117,7 +117,7 @@ TEST_CASE("what would cut a block is left to dense tensors", "[layout]") {
     INFO(setup.op);
     OpCall call = setup.call(table);
     std::vector<Decline> declines;
-    CHECK(prepare(call, &declines).status().code() == base::Errc::unimplemented);
+    CHECK(offers(call, &declines).status().code() == base::Errc::unimplemented);
     REQUIRE_FALSE(declines.empty());
     CHECK(declines[0].kernel == "blocked");
     CHECK(declines[0].reason.find("a block of 16") != std::string::npos);

@@ -2,8 +2,11 @@
 // Layouts of a residual network: what its additions do to them, forward and backward.
 #include "symbol/layouts.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
 
+#include "ops/support/winograd.h"
 #include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
@@ -84,6 +87,68 @@ TEST_CASE("residual additions and their gradients keep blocked layouts") {
     INFO(name);
     CHECK(distance<float>(bytes, y.at(name)) < 1e-3);
   }
+}
+
+/// The forward graph with kernels, for data of this shape.
+PreparedGraph prepared(tests::TestRuntime& test, const Symbol& net, const base::Shape& data,
+                       const PrepareOptions& options = {}) {
+  const Graph graph = net.graph();
+  const ValueShapes shapes = infer_shapes(graph, {{"data", data}}).value();
+  const ValueDTypes dtypes = infer_dtypes(graph, {}, base::DType::f32).value();
+  return choose_layouts(test.runtime, graph, shapes, dtypes, options).value();
+}
+
+TEST_CASE("no node has a better offer than the one it took") {
+  tests::TestRuntime test;
+  const PreparedGraph result = prepared(test, residual_network(), {4, 3, 16, 16});
+  int weighed = 0;
+  for (std::size_t i = 0; i < result.graph.nodes.size(); ++i) {
+    if (result.alternatives[i].empty()) continue;
+    INFO(result.graph.nodes[i].name);
+    const auto cost = [](const Alternative& offer) {
+      return offer.seconds + offer.reorder_seconds;
+    };
+    const auto& list = result.alternatives[i];
+    const auto taken = std::ranges::find_if(list, [&](const Alternative& offer) {
+      return offer.kernel == result.kernels[i]->name() &&
+             offer.outputs.front() == result.layouts[result.numbers.begin(i)];
+    });
+    REQUIRE(taken != list.end());
+    CHECK(cost(*taken) <= cost(*std::ranges::min_element(list, {}, cost)) * (1 + 1e-6));
+    weighed += static_cast<int>(list.size());
+  }
+  CHECK(weighed > 40);
+}
+
+/// One convolution with many weights for few places.
+Symbol wide_convolution() {
+  Composer c(table());
+  return c
+      .finish(c.call(
+          "convolution", "wide", {c.variable("data")},
+          {{"num_filter", "512"}, {"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"no_bias", "True"}}))
+      .value();
+}
+
+std::string kernel_of(const PreparedGraph& result, const std::string& name) {
+  for (std::size_t i = 0; i < result.graph.nodes.size(); ++i) {
+    if (result.graph.nodes[i].name == name) return result.kernels[i]->name();
+  }
+  return "none";
+}
+
+TEST_CASE("a reorder of weights has its price where it runs each time") {
+  if (ops::winograd_lanes() == 0) return;  // vectors of less than 8 numbers
+  tests::TestRuntime test;
+  // Winograd's form gains as much as its weights' transform costs at about so many images.
+  const base::Shape data{ops::winograd_lanes(), 512, 7, 7};
+  const std::set<std::string> weights = {"wide_weight"};
+  PrepareOptions once;
+  once.weights = &weights;
+  CHECK(kernel_of(prepared(test, wide_convolution(), data, once), "wide") == "simd:winograd");
+  CHECK(kernel_of(prepared(test, wide_convolution(), data), "wide") != "simd:winograd");
+  once.winograd = false;
+  CHECK(kernel_of(prepared(test, wide_convolution(), data, once), "wide") != "simd:winograd");
 }
 
 }  // namespace

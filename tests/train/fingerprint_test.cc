@@ -32,7 +32,7 @@ JobSpec job_of_everything() {
   job.workers = {4, 2, 6};
   job.consistency = {{schemas::ConsistencyMode::eventual, std::nullopt},
                      {schemas::ConsistencyMode::eventual, 3}};
-  job.numerics = {schemas::Isa::avx2, schemas::LayoutChoice::dense, true, base::DType::f64};
+  job.numerics = {schemas::Isa::avx2, schemas::LayoutChoice::dense, true, base::DType::f64, false};
   return job;
 }
 
@@ -77,6 +77,7 @@ numerics.isa = avx2
 numerics.layout = dense
 numerics.reference_only = true
 numerics.dtype = f64
+numerics.winograd = false
 )");
 }
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures of a processor of 2023, rounded; only their ratios matter.
+#include "ops/roofline.h"
+
+#include <algorithm>
+
+#include "ops/op.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/roofline.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops::HWY_NAMESPACE {
+
+std::int64_t count_vector_lanes() {
+  return static_cast<std::int64_t>(
+      hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>()));
+}
+
+}  // namespace troupe::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+
+HWY_EXPORT(count_vector_lanes);
+
+std::int64_t vector_lanes() {
+  return HWY_DYNAMIC_DISPATCH(count_vector_lanes)();
+}
+
+RuleProcessor rule_processor() {
+  constexpr double kTeam = 4.0, kFlopsPerLane = 7e9, kBytesPerSecond = 1e10;
+  return {kTeam * kFlopsPerLane * static_cast<double>(vector_lanes()), kBytesPerSecond};
+}
+
+double bytes_moved(const OpCall& call) {
+  double bytes = 0.0;
+  const auto add = [&bytes](const TensorDesc& tensor) {
+    const base::Layout layout = tensor.any_layout ? base::Layout::dense() : tensor.layout;
+    bytes += static_cast<double>(layout.buffer_bytes(tensor.shape, base::dtype_size(tensor.dtype)));
+  };
+  const std::vector<int>& unread = call.op->shape_only_inputs;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (std::find(unread.begin(), unread.end(), static_cast<int>(i)) == unread.end()) {
+      add(call.inputs[i]);
+    }
+  }
+  for (const TensorDesc& tensor : call.outputs) add(tensor);
+  return bytes;
+}
+
+double roofline_seconds(const OpCall& call, const Speed& speed) {
+  const RuleProcessor processor = rule_processor();
+  const double flops = call.op->flops ? call.op->flops(call)
+                       : call.outputs.empty()
+                           ? 0.0
+                           : static_cast<double>(call.outputs.front().shape.elements());
+  return std::max(flops / (processor.flops_per_second * speed.compute),
+                  bytes_moved(call) / (processor.bytes_per_second * speed.memory));
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a call takes by rule: the longer of what it computes and what it moves, on a processor
+// with vectors as wide as this one's and otherwise the same everywhere (Williams, Waterman and
+// Patterson 2009). Kernels and layouts are chosen by these figures, so nothing here is measured.
+// Pure functions, any thread.
+#pragma once
+
+#include "ops/kernel.h"
+
+namespace troupe::ops {
+
+/// f32 numbers in the widest vectors that kernels use here.
+std::int64_t vector_lanes();
+
+/// The processor of the rule: a team of four threads.
+struct RuleProcessor {
+  double flops_per_second;  ///< that good kernels reach; multiply-adds count as 2
+  double bytes_per_second;  ///< of memory
+};
+RuleProcessor rule_processor();
+
+/// The share of both that a kernel reaches.
+struct Speed {
+  double compute = 1.0;
+  double memory = 1.0;
+};
+
+/// Bytes that a call reads and writes, in the layouts that it names (dense where they are free).
+double bytes_moved(const OpCall& call);
+/// The rule, from OpDef::flops and bytes_moved().
+double roofline_seconds(const OpCall& call, const Speed& speed = {});
+
+}  // namespace troupe::ops

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offers are asked for once per call; costs are those of the nodes and values around an exchange.
+#include "symbol/layout_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+using base::Layout;
+
+constexpr int kSweepsMost = 8;
+/// An exchange must gain more than rounding.
+constexpr double kGain = 1e-9;
+
+}  // namespace
+
+LayoutSearch::LayoutSearch(const ops::OpTable& table, const Graph& graph, const ValueShapes& shapes,
+                           const ValueDTypes& dtypes, const PrepareOptions& options, int team)
+    : table_(table),
+      graph_(graph),
+      numbers_(graph),
+      shapes_(shapes),
+      dtypes_(dtypes),
+      options_(options),
+      team_(team),
+      heads_(numbers_.size(), false),
+      free_to_reorder_(numbers_.size(), false),
+      aliases_(numbers_.size()),
+      readers_(numbers_.size()),
+      layouts_(numbers_.size()),
+      plans_(graph.nodes.size()) {
+  for (const Value head : graph.heads) heads_[numbers_[head]] = true;
+  find_readers();
+}
+
+void LayoutSearch::find_readers() {
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const GraphNode& node = graph_.nodes[i];
+    const std::size_t first = numbers_.begin(i);
+    if (node.is_variable()) {
+      free_to_reorder_[first] =
+          options_.weights != nullptr && options_.weights->contains(node.name);
+      continue;
+    }
+    if (node.op->identity_if_alike && !heads_[first] &&
+        shapes_[numbers_[node.inputs[0]]] == shapes_[first]) {
+      aliases_[first] = source_of(node.inputs[0]);
+      continue;
+    }
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.reads(k)) readers_[source_of(node.inputs[k])].push_back({i, k});
+    }
+  }
+}
+
+base::Result<std::vector<NodePlan>> LayoutSearch::run() {
+  for (int sweep = 0; sweep <= kSweepsMost; ++sweep) {
+    bool changed = false;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].is_variable() || falls_away(i)) continue;
+      const base::Status status = choose(i, changed);
+      if (!status.ok()) return status.with_context(node_label(graph_.nodes[i]));
+    }
+    if (!changed) break;
+  }
+  return std::move(plans_);
+}
+
+ops::OpCall LayoutSearch::call_of(const ops::OpDef& op, const ops::Params& params) const {
+  ops::OpCall call;
+  call.op = &op;
+  call.params = params;
+  call.device = options_.device;
+  call.team = team_;
+  call.reference_only = options_.reference_only;
+  call.winograd = options_.winograd;
+  return call;
+}
+
+/// The node's call as layouts are now, with inputs that the kernel may choose or that are fixed.
+ops::OpCall LayoutSearch::call_of_node(std::size_t node, bool free_inputs) const {
+  const GraphNode& n = graph_.nodes[node];
+  ops::OpCall call = call_of(*n.op, n.params);
+  const bool choose = options_.layouts == base::LayoutPolicy::chosen;
+  for (const Value input : n.inputs) {
+    const std::size_t v = source_of(input);
+    call.inputs.push_back({dtypes_[v], shapes_[v], layouts_[v], choose && free_inputs});
+  }
+  for (std::size_t v = numbers_.begin(node); v < numbers_.end(node); ++v) {
+    call.outputs.push_back({dtypes_[v], shapes_[v], Layout::dense(), choose});
+  }
+  return call;
+}
+
+const LayoutSearch::Asked& LayoutSearch::ask(const ops::OpCall& call) {
+  const auto [it, added] = asked_.try_emplace(call);
+  Asked& asked = it->second;
+  if (added) {
+    base::Result<std::vector<ops::Offer>> offers = ops::offers(call, &asked.declines);
+    asked.status = offers.status();
+    if (offers.ok()) asked.offers = *std::move(offers);
+  }
+  return asked;
+}
+
+bool LayoutSearch::leaves_layout(std::size_t node, const ops::Offer& offer) const {
+  const GraphNode& n = graph_.nodes[node];
+  for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+    const Layout& present = layouts_[source_of(n.inputs[k])];
+    if (n.reads(k) && !present.is_dense() && offer.inputs[k] != present) return true;
+  }
+  return false;
+}
+
+void LayoutSearch::take(std::size_t node, const ops::Offer& offer) {
+  plans_[node].offer = offer;
+  for (std::size_t v = numbers_.begin(node); v < numbers_.end(node); ++v) {
+    layouts_[v] = offer.outputs[v - numbers_.begin(node)];
+  }
+}
+
+/// Takes the cheapest offer for a node while all others stay as they are. Kernels choose freely;
+/// where one would only undo a layout, all are asked to take things as they are, too (element-wise
+/// operators and pooling do).
+base::Status LayoutSearch::choose(std::size_t node, bool& changed) {
+  const ops::OpCall free_call = call_of_node(node, true);
+  const Asked& freely = ask(free_call);
+  std::vector<std::pair<ops::OpCall, const Asked*>> answers = {{free_call, &freely}};
+  const bool choose = options_.layouts == base::LayoutPolicy::chosen;
+  if (choose && (!freely.status.ok() || leaves_layout(node, freely.offers.front()))) {
+    ops::OpCall as_it_is = call_of_node(node, false);
+    const Asked& answer = ask(as_it_is);
+    answers.emplace_back(std::move(as_it_is), &answer);
+  }
+  const NodePlan before = plans_[node];
+  double least = std::numeric_limits<double>::infinity();
+  if (before.offer.maker != nullptr) {
+    least = before.offer.seconds + reorder_seconds_around(node) - kGain * before.offer.seconds;
+  }
+  NodePlan best = before;
+  std::vector<Alternative> alternatives;
+  for (const auto& [call, answer] : answers) {
+    for (const ops::Offer& offer : answer->offers) {
+      take(node, offer);
+      const double reorders = reorder_seconds_around(node);
+      alternatives.push_back({offer.kernel, offer.inputs, offer.outputs, offer.scratch_bytes,
+                              offer.seconds, reorders});
+      if (offer.seconds + reorders >= least) continue;
+      least = offer.seconds + reorders;
+      best = {call, offer, answer->declines, {}};
+    }
+  }
+  if (best.offer.maker == nullptr) return freely.status;
+  changed = changed || best.offer.maker != before.offer.maker ||
+            best.offer.inputs != before.offer.inputs || best.offer.outputs != before.offer.outputs;
+  take(node, best.offer);
+  plans_[node] = std::move(best);
+  plans_[node].alternatives = std::move(alternatives);
+  return {};
+}
+
+double LayoutSearch::reorder_seconds_around(std::size_t node) {
+  const GraphNode& n = graph_.nodes[node];
+  double seconds = 0.0;
+  std::vector<std::size_t> seen;
+  for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+    const std::size_t v = source_of(n.inputs[k]);
+    if (!n.reads(k) || std::find(seen.begin(), seen.end(), v) != seen.end()) continue;
+    seen.push_back(v);
+    seconds += reorder_seconds(v);
+  }
+  for (std::size_t v = numbers_.begin(node); v < numbers_.end(node); ++v) {
+    seconds += reorder_seconds(v);
+  }
+  return seconds;
+}
+
+/// Of one value, to every other layout that somebody wants; of those who have not been asked yet,
+/// nothing is known.
+double LayoutSearch::reorder_seconds(std::size_t value) {
+  if (free_to_reorder_[value]) return 0.0;
+  std::vector<Layout> wanted = {layouts_[value]};
+  double seconds = 0.0;
+  const auto want = [&](const Layout& layout) {
+    if (std::find(wanted.begin(), wanted.end(), layout) != wanted.end()) return;
+    wanted.push_back(layout);
+    ops::OpCall call = call_of(table_.at("reorder"), {});
+    call.inputs = {{dtypes_[value], shapes_[value], layouts_[value], false}};
+    call.outputs = {{dtypes_[value], shapes_[value], layout, false}};
+    const Asked& asked = ask(call);
+    seconds +=
+        asked.status.ok() ? asked.offers.front().seconds : std::numeric_limits<double>::infinity();
+  };
+  if (heads_[value]) want(Layout::dense());
+  for (const Reader& reader : readers_[value]) {
+    const NodePlan& plan = plans_[reader.node];
+    if (plan.offer.maker != nullptr) want(plan.offer.inputs[reader.input]);
+  }
+  return seconds;
+}
+
+}  // namespace troupe::symbol

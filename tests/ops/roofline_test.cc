@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule of seconds, and what follows from it: which offers a call gets, and in which order.
+#include "ops/roofline.h"
+
+#include <algorithm>
+
+#include "ops/table.h"
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::DType;
+using base::Shape;
+
+/// A call on f32 tensors whose layouts are free.
+OpCall free_call(const OpTable& table, const char* op, const std::vector<Shape>& shapes,
+                 const Attributes& attributes = {}) {
+  std::vector<TensorDesc> inputs;
+  for (const Shape& shape : shapes) inputs.push_back({DType::f32, shape, {}, true});
+  auto call = make_call(table.at(op), parse_params(table.at(op), attributes).value(), inputs);
+  INFO(call.status().to_string());
+  REQUIRE(call.ok());
+  for (TensorDesc& output : call->outputs) output.any_layout = true;
+  return *std::move(call);
+}
+
+TEST_CASE("a call takes as long as it moves bytes or computes, whichever is longer", "[offers]") {
+  const OpTable table = OpTable::build();
+  const RuleProcessor processor = rule_processor();
+  const OpCall add = free_call(table, "add", {{1000, 50}, {1000, 50}});
+  CHECK(bytes_moved(add) == 3 * 50'000 * 4);
+  CHECK(roofline_seconds(add) == bytes_moved(add) / processor.bytes_per_second);
+  CHECK(roofline_seconds(add, {1.0, 0.5}) == 2 * roofline_seconds(add));
+  const OpCall product = free_call(table, "dot", {{512, 512}, {512, 512}});
+  CHECK(roofline_seconds(product) == 2.0 * 512 * 512 * 512 / processor.flops_per_second);
+  // Of the shape of the data, which the gradient does not read, nothing is moved.
+  const OpCall gradient =
+      free_call(table, "convolution_backward_data", {{1, 8, 4, 4}, {8, 2, 1, 1}, {1, 2, 4, 4}},
+                {{"kernel", "(1, 1)"}, {"num_filter", "8"}, {"no_bias", "True"}});
+  CHECK(bytes_moved(gradient) == (8 * 16 + 16 + 2 * 16) * 4);
+}
+
+TEST_CASE("padding counts where a layout is given", "[offers]") {
+  const OpTable table = OpTable::build();
+  OpCall reorder = free_call(table, "reorder", {{1, 3, 4, 4}});
+  const double dense = bytes_moved(reorder);
+  base::Layout blocked;
+  blocked.kind = base::Layout::Kind::blocked;
+  blocked.order = {0, 1, 2, 3};
+  blocked.blocks = {{1, 16}};
+  blocked.padded = Shape{1, 16, 4, 4};
+  reorder.outputs[0] = {DType::f32, {1, 3, 4, 4}, blocked, false};
+  CHECK(dense == 2 * 3 * 16 * 4);
+  CHECK(bytes_moved(reorder) == (3 + 16) * 16 * 4);
+}
+
+TEST_CASE("offers come in the order of their seconds, and the first one is prepared", "[offers]") {
+  const OpTable table = OpTable::build();
+  const OpCall call = free_call(
+      table, "convolution", {{8, 64, 56, 56}, {64, 64, 3, 3}},
+      {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "64"}, {"no_bias", "True"}});
+  std::vector<Decline> declines;
+  const auto list = offers(call, &declines);
+  REQUIRE(list.ok());
+  CHECK(std::ranges::is_sorted(*list, {}, &Offer::seconds));
+  CHECK(list->back().kernel == "reference");
+  CHECK(list->size() + declines.size() == call.op->kernels.size());
+  const auto first = prepare(call);
+  REQUIRE(first.ok());
+  CHECK(first.value()->name() == list->front().kernel);
+  CHECK(first.value()->scratch_bytes() == list->front().scratch_bytes);
+  for (const Offer& offer : *list) {
+    INFO(offer.kernel);
+    CHECK(offer.inputs.size() == call.inputs.size());
+    CHECK(offer.outputs.size() == call.outputs.size());
+    CHECK(offer.maker->prepare(call).value()->name() == offer.kernel);
+  }
+}
+
+TEST_CASE("a call for the reference gets that one offer", "[offers]") {
+  const OpTable table = OpTable::build();
+  OpCall call = free_call(table, "add", {{4, 4}, {4, 4}});
+  call.reference_only = true;
+  const auto list = offers(call);
+  REQUIRE(list.ok());
+  REQUIRE(list->size() == 1);
+  CHECK(list->front().kernel == "reference");
+}
+
+TEST_CASE("equal calls have equal hashes, and what decides a kernel changes them", "[offers]") {
+  const OpTable table = OpTable::build();
+  const OpCall call = free_call(table, "add", {{4, 4}, {4, 4}});
+  CHECK(call.hash() == free_call(table, "add", {{4, 4}, {4, 4}}).hash());
+  OpCall other = call;
+  other.winograd = false;
+  CHECK(other.hash() != call.hash());
+  other = call;
+  other.team = 2;
+  CHECK(other.hash() != call.hash());
+  other = call;
+  other.inputs[0].any_layout = false;
+  CHECK(other.hash() != call.hash());
+}
+
+}  // namespace
+}  // namespace troupe::ops
