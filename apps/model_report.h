@@ -36,7 +36,7 @@ struct LayerReport {
   std::uint64_t parameters = 0;  ///< a weight that layers share counts with the first one
   double multiply_adds = 0;      ///< of the batch's forward pass, in products and convolutions
   std::string kernel;            ///< empty: fused into another layer
-  std::vector<ops::Decline> declines;  ///< better kernels that did not take it
+  std::vector<ops::Decline> declines;  ///< kernels that did not take it
 };
 
 /// A network, bound for training with all gradients as a worker does.

@@ -178,7 +178,9 @@ int run(int argc, char** argv) {
   const ops::OpTable table = ops::OpTable::build();
   base::lead_team(team, [&] {
     for (const Layer& layer : kLayers) {
-      for (const auto& [pass, name] : kPasses) {
+      for (const auto& each : kPasses) {
+        const Pass pass = each.first;
+        const char* const name = each.second;
         const OpCall call = call_of(table, layer, pass, batch, team);
         std::vector<std::pair<std::string, std::unique_ptr<Row>>> rows;
         const auto add = [&](const char* who, base::Result<std::unique_ptr<Kernel>> kernel) {
@@ -192,8 +194,8 @@ int run(int argc, char** argv) {
           if (candidate.name == "simd") add("Troupe", candidate.prepare(call));
           if (candidate.name == "onednn") add("oneDNN direct", candidate.prepare(call));
         }
-        add("oneDNN", onednn::make_kernel(
-                          call, [pass = pass](const OpCall& c) { return library_plan(c, pass); }));
+        add("oneDNN",
+            onednn::make_kernel(call, [pass](const OpCall& c) { return library_plan(c, pass); }));
         for (int round = 0; round < rounds; ++round) {
           for (const auto& [who, row] : rows) {
             print_row(fmt::format("{} {}->{} {}x{}, {}", name, layer.channels, layer.filters,

@@ -64,7 +64,8 @@ struct KernelContext {
   base::SlotStore* slots = nullptr;
   base::Stream* stream = nullptr;
 
-  /// f(chunk) for chunk in [0, chunks) on this lane's team. Chunks must follow from shapes alone.
+  /// f(chunk) for chunk in [0, chunks) on this lane's team. Results must follow from shapes alone,
+  /// and so must chunks where sums are cut by them.
   void parallel(std::int64_t chunks, base::FunctionRef<void(std::int64_t)> f) const {
     base::parallel_chunks(team, chunks, f);
   }

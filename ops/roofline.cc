@@ -39,7 +39,8 @@ RuleProcessor rule_processor() {
 double bytes_moved(const OpCall& call) {
   double bytes = 0.0;
   const auto add = [&bytes](const TensorDesc& tensor) {
-    const base::Layout layout = tensor.any_layout ? base::Layout::dense() : tensor.layout;
+    const bool opaque = !tensor.any_layout && tensor.layout.kind == base::Layout::Kind::opaque;
+    const base::Layout layout = opaque ? tensor.layout : base::Layout::dense();
     bytes += static_cast<double>(layout.buffer_bytes(tensor.shape, base::dtype_size(tensor.dtype)));
   };
   const std::vector<int>& unread = call.op->shape_only_inputs;

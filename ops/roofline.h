@@ -25,7 +25,8 @@ struct Speed {
   double memory = 1.0;
 };
 
-/// Bytes that a call reads and writes, in the layouts that it names (dense where they are free).
+/// Bytes that a call reads and writes; padding of blocked layouts does not count, so that a tensor
+/// weighs the same in all of them.
 double bytes_moved(const OpCall& call);
 /// The rule, from OpDef::flops and bytes_moved().
 double roofline_seconds(const OpCall& call, const Speed& speed = {});

@@ -155,7 +155,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
                     infer_dtypes(bound.graph, dtypes_of(bound.graph, bound.variables)));
   const PrepareOptions prepare{options.device, options.layouts, options.reference_only,
-                               options.winograd, bound.weights.empty() ? nullptr : &bound.weights};
+                               options.winograd, &bound.weights};
   ProgramRequest request;
   TROUPE_TRY_ASSIGN(request.prepared,
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));

@@ -60,7 +60,7 @@ struct NodeReport {
   std::string name, op, kernel;
   std::vector<std::string> inputs, outputs;  ///< "data (32, 1, 28, 28) f32 dense"
   base::Layout layout;                       ///< of the first output
-  std::vector<ops::Decline> declines;        ///< better kernels that did not take it
+  std::vector<ops::Decline> declines;        ///< kernels that did not take it
   std::size_t scratch_bytes = 0;
   double flops = 0;          ///< multiply-adds count as 2
   double multiply_adds = 0;  ///< of products and convolutions

@@ -154,7 +154,10 @@ base::Status LayoutSearch::choose(std::size_t node, bool& changed) {
       best = {call, offer, answer->declines, {}};
     }
   }
-  if (best.offer.maker == nullptr) return freely.status;
+  if (best.offer.maker == nullptr) {
+    if (!freely.status.ok()) return freely.status;
+    return base::error(base::Errc::unimplemented, "no kernel's layouts can be reached by reorders");
+  }
   changed = changed || best.offer.maker != before.offer.maker ||
             best.offer.inputs != before.offer.inputs || best.offer.outputs != before.offer.outputs;
   take(node, best.offer);

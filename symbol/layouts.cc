@@ -89,6 +89,7 @@ class Writer {
     backward_ = node.backward;
     auto kernel = plan.offer.maker->prepare(plan.call);
     if (!kernel.ok()) return kernel.status().with_context(node_label(node));
+    TROUPE_CHECK((*kernel)->name() == plan.offer.kernel, "a kernel made again is another one");
     std::vector<Value> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Value input = mapped_[numbers_[node.inputs[k]]];

@@ -15,7 +15,7 @@
 
 namespace troupe::symbol {
 
-/// An offer that was weighed for a node, when all other nodes were as they are in the end.
+/// An offer that was weighed for a node, when the search came to it for the last time.
 struct Alternative {
   std::string kernel;
   std::vector<base::Layout> inputs, outputs;
@@ -44,7 +44,7 @@ struct PrepareOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;  ///< Winograd's form may be taken
-  /// Variables whose reorders are not run each time (prologue.h), and so cost nothing; may be null.
+  /// Variables whose reorders are not run each time (prologue.h), and so cost nothing; null: none.
   const std::set<std::string>* weights = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an executor decided, as data and as text.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -20,6 +20,13 @@ std::string describe(const PreparedGraph& prepared, Value value) {
   return fmt::format("{} {} {} {}", prepared.graph.value_name(value),
                      prepared.shapes[v].to_string(), base::dtype_name(prepared.dtypes[v]),
                      prepared.layouts[v].to_string());
+}
+
+/// "dense, aBcd16b"
+std::string join(const std::vector<base::Layout>& layouts) {
+  std::vector<std::string> names;
+  for (const base::Layout& layout : layouts) names.push_back(layout.to_string());
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
@@ -88,10 +95,10 @@ std::string Executor::dump() const {
       text += fmt::format("  {}{} = {}({})\n", node.backward ? "< " : "> ", node.name,
                           node.op->name, prepared.kernels[i]->name());
       for (const Alternative& offer : prepared.alternatives[i]) {
-        text +=
-            fmt::format("      offer  {}: {:.3f} ms, reorders around it {:.3f} ms, scratch {}\n",
-                        offer.kernel, offer.seconds * kMilliseconds,
-                        offer.reorder_seconds * kMilliseconds, offer.scratch_bytes);
+        text += fmt::format(
+            "      offer  {} {} -> {}: {:.3f} ms, reorders around it {:.3f} ms, scratch {}\n",
+            offer.kernel, join(offer.inputs), join(offer.outputs), offer.seconds * kMilliseconds,
+            offer.reorder_seconds * kMilliseconds, offer.scratch_bytes);
       }
       for (Value input : node.inputs) {
         text += fmt::format("      reads  {}\n", describe(prepared, input));

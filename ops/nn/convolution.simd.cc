@@ -58,8 +58,9 @@ Result<Winograd> read_extents(const OpCall& call, const base::Shape& data,
     w = {v.batch,    v.out,      v.in,      v.output[0], v.output[1],
          v.input[0], v.input[1], 2 - w.top, 2 - w.left};
   }
-  if (w.images * w.height * w.width * w.out_height * w.out_width == 0) {
-    return base::error(Errc::unimplemented, "empty tensor");
+  for (const std::int64_t extent :
+       {w.images, w.channels, w.filters, w.height, w.width, w.out_height, w.out_width}) {
+    if (extent == 0) return base::error(Errc::unimplemented, "empty tensor");
   }
   return w;
 }
@@ -83,7 +84,6 @@ Result<Winograd> read_call(const OpCall& call) {
 double seconds_of(const Winograd& w, Pass pass, double bytes) {
   constexpr double kTransform = 1e-8;  // of a vector of a tile, all threads
   constexpr double kProducts = 36.0;
-  constexpr double kBlock = 64.0;  // of the weight gradient
   const RuleProcessor processor = rule_processor();
   const auto lanes = static_cast<double>(winograd_lanes());
   const auto channels = static_cast<double>(w.channels), filters = static_cast<double>(w.filters);
@@ -91,7 +91,8 @@ double seconds_of(const Winograd& w, Pass pass, double bytes) {
   double transforms = channels + filters;
   double weight_bytes = kProducts * channels * filters * sizeof(float);
   if (pass == Pass::weight_gradient) {
-    transforms = channels * std::ceil(filters / kBlock) + filters * std::ceil(channels / kBlock);
+    transforms = channels * std::ceil(filters / kWinogradBlock) +
+                 filters * std::ceil(channels / kWinogradBlock);
     weight_bytes = 0.0;
   }
   const double computing = 2 * kProducts * channels * filters * tiles / processor.flops_per_second +
@@ -205,9 +206,6 @@ Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
   Layouts layouts{{by_lanes(output), by_lanes(data)},
                   std::vector<Layout>(call.outputs.size(), Layout::dense())};
   TROUPE_TRY(layouts.check(call));
-  for (std::size_t i = 2; i < call.inputs.size(); ++i) {  // of which only shapes count
-    layouts.inputs.push_back(call.inputs[i].layout);
-  }
   return std::unique_ptr<Kernel>(
       std::make_unique<GradientKernel>(w, call.team, std::move(layouts)));
 }

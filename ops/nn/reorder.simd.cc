@@ -50,9 +50,11 @@ Result<std::unique_ptr<Kernel>> prepare_weights(const OpCall& call) {
       weight.shape[2] != 3 || weight.shape[3] != 3) {
     return base::error(Errc::unimplemented, "only dense weights of 3x3 in f32");
   }
+  const std::int64_t lanes = winograd_lanes();
   for (const bool rotated : {false, true}) {
     const std::int64_t filters = weight.shape[rotated ? 1 : 0];
     const std::int64_t channels = weight.shape[rotated ? 0 : 1];
+    if (lanes == 0 || filters % lanes != 0) continue;
     if (to != winograd_layout(channels, filters, rotated)) continue;
     return std::unique_ptr<Kernel>(std::make_unique<TransformKernel>(weight.shape, to, rotated));
   }

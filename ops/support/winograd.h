@@ -78,6 +78,9 @@ class WinogradConvolution {
   bool shared_ = false;  // all threads work on one group
 };
 
+/// Channels, and filters, of one block of the weight gradient, whose sums stay in the cache.
+inline constexpr std::int64_t kWinogradBlock = 64;
+
 /// The gradients of weights and bias. Results depend on the extents alone.
 class WinogradGradient {
  public:

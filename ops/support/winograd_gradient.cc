@@ -20,8 +20,6 @@
 #ifndef TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
 #define TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
 namespace troupe::ops {
-/// Channels and filters of one block of the weights, whose sums stay in the cache.
-inline constexpr std::int64_t kBlockChannels = 64, kBlockFilters = 64;
 /// Tiles that are multiplied together, and most such groups of a run.
 inline constexpr std::int64_t kGroupTiles = 56, kRunGroups = 18;
 
@@ -128,7 +126,7 @@ void transform_gradients(const WinogradSums& s, std::int64_t first, std::int64_t
       float* const out = s.gradients + i * slabs.row + filter;
       const std::int64_t rows = height - at.row, columns = width - at.column;
       const auto transform = [](const Vector* y, Vector* z) HWY_ATTR { transform_gradient(y, z); };
-      const auto load = [&bias, from, width, step, d](int row, int column) HWY_ATTR {
+      const auto load = [=, &bias](int row, int column) HWY_ATTR {
         const Vector value = hn::LoadU(d, from + (row * width + column) * step);
         if constexpr (kBias) bias[column] = hn::Add(bias[column], value);
         return value;
@@ -186,9 +184,9 @@ void finish_weights(const WinogradSums& s, std::int64_t sum_row, std::int64_t su
 
 /// The block's gradient over one run of tiles.
 void sum_run(const WinogradSums& s) {
-  const TileSlabs inputs(kGroupTiles, kBlockChannels, lanes());
-  const TileSlabs gradients(kGroupTiles, kBlockFilters, lanes());
-  const TileSlabs sums(kBlockChannels, kBlockFilters, lanes());
+  const TileSlabs inputs(kGroupTiles, kWinogradBlock, lanes());
+  const TileSlabs gradients(kGroupTiles, kWinogradBlock, lanes());
+  const TileSlabs sums(kWinogradBlock, kWinogradBlock, lanes());
   std::fill_n(s.sums, sums.elements(), 0.0F);
   for (std::int64_t first = s.begin; first < s.end; first += kGroupTiles) {
     const std::int64_t count = std::min(kGroupTiles, s.end - first);
@@ -233,8 +231,8 @@ std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
 
 /// Scratch of one thread.
 std::int64_t thread_elements() {
-  return slabs(kGroupTiles, kBlockChannels) + slabs(kGroupTiles, kBlockFilters) +
-         slabs(kBlockChannels, kBlockFilters);
+  return slabs(kGroupTiles, kWinogradBlock) + slabs(kGroupTiles, kWinogradBlock) +
+         slabs(kWinogradBlock, kWinogradBlock);
 }
 
 std::int64_t weight_elements(const Winograd& w) {
@@ -247,7 +245,7 @@ std::int64_t weight_elements(const Winograd& w) {
 WinogradGradient::WinogradGradient(const Winograd& extents, int team)
     : extents_(extents), team_(team) {
   const std::int64_t blocks =
-      ceil_div(extents.channels, kBlockChannels) * ceil_div(extents.filters, kBlockFilters);
+      ceil_div(extents.channels, kWinogradBlock) * ceil_div(extents.filters, kWinogradBlock);
   const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kGroupTiles));
   const std::int64_t room =
       kKeptBytes / (weight_elements(extents) * static_cast<std::int64_t>(sizeof(float)));
@@ -269,20 +267,20 @@ void WinogradGradient::run(const KernelContext& context, const float* data, cons
   float* const kept = parts_ == 1 ? weight : scratch + team_ * thread_elements();
   std::fill_n(biases, parts_ * w.filters, 0.0);
   const std::int64_t groups = ceil_div(w.tiles(), kGroupTiles);
-  const std::int64_t across = ceil_div(w.channels, kBlockChannels);
-  const std::int64_t down = ceil_div(w.filters, kBlockFilters);
+  const std::int64_t across = ceil_div(w.channels, kWinogradBlock);
+  const std::int64_t down = ceil_div(w.filters, kWinogradBlock);
   const std::int64_t blocks = across * down;
   const auto sum_block = [&](std::int64_t part, std::int64_t block, std::int64_t first,
                              float* own) {
     const std::int64_t end = groups * (part + 1) / parts_;
-    const std::int64_t channel = block % across * kBlockChannels;
-    const std::int64_t filter = block / across * kBlockFilters;
-    float* const gradients = own + slabs(kGroupTiles, kBlockChannels);
+    const std::int64_t channel = block % across * kWinogradBlock;
+    const std::int64_t filter = block / across * kWinogradBlock;
+    float* const gradients = own + slabs(kGroupTiles, kWinogradBlock);
     HWY_DYNAMIC_DISPATCH(sum_run)
-    ({w, data, gradient, channel, std::min(kBlockChannels, w.channels - channel), filter,
-      std::min(kBlockFilters, w.filters - filter), first * kGroupTiles,
+    ({w, data, gradient, channel, std::min(kWinogradBlock, w.channels - channel), filter,
+      std::min(kWinogradBlock, w.filters - filter), first * kGroupTiles,
       std::min(w.tiles(), std::min(first + kRunGroups, end) * kGroupTiles), own, gradients,
-      gradients + slabs(kGroupTiles, kBlockFilters), kept + part * (parts_ == 1 ? 0 : elements),
+      gradients + slabs(kGroupTiles, kWinogradBlock), kept + part * (parts_ == 1 ? 0 : elements),
       first > groups * part / parts_,
       bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters});
   };

@@ -131,6 +131,17 @@ inline void check_close(const std::vector<Tensor>& outputs, const std::vector<Te
   }
 }
 
+/// A dense tensor in a layout that only the kernel of a reorder knows.
+inline Tensor reordered(const Tensor& tensor, const Layout& layout) {
+  const OpTable table = OpTable::build();
+  auto call = make_call(table.at("reorder"), {}, describe({tensor}));
+  REQUIRE(call.ok());
+  call->outputs[0].layout = layout;
+  Tensor moved(tensor.dtype, tensor.shape, layout);
+  run_kernel(*prepare(*call).value(), {tensor}, {moved}, {});
+  return moved;
+}
+
 /// One candidate's kernel on tensors in the layouts that it chose.
 struct Chosen {
   std::unique_ptr<Kernel> kernel;
@@ -147,7 +158,7 @@ struct Chosen {
 };
 
 /// `candidate` for dense tensors; `blocked`: for what it likes, when tensors of four axes lie in
-/// blocks of eight channels. Null kernel: it declines, or wants a private layout.
+/// blocks of eight channels. Null kernel: it declines, or gives a private layout.
 inline Chosen choose(const KernelDef& candidate, const Case& c, const std::vector<Tensor>& inputs,
                      bool blocked) {
   OpCall call = c.call;
@@ -168,11 +179,10 @@ inline Chosen choose(const KernelDef& candidate, const Case& c, const std::vecto
   const std::vector<Layout> in = chosen.kernel->input_layouts();
   chosen.outputs = chosen.kernel->output_layouts();
   const auto opaque = [](const Layout& layout) { return layout.kind == Layout::Kind::opaque; };
-  if (std::any_of(in.begin(), in.end(), opaque) ||
-      std::any_of(chosen.outputs.begin(), chosen.outputs.end(), opaque)) {
-    return {};
+  if (std::any_of(chosen.outputs.begin(), chosen.outputs.end(), opaque)) return {};
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    chosen.inputs[i] = opaque(in[i]) ? reordered(inputs[i], in[i]) : packed(inputs[i], in[i]);
   }
-  for (std::size_t i = 0; i < in.size(); ++i) chosen.inputs[i] = packed(inputs[i], in[i]);
   return chosen;
 }
 

@@ -41,18 +41,23 @@ TEST_CASE("a call takes as long as it moves bytes or computes, whichever is long
   CHECK(bytes_moved(gradient) == (8 * 16 + 16 + 2 * 16) * 4);
 }
 
-TEST_CASE("padding counts where a layout is given", "[offers]") {
+TEST_CASE("padding does not count, a private layout does", "[offers]") {
   const OpTable table = OpTable::build();
   OpCall reorder = free_call(table, "reorder", {{1, 3, 4, 4}});
   const double dense = bytes_moved(reorder);
-  base::Layout blocked;
-  blocked.kind = base::Layout::Kind::blocked;
-  blocked.order = {0, 1, 2, 3};
-  blocked.blocks = {{1, 16}};
-  blocked.padded = Shape{1, 16, 4, 4};
-  reorder.outputs[0] = {DType::f32, {1, 3, 4, 4}, blocked, false};
   CHECK(dense == 2 * 3 * 16 * 4);
-  CHECK(bytes_moved(reorder) == (3 + 16) * 16 * 4);
+  base::Layout layout;
+  layout.kind = base::Layout::Kind::blocked;
+  layout.order = {0, 1, 2, 3};
+  layout.blocks = {{1, 16}};
+  layout.padded = Shape{1, 16, 4, 4};
+  reorder.outputs[0] = {DType::f32, {1, 3, 4, 4}, layout, false};
+  CHECK(bytes_moved(reorder) == dense);
+  layout = {};
+  layout.kind = base::Layout::Kind::opaque;
+  layout.bytes = 1000;
+  reorder.outputs[0].layout = layout;
+  CHECK(bytes_moved(reorder) == dense / 2 + 1000);
 }
 
 TEST_CASE("offers come in the order of their seconds, and the first one is prepared", "[offers]") {

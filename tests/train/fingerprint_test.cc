@@ -81,6 +81,10 @@ numerics.winograd = false
 )");
 }
 
+TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerprint]") {
+  CHECK(job_fingerprint(JobSpec()).find("winograd") == std::string::npos);
+}
+
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {
   JobSpec without = job_of_everything();
   without.train.keys.clear();
