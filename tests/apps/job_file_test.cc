@@ -53,6 +53,11 @@ TEST_CASE("the example says what it says", "[job_file]") {
   CHECK(spec.limits == base::Limits());
 }
 
+TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[job_file]") {
+  CHECK(parse("").spec.numerics.winograd);
+  CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
+}
+
 TEST_CASE("every example is a valid job", "[job_file]") {
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(TROUPE_SOURCE_DIR) + "/examples")) {

@@ -411,6 +411,26 @@ TEST_CASE("model inspect says why kernels declined, and knows a network's own im
   CHECK_THAT(own.out, Contains("(1, 32, 112, 112)") && Contains("(1, 1000)"));
 }
 
+TEST_CASE("model inspect prints what passes made of a network, and leaves Winograd's form out") {
+  const std::vector<std::string> inspect = {"model",   "inspect", "resnet18", "--input",
+                                            "3,64,64", "--batch", "2"};
+  const auto with = [&inspect](const char* flag) {
+    std::vector<std::string> words = inspect;
+    words.emplace_back(flag);
+    return run(words);
+  };
+  const Run passes = with("--print-passes");
+  CHECK(passes.code == 0);
+  CHECK_THAT(passes.out, StartsWith("training: arena ") && Contains("\nprediction: arena "));
+  CHECK_THAT(passes.out,
+             Contains("  > relu1 = activation(") && Contains("      offer  reference "));
+  CHECK_THAT(passes.out, Contains(" ms, reorders around it "));
+  CHECK_THAT(with("--no-winograd").out, !Contains("simd:winograd"));
+  std::vector<std::string> both = inspect;
+  both.insert(both.end(), {"--print-passes", "--json"});
+  CHECK(run(both).code == 2);
+}
+
 TEST_CASE("model list has every built-in network with its size") {
   const Run list = run({"model", "list"});
   CHECK(list.code == 0);
