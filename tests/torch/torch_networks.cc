@@ -56,9 +56,15 @@ double norm(std::span<const double> b) {
   return std::sqrt(sum);
 }
 
+std::vector<double> values_of(const NDArray& array) {
+  if (array.dtype() == base::DType::f64) return must(array.to_vector<double>());
+  const std::vector<float> single = must(array.to_vector<float>());
+  return {single.begin(), single.end()};
+}
+
 /// |a - b|; NaN where a has one.
 double distance(const NDArray& array, std::span<const double> b) {
-  const std::vector<double> a = must(array.to_vector<double>());
+  const std::vector<double> a = values_of(array);
   std::vector<double> difference(b.size());
   for (std::size_t i = 0; i < b.size(); ++i) difference[i] = a[i] - b[i];
   return norm(difference);
