@@ -36,6 +36,11 @@ RuleProcessor rule_processor() {
   return {kTeam * kFlopsPerLane * static_cast<double>(vector_lanes()), kBytesPerSecond};
 }
 
+double flops_of(const OpCall& call) {
+  if (call.op->flops) return call.op->flops(call);
+  return static_cast<double>(call.outputs.front().shape.elements());
+}
+
 double bytes_moved(const OpCall& call) {
   double bytes = 0.0;
   const auto add = [&bytes](const TensorDesc& tensor) {
@@ -55,11 +60,7 @@ double bytes_moved(const OpCall& call) {
 
 double roofline_seconds(const OpCall& call, const Speed& speed) {
   const RuleProcessor processor = rule_processor();
-  const double flops = call.op->flops ? call.op->flops(call)
-                       : call.outputs.empty()
-                           ? 0.0
-                           : static_cast<double>(call.outputs.front().shape.elements());
-  return std::max(flops / (processor.flops_per_second * speed.compute),
+  return std::max(flops_of(call) / (processor.flops_per_second * speed.compute),
                   bytes_moved(call) / (processor.bytes_per_second * speed.memory));
 }
 

@@ -25,10 +25,12 @@ struct Speed {
   double memory = 1.0;
 };
 
+/// What a call computes: OpDef::flops or, where that is empty, one operation an output element.
+double flops_of(const OpCall& call);
 /// Bytes that a call reads and writes; padding of blocked layouts does not count, so that a tensor
 /// weighs the same in all of them.
 double bytes_moved(const OpCall& call);
-/// The rule, from OpDef::flops and bytes_moved().
+/// The rule, from flops_of() and bytes_moved().
 double roofline_seconds(const OpCall& call, const Speed& speed = {});
 
 }  // namespace troupe::ops

@@ -32,6 +32,7 @@ class LayoutSearch {
 
   /// The node gives its first input as it is and falls away. (A head needs memory of its own.)
   bool falls_away(std::size_t node) const { return aliases_[numbers_.begin(node)].has_value(); }
+  bool is_head(std::size_t value) const { return heads_[value]; }
   /// A call of `op` without tensors.
   ops::OpCall call_of(const ops::OpDef& op, const ops::Params& params) const;
 

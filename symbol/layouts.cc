@@ -32,8 +32,6 @@ class Writer {
 
   base::Result<PreparedGraph> run() {
     TROUPE_TRY_ASSIGN(plans_, search_.run());
-    std::vector<bool> is_head(numbers_.size(), false);
-    for (Value head : graph_.heads) is_head[numbers_[head]] = true;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].is_variable()) {
         place(i, {}, nullptr);
@@ -46,7 +44,8 @@ class Writer {
       TROUPE_TRY(visit(i));
       // Heads become dense at once: who waits for a gradient must not wait for the whole pass.
       for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
-        if (is_head[v]) TROUPE_TRY(reordered(mapped_[v], Layout::dense(), "output").status());
+        if (search_.is_head(v))
+          TROUPE_TRY(reordered(mapped_[v], Layout::dense(), "output").status());
       }
     }
     for (Value head : graph_.heads) {

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "ops/roofline.h"
+
 namespace troupe::symbol {
 
 Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
@@ -19,8 +21,7 @@ Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShape
     call.outputs.push_back({base::DType::f32, shapes[v], {}, false});
   }
   Work work;
-  work.flops = node.op->flops ? node.op->flops(call)
-                              : static_cast<double>(call.outputs.front().shape.elements());
+  work.flops = ops::flops_of(call);
   if (node.op->multiplies_and_adds) work.multiply_adds = work.flops / 2;
   return work;
 }

@@ -131,6 +131,18 @@ inline void check_close(const std::vector<Tensor>& outputs, const std::vector<Te
   }
 }
 
+/// A call on f32 tensors whose layouts are free.
+inline OpCall free_call(const OpTable& table, const char* op, const std::vector<Shape>& shapes,
+                        const Attributes& attributes = {}) {
+  std::vector<TensorDesc> inputs;
+  for (const Shape& shape : shapes) inputs.push_back({DType::f32, shape, {}, true});
+  auto call = make_call(table.at(op), parse_params(table.at(op), attributes).value(), inputs);
+  INFO(call.status().to_string());
+  REQUIRE(call.ok());
+  for (TensorDesc& output : call->outputs) output.any_layout = true;
+  return *std::move(call);
+}
+
 /// A dense tensor in a layout that only the kernel of a reorder knows.
 inline Tensor reordered(const Tensor& tensor, const Layout& layout) {
   const OpTable table = OpTable::build();

@@ -4,26 +4,14 @@
 
 #include <algorithm>
 
-#include "ops/table.h"
-#include "tests/support/catch.h"
+#include "tests/ops/cases.h"
 
 namespace troupe::ops {
 namespace {
 
 using base::DType;
 using base::Shape;
-
-/// A call on f32 tensors whose layouts are free.
-OpCall free_call(const OpTable& table, const char* op, const std::vector<Shape>& shapes,
-                 const Attributes& attributes = {}) {
-  std::vector<TensorDesc> inputs;
-  for (const Shape& shape : shapes) inputs.push_back({DType::f32, shape, {}, true});
-  auto call = make_call(table.at(op), parse_params(table.at(op), attributes).value(), inputs);
-  INFO(call.status().to_string());
-  REQUIRE(call.ok());
-  for (TensorDesc& output : call->outputs) output.any_layout = true;
-  return *std::move(call);
-}
+using testing::free_call;
 
 TEST_CASE("a call takes as long as it moves bytes or computes, whichever is longer", "[offers]") {
   const OpTable table = OpTable::build();

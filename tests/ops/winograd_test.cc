@@ -236,16 +236,11 @@ TEST_CASE("the operators' kernels in Winograd's form give what the reference giv
 /// The kernel of a call whose layouts are free.
 std::string kernel_of(const OpTable& table, const char* op, std::vector<Shape> inputs,
                       const Attributes& attributes, bool winograd = true, int team = 1) {
-  std::vector<TensorDesc> descs;
-  for (const Shape& shape : inputs) descs.push_back({DType::f32, shape, {}, true});
-  auto call = make_call(table.at(op), parse_params(table.at(op), attributes).value(), descs);
-  INFO(call.status().to_string());
-  REQUIRE(call.ok());
-  for (TensorDesc& output : call->outputs) output.any_layout = true;
-  call->winograd = winograd;
-  call->team = team;
+  OpCall call = free_call(table, op, inputs, attributes);
+  call.winograd = winograd;
+  call.team = team;
   std::string name;
-  base::lead_team(team, [&] { name = prepare(*call).value()->name(); });
+  base::lead_team(team, [&] { name = prepare(call).value()->name(); });
   return name;
 }
 
