@@ -123,6 +123,12 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
+  /// It has the parameters of an epilogue (nn/epilogue.h): binding moves a sum and a relu that
+  /// alone read output 0 into it.
+  bool epilogue = false;
+  /// Brings weights into another form: a prediction runs it once per version of the weights that
+  /// it reads and keeps what it gives.
+  bool prepares_weights = false;
   /// The identity of input 0 when that and the output have one shape: binding leaves such a node
   /// out.
   bool identity_if_alike = false;

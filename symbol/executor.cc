@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "symbol/arena.h"
+#include "symbol/fuse.h"
 #include "symbol/gradient.h"
 #include "symbol/layouts.h"
 #include "symbol/passes.h"
@@ -161,7 +162,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound.heads));
   request.externals = externals_of(request.prepared, bound);
-  request.prologue = prologue_nodes(request.prepared, bound.weights);
+  request.prologue = prologue_nodes(request.prepared.graph, bound.weights);
   request.step = options.step;
   request.device = options.device;
   request.seed = options.seed;
@@ -177,7 +178,9 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
 class Binder {
  public:
   Binder(ndarray::Runtime& runtime, Executor& executor, const Symbol& symbol)
-      : runtime_(runtime), executor_(executor), flat_(symbol.graph()) {
+      : runtime_(runtime),
+        executor_(executor),
+        flat_(executor.options_.fused ? fuse_epilogues(symbol.graph()) : symbol.graph()) {
     for (const std::string& name : symbol.list_arguments()) {
       const auto it = executor.bindings_.grad_req.find(name);
       if (it != executor.bindings_.grad_req.end() && it->second != GradReq::null) {
@@ -292,7 +295,8 @@ void Binder::keep(const BoundGraph& bound, const std::vector<StateUpdate>& updat
 }
 
 base::Status Binder::bind_prediction() {
-  TROUPE_TRY_ASSIGN(const Graph frozen, freeze(runtime_.ops, flat_));
+  TROUPE_TRY_ASSIGN(Graph frozen, freeze(runtime_.ops, flat_));
+  if (executor_.options_.fused) frozen = fold_batch_norms(runtime_.ops, frozen);
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;

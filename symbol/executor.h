@@ -43,6 +43,7 @@ struct ExecutorOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;    ///< take Winograd's form where it is faster; a bit less precise
+  bool fused = true;       ///< sums and relus ride in the operators before them
   bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
   bool train = true;       ///< prepare the graph of forward(true) and backward
   bool predict = true;     ///< prepare the graph of forward(false)

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "symbol/prologue.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -38,14 +40,15 @@ LayoutSearch::LayoutSearch(const ops::OpTable& table, const Graph& graph, const 
 }
 
 void LayoutSearch::find_readers() {
+  const std::set<std::string> none;
+  const std::set<std::string>& weights = options_.weights != nullptr ? *options_.weights : none;
+  const std::vector<bool> prologue = prologue_nodes(graph_, weights);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const GraphNode& node = graph_.nodes[i];
     const std::size_t first = numbers_.begin(i);
-    if (node.is_variable()) {
-      free_to_reorder_[first] =
-          options_.weights != nullptr && options_.weights->contains(node.name);
-      continue;
-    }
+    const bool kept = node.is_variable() ? weights.contains(node.name) : prologue[i];
+    for (std::size_t v = first; v < numbers_.end(i); ++v) free_to_reorder_[v] = kept;
+    if (node.is_variable()) continue;
     if (node.op->identity_if_alike && !heads_[first] &&
         shapes_[numbers_[node.inputs[0]]] == shapes_[first]) {
       aliases_[first] = source_of(node.inputs[0]);

@@ -4,17 +4,23 @@
 
 namespace troupe::symbol {
 
-std::vector<bool> prologue_nodes(const PreparedGraph& prepared,
-                                 const std::set<std::string>& weights) {
-  const Graph& graph = prepared.graph;
+std::vector<bool> prologue_nodes(const Graph& graph, const std::set<std::string>& weights) {
+  std::vector<bool> heads(graph.nodes.size(), false);
+  for (const Value head : graph.heads) heads[node_index(head)] = true;
   std::vector<bool> marks(graph.nodes.size(), false);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    if (node.is_variable() || node.op->name != "reorder") continue;
-    const GraphNode& source = graph.node(node.inputs[0]);
-    marks[i] = source.is_variable() && weights.contains(source.name);
+    if (node.is_variable() || heads[i] || !node.op->prepares_weights) continue;
+    bool reads_weights = false, reads_more = false;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      if (!node.reads(k)) continue;
+      const GraphNode& source = graph.node(node.inputs[k]);
+      const bool weight =
+          source.is_variable() ? weights.contains(source.name) : marks[node_index(node.inputs[k])];
+      (weight ? reads_weights : reads_more) = true;
+    }
+    marks[i] = reads_weights && !reads_more;
   }
-  for (const Value head : graph.heads) marks[static_cast<std::size_t>(head.node)] = false;
   return marks;
 }
 

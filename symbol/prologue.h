@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prologue of a prediction: weights in the layouts that kernels want are made when a weight has
-// changed, and kept. Pure functions, any thread.
-// Private to this folder.
+// The prologue of a prediction: what follows from weights alone (weights in the layouts that
+// kernels want, weights with a normalisation folded in) is made when a weight has changed, and
+// kept. Pure functions, any thread. Private to this folder.
 #pragma once
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "symbol/layouts.h"
+#include "symbol/graph.h"
 
 namespace troupe::symbol {
 
-/// Marks, per node, reorders of the variables named `weights`. One that writes a head is not
-/// marked.
-std::vector<bool> prologue_nodes(const PreparedGraph& prepared,
-                                 const std::set<std::string>& weights);
+/// Marks, per node, calls that prepare weights (OpDef::prepares_weights) and follow from the
+/// variables named `weights` alone. One that writes a head is not marked, and so is none behind it.
+std::vector<bool> prologue_nodes(const Graph& graph, const std::set<std::string>& weights);
 
 }  // namespace troupe::symbol

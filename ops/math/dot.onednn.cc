@@ -23,7 +23,7 @@ base::Result<onednn::Plan> product(const OpCall& call) {
     return Argument{arg, is_output, static_cast<int>(index), 1, true};
   };
   const auto primitive = onednn::describe_primitive<dnnl::matmul>(
-      matrix(p.rows, p.inner, p.x_row, p.x_inner),
+      onednn::attributes(), matrix(p.rows, p.inner, p.x_row, p.x_inner),
       matrix(p.inner, p.columns, p.y_inner, p.y_column), matrix(p.rows, p.columns, p.columns, 1));
   // The library's gemm allocates its packed copies while it runs.
   if (primitive && std::string_view(primitive.impl_info_str()).starts_with("gemm")) {

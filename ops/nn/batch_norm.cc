@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "ops/nn/support.h"
+#include "ops/nn/linear.h"
 
 namespace troupe::ops {
 namespace {
@@ -14,7 +14,8 @@ namespace {
 using base::Shape;
 using base::Status;
 
-std::vector<ParamDef> inference_params() {
+/// What all three operators take.
+std::vector<ParamDef> common_params() {
   return {
       {.name = "eps",
        .type = ParamType::real,
@@ -32,19 +33,23 @@ std::vector<ParamDef> inference_params() {
   };
 }
 
-std::vector<ParamDef> params() {
-  std::vector<ParamDef> result = inference_params();
-  result.insert(result.end(),
-                {{.name = "momentum",
-                  .type = ParamType::real,
-                  .initial = 0.9,
-                  .doc = "m in running statistic = m * running statistic + (1 - m) * batch's.",
-                  .low = 0.0,
-                  .high = 1.0},
-                 {.name = "use_global_stats",
-                  .type = ParamType::boolean,
-                  .initial = false,
-                  .doc = "True: normalise with the running statistics in training too."}});
+/// What training takes beside.
+std::vector<ParamDef> training_params() {
+  return {{.name = "momentum",
+           .type = ParamType::real,
+           .initial = 0.9,
+           .doc = "m in running statistic = m * running statistic + (1 - m) * batch's.",
+           .low = 0.0,
+           .high = 1.0},
+          {.name = "use_global_stats",
+           .type = ParamType::boolean,
+           .initial = false,
+           .doc = "True: normalise with the running statistics in training too."}};
+}
+
+std::vector<ParamDef> join(std::initializer_list<std::vector<ParamDef>> lists) {
+  std::vector<ParamDef> result;
+  for (const auto& list : lists) result.insert(result.end(), list.begin(), list.end());
   return result;
 }
 
@@ -64,20 +69,27 @@ Status infer(const Params& p, Shape& data, std::vector<Shape*> vectors) {
   return {};
 }
 
+/// Inputs of both forward operators but the addend: data and four vectors.
+constexpr std::size_t kVectors = 5;
+
 Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("data", in[0], out[0]));
   std::vector<Shape*> vectors;
-  for (std::size_t i = 1; i < in.size(); ++i) vectors.push_back(&in[i]);
+  for (std::size_t i = 1; i < kVectors; ++i) vectors.push_back(&in[i]);
   for (std::size_t i = 1; i < out.size(); ++i) vectors.push_back(&out[i]);
+  if (in.size() > kVectors) TROUPE_TRY(refine("addend", in[0], in[kVectors]));
   TROUPE_TRY(infer(p, in[0], vectors));
   out[0] = in[0];
+  if (in.size() > kVectors) in[kVectors] = in[0];
   return {};
 }
 
 Status infer_backward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("output_gradient", in[0], in[1]));
   TROUPE_TRY(refine("data_gradient", out[0], in[0]));
-  TROUPE_TRY(infer(p, out[0], {&in[2], &in[3], &in[4], &out[1], &out[2]}));
+  std::vector<Shape*> vectors = {&out[1], &out[2]};
+  for (std::size_t i = 2; i < in.size(); ++i) vectors.push_back(&in[i]);
+  TROUPE_TRY(infer(p, out[0], vectors));
   in[0] = in[1] = out[0];
   return {};
 }
@@ -115,6 +127,7 @@ template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
   const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
   const T* data = c.inputs[0].as<T>();
+  const T* addend = v.epilogue.sum ? c.inputs[kVectors].as<T>() : nullptr;
   T* output = c.outputs[0].as<T>();
   c.parallel(v.channels, [&](std::int64_t channel) {
     Statistics s;
@@ -128,7 +141,8 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
     const double beta = static_cast<double>(c.inputs[2].as<T>()[channel]);
     const double scale = gamma / std::sqrt(s.variance + v.eps);
     for_channel(v, channel, [&](std::int64_t at) {
-      output[at] = static_cast<T>((static_cast<double>(data[at]) - s.mean) * scale + beta);
+      const double result = (static_cast<double>(data[at]) - s.mean) * scale + beta;
+      output[at] = v.epilogue(static_cast<T>(result), addend, at);
     });
     if (c.outputs.size() < 3) return;
     c.outputs[1].as<T>()[channel] = static_cast<T>(s.mean);
@@ -140,7 +154,7 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const BatchNorm v = read_batch_norm(call, call.inputs[1].shape);
-  const T* gradient = c.inputs[0].as<T>();
+  const T* output_gradient = c.inputs[0].as<T>();
   const T* data = c.inputs[1].as<T>();
   T* result = c.outputs[0].as<T>();
   c.parallel(v.channels, [&](std::int64_t channel) {
@@ -150,15 +164,22 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
     auto normal = [&](std::int64_t at) {
       return (static_cast<double>(data[at]) - mean) / deviation;
     };
+    // The forward pass's output, and so relu, follows from data.
+    const double beta = v.epilogue.relu ? static_cast<double>(c.inputs[5].as<T>()[channel]) : 0.0;
+    auto gradient = [&](std::int64_t at) {
+      const bool ended = v.epilogue.relu && static_cast<T>(normal(at) * gamma + beta) <= T{0};
+      return ended ? 0.0 : static_cast<double>(output_gradient[at]);
+    };
     double sum = 0.0;
     double weighted = 0.0;
     for_channel(v, channel, [&](std::int64_t at) {
-      sum += static_cast<double>(gradient[at]);
-      weighted += static_cast<double>(gradient[at]) * normal(at);
+      const double g = gradient(at);
+      sum += g;
+      weighted += g * normal(at);
     });
     const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
     for_channel(v, channel, [&](std::int64_t at) {
-      const double g = static_cast<double>(gradient[at]);
+      const double g = gradient(at);
       // Given statistics do not depend on data (not even on NaN); the batch's do.
       const double centred = v.global ? g : g - share * (sum + normal(at) * weighted);
       result[at] = static_cast<T>(gamma / deviation * centred);
@@ -171,32 +192,42 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
 
 base::Result<std::vector<std::optional<Value>>> gradient_through(GradientBuilder& b, Value mean,
                                                                  Value variance,
-                                                                 const Attributes& attributes) {
-  const auto values =
-      b.add("batch_norm_backward", {*b.output_gradient(0), b.input(0), b.input(1), mean, variance},
-            attributes);
-  std::vector<std::optional<Value>> result(5);
+                                                                 Attributes attributes) {
+  std::vector<std::optional<Value>> result(static_cast<std::size_t>(b.input_count()));
+  Value head = *b.output_gradient(0);
+  const Epilogue epilogue = read_epilogue(b.params());
+  if (epilogue.sum) {  // then the addend wants what comes through relu, too
+    head = before_epilogue(b);
+    result[kVectors] = head;
+    attributes["act_type"] = "none";
+  }
+  std::vector<Value> inputs = {head, b.input(0), b.input(1), mean, variance};
+  if (epilogue.relu && !epilogue.sum) inputs.push_back(b.input(2));
+  const auto values = b.add("batch_norm_backward", std::move(inputs), attributes);
   std::copy(values.begin(), values.end(), result.begin());
   return result;
 }
 
 base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
-  return gradient_through(b, b.output(1), b.output(2), b.params().to_attributes());
+  return gradient_through(b, b.output(1), b.output(2), without_sum(b.params()));
 }
 
 base::Result<std::vector<std::optional<Value>>> gradient_of_inference(GradientBuilder& b) {
-  Attributes attributes = b.params().to_attributes();
+  Attributes attributes = without_sum(b.params());
   attributes["use_global_stats"] = "True";
   return gradient_through(b, b.input(3), b.input(4), attributes);
 }
 
+std::vector<Value> inputs_of(GradientBuilder& b) {
+  std::vector<Value> inputs;
+  for (int i = 0; i < b.input_count(); ++i) inputs.push_back(b.input(i));
+  return inputs;
+}
+
 base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
-  const Attributes all = b.params().to_attributes();
-  const Attributes attributes = {
-      {"eps", all.at("eps")}, {"fix_gamma", all.at("fix_gamma")}, {"axis", all.at("axis")}};
-  const Value output =
-      b.add1("batch_norm_inference", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
-             attributes);
+  Attributes attributes = b.params().to_attributes();
+  for (const ParamDef& param : training_params()) attributes.erase(param.name);
+  const Value output = b.add1("batch_norm_inference", inputs_of(b), attributes);
   return std::vector<Value>{output, b.input(3), b.input(4)};
 }
 
@@ -204,8 +235,7 @@ base::Result<std::vector<Value>> predict_form(GradientBuilder& b) {
 base::Result<std::vector<Value>> predict_form_of_backward(GradientBuilder& b) {
   Attributes attributes = b.params().to_attributes();
   attributes["use_global_stats"] = "True";
-  return b.add("batch_norm_backward", {b.input(0), b.input(1), b.input(2), b.input(3), b.input(4)},
-               attributes);
+  return b.add("batch_norm_backward", inputs_of(b), attributes);
 }
 
 struct Case {
@@ -222,11 +252,23 @@ std::vector<Case> cases() {
       {"fixed gamma", {{"eps", "0.01"}}, {2, 3, 3, 3}, 3},
       {"two axes", {{"fix_gamma", "False"}}, {9, 5}, 5},
       {"last axis", {{"fix_gamma", "False"}, {"axis", "-1"}}, {2, 3, 4, 6}, 6},
+      {"relu", {{"fix_gamma", "False"}, {"act_type", "relu"}}, {2, 16, 3, 5}, 16},
+      {"sum", {{"with_sum", "True"}}, {3, 4, 2, 2}, 4},
+      {"sum and relu",
+       {{"fix_gamma", "False"}, {"with_sum", "True"}, {"act_type", "relu"}},
+       {2, 18, 3, 3},
+       18},
       {"batch 32, 64 channels", {{"fix_gamma", "False"}}, {32, 64, 14, 14}, 64, true},
+      {"relu, batch 32, 64 channels",
+       {{"fix_gamma", "False"}, {"act_type", "relu"}},
+       {32, 64, 14, 14},
+       64,
+       true},
   };
 }
 
-/// Samples of an operator whose inputs are `tensors` times data and `vectors` times a vector.
+/// Samples of an operator whose inputs are `tensors` times data and `vectors` times a vector; an
+/// addend behind them, or beta where the gradient ends in relu.
 std::vector<Sample> samples(const std::vector<Case>& list, std::size_t tensors, std::size_t vectors,
                             bool differentiable) {
   std::vector<Sample> result;
@@ -239,6 +281,14 @@ std::vector<Sample> samples(const std::vector<Case>& list, std::size_t tensors, 
                   .gradient = differentiable && !each.benchmark,
                   .benchmark = each.benchmark};
     sample.inputs.insert(sample.inputs.end(), vectors, Shape{each.channels});
+    const bool gradient = tensors > 1;
+    if (gradient && each.attributes.contains("act_type")) {
+      sample.inputs.push_back(Shape{each.channels});
+    }
+    if (each.attributes.contains("with_sum")) {
+      if (gradient) continue;
+      sample.inputs.push_back(each.data);
+    }
     result.push_back(std::move(sample));
   }
   return result;
@@ -266,15 +316,19 @@ OpDef define_forward() {
       "the batch per channel (Ioffe and Szegedy, 2015). moving_mean and moving_var are auxiliary "
       "states: training does not read them (but with `use_global_stats` it normalises with them), "
       "prediction uses them.";
-  op.params = params();
-  op.inputs = names({"data", "gamma", "beta", "moving_mean", "moving_var"});
+  op.params = join({common_params(), training_params(), epilogue_params()});
+  op.inputs = [](const Params& p) {
+    return with_optional({"data", "gamma", "beta", "moving_mean", "moving_var"}, "addend",
+                         read_epilogue(p).sum);
+  };
+  op.epilogue = true;
   op.outputs = names({"output", "mean", "var"});
   op.visible_outputs = 1;
   op.infer_shape = infer_forward;
   op.gradient = gradient;
   op.auxiliary = {{.input = 3, .output = 1, .initial = 0.0, .momentum = "momentum"},
                   {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
-  op.in_place = {{0, 0}};
+  op.in_place = {{0, 0}, {kVectors, 0}};
   op.predict_form = predict_form;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples(cases_with_global(), 1, 4, true);
@@ -287,12 +341,15 @@ OpDef define_inference() {
   op.doc =
       "batch_norm with given statistics: `output = (data - mean) / sqrt(var + eps) * gamma + "
       "beta`.";
-  op.params = inference_params();
-  op.inputs = names({"data", "gamma", "beta", "mean", "var"});
+  op.params = join({common_params(), epilogue_params()});
+  op.inputs = [](const Params& p) {
+    return with_optional({"data", "gamma", "beta", "mean", "var"}, "addend", read_epilogue(p).sum);
+  };
+  op.epilogue = true;
   op.outputs = names({"output"});
   op.infer_shape = infer_forward;
   op.gradient = gradient_of_inference;
-  op.in_place = {{0, 0}};
+  op.in_place = {{0, 0}, {kVectors, 0}};
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   // Mean and variance are statistics here, not arguments: their gradient is not defined.
   op.samples = samples(cases(), 1, 4, true);
@@ -302,9 +359,14 @@ OpDef define_inference() {
 OpDef define_backward() {
   OpDef op;
   op.name = "batch_norm_backward";
-  op.doc = "Gradients of batch_norm with respect to data, gamma (zero with `fix_gamma`) and beta.";
-  op.params = params();
-  op.inputs = names({"output_gradient", "data", "gamma", "mean", "var"});
+  op.doc =
+      "Gradients of batch_norm with respect to data, gamma (zero with `fix_gamma`) and beta. With "
+      "`act_type = relu`, output_gradient is that of relu's output, which follows from data.";
+  op.params = join({common_params(), training_params(), {epilogue_activation_param()}});
+  op.inputs = [](const Params& p) {
+    return with_optional({"output_gradient", "data", "gamma", "mean", "var"}, "beta",
+                         ends_in_relu(p));
+  };
   op.outputs = names({"data_gradient", "gamma_gradient", "beta_gradient"});
   op.infer_shape = infer_backward;
   op.predict_form = predict_form_of_backward;
@@ -315,10 +377,86 @@ OpDef define_backward() {
   return op;
 }
 
+std::vector<std::string> fold_inputs(const Params& p) {
+  std::vector<std::string> list = with_optional({"weight"}, "bias", !p.boolean("no_bias"));
+  list.insert(list.end(), {"gamma", "beta", "mean", "var"});
+  return list;
+}
+
+Status infer_fold(const Params&, std::vector<Shape>& in, std::vector<Shape>& out) {
+  TROUPE_TRY(refine("weight", in[0], out[0]));
+  Shape vector{in[0].rank_known() && in[0].rank() > 0 ? in[0][0] : base::kUnknownDim};
+  std::vector<Shape*> vectors = {&out[1]};
+  for (std::size_t i = 1; i < in.size(); ++i) vectors.push_back(&in[i]);
+  for (Shape* each : vectors) {
+    TROUPE_TRY(refine("a vector over filters", vector, *each));
+  }
+  for (Shape* each : vectors) *each = vector;
+  if (in[0].rank_known() && in[0].rank() > 0) in[0].set(0, vector[0]);
+  out[0] = in[0];
+  return {};
+}
+
+template <typename T>
+Status run_fold(const OpCall& call, const KernelContext& c, T) {
+  const Shape& shape = call.inputs[0].shape;
+  const std::int64_t taps = shape.elements(1, shape.rank());
+  const double eps = call.params.real("eps");
+  const T* bias = call.params.boolean("no_bias") ? nullptr : c.inputs[1].as<T>();
+  const bool fixed = call.params.boolean("fix_gamma");
+  /// Number `filter` of gamma, beta, mean or var.
+  const auto number = [&](std::size_t vector, std::int64_t filter) {
+    return static_cast<double>(c.inputs[c.inputs.size() - 4 + vector].as<T>()[filter]);
+  };
+  c.parallel(shape[0], [&](std::int64_t filter) {
+    const double gamma = fixed ? 1.0 : number(0, filter);
+    const double scale = gamma / std::sqrt(number(3, filter) + eps);
+    const T* from = c.inputs[0].as<T>() + filter * taps;
+    T* to = c.outputs[0].as<T>() + filter * taps;
+    for (std::int64_t i = 0; i < taps; ++i) {
+      to[i] = static_cast<T>(static_cast<double>(from[i]) * scale);
+    }
+    const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[filter]);
+    c.outputs[1].as<T>()[filter] =
+        static_cast<T>((shift - number(2, filter)) * scale + number(1, filter));
+  });
+  return {};
+}
+
+OpDef define_fold() {
+  OpDef op;
+  op.name = "batch_norm_fold";
+  op.doc =
+      "Weights and bias of a linear operator that does what it and batch_norm_inference behind it "
+      "do: `scale = gamma / sqrt(var + eps)`, `weight * scale` by filters (axis 0) and `(bias - "
+      "mean) * scale + beta`.";
+  op.params = common_params();
+  op.params.pop_back();  // the axis: filters
+  op.params.push_back(no_bias_param());
+  op.inputs = fold_inputs;
+  op.outputs = names({"folded_weight", "folded_bias"});
+  op.infer_shape = infer_fold;
+  op.prepares_weights = true;
+  op.kernels = {floating_kernel([](auto&&... x) { return run_fold(x...); })};
+  for (const bool biased : {false, true}) {
+    Sample sample{.title = biased ? "bias" : "no bias, fixed gamma",
+                  .attributes = {{"no_bias", biased ? "False" : "True"},
+                                 {"fix_gamma", biased ? "False" : "True"}},
+                  .inputs = {{4, 3, 2, 2}},
+                  .low = 0.5,
+                  .high = 1.5,
+                  .gradient = false};
+    sample.inputs.insert(sample.inputs.end(), biased ? 5 : 4, Shape{4});
+    op.samples.push_back(std::move(sample));
+  }
+  return op;
+}
+
 }  // namespace
 
 std::span<const OpDef> ops_batch_norm() {
-  static const std::vector<OpDef> ops = {define_forward(), define_inference(), define_backward()};
+  static const std::vector<OpDef> ops = {define_forward(), define_inference(), define_backward(),
+                                         define_fold()};
   return ops;
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ops/op.h"
+#include "ops/nn/epilogue.h"
 
 namespace troupe::ops {
 
@@ -15,6 +15,7 @@ struct BatchNorm {
   double eps = 1e-3;
   bool fix_gamma = true;
   bool global = false;  ///< normalise with given statistics, not with the batch's
+  Epilogue epilogue;    ///< of gradients: relu alone
 
   /// Elements per channel.
   std::int64_t count() const { return outer * inner; }
@@ -32,6 +33,8 @@ inline BatchNorm read_batch_norm(const OpCall& call, const base::Shape& data) {
   v.eps = p.real("eps");
   v.fix_gamma = p.boolean("fix_gamma");
   v.global = call.op->name == "batch_norm_inference" || p.boolean("use_global_stats");
+  v.epilogue.relu = ends_in_relu(p);
+  v.epilogue.sum = call.op->epilogue && p.boolean("with_sum");
   return v;
 }
 

@@ -3,6 +3,8 @@
 // Pure functions of views; any thread.
 #include "ops/nn/convolution.h"
 
+#include <fmt/core.h>
+
 #include "ops/nn/linear.h"
 
 namespace troupe::ops {
@@ -92,6 +94,9 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
   const T* weight = c.inputs[1].as<T>();
   const T* bias = has_bias(call.params) ? c.inputs[2].as<T>() : nullptr;
   T* output = c.outputs[0].as<T>();
+  const Epilogue epilogue = read_epilogue(call.params);
+  // It may lie where the output is written.
+  const T* addend = epilogue.sum ? c.inputs.back().as<T>() : nullptr;
   const std::int64_t filters = v.groups * v.out;
   const std::int64_t step = v.window[1].stride;
   c.parallel(v.batch * filters, [&](std::int64_t index) {
@@ -101,6 +106,9 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
     const T* taps = weight + filter * v.in * v.taps();
     T* plane = output + index * v.output_plane();
     const T shift = bias == nullptr ? T{0} : bias[filter];
+    std::vector<T> kept;
+    if (epilogue.sum)
+      kept.assign(addend + index * v.output_plane(), addend + (index + 1) * v.output_plane());
     std::fill_n(plane, v.output_plane(), shift);
     for_taps(v, v.in, [&](std::int64_t channel, std::int64_t ky, std::int64_t kx) {
       const T factor = taps[channel * v.taps() + ky * v.window[1].kernel + kx];
@@ -109,6 +117,10 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
         for (std::int64_t i = 0; i < count; ++i) plane[to + i] += factor * source[from + i * step];
       });
     });
+    if (epilogue.none()) return;
+    for (std::int64_t i = 0; i < v.output_plane(); ++i) {
+      plane[i] = epilogue(plane[i], kept.data(), i);
+    }
   });
   return {};
 }
@@ -280,7 +292,8 @@ std::vector<Sample> samples(const std::function<std::vector<Shape>(const Case&)>
 }
 
 LinearOperator linear() {
-  return {.name = "convolution", .params = params(), .infer = infer, .flops = flops};
+  return {
+      .name = "convolution", .params = params(), .infer = infer, .flops = flops, .epilogue = true};
 }
 
 OpDef define_forward() {
@@ -298,6 +311,20 @@ OpDef define_forward() {
     if (!c.attributes.contains("no_bias")) inputs.push_back(Shape{c.weight[0]});
     return inputs;
   });
+  for (const bool whole_vectors : {false, true}) {
+    const std::int64_t channels = whole_vectors ? 32 : 3;
+    for (const auto& [sum, type] :
+         {std::pair{"True", "none"}, {"False", "relu"}, {"True", "relu"}}) {
+      Sample sample{.title = fmt::format("{} channels, sum {}, {}", channels, sum, type),
+                    .attributes = {{"kernel", "(3, 3)"},
+                                   {"num_filter", std::to_string(channels)},
+                                   {"with_sum", sum},
+                                   {"act_type", type}},
+                    .inputs = {{2, channels, 7, 6}, {channels, channels, 3, 3}, {channels}}};
+      if (sample.attributes["with_sum"] == "True") sample.inputs.push_back({2, channels, 5, 4});
+      op.samples.push_back(std::move(sample));
+    }
+  }
   return op;
 }
 

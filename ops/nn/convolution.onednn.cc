@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution and its gradient by oneDNN's direct convolutions, on the layouts they like best.
 #include "ops/nn/convolution.h"
+#include "ops/nn/linear.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -18,12 +19,13 @@ struct Problem {
   memory::dims strides, dilates, left, right;
   bool biased = false;
 
-  dnnl::convolution_forward::primitive_desc forward() const {
+  dnnl::convolution_forward::primitive_desc forward(
+      const dnnl::primitive_attr& attr = onednn::attributes()) const {
     using Forward = dnnl::convolution_forward;
     constexpr auto kKind = dnnl::prop_kind::forward_training;
-    return biased ? onednn::describe_primitive<Forward>(kKind, kDirect, data, weight, bias, result,
-                                                        strides, dilates, left, right)
-                  : onednn::describe_primitive<Forward>(kKind, kDirect, data, weight, result,
+    return biased ? onednn::describe_primitive<Forward>(attr, kKind, kDirect, data, weight, bias,
+                                                        result, strides, dilates, left, right)
+                  : onednn::describe_primitive<Forward>(attr, kKind, kDirect, data, weight, result,
                                                         strides, dilates, left, right);
   }
 };
@@ -66,12 +68,15 @@ base::Result<Plan> with_weights(TensorDesc weight, int arg, std::int64_t groups,
 
 base::Result<Plan> forward(const OpCall& call) {
   const std::int64_t groups = call.params.integer("num_group");
+  const Epilogue epilogue = read_epilogue(call.params);
   return with_weights(call.inputs[1], DNNL_ARG_WEIGHTS, groups, [&](const TensorDesc& weight) {
     const Problem p = describe_call(call.params, call.inputs[0], weight, call.outputs[0]);
-    Plan plan{p.forward(),
+    Plan plan{p.forward(epilogue.sum ? onednn::adding_attributes() : onednn::attributes()),
               {onednn::input(DNNL_ARG_SRC, 0), onednn::input(DNNL_ARG_WEIGHTS, 1, groups),
                onednn::output(DNNL_ARG_DST, 0)}};
     if (p.biased) plan.arguments.push_back(onednn::input(DNNL_ARG_BIAS, 2));
+    if (epilogue.sum) plan.addend = p.biased ? 3 : 2;
+    plan.relu = epilogue.relu;
     return plan;
   });
 }

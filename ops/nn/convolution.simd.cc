@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/nn/convolution.h"
+#include "ops/nn/linear.h"
 #include "ops/roofline.h"
 #include "ops/support/layout_map.h"
 #include "ops/support/winograd.h"
@@ -108,13 +109,6 @@ double seconds(const OpCall& call) {
   return w.ok() ? seconds_of(*w, kPass, bytes_moved(call)) : roofline_seconds(call);
 }
 
-/// An error where a layout is given and is not `own`.
-Status check_layout(const TensorDesc& tensor, const Layout& own) {
-  if (tensor.any_layout || tensor.layout == own) return {};
-  return base::error(Errc::unimplemented, "layout {} where {} is given", own.to_string(),
-                     tensor.layout.to_string());
-}
-
 /// The layouts a kernel states, once they are checked against a call's.
 struct Layouts {
   std::vector<Layout> inputs, outputs;
@@ -144,20 +138,26 @@ class WinogradKernel : public Kernel {
 /// Input 0 and transformed weights, to output 0.
 class ConvolutionKernel final : public WinogradKernel {
  public:
-  ConvolutionKernel(const Winograd& extents, int team, bool biased, Layouts layouts)
-      : WinogradKernel(std::move(layouts)), convolution_(extents, team), biased_(biased) {}
+  ConvolutionKernel(const Winograd& extents, int team, bool biased, Epilogue epilogue,
+                    Layouts layouts)
+      : WinogradKernel(std::move(layouts)),
+        convolution_(extents, team),
+        biased_(biased),
+        epilogue_(epilogue) {}
 
   std::size_t scratch_bytes() const override { return convolution_.scratch_bytes(); }
   Status run(const KernelContext& context) const override {
     const float* bias = biased_ ? context.inputs[2].as<float>() : nullptr;
-    convolution_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(), bias,
-                     context.outputs[0].as<float>());
+    const float* addend = epilogue_.sum ? context.inputs.back().as<float>() : nullptr;
+    convolution_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(),
+                     {bias, addend, epilogue_.relu}, context.outputs[0].as<float>());
     return {};
   }
 
  private:
   WinogradConvolution convolution_;
   bool biased_;
+  Epilogue epilogue_;
 };
 
 class GradientKernel final : public WinogradKernel {
@@ -182,11 +182,13 @@ Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Winograd w, read_call<Pass::forward>(call));
   Layouts layouts{{by_lanes(data), winograd_layout(w.channels, w.filters, false)},
                   {by_lanes(output)}};
-  const bool biased = call.inputs.size() > 2;
+  const bool biased = has_bias(call.params);
+  const Epilogue epilogue = read_epilogue(call.params);
   if (biased) layouts.inputs.push_back(Layout::dense());
+  if (epilogue.sum) layouts.inputs.push_back(by_lanes(output));
   TROUPE_TRY(layouts.check(call));
   return std::unique_ptr<Kernel>(
-      std::make_unique<ConvolutionKernel>(w, call.team, biased, std::move(layouts)));
+      std::make_unique<ConvolutionKernel>(w, call.team, biased, epilogue, std::move(layouts)));
 }
 
 Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
@@ -197,7 +199,7 @@ Result<std::unique_ptr<Kernel>> backward_data(const OpCall& call) {
   TROUPE_TRY(layouts.check(call));
   layouts.inputs.push_back(call.inputs[2].layout);  // of which only the shape counts
   return std::unique_ptr<Kernel>(
-      std::make_unique<ConvolutionKernel>(w, call.team, false, std::move(layouts)));
+      std::make_unique<ConvolutionKernel>(w, call.team, false, Epilogue(), std::move(layouts)));
 }
 
 Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {

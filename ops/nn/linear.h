@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/nn/support.h"
+#include "ops/nn/epilogue.h"
 
 namespace troupe::ops {
 
@@ -21,6 +21,7 @@ struct LinearOperator {
   std::vector<ParamDef> params;                ///< no_bias_param() among them
   InferShape infer;                            ///< from (data, weight[, bias]) to (output)
   std::function<double(const OpCall&)> flops;  ///< of any of the three
+  bool epilogue = false;                       ///< the forward operator takes one
 };
 
 /// The parameter `no_bias`.
@@ -65,13 +66,31 @@ inline InferShape infer_backward_weights(InferShape infer) {
   };
 }
 
+/// Inference of an operator whose last input may be an addend, by that of the one without.
+inline InferShape infer_with_addend(InferShape infer) {
+  return [infer = std::move(infer)](const Params& p, std::vector<base::Shape>& in,
+                                    std::vector<base::Shape>& out) -> base::Status {
+    if (!read_epilogue(p).sum) return infer(p, in, out);
+    TROUPE_TRY(refine("addend", out[0], in.back()));
+    in.pop_back();
+    TROUPE_TRY(infer(p, in, out));
+    in.push_back(out[0]);
+    return {};
+  };
+}
+
 /// The gradient of the forward operator `name`.
-inline GradientFunction linear_gradient(std::string name) {
-  return [name = std::move(name)](
-             GradientBuilder& b) -> base::Result<std::vector<std::optional<Value>>> {
+inline GradientFunction linear_gradient(std::string name, bool epilogue) {
+  return [name = std::move(name),
+          epilogue](GradientBuilder& b) -> base::Result<std::vector<std::optional<Value>>> {
     std::vector<std::optional<Value>> result(static_cast<std::size_t>(b.input_count()));
-    const Value head = *b.output_gradient(0);
-    const Attributes attributes = b.params().to_attributes();
+    Value head = *b.output_gradient(0);
+    Attributes attributes = b.params().to_attributes();
+    if (epilogue) {
+      head = before_epilogue(b);
+      if (read_epilogue(b.params()).sum) result.back() = head;
+      for (const ParamDef& param : epilogue_params()) attributes.erase(param.name);
+    }
     if (b.wanted(0)) {
       result[0] = b.add1(name + "_backward_data", {head, b.input(1), b.input(0)}, attributes);
     }
@@ -88,12 +107,19 @@ inline OpDef linear_definition(const LinearOperator& linear) {
   OpDef op;
   op.name = linear.name;
   op.params = linear.params;
-  op.inputs = [](const Params& p) {
-    return with_optional({"data", "weight"}, "bias", has_bias(p));
+  op.inputs = [epilogue = linear.epilogue](const Params& p) {
+    const bool sum = epilogue && read_epilogue(p).sum;
+    return with_optional(with_optional({"data", "weight"}, "bias", has_bias(p)), "addend", sum);
   };
   op.outputs = names({"output"});
   op.infer_shape = linear.infer;
-  op.gradient = linear_gradient(linear.name);
+  op.gradient = linear_gradient(linear.name, linear.epilogue);
+  op.epilogue = linear.epilogue;
+  if (linear.epilogue) {
+    for (const ParamDef& param : epilogue_params()) op.params.push_back(param);
+    op.infer_shape = infer_with_addend(linear.infer);
+    op.in_place = {{2, 0}, {3, 0}};  // the addend, without and with a bias
+  }
   op.accumulates = {0};
   op.flops = linear.flops;
   op.multiplies_and_adds = true;

@@ -396,9 +396,7 @@ Result<std::unique_ptr<Kernel>> make(const OpCall& call) {
   std::vector<Layout> outputs;
   for (const TensorDesc& output : call.outputs) {
     outputs.push_back(layout_for(layout, output.shape));
-    if (output.any_layout || output.layout == outputs.back()) continue;
-    return base::error(Errc::unimplemented, "layout {} where {} is given",
-                       outputs.back().to_string(), output.layout.to_string());
+    TROUPE_TRY(check_layout(output, outputs.back()));
   }
   return std::unique_ptr<Kernel>(std::make_unique<MaxPoolKernel>(
       pool, std::vector<Layout>{layout_for(layout, data.shape)}, std::move(outputs)));

@@ -99,6 +99,7 @@ std::span<const OpDef> ops_reorder() {
     op.gradient = [](GradientBuilder& b) -> base::Result<std::vector<std::optional<Value>>> {
       return std::vector<std::optional<Value>>{b.output_gradient(0)};
     };
+    op.prepares_weights = true;
     op.flops = [](const OpCall&) { return 0.0; };
     op.kernels = {{"reference", prepare_reorder}};
     op.samples = {

@@ -17,8 +17,8 @@ struct Problem {
   Rows rows;
 
   onednn::SoftmaxForward::primitive_desc forward() const {
-    return onednn::describe_primitive<onednn::SoftmaxForward>(dnnl::prop_kind::forward_training,
-                                                              algorithm, data, data, axis);
+    return onednn::describe_primitive<onednn::SoftmaxForward>(
+        onednn::attributes(), dnnl::prop_kind::forward_training, algorithm, data, data, axis);
   }
 };
 

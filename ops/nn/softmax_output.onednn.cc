@@ -14,10 +14,10 @@ base::Result<onednn::Plan> forward(const OpCall& call) {
   const int split = call.params.boolean("preserve_shape") ? rank - 1 : 1;
   const base::Shape rows{data.shape.elements(0, split), data.shape.elements(split, rank)};
   const auto matrix = onednn::describe(data.dtype, rows, base::Layout::dense());
-  onednn::Plan plan{
-      onednn::describe_primitive<onednn::SoftmaxForward>(
-          dnnl::prop_kind::forward_training, dnnl::algorithm::softmax_accurate, matrix, matrix, 1),
-      {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
+  onednn::Plan plan{onednn::describe_primitive<onednn::SoftmaxForward>(
+                        onednn::attributes(), dnnl::prop_kind::forward_training,
+                        dnnl::algorithm::softmax_accurate, matrix, matrix, 1),
+                    {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
   plan.guarded_input = 0;
   plan.guarded_rows = {rows[0], rows[1]};
   return plan;

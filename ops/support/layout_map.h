@@ -121,4 +121,11 @@ inline base::Layout followed_layout(std::initializer_list<const TensorDesc*> ten
   return followed_layout(std::span(tensors.begin(), tensors.size()));
 }
 
+/// An error where a layout is given and is another one than the kernel's own.
+inline base::Status check_layout(const TensorDesc& tensor, const base::Layout& own) {
+  if (tensor.any_layout || tensor.layout == own) return {};
+  return base::error(base::Errc::unimplemented, "layout {} where {} is given", own.to_string(),
+                     tensor.layout.to_string());
+}
+
 }  // namespace troupe::ops

@@ -12,6 +12,8 @@
 #include "base/call_memory.h"
 #include "base/parallel.h"
 #include "ops/support/chunks.h"
+#include "ops/support/layout_map.h"
+#include "ops/support/relu.h"
 
 namespace troupe::ops::onednn {
 namespace {
@@ -95,10 +97,11 @@ struct Parts {
   std::string name;
   dnnl::primitive primitive;
   std::vector<Bound> bound;
-  std::vector<int> zero_outputs;
   std::vector<Layout> inputs, outputs;
   dnnl::memory::desc scratchpad;
   std::size_t scratch_bytes = 0;
+  int addend = -1;
+  bool relu = false;
   int guarded_input = -1;
   Rows guarded_rows;
   std::int64_t marks = 0;  ///< offset in scratch
@@ -121,6 +124,7 @@ class PrimitiveKernel final : public Kernel {
           context.inputs[static_cast<std::size_t>(parts_.guarded_input)];
       mark_undefined_rows(context, parts_.guarded_rows, input.as<float>(), marks);
     }
+    if (parts_.addend >= 0) bring_addend(context);
     std::unique_ptr<ArgumentSet> set(spare_.exchange(nullptr));
     if (!set) set = std::make_unique<ArgumentSet>();
     const Status status = execute(context, *set);
@@ -129,17 +133,32 @@ class PrimitiveKernel final : public Kernel {
     for (const Bound& bound : parts_.bound) {
       if (bound.temporary >= 0) accumulate(context, bound);
     }
+    if (parts_.relu) {
+      const base::TensorView& output = context.outputs[0];
+      relu_in_place(context, output.as<float>(), output.bytes() / std::int64_t{sizeof(float)});
+    }
     if (parts_.guarded_input >= 0) {
       clear_marked_rows(parts_.guarded_rows, marks, context.outputs[0].as<float>());
-    }
-    for (const int index : parts_.zero_outputs) {
-      const base::TensorView& view = context.outputs[static_cast<std::size_t>(index)];
-      std::memset(view.data, 0, static_cast<std::size_t>(view.bytes()));
     }
     return {};
   }
 
  private:
+  /// Where it is not there already.
+  void bring_addend(const KernelContext& context) const {
+    const base::TensorView& from = context.inputs[static_cast<std::size_t>(parts_.addend)];
+    const base::TensorView& to = context.outputs[0];
+    if (from.data == to.data) return;
+    parallel_ranges(
+        context, to.bytes(),
+        [&](std::int64_t begin, std::int64_t end) {
+          std::memcpy(static_cast<std::byte*>(to.data) + begin,
+                      static_cast<const std::byte*>(from.data) + begin,
+                      static_cast<std::size_t>(end - begin));
+        },
+        kChunkElements * std::int64_t{sizeof(float)});
+  }
+
   static void* address(const KernelContext& context, const Bound& bound) {
     if (bound.temporary >= 0) return context.scratch.data() + bound.temporary;
     const auto& views = bound.argument.output ? context.outputs : context.inputs;
@@ -213,10 +232,7 @@ Result<Layout> checked_layout(const Bound& bound, const TensorDesc& tensor) {
     return base::error(Errc::unimplemented, "another dtype than {}",
                        base::dtype_name(tensor.dtype));
   }
-  if (!tensor.any_layout && tensor.layout != *layout) {
-    return base::error(Errc::unimplemented, "layout {} where {} is given", layout->to_string(),
-                       tensor.layout.to_string());
-  }
+  TROUPE_TRY(check_layout(tensor, *layout));
   return *layout;
 }
 
@@ -234,8 +250,8 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
   if (!plan.primitive) return base::error(Errc::unimplemented, "no implementation");
   Parts parts;
   parts.name = plan.primitive.impl_info_str();
-  // Plain loops: its reference, and batch normalization in dense layouts. Ours are faster.
-  if (parts.name.starts_with("ref") || parts.name.starts_with("ncsp_bnorm")) {
+  // Plain loops. Ours are faster.
+  if (parts.name.starts_with("ref")) {
     return base::error(Errc::unimplemented, "only the library's plain loops ({})", parts.name);
   }
   TROUPE_CHECK(plan.arguments.size() < kArgumentsMax, "too many arguments of a primitive");
@@ -255,12 +271,18 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
     }
     parts.bound.push_back(std::move(bound));
   }
-  for (const int index : plan.zero_outputs) {
-    const auto at = static_cast<std::size_t>(index);
-    const bool add = at < call.modes.size() && call.modes[at] == WriteMode::add;
-    parts.outputs[at] = call.outputs[at].any_layout ? Layout::dense() : call.outputs[at].layout;
-    if (!add) parts.zero_outputs.push_back(index);
+  if (plan.addend >= 0 || plan.relu) {
+    if (!call.modes.empty() && call.modes[0] == WriteMode::add) {
+      return base::error(Errc::unimplemented, "an epilogue only writes");
+    }
   }
+  if (plan.addend >= 0) {
+    const auto at = static_cast<std::size_t>(plan.addend);
+    TROUPE_TRY(check_layout(call.inputs[at], parts.outputs[0]));
+    parts.inputs[at] = parts.outputs[0];
+  }
+  parts.addend = plan.addend;
+  parts.relu = plan.relu;
   parts.guarded_input = plan.guarded_input;
   parts.guarded_rows = plan.guarded_rows;
   parts.marks = scratch;

@@ -40,7 +40,10 @@ inline Argument output(int arg, int index, std::int64_t groups = 1) {
 struct Plan {
   dnnl::primitive_desc_base primitive;  ///< empty: the library has no implementation
   std::vector<Argument> arguments;
-  std::vector<int> zero_outputs = {};  ///< outputs that the primitive leaves out and that are zero
+  /// Of convolution: the input that the primitive adds its result to, in output 0; -1: none.
+  int addend = -1;
+  /// And relu of output 0, by a pass of ours: the library's makes zeros of NaN.
+  bool relu = false;
   /// Of softmax: the dense input that says which rows of output 0 are NaN, and its rows. The
   /// library would make numbers of them.
   int guarded_input = -1;

@@ -25,6 +25,14 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
+dnnl::primitive_attr adding_attributes() {
+  dnnl::primitive_attr attr = attributes();
+  dnnl::post_ops operations;
+  operations.append_sum(1.0F);
+  attr.set_post_ops(operations);
+  return attr;
+}
+
 std::int64_t block_of(const std::vector<base::InnerBlock>& blocks, std::int32_t axis) {
   std::int64_t product = 1;
   for (const base::InnerBlock& block : blocks) {
@@ -45,8 +53,8 @@ void BlockedForm::sort_outer() {
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
                                                            const memory::desc& data) {
-  return describe_primitive<dnnl::eltwise_forward>(dnnl::prop_kind::forward_training, algorithm,
-                                                   data);
+  return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
+                                                   algorithm, data);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
@@ -55,24 +63,10 @@ dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
   return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data);
 }
 
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(
-    dnnl::prop_kind kind, const BatchNormOperation& operation) {
-  return describe_primitive<dnnl::batch_normalization_forward>(kind, operation.data,
-                                                               operation.epsilon, operation.flags);
-}
-
-dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_gradient(
-    const dnnl::batch_normalization_forward::primitive_desc& hint,
-    const BatchNormOperation& operation) {
-  return describe_gradient<dnnl::batch_normalization_backward>(hint, dnnl::prop_kind::backward,
-                                                               operation.data, operation.data,
-                                                               operation.epsilon, operation.flags);
-}
-
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {
-  return describe_primitive<dnnl::pooling_forward>(dnnl::prop_kind::forward_training, o.algorithm,
-                                                   o.data, o.output, o.strides, o.kernel, o.left,
-                                                   o.right);
+  return describe_primitive<dnnl::pooling_forward>(attributes(), dnnl::prop_kind::forward_training,
+                                                   o.algorithm, o.data, o.output, o.strides,
+                                                   o.kernel, o.left, o.right);
 }
 
 dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
@@ -131,8 +125,8 @@ dnnl_status_t create_memory(dnnl_memory_t* memory, const memory::desc& descripto
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
                                                            const memory::desc& data) {
-  return describe_primitive<dnnl::eltwise_forward>(dnnl::prop_kind::forward_training, algorithm,
-                                                   data, data);
+  return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
+                                                   algorithm, data, data);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
@@ -141,25 +135,11 @@ dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
   return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, data);
 }
 
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(
-    dnnl::prop_kind kind, const BatchNormOperation& operation) {
-  return describe_primitive<dnnl::batch_normalization_forward>(kind, operation.data, operation.data,
-                                                               operation.epsilon, operation.flags);
-}
-
-dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_gradient(
-    const dnnl::batch_normalization_forward::primitive_desc& hint,
-    const BatchNormOperation& operation) {
-  return describe_gradient<dnnl::batch_normalization_backward>(
-      hint, dnnl::prop_kind::backward, operation.data, operation.data, operation.data,
-      operation.epsilon, operation.flags);
-}
-
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {
   const memory::dims dilation(o.kernel.size(), 0);
-  return describe_primitive<dnnl::pooling_forward>(dnnl::prop_kind::forward_training, o.algorithm,
-                                                   o.data, o.output, o.strides, o.kernel, dilation,
-                                                   o.left, o.right);
+  return describe_primitive<dnnl::pooling_forward>(attributes(), dnnl::prop_kind::forward_training,
+                                                   o.algorithm, o.data, o.output, o.strides,
+                                                   o.kernel, dilation, o.left, o.right);
 }
 
 dnnl::pooling_backward::primitive_desc describe_pooling_gradient(

@@ -19,18 +19,19 @@ const dnnl::engine& cpu();
 
 /// Attributes of every primitive: scratch memory comes from the caller.
 dnnl::primitive_attr attributes();
+/// And of one that adds its result to what its output holds.
+dnnl::primitive_attr adding_attributes();
 
 #if DNNL_VERSION_MAJOR < 3
 using SoftmaxForward = dnnl::softmax_v2_forward;
 using SoftmaxBackward = dnnl::softmax_v2_backward;
-/// Version 2 insists on a shift in the gradient of batch normalization and does not read it.
-inline constexpr bool kBatchNormGradientTakesShift = true;
 
 /// The descriptor of a primitive that needs no hint, from what both versions call its operation;
 /// empty when the library has no implementation.
 template <typename Primitive, typename... Operation>
-typename Primitive::primitive_desc describe_primitive(const Operation&... operation) {
-  return {typename Primitive::desc(operation...), attributes(), cpu(), true};
+typename Primitive::primitive_desc describe_primitive(const dnnl::primitive_attr& attr,
+                                                      const Operation&... operation) {
+  return {typename Primitive::desc(operation...), attr, cpu(), true};
 }
 /// The same of a gradient, whose hint is the descriptor of the way forward.
 template <typename Primitive, typename Hint, typename... Operation>
@@ -41,7 +42,6 @@ typename Primitive::primitive_desc describe_gradient(const Hint& hint,
 #else
 using SoftmaxForward = dnnl::softmax_forward;
 using SoftmaxBackward = dnnl::softmax_backward;
-inline constexpr bool kBatchNormGradientTakesShift = false;
 
 /// The first implementation that is none of version 3's reorders around the library's reference
 /// ("jit_uni_ncsp_convolution:conv+ref:any"), which stand before better ones.
@@ -55,9 +55,10 @@ Description without_wrapped_reference(Description description) {
 }
 
 template <typename Primitive, typename... Operation>
-typename Primitive::primitive_desc describe_primitive(const Operation&... operation) {
+typename Primitive::primitive_desc describe_primitive(const dnnl::primitive_attr& attr,
+                                                      const Operation&... operation) {
   using Description = typename Primitive::primitive_desc;
-  return without_wrapped_reference(Description(cpu(), operation..., attributes(), true));
+  return without_wrapped_reference(Description(cpu(), operation..., attr, true));
 }
 template <typename Primitive, typename Hint, typename... Operation>
 typename Primitive::primitive_desc describe_gradient(const Hint& hint,
@@ -73,18 +74,6 @@ dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algor
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
     const dnnl::memory::desc& data);
-
-/// Batch normalization, which keeps data's layout; its gradient has one of the parameters too.
-struct BatchNormOperation {
-  dnnl::memory::desc data;
-  float epsilon = 0;
-  dnnl::normalization_flags flags{};
-};
-dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(
-    dnnl::prop_kind kind, const BatchNormOperation& operation);
-dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_gradient(
-    const dnnl::batch_normalization_forward::primitive_desc& hint,
-    const BatchNormOperation& operation);
 
 /// Pooling for training, without dilation.
 struct PoolingOperation {

@@ -29,7 +29,7 @@ struct WinogradWork {
   const Winograd& extents;
   const float* data;
   const float* weights;
-  const float* bias;  ///< null: none
+  WinogradEpilogue epilogue;
   float* output;
   bool streams;               ///< outputs go past the caches
   std::int64_t first, count;  ///< tiles
@@ -131,22 +131,29 @@ void finish_outputs(const WinogradWork& work, const TileSlabs& slabs, std::int64
   // Copies that no store can change stay in registers.
   const std::int64_t step = lanes(), width = w.out_width, height = w.out_height;
   const std::int64_t plane = height * width * step, slab = slabs.slab;
+  const Vector least = hn::Set(d, work.epilogue.relu ? 0.0F : -HUGE_VALF);
   for (std::int64_t filter = begin; filter < end; filter += step) {
-    const Vector bias = work.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, work.bias + filter);
+    const float* const biases = work.epilogue.bias;
+    const Vector bias = biases == nullptr ? hn::Zero(d) : hn::LoadU(d, biases + filter);
     TilePlace at = place_of(w, work.first);
     for (std::int64_t i = 0; i < work.count; ++i, advance(w, at)) {
       const float* const from = work.products + i * slabs.row + (filter - begin);
       float* const to = work.output + (at.image * (w.filters / step) + filter / step) * plane +
                         (at.row * width + at.column) * step;
+      const float* const addend =
+          work.epilogue.addend == nullptr ? nullptr : work.epilogue.addend + (to - work.output);
       const auto transform = [](const Vector* m, Vector* y) HWY_ATTR { transform_output(m, y); };
       const auto load = [=](int row, int column)
                             HWY_ATTR { return hn::Load(d, from + (row * kPatch + column) * slab); };
       const auto store = [=](int row, int column, Vector value) HWY_ATTR {
-        float* const place = to + (row * width + column) * step;
+        const std::int64_t offset = (row * width + column) * step;
+        value = hn::Add(value, bias);
+        if (addend != nullptr) value = hn::Add(value, hn::LoadU(d, addend + offset));
+        value = hn::IfThenElse(hn::Le(value, least), least, value);  // NaN stays
         if constexpr (kStreams) {
-          hn::Stream(hn::Add(value, bias), d, place);
+          hn::Stream(value, d, to + offset);
         } else {
-          hn::StoreU(hn::Add(value, bias), d, place);
+          hn::StoreU(value, d, to + offset);
         }
       };
       const std::int64_t rows = height - at.row, columns = width - at.column;
@@ -293,19 +300,19 @@ std::size_t WinogradConvolution::scratch_bytes() const {
 }
 
 void WinogradConvolution::run(const KernelContext& context, const float* data, const float* weights,
-                              const float* bias, float* output) const {
+                              const WinogradEpilogue& epilogue, float* output) const {
   const Winograd& w = extents_;
   const std::int64_t bytes =
       w.images * w.filters * w.out_height * w.out_width * static_cast<std::int64_t>(sizeof(float));
-  const bool streams =
-      bytes >= kStreamBytes && reinterpret_cast<std::uintptr_t>(output) % kStreamAlignment == 0;
+  const bool streams = bytes >= kStreamBytes && output != epilogue.addend &&
+                       reinterpret_cast<std::uintptr_t>(output) % kStreamAlignment == 0;
   auto* const scratch = reinterpret_cast<float*>(context.scratch.data());
   const std::int64_t products = slabs(group_, range_filters());
   const std::int64_t inputs = slabs(group_, w.channels);
   const auto work_on = [&](std::int64_t first, std::int64_t thread) {
     float* const own = scratch + (shared_ ? 0 : thread * inputs);
     float* const behind = scratch + (shared_ ? 1 : team_) * inputs + thread * products;
-    return WinogradWork{w,      data,    weights, bias,
+    return WinogradWork{w,      data,    weights, epilogue,
                         output, streams, first,   std::min(group_, w.tiles() - first),
                         group_, own,     behind};
   };

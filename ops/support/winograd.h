@@ -55,6 +55,13 @@ base::Layout winograd_layout(std::int64_t channels, std::int64_t filters, bool r
 /// Transforms weights to the form that WinogradConvolution reads; `to` is aligned to 64 bytes.
 void transform_weights(const KernelContext& context, const WinogradTaps& taps, float* to);
 
+/// What happens to an output before it is written: + bias + addend, then relu.
+struct WinogradEpilogue {
+  const float* bias = nullptr;    ///< a number a filter; null: none
+  const float* addend = nullptr;  ///< as the output lies, and may be it; null: none
+  bool relu = false;              ///< NaN stays NaN
+};
+
 struct WinogradWork;
 
 /// Forward pass; with the taps of filters and channels exchanged, and rotated, the data gradient.
@@ -64,9 +71,9 @@ class WinogradConvolution {
   WinogradConvolution(const Winograd& extents, int team);
 
   std::size_t scratch_bytes() const;
-  /// Writes all of `output`; `bias`, one number a filter, may be null.
-  void run(const KernelContext& context, const float* data, const float* weights, const float* bias,
-           float* output) const;
+  /// Writes all of `output`.
+  void run(const KernelContext& context, const float* data, const float* weights,
+           const WinogradEpilogue& epilogue, float* output) const;
 
  private:
   void share(const KernelContext& context,

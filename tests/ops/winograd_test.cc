@@ -109,11 +109,11 @@ struct Setup {
     const WinogradConvolution forward(c.extents(), team), back(c.rotated(), team);
     const WinogradGradient gradients(c.extents(), team);
     with_context(team, forward.scratch_bytes(), [&](const KernelContext& context) {
-      forward.run(context, address(x), address(transformed(team, false)), address(bias),
+      forward.run(context, address(x), address(transformed(team, false)), {.bias = address(bias)},
                   address(results[0]));
     });
     with_context(team, back.scratch_bytes(), [&](const KernelContext& context) {
-      back.run(context, address(y), address(transformed(team, true)), nullptr, address(results[1]));
+      back.run(context, address(y), address(transformed(team, true)), {}, address(results[1]));
     });
     with_context(team, gradients.scratch_bytes(), [&](const KernelContext& context) {
       gradients.run(context, address(x), address(y), address(results[2]), address(results[3]));

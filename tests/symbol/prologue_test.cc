@@ -2,6 +2,8 @@
 // Weights are brought into a kernel's layout once per version, and never give an old result.
 #include "symbol/prologue.h"
 
+#include <set>
+
 #include "ndarray/invoke.h"
 #include "tests/symbol/bound.h"
 
@@ -27,12 +29,11 @@ struct Predicting {
   tests::TestRuntime test;
   std::unique_ptr<Executor> executor;
 
-  explicit Predicting(const Symbol& net, base::LayoutPolicy layouts = base::LayoutPolicy::chosen) {
+  explicit Predicting(const Symbol& net, base::LayoutPolicy layouts = base::LayoutPolicy::chosen)
+      : Predicting(net, ExecutorOptions{.layouts = layouts, .train = false}) {}
+  Predicting(const Symbol& net, const ExecutorOptions& options) {
     Bindings bindings = make_bindings(test.runtime, net, {2, 16, 8, 8});
     bindings.grad_req.clear();
-    ExecutorOptions options;
-    options.train = false;
-    options.layouts = layouts;
     executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
   }
   std::uint64_t pushed() {
@@ -149,7 +150,7 @@ TEST_CASE("an input of any name costs no memory but its own") {
   CHECK(executor->report().prologue_bytes <= sizeof(float) * (2 * 16 * 8 * 8 + 3 * 16 * 16 * 9));
 }
 
-TEST_CASE("the prologue is reorders of weights, and no head") {
+TEST_CASE("the prologue is what prepares weights alone, and no head") {
   Composer c(table());
   const Symbol data = c.variable("data"), weight = c.variable("weight");
   const Symbol moved = c.call("reorder", "moved", {weight});
@@ -158,21 +159,55 @@ TEST_CASE("the prologue is reorders of weights, and no head") {
   const Symbol squared = c.call("square", "squared", {weight});
   const Symbol sum = c.call("add", "sum", {c.call("add", "two", {again, fed}), squared});
   const Symbol head = c.call("reorder", "head", {weight});
-  const Symbol net = Symbol::group(std::vector<Symbol>{c.finish(sum).value(), head});
-  tests::TestRuntime test;
-  const Graph graph = net.graph();
-  const base::Shape shape{2, 3};
-  const ValueShapes shapes = infer_shapes(graph, {{"data", shape}, {"weight", shape}}).value();
-  const ValueDTypes dtypes = infer_dtypes(graph, {{"data", base::DType::f32}}).value();
-  const PreparedGraph prepared =
-      choose_layouts(test.runtime, graph, shapes, dtypes, PrepareOptions{}).value();
-  const std::vector<bool> marks = prologue_nodes(prepared, {"weight"});
-  Names marked;
+  const Symbol behind = c.call("reorder", "behind", {head});
+  const Symbol end = c.call("add", "end", {sum, behind});
+  const Graph graph = Symbol::group(std::vector<Symbol>{c.finish(end).value(), head}).graph();
+  const std::vector<bool> marks = prologue_nodes(graph, {"weight"});
+  std::set<std::string> marked;
   for (std::size_t i = 0; i < marks.size(); ++i) {
-    if (marks[i]) marked.push_back(prepared.graph.nodes[i].name);
+    if (marks[i]) marked.insert(graph.nodes[i].name);
   }
-  CHECK(marked == Names{"moved"});
-  for (const bool mark : prologue_nodes(prepared, {})) CHECK_FALSE(mark);
+  CHECK(marked == std::set<std::string>{"moved", "again"});
+  for (const bool mark : prologue_nodes(graph, {})) CHECK_FALSE(mark);
+}
+
+TEST_CASE("a normalisation is folded into weights once per version of what it reads") {
+  Composer c(table());
+  Symbol net = c.call("convolution", "conv", {c.variable("data")},
+                      {{"kernel", "(3, 3)"}, {"num_filter", "16"}});
+  net = c.call("batch_norm", "norm", {net}, {{"fix_gamma", "False"}});
+  net = c.call("activation", "relu", {net}, {{"act_type", "relu"}});
+  net = c.finish(c.call("negate", "end", {net})).value();
+  Predicting folded(net);
+  ExecutorOptions unfused;
+  unfused.fused = unfused.train = false;
+  Predicting plain(net, unfused);
+  const auto has = [](const Predicting& p, const std::string& op) {
+    const auto& nodes = p.executor->report().nodes;
+    return std::ranges::any_of(nodes, [&](const NodeReport& node) { return node.op == op; });
+  };
+  CHECK(has(folded, "batch_norm_fold"));
+  CHECK_FALSE(has(folded, "batch_norm_inference"));
+  CHECK_FALSE(has(folded, "activation"));
+  CHECK(has(plain, "batch_norm_inference"));
+  const auto agree = [&] {
+    const std::uint64_t pushed = folded.pushed();
+    plain.pushed();
+    CHECK(distance<float>(plain.output(), folded.output()) <= 1e-5);
+    return pushed;
+  };
+  agree();
+  const std::uint64_t usual = agree();
+  for (const char* name : {"conv_weight", "conv_bias", "norm_gamma", "norm_moving_mean"}) {
+    for (Predicting* each : {&folded, &plain}) {
+      const auto& states = each->executor->auxiliary();
+      const auto state = states.find(name);
+      fill(state == states.end() ? each->weight(name) : state->second, "new", 0.1, 0.9);
+    }
+    INFO(name);
+    CHECK(agree() > usual);
+    CHECK(agree() == usual);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// How vectors go over a tensor channel by channel, in the layout that it has, for kernels that
+// treat each channel in its own way. Plain values; any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/kernel.h"
+
+namespace troupe::ops {
+
+/// Lanes for blocks that the machine's vectors are too long for.
+inline constexpr std::int64_t kNarrowLanes = 8;
+
+/// Where the numbers of a tensor lie. A group is a vector of neighbouring channels, and its rows
+/// are those channels at one place; or, where the numbers of a channel are neighbours, a group is
+/// one channel and a row is a vector of its numbers. Rows are dealt out in parts.
+struct ChannelRows {
+  bool channels_aside = true;  ///< the lanes of a row are channels, not numbers of one
+  bool padded = false;         ///< rows are whole where channels are not: zeros follow them
+  std::int64_t lanes = 1;
+  std::int64_t channels = 0;
+  std::int64_t groups = 0, parts = 0;
+  std::int64_t rows = 0, last_rows = 0;  ///< whole ones of a part, and of the last one
+  std::int64_t rest = 0;                 ///< numbers of one more row of each part
+  std::int64_t row_step = 0, part_step = 0;
+  std::int64_t groups_in_block = 1, block_step = 0;
+
+  std::int64_t offset(std::int64_t group, std::int64_t part) const {
+    return group / groups_in_block * block_step + group % groups_in_block * lanes +
+           part * part_step;
+  }
+  std::int64_t rows_of(std::int64_t part) const { return part + 1 < parts ? rows : last_rows; }
+  /// The first channel of a group, and how many it has.
+  std::int64_t channel(std::int64_t group) const { return channels_aside ? group * lanes : group; }
+  std::int64_t channels_of(std::int64_t group) const {
+    return channels_aside ? std::clamp<std::int64_t>(channels - group * lanes, 0, lanes) : 1;
+  }
+  /// Numbers of lane `lane` in a part.
+  std::int64_t count(std::int64_t part, std::int64_t lane) const {
+    return rows_of(part) + (lane < rest ? 1 : 0);
+  }
+};
+
+/// Runs first(group, part), then, of a group whose parts are through, middle(group), and then
+/// last(group, part). A group stays with one thread where there are enough of them for all, and the
+/// parts that were read last are read again first.
+template <typename First, typename Middle, typename Last>
+void run_groups(const KernelContext& context, const ChannelRows& p, First&& first, Middle&& middle,
+                Last&& last) {
+  constexpr std::int64_t kGroupsOfThread = 4;
+  if (p.groups % context.team == 0 || p.groups >= kGroupsOfThread * context.team) {
+    context.parallel(p.groups, [&](std::int64_t group) {
+      for (std::int64_t part = 0; part < p.parts; ++part) first(group, part);
+      middle(group);
+      for (std::int64_t part = p.parts; part-- > 0;) last(group, part);
+    });
+    return;
+  }
+  const auto each = [&](auto&& f) {
+    context.parallel(p.groups * p.parts, [&](std::int64_t at) { f(at / p.parts, at % p.parts); });
+  };
+  each(first);
+  context.parallel(p.groups, middle);
+  each(last);
+}
+
+/// The rows of a f32 tensor whose channels lie along `axis`. unimplemented for other layouts than
+/// dense, channels last, and blocks of channels that vectors fill.
+base::Result<ChannelRows> read_channel_rows(const base::Shape& shape, int axis,
+                                            const base::Layout& layout);
+
+}  // namespace troupe::ops

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion: operators move into those before them, which save their passes over memory.
+// Pure functions, any thread.
+// Private to this folder.
+#pragma once
+
+#include "symbol/graph.h"
+
+namespace troupe::symbol {
+
+/// `graph`, of forward nodes alone, with every sum of two and every relu in the epilogue of the
+/// node before it (OpDef::epilogue), where nothing else reads that node's first output. A node with
+/// an epilogue keeps its name and stands where the last node that it took in stood. Heads keep
+/// their nodes. Of two nodes that could take a sum in, the later one does.
+Graph fuse_epilogues(const Graph& graph);
+
+/// A frozen graph in which the weights and the bias of a convolution do what a batch normalisation
+/// behind it did, with that one's epilogue; `batch_norm_fold` makes them from the old ones. Where
+/// something else reads the convolution's output, or its weights or statistics are no variables,
+/// nothing changes.
+Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph);
+
+}  // namespace troupe::symbol
