@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "data/batch_iterator.h"
 #include "schemas/codec.h"
+#include "symbol/kernel_choices.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::apps {
@@ -288,6 +289,7 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.choose("layout", kNames<schemas::LayoutChoice>, numerics.layout);
   section.read("reference_only", numerics.reference_only);
   section.read("winograd", numerics.winograd);
+  section.read("kernels", numerics.kernels, EmptyText::allowed);
   std::size_t wide = 0;
   constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};
   if (section.choose("dtype", kTypes, wide)) {
@@ -391,12 +393,16 @@ LimitsFile read_limits_file(const std::string& path) {
 base::Status prepare_submission(schemas::JobSpec& spec) {
   for (std::string* path :
        {&spec.model.symbol, &spec.data.train, &spec.data.test, &spec.train.optimizer.symbol,
-        &spec.train.weights, &spec.checkpoint.dir}) {
+        &spec.train.weights, &spec.checkpoint.dir, &spec.numerics.kernels}) {
     TROUPE_TRY(make_absolute(*path));
   }
   const std::uint64_t bytes_max = spec.limits.job_file_bytes_max;
   TROUPE_TRY(take_in(spec.model.symbol, bytes_max, spec.model.symbol_json));
-  return take_in(spec.train.optimizer.symbol, bytes_max, spec.train.optimizer.symbol_json);
+  TROUPE_TRY(take_in(spec.train.optimizer.symbol, bytes_max, spec.train.optimizer.symbol_json));
+  schemas::NumericsSpec& numerics = spec.numerics;
+  TROUPE_TRY(take_in(numerics.kernels, symbol::kKernelChoicesBytesMax, numerics.kernels_json));
+  if (numerics.kernels.empty()) return {};
+  return symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels).status();
 }
 
 }  // namespace troupe::apps

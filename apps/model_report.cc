@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "ndarray/runtime.h"
 #include "storage/storage.h"
+#include "symbol/autotune.h"
 #include "symbol/describe.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
@@ -141,6 +142,10 @@ std::string summarize(const ModelReport& report) {
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
       report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
+  if (report.stored_choices) {
+    text += fmt::format("stored choices  of {} in the training step\n",
+                        base::format_counted(*report.stored_choices, "kernel"));
+  }
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
   return text;
@@ -154,13 +159,9 @@ base::Result<base::Shape> batch_shape(const InspectOptions& options) {
   return base::Shape(extents);
 }
 
-/// What `look` finds in an executor that is bound for training with all gradients, as a worker
-/// does.
+/// What `use` finds with a runtime that has the options' threads.
 template <typename F>
-auto with_executor(const InspectOptions& options, const ops::OpTable& table, const Symbol& network,
-                   F&& look)
-    -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
-  TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
+auto with_runtime(const InspectOptions& options, const ops::OpTable& table, F&& use) {
   base::SteadyClock clock;
   storage::Storage storage;
   ndarray::PreparedKernels kernels;
@@ -168,18 +169,43 @@ auto with_executor(const InspectOptions& options, const ops::OpTable& table, con
   engine_options.threads = options.threads;
   const auto engine = engine::make_threaded_engine(engine_options, clock);
   ndarray::Runtime runtime{*engine, storage, table, kernels, clock};
+  return use(runtime);
+}
+
+/// The network bound for training with all gradients and for prediction, as a worker does.
+/// `tuner`: measures its kernels; null: nothing is measured.
+base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
+                                                     const InspectOptions& options,
+                                                     const Symbol& network,
+                                                     symbol::Autotuner* tuner = nullptr) {
+  TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
+  symbol::ExecutorOptions how;
+  how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
+  how.reference_only = options.reference_only;
+  how.winograd = options.winograd;
+  how.tuner = tuner;
+  if (!options.kernels.empty()) {
+    TROUPE_TRY_ASSIGN(auto choices, symbol::KernelChoices::load(options.kernels));
+    how.kernels = std::make_shared<const symbol::KernelChoices>(std::move(choices));
+  }
   TROUPE_TRY_ASSIGN(symbol::Bindings bindings,
                     symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}}));
   for (const std::string& name : network.list_parameters()) {
     bindings.grad_req[name] = symbol::GradReq::write;
   }
-  symbol::ExecutorOptions how;
-  how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
-  how.reference_only = options.reference_only;
-  how.winograd = options.winograd;
-  TROUPE_TRY_ASSIGN(const auto executor,
-                    symbol::Executor::bind(runtime, network, std::move(bindings), how));
-  return look(*executor);
+  return symbol::Executor::bind(runtime, network, std::move(bindings), how);
+}
+
+/// What `look` finds in the bound network.
+template <typename F>
+auto with_executor(const InspectOptions& options, const ops::OpTable& table, const Symbol& network,
+                   F&& look)
+    -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
+  using Found = base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>>;
+  return with_runtime(options, table, [&](ndarray::Runtime& runtime) -> Found {
+    TROUPE_TRY_ASSIGN(const auto executor, bind(runtime, options, network));
+    return look(*executor);
+  });
 }
 
 base::Result<ModelReport> report_on(const InspectOptions& options, const ops::OpTable& table,
@@ -200,10 +226,31 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.prologue_bytes = bound.prologue_bytes;
   report.external_bytes = bound.external_bytes;
   report.scratch_bytes = bound.scratch_bytes;
+  if (!options.kernels.empty()) report.stored_choices = bound.stored_choices;
   report.in_place = static_cast<std::uint64_t>(bound.in_place);
   report.flops = bound.flops;
   report.reorders = bound.reorders;
   return report;
+}
+
+base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable& table,
+                              const Symbol& network, double seconds) {
+  TunedModel tuned;
+  if (!options.kernels.empty()) {
+    TROUPE_TRY_ASSIGN(tuned.choices, symbol::KernelChoices::load(options.kernels));
+  }
+  tuned.choices.machine = ops::numeric_class(options.threads).to_string();
+  const auto measure = [&](ndarray::Runtime& runtime) -> base::Status {
+    symbol::Autotuner tuner(symbol::measure_on(runtime), runtime.clock, seconds);
+    TROUPE_TRY(bind(runtime, options, network, &tuner).status());
+    auto found = tuner.choices();
+    tuned.measured = found.size();
+    tuned.left = tuner.left();
+    tuned.choices.calls.merge(std::move(found));  // what was there stays
+    return {};
+  };
+  TROUPE_TRY(with_runtime(options, table, measure));
+  return tuned;
 }
 
 base::Result<std::string> dot_of(const InspectOptions& options, const ops::OpTable&,
@@ -219,10 +266,9 @@ base::Result<std::string> passes_of(const InspectOptions& options, const ops::Op
 }
 
 /// What `look` finds about the network of the options; errors name both.
-template <typename Found>
-base::Result<Found> look_at(const InspectOptions& options,
-                            base::Result<Found> (*look)(const InspectOptions&, const ops::OpTable&,
-                                                        const Symbol&)) {
+template <typename F>
+auto look_at(const InspectOptions& options, F&& look)
+    -> std::invoke_result_t<F, const InspectOptions&, const ops::OpTable&, const Symbol&> {
   const ops::OpTable table = ops::OpTable::build();
   TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
   auto found = look(options, table, network);
@@ -283,6 +329,7 @@ Json json_of(const ModelReport& report) {
           {"external_bytes", report.external_bytes},
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},
+          {"stored_choices", json_or_null(report.stored_choices)},
           {"forward_flops", report.flops},
           {"multiply_adds", report.multiply_adds()},
           {"reorders", report.reorders}};
@@ -298,6 +345,12 @@ base::Result<std::string> model_dot(const InspectOptions& options) {
 
 base::Result<std::string> model_passes(const InspectOptions& options) {
   return look_at(options, passes_of);
+}
+
+base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds) {
+  return look_at(options,
+                 [seconds](const InspectOptions& how, const ops::OpTable& table,
+                           const Symbol& network) { return tune(how, table, network, seconds); });
 }
 
 }  // namespace troupe::apps

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `troupe model inspect` shows. Binds the network on an engine of its own; one thread.
+// What `troupe model inspect` shows and `troupe model autotune` finds. Binds the network on an
+// engine of its own; one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "base/shape.h"
 #include "base/status.h"
 #include "ops/kernel.h"
+#include "symbol/kernel_choices.h"
 
 namespace troupe::apps {
 
@@ -25,6 +27,7 @@ struct InspectOptions {
   bool dense = false;
   bool reference_only = false;
   bool winograd = true;
+  std::string kernels;  ///< path of a file of kernel choices; empty: none
 };
 
 /// What one of the symbol's own nodes gives, holds and runs on.
@@ -50,8 +53,10 @@ struct ModelReport {
   std::uint64_t prologue_bytes = 0;  ///< weights in kernels' layouts, kept between predictions
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
-  std::uint64_t in_place = 0;        ///< results that took an input's memory
-  double flops = 0.0;                ///< of one forward pass
+  /// Nodes, also of the backward pass, whose kernel is a stored choice; absent: none are given.
+  std::optional<std::uint64_t> stored_choices;
+  std::uint64_t in_place = 0;  ///< results that took an input's memory
+  double flops = 0.0;          ///< of one forward pass
   std::vector<std::string> reorders;
 
   /// Of one forward pass, in products and convolutions.
@@ -70,5 +75,15 @@ base::Result<ModelReport> inspect_model(const InspectOptions& options);
 base::Result<std::string> model_dot(const InspectOptions& options);
 /// What the passes made of the network: Executor::dump().
 base::Result<std::string> model_passes(const InspectOptions& options);
+
+/// Kernels that were measured.
+struct TunedModel {
+  symbol::KernelChoices choices;  ///< those of InspectOptions::kernels, too
+  std::size_t measured = 0;       ///< calls that this run measured
+  std::size_t left = 0;           ///< calls for which there was no time
+};
+/// Measures the kernels of every call of the network, in training and in prediction, for about
+/// `seconds` at most. Calls that InspectOptions::kernels decides keep their kernels.
+base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds);
 
 }  // namespace troupe::apps

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // troupe model list: the built-in networks. troupe model inspect: a network's layers, shapes,
-// parameters, kernels and planned memory, found by binding it as a worker would.
+// parameters, kernels and planned memory, found by binding it as a worker would. troupe model
+// autotune: kernels chosen by measuring, for a job's numerics.kernels.
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "apps/model_list.h"
 #include "apps/model_report.h"
 #include "apps/verbs.h"
+#include "base/file.h"
+#include "base/units.h"
 
 namespace troupe::apps {
 namespace {
@@ -30,6 +33,38 @@ ExitCode inspect(const InspectVerb& verb, Context& context) {
   const auto report = inspect_model(verb.model);
   if (!report.ok()) return context.fail(report.status());
   context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string(verb.why));
+  return ExitCode::ok;
+}
+
+/// What is tuned, and where what was found goes.
+struct AutotuneVerb {
+  InspectOptions model;
+  std::string output;
+  std::string time = "5m";
+};
+
+ExitCode autotune(const AutotuneVerb& verb, Context& context) {
+  // That the file can be written is found out before the time is spent.
+  base::AtomicFile file(verb.output);
+  base::Status status = file.open();
+  if (!status.ok()) return context.fail(status);
+  constexpr double kMilliseconds = 1e-3;
+  const auto most_ms = static_cast<double>(base::parse_duration_ms(verb.time).value());
+  const auto tuned = autotune_model(verb.model, most_ms * kMilliseconds);
+  if (!tuned.ok()) return context.fail(tuned.status());
+  const std::string text = tuned->choices.to_json();
+  status = file.write(std::as_bytes(std::span(text)));
+  if (status.ok()) status = file.commit();
+  if (!status.ok()) return context.fail(status);
+  context.console.data(fmt::format("{}: kernels for {}; measured now: {}\n", verb.output,
+                                   base::format_counted(tuned->choices.calls.size(), "call"),
+                                   tuned->measured));
+  if (tuned->left > 0) {
+    context.console.note(
+        fmt::format("warning: the time of {} was used up: {} left to the rule; --kernels {} goes "
+                    "on from here",
+                    verb.time, base::format_counted(tuned->left, "call"), verb.output));
+  }
   return ExitCode::ok;
 }
 
@@ -74,6 +109,30 @@ void add_options(CLI::App* verb, InspectOptions& options) {
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
   verb->add_flag("!--no-winograd", options.winograd, "No convolution in Winograd's form");
+  verb->add_option("--kernels", options.kernels,
+                   "Kernels that go before the rule's: what troupe model autotune has written")
+      ->type_name("FILE");
+}
+
+void add_autotune_verb(CLI::App& family, Context& context) {
+  CLI::App* verb = family.add_subcommand(
+      "autotune",
+      describe("Measure a network's kernels on this machine and write down the best, for a job's "
+               "numerics.kernels",
+               {"troupe model autotune resnet50 --batch 32 --threads 2 -o kernels.json",
+                "troupe model autotune resnet50 --batch 8 --kernels kernels.json -o kernels.json",
+                "troupe model inspect resnet50 --kernels kernels.json",
+                "troupe run JOB.toml --set numerics.kernels=kernels.json"}));
+  const auto options = std::make_shared<AutotuneVerb>();
+  add_options(verb, options->model);
+  verb->add_option("-o,--output", options->output, "The file to write")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--time", options->time, "About how long to measure, at most")
+      ->capture_default_str()
+      ->check(check_duration)
+      ->type_name("TIME");
+  set_action(verb, context, [&context, options] { return autotune(*options, context); });
 }
 
 }  // namespace
@@ -81,6 +140,7 @@ void add_options(CLI::App* verb, InspectOptions& options) {
 void add_model_verbs(CLI::App& app, Context& context) {
   CLI::App* family = add_family(app, "model", "Look at networks");
   add_list_verb(*family, context);
+  add_autotune_verb(*family, context);
   CLI::App* verb = family->add_subcommand(
       "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
                           {"troupe model inspect lenet", "troupe model inspect resnet50 --why",

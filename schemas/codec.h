@@ -31,6 +31,7 @@ inline constexpr std::size_t kKeysMax = 65'536;                ///< keys of a jo
 inline constexpr std::size_t kLimitsMax = 1'024;               ///< named limits of a job
 inline constexpr std::size_t kChannelsMax = 4'096;             ///< values of mean and std
 inline constexpr std::size_t kModelBytesMax = 4'194'304;       ///< a symbol's JSON
+inline constexpr std::size_t kKernelsBytesMax = 1'048'576;     ///< a job's kernel choices
 inline constexpr std::size_t kNamedCheckpointsMax = 16;        ///< of a machine's folder
 inline constexpr std::size_t kManifestBytesMax = 67'108'864;   ///< an encoded manifest
 

@@ -166,12 +166,14 @@ void get(wire::CheckpointSpec::Reader in, CheckpointSpec& out, Intake& intake) {
 }
 
 void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
-  const auto& [isa, layout, reference_only, dtype, winograd] = m;
+  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json] = m;
   out.setIsa(choice_of<wire::Isa>(isa));
   out.setLayout(choice_of<wire::LayoutChoice>(layout));
   out.setReferenceOnly(reference_only);
   out.setDtype(choice_of<wire::DType>(dtype));
   out.setWinograd(winograd);
+  out.setKernels(text_of(kernels));
+  out.setKernelsJson(text_of(kernels_json));
 }
 
 void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
@@ -180,6 +182,8 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   out.reference_only = in.getReferenceOnly();
   intake.choice(in.getDtype(), base::DType::boolean, "dtype", out.dtype);
   out.winograd = in.getWinograd();
+  intake.name(in.getKernels(), "kernels", out.kernels);
+  intake.text(in.getKernelsJson(), kKernelsBytesMax, "kernels_json", out.kernels_json);
 }
 
 void put_limits(wire::JobSpec::Builder out, const base::Limits& limits) {

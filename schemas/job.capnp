@@ -205,6 +205,8 @@ struct NumericsSpec {
   referenceOnly @2 :Bool;
   dtype @3 :Common.DType;
   winograd @4 :Bool = true;
+  kernels @5 :Text;
+  kernelsJson @6 :Text;
 }
 
 struct LimitValue {

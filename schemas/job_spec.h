@@ -209,6 +209,8 @@ struct NumericsSpec {
   bool reference_only = false;                    ///< only the plain reference kernels
   base::DType dtype = base::DType::f32;           ///< f32 or f64
   bool winograd = true;  ///< Winograd's form of convolutions where it is faster
+  std::string kernels;  ///< path of a file of kernel choices (`troupe model autotune`); empty: none
+  std::string kernels_json;  ///< its text, read by the submitter: one choice for everybody
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
 

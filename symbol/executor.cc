@@ -32,7 +32,8 @@ using Arrays = std::map<std::string, NDArray>;
 struct BoundGraph {
   Graph graph;
   Arrays variables;
-  std::vector<NDArray> heads;     // empty handles: to be made
+  std::vector<NDArray> heads;  // empty handles: to be made
+  bool train = true;
   std::set<std::string> weights;  // prediction keeps what it reorders of these
 };
 
@@ -155,8 +156,14 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   TROUPE_TRY(check_complete(bound.graph, shapes));
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
                     infer_dtypes(bound.graph, dtypes_of(bound.graph, bound.variables)));
-  const PrepareOptions prepare{options.device, options.layouts, options.reference_only,
-                               options.winograd, &bound.weights};
+  const PrepareOptions prepare{.device = options.device,
+                               .layouts = options.layouts,
+                               .reference_only = options.reference_only,
+                               .winograd = options.winograd,
+                               .train = bound.train,
+                               .weights = &bound.weights,
+                               .kernels = options.kernels.get(),
+                               .tuner = options.tuner};
   ProgramRequest request;
   TROUPE_TRY_ASSIGN(request.prepared,
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
@@ -300,6 +307,7 @@ base::Status Binder::bind_prediction() {
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;
+  bound.train = false;
   bound.weights = weights_;
   bound.heads = executor_.bindings_.outputs;
   TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
@@ -350,6 +358,7 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   Binder binder(runtime, *executor, symbol);
   if (own.train) TROUPE_TRY(binder.bind_training());
   if (own.predict) TROUPE_TRY(binder.bind_prediction());
+  own.tuner = nullptr;
   TROUPE_TRY(binder.reserve());
   executor->make_report();
   return executor;

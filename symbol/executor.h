@@ -19,8 +19,10 @@
 namespace troupe::symbol {
 
 class Arena;
+class Autotuner;
 class Binder;
 class Program;
+struct KernelChoices;
 
 /// What backward() does with an argument's gradient. `add` sums over calls, in the gradient array.
 enum class GradReq : std::uint8_t { null, write, add };
@@ -42,12 +44,15 @@ struct ExecutorOptions {
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
-  bool winograd = true;    ///< take Winograd's form where it is faster; a bit less precise
-  bool fused = true;       ///< sums and relus ride in the operators before them
-  bool planned = true;     ///< false: every tensor has its own memory (must give the same bits)
-  bool train = true;       ///< prepare the graph of forward(true) and backward
-  bool predict = true;     ///< prepare the graph of forward(false)
-  std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
+  bool winograd = true;  ///< take Winograd's form where it is faster; a bit less precise
+  /// Kernels that go before the rule's (kernel_choices.h); null: none.
+  std::shared_ptr<const KernelChoices> kernels = nullptr;
+  Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
+  bool fused = true;           ///< sums and relus ride in the operators before them
+  bool planned = true;         ///< false: every tensor has its own memory (must give the same bits)
+  bool train = true;           ///< prepare the graph of forward(true) and backward
+  bool predict = true;         ///< prepare the graph of forward(false)
+  std::uint64_t seed = 0;      ///< of random nodes: stream "<operator>/<node>/<rank>"
   std::int64_t rank = 0;
   int priority = 0;
   /// Memory shared with other executors; empty: an own arena.
@@ -80,6 +85,7 @@ struct ExecutorReport {
   std::size_t external_bytes = 0;  ///< outputs and gradients
   std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
   std::uint64_t parameters = 0;    ///< elements of the arguments with gradients
+  std::size_t stored_choices = 0;  ///< nodes whose kernel is one of ExecutorOptions::kernels
   int in_place = 0;                ///< outputs that took an input's memory
   double flops = 0;                ///< of the forward pass
 };

@@ -2,10 +2,13 @@
 // Offers are asked for once per call; costs are those of the nodes and values around an exchange.
 #include "symbol/layout_search.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "symbol/autotune.h"
 #include "symbol/prologue.h"
 
 namespace troupe::symbol {
@@ -70,6 +73,10 @@ base::Result<std::vector<NodePlan>> LayoutSearch::run() {
     }
     if (!changed) break;
   }
+  for (const NodePlan& plan : plans_) {
+    if (options_.tuner == nullptr || plan.offer.maker == nullptr) continue;
+    options_.tuner->weighed(ask(plan.call).signature, plan.alternatives);
+  }
   return std::move(plans_);
 }
 
@@ -106,8 +113,42 @@ const LayoutSearch::Asked& LayoutSearch::ask(const ops::OpCall& call) {
     base::Result<std::vector<ops::Offer>> offers = ops::offers(call, &asked.declines);
     asked.status = offers.status();
     if (offers.ok()) asked.offers = *std::move(offers);
+    heed_choices(call, asked);
   }
   return asked;
+}
+
+/// Brings in what was stored and what is measured.
+void LayoutSearch::heed_choices(const ops::OpCall& call, Asked& asked) const {
+  if (options_.kernels == nullptr && options_.tuner == nullptr) return;
+  asked.signature = call_signature(call, options_.train);
+  if (options_.kernels != nullptr) asked.choice = options_.kernels->find(asked.signature);
+  const bool answered = asked.status.ok() || asked.status.code() == base::Errc::unimplemented;
+  if (asked.choice != nullptr && answered) asked.status = keep_chosen(call, asked);
+  if (options_.tuner == nullptr || asked.offers.empty()) return;
+  // Of reorders nothing is chosen: the graph gets the first.
+  if (call.op->name == "reorder") asked.offers.resize(1);
+  options_.tuner->time(asked.signature, call, asked.offers);
+}
+
+base::Status LayoutSearch::keep_chosen(const ops::OpCall& call, Asked& asked) const {
+  const std::string& kernel = asked.choice->kernel;
+  const auto refuse = [&](std::string_view why) {
+    return base::error(base::Errc::invalid_argument, "{} chooses kernel '{}', {}",
+                       options_.kernels->name, kernel, why);
+  };
+  std::erase_if(asked.offers, [&](const ops::Offer& offer) { return offer.maker->name != kernel; });
+  if (!asked.offers.empty()) return {};
+  const auto& known = call.op->kernels;
+  if (std::ranges::find(known, kernel, &ops::KernelDef::name) == known.end()) {
+    std::string names;
+    for (const ops::KernelDef& each : known) names += (names.empty() ? "" : ", ") + each.name;
+    return refuse(fmt::format("which this build's operator does not have; it has {}", names));
+  }
+  const auto decline = std::ranges::find(asked.declines, kernel, &ops::Decline::kernel);
+  // One that was not asked is not the reference, and nothing else is wanted.
+  return refuse(decline == asked.declines.end() ? "but only the reference kernels are wanted"
+                                                : "which declines here: " + decline->reason);
 }
 
 bool LayoutSearch::leaves_layout(std::size_t node, const ops::Offer& offer) const {
@@ -150,16 +191,19 @@ base::Status LayoutSearch::choose(std::size_t node, bool& changed) {
     for (const ops::Offer& offer : answer->offers) {
       take(node, offer);
       const double reorders = reorder_seconds_around(node);
-      alternatives.push_back({offer.kernel, offer.inputs, offer.outputs, offer.scratch_bytes,
-                              offer.seconds, reorders});
+      alternatives.push_back({offer.maker->name, offer.kernel, offer.inputs, offer.outputs,
+                              offer.scratch_bytes, offer.seconds, reorders});
       if (offer.seconds + reorders >= least) continue;
       least = offer.seconds + reorders;
-      best = {call, offer, answer->declines, {}};
+      best = {call, offer, answer->declines, {}, answer->choice != nullptr};
     }
   }
   if (best.offer.maker == nullptr) {
     if (!freely.status.ok()) return freely.status;
-    return base::error(base::Errc::unimplemented, "no kernel's layouts can be reached by reorders");
+    const std::string text = "no kernel's layouts can be reached by reorders";
+    if (freely.choice == nullptr) return base::error(base::Errc::unimplemented, "{}", text);
+    return base::error(base::Errc::invalid_argument, "{}; {} chooses '{}' alone", text,
+                       options_.kernels->name, freely.choice->kernel);
   }
   changed = changed || best.offer.maker != before.offer.maker ||
             best.offer.inputs != before.offer.inputs || best.offer.outputs != before.offer.outputs;

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "symbol/kernel_choices.h"
 #include "symbol/layouts.h"
 
 namespace troupe::symbol {
@@ -19,6 +21,7 @@ struct NodePlan {
   ops::Offer offer;
   std::vector<ops::Decline> declines;
   std::vector<Alternative> alternatives;
+  bool stored = false;  ///< `offer` is a stored choice
 };
 
 /// For one graph, whose shapes and dtypes are complete. Any thread that may lead the team.
@@ -42,6 +45,8 @@ class LayoutSearch {
     base::Status status;
     std::vector<ops::Offer> offers;
     std::vector<ops::Decline> declines;
+    std::string signature;
+    const KernelChoice* choice = nullptr;  ///< null: by the rule
   };
   /// A node that reads a value as its input `input`.
   struct Reader {
@@ -54,6 +59,9 @@ class LayoutSearch {
 
   void find_readers();
   const Asked& ask(const ops::OpCall& call);
+  void heed_choices(const ops::OpCall& call, Asked& asked) const;
+  /// Leaves what the stored choice says; else an error says why it cannot be.
+  base::Status keep_chosen(const ops::OpCall& call, Asked& asked) const;
   base::Status choose(std::size_t node, bool& changed);
   ops::OpCall call_of_node(std::size_t node, bool free_inputs) const;
   /// True where `offer` would bring a value out of a layout that is not dense.

@@ -72,6 +72,7 @@ class Writer {
     result_.kernels.push_back(std::move(kernel));
     result_.declines.push_back(std::move(plan.declines));
     result_.alternatives.push_back(std::move(plan.alternatives));
+    result_.stored.push_back(plan.stored);
   }
 
   void note(const base::Shape& shape, base::DType dtype, const Layout& layout) {
@@ -126,6 +127,7 @@ class Writer {
     result_.kernels.push_back(*std::move(kernel));
     result_.declines.emplace_back();
     result_.alternatives.emplace_back();
+    result_.stored.push_back(false);
     reorders_.emplace_back(value, target);
     return target;
   }

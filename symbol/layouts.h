@@ -15,9 +15,13 @@
 
 namespace troupe::symbol {
 
+class Autotuner;
+struct KernelChoices;
+
 /// An offer that was weighed for a node, when the search came to it for the last time.
 struct Alternative {
-  std::string kernel;
+  std::string maker;   ///< KernelDef::name
+  std::string kernel;  ///< Kernel::name()
   std::vector<base::Layout> inputs, outputs;
   std::size_t scratch_bytes = 0;
   double seconds = 0;          ///< by the kernel's rule (ops/roofline.h)
@@ -34,6 +38,7 @@ struct PreparedGraph {
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
   std::vector<std::vector<ops::Decline>> declines;     ///< per node: kernels that did not take it
   std::vector<std::vector<Alternative>> alternatives;  ///< per node: offers weighed
+  std::vector<bool> stored;                            ///< per node: by a stored choice
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
 };
@@ -44,8 +49,11 @@ struct PrepareOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;  ///< Winograd's form may be taken
+  bool train = true;     ///< the graph of a training step; false: of a prediction
   /// Variables whose reorders are not run each time (prologue.h), and so cost nothing; null: none.
   const std::set<std::string>* weights = nullptr;
+  const KernelChoices* kernels = nullptr;  ///< go before the rule; null: none
+  Autotuner* tuner = nullptr;              ///< measures, and notes what is chosen; null: the rule
 };
 
 /// Prepares `graph`, whose shapes and dtypes are complete. Variables and heads are dense;

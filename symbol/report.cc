@@ -58,6 +58,7 @@ void Executor::make_report() {
     if (prepared.graph.nodes[i].is_variable()) continue;
     report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
+    if (prepared.stored[i]) ++report_.stored_choices;
     if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().flops;
   }
   report_.reorders = prepared.reorders;
@@ -92,8 +93,9 @@ std::string Executor::dump() const {
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];
       if (node.is_variable()) continue;
-      text += fmt::format("  {}{} = {}({})\n", node.backward ? "< " : "> ", node.name,
-                          node.op->name, prepared.kernels[i]->name());
+      text +=
+          fmt::format("  {}{} = {}({}){}\n", node.backward ? "< " : "> ", node.name, node.op->name,
+                      prepared.kernels[i]->name(), prepared.stored[i] ? " by a stored choice" : "");
       for (const Alternative& offer : prepared.alternatives[i]) {
         text += fmt::format(
             "      offer  {} {} -> {}: {:.3f} ms, reorders around it {:.3f} ms, scratch {}\n",

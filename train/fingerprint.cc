@@ -135,12 +135,15 @@ void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) 
 }
 
 void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
-  const auto& [isa, layout, reference_only, dtype, winograd] = numerics;
+  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json] = numerics;
   lines.add("numerics.isa", name_of(isa))
       .add("numerics.layout", name_of(layout))
       .add("numerics.reference_only", reference_only)
       .add("numerics.dtype", base::dtype_name(dtype));
-  if (!winograd) lines.add("numerics.winograd", winograd);  // old checkpoints have no such line
+  // Old checkpoints have no such lines.
+  if (!winograd) lines.add("numerics.winograd", winograd);
+  if (!kernels_json.empty()) lines.add("numerics.kernels", digest(kernels_json));
+  no_bit_depends_on(kernels);  // as in the model
 }
 
 /// The order of additions belongs to the job, whatever server does them.

@@ -80,6 +80,15 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
                      backward.head_gradients.front().name);
 }
 
+base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
+    const schemas::NumericsSpec& numerics) {
+  if (numerics.kernels.empty() && numerics.kernels_json.empty())
+    return std::shared_ptr<const symbol::KernelChoices>();
+  auto choices = symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels);
+  if (!choices.ok()) return choices.status().with_context("numerics.kernels");
+  return std::make_shared<const symbol::KernelChoices>(*std::move(choices));
+}
+
 }  // namespace
 
 std::uint64_t Job::steps_end() const {
@@ -176,6 +185,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   auto keys = network_keys(job->network, inputs, spec.train.keys);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);
+  TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
   const base::Status trains = check_trains(job->network, job->keys, table);
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
   TROUPE_TRY_ASSIGN(

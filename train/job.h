@@ -15,6 +15,7 @@
 #include "ops/table.h"
 #include "schemas/job_spec.h"
 #include "store/schedule.h"
+#include "symbol/kernel_choices.h"
 #include "symbol/symbol.h"
 #include "train/keys.h"
 
@@ -25,6 +26,7 @@ struct Job {
   schemas::JobSpec spec;
   symbol::Symbol network;
   NetworkKeys keys;
+  std::shared_ptr<const symbol::KernelChoices> kernels;  ///< null: all kernels by the rule
   std::shared_ptr<const data::Dataset> train_data;
   std::shared_ptr<const data::Dataset> test_data;  ///< null: nothing is scored
   data::SampleOptions samples;

@@ -70,6 +70,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.layouts = options_.layouts;
   how.reference_only = options_.reference_only;
   how.winograd = options_.winograd;
+  how.kernels = options_.kernels;
   how.planned = options_.planned;
   how.seed = options_.seed;
   how.rank = options_.rank;

@@ -43,7 +43,8 @@ struct ModuleOptions {
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
-  bool winograd = true;  ///< as in ExecutorOptions
+  bool winograd = true;                                            ///< as in ExecutorOptions
+  std::shared_ptr<const symbol::KernelChoices> kernels = nullptr;  ///< as in ExecutorOptions
   bool planned = true;
   bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite
   std::uint64_t seed = 0;

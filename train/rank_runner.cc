@@ -105,6 +105,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
                                                                      : base::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
   how.winograd = spec.numerics.winograd;
+  how.kernels = job->kernels;
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "symbol/kernel_choices.h"
 #include "tests/support/catch.h"
 
 namespace troupe::apps {
@@ -330,6 +331,26 @@ TEST_CASE("a submission has absolute paths and its symbols inside", "[job_file]"
   CHECK(job.spec.data.test.empty());
   std::filesystem::remove(path);
   CHECK(prepare_submission(job.spec).code() == base::Errc::not_found);
+}
+
+TEST_CASE("a submission has its kernel choices inside, if they are some", "[job_file]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-kernels-test.json";
+  const std::string choices = symbol::KernelChoices{"", "here", {}}.to_json();
+  std::ofstream(path) << choices;
+  JobFile job = parse("[numerics]\nkernels = '" + path.string() + "'\n");
+  REQUIRE(lines_of(job.errors) == Lines{});
+  REQUIRE(prepare_submission(job.spec).ok());
+  CHECK(job.spec.numerics.kernels == path.string());
+  CHECK(job.spec.numerics.kernels_json == choices);
+  for (const std::string& text : {std::string(), std::string("{"), std::string(2 << 20, ' ')}) {
+    std::ofstream(path) << text;
+    CHECK_THAT(prepare_submission(job.spec).text(), Contains(path.string() + ": "));
+  }
+  std::filesystem::remove(path);
+  CHECK(prepare_submission(job.spec).code() == base::Errc::not_found);
+  job.spec.numerics.kernels.clear();
+  CHECK(prepare_submission(job.spec).ok());
+  CHECK(parse("").spec.numerics.kernels.empty());
 }
 
 TEST_CASE("no text makes the reader fail in another way than by errors", "[job_file]") {

@@ -23,6 +23,7 @@
 #include "apps/metrics_options.h"
 #include "apps/progress.h"
 #include "monitoring/families.h"
+#include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
@@ -429,6 +430,57 @@ TEST_CASE("model inspect prints what passes made of a network, and leaves Winogr
   std::vector<std::string> both = inspect;
   both.insert(both.end(), {"--print-passes", "--json"});
   CHECK(run(both).code == 2);
+}
+
+TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {
+  const TestFolder folder("program-test-autotune");
+  const std::string path = (folder.path() / "kernels.json").string();
+  const auto tune = [&path](std::vector<std::string> more) {
+    std::vector<std::string> words = {"model", "autotune", "tiny-bn", "-o", path, "--batch", "4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Run tuned = tune({});
+  INFO(tuned.err);
+  REQUIRE(tuned.code == 0);
+  CHECK_THAT(tuned.out, Contains("kernels.json: kernels for ") && Contains("; measured now: "));
+  CHECK(tuned.err.empty());
+  const std::vector<std::string> inspect = {"model", "inspect",   "tiny-bn", "--batch",
+                                            "4",     "--kernels", path};
+  CHECK_THAT(run(inspect).out, Contains("\nstored choices  of "));
+  CHECK_THAT(run({"model", "inspect", "tiny-bn"}).out, !Contains("stored choices"));
+
+  // What somebody has written into the file stays, and is obeyed.
+  auto choices = symbol::KernelChoices::load(path).value();
+  const std::size_t calls = choices.calls.size();
+  for (auto& [call, choice] : choices.calls) {
+    if (call.find(" convolution(") != std::string::npos) choice.kernel = "reference";
+  }
+  std::ofstream(path) << choices.to_json();
+  REQUIRE(tune({"--kernels", path, "--time", "1ms"}).code == 0);
+  CHECK(symbol::KernelChoices::load(path).value().calls == choices.calls);
+  const std::regex reference(R"(\nconv1 +convolution .* reference\n)");
+  CHECK(std::regex_search(run(inspect).out, reference));
+  std::vector<std::string> passes = inspect;
+  passes.emplace_back("--print-passes");
+  CHECK_THAT(run(passes).out, Contains("> conv1 = convolution(reference) by a stored choice\n"));
+  // Another batch is left to the rule, and measured beside what is there.
+  REQUIRE(tune({"--kernels", path, "--batch", "2"}).code == 0);
+  CHECK(symbol::KernelChoices::load(path).value().calls.size() > calls);
+
+  const Run late = run({"model", "autotune", "tiny-bn", "-o", path, "--time", "0s"});
+  CHECK(late.code == 0);
+  CHECK_THAT(late.err, Contains("the time of 0s was used up: ") && Contains(" left to the rule"));
+  choices.calls.begin()->second.kernel = "cudnn";
+  std::ofstream(path) << choices.to_json();
+  const Run wrong = run(inspect);
+  CHECK(wrong.code == 3);
+  CHECK_THAT(wrong.err, Contains(path + " chooses kernel 'cudnn', which this build's operator") &&
+                            Contains("tiny-bn") && Contains("]: "));
+  std::ofstream(path) << "{";
+  CHECK_THAT(run(inspect).err, Contains(path + ": byte 2: not JSON"));
+  CHECK(run({"model", "autotune", "tiny-bn", "-o", "/nowhere/k.json"}).code != 0);
+  CHECK(run({"model", "autotune", "tiny-bn"}).code == 2);
 }
 
 TEST_CASE("model list has every built-in network with its size") {

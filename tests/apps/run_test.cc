@@ -8,6 +8,7 @@
 
 #include "apps/program.h"
 #include "http/server.h"
+#include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/http_client.h"
@@ -111,6 +112,50 @@ TEST_CASE("a trace may go beside the checkpoints of a folder that the run makes"
   std::ifstream file(job.path("out/trace.json"));
   const std::string trace((std::istreambuf_iterator<char>(file)), {});
   CHECK_THAT(trace, Contains("convolution"));
+}
+
+TEST_CASE("a job computes with its stored kernels, and so does every resume", "[run]") {
+  const SmallJob job;
+  const std::string file = job.path("kernels.json");
+  REQUIRE(run({"model", "autotune", "tiny-bn", "--classes", "4", "--input", "1,8,8", "--batch", "8",
+               "-o", file})
+              .code == 0);
+  auto choices = symbol::KernelChoices::load(file).value();
+  const auto choose = [&](const std::string& op, const std::string& kernel) {
+    for (auto& [call, choice] : choices.calls) {
+      if (call.starts_with("train " + op + "(")) choice.kernel = kernel;
+    }
+    std::ofstream(file) << choices.to_json();
+  };
+  const auto with_kernels = [&](const std::string& out, const Words& more = {}) {
+    Words words = {"--set", "numerics.kernels=" + file, "--set", "checkpoint.dir=" + job.path(out)};
+    words.insert(words.end(), more.begin(), more.end());
+    return job(words);
+  };
+  choose("convolution", "reference");
+  REQUIRE(with_kernels("whole").code == 0);
+  REQUIRE(job().code == 0);
+  CHECK(job.hash("whole") != job.hash("out"));
+
+  REQUIRE(with_kernels("parts", {"--set", "train.max_steps=6"}).code == 0);
+  const Run without = job({"--set", "checkpoint.dir=" + job.path("parts")});
+  CHECK(without.code == 4);
+  CHECK_THAT(without.err, Contains("there 'numerics.kernels = ") && Contains("', here nothing"));
+  REQUIRE(with_kernels("parts").code == 0);
+  CHECK(job.hash("parts") == job.hash("whole"));
+
+  choose("convolution", "cudnn");
+  const Run unknown = with_kernels("unknown");
+  CHECK(unknown.code == 3);
+  CHECK_THAT(unknown.err, Contains("[convolution conv1]: " + file + " chooses kernel 'cudnn'"));
+  choose("convolution", "onednn");
+  const Run declined = with_kernels("declined", {"--set", "numerics.dtype=f64"});
+  CHECK(declined.code == 0);  // calls in f64 are other calls
+  const Run reference = with_kernels("reference", {"--set", "numerics.reference_only=true"});
+  CHECK(reference.code == 3);
+  CHECK_THAT(reference.err, Contains(file + " chooses kernel '") && Contains("]: "));
+  std::ofstream(file) << "[]";
+  CHECK_THAT(with_kernels("corrupt").err, Contains(file + ": is no file of kernel choices"));
 }
 
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {

@@ -32,7 +32,13 @@ JobSpec job_of_everything() {
   job.workers = {4, 2, 6};
   job.consistency = {{schemas::ConsistencyMode::eventual, std::nullopt},
                      {schemas::ConsistencyMode::eventual, 3}};
-  job.numerics = {schemas::Isa::avx2, schemas::LayoutChoice::dense, true, base::DType::f64, false};
+  job.numerics = {schemas::Isa::avx2,
+                  schemas::LayoutChoice::dense,
+                  true,
+                  base::DType::f64,
+                  false,
+                  "kernels.json",
+                  "{}"};
   return job;
 }
 
@@ -78,11 +84,14 @@ numerics.layout = dense
 numerics.reference_only = true
 numerics.dtype = f64
 numerics.winograd = false
+numerics.kernels = 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
 )");
 }
 
 TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerprint]") {
-  CHECK(job_fingerprint(JobSpec()).find("winograd") == std::string::npos);
+  const std::string text = job_fingerprint(JobSpec());
+  CHECK(text.find("winograd") == std::string::npos);
+  CHECK(text.find("kernels") == std::string::npos);
 }
 
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {
@@ -108,6 +117,7 @@ TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
       [](JobSpec& job) { job.reproducible = false; },
       [](JobSpec& job) { job.model.symbol = "elsewhere.json"; },
       [](JobSpec& job) { job.data.train = "moved.rec"; },
+      [](JobSpec& job) { job.numerics.kernels = "moved.json"; },
       [](JobSpec& job) { job.data.prefetch_threads = 8; },
       [](JobSpec& job) { job.train.max_steps = 99; },
       [](JobSpec& job) { job.train.hold = schemas::Hold::until_scraped; },

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measuring instead of the rule: while a network is bound, every offer is run and the search for
+// layouts counts with what that took. What came out is kept as KernelChoices. One thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ndarray/runtime.h"
+#include "symbol/kernel_choices.h"
+#include "symbol/layouts.h"
+
+namespace troupe::symbol {
+
+/// Seconds of one run of the kernel that the offer's maker prepares for the call.
+using MeasureFunction = std::function<base::Result<double>(const ops::OpCall&, const ops::Offer&)>;
+
+/// Runs kernels on the compute lane of `runtime`'s engine, on made-up tensors: once to warm up,
+/// then the median of a few runs. `runtime` outlives it.
+MeasureFunction measure_on(ndarray::Runtime& runtime);
+
+/// Collects what a binding's searches measure and choose.
+class Autotuner {
+ public:
+  /// Behind `seconds_max` seconds of measuring by `clock`, calls are left to the rule.
+  Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max);
+
+  /// Replaces the rule's seconds of a call's offers (one at least) by measured ones, least first.
+  /// Offers that the rule puts far behind the best, and what cannot be run, have seconds in
+  /// proportion to their rule's.
+  void time(const std::string& signature, const ops::OpCall& call, std::vector<ops::Offer>& offers);
+  /// Notes what was weighed for a node with this call.
+  void weighed(const std::string& signature, const std::vector<Alternative>& alternatives);
+
+  /// Per call that was measured: the kernel with which its nodes, and the reorders around them,
+  /// take least.
+  std::map<std::string, KernelChoice> choices() const;
+  /// Calls that nobody had the time to measure.
+  std::size_t left() const;
+
+ private:
+  using SecondsOfKernels = std::map<std::string, double>;
+  /// Of the calls of one signature, whatever their layouts.
+  struct Times {
+    double rule = std::numeric_limits<double>::infinity();      // the least of all offers
+    double measured = std::numeric_limits<double>::infinity();  // the least; infinity: none
+    SecondsOfKernels kernels;                                   // that were run
+  };
+
+  const MeasureFunction measure_;
+  const base::Clock& clock_;
+  const double seconds_max_;
+  double spent_ = 0;
+  double measured_sum_ = 0, rule_sum_ = 0;                        // of the best of each call
+  std::map<std::string, Times> times_;                            // by signature
+  std::map<std::string, std::vector<SecondsOfKernels>> weighed_;  // by signature, one per node
+};
+
+}  // namespace troupe::symbol

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that were chosen beforehand, by `troupe model autotune` or by hand: a file's content as
+// data. A binding takes them in place of the rule's choice. Plain values, any thread.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "ops/kernel.h"
+
+namespace troupe::symbol {
+
+/// Bytes of a file of choices, at most.
+inline constexpr std::size_t kKernelChoicesBytesMax = 1u << 20;
+
+/// What takes a call.
+struct KernelChoice {
+  std::string kernel;                     ///< KernelDef::name
+  std::map<std::string, double> seconds;  ///< per kernel that was measured; for people
+  friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
+};
+
+/// Choices per call signature. Calls that are not among them are left to the rule, and a choice
+/// for a call that a network does not have says nothing: one file serves several batch sizes.
+struct KernelChoices {
+  std::string name;     ///< what errors call the file
+  std::string machine;  ///< numeric class that the seconds were measured in; for people
+  std::map<std::string, KernelChoice> calls;
+
+  /// Null: the call is left to the rule.
+  const KernelChoice* find(const std::string& call) const;
+  /// Readable JSON, with its version.
+  std::string to_json() const;
+  /// Inverse of to_json(). Errors begin with `name` and say which choice is wrong.
+  static base::Result<KernelChoices> from_json(std::string_view text, const std::string& name);
+  static base::Result<KernelChoices> load(const std::string& path);
+};
+
+/// "train convolution(kernel=(3, 3), num_filter=8) f32 (2, 3, 8, 8), f32 (8, 3, 3, 3) -> f32 (2, 8,
+/// 6, 6)": a call without its layouts, team and switches, in a graph for training or for
+/// prediction. Parameters at their defaults are left out, so that new ones change no signature.
+std::string call_signature(const ops::OpCall& call, bool train);
+
+}  // namespace troupe::symbol

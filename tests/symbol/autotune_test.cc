@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tuning with made-up times, where each choice can be foretold, and with measured ones.
+#include "symbol/autotune.h"
+
+#include <cmath>
+#include <set>
+
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+constexpr double kEver = 1e9;  // seconds
+
+/// resnet18 on small images.
+base::Result<std::unique_ptr<Executor>> bind(tests::TestRuntime& test,
+                                             const ExecutorOptions& options) {
+  const Symbol net = make_network(table(), "resnet18", {.classes = 10}).value();
+  return Executor::bind(test.runtime, net, make_bindings(test.runtime, net, {2, 3, 32, 32}),
+                        options);
+}
+
+ExecutorReport bound(tests::TestRuntime& test, const ExecutorOptions& options) {
+  return bind(test, options).value()->report();
+}
+
+ExecutorOptions with(const Autotuner& tuner) {
+  ExecutorOptions options;
+  options.kernels =
+      std::make_shared<const KernelChoices>(KernelChoices{"tuned", "here", tuner.choices()});
+  return options;
+}
+
+/// A tuner that has bound the network with these times.
+Autotuner tuned(tests::TestRuntime& test, const MeasureFunction& measure, double seconds = kEver) {
+  Autotuner tuner(measure, test.clock, seconds);
+  ExecutorOptions options;
+  options.tuner = &tuner;
+  const base::Status status = bind(test, options).status();
+  INFO(status.to_string());
+  REQUIRE(status.ok());
+  return tuner;
+}
+
+TEST_CASE("the kernel that measures least is chosen, and a binding takes it", "[autotune]") {
+  tests::TestRuntime test;
+  std::set<std::string> run;
+  bool stem_by_reference = false;
+  const Autotuner tuner = tuned(test, [&](const ops::OpCall& call, const ops::Offer& offer) {
+    run.insert(call.op->name + " " + offer.maker->name);
+    const bool stem = call.op->name == "convolution" && call.inputs[0].shape[1] == 3;
+    stem_by_reference = stem_by_reference || (stem && offer.maker->name == "reference");
+    return call.op->name == "activation" && offer.maker->name == "reference" ? 1e-9 : 1e-3;
+  });
+  CHECK(run.contains("activation reference"));
+  CHECK(run.contains("reorder onednn"));
+  CHECK(run.contains("convolution onednn"));
+  CHECK_FALSE(stem_by_reference);  // it is far behind by rule
+  CHECK(tuner.left() == 0);
+  const auto choices = tuner.choices();
+  std::size_t activations = 0;
+  for (const auto& [call, choice] : choices) {
+    INFO(call);
+    CHECK(choice.seconds.contains(choice.kernel));
+    CHECK(call.find(" reorder(") == std::string::npos);
+    if (call.find(" activation(") == std::string::npos) continue;
+    ++activations;
+    CHECK(choice.kernel == "reference");
+  }
+  CHECK(activations >= 8);  // of four sizes, in training and prediction
+  const ExecutorReport report = bound(test, with(tuner));
+  CHECK(report.stored_choices == report.nodes.size() - report.reorders.size());
+  for (const NodeReport& node : report.nodes) {
+    if (node.op == "activation") CHECK(node.kernel == "reference");
+  }
+  const ExecutorReport plain = bound(test, {});
+  CHECK(std::ranges::any_of(plain.nodes, [](const NodeReport& node) {
+    return node.op == "activation" && node.kernel != "reference";
+  }));
+}
+
+TEST_CASE("without time all calls are left to the rule", "[autotune]") {
+  tests::TestRuntime test;
+  const auto measure = [](const ops::OpCall&, const ops::Offer&) { return 1.0; };
+  const Autotuner tuner = tuned(test, measure, 0.0);
+  CHECK(tuner.choices().empty());
+  CHECK(tuner.left() > 20);
+  const ExecutorReport plain = bound(test, {}), untuned = bound(test, with(tuner));
+  REQUIRE(plain.nodes.size() == untuned.nodes.size());
+  for (std::size_t i = 0; i < plain.nodes.size(); ++i) {
+    CHECK(plain.nodes[i].kernel == untuned.nodes[i].kernel);
+  }
+}
+
+TEST_CASE("kernels that cannot be run are left to the rule", "[autotune]") {
+  tests::TestRuntime test;
+  const Autotuner tuner =
+      tuned(test, [](const ops::OpCall& call, const ops::Offer&) -> base::Result<double> {
+        if (call.op->name != "pooling") return 1e-3;
+        return base::error(base::Errc::invalid_argument, "no such numbers");
+      });
+  CHECK(tuner.left() > 0);
+  for (const auto& [call, choice] : tuner.choices()) {
+    CHECK(call.find(" pooling(") == std::string::npos);
+  }
+}
+
+TEST_CASE("one kernel serves all nodes of a call: the cheapest in sum", "[autotune]") {
+  const base::ManualClock clock;
+  Autotuner tuner([](const ops::OpCall&, const ops::Offer& offer) { return offer.seconds; }, clock,
+                  kEver);
+  const ops::OpDef& op = table().at("convolution");
+  std::vector<ops::KernelDef> makers = {{"a", {}}, {"b", {}}, {"c", {}}};
+  std::vector<ops::Offer> offers;
+  for (const ops::KernelDef& maker : makers) offers.push_back({&maker, maker.name, {}, {}, 0, 1.0});
+  ops::OpCall call;
+  call.op = &op;
+  tuner.time("call", call, offers);
+  const auto weighed = [](const std::string& maker, double seconds, double reorders) {
+    return Alternative{maker, maker, {}, {}, 0, seconds, reorders};
+  };
+  tuner.weighed("call", {weighed("a", 1, 0), weighed("b", 2, 0), weighed("c", 0, 0)});
+  CHECK(tuner.choices().at("call").kernel == "c");
+  // "c" does not take the second node, and there "a" needs reorders unless it takes a slow way.
+  tuner.weighed("call", {weighed("a", 1, 9), weighed("a", 4, 0), weighed("b", 2, 0)});
+  CHECK(tuner.choices().at("call").kernel == "b");
+  tuner.weighed("call", {weighed("a", 1, 0), weighed("b", 4, 0)});
+  CHECK(tuner.choices().at("call").kernel == "a");
+}
+
+TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
+  tests::TestRuntime test;
+  const Autotuner tuner = tuned(test, [&test](const ops::OpCall& call, const ops::Offer& offer) {
+    const auto seconds = measure_on(test.runtime)(call, offer);
+    INFO(call.op->name << " " << offer.kernel << ": " << seconds.status().to_string());
+    CHECK((seconds.ok() && *seconds > 0 && std::isfinite(*seconds)));
+    return seconds;
+  });
+  CHECK(tuner.left() == 0);
+  const auto output = [&test](const ExecutorOptions& options) {
+    const auto executor = bind(test, options).value();
+    REQUIRE(executor->forward(true).ok());
+    return bytes_of(executor->outputs().front());
+  };
+  CHECK(distance<float>(output({}), output(with(tuner))) < 1e-3);
+}
+
+}  // namespace
+}  // namespace troupe::symbol
