@@ -96,6 +96,7 @@ std::string tensors_text(const std::vector<ops::TensorDesc>& tensors) {
   for (const ops::TensorDesc& tensor : tensors) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", base::dtype_name(tensor.dtype),
                         tensor.shape.to_string());
+    if (!tensor.layout.is_dense()) text += " " + tensor.layout.to_string();
   }
   return text;
 }

@@ -39,9 +39,10 @@ struct KernelChoices {
   static base::Result<KernelChoices> load(const std::string& path);
 };
 
-/// "train convolution(kernel=(3, 3), num_filter=8) f32 (2, 3, 8, 8), f32 (8, 3, 3, 3) -> f32 (2, 8,
-/// 6, 6)": a call without its layouts, team and switches, in a graph for training or for
-/// prediction. Parameters at their defaults are left out, so that new ones change no signature.
+/// "train activation(act_type=relu) f32 (2, 16, 8, 8) aBcd16b -> f32 (2, 16, 8, 8)": a call in a
+/// graph for training or for prediction, and the layouts that its inputs have if they are not
+/// dense; a kernel may ask for others. Parameters at their defaults are left out, so that new ones
+/// change no signature; team and switches are no part of it.
 std::string call_signature(const ops::OpCall& call, bool train);
 
 }  // namespace troupe::symbol

@@ -123,6 +123,9 @@ TEST_CASE("a call is known by what it computes alone", "[kernel_choices]") {
   call.winograd = false;
   call.inputs[0].any_layout = false;
   CHECK(call_signature(call, true) == "train " + kConvolution);
+  call.inputs[1].layout = {
+      base::Layout::Kind::blocked, {0, 1, 2, 3}, {{0, 8}}, {8, 3, 3, 3}, "", 0};
+  CHECK(call_signature(call, true).find("f32 (8, 3, 3, 3) Abcd8a -> ") != std::string::npos);
 }
 
 TEST_CASE("a stored choice goes before the rule, in its pass and for its call",
