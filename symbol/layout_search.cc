@@ -73,9 +73,9 @@ base::Result<std::vector<NodePlan>> LayoutSearch::run() {
     }
     if (!changed) break;
   }
-  for (const NodePlan& plan : plans_) {
-    if (options_.tuner == nullptr || plan.offer.maker == nullptr) continue;
-    options_.tuner->weighed(ask(plan.call).signature, plan.alternatives);
+  for (std::size_t i = 0; options_.tuner != nullptr && i < plans_.size(); ++i) {
+    if (plans_[i].offer.maker == nullptr) continue;
+    options_.tuner->weighed(ask(call_of_node(i, true)).signature, plans_[i].alternatives);
   }
   return std::move(plans_);
 }
