@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prologue of a prediction: what follows from weights alone (weights in the layouts that
-// kernels want, weights with a normalisation folded in) is made when a weight has changed, and
-// kept. Pure functions, any thread. Private to this folder.
+// The prologue of a prediction: weights in the form that kernels want (another layout, with a
+// normalisation folded in) are made when a weight has changed, and kept.
+// Pure functions, any thread.
+// Private to this folder.
 #pragma once
 
 #include <set>
