@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "ndarray/run_kernel.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -57,11 +59,17 @@ void Arena::put(base::Buffer buffer) {
       });
 }
 
-void Arena::claim(const void* user) {
-  if (user_ == user) return;
+void Arena::claim(const void* user, int priority) {
   user_ = user;
-  const engine::Operation claim{"claim arena", {}, {&memory_->variable, 1}, kLane, 0};
-  runtime_.engine.push(claim, [](engine::RunContext&) { return base::Status(); });
+  // On the lane of the operations around it, so that no other thread is asked.
+  const engine::Lane lane{device_, engine::LaneKind::compute};
+  const engine::Operation claim{"claim arena", {}, {&memory_->variable, 1}, lane, priority};
+  const auto nothing = [](engine::RunContext&) { return base::Status(); };
+  if (ndarray::uses_stream(device_)) {
+    runtime_.engine.push_stream(claim, nothing);
+  } else {
+    runtime_.engine.push(claim, nothing);
+  }
 }
 
 }  // namespace troupe::symbol

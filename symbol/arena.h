@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arena: the planned memory that several executors of one module take turns in, sized by the
-// largest. Operations read the arena's variable; handing it to another executor, or growing it,
-// writes it. Used by the thread that owns the executors.
+// largest. Operations read the arena's variable; beginning a step, handing the arena to another
+// executor or growing it writes it. Used by the thread that owns the executors.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,9 @@ class Arena {
   /// is not there, the error says so and the arena has the size that it had, if that can be had
   /// again.
   base::Status reserve(std::size_t bytes);
-  /// Makes `user` the one whose operations may follow; waits for nothing.
-  void claim(const void* user);
+  /// Makes `user` the one whose operations may follow; waits for nothing. They run behind all that
+  /// use the bytes now, those of the same user too: plans order the operations of one step alone.
+  void claim(const void* user, int priority);
   /// True while nobody else claimed or grew the arena since claim(user).
   bool claimed_by(const void* user) const { return user_ == user; }
 

@@ -175,7 +175,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   request.seed = options.seed;
   request.rank = options.rank;
   request.priority = options.priority;
-  request.share = options.planned;
+  request.memory = options.memory;
   return std::make_unique<Program>(runtime, std::move(request), *options.arena);
 }
 
@@ -380,7 +380,7 @@ base::Status Executor::forward(bool train) {
     return base::error(Errc::resource_exhausted, "the shared arena has {} of {} bytes",
                        options_.arena->bytes(), program->plan().arena_bytes);
   }
-  options_.arena->claim(program);
+  options_.arena->claim(program, options_.priority);
   TROUPE_TRY(program->push(false));
   trained_ = train;
   return {};

@@ -14,6 +14,7 @@
 
 #include "base/layout.h"
 #include "ndarray/ndarray.h"
+#include "symbol/memory_mode.h"
 #include "symbol/symbol.h"
 
 namespace troupe::symbol {
@@ -49,10 +50,10 @@ struct ExecutorOptions {
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
   bool fused = true;           ///< sums and relus ride in the operators before them
-  bool planned = true;         ///< false: every tensor has its own memory (must give the same bits)
-  bool train = true;           ///< prepare the graph of forward(true) and backward
-  bool predict = true;         ///< prepare the graph of forward(false)
-  std::uint64_t seed = 0;      ///< of random nodes: stream "<operator>/<node>/<rank>"
+  MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
+  bool train = true;                     ///< prepare the graph of forward(true) and backward
+  bool predict = true;                   ///< prepare the graph of forward(false)
+  std::uint64_t seed = 0;                ///< of random nodes: stream "<operator>/<node>/<rank>"
   std::int64_t rank = 0;
   int priority = 0;
   /// Memory shared with other executors; empty: an own arena.
@@ -78,13 +79,15 @@ struct NodeReport {
 struct ExecutorReport {
   std::vector<NodeReport> nodes;
   std::vector<std::string> reorders;
-  std::size_t arena_bytes = 0;     ///< of this executor's larger graph
-  std::size_t predict_bytes = 0;   ///< of the graph for prediction alone
-  std::size_t prologue_bytes = 0;  ///< kept from the first prediction on, outside the arena
-  std::size_t unshared_bytes = 0;  ///< of the one graph reported, without sharing
-  std::size_t external_bytes = 0;  ///< outputs and gradients
-  std::size_t scratch_bytes = 0;   ///< sum over nodes, before sharing
-  std::uint64_t parameters = 0;    ///< elements of the arguments with gradients
+  std::size_t arena_bytes = 0;             ///< of this executor's larger graph
+  std::size_t predict_bytes = 0;           ///< of the graph for prediction alone
+  std::size_t prologue_bytes = 0;          ///< kept from the first prediction on, outside the arena
+  std::size_t unshared_bytes = 0;          ///< of the one graph reported, without sharing
+  std::size_t live_set_bytes = 0;          ///< of the one graph reported: no plan of it takes less
+  std::size_t predict_live_set_bytes = 0;  ///< the same, of the graph for prediction
+  std::size_t external_bytes = 0;          ///< outputs and gradients
+  std::size_t scratch_bytes = 0;           ///< sum over nodes, before sharing
+  std::uint64_t parameters = 0;            ///< elements of the arguments with gradients
   std::size_t stored_choices = 0;  ///< nodes whose kernel is one of ExecutorOptions::kernels
   int in_place = 0;                ///< outputs that took an input's memory
   double flops = 0;                ///< of the forward pass

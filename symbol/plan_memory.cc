@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planner: simulates the execution in order, counts users, and hands out blocks.
+// The planner, in three steps: pieces with their lives, along the order of nodes; their offsets
+// (pack.h); and the order that re-use of bytes asks for.
 #include "symbol/plan_memory.h"
 
 #include <algorithm>
-#include <map>
+#include <cstdint>
 
 #include "symbol/value_numbers.h"
 
@@ -11,74 +12,28 @@ namespace troupe::symbol {
 
 namespace {
 
-/// A free block is taken for something smaller only down to this fraction of its size.
-constexpr std::size_t kMatchRange = 16;
-
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
 
-/// Blocks by number, with those that nobody uses at hand.
-class Blocks {
+bool goes_in_place(MemoryMode mode) {
+  return mode == MemoryMode::in_place || mode == MemoryMode::both;
+}
+bool shares(MemoryMode mode) {
+  return mode == MemoryMode::share || mode == MemoryMode::both;
+}
+
+/// Walks along the nodes and gives values and scratch their pieces, without offsets.
+class Lives {
  public:
-  explicit Blocks(bool share) : share_(share) {}
-
-  /// The smallest free block that fits, else the largest smaller one (grown), else a new one.
-  int take(std::size_t bytes) {
-    auto it = free_.lower_bound(bytes);
-    if (it != free_.end() && it->first > bytes * kMatchRange) it = free_.end();
-    if (it == free_.end() && !free_.empty()) {
-      const auto smaller = free_.lower_bound(bytes);
-      if (smaller != free_.begin() && std::prev(smaller)->first >= bytes / kMatchRange) {
-        it = std::prev(smaller);
-      }
-    }
-    if (!share_ || it == free_.end()) {
-      blocks_.push_back({0, bytes});
-      return static_cast<int>(blocks_.size()) - 1;
-    }
-    const int block = it->second;
-    free_.erase(it);
-    Block& taken = blocks_[static_cast<std::size_t>(block)];
-    taken.bytes = std::max(taken.bytes, bytes);
-    return block;
+  Lives(const PlanRequest& request, const ValueNumbers& numbers)
+      : request_(request), graph_(*request.graph), numbers_(numbers), uses_(numbers.size(), 0) {
+    plan_.value_piece.assign(numbers_.size(), -1);
+    plan_.scratch_piece.assign(graph_.nodes.size(), -1);
   }
 
-  void give_back(int block) {
-    if (share_) free_.emplace(blocks_[static_cast<std::size_t>(block)].bytes, block);
-  }
-
-  /// Lays the blocks out one behind the other.
-  std::vector<Block> place(std::size_t& total) {
-    total = 0;
-    for (Block& block : blocks_) {
-      block.offset = total;
-      total += block.bytes;
-    }
-    return std::move(blocks_);
-  }
-
- private:
-  const bool share_;
-  std::vector<Block> blocks_;
-  std::multimap<std::size_t, int> free_;
-};
-
-class Planner {
- public:
-  explicit Planner(const PlanRequest& request)
-      : request_(request),
-        graph_(*request.graph),
-        numbers_(graph_),
-        uses_(numbers_.size(), 0),
-        blocks_(request.share) {
-    plan_.value_block.assign(numbers_.size(), -1);
-    plan_.scratch_block.assign(graph_.nodes.size(), -1);
-  }
-
-  MemoryPlan run() {
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const GraphNode& node = graph_.nodes[i];
+  MemoryPlan find() {
+    for (const GraphNode& node : graph_.nodes) {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
         if (node.reads(k)) ++uses_[numbers_[node.inputs[k]]];
       }
@@ -86,84 +41,197 @@ class Planner {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!graph_.nodes[i].is_variable()) visit(i);
     }
-    plan_.blocks = blocks_.place(plan_.arena_bytes);
     return std::move(plan_);
   }
 
  private:
-  bool planned(std::size_t value) const { return !request_.external[value]; }
-
-  /// The block of an input that `node` is the last to read and may overwrite with `output`.
-  int in_place_block(const GraphNode& node, int output, std::size_t value) const {
-    if (!request_.share) return -1;
+  /// The piece of an input that `node` is the last to read and may overwrite with `output`.
+  int in_place_piece(const GraphNode& node, int output, std::size_t value) const {
+    if (!goes_in_place(request_.mode)) return -1;
     for (const auto& [from, to] : node.op->in_place) {
       const auto index = static_cast<std::size_t>(from);
       if (to != output || index >= node.inputs.size()) continue;
       const std::size_t input = numbers_[node.inputs[index]];
-      const int block = plan_.value_block[input];
+      const int piece = plan_.value_piece[input];
       const bool last = uses_[input] == 1 && node.reads(index);
-      const bool taken = std::find(taken_.begin(), taken_.end(), block) != taken_.end();
+      const bool taken = std::find(taken_.begin(), taken_.end(), piece) != taken_.end();
       const bool fits = request_.value_kind[input] == request_.value_kind[value];
-      if (block >= 0 && last && fits && !taken) return block;
+      if (piece >= 0 && last && fits && !taken) return piece;
     }
     return -1;
+  }
+
+  int add_piece(std::size_t node, std::size_t bytes) {
+    plan_.pieces.push_back({bytes, node, node, 0});
+    return static_cast<int>(plan_.pieces.size()) - 1;
   }
 
   void visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
     taken_.clear();
-    for (int output = 0; output < node.outputs; ++output) {
-      const std::size_t value = numbers_[{static_cast<std::int64_t>(index), output}];
-      if (!planned(value)) continue;
+    for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
+      if (request_.external[value]) continue;
       const std::size_t bytes = aligned(std::max<std::size_t>(request_.value_bytes[value], 1));
       plan_.unshared_bytes += bytes;
-      int block = in_place_block(node, output, value);
-      if (block >= 0) {
+      const auto output = static_cast<int>(value - numbers_.begin(index));
+      int& piece = plan_.value_piece[value];
+      piece = in_place_piece(node, output, value);
+      if (piece >= 0) {
         ++plan_.in_place;
-        taken_.push_back(block);
+        taken_.push_back(piece);
       } else {
-        block = blocks_.take(bytes);
+        piece = add_piece(index, bytes);
       }
-      plan_.value_block[value] = block;
     }
     if (request_.scratch_bytes[index] > 0) {
       const std::size_t bytes = aligned(request_.scratch_bytes[index]);
       plan_.unshared_bytes += bytes;
-      plan_.scratch_block[index] = blocks_.take(bytes);
-      blocks_.give_back(plan_.scratch_block[index]);
+      plan_.scratch_piece[index] = add_piece(index, bytes);
     }
-    release(index, node);
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      if (!node.reads(k)) continue;
+      const std::size_t input = numbers_[node.inputs[k]];
+      --uses_[input];
+      extend(plan_.value_piece[input], index);
+    }
+    for (const int piece : taken_) extend(piece, index);
   }
 
-  /// Gives back what nobody reads any more: inputs read for the last time, outputs never read.
-  void release(std::size_t index, const GraphNode& node) {
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const std::size_t input = numbers_[node.inputs[k]];
-      if (!node.reads(k) || --uses_[input] > 0 || plan_.value_block[input] < 0) continue;
-      const int block = plan_.value_block[input];
-      const bool taken = std::find(taken_.begin(), taken_.end(), block) != taken_.end();
-      if (!taken) blocks_.give_back(block);
+  void extend(int piece, std::size_t node) {
+    if (piece >= 0) plan_.pieces[static_cast<std::size_t>(piece)].last = node;
+  }
+
+  const PlanRequest& request_;
+  const Graph& graph_;
+  const ValueNumbers& numbers_;
+  std::vector<int> uses_;   // per value: reads that are still to come
+  std::vector<int> taken_;  // pieces of inputs that this node's outputs took over
+  MemoryPlan plan_;
+};
+
+/// Sets of nodes as rows of bits.
+class NodeSets {
+ public:
+  explicit NodeSets(std::size_t nodes)
+      : words_((nodes + kBits - 1) / kBits), bits_(words_ * nodes, 0) {}
+
+  bool contains(std::size_t set, std::size_t node) const {
+    return (bits_[set * words_ + node / kBits] >> node % kBits & 1) != 0;
+  }
+  void insert(std::size_t set, std::size_t node) {
+    bits_[set * words_ + node / kBits] |= std::uint64_t{1} << node % kBits;
+  }
+  /// Adds all of set `other`.
+  void unite(std::size_t set, std::size_t other) {
+    for (std::size_t w = 0; w < words_; ++w) bits_[set * words_ + w] |= bits_[other * words_ + w];
+  }
+
+ private:
+  static constexpr std::size_t kBits = 64;
+  const std::size_t words_;
+  std::vector<std::uint64_t> bits_;
+};
+
+/// Finds what each piece must come after. Walks along the nodes and knows, per node, which others
+/// are done before it begins.
+class Precedence {
+ public:
+  Precedence(const PlanRequest& request, const ValueNumbers& numbers, MemoryPlan& plan)
+      : request_(request),
+        graph_(*request.graph),
+        numbers_(numbers),
+        plan_(plan),
+        users_(plan.pieces.size()),
+        done_(graph_.nodes.size()) {}
+
+  void find() {
+    plan_.after.assign(plan_.pieces.size(), {});
+    std::size_t next = 0;  // pieces are in the order of their first nodes
+    for (std::size_t node = 0; node < graph_.nodes.size(); ++node) {
+      if (graph_.nodes[node].is_variable()) continue;
+      follow_values(node);
+      const std::size_t begin = next;
+      while (next < plan_.pieces.size() && plan_.pieces[next].first == node) ++next;
+      for (std::size_t piece = begin; piece < next; ++piece) take_over(piece, begin);
+      for (std::size_t piece = begin; piece < next; ++piece) users_[piece].push_back(node);
     }
-    for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
-      if (uses_[value] == 0 && plan_.value_block[value] >= 0) {
-        blocks_.give_back(plan_.value_block[value]);
+  }
+
+ private:
+  /// `node` begins when `other` and all before it are done.
+  void follow(std::size_t node, std::size_t other) {
+    if (done_.contains(node, other)) return;
+    const bool optional = !request_.optional.empty() && request_.optional[other];
+    done_.insert(node, other);
+    if (!optional) done_.unite(node, other);
+  }
+
+  /// What reading its inputs, and writing in place, makes a node wait for.
+  void follow_values(std::size_t node) {
+    const std::vector<Value>& inputs = graph_.nodes[node].inputs;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!graph_.nodes[node].reads(k) || graph_.node(inputs[k]).is_variable()) continue;
+      follow(node, node_index(inputs[k]));
+      if (const int piece = plan_.value_piece[numbers_[inputs[k]]]; piece >= 0) use(node, piece);
+    }
+    for (std::size_t value = numbers_.begin(node); value < numbers_.end(node); ++value) {
+      const int piece = plan_.value_piece[value];
+      if (piece < 0 || plan_.pieces[static_cast<std::size_t>(piece)].first == node) continue;
+      for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
+        if (user != node) follow(node, user);
       }
+    }
+  }
+
+  void use(std::size_t node, int piece) {
+    std::vector<std::size_t>& users = users_[static_cast<std::size_t>(piece)];
+    if (users.back() != node) users.push_back(node);
+  }
+
+  /// Of the pieces before `end`, those whose bytes `index` takes over.
+  void take_over(std::size_t index, std::size_t end) {
+    const Piece& piece = plan_.pieces[index];
+    std::vector<std::size_t> dead;
+    for (std::size_t other = 0; other < end; ++other) {
+      const Piece& before = plan_.pieces[other];
+      if (before.offset < piece.end() && piece.offset < before.end()) dead.push_back(other);
+    }
+    // From the one that lived longest: waiting for its users is often enough for the others.
+    std::stable_sort(dead.begin(), dead.end(), [this](std::size_t a, std::size_t b) {
+      return plan_.pieces[a].last > plan_.pieces[b].last;
+    });
+    for (const std::size_t other : dead) {
+      const auto done = [&](std::size_t user) { return done_.contains(piece.first, user); };
+      if (std::all_of(users_[other].begin(), users_[other].end(), done)) continue;
+      plan_.after[index].push_back(other);
+      for (const std::size_t user : users_[other]) follow(piece.first, user);
     }
   }
 
   const PlanRequest& request_;
   const Graph& graph_;
-  const ValueNumbers numbers_;
-  std::vector<int> uses_;   // per value: reads that are still to come
-  std::vector<int> taken_;  // blocks of inputs that this node's outputs took over
-  Blocks blocks_;
-  MemoryPlan plan_;
+  const ValueNumbers& numbers_;
+  MemoryPlan& plan_;
+  std::vector<std::vector<std::size_t>> users_;  // per piece: nodes so far that read or write it
+  NodeSets done_;                                // per node: those done before it begins
 };
 
 }  // namespace
 
 MemoryPlan plan_memory(const PlanRequest& request) {
-  return Planner(request).run();
+  const ValueNumbers numbers(*request.graph);
+  MemoryPlan plan = Lives(request, numbers).find();
+  plan.live_set_bytes = live_set_bytes(plan.pieces);
+  if (shares(request.mode)) {
+    plan.arena_bytes = pack(plan.pieces);
+  } else {
+    for (Piece& piece : plan.pieces) {
+      piece.offset = plan.arena_bytes;
+      plan.arena_bytes += piece.bytes;
+    }
+  }
+  Precedence(request, numbers, plan).find();
+  return plan;
 }
 
 }  // namespace troupe::symbol

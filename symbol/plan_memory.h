@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory planning: which values share which block of an executor's arena. Reference counts along
-// the order of execution; outputs take an input's block where the operator allows it (in place) or
-// a block that is free by then. Two users of a block are ordered by the block's engine variable,
-// so a plan is right whatever the engine runs in parallel. Pure functions, any thread.
+// Memory planning: where in an executor's arena each value and each kernel's scratch lies. A piece
+// of memory lives from the first node that writes it to the last that uses it; pieces that do not
+// live at the same time may have the same bytes. Outputs take an input's piece where the operator
+// allows it and nobody else needs the input (in place, by reference counts). The plan says which
+// earlier pieces' bytes a piece takes over, so that it is right whatever the engine runs in
+// parallel. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "symbol/graph.h"
+#include "symbol/memory_mode.h"
+#include "symbol/pack.h"
 
 namespace troupe::symbol {
 
-/// Alignment of every block.
-inline constexpr std::size_t kBlockAlignment = 64;
+/// Alignment of every piece.
+inline constexpr std::size_t kPieceAlignment = 64;
 
 /// What a plan is made from. Values are numbered by ValueNumbers.
 struct PlanRequest {
@@ -24,23 +27,23 @@ struct PlanRequest {
   std::vector<int> value_kind;
   std::vector<bool> external;              ///< values whose memory is not the plan's
   std::vector<std::size_t> scratch_bytes;  ///< per node
-  bool share = true;  ///< false: every value and scratch gets a block of its own
+  /// Per node: it is left out of some runs, so nothing is ordered through it. Empty: none is.
+  std::vector<bool> optional;
+  MemoryMode mode = MemoryMode::both;
 };
 
-/// A piece of the arena.
-struct Block {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-};
-
-/// Blocks of values and scratch; -1 where there is none.
+/// Pieces of values and scratch; -1 where there is none.
 struct MemoryPlan {
-  std::vector<Block> blocks;
-  std::vector<int> value_block;
-  std::vector<int> scratch_block;
+  std::vector<Piece> pieces;
+  /// Per piece: earlier pieces whose bytes it takes over, and whose users are not all known to be
+  /// done by what its first writer reads. That writer must wait for their users.
+  std::vector<std::vector<std::size_t>> after;
+  std::vector<int> value_piece;
+  std::vector<int> scratch_piece;
   std::size_t arena_bytes = 0;
+  std::size_t live_set_bytes = 0;  ///< of these pieces: no arena is smaller
   std::size_t unshared_bytes = 0;  ///< what the same values and scratch need without sharing
-  int in_place = 0;                ///< outputs that took an input's block
+  int in_place = 0;                ///< outputs that took an input's piece
 };
 
 MemoryPlan plan_memory(const PlanRequest& request);

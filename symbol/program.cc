@@ -35,10 +35,8 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       prologue_(runtime, request.device),
       kept_(prepared_.numbers.size()) {
   plan_prologue(request.prologue);
-  plan(request.share);
-  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    block_variables_.push_back(runtime.engine.new_variable("arena block"));
-  }
+  plan(request);
+  make_variables();
   steps_.reserve(prepared_.graph.nodes.size());
   for (std::size_t node = 0; node < prepared_.graph.nodes.size(); ++node) {
     if (!prepared_.graph.nodes[node].is_variable()) add_step(node, request);
@@ -53,15 +51,16 @@ void Program::plan_prologue(const std::vector<bool>& nodes) {
       kept_[v] = {runtime_.engine.new_variable("prologue"), prologue_bytes_};
       const auto bytes = static_cast<std::size_t>(prepared_.layouts[v].buffer_bytes(
           prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v])));
-      prologue_bytes_ += (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+      prologue_bytes_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
     }
   }
 }
 
-void Program::plan(bool share) {
+void Program::plan(const ProgramRequest& of) {
   PlanRequest request;
   request.graph = &prepared_.graph;
-  request.share = share;
+  request.mode = of.memory;
+  request.optional = of.prologue;
   for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) {
     const base::Layout& layout = prepared_.layouts[v];
     const std::size_t element = base::dtype_size(prepared_.dtypes[v]);
@@ -82,6 +81,31 @@ void Program::plan(bool share) {
   plan_ = plan_memory(request);
 }
 
+/// One for every value's piece; for scratch only where an operation has to wait for its user.
+void Program::make_variables() {
+  const auto make = [this](int piece, const std::string& label) {
+    engine::Variable& variable = piece_variables_[static_cast<std::size_t>(piece)];
+    if (!variable) variable = runtime_.engine.new_variable(label);
+  };
+  const Graph& graph = prepared_.graph;
+  piece_variables_.resize(plan_.pieces.size());
+  std::vector<bool> awaited(plan_.pieces.size(), false);
+  for (const std::vector<std::size_t>& before : plan_.after) {
+    for (const std::size_t piece : before) awaited[piece] = true;
+  }
+  for (std::size_t node = 0; node < graph.nodes.size(); ++node) {
+    for (int output = 0; output < graph.nodes[node].outputs; ++output) {
+      const Value value{static_cast<std::int64_t>(node), output};
+      const int piece = plan_.value_piece[prepared_.numbers[value]];
+      if (piece >= 0) make(piece, graph.value_name(value));
+    }
+    const int scratch = plan_.scratch_piece[node];
+    if (scratch >= 0 && awaited[static_cast<std::size_t>(scratch)]) {
+      make(scratch, "scratch of " + graph.nodes[node].name);
+    }
+  }
+}
+
 Program::Source Program::source(std::size_t value) const {
   Source from;
   if (externals_[value]) {
@@ -90,9 +114,9 @@ Program::Source Program::source(std::size_t value) const {
     from.kept = true;
     from.offset = kept_[value].offset;
   } else {
-    const int block = plan_.value_block[value];
-    TROUPE_CHECK(block >= 0, "a value without memory");
-    from.offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
+    const int piece = plan_.value_piece[value];
+    TROUPE_CHECK(piece >= 0, "a value without memory");
+    from.offset = plan_.pieces[static_cast<std::size_t>(piece)].offset;
   }
   return from;
 }
@@ -100,7 +124,7 @@ Program::Source Program::source(std::size_t value) const {
 const engine::Variable& Program::variable(std::size_t value) const {
   if (externals_[value]) return externals_[value].variable();
   if (kept_[value].variable) return kept_[value].variable;
-  return block_variables_[static_cast<std::size_t>(plan_.value_block[value])];
+  return piece_variables_[static_cast<std::size_t>(plan_.value_piece[value])];
 }
 
 bool Program::is_part(std::size_t value) const {
@@ -150,16 +174,26 @@ void Program::add_variables(Step& step, std::size_t index) {
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     insert(is_part(value) ? step.writes : step.overwrites, variable(value));
+    if (plan_.value_piece[value] >= 0) add_piece(step, index, plan_.value_piece[value]);
   }
-  if (const int block = plan_.scratch_block[index]; block >= 0) {
-    step.scratch_offset = plan_.blocks[static_cast<std::size_t>(block)].offset;
+  if (const int scratch = plan_.scratch_piece[index]; scratch >= 0) {
+    step.scratch_offset = plan_.pieces[static_cast<std::size_t>(scratch)].offset;
     step.scratch_bytes = step.kernel->scratch_bytes();
-    const engine::Variable& scratch = block_variables_[static_cast<std::size_t>(block)];
-    insert(step.overwrites, scratch);
+    add_piece(step, index, scratch);
   }
   insert(step.reads, memory_->variable);
   if (prologue_bytes_ > 0) insert(step.reads, prologue_.memory()->variable);
   if (step.random) insert(step.reads, random_step_.variable());
+}
+
+/// What a step does to the arena when it begins a piece: it overwrites the piece, and the dead
+/// values whose bytes it takes over. So it waits for their users, neither inherits nor keeps their
+/// errors, and has no error that anybody waits for: readers of the dead were pushed before it.
+void Program::add_piece(Step& step, std::size_t node, int piece) {
+  const auto index = static_cast<std::size_t>(piece);
+  if (piece_variables_[index]) insert(step.overwrites, piece_variables_[index]);
+  if (plan_.pieces[index].first != node) return;
+  for (const std::size_t dead : plan_.after[index]) insert(step.overwrites, piece_variables_[dead]);
 }
 
 bool Program::is_stale(Step& step) {
@@ -234,9 +268,9 @@ void Program::release(std::unique_ptr<Program> program) {
 std::string Program::place(std::size_t value) const {
   if (externals_[value]) return "array";
   if (kept_[value].variable) return fmt::format("prologue+{}", kept_[value].offset);
-  const int block = plan_.value_block[value];
-  if (block < 0) return "nowhere";
-  return fmt::format("arena+{}", plan_.blocks[static_cast<std::size_t>(block)].offset);
+  const int piece = plan_.value_piece[value];
+  if (piece < 0) return "nowhere";
+  return fmt::format("arena+{}", plan_.pieces[static_cast<std::size_t>(piece)].offset);
 }
 
 }  // namespace troupe::symbol

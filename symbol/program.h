@@ -30,7 +30,7 @@ struct ProgramRequest {
   std::uint64_t seed = 0;
   std::int64_t rank = 0;
   int priority = 0;
-  bool share = true;
+  MemoryMode memory = MemoryMode::both;
 };
 
 /// Steps in order, ready to be pushed any number of times.
@@ -84,10 +84,12 @@ class Program {
     std::size_t offset = 0;
   };
 
-  void plan(bool share);
+  void plan(const ProgramRequest& request);
+  void make_variables();
   void plan_prologue(const std::vector<bool>& nodes);
   void add_step(std::size_t node, const ProgramRequest& request);
   void add_variables(Step& step, std::size_t node);
+  void add_piece(Step& step, std::size_t node, int piece);
   Source source(std::size_t value) const;
   const engine::Variable& variable(std::size_t value) const;
   /// The value is less than all that its variable stands for.
@@ -110,7 +112,7 @@ class Program {
   std::size_t prologue_bytes_ = 0;
   std::vector<Kept> kept_;  // per value
   MemoryPlan plan_;
-  std::vector<engine::Variable> block_variables_;
+  std::vector<engine::Variable> piece_variables_;  // none for scratch that nobody waits for
   std::vector<Step> steps_;
 };
 

@@ -66,9 +66,11 @@ void Executor::make_report() {
   if (predict_) {
     report_.arena_bytes = std::max(report_.arena_bytes, predict_->plan().arena_bytes);
     report_.predict_bytes = predict_->plan().arena_bytes;
+    report_.predict_live_set_bytes = predict_->plan().live_set_bytes;
     report_.prologue_bytes = predict_->prologue_bytes();
   }
   report_.unshared_bytes = program.plan().unshared_bytes;
+  report_.live_set_bytes = program.plan().live_set_bytes;
   report_.in_place = program.plan().in_place;
   for (const ndarray::NDArray& output : bindings_.outputs) report_.external_bytes += output.bytes();
   for (const auto& [name, gradient] : bindings_.gradients) {
@@ -86,10 +88,10 @@ std::string Executor::dump() const {
     if (program == nullptr) continue;
     const PreparedGraph& prepared = program->prepared();
     const ValueNumbers& numbers = prepared.numbers;
-    text += fmt::format("{}: arena {} bytes, unshared {} bytes, {} outputs in place\n",
-                        program == train_.get() ? "training" : "prediction",
-                        program->plan().arena_bytes, program->plan().unshared_bytes,
-                        program->plan().in_place);
+    text += fmt::format(
+        "{}: arena {} bytes, live set {} bytes, unshared {} bytes, {} outputs in place\n",
+        program == train_.get() ? "training" : "prediction", program->plan().arena_bytes,
+        program->plan().live_set_bytes, program->plan().unshared_bytes, program->plan().in_place);
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];
       if (node.is_variable()) continue;

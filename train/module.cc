@@ -71,7 +71,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.reference_only = options_.reference_only;
   how.winograd = options_.winograd;
   how.kernels = options_.kernels;
-  how.planned = options_.planned;
+  how.memory = options_.memory;
   how.seed = options_.seed;
   how.rank = options_.rank;
   how.arena = arena_;

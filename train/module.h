@@ -45,7 +45,7 @@ struct ModuleOptions {
   bool reference_only = false;
   bool winograd = true;                                            ///< as in ExecutorOptions
   std::shared_ptr<const symbol::KernelChoices> kernels = nullptr;  ///< as in ExecutorOptions
-  bool planned = true;
+  symbol::MemoryMode memory = symbol::MemoryMode::both;
   bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;

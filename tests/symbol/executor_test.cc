@@ -143,9 +143,11 @@ TEST_CASE("planned, unplanned, serial, threaded and delayed runs agree to the bi
       options.reference_only = reference;
       const Results serial = run(options, false);
       CHECK(run(options, true) == serial);
-      options.planned = false;
-      CHECK(run(options, true) == serial);
-      options.planned = true;
+      for (const MemoryMode memory :
+           {MemoryMode::none, MemoryMode::in_place, MemoryMode::share, MemoryMode::both}) {
+        options.memory = memory;
+        CHECK(run(options, true) == serial);
+      }
       tests::DelayedStream stream;
       engine::EngineOptions delayed;
       delayed.streams = {&stream};

@@ -85,13 +85,13 @@ TEST_CASE("a gradient that is the head gradient itself is the one of this step")
   const Symbol a = c.variable("a"), b = c.variable("b");
   const Symbol sum = c.call("add_n", "s", {a, b}, {{"num_args", "2"}});
   for (bool threaded : {false, true}) {
-    for (bool planned : {false, true}) {
+    for (const MemoryMode memory : {MemoryMode::none, MemoryMode::both}) {
       TestRuntime test(threaded);
       Bindings bindings;
       bindings.arguments = {{"a", array(test, {2}, {1, 2})}, {"b", array(test, {2}, {3, 4})}};
       bindings.grad_req = {{"a", GradReq::write}, {"b", GradReq::add}};
       ExecutorOptions options;
-      options.planned = planned;
+      options.memory = memory;
       const auto executor =
           Executor::bind(test.runtime, c.finish(sum).value(), bindings, options).value();
       double total = 0;
