@@ -134,11 +134,13 @@ std::string summarize(const ModelReport& report) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
+      "live set        {} for training, {} for prediction: no plan takes less\n"
       "prologue        {} of weights in kernels' layouts, kept between predictions\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
       "forward work    {:.{}f} GFLOP for a batch of {}, {:.{}f} G multiply-adds a sample\n",
       base::format_count(report.parameters), base::format_bytes(report.train_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
+      base::format_bytes(report.live_set_bytes), base::format_bytes(report.predict_live_set_bytes),
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
       report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
@@ -221,8 +223,10 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.batch = options.batch;
   report.parameters = bound.parameters;
   report.train_bytes = bound.arena_bytes;
+  report.live_set_bytes = bound.live_set_bytes;
   report.unshared_bytes = bound.unshared_bytes;
   report.predict_bytes = bound.predict_bytes;
+  report.predict_live_set_bytes = bound.predict_live_set_bytes;
   report.prologue_bytes = bound.prologue_bytes;
   report.external_bytes = bound.external_bytes;
   report.scratch_bytes = bound.scratch_bytes;
@@ -323,8 +327,10 @@ Json json_of(const ModelReport& report) {
           {"batch", report.batch},
           {"parameters", report.parameters},
           {"train_bytes", report.train_bytes},
+          {"live_set_bytes", report.live_set_bytes},
           {"unshared_bytes", report.unshared_bytes},
           {"predict_bytes", report.predict_bytes},
+          {"predict_live_set_bytes", report.predict_live_set_bytes},
           {"prologue_bytes", report.prologue_bytes},
           {"external_bytes", report.external_bytes},
           {"scratch_bytes", report.scratch_bytes},

@@ -48,8 +48,10 @@ struct ModelReport {
   std::int64_t batch = 0;
   std::uint64_t parameters = 0;
   std::uint64_t train_bytes = 0;     ///< planned memory
+  std::uint64_t live_set_bytes = 0;  ///< the most that training needs at once: no plan takes less
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
+  std::uint64_t predict_live_set_bytes = 0;
   std::uint64_t prologue_bytes = 0;  ///< weights in kernels' layouts, kept between predictions
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan

@@ -128,8 +128,8 @@ class Executor {
   const std::map<std::string, double>& momenta() const { return momenta_; }
 
   const ExecutorReport& report() const { return report_; }
-  /// Per node: its kernel, the offers that were weighed with what they take by rule, what it reads,
-  /// and where its memory lies.
+  /// What is alive where most memory is needed; per node: its kernel, the offers that were weighed
+  /// with what they take by rule, what it reads, and where its memory lies.
   std::string dump() const;
 
  private:

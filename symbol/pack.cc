@@ -95,7 +95,7 @@ void promote(const std::vector<Piece>& pieces, std::size_t bound, Packing& packi
 
 }  // namespace
 
-std::size_t live_set_bytes(const std::vector<Piece>& pieces) {
+LiveSet largest_live_set(const std::vector<Piece>& pieces) {
   std::size_t nodes = 0;
   for (const Piece& piece : pieces) nodes = std::max(nodes, piece.last + 1);
   std::vector<std::size_t> begin(nodes, 0), end(nodes, 0);
@@ -103,17 +103,18 @@ std::size_t live_set_bytes(const std::vector<Piece>& pieces) {
     begin[piece.first] += piece.bytes;
     end[piece.last] += piece.bytes;
   }
-  std::size_t alive = 0, most = 0;
+  std::size_t alive = 0;
+  LiveSet largest;
   for (std::size_t node = 0; node < nodes; ++node) {
     alive += begin[node];
-    most = std::max(most, alive);
+    if (alive > largest.bytes) largest = {node, alive};
     alive -= end[node];
   }
-  return most;
+  return largest;
 }
 
 std::size_t pack(std::vector<Piece>& pieces) {
-  const std::size_t bound = live_set_bytes(pieces);
+  const std::size_t bound = largest_live_set(pieces).bytes;
   const std::size_t pairs = pieces.size() * pieces.size() / 2 + 1;
   const std::size_t packings = std::max<std::size_t>(1, kPairsMax / pairs);
   Packing best;

@@ -19,8 +19,14 @@ struct Piece {
   std::size_t end() const { return offset + bytes; }
 };
 
-/// The most bytes that one node finds alive: no arena for these pieces is smaller.
-std::size_t live_set_bytes(const std::vector<Piece>& pieces);
+/// What is alive while a node runs.
+struct LiveSet {
+  std::size_t node = 0;
+  std::size_t bytes = 0;
+};
+
+/// The largest, of the first node that has it: no arena for these pieces is smaller.
+LiveSet largest_live_set(const std::vector<Piece>& pieces);
 
 /// Gives every piece its offset and returns the bytes of the arena. The same pieces get the same
 /// offsets everywhere. Offsets are sums of sizes, so they are aligned as the sizes are.

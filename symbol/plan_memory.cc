@@ -221,7 +221,7 @@ class Precedence {
 MemoryPlan plan_memory(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
   MemoryPlan plan = Lives(request, numbers).find();
-  plan.live_set_bytes = live_set_bytes(plan.pieces);
+  plan.peak = largest_live_set(plan.pieces);
   if (shares(request.mode)) {
     plan.arena_bytes = pack(plan.pieces);
   } else {

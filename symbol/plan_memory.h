@@ -41,7 +41,7 @@ struct MemoryPlan {
   std::vector<int> value_piece;
   std::vector<int> scratch_piece;
   std::size_t arena_bytes = 0;
-  std::size_t live_set_bytes = 0;  ///< of these pieces: no arena is smaller
+  LiveSet peak;                    ///< the largest of these pieces: no arena is smaller
   std::size_t unshared_bytes = 0;  ///< what the same values and scratch need without sharing
   int in_place = 0;                ///< outputs that took an input's piece
 };

@@ -49,6 +49,33 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   return report;
 }
 
+/// What is alive where the plan needs most, the largest first: "  822083584 relu1_output".
+std::string describe_peak(const PreparedGraph& prepared, const MemoryPlan& plan) {
+  const std::size_t peak = plan.peak.node;
+  if (plan.pieces.empty()) return "";
+  std::vector<std::pair<std::size_t, std::string>> alive;
+  std::vector<std::string> names(plan.pieces.size());
+  for (std::size_t node = 0; node <= peak; ++node) {
+    for (int output = 0; output < prepared.graph.nodes[node].outputs; ++output) {
+      const Value value{static_cast<std::int64_t>(node), output};
+      const int piece = plan.value_piece[prepared.numbers[value]];
+      if (piece >= 0) names[static_cast<std::size_t>(piece)] = describe(prepared, value);
+    }
+  }
+  if (const int scratch = plan.scratch_piece[peak]; scratch >= 0) {
+    names[static_cast<std::size_t>(scratch)] = "scratch";
+  }
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const Piece& piece = plan.pieces[i];
+    if (piece.first <= peak && peak <= piece.last) alive.emplace_back(piece.bytes, names[i]);
+  }
+  std::stable_sort(alive.begin(), alive.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text = fmt::format("  most is alive at {}:\n", prepared.graph.nodes[peak].name);
+  for (const auto& [bytes, name] : alive) text += fmt::format("      alive  {} {}\n", bytes, name);
+  return text;
+}
+
 }  // namespace
 
 void Executor::make_report() {
@@ -66,11 +93,11 @@ void Executor::make_report() {
   if (predict_) {
     report_.arena_bytes = std::max(report_.arena_bytes, predict_->plan().arena_bytes);
     report_.predict_bytes = predict_->plan().arena_bytes;
-    report_.predict_live_set_bytes = predict_->plan().live_set_bytes;
+    report_.predict_live_set_bytes = predict_->plan().peak.bytes;
     report_.prologue_bytes = predict_->prologue_bytes();
   }
   report_.unshared_bytes = program.plan().unshared_bytes;
-  report_.live_set_bytes = program.plan().live_set_bytes;
+  report_.live_set_bytes = program.plan().peak.bytes;
   report_.in_place = program.plan().in_place;
   for (const ndarray::NDArray& output : bindings_.outputs) report_.external_bytes += output.bytes();
   for (const auto& [name, gradient] : bindings_.gradients) {
@@ -91,7 +118,8 @@ std::string Executor::dump() const {
     text += fmt::format(
         "{}: arena {} bytes, live set {} bytes, unshared {} bytes, {} outputs in place\n",
         program == train_.get() ? "training" : "prediction", program->plan().arena_bytes,
-        program->plan().live_set_bytes, program->plan().unshared_bytes, program->plan().in_place);
+        program->plan().peak.bytes, program->plan().unshared_bytes, program->plan().in_place);
+    text += describe_peak(prepared, program->plan());
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];
       if (node.is_variable()) continue;

@@ -190,6 +190,11 @@ TEST_CASE("model inspect has the table's layers as JSON", "[json]") {
              Contains(base::format_bytes(lenet.json["train_bytes"]) + " for training (" +
                       base::format_bytes(lenet.json["unshared_bytes"]) + " unshared), " +
                       base::format_bytes(lenet.json["predict_bytes"])));
+  CHECK_THAT(
+      lenet.text.out,
+      Contains("live set        " + base::format_bytes(lenet.json["live_set_bytes"]) +
+               " for training, " + base::format_bytes(lenet.json["predict_live_set_bytes"])));
+  CHECK(lenet.json["live_set_bytes"] <= lenet.json["train_bytes"]);
   CHECK(lenet.json["reorders"].size() > 0);
   CHECK(lenet.json["forward_flops"].get<double>() > 0);
   CHECK(run({"model", "inspect", "lenet", "--json", "--dot"}).code == 2);
