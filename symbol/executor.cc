@@ -16,6 +16,7 @@
 #include "symbol/passes.h"
 #include "symbol/program.h"
 #include "symbol/prologue.h"
+#include "symbol/rectifiers.h"
 #include "symbol/states.h"
 #include "symbol/value_numbers.h"
 
@@ -269,8 +270,8 @@ base::Status Binder::bind_training() {
       return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
     }
   }
-  const std::vector<StateUpdate> updates = state_updates(flat_);
-  Graph forward = flat_;
+  Graph forward = delay_rectifiers(flat_);
+  const std::vector<StateUpdate> updates = state_updates(forward);
   Builder builder(runtime_.ops, forward);
   std::vector<Value> batch_values;
   for (const StateUpdate& update : updates) batch_values.push_back(batch_value(builder, update));

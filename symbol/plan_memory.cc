@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "symbol/value_numbers.h"
 
@@ -26,8 +27,14 @@ bool shares(MemoryMode mode) {
 /// Walks along the nodes and gives values and scratch their pieces, without offsets.
 class Lives {
  public:
-  Lives(const PlanRequest& request, const ValueNumbers& numbers)
-      : request_(request), graph_(*request.graph), numbers_(numbers), uses_(numbers.size(), 0) {
+  /// `oldest`: of several inputs that an output may replace, the one whose piece began first; else
+  /// the one that the operator names first.
+  Lives(const PlanRequest& request, const ValueNumbers& numbers, bool oldest)
+      : request_(request),
+        graph_(*request.graph),
+        numbers_(numbers),
+        oldest_(oldest),
+        uses_(numbers.size(), 0) {
     plan_.value_piece.assign(numbers_.size(), -1);
     plan_.scratch_piece.assign(graph_.nodes.size(), -1);
   }
@@ -48,6 +55,7 @@ class Lives {
   /// The piece of an input that `node` is the last to read and may overwrite with `output`.
   int in_place_piece(const GraphNode& node, int output, std::size_t value) const {
     if (!goes_in_place(request_.mode)) return -1;
+    int found = -1;
     for (const auto& [from, to] : node.op->in_place) {
       const auto index = static_cast<std::size_t>(from);
       if (to != output || index >= node.inputs.size()) continue;
@@ -56,9 +64,10 @@ class Lives {
       const bool last = uses_[input] == 1 && node.reads(index);
       const bool taken = std::find(taken_.begin(), taken_.end(), piece) != taken_.end();
       const bool fits = request_.value_kind[input] == request_.value_kind[value];
-      if (piece >= 0 && last && fits && !taken) return piece;
+      if (piece < 0 || !last || !fits || taken) continue;
+      if (found < 0 || (oldest_ && piece < found)) found = piece;
     }
-    return -1;
+    return found;
   }
 
   int add_piece(std::size_t node, std::size_t bytes) {
@@ -104,6 +113,7 @@ class Lives {
   const PlanRequest& request_;
   const Graph& graph_;
   const ValueNumbers& numbers_;
+  const bool oldest_;
   std::vector<int> uses_;   // per value: reads that are still to come
   std::vector<int> taken_;  // pieces of inputs that this node's outputs took over
   MemoryPlan plan_;
@@ -218,17 +228,32 @@ class Precedence {
 
 }  // namespace
 
-MemoryPlan plan_memory(const PlanRequest& request) {
-  const ValueNumbers numbers(*request.graph);
-  MemoryPlan plan = Lives(request, numbers).find();
+namespace {
+
+/// All but `after`.
+MemoryPlan place(const PlanRequest& request, const ValueNumbers& numbers, bool oldest) {
+  MemoryPlan plan = Lives(request, numbers, oldest).find();
   plan.peak = largest_live_set(plan.pieces);
   if (shares(request.mode)) {
     plan.arena_bytes = pack(plan.pieces);
-  } else {
-    for (Piece& piece : plan.pieces) {
-      piece.offset = plan.arena_bytes;
-      plan.arena_bytes += piece.bytes;
-    }
+    return plan;
+  }
+  for (Piece& piece : plan.pieces) {
+    piece.offset = plan.arena_bytes;
+    plan.arena_bytes += piece.bytes;
+  }
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const PlanRequest& request) {
+  const ValueNumbers numbers(*request.graph);
+  // An old piece lies among what stays, so what takes it over leaves no hole there. Mostly.
+  MemoryPlan plan = place(request, numbers, true);
+  if (request.mode == MemoryMode::both && plan.arena_bytes > plan.peak.bytes) {
+    MemoryPlan other = place(request, numbers, false);
+    if (other.arena_bytes < plan.arena_bytes) plan = std::move(other);
   }
   Precedence(request, numbers, plan).find();
   return plan;

@@ -181,7 +181,7 @@ TEST_CASE("blocked and dense layouts agree within rounding, and reorders are lis
     });
   };
   CHECK(listed("conv2_weight dense -> ", " for conv2"));
-  CHECK(listed("pool2_output ", " -> dense for flatten"));
+  CHECK(listed("relu2_output ", " -> dense for flatten"));
 }
 
 TEST_CASE("planning shares memory, and says how much") {

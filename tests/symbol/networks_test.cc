@@ -19,6 +19,8 @@ Shape batch_of(const Shape& sample, std::int64_t batch) {
   return {batch, sample[0], sample[1], sample[2]};
 }
 
+constexpr std::int64_t kPlannedBatch = 64;
+
 struct Published {
   const char* name;
   double giga_multiply_adds, million_parameters;
@@ -65,6 +67,24 @@ TEST_CASE("every network takes its sample, names each node once and trains all i
     CHECK(drops == (network.dropout > 0));
   }
   CHECK(find_network("resnet") == nullptr);
+}
+
+TEST_CASE("plans of large networks take hardly more than what lives at once") {
+  for (const char* name :
+       {"alexnet", "overfeat", "vgg-a", "googlenet", "inception-bn", "resnet50"}) {
+    INFO(name);
+    tests::TestRuntime test;
+    const Symbol net = make_network(table(), name).value();
+    const Shape data = batch_of(find_network(name)->sample, kPlannedBatch);
+    Bindings bindings = allocate_bindings(test.runtime, net, {{"data", data}}).value();
+    for (const std::string& key : net.list_parameters()) bindings.grad_req[key] = GradReq::write;
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings)).value();
+    const ExecutorReport& report = executor->report();
+    CHECK(report.arena_bytes >= report.live_set_bytes);
+    CHECK(report.arena_bytes * 100 <= report.live_set_bytes * 105);
+    CHECK(report.predict_bytes * 100 <= report.predict_live_set_bytes * 105);
+    CHECK(report.arena_bytes * 2 <= report.unshared_bytes);
+  }
 }
 
 TEST_CASE("options change classes, dropout and biases of a network, and nothing else") {

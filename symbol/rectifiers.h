@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass delay_rectifiers: the maximum of a window and the concatenation of values are the same
+// before and behind a rectifier (relu), so a rectifier goes behind max pooling and concat that
+// alone read it. Training then keeps, for the rectifier's gradient, pooled values instead of a
+// whole image, and the concatenation instead of its parts too. Pure function, any thread.
+#pragma once
+
+#include "symbol/graph.h"
+
+namespace troupe::symbol {
+
+/// The same values at the heads and the same gradients, to the bit. A rectifier that goes behind a
+/// concat takes the place of those of all its inputs, under the name of the first.
+Graph delay_rectifiers(const Graph& graph);
+
+}  // namespace troupe::symbol
