@@ -3,7 +3,7 @@
 """Runs the built-in networks beside the same networks in PyTorch, MXNet, ONNX Runtime and OpenVINO,
 in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
 
-networks.py [--networks NAME,...] [--what train,predict,memory] [--batches 1,32] [--rounds 3]
+networks.py [--networks NAME,...] [--what train,predict,memory,modes] [--batches 1,32] [--rounds 3]
             [--repetitions 5] [--threads 2] [--no-winograd] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
@@ -165,6 +165,21 @@ def memory_table(contest):
     sys.stdout.flush()
 
 
+def modes_table(contest):
+    modes = ("none", "in-place", "co-share", "both")
+    print(f"\n## Ways to share memory, batch {MEMORY_BATCH}, MiB\n")
+    print(f"| network | | {' | '.join(modes)} | live set | both / live set |")
+    print("|---" * (len(modes) + 4) + "|")
+    for name in contest.options.networks.split(","):
+        rows = json_rows(contest.ours("modes", name, MEMORY_BATCH))
+        for what, title in (("train", "training"), ("predict", "prediction")):
+            mebibytes = [rows[f"{name} {what} {mode}"][0] / 2 ** 20 for mode in modes]
+            live_set = rows[f"{name} {what} both"][2] / 2 ** 20
+            cells = " | ".join(f"{value:,.0f}" for value in [*mebibytes, live_set])
+            print(f"| {name} | {title} | {cells} | {mebibytes[-1] / live_set:.3f} |")
+    sys.stdout.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--networks", default=NETWORKS)
@@ -182,6 +197,8 @@ def main():
     for what in options.what.split(","):
         if what == "memory":
             memory_table(contest)
+        elif what == "modes":
+            modes_table(contest)
         elif what == "train":
             speed_table(contest, what, batches[-1])
         else:

@@ -2,14 +2,15 @@
 // A built-in network's forward and backward pass, or its prediction, on one batch in memory: what
 // peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
 // their names that all of them know; dropout is left out.
-//   bench_networks train|predict|memory NETWORK FILE [--batch=32] [--threads=1] [--repetitions=5]
-//                  [--no-winograd]
+//   bench_networks train|predict|memory|modes NETWORK FILE [--batch=32] [--threads=1]
+//                  [--repetitions=5] [--no-winograd]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
-// f32, one after the other; peers must agree before times mean anything. memory: FILE is not
-// written; prints planned bytes.
+// f32, one after the other; peers must agree before times mean anything. memory, modes:
+// FILE is not written; they print planned bytes, modes those of each way to share memory.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -50,22 +51,19 @@ std::vector<float> values_of(const std::string& name, const base::Shape& shape,
 /// A network bound on an engine of its own.
 class Bound {
  public:
-  Bound(const std::string& name, std::int64_t batch, int threads, bool train, bool winograd)
-      : engine_(engine::make_threaded_engine({.threads = threads}, clock_)), train_(train) {
+  Bound(const std::string& name, std::int64_t batch, int threads,
+        const symbol::ExecutorOptions& options)
+      : engine_(engine::make_threaded_engine({.threads = threads}, clock_)), train_(options.train) {
     const symbol::NetworkInfo* info = symbol::find_network(name);
     const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
     const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
     symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
     for (const auto& [key, array] : bindings.arguments) fill(array, key, info->classes);
     for (const std::string& key : net.list_parameters()) {
-      if (train) bindings.grad_req[key] = symbol::GradReq::write;
+      if (train_) bindings.grad_req[key] = symbol::GradReq::write;
       if (key.ends_with("_weight")) weights_.push_back(key);
     }
     for (const auto& [key, array] : bindings.auxiliary) fill(array, key, info->classes);
-    symbol::ExecutorOptions options;
-    options.train = train;
-    options.predict = !train;
-    options.winograd = winograd;
     executor_ = must(symbol::Executor::bind(runtime_, net, std::move(bindings), options));
   }
 
@@ -116,11 +114,43 @@ class Bound {
   std::unique_ptr<symbol::Executor> executor_;
 };
 
+/// Binds the network of the command line for training or prediction.
+using Bind = std::function<Bound(bool train, symbol::ExecutorOptions options)>;
+
+/// Planned bytes, for training and for prediction.
+void print_memory(const std::string& name, const Bind& bind) {
+  for (const bool train : {true, false}) {
+    const symbol::ExecutorReport report = bind(train, {}).report();
+    print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
+              {static_cast<double>(report.arena_bytes + report.prologue_bytes), 0.0});
+  }
+}
+
+/// Bytes of the arena in each mode, for training and for prediction. The check is what the schedule
+/// needs at least.
+void print_modes(const std::string& name, const Bind& bind) {
+  constexpr std::pair<symbol::MemoryMode, const char*> kModes[] = {
+      {symbol::MemoryMode::none, "none"},
+      {symbol::MemoryMode::in_place, "in-place"},
+      {symbol::MemoryMode::share, "co-share"},
+      {symbol::MemoryMode::both, "both"}};
+  for (const bool train : {true, false}) {
+    for (const auto& [mode, title] : kModes) {
+      symbol::ExecutorOptions options;
+      options.memory = mode;
+      const symbol::ExecutorReport report = bind(train, options).report();
+      print_row(fmt::format("{} {} {}", name, train ? "train" : "predict", title),
+                {static_cast<double>(report.arena_bytes), 0.0},
+                static_cast<double>(report.live_set_bytes));
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   const std::string what = argc > 3 ? argv[1] : "";
-  if (what != "train" && what != "predict" && what != "memory") {
+  if (what != "train" && what != "predict" && what != "memory" && what != "modes") {
     std::fprintf(stderr,
-                 "usage: %s train|predict|memory NETWORK FILE [--batch=32] [--threads=1] "
+                 "usage: %s train|predict|memory|modes NETWORK FILE [--batch=32] [--threads=1] "
                  "[--repetitions=5] [--no-winograd]\n",
                  argv[0]);
     return 2;
@@ -131,16 +161,16 @@ int run(int argc, char** argv) {
   const int repetitions = option(argc, argv, "repetitions", 5);
   const bool winograd =
       std::find(argv, argv + argc, std::string_view("--no-winograd")) == argv + argc;
-  if (what == "memory") {
-    for (const bool train : {true, false}) {
-      const Bound bound(name, batch, threads, train, winograd);
-      const symbol::ExecutorReport& report = bound.report();
-      print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
-                {static_cast<double>(report.arena_bytes + report.prologue_bytes), 0.0});
-    }
-    return 0;
-  }
-  Bound bound(name, batch, threads, what == "train", winograd);
+  const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
+    options.train = train;
+    options.predict = !train;
+    options.winograd = winograd;
+    return Bound(name, batch, threads, options);
+  };
+  if (what == "memory") print_memory(name, bind);
+  if (what == "modes") print_modes(name, bind);
+  if (what == "memory" || what == "modes") return 0;
+  Bound bound = bind(what == "train", {});
   bound.step();
   bound.write(argv[3]);
   // The check: operations of an image, counted in direct form (a multiply-add counts as 2).
