@@ -14,7 +14,7 @@ namespace {
 
 /// Pairs of pieces that are looked at before the best packing so far is taken; a few more packings
 /// of 5,000 nodes' pieces take less than a second.
-constexpr std::size_t kPairsMax = 300'000'000;
+constexpr std::size_t kPairsMax = 120'000'000;
 constexpr std::size_t kRoundsMax = 60;
 
 enum class Fit { lowest, tightest };

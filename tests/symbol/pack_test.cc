@@ -3,7 +3,7 @@
 #include "symbol/pack.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "tests/support/catch.h"
@@ -12,6 +12,8 @@ namespace troupe::symbol {
 namespace {
 
 constexpr std::size_t kLine = 64;
+/// Of a processor. Some builds check every access, and take ten times as long.
+constexpr double kSecondsMax = 10.0;
 
 bool meet(std::size_t begin, std::size_t end, std::size_t other_begin, std::size_t other_end) {
   return begin < other_end && other_begin < end;
@@ -72,16 +74,14 @@ TEST_CASE("the live set is what one node finds alive at most") {
   CHECK(pack(in_turns) == 192);
 }
 
-TEST_CASE("pieces of 5,000 nodes are packed within a second") {
+TEST_CASE("pieces of five thousand nodes are packed within a second") {
   std::vector<Piece> pieces = random_pieces(7, 5000);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   const std::size_t bytes = pack(pieces);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   check_packed(pieces, bytes);
   CHECK(static_cast<double>(bytes) <= 1.05 * static_cast<double>(largest_live_set(pieces).bytes));
-  // Other work may run beside a test, and some builds check every access.
-  UNSCOPED_INFO("packed " << pieces.size() << " pieces in " << took.count() << " s");
-  CHECK(took.count() < 20.0);
+  CHECK(seconds < kSecondsMax);
 }
 
 }  // namespace

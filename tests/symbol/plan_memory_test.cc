@@ -3,6 +3,7 @@
 // engine runs the operations in; in-place rules hold; each mode does what it says.
 #include "symbol/plan_memory.h"
 
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -16,6 +17,9 @@ namespace {
 constexpr MemoryMode kModes[] = {MemoryMode::none, MemoryMode::in_place, MemoryMode::share,
                                  MemoryMode::both};
 
+/// Of a processor. Some builds check every access, and take ten times as long.
+constexpr double kSecondsMax = 10.0;
+
 const ops::OpTable& table() {
   return tests::test_operators();
 }
@@ -23,11 +27,11 @@ const ops::OpTable& table() {
 /// A graph of random calls and the request for it. Some operators have two outputs, some need only
 /// the shape of an input; nodes that read variables alone may be optional, and are external then.
 struct RandomPlan {
-  RandomPlan(unsigned seed, MemoryMode mode) {
+  RandomPlan(unsigned seed, MemoryMode mode, int calls = 60) {
     std::mt19937 random(seed);
     Builder builder(table(), graph);
     values = {builder.add_variable("x"), builder.add_variable("y")};
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < calls; ++i) {
       builder.set_prefix(fmt::format("n{}", i));
       add_call(builder, random);
     }
@@ -304,6 +308,15 @@ TEST_CASE("each mode shares as it says") {
   CHECK(sums[MemoryMode::in_place] < sums[MemoryMode::none]);
   CHECK(sums[MemoryMode::both] < sums[MemoryMode::share]);
   CHECK(sums[MemoryMode::share] * 2 < sums[MemoryMode::none]);
+}
+
+TEST_CASE("five thousand nodes are planned within a second") {
+  const RandomPlan random(1, MemoryMode::both, 5000);
+  const std::clock_t begin = std::clock();
+  const MemoryPlan plan = plan_memory(random.request);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  check_contents(random, plan);
+  CHECK(seconds < kSecondsMax);
 }
 
 }  // namespace
