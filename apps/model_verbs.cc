@@ -155,9 +155,11 @@ void add_model_verbs(CLI::App& app, Context& context) {
   CLI::Option* dot =
       verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
           ->excludes(json);
-  verb->add_flag("--print-passes", options->passes,
-                 "Print every node after all passes instead: the offers weighed for it and their "
-                 "times by rule, its kernel, layouts and places in memory")
+  verb->add_flag(
+          "--print-passes", options->passes,
+          "Print what is alive where most memory is needed, and every node after all passes, "
+          "instead: the offers weighed for it and their times by rule, its kernel, layouts "
+          "and places in memory")
       ->excludes(json)
       ->excludes(dot)
       ->excludes(why);

@@ -80,7 +80,10 @@ std::vector<std::vector<std::size_t>> first_orders(const std::vector<Piece>& pie
   return {
       descending(pieces, [](const Piece& p) { return p.bytes; }),
       descending(pieces, [](const Piece& p) { return nodes(p); }),
-      descending(pieces, [](const Piece& p) { return static_cast<double>(p.bytes) * nodes(p); }),
+      descending(pieces,
+                 [](const Piece& p) {
+                   return static_cast<double>(p.bytes) * static_cast<double>(nodes(p));
+                 }),
       descending(pieces, [](const Piece& p) { return p.last; }),
       descending(pieces, [](const Piece& p) { return ~p.first; }),
   };
