@@ -188,7 +188,7 @@ class Binder {
   Binder(ndarray::Runtime& runtime, Executor& executor, const Symbol& symbol)
       : runtime_(runtime),
         executor_(executor),
-        flat_(executor.options_.fused ? fuse_epilogues(symbol.graph()) : symbol.graph()) {
+        flat_(symbol.graph()) {
     for (const std::string& name : symbol.list_arguments()) {
       const auto it = executor.bindings_.grad_req.find(name);
       if (it != executor.bindings_.grad_req.end() && it->second != GradReq::null) {
@@ -270,7 +270,8 @@ base::Status Binder::bind_training() {
       return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
     }
   }
-  Graph forward = delay_rectifiers(flat_);
+  const bool fused = executor_.options_.fused;
+  Graph forward = fused ? fuse_epilogues(delay_rectifiers(flat_)) : flat_;
   const std::vector<StateUpdate> updates = state_updates(forward);
   Builder builder(runtime_.ops, forward);
   std::vector<Value> batch_values;
@@ -303,8 +304,9 @@ void Binder::keep(const BoundGraph& bound, const std::vector<StateUpdate>& updat
 }
 
 base::Status Binder::bind_prediction() {
-  TROUPE_TRY_ASSIGN(Graph frozen, freeze(runtime_.ops, flat_));
-  if (executor_.options_.fused) frozen = fold_batch_norms(runtime_.ops, frozen);
+  const bool fused = executor_.options_.fused;
+  TROUPE_TRY_ASSIGN(Graph frozen, freeze(runtime_.ops, fused ? fuse_epilogues(flat_) : flat_));
+  if (fused) frozen = fold_batch_norms(runtime_.ops, frozen);
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;

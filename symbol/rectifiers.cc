@@ -31,9 +31,13 @@ bool commutes(const GraphNode& node) {
          covers_image(node.params);
 }
 
-bool is_rectifier(const GraphNode& node) {
-  return !node.is_variable() && node.op->name == "activation" &&
-         node.params.text("act_type") == "relu";
+/// True for a rectifier that may go. One behind a batch normalisation stays: that one does its work
+/// on the way, and has a gradient that reads no output.
+bool is_rectifier(const Graph& graph, const GraphNode& node) {
+  if (node.is_variable() || node.op->name != "activation") return false;
+  const GraphNode& before = graph.node(node.inputs[0]);
+  const bool normalised = !before.is_variable() && before.op->name == "batch_norm";
+  return node.params.text("act_type") == "relu" && !normalised;
 }
 
 /// How often the graph uses the outputs of each node, hidden ones included.
@@ -67,7 +71,7 @@ Graph delay_rectifiers(const Graph& graph) {
       passes[i] = passes[i] && rectified[from] && uses.all[from] == 1;
     }
     for (const Value input : node.inputs) moved[node_index(input)] = passes[i];
-    rectified[i] = passes[i] || is_rectifier(node);
+    rectified[i] = passes[i] || is_rectifier(graph, node);
   }
   Graph result;
   std::vector<Value> bare(graph.nodes.size());  // per rectified node: its output without rectifier
