@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshape, flatten and reshape_like: the same elements under another shape, free of cost where the
-// executor gives input and output one buffer. Pure functions of views; any thread.
+// reshape, flatten, expand_dims and reshape_like: the same elements under another shape, free of
+// cost where the executor gives input and output one buffer. Pure functions of views; any thread.
 #include <algorithm>
 
 #include "ops/nn/copy_kernel.h"
@@ -141,6 +141,40 @@ Status infer_flatten(const Params&, std::vector<Shape>& in, std::vector<Shape>& 
   return {};
 }
 
+/// `shape` with an axis of extent 1 at `axis`, and without it.
+Shape with_axis(const Shape& shape, int axis) {
+  Shape result;
+  for (int i = 0; i < axis; ++i) result.push_back(shape[i]);
+  result.push_back(1);
+  for (int i = axis; i < shape.rank(); ++i) result.push_back(shape[i]);
+  return result;
+}
+Shape without_axis(const Shape& shape, int axis) {
+  Shape result;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != axis) result.push_back(shape[i]);
+  }
+  return result;
+}
+
+Status infer_expand_dims(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
+  if (!in[0].rank_known() && !out[0].rank_known()) return {};
+  const int rank = in[0].rank_known() ? in[0].rank() : out[0].rank() - 1;
+  if (rank < 0 || rank == base::kRankMax) {
+    return base::error(base::Errc::invalid_argument, "no shape of {} axes has one more than {}",
+                       rank + 1, in[0].to_string());
+  }
+  const std::int64_t given = p.integer("axis");
+  const std::int64_t axis = given < 0 ? given + rank + 1 : given;
+  if (axis < 0 || axis > rank) {
+    return base::error(base::Errc::invalid_argument, "axis {} is out of range [{}, {}]", given,
+                       -rank - 1, rank);
+  }
+  const int place = static_cast<int>(axis);
+  if (in[0].rank_known()) TROUPE_TRY(refine("output", out[0], with_axis(in[0], place)));
+  return refine("data", in[0], without_axis(out[0], place));
+}
+
 Status infer_like(const Params&, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("shape_like", in[1], out[0]));
   out[0] = in[1];
@@ -206,6 +240,19 @@ OpDef define_flatten() {
   return op;
 }
 
+OpDef define_expand_dims() {
+  OpDef op = renaming("expand_dims", {}, "data with an axis of extent 1 more, at place `axis`.");
+  op.params = {{.name = "axis",
+                .type = ParamType::integer,
+                .doc = "Its place in the output; negative ones count from the output's end."}};
+  op.infer_shape = infer_expand_dims;
+  op.samples = {
+      {.title = "inside", .attributes = {{"axis", "1"}}, .inputs = {{2, 3}}},
+      {.title = "at the end", .attributes = {{"axis", "-1"}}, .inputs = {{2, 3, 4}}},
+  };
+  return op;
+}
+
 OpDef define_like() {
   OpDef op = renaming("reshape_like", {}, "data under the shape of `shape_like`.");
   op.inputs = names({"data", "shape_like"});
@@ -222,7 +269,8 @@ OpDef define_like() {
 }  // namespace
 
 std::span<const OpDef> ops_reshape() {
-  static const std::vector<OpDef> ops = {define_reshape(), define_flatten(), define_like()};
+  static const std::vector<OpDef> ops = {define_reshape(), define_flatten(), define_expand_dims(),
+                                         define_like()};
   return ops;
 }
 
