@@ -52,15 +52,15 @@ void BlockedForm::sort_outer() {
 #if DNNL_VERSION_MAJOR < 3
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
-                                                           const memory::desc& data) {
+                                                           const memory::desc& data, float alpha) {
   return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
-                                                   algorithm, data);
+                                                   algorithm, data, alpha);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
-    const memory::desc& data) {
-  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data);
+    const memory::desc& data, float alpha) {
+  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, alpha);
 }
 
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {
@@ -124,15 +124,15 @@ dnnl_status_t create_memory(dnnl_memory_t* memory, const memory::desc& descripto
 #else
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
-                                                           const memory::desc& data) {
+                                                           const memory::desc& data, float alpha) {
   return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
-                                                   algorithm, data, data);
+                                                   algorithm, data, data, alpha);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
-    const memory::desc& data) {
-  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, data);
+    const memory::desc& data, float alpha) {
+  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, data, alpha);
 }
 
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {

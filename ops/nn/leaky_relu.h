@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of leaky_relu and of its gradient must agree upon. Pure functions; any thread.
+#pragma once
+
+#include "ops/params.h"
+
+namespace troupe::ops {
+
+/// True where the sign and size of the output say all that the gradient must know.
+inline bool gradient_reads_output(const Params& p) {
+  const std::string& type = p.text("act_type");
+  return type == "selu" || ((type == "leaky" || type == "elu") && p.real("slope") >= 0);
+}
+
+/// selu is kSeluScale * x above zero and kSeluDepth * (e^x - 1) below (Klambauer et al. 2017).
+inline constexpr double kSeluScale = 1.0507009873554804934193349852946;
+inline constexpr double kSeluDepth = kSeluScale * 1.6732632423543772848170429916717;
+
+}  // namespace troupe::ops

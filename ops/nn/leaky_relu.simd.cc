@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// leaky, and the gradients of leaky, elu and selu, with the widest vectors of the machine. Bits
+// equal the reference's.
+#include "ops/nn/leaky_relu.h"
+#include "ops/support/flat_kernel.h"
+#include "ops/table.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/nn/leaky_relu.simd.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/support/elements-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::ops::HWY_NAMESPACE {
+
+/// The first input where the last one, which may be the same, is above zero; elsewhere its
+/// multiple.
+template <typename T>
+struct LeakyElements : ElementsCall {
+  const T* passed = input<T>(0);
+  const T* sign = input<T>(call.inputs.size() - 1);
+  T slope = static_cast<T>(call.params.real("slope"));
+  ElementsOutput<T> out{{call, context}};
+
+  template <typename D>
+  HWY_INLINE void operator()(D d, std::int64_t i) const {
+    const auto x = hn::LoadU(d, passed + i);
+    const auto above = hn::Gt(hn::LoadU(d, sign + i), hn::Zero(d));
+    out.store(d, hn::IfThenElse(above, x, hn::Mul(hn::Set(d, slope), x)), i);
+  }
+};
+
+/// Of elu and selu: output_gradient times `above` where the output is above zero, elsewhere times
+/// the output's height over its lowest value.
+template <typename T>
+struct EluBackwardElements : ElementsCall {
+  bool selu = call.params.text("act_type") == "selu";
+  T above = static_cast<T>(selu ? kSeluScale : 1.0);
+  T depth = static_cast<T>(selu ? kSeluDepth : call.params.real("slope"));
+  const T* gradient = input<T>(0);
+  const T* output = input<T>(1);
+  ElementsOutput<T> out{{call, context}};
+
+  template <typename D>
+  HWY_INLINE void operator()(D d, std::int64_t i) const {
+    const auto y = hn::LoadU(d, output + i);
+    const auto factor =
+        hn::IfThenElse(hn::Gt(y, hn::Zero(d)), hn::Set(d, above), hn::Add(y, hn::Set(d, depth)));
+    out.store(d, hn::Mul(hn::LoadU(d, gradient + i), factor), i);
+  }
+};
+
+base::Status run_leaky(const OpCall& call, const KernelContext& context) {
+  return run_elements<LeakyElements>(call, context);
+}
+base::Status run_elu_backward(const OpCall& call, const KernelContext& context) {
+  return run_elements<EluBackwardElements>(call, context);
+}
+
+}  // namespace troupe::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::ops {
+
+HWY_EXPORT(run_leaky);
+HWY_EXPORT(run_elu_backward);
+
+namespace {
+
+bool is_leaky(const OpCall& call) {
+  return call.params.text("act_type") == "leaky";
+}
+
+base::Status run_forward(const OpCall& call, const KernelContext& context) {
+  return HWY_DYNAMIC_DISPATCH(run_leaky)(call, context);
+}
+base::Status run_backward(const OpCall& call, const KernelContext& context) {
+  return is_leaky(call) ? HWY_DYNAMIC_DISPATCH(run_leaky)(call, context)
+                        : HWY_DYNAMIC_DISPATCH(run_elu_backward)(call, context);
+}
+
+base::Status accepts_forward(const OpCall& call) {
+  if (is_leaky(call)) return {};
+  return base::error(base::Errc::unimplemented, "only leaky");
+}
+base::Status accepts_backward(const OpCall& call) {
+  if (is_leaky(call) || gradient_reads_output(call.params)) return {};
+  return base::error(base::Errc::unimplemented, "only leaky, and what reads the output");
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_leaky_relu_simd() {
+  static const std::vector<BackendKernel> kernels = {
+      {"leaky_relu", flat_kernel("simd", run_forward, accepts_forward)},
+      {"leaky_relu_backward", flat_kernel("simd", run_backward, accepts_backward)},
+  };
+  return kernels;
+}
+
+}  // namespace troupe::ops
+#endif  // HWY_ONCE
