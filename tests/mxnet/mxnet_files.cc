@@ -145,9 +145,8 @@ class Call {
 /// metrics and optimizers are made of, and pooling as the pass for prediction makes it.
 bool is_own(const ops::OpDef& op, const ops::Sample& sample) {
   static const std::set<std::string> kOwn = {
-      "accuracy_count", "average_update",    "batch_norm_inference",
-      "cast_like",      "cross_entropy_sum", "reduce_to_like",
-      "reorder",        "sgd_update"};
+      "accuracy_count", "average_update", "batch_norm_inference", "cast_like", "cross_entropy_sum",
+      "reduce_to_like", "reorder",        "sgd_update",           "silu"};
   return kOwn.contains(op.name) || op.name.find("_backward") != std::string::npos ||
          sample.attributes.contains("save_indices");
 }
