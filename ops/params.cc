@@ -43,24 +43,13 @@ std::string shortest_text(T value) {
   return {digits.data(), end};
 }
 
-/// A list of integers; unlike base::parse_shape it takes any negative number (axes counted from
-/// the end, MXNet's reshape codes) and Python's None for the empty list.
+/// Unlike base::parse_shape it takes any negative number (axes counted from the end, MXNet's
+/// reshape codes).
 std::optional<Shape> parse_list(std::string_view text) {
-  text = trimmed(text);
-  if (text == "None") return Shape{};
-  if (text.size() >= 2 && ((text.front() == '(' && text.back() == ')') ||
-                           (text.front() == '[' && text.back() == ']'))) {
-    text = trimmed(text.substr(1, text.size() - 2));
-  }
-  Shape list;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    const auto number = parse_number<std::int64_t>(text.substr(0, comma));
-    if (!number || list.rank() == base::kRankMax) return std::nullopt;
-    list.push_back(*number);
-    text = comma == std::string_view::npos ? "" : trimmed(text.substr(comma + 1));
-  }
-  return list;
+  std::array<std::int64_t, base::kRankMax> numbers{};
+  const auto count = parse_integers(text, numbers);
+  if (!count) return std::nullopt;
+  return Shape(std::span<const std::int64_t>(numbers).first(*count));
 }
 
 std::optional<bool> parse_boolean(std::string_view text) {
@@ -180,6 +169,24 @@ Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& a
 }
 
 }  // namespace
+
+std::optional<std::size_t> parse_integers(std::string_view text, std::span<std::int64_t> into) {
+  text = trimmed(text);
+  if (text == "None") return 0;
+  if (text.size() >= 2 && ((text.front() == '(' && text.back() == ')') ||
+                           (text.front() == '[' && text.back() == ']'))) {
+    text = trimmed(text.substr(1, text.size() - 2));
+  }
+  std::size_t count = 0;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const auto number = parse_number<std::int64_t>(text.substr(0, comma));
+    if (!number || count == into.size()) return std::nullopt;
+    into[count++] = *number;
+    text = comma == std::string_view::npos ? "" : trimmed(text.substr(comma + 1));
+  }
+  return count;
+}
 
 Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Attributes& attributes,
                              const std::vector<IgnoredAttribute>& ignored) {

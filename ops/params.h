@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -76,6 +77,10 @@ class Params {
   const T& get(std::string_view name) const;
   std::map<std::string, ParamValue, std::less<>> values_;
 };
+
+/// Reads a list of integers, "(1, -2)", "[1]", "3", "()" or Python's None for none, into the first
+/// places of `into`; how many they are. Nothing where the text is no list or they do not fit.
+std::optional<std::size_t> parse_integers(std::string_view text, std::span<std::int64_t> into);
 
 /// Text of one value as to_attributes() writes it.
 std::string to_attribute(const ParamValue& value);
