@@ -75,6 +75,12 @@ dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
                                                    o.kernel, o.left, o.right);
 }
 
+dnnl::lrn_forward::primitive_desc describe_lrn(const LrnOperation& o) {
+  return describe_primitive<dnnl::lrn_forward>(dnnl::prop_kind::forward_inference,
+                                               dnnl::algorithm::lrn_across_channels, o.data, o.size,
+                                               o.alpha, o.beta, o.k);
+}
+
 std::optional<BlockedForm> read_form(const memory::desc& descriptor) {
   const dnnl_memory_desc_t& d = descriptor.data;
   if (d.format_kind != dnnl_blocked || d.offset0 != 0) return std::nullopt;
@@ -147,6 +153,12 @@ dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
   const memory::dims dilation(o.kernel.size(), 0);
   return describe_gradient<dnnl::pooling_backward>(hint, o.algorithm, o.data, o.output, o.strides,
                                                    o.kernel, dilation, o.left, o.right);
+}
+
+dnnl::lrn_forward::primitive_desc describe_lrn(const LrnOperation& o) {
+  return describe_primitive<dnnl::lrn_forward>(dnnl::prop_kind::forward_inference,
+                                               dnnl::algorithm::lrn_across_channels, o.data, o.data,
+                                               o.size, o.alpha, o.beta, o.k);
 }
 
 namespace {

@@ -87,6 +87,14 @@ dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o
 dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
     const dnnl::pooling_forward::primitive_desc& hint, const PoolingOperation& operation);
 
+/// Local response normalization over channels, for prediction: nothing is kept for a gradient.
+struct LrnOperation {
+  dnnl::memory::desc data;
+  dnnl::memory::dim size = 1;
+  float alpha = 0, beta = 0, k = 0;
+};
+dnnl::lrn_forward::primitive_desc describe_lrn(const LrnOperation& operation);
+
 /// One outer axis in memory.
 struct OuterAxis {
   std::int32_t axis = 0;
