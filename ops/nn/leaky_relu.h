@@ -2,6 +2,8 @@
 // What the kernels of leaky_relu and of its gradient must agree upon. Pure functions; any thread.
 #pragma once
 
+#include <string>
+
 #include "ops/params.h"
 
 namespace troupe::ops {

@@ -160,9 +160,12 @@ Shape without_axis(const Shape& shape, int axis) {
 Status infer_expand_dims(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   if (!in[0].rank_known() && !out[0].rank_known()) return {};
   const int rank = in[0].rank_known() ? in[0].rank() : out[0].rank() - 1;
-  if (rank < 0 || rank == base::kRankMax) {
-    return base::error(base::Errc::invalid_argument, "no shape of {} axes has one more than {}",
-                       rank + 1, in[0].to_string());
+  if (rank < 0) {
+    return base::error(base::Errc::invalid_argument, "an output without axes has none to spare");
+  }
+  if (rank == base::kRankMax) {
+    return base::error(base::Errc::invalid_argument,
+                       "shape {} has as many axes as a shape can have", in[0].to_string());
   }
   const std::int64_t given = p.integer("axis");
   const std::int64_t axis = given < 0 ? given + rank + 1 : given;
@@ -171,7 +174,8 @@ Status infer_expand_dims(const Params& p, std::vector<Shape>& in, std::vector<Sh
                        -rank - 1, rank);
   }
   const int place = static_cast<int>(axis);
-  if (in[0].rank_known()) TROUPE_TRY(refine("output", out[0], with_axis(in[0], place)));
+  if (!in[0].rank_known()) in[0] = without_axis(out[0], place);
+  TROUPE_TRY(refine("output", out[0], with_axis(in[0], place)));
   return refine("data", in[0], without_axis(out[0], place));
 }
 

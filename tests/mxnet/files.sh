@@ -21,7 +21,7 @@ mkdir "$work/calls"
   rm -rf "${work:?}/networks/$network"
 done
 
-for model in squeezenet1.0 mobilenet1.0 densenet121 resnet18_v1 resnet18_v2 resnet50_v1 alexnet vgg11_bn; do
+for model in decoder squeezenet1.0 mobilenet1.0 densenet121 resnet18_v1 resnet18_v2 resnet50_v1 alexnet vgg11_bn; do
   "$python" "$side" export $model "$work/$model"
   for form in predict train; do
     echo "$model of Gluon, $form"

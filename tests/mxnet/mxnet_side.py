@@ -7,8 +7,9 @@ mxnet_side.py calls FOLDER | network FOLDER SHAPE | export MODEL FOLDER | again 
         that only Troupe has must be refused
     network: loads FOLDER/symbol.json, a network that Troupe saved, and writes what it computes of
         data of SHAPE (4,1,28,28)
-    export: exports MODEL of Gluon's model zoo with random weights; the file as it is goes to
-        FOLDER/predict, and without dropout to FOLDER/train, each with what MXNet computes
+    export: exports MODEL of Gluon's model zoo, or `decoder`, with random weights; the file as it
+        is goes to FOLDER/predict, and without dropout to FOLDER/train, each with what MXNet
+        computes
     again: loads the again.json that Troupe made of these files and compares
 """
 import json
@@ -27,12 +28,17 @@ from mxnet.gluon.model_zoo import vision  # noqa: E402
 DTYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 # MXNet keeps numbers such as eps and scalars in 32 bits.
 CALL_BOUND = 2e-6
-# Calls with shapes that MXNet refuses.
-NARROWER = {"broadcast_like 'row'", "softmax_output 'flattened classes'"}
-# Calls that MXNet reads and computes otherwise: it has no use_ignore there and reads over it, and
-# ignores smooth_alpha beside multi_output.
+# Calls with shapes that MXNet refuses, or in f64, which its LRN lacks.
+NARROWER = {"broadcast_like 'row'", "softmax_output 'flattened classes'", "pad 'every axis'",
+            "lrn 'five channels'", "lrn 'another exponent'", "lrn 'more than there are'",
+            "lrn 'whole vectors of channels'"}
+# Calls that MXNet reads and computes otherwise: it has no use_ignore there and reads over it; it
+# ignores smooth_alpha beside multi_output, and dilate where deconvolution runs in f64; its
+# gradients take the output for data (selu) or its sign for data's (slopes below 0).
 DIFFERENT = {"softmax_cross_entropy 'ignored label'",
-             "softmax_output 'positions of a sample in one axis'"}
+             "softmax_output 'positions of a sample in one axis'",
+             "deconvolution 'bias, dilated, one position more'", "leaky_relu 'selu'",
+             "leaky_relu 'leaky, a slope below 0'", "leaky_relu 'elu, a slope below 0'"}
 AGAIN_BOUND = 1e-12
 
 
@@ -188,9 +194,30 @@ def write_results(symbol, shapes, folder, loss):
     write_safetensors(folder / "mxnet.safetensors", tensors)
 
 
+class Decoder(mx.gluon.HybridBlock):
+    """What the zoo lacks: an image smaller and larger again, by the layers of such networks."""
+    def __init__(self):
+        super().__init__()
+        nn = mx.gluon.nn
+        with self.name_scope():
+            self.layers = nn.HybridSequential()
+            self.layers.add(nn.ReflectionPad2D(2), nn.Conv2D(8, 5, strides=2), nn.PReLU(),
+                            nn.Conv2DTranspose(4, 4, strides=2, padding=1, groups=2), nn.GELU(),
+                            nn.Conv2DTranspose(6, 3, strides=2, output_padding=1, use_bias=False),
+                            nn.LeakyReLU(0.1), nn.ELU(0.5))
+
+    def hybrid_forward(self, F, x):
+        value, gate = F.split(self.layers(x), num_outputs=2, axis=1)
+        x = F.UpSampling(value * F.Activation(gate, act_type="softrelu"), scale=2,
+                         sample_type="nearest")
+        x = F.pad(x, mode="edge", pad_width=(0, 0, 0, 0, 1, 0, 2, 3))
+        return F.expand_dims(F.transpose(x, axes=(0, 2, 3, 1)), axis=1)
+
+
 def export(model, folder):
-    """Both forms of a model of the zoo."""
-    network = vision.get_model(model, pretrained=False, classes=10)
+    """Both forms of a model of the zoo, or of the Decoder."""
+    network = (Decoder() if model == "decoder"
+               else vision.get_model(model, pretrained=False, classes=10))
     network.initialize()
     network.hybridize()
     shape = (2, 3, 224, 224)

@@ -143,6 +143,26 @@ inline OpCall free_call(const OpTable& table, const char* op, const std::vector<
   return *std::move(call);
 }
 
+/// What inference makes of these shapes, the ones left out being unknown: "inputs -> visible
+/// outputs", or the error.
+inline std::string inferred(const OpTable& table, std::string_view name,
+                            const Attributes& attributes, std::vector<Shape> inputs,
+                            std::vector<Shape> outputs = {}) {
+  const OpDef& op = table.at(name);
+  const auto params = parse_params(op, attributes);
+  if (!params.ok()) return params.status().text();
+  inputs.resize(op.inputs(*params).size(), Shape::unknown());
+  outputs.resize(op.outputs(*params).size(), Shape::unknown());
+  const base::Status status = infer_shapes(op, *params, inputs, outputs);
+  if (!status.ok()) return status.text();
+  std::string text;
+  for (const Shape& shape : inputs) text += fmt::format("{} ", shape.to_string());
+  text += "->";
+  outputs.resize(std::size_t(op.visible_output_count(*params)));
+  for (const Shape& shape : outputs) text += fmt::format(" {}", shape.to_string());
+  return text;
+}
+
 /// A dense tensor in a layout that only the kernel of a reorder knows.
 inline Tensor reordered(const Tensor& tensor, const Layout& layout) {
   const OpTable table = OpTable::build();

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "ops/support/layout_map.h"
-#include "tests/ops/tensors.h"
+#include "tests/ops/cases.h"
 #include "tests/support/catch.h"
 
 namespace troupe::ops {
@@ -531,17 +531,7 @@ TEST_CASE("shapes of weights follow from data, and errors name both", "[shapes]"
   const OpTable table = OpTable::build();
   const auto infer = [&](std::string_view name, const Attributes& attributes,
                          std::vector<Shape> inputs) {
-    const OpDef& op = table.at(name);
-    const auto params = parse_params(op, attributes);
-    INFO(params.status().to_string());
-    REQUIRE(params.ok());
-    inputs.resize(op.inputs(params.value()).size(), Shape::unknown());
-    std::vector<Shape> outputs(op.outputs(params.value()).size(), Shape::unknown());
-    const base::Status status = infer_shapes(op, params.value(), inputs, outputs);
-    if (!status.ok()) return status.text();
-    std::string text;
-    for (const Shape& shape : inputs) text += shape.to_string() + " ";
-    return text + "-> " + outputs[0].to_string();
+    return inferred(table, name, attributes, std::move(inputs));
   };
   // Parameters as MXNet's files have them.
   CHECK(infer("Convolution",

@@ -198,7 +198,20 @@ TEST_CASE("attributes that change nothing are taken, others of their name are no
       {"Pooling",
        {{"kernel", "(2, 2)"}},
        {{"p_value", "2"}, {"cudnn_off", "0"}},
-       {{"pool_type", "lp"}}}};
+       {{"pool_type", "lp"}}},
+      {"Deconvolution",
+       {{"kernel", "(4, 4)"}, {"num_filter", "2"}},
+       {{"workspace", "512"}, {"cudnn_tune", "off"}, {"target_shape", "[]"}},
+       {{"layout", "NHWC"}},
+       2},
+      {"LeakyReLU",
+       {{"act_type", "elu"}},
+       {{"lower_bound", "0.125"}, {"upper_bound", "0.334"}},
+       {{"act_type", "rrelu"}}},
+      {"UpSampling",
+       {{"scale", "2"}, {"sample_type", "nearest"}},
+       {{"num_filter", "0"}, {"multi_input_mode", "concat"}, {"workspace", "512"}},
+       {{"sample_type", "bilinear"}}}};
   for (const Case& each : cases) {
     INFO(each.op);
     ops::Attributes good = each.needed, bad = each.needed;
@@ -224,6 +237,15 @@ TEST_CASE("files are written with MXNet's names and what differs from defaults")
   net = c.call("cast", "wide", {net}, {{"dtype", "f64"}});
   net = c.call("slice_axis", "part", {net}, {{"axis", "1"}});
   net = c.call("concat", "both", {net, net});
+  net = c.call("deconvolution", "up", {net}, {{"kernel", "(2, 2)"}, {"num_filter", "4"}});
+  net = c.call("leaky_relu", "leaky", {net}, {{"slope", "0.1"}});
+  net = c.call("lrn", "norm", {net}, {{"nsize", "5"}, {"alpha", "0.0001"}});
+  net =
+      c.call("pad", "border", {net}, {{"mode", "edge"}, {"pad_width", "(0, 0, 0, 0, 1, 1, 1, 1)"}});
+  net = c.call("upsampling", "larger", {net}, {{"scale", "2"}, {"sample_type", "nearest"}});
+  net = c.call("transpose", "turned", {net}, {{"axes", "(0, 2, 3, 1)"}});
+  net = c.call("expand_dims", "wider", {net}, {{"axis", "0"}});
+  net = c.call("split", "pieces", {net}, {{"num_outputs", "1"}});
   const auto file = nlohmann::json::parse(c.finish(net).value().to_json());
   std::map<std::string, nlohmann::json> written;
   for (const auto& node : file["nodes"]) {
@@ -239,6 +261,33 @@ TEST_CASE("files are written with MXNet's names and what differs from defaults")
   CHECK(written.at("slice_axis") ==
         nlohmann::json(Texts{{"axis", "1"}, {"begin", "0"}, {"end", "None"}}));
   CHECK(written.at("Concat") == nlohmann::json(Texts{{"num_args", "2"}}));
+  CHECK(written.at("Deconvolution") ==
+        nlohmann::json(Texts{{"kernel", "(2, 2)"}, {"num_filter", "4"}}));
+  CHECK(written.at("LeakyReLU") == nlohmann::json(Texts{{"slope", "0.1"}}));
+  CHECK(written.at("LRN") == nlohmann::json(Texts{{"nsize", "5"}}));
+  CHECK(written.at("Pad") ==
+        nlohmann::json(Texts{{"mode", "edge"}, {"pad_width", "(0, 0, 0, 0, 1, 1, 1, 1)"}}));
+  CHECK(written.at("UpSampling") ==
+        nlohmann::json(Texts{{"num_args", "1"}, {"sample_type", "nearest"}, {"scale", "2"}}));
+  CHECK(written.at("transpose") == nlohmann::json(Texts{{"axes", "(0, 2, 3, 1)"}}));
+  CHECK(written.at("expand_dims") == nlohmann::json(Texts{{"axis", "0"}}));
+  CHECK(written.at("SliceChannel") == nlohmann::json(Texts{{"num_outputs", "1"}}));
+}
+
+TEST_CASE("files name the parts of SliceChannel by number") {
+  const std::string text = R"json({"nodes": [
+    {"op": "null", "name": "data", "inputs": []},
+    {"op": "SliceChannel", "name": "parts", "inputs": [[0, 0, 0]],
+     "attrs": {"num_outputs": "2", "squeeze_axis": "False"}},
+    {"op": "LeakyReLU", "name": "gate", "inputs": [[1, 1, 0]], "attrs": {"act_type": "gelu"}},
+    {"op": "elemwise_mul", "name": "out", "inputs": [[1, 0, 0], [2, 0, 0]]}],
+    "arg_nodes": [0], "heads": [[3, 0, 0], [1, 1, 0]]})json";
+  const Symbol net = Symbol::from_json(table(), text).value();
+  CHECK(net.list_outputs() == Names{"out_output", "parts_output1"});
+  const InferredShapes shapes = net.infer_shapes({{"data", Shape{2, 6, 4}}}).value();
+  CHECK(shapes.outputs == std::vector<Shape>{{2, 3, 4}, {2, 3, 4}});
+  const Symbol again = Symbol::from_json(table(), net.to_json()).value();
+  CHECK(again.to_json() == net.to_json());
 }
 
 TEST_CASE("operands of MXNet's elemwise operators are inferred from each other") {
