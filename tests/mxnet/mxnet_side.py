@@ -195,16 +195,18 @@ def write_results(symbol, shapes, folder, loss):
 
 
 class Decoder(mx.gluon.HybridBlock):
-    """What the zoo lacks: an image smaller and larger again, by the layers of such networks."""
+    """What the zoo lacks: an image smaller and larger again, by the layers of such networks. Not
+    PReLU: behind a convolution MXNet's gradient of its slopes is wrong."""
     def __init__(self):
         super().__init__()
         nn = mx.gluon.nn
         with self.name_scope():
             self.layers = nn.HybridSequential()
-            self.layers.add(nn.ReflectionPad2D(2), nn.Conv2D(8, 5, strides=2), nn.PReLU(),
-                            nn.Conv2DTranspose(4, 4, strides=2, padding=1, groups=2), nn.GELU(),
+            self.layers.add(nn.ReflectionPad2D(2), nn.Conv2D(8, 5, strides=2), nn.ELU(0.5),
+                            nn.Conv2DTranspose(4, 4, strides=2, padding=1, groups=2, in_channels=8),
+                            nn.GELU(),
                             nn.Conv2DTranspose(6, 3, strides=2, output_padding=1, use_bias=False),
-                            nn.LeakyReLU(0.1), nn.ELU(0.5))
+                            nn.LeakyReLU(0.1))
 
     def hybrid_forward(self, F, x):
         value, gate = F.split(self.layers(x), num_outputs=2, axis=1)
