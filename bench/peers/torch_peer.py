@@ -90,6 +90,42 @@ def pointwise_rows():
             "dot/large": lambda m=torch.rand(256, 256), n=torch.rand(256, 256): m @ n}
 
 
+def smooth_rows():
+    x, g = 16 * torch.rand(32, 20, 24, 24) - 8, torch.rand(32, 20, 24, 24)
+    elu, leaky = functional.elu(x, 0.25), functional.leaky_relu(x, 0.25)
+    return {"leaky_relu/leaky, batch 32": lambda: functional.leaky_relu(x, 0.25),
+            "leaky_relu/elu, batch 32": lambda: functional.elu(x, 0.25),
+            "leaky_relu/gelu, batch 32": lambda: functional.gelu(x),
+            "leaky_relu_backward/leaky, batch 32": lambda: ATEN.leaky_relu_backward(
+                g, leaky, 0.25, True),
+            "leaky_relu_backward/elu, batch 32": lambda: ATEN.elu_backward(
+                g, 0.25, 1, 1, True, elu),
+            "leaky_relu_backward/gelu, batch 32": lambda: ATEN.gelu_backward(g, x),
+            "silu/batch 32": lambda: functional.silu(x),
+            "silu_backward/batch 32": lambda: ATEN.silu_backward(g, x)}
+
+
+def decoder_rows():
+    title = "4x4 to 28x28, batch 32"
+    x, w, y = torch.rand(32, 64, 14, 14), torch.rand(64, 32, 4, 4), torch.rand(32, 32, 28, 28)
+
+    def backward(*wanted):
+        return lambda: ATEN.convolution_backward(y, x, w, None, [2, 2], [1, 1], [1, 1], True,
+                                                 [0, 0], 1, [*wanted, False])
+
+    image, planes, wide = (torch.rand(s) for s in ((4, 3, 224, 224), (8, 64, 56, 56),
+                                                   (32, 64, 28, 28)))
+    return {f"deconvolution/{title}": lambda: functional.conv_transpose2d(
+                x, w, stride=2, padding=1),
+            f"deconvolution_backward_data/{title}": backward(True, False),
+            f"deconvolution_backward_weights/{title}": backward(False, True),
+            "lrn/googlenet norm1, batch 8": lambda: functional.local_response_norm(planes, 5, k=2),
+            "pad/3 around 224x224, batch 4": lambda: functional.pad(image, (3, 3, 3, 3), value=0.5),
+            "transpose/channels last, batch 32": lambda: wide.permute(0, 2, 3, 1).contiguous(),
+            "upsampling/14x14 to 28x28, batch 32": lambda: functional.interpolate(
+                x, scale_factor=2, mode="nearest")}
+
+
 def sgd_row():
     p = nn.Parameter(torch.rand(1 << 18))
     p.grad = torch.rand(1 << 18)
@@ -101,7 +137,8 @@ def ops(threads):
     torch.set_num_threads(threads)
     rows = {**conv_rows("lenet conv1, batch 32", (32, 1, 28, 28), (20, 1, 5, 5)),
             **conv_rows("lenet conv2, batch 32", (32, 20, 12, 12), (50, 20, 5, 5)),
-            **dense_rows(), **window_rows(), **norm_rows(), **pointwise_rows(), **sgd_row()}
+            **dense_rows(), **window_rows(), **norm_rows(), **pointwise_rows(), **smooth_rows(),
+            **decoder_rows(), **sgd_row()}
     with torch.no_grad():
         for what, function in rows.items():
             print_row(what, measure_loop(function))

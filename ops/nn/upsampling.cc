@@ -64,7 +64,10 @@ Status run(const OpCall& call, const KernelContext& context) {
             T* const first = context.outputs[0].as<T>() + row * scale * to_row;
             T* to = first;
             for (std::int64_t x = 0; x < width; ++x, from += block) {
-              for (std::int64_t i = 0; i < scale; ++i) to = std::copy_n(from, block, to);
+              for (std::int64_t i = 0; i < scale; ++i) {
+                // A loop: blocks are shorter than what a call of memmove costs.
+                for (std::int64_t k = 0; k < block; ++k) *to++ = from[k];
+              }
             }
             for (std::int64_t y = 1; y < scale; ++y) to = std::copy_n(first, to_row, to);
           }
