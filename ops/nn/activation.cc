@@ -97,7 +97,8 @@ OpDef define_forward() {
   op.name = "activation";
   op.aliases = {"Activation"};
   op.doc =
-      "Element-wise: relu max(x, 0); sigmoid 1 / (1 + exp(-x)); tanh; softrelu log(1 + exp(x)); "
+      "Element-wise: relu max(x, 0); sigmoid 1 / (1 + exp(-x)); tanh; softrelu (softplus) log(1 + "
+      "exp(x)); "
       "softsign x / (1 + |x|).";
   op.params = params();
   op.inputs = names({"data"});

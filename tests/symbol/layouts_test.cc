@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of a residual network: what its additions do to them, forward and backward.
+// Layouts of a residual network: what its additions do to them, forward and backward. And a decoder
+// in the layouts that its kernels like.
 #include "symbol/layouts.h"
 
 #include <algorithm>
@@ -135,6 +136,55 @@ std::string kernel_of(const PreparedGraph& result, const std::string& name) {
     if (result.graph.nodes[i].name == name) return result.kernels[i]->name();
   }
   return "none";
+}
+
+/// An image made smaller and larger again: a gated decoder.
+Symbol decoder() {
+  Composer c(table());
+  Symbol net = c.call("convolution", "conv", {c.variable("data")},
+                      {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"num_filter", "32"}});
+  net = c.call("leaky_relu", "leaky", {net});
+  net = c.call("lrn", "norm", {net}, {{"nsize", "5"}, {"alpha", "0.5"}});
+  net = c.call("deconvolution", "up1", {net},
+               {{"kernel", "(4, 4)"}, {"stride", "(2, 2)"}, {"num_filter", "32"}});
+  net = c.call("leaky_relu", "gelu", {net}, {{"act_type", "gelu"}});
+  const Symbol parts = c.call("split", "parts", {net}, {{"num_outputs", "2"}});
+  net = c.call("multiply", "gated", {c.call("silu", "gate", {parts[0]}), parts[1]});
+  net = c.call("upsampling", "up2", {net}, {{"scale", "2"}, {"sample_type", "nearest"}});
+  net = c.call("deconvolution", "smooth", {net},
+               {{"kernel", "(3, 3)"}, {"num_filter", "16"}, {"no_bias", "False"}});
+  net = c.call("leaky_relu", "prelu", {net}, {{"act_type", "prelu"}});
+  net = c.call("pad", "border", {net},
+               {{"mode", "reflect"}, {"pad_width", "(0, 0, 0, 0, 1, 1, 2, 2)"}});
+  net = c.call("transpose", "last", {net}, {{"axes", "(0, 2, 3, 1)"}});
+  return c.finish(c.call("expand_dims", "depth", {net}, {{"axis", "1"}})).value();
+}
+
+TEST_CASE("a decoder computes on fast kernels what it does on plain ones") {
+  const Symbol net = decoder();
+  std::vector<Results> results;
+  for (const bool reference : {true, false}) {
+    tests::TestRuntime test;
+    ExecutorOptions options;
+    options.reference_only = reference;
+    Bindings bindings = make_bindings(test.runtime, net, {2, 3, 13, 11});
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options);
+    INFO(executor.status().to_string());
+    REQUIRE(executor.ok());
+    const ndarray::NDArray& output = (*executor)->outputs()[0];
+    CHECK((output.shape() == base::Shape{2, 1, 32, 30, 16}));
+    const std::vector heads = {
+        ndarray::NDArray::zeros(test.runtime, output.shape(), output.dtype()).value()};
+    fill(heads[0], "head", -1, 1);
+    REQUIRE((*executor)->forward(true).ok());
+    REQUIRE((*executor)->backward(heads).ok());
+    results.push_back(results_of(**executor));
+    CHECK(results.back().size() == 1 + 6);
+  }
+  for (const auto& [name, bytes] : results[0]) {
+    INFO(name);
+    CHECK(distance<float>(bytes, results[1].at(name)) <= 1e-5);
+  }
 }
 
 TEST_CASE("a reorder of weights has its price where it runs each time") {
