@@ -135,7 +135,7 @@ std::string summarize(const ModelReport& report) {
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
       "live set        {} for training, {} for prediction: no plan takes less\n"
-      "prologue        {} of weights in kernels' layouts, kept between predictions\n"
+      "prologue        {} of weights, folded or in kernels' layouts, kept between predictions\n"
       "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
       "forward work    {:.{}f} GFLOP for a batch of {}, {:.{}f} G multiply-adds a sample\n",
       base::format_count(report.parameters), base::format_bytes(report.train_bytes),
@@ -243,13 +243,16 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
   if (!options.kernels.empty()) {
     TROUPE_TRY_ASSIGN(tuned.choices, symbol::KernelChoices::load(options.kernels));
   }
-  tuned.choices.machine = ops::numeric_class(options.threads).to_string();
+  const std::string here = ops::numeric_class(options.threads).to_string();
+  std::string& machine = tuned.choices.machine;
+  if (machine.find(here) == std::string::npos) machine += (machine.empty() ? "" : "; ") + here;
   const auto measure = [&](ndarray::Runtime& runtime) -> base::Status {
     symbol::Autotuner tuner(symbol::measure_on(runtime), runtime.clock, seconds);
     TROUPE_TRY(bind(runtime, options, network, &tuner).status());
     auto found = tuner.choices();
     tuned.measured = found.size();
     tuned.left = tuner.left();
+    tuned.failed = tuner.failed();
     tuned.choices.calls.merge(std::move(found));  // what was there stays
     return {};
   };

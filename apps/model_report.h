@@ -52,7 +52,7 @@ struct ModelReport {
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
   std::uint64_t predict_live_set_bytes = 0;
-  std::uint64_t prologue_bytes = 0;  ///< weights in kernels' layouts, kept between predictions
+  std::uint64_t prologue_bytes = 0;  ///< folded weights and those in kernels' layouts, kept
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
   /// Nodes, also of the backward pass, whose kernel is a stored choice; absent: none are given.
@@ -83,6 +83,7 @@ struct TunedModel {
   symbol::KernelChoices choices;  ///< those of InspectOptions::kernels, too
   std::size_t measured = 0;       ///< calls that this run measured
   std::size_t left = 0;           ///< calls for which there was no time
+  std::size_t failed = 0;         ///< calls of which no kernel could be run
 };
 /// Measures the kernels of every call of the network, in training and in prediction, for about
 /// `seconds` at most. Calls that InspectOptions::kernels decides keep their kernels.

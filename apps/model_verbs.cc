@@ -53,7 +53,9 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   const auto tuned = autotune_model(verb.model, most_ms * kMilliseconds);
   if (!tuned.ok()) return context.fail(tuned.status());
   const std::string text = tuned->choices.to_json();
-  status = file.write(std::as_bytes(std::span(text)));
+  // What was there stays as it was rather than become too large to be read.
+  status = symbol::KernelChoices::from_json(text, verb.output).status();
+  if (status.ok()) status = file.write(std::as_bytes(std::span(text)));
   if (status.ok()) status = file.commit();
   if (!status.ok()) return context.fail(status);
   context.console.data(fmt::format("{}: kernels for {}; measured now: {}\n", verb.output,
@@ -64,6 +66,12 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
         fmt::format("warning: the time of {} was used up: {} left to the rule; --kernels {} goes "
                     "on from here",
                     verb.time, base::format_counted(tuned->left, "call"), verb.output));
+  }
+  if (tuned->failed > 0) {
+    context.console.note(
+        fmt::format("warning: {} left to the rule: no kernel could be run, for want of memory "
+                    "perhaps",
+                    base::format_counted(tuned->failed, "call")));
   }
   return ExitCode::ok;
 }

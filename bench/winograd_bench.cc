@@ -81,8 +81,8 @@ base::Result<onednn::Plan> library_plan(const OpCall& call, Pass pass) {
   const auto forward = [&](const base::Shape& data, const base::Shape& weight,
                            const base::Shape& output) {
     return onednn::describe_primitive<dnnl::convolution_forward>(
-        dnnl::prop_kind::forward_training, kForm, describe(data), describe(weight),
-        describe(output), ones, zeros, ones, ones);
+        onednn::attributes(), dnnl::prop_kind::forward_training, kForm, describe(data),
+        describe(weight), describe(output), ones, zeros, ones, ones);
   };
   const base::Shape &first = call.inputs[0].shape, &second = call.inputs[1].shape;
   const base::Shape& result = call.outputs[0].shape;

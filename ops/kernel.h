@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -142,13 +143,15 @@ base::Status with_floating(base::DType dtype, F&& f) {
 }
 
 /// A reference kernel from f(call, context, T{}) with T = float or double, the dtype of the call's
-/// first input.
+/// first input; `scratch` gives the bytes that it needs, if any.
 template <typename F>
-KernelDef floating_kernel(F f) {
-  return reference_kernel([f](const OpCall& call, const KernelContext& context) {
-    return with_floating(call.inputs[0].dtype,
-                         [&](auto zero) -> base::Status { return f(call, context, zero); });
-  });
+KernelDef floating_kernel(F f, std::function<std::size_t(const OpCall&)> scratch = {}) {
+  return reference_kernel(
+      [f](const OpCall& call, const KernelContext& context) {
+        return with_floating(call.inputs[0].dtype,
+                             [&](auto zero) -> base::Status { return f(call, context, zero); });
+      },
+      std::move(scratch));
 }
 
 }  // namespace troupe::ops

@@ -123,6 +123,9 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
+  /// relu of all inputs before it gives the same as relu of its output 0 behind it. Empty: never.
+  std::function<bool(const Params&, const base::Shape& input, const base::Shape& output)>
+      commutes_with_relu;
   /// It has the parameters of an epilogue (nn/epilogue.h): binding moves a sum and a relu that
   /// alone read output 0 into it.
   bool epilogue = false;

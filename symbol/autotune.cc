@@ -33,8 +33,8 @@ void fill(const base::TensorView& view) {
     using T = decltype(zero);
     constexpr std::uint32_t kStride = 0x9e3779b9;  // of Weyl's sequence
     T* values = view.as<T>();
-    for (std::uint32_t i = 0; i < bytes / sizeof(T); ++i) {
-      values[i] = static_cast<T>(base::uniform_f32(i * kStride));
+    for (std::size_t i = 0; i < bytes / sizeof(T); ++i) {
+      values[i] = static_cast<T>(base::uniform_f32(static_cast<std::uint32_t>(i) * kStride));
     }
     return base::Status();
   });
@@ -123,9 +123,9 @@ void Autotuner::time(const std::string& signature, const ops::OpCall& call,
   for (ops::Offer& offer : offers) {
     const std::int64_t start = clock_.now_ns();
     base::Result<double> seconds = base::error(base::Errc::deadline_exceeded, "not run");
-    if (spent_ < seconds_max_ && offer.seconds <= kHopeless * times.rule) {
-      seconds = measure_(call, offer);
-    }
+    const bool in_time = spent_ < seconds_max_;
+    if (in_time && offer.seconds <= kHopeless * times.rule) seconds = measure_(call, offer);
+    if (in_time && !seconds.ok()) times.failed = true;
     spent_ += static_cast<double>(clock_.now_ns() - start) * kNanoseconds;
     if (!seconds.ok()) {
       not_run.push_back(&offer);
@@ -151,6 +151,13 @@ void Autotuner::time(const std::string& signature, const ops::OpCall& call,
                    [](const ops::Offer& a, const ops::Offer& b) { return a.seconds < b.seconds; });
 }
 
+void Autotuner::recall(const KernelChoice& choice, std::vector<ops::Offer>& offers) {
+  for (ops::Offer& offer : offers) {
+    const auto stored = choice.seconds.find(offer.maker->name);
+    if (stored != choice.seconds.end()) offer.seconds = stored->second;
+  }
+}
+
 void Autotuner::weighed(const std::string& signature,
                         const std::vector<Alternative>& alternatives) {
   SecondsOfKernels& node = weighed_[signature].emplace_back();
@@ -164,7 +171,9 @@ void Autotuner::weighed(const std::string& signature,
 std::map<std::string, KernelChoice> Autotuner::choices() const {
   std::map<std::string, KernelChoice> result;
   for (const auto& [signature, nodes] : weighed_) {
-    const SecondsOfKernels& measured = times_.at(signature).kernels;
+    const auto times = times_.find(signature);
+    if (times == times_.end()) continue;
+    const SecondsOfKernels& measured = times->second.kernels;
     // A kernel that was not offered to all nodes of the call is none for it.
     SecondsOfKernels sums = nodes.front();
     for (auto sum = sums.begin(); sum != sums.end();) {
@@ -184,10 +193,13 @@ std::map<std::string, KernelChoice> Autotuner::choices() const {
   return result;
 }
 
-std::size_t Autotuner::left() const {
+std::size_t Autotuner::count_unmeasured(bool failed) const {
   return static_cast<std::size_t>(
-      std::count_if(weighed_.begin(), weighed_.end(),
-                    [this](const auto& call) { return times_.at(call.first).kernels.empty(); }));
+      std::count_if(weighed_.begin(), weighed_.end(), [&](const auto& call) {
+        const auto times = times_.find(call.first);
+        return times != times_.end() && times->second.kernels.empty() &&
+               times->second.failed == failed;
+      }));
 }
 
 }  // namespace troupe::symbol

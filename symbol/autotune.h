@@ -33,14 +33,18 @@ class Autotuner {
   /// Offers that the rule puts far behind the best, and what cannot be run, have seconds in
   /// proportion to their rule's.
   void time(const std::string& signature, const ops::OpCall& call, std::vector<ops::Offer>& offers);
+  /// Gives offers of a call for which there is a choice the seconds that are stored with it.
+  static void recall(const KernelChoice& choice, std::vector<ops::Offer>& offers);
   /// Notes what was weighed for a node with this call.
   void weighed(const std::string& signature, const std::vector<Alternative>& alternatives);
 
-  /// Per call that was measured: the kernel with which its nodes, and the reorders around them,
-  /// take least.
+  /// Per call that was measured here: the kernel with which its nodes, and the reorders around
+  /// them, take least.
   std::map<std::string, KernelChoice> choices() const;
   /// Calls that nobody had the time to measure.
-  std::size_t left() const;
+  std::size_t left() const { return count_unmeasured(false); }
+  /// Calls of which no kernel could be run.
+  std::size_t failed() const { return count_unmeasured(true); }
 
  private:
   using SecondsOfKernels = std::map<std::string, double>;
@@ -49,7 +53,10 @@ class Autotuner {
     double rule = std::numeric_limits<double>::infinity();      // the least of all offers
     double measured = std::numeric_limits<double>::infinity();  // the least; infinity: none
     SecondsOfKernels kernels;                                   // that were run
+    bool failed = false;                                        // one, in time
   };
+
+  std::size_t count_unmeasured(bool failed) const;
 
   const MeasureFunction measure_;
   const base::Clock& clock_;

@@ -33,7 +33,8 @@ using Arrays = std::map<std::string, NDArray>;
 struct BoundGraph {
   Graph graph;
   Arrays variables;
-  std::vector<NDArray> heads;  // empty handles: to be made
+  std::vector<NDArray> heads;           // empty handles: to be made
+  std::vector<std::string> head_names;  // of the first ones, as the symbol calls its outputs
   bool train = true;
   std::set<std::string> weights;  // prediction keeps what it reorders of these
 };
@@ -113,7 +114,8 @@ std::map<std::string, base::DType> dtypes_of(const Graph& graph, const Arrays& v
 
 /// Arrays for the heads that have none; errors for those that do not fit.
 base::Status complete_heads(ndarray::Runtime& runtime, base::Device device,
-                            const PreparedGraph& prepared, std::vector<NDArray>& heads) {
+                            const PreparedGraph& prepared, BoundGraph& bound) {
+  std::vector<NDArray>& heads = bound.heads;
   heads.resize(prepared.graph.heads.size());
   for (std::size_t i = 0; i < heads.size(); ++i) {
     const Value head = prepared.graph.heads[i];
@@ -123,10 +125,11 @@ base::Status complete_heads(ndarray::Runtime& runtime, base::Device device,
                                                  device, "executor output"));
     }
     if (heads[i].shape() != prepared.shapes[v] || heads[i].dtype() != prepared.dtypes[v]) {
+      const bool named = i < bound.head_names.size();
       return base::error(Errc::invalid_argument, "bind: {} is {} {}, its array is {} {}",
-                         prepared.graph.value_name(head), base::dtype_name(prepared.dtypes[v]),
-                         prepared.shapes[v].to_string(), base::dtype_name(heads[i].dtype()),
-                         heads[i].shape().to_string());
+                         named ? bound.head_names[i] : prepared.graph.value_name(head),
+                         base::dtype_name(prepared.dtypes[v]), prepared.shapes[v].to_string(),
+                         base::dtype_name(heads[i].dtype()), heads[i].shape().to_string());
     }
   }
   return {};
@@ -168,7 +171,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   ProgramRequest request;
   TROUPE_TRY_ASSIGN(request.prepared,
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
-  TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound.heads));
+  TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound));
   request.externals = externals_of(request.prepared, bound);
   request.prologue = prologue_nodes(request.prepared.graph, bound.weights);
   request.step = options.step;
@@ -188,7 +191,8 @@ class Binder {
   Binder(ndarray::Runtime& runtime, Executor& executor, const Symbol& symbol)
       : runtime_(runtime),
         executor_(executor),
-        flat_(symbol.graph()) {
+        flat_(symbol.graph()),
+        outputs_(symbol.list_outputs()) {
     for (const std::string& name : symbol.list_arguments()) {
       const auto it = executor.bindings_.grad_req.find(name);
       if (it != executor.bindings_.grad_req.end() && it->second != GradReq::null) {
@@ -207,13 +211,15 @@ class Binder {
 
  private:
   base::Result<Differentiated> differentiate_wanted(const Graph& forward);
-  base::Status add_head_gradients(const std::vector<HeadGradient>& gradients, BoundGraph& bound);
+  base::Status add_head_gradients(const std::vector<HeadGradient>& gradients,
+                                  const ValueShapes& shapes, BoundGraph& bound);
   base::Result<GradientHeads> prepare_gradients(BoundGraph& bound);
   void keep(const BoundGraph& bound, const std::vector<StateUpdate>& updates);
 
   ndarray::Runtime& runtime_;
   Executor& executor_;
   const Graph flat_;
+  const std::vector<std::string> outputs_;
   std::vector<std::string> wanted_;  // arguments with gradients, in topological order
   std::set<std::string> weights_;    // parameters and auxiliary states
   Arrays variables_;
@@ -227,11 +233,10 @@ base::Result<Differentiated> Binder::differentiate_wanted(const Graph& forward) 
 }
 
 base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradients,
-                                        BoundGraph& bound) {
+                                        const ValueShapes& shapes, BoundGraph& bound) {
   if (gradients.empty()) return {};
-  TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
-  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
   TROUPE_TRY(check_complete(flat_, shapes));
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(flat_, dtypes_of(flat_, variables_)));
   const ValueNumbers numbers(flat_);
   for (const HeadGradient& gradient : gradients) {
     const std::size_t v = numbers[flat_.heads[gradient.head]];
@@ -270,8 +275,9 @@ base::Status Binder::bind_training() {
       return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
     }
   }
+  TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   const bool fused = executor_.options_.fused;
-  Graph forward = fused ? fuse_epilogues(delay_rectifiers(flat_)) : flat_;
+  Graph forward = fused ? fuse_epilogues(delay_rectifiers(flat_, shapes)) : flat_;
   const std::vector<StateUpdate> updates = state_updates(forward);
   Builder builder(runtime_.ops, forward);
   std::vector<Value> batch_values;
@@ -284,7 +290,8 @@ base::Status Binder::bind_training() {
   bound.variables = variables_;
   bound.heads = executor_.bindings_.outputs;
   bound.heads.resize(flat_.heads.size());
-  TROUPE_TRY(add_head_gradients(result.head_gradients, bound));
+  bound.head_names = outputs_;
+  TROUPE_TRY(add_head_gradients(result.head_gradients, shapes, bound));
   TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
   const Graph merged = eliminate_common_subexpressions(prune(result.graph));
   bound.graph = separate_heads(runtime_.ops, merged, gradients);
@@ -313,6 +320,7 @@ base::Status Binder::bind_prediction() {
   bound.train = false;
   bound.weights = weights_;
   bound.heads = executor_.bindings_.outputs;
+  bound.head_names = outputs_;
   TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
   executor_.bindings_.outputs = bound.heads;
   return {};

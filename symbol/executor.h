@@ -49,7 +49,7 @@ struct ExecutorOptions {
   /// Kernels that go before the rule's (kernel_choices.h); null: none.
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
-  bool fused = true;           ///< sums and relus ride in the operators before them
+  bool fused = true;           ///< the passes rectifiers.h (training) and fuse.h
   MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
   bool train = true;                     ///< prepare the graph of forward(true) and backward
   bool predict = true;                   ///< prepare the graph of forward(false)

@@ -19,10 +19,14 @@ class Fusion {
       : graph_(graph),
         numbers_(graph),
         reader_(numbers_.size()),
+        read_(numbers_.size()),
         taken_(graph.nodes.size()),
         heads_(graph.nodes.size()) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      for (const Value input : graph.nodes[i].inputs) add_reader(input, i);
+      for (const Value input : graph.nodes[i].inputs) {
+        add_reader(input, i);
+        read_[numbers_[input]] = true;
+      }
     }
     for (const Value head : graph.heads) {
       add_reader(head, kSeveral);
@@ -58,11 +62,6 @@ class Fusion {
     return &*reader;
   }
 
-  bool is_relu(std::size_t node) const {
-    const GraphNode& n = graph_.nodes[node];
-    return n.op->name == "activation" && n.params.text("act_type") == "relu";
-  }
-
   static bool is_sum_of_two(const GraphNode& node) {
     const bool sum = node.op->name == "add_elemwise" || node.op->name == "add_n";
     return sum && node.inputs.size() == 2;
@@ -71,14 +70,23 @@ class Fusion {
   /// True when another output of the node is read by another node, which might come too early.
   bool shows_more(std::size_t node) const {
     for (std::size_t v = numbers_.begin(node) + 1; v < numbers_.end(node); ++v) {
-      if (reader_[v] && *reader_[v] != kSeveral) return true;
+      if (read_[v]) return true;
     }
     return false;
   }
 
+  /// True when another node moves one of this node's states. They take turns in the graph's order.
+  bool shares_state(const GraphNode& node) const {
+    return std::any_of(
+        node.op->auxiliary.begin(), node.op->auxiliary.end(),
+        [&](const auto& state) { return reader_[numbers_[node.input(state.input)]] == kSeveral; });
+  }
+
   void find_epilogue(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
-    if (node.is_variable() || !node.op->epilogue || shows_more(index)) return;
+    if (node.is_variable() || !node.op->epilogue || shows_more(index) || shares_state(node)) {
+      return;
+    }
     if (node.params.boolean("with_sum") || node.params.text("act_type") != "none") return;
     Epilogue epilogue{std::nullopt, false, index};
     const std::size_t* next = only_reader(index);
@@ -88,7 +96,7 @@ class Fusion {
       epilogue.last = *next;
       next = only_reader(*next);
     }
-    if (next != nullptr && is_relu(*next)) {
+    if (next != nullptr && graph_.nodes[*next].is_relu()) {
       epilogue.relu = true;
       epilogue.last = *next;
     }
@@ -141,6 +149,7 @@ class Fusion {
   const Graph& graph_;
   const ValueNumbers numbers_;
   std::vector<std::optional<std::size_t>> reader_;  // per value: its only one, or kSeveral
+  std::vector<bool> read_;                          // per value: by a node
   std::vector<bool> taken_;                         // per node: part of a fused one
   std::vector<bool> heads_;                         // per node
   std::map<std::size_t, std::pair<std::size_t, Epilogue>> fused_;  // by its last node

@@ -8,7 +8,7 @@
 
 namespace troupe::symbol {
 
-/// `graph`, of forward nodes alone, with every sum of two and every relu in the epilogue of the
+/// `graph`, before differentiation, with every sum of two and every relu in the epilogue of the
 /// node before it (OpDef::epilogue), where nothing else reads that node's first output. A node with
 /// an epilogue keeps its name and stands where the last node that it took in stood. Heads keep
 /// their nodes. Of two nodes that could take a sum in, the later one does.

@@ -13,6 +13,10 @@ const std::string& GraphNode::random_name() const {
   return it == extra.end() ? name : it->second;
 }
 
+bool GraphNode::is_relu() const {
+  return !is_variable() && op->name == "activation" && params.text("act_type") == "relu";
+}
+
 bool GraphNode::reads(std::size_t index) const {
   TROUPE_CHECK(index < inputs.size(), "a node without such an input");
   const std::vector<int>& unread = op->shape_only_inputs;

@@ -37,6 +37,8 @@ struct GraphNode {
   bool backward = false;  ///< made by differentiation: runs in the backward pass
 
   bool is_variable() const { return op == nullptr; }
+  /// True for max(x, 0).
+  bool is_relu() const;
   /// The value that input `index` takes.
   Value input(int index) const { return inputs[static_cast<std::size_t>(index)]; }
   /// True when the node reads the values of input `index`; false when only its shape and dtype

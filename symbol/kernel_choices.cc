@@ -64,6 +64,9 @@ base::Status read_seconds(const json& entry, KernelChoice& choice) {
 base::Status read_choice(const json& entry, KernelChoices& choices) {
   if (!entry.is_object()) return malformed("must be an object");
   TROUPE_TRY_ASSIGN(const std::string call, text_of(entry, "call"));
+  for (const char* pass : {"train reorder(", "predict reorder("}) {
+    if (call.starts_with(pass)) return malformed("no kernel can be chosen for a reorder");
+  }
   KernelChoice choice;
   TROUPE_TRY_ASSIGN(choice.kernel, text_of(entry, "kernel"));
   TROUPE_TRY(read_seconds(entry, choice));
@@ -76,10 +79,12 @@ base::Status read(std::string_view text, KernelChoices& choices) {
   if (!file.is_object() || !file.contains("troupe_kernels")) {
     return malformed("is no file of kernel choices: it has no 'troupe_kernels'");
   }
-  if (file["troupe_kernels"] != kVersion) {
+  const json& version = file["troupe_kernels"];
+  if (!version.is_number_integer()) return malformed("'troupe_kernels' must be a version number");
+  if (version != kVersion) {
     return base::error(Errc::version_mismatch,
                        "has version {} of kernel choices, this program reads version {}",
-                       file["troupe_kernels"].dump(), kVersion);
+                       version.dump(), kVersion);
   }
   TROUPE_TRY_ASSIGN(choices.machine, text_of(file, "machine"));
   const auto entries = file.find("choices");
@@ -106,6 +111,12 @@ std::string tensors_text(const std::vector<ops::TensorDesc>& tensors) {
 const KernelChoice* KernelChoices::find(const std::string& call) const {
   const auto it = calls.find(call);
   return it == calls.end() ? nullptr : &it->second;
+}
+
+std::string KernelChoices::decisions() const {
+  std::string text;
+  for (const auto& [call, choice] : calls) text += fmt::format("{}: {}\n", call, choice.kernel);
+  return text;
 }
 
 std::string KernelChoices::to_json() const {

@@ -32,6 +32,8 @@ struct KernelChoices {
 
   /// Null: the call is left to the rule.
   const KernelChoice* find(const std::string& call) const;
+  /// What of it decides about bits: a line per call, with its kernel.
+  std::string decisions() const;
   /// Readable JSON, with its version.
   std::string to_json() const;
   /// Inverse of to_json(). Errors begin with `name` and say which choice is wrong.

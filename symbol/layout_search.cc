@@ -128,7 +128,11 @@ void LayoutSearch::heed_choices(const ops::OpCall& call, Asked& asked) const {
   if (options_.tuner == nullptr || asked.offers.empty()) return;
   // Of reorders nothing is chosen: the graph gets the first.
   if (call.op->name == "reorder") asked.offers.resize(1);
-  options_.tuner->time(asked.signature, call, asked.offers);
+  if (asked.choice != nullptr) {
+    Autotuner::recall(*asked.choice, asked.offers);
+  } else {
+    options_.tuner->time(asked.signature, call, asked.offers);
+  }
 }
 
 base::Status LayoutSearch::keep_chosen(const ops::OpCall& call, Asked& asked) const {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "symbol/value_numbers.h"
@@ -12,10 +14,6 @@
 namespace troupe::symbol {
 
 namespace {
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-}
 
 bool goes_in_place(MemoryMode mode) {
   return mode == MemoryMode::in_place || mode == MemoryMode::both;
@@ -80,7 +78,7 @@ class Lives {
     taken_.clear();
     for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
       if (request_.external[value]) continue;
-      const std::size_t bytes = aligned(std::max<std::size_t>(request_.value_bytes[value], 1));
+      const std::size_t bytes = piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
       plan_.unshared_bytes += bytes;
       const auto output = static_cast<int>(value - numbers_.begin(index));
       int& piece = plan_.value_piece[value];
@@ -93,7 +91,7 @@ class Lives {
       }
     }
     if (request_.scratch_bytes[index] > 0) {
-      const std::size_t bytes = aligned(request_.scratch_bytes[index]);
+      const std::size_t bytes = piece_bytes(request_.scratch_bytes[index]);
       plan_.unshared_bytes += bytes;
       plan_.scratch_piece[index] = add_piece(index, bytes);
     }
@@ -119,17 +117,17 @@ class Lives {
   MemoryPlan plan_;
 };
 
-/// Sets of nodes as rows of bits.
+/// Sets of nodes as rows of bits; of more than kNodesMax nodes nothing is known.
 class NodeSets {
  public:
   explicit NodeSets(std::size_t nodes)
-      : words_((nodes + kBits - 1) / kBits), bits_(words_ * nodes, 0) {}
+      : words_(nodes > kNodesMax ? 0 : (nodes + kBits - 1) / kBits), bits_(words_ * nodes, 0) {}
 
   bool contains(std::size_t set, std::size_t node) const {
-    return (bits_[set * words_ + node / kBits] >> node % kBits & 1) != 0;
+    return words_ > 0 && (bits_[set * words_ + node / kBits] >> node % kBits & 1) != 0;
   }
   void insert(std::size_t set, std::size_t node) {
-    bits_[set * words_ + node / kBits] |= std::uint64_t{1} << node % kBits;
+    if (words_ > 0) bits_[set * words_ + node / kBits] |= std::uint64_t{1} << node % kBits;
   }
   /// Adds all of set `other`.
   void unite(std::size_t set, std::size_t other) {
@@ -138,8 +136,38 @@ class NodeSets {
 
  private:
   static constexpr std::size_t kBits = 64;
+  static constexpr std::size_t kNodesMax = 16384;  // 32 MiB of bits
   const std::size_t words_;
   std::vector<std::uint64_t> bits_;
+};
+
+/// Who had the bytes of an arena last.
+class Owners {
+ public:
+  /// All owners of [begin, end), each once, from now on with another one: instead of them, or, with
+  /// `beside`, in addition.
+  std::vector<std::size_t> replace(std::size_t begin, std::size_t end, std::size_t owner,
+                                   bool beside) {
+    std::set<std::size_t> before;
+    split(end);
+    for (auto range = split(begin); range->first < end; ++range) {
+      before.insert(range->second.begin(), range->second.end());
+      if (!beside) range->second.clear();
+      range->second.push_back(owner);
+    }
+    return {before.begin(), before.end()};
+  }
+
+ private:
+  using Ranges = std::map<std::size_t, std::vector<std::size_t>>;
+
+  /// The range that begins at `at`.
+  Ranges::iterator split(std::size_t at) {
+    const auto next = ranges_.upper_bound(at);
+    return ranges_.try_emplace(next, at, std::prev(next)->second);
+  }
+
+  Ranges ranges_{{0, {}}};  // by their begin; each ends where the next one begins
 };
 
 /// Finds what each piece must come after. Walks along the nodes and knows, per node, which others
@@ -162,18 +190,21 @@ class Precedence {
       follow_values(node);
       const std::size_t begin = next;
       while (next < plan_.pieces.size() && plan_.pieces[next].first == node) ++next;
-      for (std::size_t piece = begin; piece < next; ++piece) take_over(piece, begin);
+      for (std::size_t piece = begin; piece < next; ++piece) take_over(piece);
       for (std::size_t piece = begin; piece < next; ++piece) users_[piece].push_back(node);
     }
   }
 
  private:
+  bool optional(std::size_t node) const {
+    return !request_.optional.empty() && request_.optional[node];
+  }
+
   /// `node` begins when `other` and all before it are done.
   void follow(std::size_t node, std::size_t other) {
     if (done_.contains(node, other)) return;
-    const bool optional = !request_.optional.empty() && request_.optional[other];
     done_.insert(node, other);
-    if (!optional) done_.unite(node, other);
+    if (!optional(other)) done_.unite(node, other);
   }
 
   /// What reading its inputs, and writing in place, makes a node wait for.
@@ -198,14 +229,12 @@ class Precedence {
     if (users.back() != node) users.push_back(node);
   }
 
-  /// Of the pieces before `end`, those whose bytes `index` takes over.
-  void take_over(std::size_t index, std::size_t end) {
+  /// Looks at those whose bytes piece `index` takes over. Those before them need no look: their
+  /// users were waited for, unless by a node that may be left out.
+  void take_over(std::size_t index) {
     const Piece& piece = plan_.pieces[index];
-    std::vector<std::size_t> dead;
-    for (std::size_t other = 0; other < end; ++other) {
-      const Piece& before = plan_.pieces[other];
-      if (before.offset < piece.end() && piece.offset < before.end()) dead.push_back(other);
-    }
+    std::vector<std::size_t> dead =
+        owners_.replace(piece.offset, piece.end(), index, optional(piece.first));
     // From the one that lived longest: waiting for its users is often enough for the others.
     std::stable_sort(dead.begin(), dead.end(), [this](std::size_t a, std::size_t b) {
       return plan_.pieces[a].last > plan_.pieces[b].last;
@@ -224,6 +253,7 @@ class Precedence {
   MemoryPlan& plan_;
   std::vector<std::vector<std::size_t>> users_;  // per piece: nodes so far that read or write it
   NodeSets done_;                                // per node: those done before it begins
+  Owners owners_;
 };
 
 }  // namespace

@@ -16,8 +16,12 @@
 
 namespace troupe::symbol {
 
-/// Alignment of every piece.
-inline constexpr std::size_t kPieceAlignment = 64;
+/// The bytes of a piece that holds so many: every piece begins and ends at a whole line of 64
+/// bytes.
+inline std::size_t piece_bytes(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * kLine;
+}
 
 /// What a plan is made from. Values are numbered by ValueNumbers.
 struct PlanRequest {

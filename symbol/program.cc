@@ -51,7 +51,7 @@ void Program::plan_prologue(const std::vector<bool>& nodes) {
       kept_[v] = {runtime_.engine.new_variable("prologue"), prologue_bytes_};
       const auto bytes = static_cast<std::size_t>(prepared_.layouts[v].buffer_bytes(
           prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v])));
-      prologue_bytes_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+      prologue_bytes_ += piece_bytes(bytes);
     }
   }
 }

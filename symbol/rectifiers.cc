@@ -4,40 +4,18 @@
 
 #include <utility>
 
+#include "symbol/value_numbers.h"
+
 namespace troupe::symbol {
 
 namespace {
 
-/// True when every window has a part of the image inside. One of padding alone gives the lowest
-/// number, which a rectifier behind it would change.
-bool covers_image(const ops::Params& params) {
-  if (params.boolean("global_pool") || params.text("pooling_convention") == "valid") return true;
-  const auto extent = [&params](const char* name, int axis, std::int64_t absent) {
-    const base::Shape& given = params.shape(name);
-    return given.rank() == 0 ? absent : given[axis];
-  };
-  for (int axis = 0; axis < 2; ++axis) {
-    if (extent("pad", axis, 0) + extent("stride", axis, 1) > extent("kernel", axis, 1))
-      return false;
-  }
-  return true;
-}
-
-/// True for operators that give the same before and behind a rectifier of all their inputs.
-bool commutes(const GraphNode& node) {
-  if (node.is_variable()) return false;
-  if (node.op->name == "concat") return true;
-  return node.op->name == "pooling" && node.params.text("pool_type") == "max" &&
-         covers_image(node.params);
-}
-
 /// True for a rectifier that may go. One behind a batch normalisation stays: that one does its work
 /// on the way, and has a gradient that reads no output.
 bool is_rectifier(const Graph& graph, const GraphNode& node) {
-  if (node.is_variable() || node.op->name != "activation") return false;
+  if (!node.is_relu()) return false;
   const GraphNode& before = graph.node(node.inputs[0]);
-  const bool normalised = !before.is_variable() && before.op->name == "batch_norm";
-  return node.params.text("act_type") == "relu" && !normalised;
+  return before.is_variable() || before.op->name != "batch_norm";
 }
 
 /// How often the graph uses the outputs of each node, hidden ones included.
@@ -58,14 +36,23 @@ struct Uses {
 
 }  // namespace
 
-Graph delay_rectifiers(const Graph& graph) {
+Graph delay_rectifiers(const Graph& graph, const ValueShapes& shapes) {
+  const ValueNumbers numbers(graph);
+  const auto commutes = [&](std::size_t index) {
+    const GraphNode& node = graph.nodes[index];
+    if (node.is_variable() || !node.op->commutes_with_relu) return false;
+    const base::Shape& input = shapes[numbers[node.input(0)]];
+    const base::Shape& output = shapes[numbers.begin(index)];
+    const bool known = input.complete() && output.complete();
+    return known && node.op->commutes_with_relu(node.params, input, output);
+  };
   const Uses uses(graph);
   std::vector<bool> passes(graph.nodes.size(), false);     // behind this node a rectifier may stand
   std::vector<bool> rectified(graph.nodes.size(), false);  // and one does, or this is one
   std::vector<bool> moved(graph.nodes.size(), false);      // it goes on behind the only user
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    passes[i] = commutes(node) && uses.hidden[i] == 0;
+    passes[i] = commutes(i) && uses.hidden[i] == 0;
     for (const Value input : node.inputs) {
       const std::size_t from = node_index(input);
       passes[i] = passes[i] && rectified[from] && uses.all[from] == 1;

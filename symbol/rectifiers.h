@@ -6,11 +6,14 @@
 #pragma once
 
 #include "symbol/graph.h"
+#include "symbol/infer.h"
 
 namespace troupe::symbol {
 
-/// The same values at the heads and the same gradients, to the bit. A rectifier that goes behind a
-/// concat takes the place of those of all its inputs, under the name of the first.
-Graph delay_rectifiers(const Graph& graph);
+/// The same values at the heads, to the bit, and the same gradients but for the order in which
+/// three or more contributions to one are added. `shapes` are those of the graph's values; where
+/// they are not complete, nothing moves. A rectifier that goes behind a concat takes the place of
+/// those of all its inputs, under the name of the first.
+Graph delay_rectifiers(const Graph& graph, const ValueShapes& shapes);
 
 }  // namespace troupe::symbol

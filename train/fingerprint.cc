@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "symbol/kernel_choices.h"
 
 namespace troupe::train {
 namespace {
@@ -142,7 +143,11 @@ void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
       .add("numerics.dtype", base::dtype_name(dtype));
   // Old checkpoints have no such lines.
   if (!winograd) lines.add("numerics.winograd", winograd);
-  if (!kernels_json.empty()) lines.add("numerics.kernels", digest(kernels_json));
+  if (!kernels_json.empty()) {
+    const auto choices = symbol::KernelChoices::from_json(kernels_json, kernels);
+    // A damaged text opens no job.
+    lines.add("numerics.kernels", digest(choices.ok() ? choices->decisions() : kernels_json));
+  }
   no_bit_depends_on(kernels);  // as in the model
 }
 

@@ -77,11 +77,9 @@ Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>
   std::vector<Shape*> vectors;
   for (std::size_t i = 1; i < kVectors; ++i) vectors.push_back(&in[i]);
   for (std::size_t i = 1; i < out.size(); ++i) vectors.push_back(&out[i]);
-  if (in.size() > kVectors) TROUPE_TRY(refine("addend", in[0], in[kVectors]));
   TROUPE_TRY(infer(p, in[0], vectors));
   out[0] = in[0];
-  if (in.size() > kVectors) in[kVectors] = in[0];
-  return {};
+  return in.size() > kVectors ? agree_with_addend(in[kVectors], out[0]) : Status();
 }
 
 Status infer_backward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
@@ -105,6 +103,25 @@ void for_channel(const BatchNorm& v, std::int64_t channel, F&& f) {
 
 struct Statistics {
   double mean = 0.0, variance = 0.0;
+
+  /// As they are stored, which is how the gradient reads them. What no T holds is no statistic: of
+  /// an infinite variance, normalised data would be beta, as if all were well.
+  template <typename T>
+  Statistics stored() const {
+    const T kept = static_cast<T>(variance);
+    return {static_cast<double>(static_cast<T>(mean)),
+            std::isinf(kept) ? std::nan("") : static_cast<double>(kept)};
+  }
+};
+
+/// What normalises one channel.
+struct Normal {
+  double mean = 0.0, scale = 1.0, shift = 0.0;
+
+  template <typename T>
+  double operator()(T x) const {
+    return (static_cast<double>(x) - mean) * scale + shift;
+  }
 };
 
 /// Mean and biased variance of one channel, in two passes.
@@ -135,14 +152,13 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
       s.mean = static_cast<double>(c.inputs[3].as<T>()[channel]);
       s.variance = static_cast<double>(c.inputs[4].as<T>()[channel]);
     } else {
-      s = measure(v, data, channel);
+      s = measure(v, data, channel).template stored<T>();
     }
     const double gamma = v.fix_gamma ? 1.0 : static_cast<double>(c.inputs[1].as<T>()[channel]);
     const double beta = static_cast<double>(c.inputs[2].as<T>()[channel]);
-    const double scale = gamma / std::sqrt(s.variance + v.eps);
+    const Normal normal{s.mean, gamma / std::sqrt(s.variance + v.eps), beta};
     for_channel(v, channel, [&](std::int64_t at) {
-      const double result = (static_cast<double>(data[at]) - s.mean) * scale + beta;
-      output[at] = v.epilogue(static_cast<T>(result), addend, at);
+      output[at] = v.epilogue(static_cast<T>(normal(data[at])), addend, at);
     });
     if (c.outputs.size() < 3) return;
     c.outputs[1].as<T>()[channel] = static_cast<T>(s.mean);
@@ -161,13 +177,12 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
     const double gamma = v.fix_gamma ? 1.0 : static_cast<double>(c.inputs[2].as<T>()[channel]);
     const double mean = static_cast<double>(c.inputs[3].as<T>()[channel]);
     const double deviation = std::sqrt(static_cast<double>(c.inputs[4].as<T>()[channel]) + v.eps);
-    auto normal = [&](std::int64_t at) {
-      return (static_cast<double>(data[at]) - mean) / deviation;
-    };
+    const Normal normal{mean, 1.0 / deviation, 0.0};
     // The forward pass's output, and so relu, follows from data.
     const double beta = v.epilogue.relu ? static_cast<double>(c.inputs[5].as<T>()[channel]) : 0.0;
+    const Normal output{mean, gamma / deviation, beta};
     auto gradient = [&](std::int64_t at) {
-      const bool ended = v.epilogue.relu && static_cast<T>(normal(at) * gamma + beta) <= T{0};
+      const bool ended = v.epilogue.relu && static_cast<T>(output(data[at])) <= T{0};
       return ended ? 0.0 : static_cast<double>(output_gradient[at]);
     };
     double sum = 0.0;
@@ -175,13 +190,13 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
     for_channel(v, channel, [&](std::int64_t at) {
       const double g = gradient(at);
       sum += g;
-      weighted += g * normal(at);
+      weighted += g * normal(data[at]);
     });
     const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(v.count(), 1));
     for_channel(v, channel, [&](std::int64_t at) {
       const double g = gradient(at);
       // Given statistics do not depend on data (not even on NaN); the batch's do.
-      const double centred = v.global ? g : g - share * (sum + normal(at) * weighted);
+      const double centred = v.global ? g : g - share * (sum + normal(data[at]) * weighted);
       result[at] = static_cast<T>(gamma / deviation * centred);
     });
     c.outputs[1].as<T>()[channel] = v.fix_gamma ? T{0} : static_cast<T>(weighted);
@@ -385,14 +400,17 @@ std::vector<std::string> fold_inputs(const Params& p) {
 
 Status infer_fold(const Params&, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("weight", in[0], out[0]));
-  Shape vector{in[0].rank_known() && in[0].rank() > 0 ? in[0][0] : base::kUnknownDim};
+  if (in[0].rank_known() && in[0].rank() == 0) {
+    return base::error(base::Errc::invalid_argument, "weight has no axis of filters");
+  }
+  Shape vector{in[0].rank_known() ? in[0][0] : base::kUnknownDim};
   std::vector<Shape*> vectors = {&out[1]};
   for (std::size_t i = 1; i < in.size(); ++i) vectors.push_back(&in[i]);
   for (Shape* each : vectors) {
     TROUPE_TRY(refine("a vector over filters", vector, *each));
   }
   for (Shape* each : vectors) *each = vector;
-  if (in[0].rank_known() && in[0].rank() > 0) in[0].set(0, vector[0]);
+  if (in[0].rank_known()) in[0].set(0, vector[0]);
   out[0] = in[0];
   return {};
 }

@@ -11,6 +11,7 @@ namespace troupe::ops {
 
 /// data seen as (outer, channels, inner) around the channel axis.
 struct BatchNorm {
+  int axis = 1;  ///< of the channels
   std::int64_t outer = 1, channels = 0, inner = 1;
   double eps = 1e-3;
   bool fix_gamma = true;
@@ -24,12 +25,11 @@ struct BatchNorm {
 /// CHECKs that the parameters were accepted by shape inference. `global` for batch_norm_inference.
 inline BatchNorm read_batch_norm(const OpCall& call, const base::Shape& data) {
   const Params& p = call.params;
-  const std::int64_t axis = p.integer("axis");
-  const int channel = static_cast<int>(axis < 0 ? axis + data.rank() : axis);
   BatchNorm v;
-  v.outer = data.elements(0, channel);
-  v.channels = data[channel];
-  v.inner = data.elements(channel + 1, data.rank());
+  v.axis = resolve_axis(p.integer("axis"), data).value();
+  v.outer = data.elements(0, v.axis);
+  v.channels = data[v.axis];
+  v.inner = data.elements(v.axis + 1, data.rank());
   v.eps = p.real("eps");
   v.fix_gamma = p.boolean("fix_gamma");
   v.global = call.op->name == "batch_norm_inference" || p.boolean("use_global_stats");

@@ -7,6 +7,7 @@
 // Results depend on shapes and layouts alone.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "ops/nn/batch_norm.h"
@@ -35,10 +36,23 @@ struct NormCall {
   float* output = nullptr;                    ///< of a gradient: data's
   float *first = nullptr, *second = nullptr;  ///< mean and variance, or the gradients of vectors
   bool streams = false;                       ///< `output` goes past the caches
-  double* scratch = nullptr;                  ///< two numbers a lane of each part
+  double* scratch = nullptr;                  ///< two numbers per channel of each part's rows
 
   double* sums(std::int64_t group, std::int64_t part) const {
-    return scratch + (group * places.parts + part) * 2 * places.lanes;
+    return scratch + (group * places.parts + part) * 2 * places.row_channels();
+  }
+};
+
+struct Moments {
+  double count = 0.0, mean = 0.0, squares = 0.0;
+
+  /// Joins other numbers' moments to these: Chan's formula.
+  void join(const Moments& other) {
+    if (other.count == 0.0) return;
+    const double distance = other.mean - mean, share = other.count / (count + other.count);
+    mean += distance * share;
+    squares += other.squares + distance * distance * (count * share);
+    count += other.count;
   }
 };
 
@@ -156,11 +170,16 @@ HWY_INLINE void join_piece(D d, double* moments, std::int64_t before, const Norm
   }
 }
 
-/// The moments of one part, lane by lane: means, then sums of squared distances from them.
+/// Two numbers a lane.
+struct Pairs {
+  double at[2 * HWY_MAX_BYTES / sizeof(float)] = {};
+};
+
+/// The moments of one part by channels: means, then sums of squared distances from them.
 template <typename D>
 HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::int64_t part) {
-  double* const moments = c.sums(group, part);
-  std::fill_n(moments, 2 * hn::Lanes(d), 0.0);
+  Pairs lanes;
+  double* const moments = lanes.at;
   std::int64_t before = 0;
   for_rows(c.places, group, part, kNormPiece, [&](const NormRows& rows, auto whole) HWY_ATTR {
     const float* const from = c.data + rows.offset;
@@ -187,6 +206,17 @@ HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::in
     join_piece(d, moments, before, rows, mean, hn::Add(squares, odd_squares));
     before += rows.count;
   });
+  const auto count = static_cast<std::int64_t>(hn::Lanes(d));
+  if (!c.places.channels_aside) {
+    Moments whole;
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      const auto numbers = static_cast<double>(c.places.count(part, lane));
+      whole.join({numbers, moments[lane], moments[count + lane]});
+    }
+    moments[0] = whole.mean;
+    moments[1] = whole.squares;
+  }
+  std::copy_n(moments, 2 * c.places.row_channels(), c.sums(group, part));
 }
 
 /// Writes the rows of one part. kSum: an addend; kStreams: past the caches.
@@ -239,11 +269,11 @@ HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const NormCall& c,
   return row;
 }
 
-/// The sums of one part, lane by lane: of gradients, then of their products with distances.
+/// The sums of one part by channels: of gradients, then of their products with distances.
 template <bool kRelu, typename D>
 HWY_INLINE void sum_part(D d, const NormCall& c, std::int64_t group, std::int64_t part) {
-  double* const sums = c.sums(group, part);
-  std::fill_n(sums, 2 * hn::Lanes(d), 0.0);
+  Pairs lanes;
+  double* const sums = lanes.at;
   const Normal<D> normal(d, c, group);
   for_rows(c.places, group, part, kNormPiece, [&](const NormRows& rows, auto whole) HWY_ATTR {
     auto sum = hn::Zero(d), products = hn::Zero(d);
@@ -256,6 +286,13 @@ HWY_INLINE void sum_part(D d, const NormCall& c, std::int64_t group, std::int64_
     add_piece(d, sums, sum, rows.numbers);
     add_piece(d, sums + hn::Lanes(d), products, rows.numbers);
   });
+  if (!c.places.channels_aside) {
+    const double* const second = sums + hn::Lanes(d);
+    const double products = std::accumulate(second, second + hn::Lanes(d), 0.0);
+    sums[0] = std::accumulate(sums, sums + hn::Lanes(d), 0.0);
+    sums[1] = products;
+  }
+  std::copy_n(sums, 2 * c.places.row_channels(), c.sums(group, part));
 }
 
 /// Writes the gradient of data of one part: a * gradient and, unless statistics are given,
@@ -267,13 +304,14 @@ HWY_INLINE void differentiate_part(D d, const NormCall& c, std::int64_t group, s
   hn::Store(of_group(d, c.places, group, c.variance, 1.0F), d, variances.at);
   hn::Store(normal.scale, d, scales.at);
   const double* const sums = c.sums(group, 0);
+  const std::int64_t channels = c.places.row_channels();
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const double share = 1.0 / static_cast<double>(c.v.count());
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
     const std::int64_t from = c.places.channels_aside ? lane : 0;
     const double scale = static_cast<double>(scales.at[lane]) * share;
     const double variance = static_cast<double>(variances.at[lane]) + c.v.eps;
-    slopes.at[lane] = static_cast<float>(-scale * sums[lanes + from] / variance);
+    slopes.at[lane] = static_cast<float>(-scale * sums[channels + from] / variance);
     shifts.at[lane] = static_cast<float>(-scale * sums[from]);
   }
   const auto slope = hn::Load(d, slopes.at), shift = hn::Load(d, shifts.at);
@@ -361,35 +399,21 @@ using base::Status;
 constexpr std::int64_t kStreamBytes = 8 << 20;
 constexpr std::uintptr_t kStreamAlignment = 64;
 
-struct Moments {
-  double count = 0.0, mean = 0.0, squares = 0.0;
-
-  /// Joins other numbers' moments to these: Chan's formula.
-  void join(const Moments& other) {
-    if (other.count == 0.0) return;
-    const double distance = other.mean - mean, share = other.count / (count + other.count);
-    mean += distance * share;
-    squares += other.squares + distance * distance * (count * share);
-    count += other.count;
-  }
-};
-
 /// Mean and variance of a group's channels from the moments of its parts.
 void finish_moments(const NormCall& c, std::int64_t group) {
   const ChannelRows& p = c.places;
-  const std::int64_t lanes = p.channels_aside ? p.channels_of(group) : p.lanes;
-  Moments whole;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    if (p.channels_aside) whole = {};
+  for (std::int64_t i = 0; i < p.channels_of(group); ++i) {
+    Moments whole;
     for (std::int64_t part = 0; part < p.parts; ++part) {
       const double* const moments = c.sums(group, part);
-      whole.join(
-          {static_cast<double>(p.count(part, lane)), moments[lane], moments[p.lanes + lane]});
+      const std::int64_t count =
+          p.channels_aside ? p.rows_of(part) : p.rows_of(part) * p.lanes + p.rest;
+      whole.join({static_cast<double>(count), moments[i], moments[p.row_channels() + i]});
     }
-    if (!p.channels_aside && lane + 1 < lanes) continue;
-    const std::int64_t channel = p.channel(group) + (p.channels_aside ? lane : 0);
-    c.first[channel] = static_cast<float>(whole.mean);
-    c.second[channel] = static_cast<float>(whole.squares / whole.count);
+    const auto variance = static_cast<float>(whole.squares / whole.count);
+    c.first[p.channel(group) + i] = static_cast<float>(whole.mean);
+    // An infinite one would make all numbers beta, as if all were well.
+    c.second[p.channel(group) + i] = std::isinf(variance) ? std::nanf("") : variance;
   }
 }
 
@@ -399,17 +423,13 @@ void finish_sums(const NormCall& c, std::int64_t group) {
   double* const sums = c.sums(group, 0);
   for (std::int64_t part = 1; part < p.parts; ++part) {
     const double* const others = c.sums(group, part);
-    for (std::int64_t i = 0; i < 2 * p.lanes; ++i) sums[i] += others[i];
-  }
-  for (std::int64_t lane = 1; !p.channels_aside && lane < p.lanes; ++lane) {
-    sums[0] += sums[lane];
-    sums[p.lanes] += sums[p.lanes + lane];
+    for (std::int64_t i = 0; i < 2 * p.row_channels(); ++i) sums[i] += others[i];
   }
   for (std::int64_t i = 0; i < p.channels_of(group); ++i) {
     const std::int64_t channel = p.channel(group) + i;
     const double variance = static_cast<double>(c.variance[channel]) + c.v.eps;
     c.first[channel] =
-        c.v.fix_gamma ? 0.0F : static_cast<float>(sums[p.lanes + i] / std::sqrt(variance));
+        c.v.fix_gamma ? 0.0F : static_cast<float>(sums[p.row_channels() + i] / std::sqrt(variance));
     c.second[channel] = static_cast<float>(sums[i]);
   }
 }
@@ -431,7 +451,7 @@ class NormKernel : public Kernel {
  protected:
   std::size_t sums_bytes() const {
     const ChannelRows& p = plan_.places;
-    return static_cast<std::size_t>(p.groups * p.parts * 2 * p.lanes) * sizeof(double);
+    return static_cast<std::size_t>(p.groups * p.parts * 2 * p.row_channels()) * sizeof(double);
   }
   NormCall start(const KernelContext& context) const {
     NormCall c;
@@ -541,9 +561,7 @@ Result<NormKernel::Plan> read_plan(const OpCall& call, std::size_t data_index) {
   NormKernel::Plan plan;
   plan.v = read_batch_norm(call, data.shape);
   const Layout layout = followed_layout(tensors);
-  const std::int64_t axis = call.params.integer("axis");
-  const int channel = static_cast<int>(axis < 0 ? axis + data.shape.rank() : axis);
-  TROUPE_TRY_ASSIGN(plan.places, read_channel_rows(data.shape, channel, layout));
+  TROUPE_TRY_ASSIGN(plan.places, read_channel_rows(data.shape, plan.v.axis, layout));
   const auto settle = [&](const std::vector<TensorDesc>& list,
                           std::vector<Layout>& layouts) -> Status {
     for (const TensorDesc& tensor : list) {

@@ -106,10 +106,10 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
     const T* taps = weight + filter * v.in * v.taps();
     T* plane = output + index * v.output_plane();
     const T shift = bias == nullptr ? T{0} : bias[filter];
-    std::vector<T> kept;
-    if (epilogue.sum)
-      kept.assign(addend + index * v.output_plane(), addend + (index + 1) * v.output_plane());
-    std::fill_n(plane, v.output_plane(), shift);
+    std::fill_n(plane, addend == nullptr ? v.output_plane() : 0, shift);
+    for (std::int64_t i = 0; addend != nullptr && i < v.output_plane(); ++i) {
+      plane[i] = addend[index * v.output_plane() + i] + shift;
+    }
     for_taps(v, v.in, [&](std::int64_t channel, std::int64_t ky, std::int64_t kx) {
       const T factor = taps[channel * v.taps() + ky * v.window[1].kernel + kx];
       const T* source = image + channel * v.input_plane();
@@ -117,10 +117,9 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
         for (std::int64_t i = 0; i < count; ++i) plane[to + i] += factor * source[from + i * step];
       });
     });
-    if (epilogue.none()) return;
-    for (std::int64_t i = 0; i < v.output_plane(); ++i) {
-      plane[i] = epilogue(plane[i], kept.data(), i);
-    }
+    const Epilogue end{false, epilogue.relu};
+    for (std::int64_t i = 0; end.relu && i < v.output_plane(); ++i)
+      plane[i] = end(plane[i], addend, i);
   });
   return {};
 }

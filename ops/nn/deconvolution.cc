@@ -5,6 +5,7 @@
 #include "ops/nn/deconvolution.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "ops/nn/linear.h"
@@ -78,12 +79,15 @@ struct Axis {
     }
     window.pad = (covered - target + 1) / 2;
     adjust = (covered - target) % 2;
-    return {};
+    if (window.pad <= std::numeric_limits<std::int32_t>::max()) return {};
+    return base::error(Errc::invalid_argument, "target_shape asks for {} positions of {}", target,
+                       covered);
   }
   Result<std::int64_t> outputs(std::int64_t inputs) const {
     TROUPE_TRY_ASSIGN(const std::int64_t covered, cover(inputs));
-    const std::int64_t left = covered - 2 * window.pad + adjust;
-    if (left > 0) return left;
+    const std::int64_t left = covered - 2 * window.pad;
+    std::int64_t outputs = 0;
+    if (!__builtin_add_overflow(left, adjust, &outputs) && outputs > 0) return outputs;
     return base::error(Errc::invalid_argument, "padding {} leaves nothing of {} positions",
                        window.pad, covered);
   }
@@ -268,7 +272,7 @@ class TwinKernel final : public Kernel {
 
 /// The output's channels, whose blocks, if they are cut, must be innermost.
 Result<AxisView> channels_of(TensorDesc output, const std::vector<Layout>& layouts) {
-  if (!layouts.empty()) output.layout = layouts[0];
+  output.layout = layouts.empty() ? Layout::dense() : layouts[0];
   const std::vector<base::InnerBlock>& blocks = output.layout.blocks;
   const bool others = blocks.size() > 1 || (blocks.size() == 1 && blocks[0].axis != 1);
   if (output.layout.kind == Layout::Kind::opaque || others) {

@@ -33,7 +33,7 @@ inline ParamDef epilogue_activation_param() {
   return {.name = "act_type",
           .type = ParamType::text,
           .initial = std::string("none"),
-          .doc = "relu: max(x, 0) of the output is the output.",
+          .doc = "relu: negative elements of the output become 0.",
           .choices = {"none", "relu"}};
 }
 
@@ -44,6 +44,12 @@ inline std::vector<ParamDef> epilogue_params() {
            .type = ParamType::boolean,
            .initial = false,
            .doc = "True: there is a last input `addend`, which is added before `act_type`."}};
+}
+
+/// Brings the shapes of an addend and of the output together.
+inline base::Status agree_with_addend(base::Shape& addend, base::Shape& output) {
+  TROUPE_TRY(refine("addend", addend, output));
+  return refine("output", output, addend);
 }
 
 /// True when a call with these parameters ends in relu.

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "ops/nn/support.h"
 #include "ops/support/chunks.h"
@@ -117,9 +118,15 @@ void run_prelu_backward(const OpCall& call, const KernelContext& c) {
     });
     return;
   }
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < v.count; ++i) sum += run_prelu_channel<T>(c, v, i);
-  gamma_gradient[0] = static_cast<T>(sum);
+  auto* sums = reinterpret_cast<double*>(c.scratch.data());
+  c.parallel(v.count, [&](std::int64_t i) { sums[i] = run_prelu_channel<T>(c, v, i); });
+  gamma_gradient[0] = static_cast<T>(std::accumulate(sums, sums + v.count, 0.0));
+}
+
+/// Of the backward pass of prelu with one slope: a sum per channel.
+std::size_t backward_scratch_bytes(const OpCall& call) {
+  if (!is_prelu(call.params)) return 0;
+  return sizeof(double) * static_cast<std::size_t>(call.inputs[1].shape[1]);
 }
 
 template <typename T>
@@ -266,7 +273,8 @@ OpDef define_backward() {
   op.accumulates = {0, 1};
   op.maps_zero_to_zero = finite_slope;
   op.elementwise = true;
-  op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
+  op.kernels = {
+      floating_kernel([](auto&&... x) { return run_backward(x...); }, backward_scratch_bytes)};
   op.samples = samples(2, false);
   return op;
 }

@@ -71,11 +71,10 @@ inline InferShape infer_with_addend(InferShape infer) {
   return [infer = std::move(infer)](const Params& p, std::vector<base::Shape>& in,
                                     std::vector<base::Shape>& out) -> base::Status {
     if (!read_epilogue(p).sum) return infer(p, in, out);
-    TROUPE_TRY(refine("addend", out[0], in.back()));
-    in.pop_back();
-    TROUPE_TRY(infer(p, in, out));
-    in.push_back(out[0]);
-    return {};
+    std::vector<base::Shape> others(in.begin(), in.end() - 1);
+    TROUPE_TRY(infer(p, others, out));
+    std::copy(others.begin(), others.end(), in.begin());
+    return agree_with_addend(in.back(), out[0]);
   };
 }
 

@@ -187,12 +187,7 @@ OpDef define_backward() {
   op.infer_shape = infer;
   op.accumulates = {0};
   op.flops = flops;
-  op.kernels = {reference_kernel(
-      [](const OpCall& call, const KernelContext& c) {
-        return with_floating(call.inputs[0].dtype,
-                             [&](auto zero) -> Status { return run_backward(call, c, zero); });
-      },
-      scratch_bytes)};
+  op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); }, scratch_bytes)};
   op.samples = samples(2, false);
   return op;
 }

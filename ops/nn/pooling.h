@@ -29,7 +29,8 @@ struct Pooling {
   /// True when a window covers no input at all.
   bool empty_window() const {
     for (std::size_t axis = 0; axis < 2; ++axis) {
-      if (window[axis].position(output[axis] - 1, 0) >= input[axis]) return true;
+      const std::int64_t last = window[axis].position(output[axis] - 1, 0);
+      if (input[axis] == 0 || last >= input[axis]) return true;
     }
     return false;
   }

@@ -40,6 +40,9 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("output", out[0], Shape{in[0][0], in[0][1], kAny, kAny}));
   TROUPE_TRY(refine("data", in[0], Shape{out[0][0], out[0][1], kAny, kAny}));
   for (const int axis : {2, 3}) {
+    if (in[0][axis] == 0) {
+      return base::error(Errc::invalid_argument, "data {} has an empty image", in[0].to_string());
+    }
     TROUPE_TRY(join_extents(in[0], out[0], axis, p.integer("scale")));
   }
   return {};

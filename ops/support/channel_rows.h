@@ -37,6 +37,8 @@ struct ChannelRows {
   std::int64_t channels_of(std::int64_t group) const {
     return channels_aside ? std::clamp<std::int64_t>(channels - group * lanes, 0, lanes) : 1;
   }
+  /// Channels of a row, those that are missing included.
+  std::int64_t row_channels() const { return channels_aside ? lanes : 1; }
   /// Numbers of lane `lane` in a part.
   std::int64_t count(std::int64_t part, std::int64_t lane) const {
     return rows_of(part) + (lane < rest ? 1 : 0);

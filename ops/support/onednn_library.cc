@@ -76,7 +76,7 @@ dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
 }
 
 dnnl::lrn_forward::primitive_desc describe_lrn(const LrnOperation& o) {
-  return describe_primitive<dnnl::lrn_forward>(dnnl::prop_kind::forward_inference,
+  return describe_primitive<dnnl::lrn_forward>(attributes(), dnnl::prop_kind::forward_inference,
                                                dnnl::algorithm::lrn_across_channels, o.data, o.size,
                                                o.alpha, o.beta, o.k);
 }
@@ -156,7 +156,7 @@ dnnl::pooling_backward::primitive_desc describe_pooling_gradient(
 }
 
 dnnl::lrn_forward::primitive_desc describe_lrn(const LrnOperation& o) {
-  return describe_primitive<dnnl::lrn_forward>(dnnl::prop_kind::forward_inference,
+  return describe_primitive<dnnl::lrn_forward>(attributes(), dnnl::prop_kind::forward_inference,
                                                dnnl::algorithm::lrn_across_channels, o.data, o.data,
                                                o.size, o.alpha, o.beta, o.k);
 }

@@ -218,4 +218,46 @@ inline Chosen choose(const KernelDef& candidate, const Case& c, const std::vecto
   return chosen;
 }
 
+/// The call of a sample in f32.
+inline OpCall f32_call(const OpDef& op, const Sample& sample, bool any_layout) {
+  auto params = parse_params(op, sample.attributes);
+  REQUIRE(params.ok());
+  std::vector<std::optional<DType>> inputs(sample.inputs.size(), DType::f32);
+  for (const auto& [index, range] : sample.integers) inputs[std::size_t(index)].reset();
+  std::vector<std::optional<DType>> outputs(op.outputs(params.value()).size());
+  REQUIRE(infer_dtypes(op, params.value(), inputs, outputs).ok());
+  std::vector<TensorDesc> descs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    descs.push_back({inputs[i].value_or(DType::i32), sample.inputs[i], {}, any_layout});
+  }
+  auto call = make_call(op, params.value(), descs);
+  INFO(call.status().to_string());
+  REQUIRE(call.ok());
+  for (TensorDesc& output : call.value().outputs) output.any_layout = any_layout;
+  return call.value();
+}
+
+/// Tensors of a sample with the values of the conformance test's kind.
+inline std::vector<Tensor> sample_inputs(const OpCall& call, const Sample& sample) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const auto whole = sample.integers.find(int(i));
+    const bool is_whole = whole != sample.integers.end();
+    inputs.push_back(
+        random_tensor(call.inputs[i].dtype, call.inputs[i].shape, call.op->name + std::to_string(i),
+                      is_whole ? double(whole->second.first) : sample.low,
+                      is_whole ? double(whole->second.second) : sample.high, is_whole));
+  }
+  return inputs;
+}
+
+/// nChw16c for a shape of four axes.
+inline Layout by_16_channels(const Shape& shape) {
+  Layout layout;
+  layout.kind = Layout::Kind::blocked;
+  layout.order = {0, 1, 2, 3};
+  layout.blocks = {{1, 16}};
+  return layout_for(layout, shape);
+}
+
 }  // namespace troupe::ops::testing

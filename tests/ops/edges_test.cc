@@ -46,8 +46,7 @@ constexpr double kSmall = 2e5;
 /// more results than those that are made from them, padding of blocked tensors too.
 bool spreads(const OpDef& op, const Kernel& kernel) {
   const bool mixes = op.name.find("convolution") != std::string::npos ||
-                     op.name == "batch_norm_backward" || op.name == "log_softmax_backward" ||
-                     op.name == "lrn";
+                     op.name == "log_softmax_backward" || op.name == "lrn";
   const bool winograd = kernel.name() == "simd:winograd";
   return mixes && (kernel.name().starts_with("onednn") || winograd);
 }

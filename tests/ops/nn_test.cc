@@ -13,47 +13,6 @@ namespace {
 
 using namespace testing;  // NOLINT: the test's own vocabulary
 
-OpCall f32_call(const OpDef& op, const Sample& sample, bool any_layout) {
-  auto params = parse_params(op, sample.attributes);
-  REQUIRE(params.ok());
-  std::vector<std::optional<DType>> inputs(sample.inputs.size(), DType::f32);
-  for (const auto& [index, range] : sample.integers) inputs[std::size_t(index)].reset();
-  std::vector<std::optional<DType>> outputs(op.outputs(params.value()).size());
-  REQUIRE(infer_dtypes(op, params.value(), inputs, outputs).ok());
-  std::vector<TensorDesc> descs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    descs.push_back({inputs[i].value_or(DType::i32), sample.inputs[i], {}, any_layout});
-  }
-  auto call = make_call(op, params.value(), descs);
-  INFO(call.status().to_string());
-  REQUIRE(call.ok());
-  for (TensorDesc& output : call.value().outputs) output.any_layout = any_layout;
-  return call.value();
-}
-
-/// Tensors of a sample with the values of the conformance test's kind.
-std::vector<Tensor> sample_inputs(const OpCall& call, const Sample& sample) {
-  std::vector<Tensor> inputs;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const auto whole = sample.integers.find(int(i));
-    const bool is_whole = whole != sample.integers.end();
-    inputs.push_back(
-        random_tensor(call.inputs[i].dtype, call.inputs[i].shape, call.op->name + std::to_string(i),
-                      is_whole ? double(whole->second.first) : sample.low,
-                      is_whole ? double(whole->second.second) : sample.high, is_whole));
-  }
-  return inputs;
-}
-
-/// nChw16c for a shape of four axes.
-Layout by_16_channels(const Shape& shape) {
-  Layout layout;
-  layout.kind = Layout::Kind::blocked;
-  layout.order = {0, 1, 2, 3};
-  layout.blocks = {{1, 16}};
-  return layout_for(layout, shape);
-}
-
 TEST_CASE("operators between convolutions keep the layout of 16 channels", "[layout][onednn]") {
   const OpTable table = OpTable::build();
   const std::set<std::string> followers = {
@@ -98,24 +57,6 @@ TEST_CASE("operators between convolutions keep the layout of 16 channels", "[lay
     }
   }
   CHECK(kept.size() + 2 == followers.size());  // dropout's samples have other ranks, see below
-}
-
-TEST_CASE("batch_norm runs in our kernel, whatever layout its data has", "[layout]") {
-  const OpTable table = OpTable::build();
-  for (const char* name : {"batch_norm", "batch_norm_backward", "batch_norm_inference"}) {
-    const OpDef& op = table.at(name);
-    for (const Sample& sample : op.samples) {
-      OpCall call = f32_call(op, sample, false);
-      INFO("operator " << name << ", sample '" << sample.title << "'");
-      CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
-      if (sample.inputs[0].rank() != 4 || sample.attributes.contains("axis")) continue;
-      for (TensorDesc& input : call.inputs) {
-        if (input.shape.rank() == 4) input.layout = by_16_channels(input.shape);
-      }
-      for (TensorDesc& output : call.outputs) output.any_layout = true;
-      CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
-    }
-  }
 }
 
 TEST_CASE("convolutions run in oneDNN, on layouts it likes, products in our kernel",
@@ -556,8 +497,7 @@ TEST_CASE("shapes of weights follow from data, and errors name both", "[shapes]"
 
 TEST_CASE("oneDNN gives the same bits again with a team of two", "[team]") {
   const OpTable table = OpTable::build();
-  for (const char* name : {"convolution_backward_weights", "fully_connected_backward_weights",
-                           "batch_norm_backward"}) {
+  for (const char* name : {"convolution_backward_weights", "fully_connected_backward_weights"}) {
     for (const Sample& sample : table.at(name).samples) {
       INFO(name << ", sample '" << sample.title << "'");
       OpCall call = f32_call(table.at(name), sample, false);

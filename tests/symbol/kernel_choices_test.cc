@@ -24,6 +24,10 @@ const base::Shape kData{2, 3, 8, 8};
 const std::string kConvolution =
     "convolution(kernel=(3, 3), no_bias=True, num_filter=8) f32 (2, 3, 8, 8), f32 (8, 3, 3, 3) -> "
     "f32 (2, 8, 6, 6)";
+/// That of the network, which takes in the relu behind it.
+const std::string kBound =
+    "convolution(act_type=relu, kernel=(3, 3), no_bias=True, num_filter=8) f32 (2, 3, 8, 8), "
+    "f32 (8, 3, 3, 3) -> f32 (2, 8, 6, 6)";
 
 /// The network bound with choices; `options` says how else.
 base::Result<ExecutorReport> bound(const std::map<std::string, KernelChoice>& calls,
@@ -66,7 +70,14 @@ TEST_CASE("damaged files of choices are refused by name and place", "[kernel_cho
       {"[1]", "k.json: is no file of kernel choices"},
       {"{\"nodes\": []}", "k.json: is no file of kernel choices"},
       {R"({"troupe_kernels": 2, "machine": "m", "choices": []})", "version 2 of kernel choices"},
-      {R"({"troupe_kernels": "1", "machine": "m", "choices": []})", "version \"1\""},
+      {R"({"troupe_kernels": "1", "machine": "m", "choices": []})",
+       "k.json: 'troupe_kernels' must be a version number"},
+      {"{\"troupe_kernels\": " + std::string(500000, '['), "k.json: byte 500020: not JSON"},
+      {"{\"troupe_kernels\": " + std::string(250000, '[') + std::string(250000, ']') + "}",
+       "k.json: 'troupe_kernels' must be a version number"},
+      {R"({"troupe_kernels": 1, "machine": "m", "choices": [
+         {"call": "train reorder() f32 2", "kernel": "onednn"}]})",
+       "k.json: choices[0]: no kernel can be chosen for a reorder"},
       {R"({"troupe_kernels": 1, "choices": []})", "k.json: has no text 'machine'"},
       {R"({"troupe_kernels": 1, "machine": "m"})", "k.json: has no array 'choices'"},
       {R"({"troupe_kernels": 1, "machine": "m", "choices": [3]})", "choices[0]: must be an object"},
@@ -84,8 +95,8 @@ TEST_CASE("damaged files of choices are refused by name and place", "[kernel_cho
          {"call": "a", "kernel": "b"}, {"call": "a", "kernel": "c"}]})",
        "k.json: choices[1]: there is one for 'a' already"},
       {std::string(kKernelChoicesBytesMax + 1, ' '), "k.json: has 1048577 bytes; the limit is "},
-  }));
-  CHECK_THAT(KernelChoices::from_json(text, "k.json").status().text(), Catch::Contains(error));
+}));
+CHECK_THAT(KernelChoices::from_json(text, "k.json").status().text(), Catch::Contains(error));
 }
 
 TEST_CASE("no text makes the reader of choices fail in another way than by errors",
@@ -133,16 +144,16 @@ TEST_CASE("a stored choice goes before the rule, in its pass and for its call",
   const ExecutorReport plain = bound({}).value();
   REQUIRE(node(plain, "conv").kernel != "reference");
   CHECK(plain.stored_choices == 0);
-  const ExecutorReport chosen = bound({{"train " + kConvolution, {"reference", {}}}}).value();
+  const ExecutorReport chosen = bound({{"train " + kBound, {"reference", {}}}}).value();
   CHECK(node(chosen, "conv").kernel == "reference");
   CHECK(chosen.stored_choices == 1);
   CHECK(node(chosen, "fc").kernel == node(plain, "fc").kernel);
   // The other pass, and calls that the network does not have.
   ExecutorOptions predict;
   predict.train = false;
-  const auto other = bound({{"train " + kConvolution, {"reference", {}}}}, predict).value();
+  const auto other = bound({{"train " + kBound, {"reference", {}}}}, predict).value();
   CHECK(node(other, "conv").kernel != "reference");
-  const auto predicted = bound({{"predict " + kConvolution, {"reference", {}}}}, predict).value();
+  const auto predicted = bound({{"predict " + kBound, {"reference", {}}}}, predict).value();
   CHECK(node(predicted, "conv").kernel == "reference");
   CHECK(bound({{"train nothing() -> ", {"reference", {}}}}).value().stored_choices == 0);
 }
@@ -150,7 +161,7 @@ TEST_CASE("a stored choice goes before the rule, in its pass and for its call",
 TEST_CASE("a choice that cannot be made names file, layer, kernel and reason", "[kernel_choices]") {
   const auto refused = [](const std::string& kernel, const ExecutorOptions& options = {},
                           base::DType dtype = base::DType::f32) {
-    std::string call = "train " + kConvolution;
+    std::string call = "train " + kBound;
     if (dtype == base::DType::f64) {
       for (std::size_t at = 0; (at = call.find("f32", at)) != std::string::npos;) {
         call.replace(at, 3, "f64");
@@ -173,7 +184,7 @@ TEST_CASE("a choice that cannot be made names file, layer, kernel and reason", "
   ExecutorOptions plain;
   plain.reference_only = true;
   CHECK(mentions(refused("onednn", plain), {"conv]: ", "only the reference kernels are wanted"}));
-  CHECK(bound({{"train " + kConvolution, {"reference", {}}}}, plain).ok());
+  CHECK(bound({{"train " + kBound, {"reference", {}}}}, plain).ok());
 }
 
 }  // namespace

@@ -73,6 +73,25 @@ TEST_CASE("arrays of another engine cannot be bound") {
   CHECK(bind(good, options).text() == "bind: the array of 'step' belongs to another engine");
 }
 
+TEST_CASE("an output's array of a wrong shape, and a window of one extent, are errors with names") {
+  TestRuntime test;
+  const auto bind = [&test](const ops::Attributes& pooling) {
+    Composer c(table());
+    const Symbol act = c.call("activation", "act", {c.variable("data")}, {{"act_type", "relu"}});
+    const Symbol net = c.finish(c.call("pooling", "pool", {act}, pooling)).value();
+    Bindings bindings;
+    for (NDArray* array : {&bindings.arguments["data"], &bindings.outputs.emplace_back()}) {
+      *array = NDArray::zeros(test.runtime, {2, 3, 4, 4}).value();
+    }
+    return Executor::bind(test.runtime, net, bindings).status();
+  };
+  // The relu moves behind the pooling, whose output is what the program asked for.
+  CHECK(bind({{"kernel", "(2, 2)"}}).text() ==
+        "bind: pool_output is f32 (2, 3, 3, 3), its array is f32 (2, 3, 4, 4)");
+  CHECK(mentions(bind({{"kernel", "(3,)"}, {"pooling_convention", "full"}}),
+                 {"pool", "kernel is (3,)", "two extents"}));
+}
+
 TEST_CASE("an arena grows without holding two blocks, and keeps what it had when it cannot grow") {
   constexpr std::size_t kMiB = 1 << 20;
   base::SteadyClock clock;

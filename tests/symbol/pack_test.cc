@@ -3,7 +3,6 @@
 #include "symbol/pack.h"
 
 #include <algorithm>
-#include <ctime>
 #include <random>
 
 #include "tests/support/catch.h"
@@ -12,8 +11,6 @@ namespace troupe::symbol {
 namespace {
 
 constexpr std::size_t kLine = 64;
-/// Of a processor. Some builds check every access, and take ten times as long.
-constexpr double kSecondsMax = 10.0;
 
 bool meet(std::size_t begin, std::size_t end, std::size_t other_begin, std::size_t other_end) {
   return begin < other_end && other_begin < end;
@@ -74,14 +71,16 @@ TEST_CASE("the live set is what one node finds alive at most") {
   CHECK(pack(in_turns) == 192);
 }
 
-TEST_CASE("pieces of five thousand nodes are packed within a second") {
+TEST_CASE("pieces of thousands of nodes are packed near the bound") {
   std::vector<Piece> pieces = random_pieces(7, 5000);
-  const std::clock_t begin = std::clock();
   const std::size_t bytes = pack(pieces);
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   check_packed(pieces, bytes);
   CHECK(static_cast<double>(bytes) <= 1.05 * static_cast<double>(largest_live_set(pieces).bytes));
-  CHECK(seconds < kSecondsMax);
+  // So many are placed as they come, pair by pair no more.
+  pieces = random_pieces(7, 20000);
+  const std::size_t more = pack(pieces);
+  check_packed(pieces, more);
+  CHECK(static_cast<double>(more) <= 1.25 * static_cast<double>(largest_live_set(pieces).bytes));
 }
 
 }  // namespace

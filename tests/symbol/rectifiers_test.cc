@@ -19,10 +19,12 @@ Symbol pair(const Attributes& pooling, const std::string& activation = "relu") {
   return c.finish(c.call("square", "end", {c.call("pooling", "pool", {x}, pooling)})).value();
 }
 
-/// The operators in order.
-std::string order_of(const Symbol& net) {
+/// The operators in order, over data of this shape.
+std::string order_of(const Symbol& net, const base::Shape& data = {2, 3, 8, 8}) {
   std::string text;
-  for (const GraphNode& node : delay_rectifiers(net.graph()).nodes) {
+  const Graph graph = net.graph();
+  const ValueShapes shapes = infer_shapes(graph, {{"data", data}}).value();
+  for (const GraphNode& node : delay_rectifiers(graph, shapes).nodes) {
     if (!node.is_variable()) text += (text.empty() ? "" : " ") + node.name;
   }
   return text;
@@ -36,8 +38,16 @@ TEST_CASE("a rectifier goes behind the max pooling that alone reads it") {
   CHECK(order_of(pair({{"global_pool", "True"}})) == "pool act end");
   Attributes full{{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"pooling_convention", "full"}};
   CHECK(order_of(pair(full)) == "pool act end");
-  full["pad"] = "(2, 2)";  // a window may lie in the padding alone
-  CHECK(order_of(pair(full)) == "act pool end");
+  // The last window lies in the padding alone.
+  const Attributes outside{{"kernel", "(2, 2)"},
+                           {"stride", "(2, 2)"},
+                           {"pad", "(1, 1)"},
+                           {"pooling_convention", "full"}};
+  CHECK(order_of(pair(outside), {2, 3, 8, 8}) == "pool act end");
+  CHECK(order_of(pair(outside), {2, 3, 7, 8}) == "act pool end");
+  CHECK(order_of(pair({{"kernel", "(2, 2)"}, {"pad", "(1, 1)"}}), {2, 3, 0, 8}) == "act pool end");
+  CHECK(order_of(pair({{"global_pool", "True"}}), {2, 3, 0, 0}) == "act pool end");
+  CHECK(order_of(pair(max), {2, 3, -1, 8}) == "act pool end");
 
   Composer c(table());
   const Symbol x = c.call("activation", "act", {c.variable("data")}, {{"act_type", "relu"}});
@@ -45,6 +55,14 @@ TEST_CASE("a rectifier goes behind the max pooling that alone reads it") {
   CHECK(order_of(Symbol::group(std::vector<Symbol>{pool, x})) == "act pool");
   CHECK(order_of(c.finish(pool).value().internals()) == "act pool");
   CHECK(order_of(c.finish(pool).value()) == "pool act");
+}
+
+TEST_CASE("a rectifier behind a normalisation, which does its work on the way, stays") {
+  Composer c(table());
+  const Symbol norm = c.call("batch_norm", "norm", {c.variable("data")});
+  const Symbol x = c.call("activation", "act", {norm}, {{"act_type", "relu"}});
+  const Symbol pool = c.call("pooling", "pool", {x}, {{"kernel", "(2, 2)"}});
+  CHECK(order_of(c.finish(pool).value()) == "norm act pool");
 }
 
 /// The rectifiers of `net` and what reads them.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm's own kernels beyond the conformance test: layouts, teams, statistics out of range.
+#include <cmath>
+
+#include "tests/ops/cases.h"
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+using namespace testing;  // NOLINT: the test's own vocabulary
+
+TEST_CASE("batch_norm runs in our kernel, whatever layout its data has", "[layout]") {
+  const OpTable table = OpTable::build();
+  for (const char* name : {"batch_norm", "batch_norm_backward", "batch_norm_inference"}) {
+    const OpDef& op = table.at(name);
+    for (const Sample& sample : op.samples) {
+      OpCall call = f32_call(op, sample, false);
+      INFO("operator " << name << ", sample '" << sample.title << "'");
+      CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
+      if (sample.inputs[0].rank() != 4 || sample.attributes.contains("axis")) continue;
+      for (TensorDesc& input : call.inputs) {
+        if (input.shape.rank() == 4) input.layout = by_16_channels(input.shape);
+      }
+      for (TensorDesc& output : call.outputs) output.any_layout = true;
+      CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
+    }
+  }
+}
+
+/// batch_norm's outputs of data in this layout by a team, dense.
+std::vector<Tensor> normalised(const Shape& data, const base::Layout& layout, int team) {
+  const OpTable table = OpTable::build();
+  const Sample sample{.attributes = {{"fix_gamma", "False"}},
+                      .inputs = {data, {data[1]}, {data[1]}, {data[1]}, {data[1]}}};
+  OpCall call = f32_call(table.at("batch_norm"), sample, false);
+  call.inputs[0].layout = call.outputs[0].layout = layout;
+  call.team = team;
+  const auto kernel = prepare(call).value();
+  CHECK(kernel->name() == "simd:norm");
+  std::vector<Tensor> inputs = sample_inputs(call, sample);
+  inputs[0] = packed(inputs[0], layout);
+  std::vector<Tensor> outputs = make_outputs(call);
+  outputs[0] = Tensor(DType::f32, data, layout);
+  run_kernel(*kernel, inputs, outputs, {.team = team});
+  for (Tensor& output : outputs) output = unpacked(output);
+  return outputs;
+}
+
+TEST_CASE("batch_norm gives the same bits for every team, in every layout near ones", "[team]") {
+  const base::Layout last{base::Layout::Kind::blocked, {0, 2, 3, 1}, {}, {}, "", 0};
+  for (const Shape& data : {Shape{2, 3, 3, 3}, Shape{5, 40, 7, 9}, Shape{3, 1, 50, 50}}) {
+    const auto dense = normalised(data, base::Layout::dense(), 1);
+    base::Layout channels_last = last;
+    channels_last.padded = data;
+    for (const base::Layout& layout :
+         {base::Layout::dense(), by_16_channels(data), channels_last}) {
+      INFO(data.to_string() << ' ' << layout.to_string());
+      const auto alone = normalised(data, layout, 1);
+      for (const int team : {2, 3}) {
+        const auto together = normalised(data, layout, team);
+        for (std::size_t o = 0; o < alone.size(); ++o) CHECK(together[o].same_bits(alone[o]));
+      }
+      for (std::size_t o = 0; o < alone.size(); ++o) CHECK(distance(alone[o], dense[o]) <= 1e-6);
+    }
+  }
+}
+
+TEST_CASE("statistics that f32 cannot hold do not look healthy") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("batch_norm");
+  const Sample sample{.attributes = {}, .inputs = {{4, 1}, {1}, {1}, {1}, {1}}};
+  for (const KernelDef& maker : op.kernels) {
+    INFO(maker.name);
+    const OpCall call = f32_call(op, sample, false);
+    const auto kernel = maker.prepare(call).value();
+    auto inputs = sample_inputs(call, sample);
+    for (int i = 0; i < 4; ++i) inputs[0].set(i, i < 2 ? 3e19 : -3e19);
+    const auto outputs = make_outputs(call);
+    run_kernel(*kernel, inputs, outputs, {});
+    for (int i = 0; i < 4; ++i) CHECK(std::isnan(outputs[0].at(i)));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ops
