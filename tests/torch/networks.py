@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step of PyTorch through a built-in network, in f64 and in f32 from the same values.
 
-networks.py NETWORK SIDE FILE
-SIDE: height and width of the images; 0: as the network was made for. FILE (safetensors) gets, of a
-batch of 2: data, label, parameters and states; `probabilities` and per parameter NAME.grad, the
-gradient of the summed loss, in f64; and NAME.error, how far PyTorch's f32 is from that (Euclidean
-norms). The networks are those of bench/peers/convnets.py.
+networks.py NETWORK SIDE DRAW FILE
+SIDE: height and width of the images; 0: as the network was made for. DRAW: which images, 0 and up;
+the weights are the same. FILE (safetensors) gets, of a batch of 2: data, label, parameters and
+states; `probabilities` and per parameter NAME.grad, the gradient of the summed loss, in f64; and
+NAME.error, how far PyTorch's f32 is from that (Euclidean norms). The networks are those of
+bench/peers/convnets.py.
 """
 import sys
 
@@ -33,11 +34,12 @@ def results(net, data, label):
 
 
 def main():
-    name, side, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    name, side, draw, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     shape = convnets.image_of(name)
     if side:
         shape = (shape[0], side, side)
-    data = torch.from_numpy(formula(np, convnets.stream_of("data"), (BATCH, *shape), 1.0))
+    stream = convnets.stream_of(f"data{draw}" if draw else "data")
+    data = torch.from_numpy(formula(np, stream, (BATCH, *shape), 1.0))
     label = torch.arange(BATCH) * 7 % convnets.classes_of(name)
     tensors = {"data": data.double().numpy(), "label": label.double().numpy()}
     net = torch_convnets.make(name, shape).double().train()
