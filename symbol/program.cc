@@ -44,10 +44,24 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
 }
 
 void Program::plan_prologue(const std::vector<bool>& nodes) {
+  const Graph& graph = prepared_.graph;
   const ValueNumbers& numbers = prepared_.numbers;
+  std::vector<bool> read(numbers.size(), false);  // by others
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    for (const Value input : graph.nodes[node].inputs) {
+      if (!nodes[node]) read[numbers[input]] = true;
+    }
+  }
+  units_.assign(nodes.size(), -1);
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     if (!nodes[node]) continue;
+    units_[node] = unit_count_++;
+    for (const Value input : graph.nodes[node].inputs) {
+      const int before = units_[node_index(input)];
+      if (before >= 0) std::replace(units_.begin(), units_.end(), before, units_[node]);
+    }
     for (std::size_t v = numbers.begin(node); v < numbers.end(node); ++v) {
+      if (!read[v]) continue;
       kept_[v] = {runtime_.engine.new_variable("prologue"), prologue_bytes_};
       const auto bytes = static_cast<std::size_t>(prepared_.layouts[v].buffer_bytes(
           prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v])));
@@ -151,18 +165,20 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     if (node.reads(k)) {
       from = source(value);
       insert(step.reads, variable(value));
+      if (units_[node_index(node.inputs[k])] < 0) insert(step.watches, variable(value));
     } else {
       from.unread = true;
     }
     step.input_sources.push_back(from);
   }
   constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  step.prologue = static_cast<bool>(kept_[prepared_.numbers.begin(index)].variable);
-  if (step.prologue) step.versions.assign(step.reads.size(), kNever);
+  step.unit = units_[index];
+  step.versions.assign(step.watches.size(), kNever);
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     step.outputs.push_back(view(value));
     step.output_sources.push_back(source(value));
+    if (kept_[value].variable) step.keeps.push_back(kept_[value].variable);
     const bool content = contains(step.reads, variable(value));
     step.output_sources.back().content = content;
     if (content || is_part(value)) step.fresh = false;
@@ -197,11 +213,20 @@ void Program::add_piece(Step& step, std::size_t node, int piece) {
 }
 
 bool Program::is_stale(Step& step) {
-  bool stale = step.overwrites.front().has_error();
+  bool stale = std::any_of(step.keeps.begin(), step.keeps.end(),
+                           [](const engine::Variable& kept) { return kept.has_error(); });
   for (std::size_t i = 0; i < step.versions.size(); ++i) {
-    const std::uint64_t version = step.reads[i].version();
+    const std::uint64_t version = step.watches[i].version();
     stale = stale || version != step.versions[i];
     step.versions[i] = version;
+  }
+  return stale;
+}
+
+std::vector<bool> Program::stale_units() {
+  std::vector<bool> stale(static_cast<std::size_t>(unit_count_), false);
+  for (Step& step : steps_) {
+    if (step.unit >= 0 && is_stale(step)) stale[static_cast<std::size_t>(step.unit)] = true;
   }
   return stale;
 }
@@ -209,9 +234,10 @@ bool Program::is_stale(Step& step) {
 base::Status Program::push(bool backward) {
   TROUPE_TRY(prologue_.reserve(prologue_bytes_));
   const bool stream = ndarray::uses_stream(lane_.device);
+  const std::vector<bool> stale = stale_units();
   for (Step& step : steps_) {
     if (step.backward != backward) continue;
-    if (step.prologue && !is_stale(step)) continue;
+    if (step.unit >= 0 && !stale[static_cast<std::size_t>(step.unit)]) continue;
     const engine::Operation operation{step.name, step.reads, step.writes,
                                       lane_,     priority_,  step.overwrites};
     const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };

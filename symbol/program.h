@@ -23,7 +23,8 @@ struct ProgramRequest {
   PreparedGraph prepared;
   /// Per value: the array that is its memory (variables and heads), or an empty handle.
   std::vector<ndarray::NDArray> externals;
-  /// Per node: it runs only when what it reads has changed, and its outputs are kept (prologue.h).
+  /// Per node: it runs only when what it reads has changed, and what others read of it is kept
+  /// (prologue.h).
   std::vector<bool> prologue;
   ndarray::NDArray step;  ///< 0-d i64, read by random nodes
   base::Device device;
@@ -49,7 +50,7 @@ class Program {
 
   const PreparedGraph& prepared() const { return prepared_; }
   const MemoryPlan& plan() const { return plan_; }
-  /// Of the prologue's outputs, outside the arena.
+  /// Of what the prologue keeps, outside the arena. What it alone reads lies inside.
   std::size_t prologue_bytes() const { return prologue_bytes_; }
   /// Where the memory of value `value` is: "arena+4096", "fc1_weight", "unread".
   std::string place(std::size_t value) const;
@@ -74,8 +75,10 @@ class Program {
     base::RandomKey key;
     bool random = false;
     bool backward = false;
-    bool prologue = false;
-    /// Of the prologue: the versions of its inputs, the first ones of `reads`, at the last push.
+    int unit = -1;  // of the prologue; -1: none
+    /// Of the prologue: what it keeps, what it reads from outside it, and the versions of the
+    /// latter at the last push.
+    std::vector<engine::Variable> keeps, watches;
     std::vector<std::uint64_t> versions;
   };
   /// A value of the prologue; no variable: it is none.
@@ -97,6 +100,8 @@ class Program {
   /// Whether a step of the prologue must run: an input has been written since this was asked
   /// before, or the last run failed.
   static bool is_stale(Step& step);
+  /// Per unit of the prologue: one of its steps must run.
+  std::vector<bool> stale_units();
   /// The address that a source stands for; not for one of an array.
   std::byte* address(const Source& source) const;
   base::Status run(Step& step, engine::RunContext& context);
@@ -111,6 +116,10 @@ class Program {
   Arena prologue_;
   std::size_t prologue_bytes_ = 0;
   std::vector<Kept> kept_;  // per value
+  /// Per node: which steps of the prologue run together, because one reads what another gives,
+  /// which is kept only where others read it too. -1: not of the prologue.
+  std::vector<int> units_;
+  int unit_count_ = 0;
   MemoryPlan plan_;
   std::vector<engine::Variable> piece_variables_;  // none for scratch that nobody waits for
   std::vector<Step> steps_;

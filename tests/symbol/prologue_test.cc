@@ -172,6 +172,28 @@ TEST_CASE("the prologue is what prepares weights alone, and no head") {
   for (const bool mark : prologue_nodes(graph, {})) CHECK_FALSE(mark);
 }
 
+TEST_CASE("folded weights are kept in the form that their kernel reads, and in no other") {
+  Composer c(table());
+  Symbol net = c.call("convolution", "conv", {c.variable("data")},
+                      {{"kernel", "(3, 3)"}, {"num_filter", "16"}});
+  net = c.finish(c.call("batch_norm", "norm", {net})).value();
+  ExecutorOptions options;
+  options.train = options.winograd = false;
+  Predicting p(net, options);
+  constexpr std::size_t kWeights = 16 * 16 * 9 * sizeof(float), kBias = 16 * sizeof(float);
+  CHECK(p.executor->report().prologue_bytes == kWeights + kBias);
+  const Bytes first = (p.pushed(), p.output());
+  const std::uint64_t usual = p.pushed();
+  CHECK(p.output() == first);
+  // Whatever has changed, both steps run, or the one that there is.
+  const std::uint64_t steps = kept_nodes(p) > 0 ? 2 : 1;
+  for (const char* name : {"conv_weight", "conv_bias"}) {
+    fill(p.weight(name), "new", 0.1, 0.9);
+    CHECK(p.pushed() == usual + steps);
+    CHECK(p.pushed() == usual);
+  }
+}
+
 TEST_CASE("a normalisation is folded into weights once per version of what it reads") {
   Composer c(table());
   Symbol net = c.call("convolution", "conv", {c.variable("data")},
