@@ -95,8 +95,8 @@ TEST_CASE("damaged files of choices are refused by name and place", "[kernel_cho
          {"call": "a", "kernel": "b"}, {"call": "a", "kernel": "c"}]})",
        "k.json: choices[1]: there is one for 'a' already"},
       {std::string(kKernelChoicesBytesMax + 1, ' '), "k.json: has 1048577 bytes; the limit is "},
-}));
-CHECK_THAT(KernelChoices::from_json(text, "k.json").status().text(), Catch::Contains(error));
+  }));
+  CHECK_THAT(KernelChoices::from_json(text, "k.json").status().text(), Catch::Contains(error));
 }
 
 TEST_CASE("no text makes the reader of choices fail in another way than by errors",
