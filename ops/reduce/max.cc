@@ -20,7 +20,7 @@ OpDef max_definition() {
   op.aliases = {"max_axis"};
   op.doc = "Largest value over `axis`; NaN wins; -inf of nothing.";
   op.gradient = gradient;
-  op.kernels = {reduce_kernel<MaxReducer>([](double total, double) { return total; })};
+  op.kernels = {reduce_kernel<MaxReducer>(walk_of_axes, finish_total)};
   return op;
 }
 

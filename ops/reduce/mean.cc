@@ -10,8 +10,7 @@ OpDef mean_definition() {
   OpDef op = reduce_definition("mean_backward");
   op.name = "mean";
   op.doc = "Mean over `axis`: the sum, taken in f64, divided by the count; NaN of nothing.";
-  op.kernels = {
-      reduce_kernel<SumReducer>([](double total, double count) { return total / count; })};
+  op.kernels = {reduce_kernel<SumReducer>(walk_of_axes, finish_mean)};
   return op;
 }
 

@@ -36,17 +36,6 @@ OpDef like_definition() {
   return op;
 }
 
-Status run_reduce(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const ReduceWalk walk = reduce_walk_like(call.inputs[0].shape, call.inputs[1].shape);
-    T* out = context.outputs[0].as<T>();
-    reduce<SumReducer>(context, walk, context.inputs[0].as<T>(),
-                       [&](auto o, double total) { out[o] = static_cast<T>(total); });
-    return Status();
-  });
-}
-
 OpDef reduce_to_like_definition() {
   OpDef op = like_definition();
   op.name = "reduce_to_like";
@@ -60,9 +49,7 @@ OpDef reduce_to_like_definition() {
   op.gradient = [](GradientBuilder& b) -> base::Result<std::vector<std::optional<Value>>> {
     return {{b.add1("broadcast_like", {*b.output_gradient(0), b.input(0)}), std::nullopt}};
   };
-  op.kernels = {reference_kernel(run_reduce, [](const OpCall& call) {
-    return reduce_walk_like(call.inputs[0].shape, call.inputs[1].shape).scratch_bytes();
-  })};
+  op.kernels = {reduce_kernel<SumReducer>(walk_of_like, finish_total)};
   op.samples = {{.title = "equal shapes", .inputs = {{3, 5}, {3, 5}}},
                 {.title = "row", .inputs = {{3, 5}, {5}}},
                 {.title = "column", .inputs = {{3, 5}, {3, 1}}},

@@ -11,7 +11,7 @@ OpDef sum_definition() {
   op.name = "sum";
   op.aliases = {"sum_axis"};
   op.doc = "Sum over `axis`, taken in f64 in blocks that follow from the shape alone.";
-  op.kernels = {reduce_kernel<SumReducer>([](double total, double) { return total; })};
+  op.kernels = {reduce_kernel<SumReducer>(walk_of_axes, finish_total)};
   return op;
 }
 

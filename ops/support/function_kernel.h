@@ -16,12 +16,16 @@ class FunctionKernel final : public Kernel {
  public:
   using Run = std::function<base::Status(const OpCall&, const KernelContext&)>;
 
-  FunctionKernel(std::string name, OpCall call, Run run)
-      : name_(std::move(name)), call_(std::move(call)), run_(std::move(run)) {}
+  FunctionKernel(std::string name, OpCall call, Run run, std::size_t scratch_bytes = 0)
+      : name_(std::move(name)),
+        call_(std::move(call)),
+        run_(std::move(run)),
+        scratch_bytes_(scratch_bytes) {}
 
   std::string name() const override { return name_; }
   std::vector<base::Layout> input_layouts() const override { return layouts(call_.inputs); }
   std::vector<base::Layout> output_layouts() const override { return layouts(call_.outputs); }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
   base::Status run(const KernelContext& context) const override { return run_(call_, context); }
 
  private:
@@ -34,6 +38,7 @@ class FunctionKernel final : public Kernel {
   std::string name_;
   OpCall call_;
   Run run_;
+  std::size_t scratch_bytes_;
 };
 
 }  // namespace troupe::ops

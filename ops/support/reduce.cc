@@ -89,6 +89,13 @@ std::vector<Sample> reduce_samples() {
       sample("from the end", {2, 3, 4}, {{"axis", "-2"}}),
       sample("middle", {3, 4, 5}, {{"axis", "1"}}),
       sample("all but one", {2, 3, 4}, {{"axis", "1"}, {"exclude", "True"}})};
+  for (const bool narrow : {true, false}) {
+    // Rows that are neighbours in runs, which leave some over; tiles and vectors that do, too.
+    Sample runs = sample(narrow ? "runs of short rows" : "runs of wide rows",
+                         narrow ? Shape{3, 2, 29, 5} : Shape{3, 2, 5, 167}, {{"axis", "(0, 2)"}});
+    runs.gradient = false;
+    samples.push_back(runs);
+  }
   Sample blocks = sample("several blocks", {3, 20000}, {{"axis", "1"}});
   Sample column_blocks = sample("several blocks of columns", {20000, 3}, {{"axis", "0"}});
   blocks.gradient = column_blocks.gradient = false;
@@ -165,6 +172,15 @@ ReduceWalk reduce_walk_like(const Shape& data, const Shape& like) {
     reduced[static_cast<std::size_t>(axis)] = axis < shift || like[axis - shift] != data[axis];
   }
   return reduce_walk(data, reduced);
+}
+
+ReduceWalk walk_of_axes(const OpCall& call) {
+  const Shape& data = call.inputs[0].shape;
+  return reduce_walk(data, reduced_axes(call.params, data.rank()).value());
+}
+
+ReduceWalk walk_of_like(const OpCall& call) {
+  return reduce_walk_like(call.inputs[0].shape, call.inputs[1].shape);
 }
 
 }  // namespace troupe::ops

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over axes in an order that follows from the shape alone: reduced elements are taken
-// in blocks of kReduceBlock, inside a block in kReduceLanes fixed lanes (innermost axis reduced) or
-// one after the other (innermost axis kept), always in f64; blocks are joined in order.
+// in blocks of kReduceBlock, inside a block in up to kReduceLanes fixed lanes (innermost axis
+// reduced, or kept and short) or one after the other, always in f64; blocks are joined in order.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <span>
 #include <vector>
@@ -16,7 +17,8 @@
 namespace troupe::ops {
 
 inline constexpr std::int64_t kReduceBlock = 16384;
-inline constexpr int kReduceLanes = 8;
+/// Sums that are taken side by side, so that none waits for the one before.
+inline constexpr std::int64_t kReduceLanes = 32;
 /// Neighbouring outputs that are reduced together where the innermost axis is kept.
 inline constexpr std::int64_t kReduceTile = 128;
 
@@ -80,50 +82,98 @@ struct MaxReducer {
   static double join(double total, double x) { return x > total || x != x ? x : total; }
 };
 
-/// Reduces rows [begin, end) of a reduced innermost run into one value.
-template <typename Reducer, typename T>
-double reduce_rows(const ReduceWalk& walk, const T* data, std::int64_t begin, std::int64_t end) {
-  std::array<double, kReduceLanes> lanes;
-  lanes.fill(Reducer::kInitial);
+/// Rows of `width` numbers, `stride` apart.
+struct ReduceRows {
+  std::int64_t count, width, stride;
+};
+
+/// Joins rows with their totals, one after the other: totals[j] with x[row * stride + j].
+struct PlainJoin {
+  template <typename Reducer, typename T>
+  static void join(Reducer, const T* x, const ReduceRows& rows, double* totals) {
+    for (std::int64_t row = 0; row < rows.count; ++row, x += rows.stride) {
+      for (std::int64_t j = 0; j < rows.width; ++j) {
+        totals[j] = Reducer::join(totals[j], static_cast<double>(x[j]));
+      }
+    }
+  }
+};
+
+/// Totals of runs of neighbours that hold `width` numbers for as many outputs over and over: number
+/// i of a run goes into lane i % count.
+template <typename Reducer, typename Join>
+class ReduceLanes {
+ public:
+  explicit ReduceLanes(std::int64_t width)
+      : width_(width), strips_(std::bit_floor(std::uint64_t(kReduceLanes / width))) {
+    lanes_.fill(Reducer::kInitial);
+  }
+
+  template <typename T>
+  void join(const T* x, std::int64_t length) {
+    const std::int64_t count = strips_ * width_;
+    const std::int64_t whole = length / count;
+    Join::join(Reducer(), x, {whole, count, count}, lanes_.data());
+    Join::join(Reducer(), x + whole * count, {1, length - whole * count, 0}, lanes_.data());
+  }
+
+  /// The totals; the last call.
+  void finish(double* totals) {
+    for (std::int64_t half = strips_ / 2; half > 0; half /= 2) {
+      for (std::int64_t lane = 0; lane < half * width_; ++lane) {
+        double& total = lanes_[std::size_t(lane)];
+        total = Reducer::join(total, lanes_[std::size_t(lane + half * width_)]);
+      }
+    }
+    std::copy_n(lanes_.data(), width_, totals);
+  }
+
+ private:
+  std::int64_t width_;
+  std::int64_t strips_;
+  std::array<double, kReduceLanes> lanes_;
+};
+
+/// Reduces rows [begin, end) of a reduced innermost run into one total.
+template <typename Reducer, typename Join, typename T>
+void reduce_rows(const ReduceWalk& walk, const T* data, std::int64_t begin, std::int64_t end,
+                 double* total) {
+  ReduceLanes<Reducer, Join> lanes(1);
   const std::int64_t segments = walk.segments();
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t from = row % segments * kReduceBlock;
     const std::int64_t length = std::min(walk.inner - from, kReduceBlock);
-    const T* x = data + walk.reduced.offset(row / segments) + from;
-    std::int64_t i = 0;
-    for (; i + kReduceLanes <= length; i += kReduceLanes) {
-      for (std::size_t lane = 0; lane < kReduceLanes; ++lane) {
-        lanes[lane] = Reducer::join(lanes[lane], static_cast<double>(x[i + std::int64_t(lane)]));
-      }
-    }
-    for (std::size_t lane = 0; i < length; ++i, ++lane) {
-      lanes[lane] = Reducer::join(lanes[lane], static_cast<double>(x[i]));
-    }
+    lanes.join(data + walk.reduced.offset(row / segments) + from, length);
   }
-  for (std::size_t half = kReduceLanes / 2; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) {
-      lanes[lane] = Reducer::join(lanes[lane], lanes[lane + half]);
-    }
-  }
-  return lanes[0];
+  lanes.finish(total);
 }
 
-/// Reduces rows [begin, end) of `width` neighbouring columns into totals.
-template <typename Reducer, typename T>
+/// Reduces rows [begin, end) of `width` neighbouring columns into totals. Rows that differ in the
+/// innermost reduced axis alone are neighbours where the columns are all of them.
+template <typename Reducer, typename Join, typename T>
 void reduce_columns(const ReduceWalk& walk, const T* data, std::int64_t begin, std::int64_t end,
                     std::span<double> totals) {
+  const auto width = static_cast<std::int64_t>(totals.size());
+  const bool narrow = walk.inner <= kReduceLanes;
+  ReduceLanes<Reducer, Join> lanes(narrow ? width : 1);
   std::fill(totals.begin(), totals.end(), Reducer::kInitial);
-  for (std::int64_t row = begin; row < end; ++row) {
+  const std::int64_t neighbours = walk.reduced.rank == 0 ? 1 : walk.reduced.extent[0];
+  for (std::int64_t row = begin; row < end;) {
+    const std::int64_t count = std::min(end - row, neighbours - row % neighbours);
     const T* x = data + walk.reduced.offset(row);
-    for (std::size_t j = 0; j < totals.size(); ++j) {
-      totals[j] = Reducer::join(totals[j], static_cast<double>(x[j]));
+    if (narrow) {
+      lanes.join(x, count * width);
+    } else {
+      Join::join(Reducer(), x, {count, width, walk.inner}, totals.data());
     }
+    row += count;
   }
+  if (narrow) lanes.finish(totals.data());
 }
 
 /// Reduces `data` by `walk`; store(output, total) is called once per output. `scratch` has
-/// walk.scratch_bytes() bytes.
-template <typename Reducer, typename T, typename Store>
+/// walk.scratch_bytes() bytes. Join: PlainJoin, or what does the same.
+template <typename Reducer, typename Join = PlainJoin, typename T, typename Store>
 void reduce(const KernelContext& context, const ReduceWalk& walk, const T* data, Store&& store) {
   const std::int64_t tiles_per_run =
       walk.inner_reduced ? 1 : (walk.inner + kReduceTile - 1) / kReduceTile;
@@ -144,9 +194,9 @@ void reduce(const KernelContext& context, const ReduceWalk& walk, const T* data,
     const T* base = data + walk.kept.offset(run) + column;
     std::array<double, kReduceTile> totals;
     if (walk.inner_reduced) {
-      totals[0] = reduce_rows<Reducer>(walk, base, begin, end);
+      reduce_rows<Reducer, Join>(walk, base, begin, end, totals.data());
     } else {
-      reduce_columns<Reducer>(walk, base, begin, end, {totals.data(), std::size_t(width)});
+      reduce_columns<Reducer, Join>(walk, base, begin, end, {totals.data(), std::size_t(width)});
     }
     for (std::int64_t j = 0; j < width; ++j) {
       if (blocks == 1) {
@@ -177,27 +227,45 @@ void reduce(const KernelContext& context, const ReduceWalk& walk, const T* data,
   });
 }
 
+/// How the walk of a call is found.
+using ReduceWalkOf = ReduceWalk (*)(const OpCall& call);
+/// By the parameters of the call.
+ReduceWalk walk_of_axes(const OpCall& call);
+/// By the shape of the second input, which broadcasts to the first's.
+ReduceWalk walk_of_like(const OpCall& call);
+
+/// Output 0 = finish(total, inputs per output) of input 0; `add`: added to what is there.
+template <typename Reducer, typename Join, typename Finish>
+base::Status run_reduce(const KernelContext& context, const ReduceWalk& walk, Finish finish,
+                        bool add) {
+  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const double count = static_cast<double>(walk.inputs_per_output());
+    T* out = context.outputs[0].as<T>();
+    reduce<Reducer, Join>(context, walk, context.inputs[0].as<T>(), [&](auto o, double total) {
+      const T value = static_cast<T>(finish(total, count));
+      out[o] = add ? out[o] + value : value;
+    });
+    return base::Status();
+  });
+}
+
 /// Reference kernel data -> out with finish(total, inputs per output).
 template <typename Reducer, typename Finish>
-KernelDef reduce_kernel(Finish finish) {
-  const auto walk_of = [](const OpCall& call) {
-    const base::Shape& data = call.inputs[0].shape;
-    return reduce_walk(data, reduced_axes(call.params, data.rank()).value());
-  };
+KernelDef reduce_kernel(ReduceWalkOf walk_of, Finish finish) {
   return reference_kernel(
       [finish, walk_of](const OpCall& call, const KernelContext& context) {
-        return with_floating(context.outputs[0].dtype, [&](auto zero) {
-          using T = decltype(zero);
-          const ReduceWalk walk = walk_of(call);
-          const double count = static_cast<double>(walk.inputs_per_output());
-          T* out = context.outputs[0].as<T>();
-          reduce<Reducer>(context, walk, context.inputs[0].as<T>(), [&](auto o, double total) {
-            out[o] = static_cast<T>(finish(total, count));
-          });
-          return base::Status();
-        });
+        return run_reduce<Reducer, PlainJoin>(context, walk_of(call), finish, false);
       },
       [walk_of](const OpCall& call) { return walk_of(call).scratch_bytes(); });
+}
+
+/// What becomes of totals: nothing, or means.
+inline double finish_total(double total, double) {
+  return total;
+}
+inline double finish_mean(double total, double count) {
+  return total / count;
 }
 
 }  // namespace troupe::ops
