@@ -156,10 +156,6 @@ void store_index(const base::TensorView& view, std::int64_t at, std::int64_t ind
   }
 }
 
-std::int64_t load_index(const base::TensorView& view, std::int64_t at) {
-  return view.dtype == DType::u8 ? view.as<std::uint8_t>()[at] : view.as<std::int32_t>()[at];
-}
-
 template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
   const Pooling v = read_pooling(call.params, call.inputs[0].shape, call.outputs[0].shape);
@@ -185,25 +181,75 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
   return {};
 }
 
+/// How far the place of a tap is from that of its window's first tap; bytes that are no tap are far
+/// from nothing.
+using TapPlaces = std::array<std::int64_t, 256>;
+
+TapPlaces tap_places(const Pooling& v) {
+  TapPlaces places{};
+  const std::int64_t width = v.window[1].kernel;
+  const auto taps = std::min<std::int64_t>(v.window[0].kernel * width, 256);
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    places[std::size_t(tap)] = tap / width * v.input[1] + tap % width;
+  }
+  return places;
+}
+
+/// Adds the gradient of each window of a plane at the tap where its maximum was.
+template <typename T, typename Index>
+void scatter(const Pooling& v, const TapPlaces& places, const T* gradient, const Index* taps,
+             T* output) {
+  const Window& rows = v.window[0];
+  const Window& columns = v.window[1];
+  const auto within = [](std::int64_t begin, std::int64_t end, std::int64_t extent) {
+    return begin >= 0 && end <= extent;
+  };
+  for (std::int64_t y = 0; y < v.output[0]; ++y) {
+    const std::int64_t top = rows.position(y, 0);
+    const bool rows_within = within(top, top + rows.kernel, v.input[0]);
+    for (std::int64_t x = 0; x < v.output[1]; ++x, ++taps, ++gradient) {
+      const std::int64_t left = columns.position(x, 0);
+      if constexpr (std::is_same_v<Index, std::uint8_t>) {
+        if (rows_within && within(left, left + columns.kernel, v.input[1])) {
+          output[top * v.input[1] + left + places[*taps]] += *gradient;
+          continue;
+        }
+      }
+      // An index that names the padding passes no gradient.
+      const std::int64_t row = rows.position(y, *taps / columns.kernel);
+      const std::int64_t column = columns.position(x, *taps % columns.kernel);
+      if (within(row, row + 1, v.input[0]) && within(column, column + 1, v.input[1])) {
+        output[row * v.input[1] + column] += *gradient;
+      }
+    }
+  }
+}
+
+/// Adds the gradient of each window of a plane to all its positions, in equal shares.
+template <typename T>
+void share_out(const Pooling& v, const T* gradient, T* output) {
+  for_windows(v, [&](const Patch& p, std::int64_t at) {
+    const T share = gradient[at] / static_cast<T>(p.divisor);
+    for_positions(v, p, [&](std::int64_t to, std::int64_t) { output[to] += share; });
+  });
+}
+
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const Pooling v = read_pooling(call.params, call.inputs[1].shape, call.inputs[0].shape);
+  const TapPlaces places = tap_places(v);
   c.parallel(v.planes, [&](std::int64_t plane) {
     T* output = c.outputs[0].as<T>() + plane * v.input[0] * v.input[1];
     const std::int64_t base = plane * v.output[0] * v.output[1];
+    const T* gradient = c.inputs[0].as<T>() + base;
     std::fill_n(output, v.input[0] * v.input[1], T{0});
-    for_windows(v, [&](const Patch& p, std::int64_t at) {
-      const T gradient = c.inputs[0].as<T>()[base + at];
-      const T share = gradient / static_cast<T>(p.divisor);
-      const std::int64_t chosen = v.max ? load_index(c.inputs[2], base + at) : 0;
-      for_positions(v, p, [&](std::int64_t to, std::int64_t tap) {
-        if (!v.max) {
-          output[to] += share;
-        } else if (tap == chosen) {
-          output[to] += gradient;
-        }
-      });
-    });
+    if (!v.max) {
+      share_out(v, gradient, output);
+    } else if (c.inputs[2].dtype == DType::u8) {
+      scatter(v, places, gradient, c.inputs[2].as<std::uint8_t>() + base, output);
+    } else {
+      scatter(v, places, gradient, c.inputs[2].as<std::int32_t>() + base, output);
+    }
   });
   return {};
 }

@@ -59,6 +59,9 @@ base::Result<Plan> backward(const OpCall& call) {
                                                : followed_layout({&call.inputs[0]});
   TROUPE_TRY_ASSIGN(const Problem p,
                     describe_call(call.params, call.inputs[1], call.inputs[0], layout));
+  if (p.v.max && layout.is_dense()) {
+    return base::error(Errc::unimplemented, "the library looks at every tap of a dense window");
+  }
   const auto hint = onednn::describe_pooling(p.operation);
   if (!hint) return Plan{};
   Plan plan{onednn::describe_pooling_gradient(hint, p.operation),

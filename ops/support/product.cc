@@ -4,6 +4,8 @@
 // transposed; if that is x, the product's transpose is computed. Pure functions; any thread.
 #include "ops/support/product.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "ops/support/chunks.h"
@@ -28,7 +30,9 @@ struct ProductBlock {
   std::int64_t rows, columns, inner;
   std::int64_t left_row, left_inner, right_inner;
   std::int64_t out_stride;  ///< from one row of out to the next
+  std::int64_t ahead;       ///< to what of right is needed next, so that it is fetched; 0: nothing
   bool add;                 ///< to what is in out
+  bool stream;              ///< out goes past the caches; its rows begin at whole vectors
   bool transposed;          ///< rows of the block are columns of out
 };
 }  // namespace troupe::ops
@@ -109,10 +113,15 @@ struct Tile {
     const float* left = b.left;
     const float* right = b.right;
     const std::int64_t inner = b.inner;
+    const std::int64_t ahead = b.ahead;
     for (std::int64_t i = 0; i < inner; ++i, left += b.left_inner, right += b.right_inner) {
       Vector row[kVectors];
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) row[v] = load(v, tail, right);
+      if (ahead != 0) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) hwy::Prefetch(right + ahead + v * lanes());
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const Vector factor = hn::Set(d, left[r * b.left_row]);
@@ -123,7 +132,7 @@ struct Tile {
     if (b.transposed) {
       store_transposed(b, sums, columns);
     } else {
-      store(b, sums, tail);
+      store(b, sums, tail, columns == kVectors * lanes());
     }
   }
 
@@ -133,9 +142,11 @@ struct Tile {
     return v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
   }
 
-  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail& tail) {
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail& tail,
+                               bool full) {
     const Lanes d;
     const bool add = b.add;
+    const bool stream = b.stream && full;
     const std::int64_t stride = b.out_stride;
     float* out = b.out;
     Vector bias[kVectors];
@@ -149,7 +160,9 @@ struct Tile {
       for (int v = 0; v < kVectors; ++v) {
         Vector sum = hn::Add(sums[r][v], bias[v]);
         if (add) sum = hn::Add(load(v, tail, out), sum);
-        if (v < kLast) {
+        if (stream) {
+          hn::Stream(sum, d, out + v * lanes());
+        } else if (v < kLast) {
           hn::StoreU(sum, d, out + v * lanes());
         } else {
           tail.store(sum, out + v * lanes());
@@ -207,6 +220,7 @@ void multiply_block(const ProductBlock& block) {
                                             columns);
     }
   }
+  if (block.stream) hwy::FlushStream();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -223,13 +237,44 @@ using base::Errc;
 using base::Result;
 using base::Status;
 
-/// What one chunk computes: rows, columns, and the terms that are added in one go, so that the part
-/// of `right` that is read again and again stays in the cache.
-constexpr std::int64_t kBlockRows = 128;
-constexpr std::int64_t kBlockColumns = 96;
-constexpr std::int64_t kBlockInner = 512;
+/// What one chunk computes: rows, columns, and the terms that are added in one go.
+struct Blocks {
+  std::int64_t rows, columns, inner;
+  bool ahead = false;  ///< right is fetched a block ahead
+};
+
+/// A matrix of this size is gone from the caches before it is needed again.
+constexpr std::int64_t kLargeElements = 1 << 21;
+
+/// Memory is read and written in long pieces of few rows; what is needed again stays in the cache.
+Blocks choose_blocks(const ProductBlock& whole) {
+  constexpr std::int64_t kFewTerms = 64, kFewRows = 16, kLong = 960;
+  // Most of the work is to write out.
+  if (whole.inner <= kFewTerms && whole.rows * whole.columns >= kLargeElements) {
+    return {8, kLong, kFewTerms};
+  }
+  // Right is read once, a few of its rows at a time: more than that no processor foresees.
+  if (whole.rows <= kFewRows && whole.inner * whole.columns >= kLargeElements) {
+    return {kFewRows, kLong, 8, true};
+  }
+  // A block of right is read for every tile.
+  constexpr std::int64_t kRows = 128, kColumns = 96, kRight = 512 * kColumns;
+  return {kRows, kColumns, kRight / std::min(whole.columns, kColumns)};
+}
+
 /// Terms of a row's sum that are added in f32 before f64 takes over.
 constexpr std::int64_t kSumTerms = 256;
+/// Rows whose sums one chunk takes.
+constexpr std::int64_t kSumRows = 128;
+
+/// True where out is large, written once, and its rows begin where vectors may be streamed to.
+bool streams(const ProductBlock& whole, const Blocks& block) {
+  constexpr std::int64_t kAligned = 64;
+  const auto place = reinterpret_cast<std::uintptr_t>(whole.out);
+  return !whole.add && !whole.transposed && whole.inner <= block.inner &&
+         whole.rows * whole.columns >= kLargeElements && place % kAligned == 0 &&
+         whole.out_stride * std::int64_t(sizeof(float)) % kAligned == 0;
+}
 
 std::int64_t blocks(std::int64_t count, std::int64_t block) {
   return (count + block - 1) / block;
@@ -262,11 +307,13 @@ class ProductKernel final : public Kernel {
   }
 
   Status run(const KernelContext& context) const override {
-    const ProductBlock whole = prepare_operands(context);
-    const std::int64_t across = blocks(whole.columns, kBlockColumns);
-    const std::int64_t down = blocks(whole.rows, kBlockRows);
+    ProductBlock whole = prepare_operands(context);
+    const Blocks block = choose_blocks(whole);
+    whole.stream = streams(whole, block);
+    const std::int64_t across = blocks(whole.columns, block.columns);
+    const std::int64_t down = blocks(whole.rows, block.rows);
     context.parallel(across * down, [&](std::int64_t chunk) {
-      multiply(whole, chunk / across * kBlockRows, chunk % across * kBlockColumns);
+      multiply(whole, block, chunk / across * block.rows, chunk % across * block.columns);
     });
     if (p_.row_sums_output >= 0) sum_rows(context);
     return {};
@@ -314,7 +361,8 @@ class ProductKernel final : public Kernel {
     return whole;
   }
 
-  static void multiply(ProductBlock block, std::int64_t row, std::int64_t column) {
+  static void multiply(ProductBlock block, const Blocks& size, std::int64_t row,
+                       std::int64_t column) {
     const std::int64_t inner = block.inner;
     block.left += row * block.left_row;
     block.right += column;
@@ -322,13 +370,15 @@ class ProductKernel final : public Kernel {
     const std::int64_t out_column = block.transposed ? row : column;
     block.out += out_row * block.out_stride + out_column;
     if (block.bias != nullptr) block.bias += out_column;
-    block.rows = std::min(kBlockRows, block.rows - row);
-    block.columns = std::min(kBlockColumns, block.columns - column);
-    for (std::int64_t i = 0; i < inner; i += kBlockInner) {
-      block.inner = std::min(kBlockInner, inner - i);
+    block.rows = std::min(size.rows, block.rows - row);
+    block.columns = std::min(size.columns, block.columns - column);
+    for (std::int64_t i = 0; i < inner; i += size.inner) {
+      block.inner = std::min(size.inner, inner - i);
+      const bool another = i + 2 * size.inner <= inner;
+      block.ahead = size.ahead && another ? size.inner * block.right_inner : 0;
       HWY_DYNAMIC_DISPATCH(multiply_block)(block);
-      block.left += kBlockInner * block.left_inner;
-      block.right += kBlockInner * block.right_inner;
+      block.left += size.inner * block.left_inner;
+      block.right += size.inner * block.right_inner;
       block.bias = nullptr;
       block.add = true;
     }
@@ -340,9 +390,9 @@ class ProductKernel final : public Kernel {
     float* sums = context.outputs[index].as<float>();
     const bool add = adds_to(index);
     const auto sum_block = [&](std::int64_t begin, std::int64_t end) {
-      double totals[kBlockRows] = {};
+      double totals[kSumRows] = {};
       for (std::int64_t first = 0; first < p_.inner; first += kSumTerms) {
-        float part[kBlockRows] = {};
+        float part[kSumRows] = {};
         const std::int64_t last = std::min(first + kSumTerms, p_.inner);
         for (std::int64_t i = first; i < last; ++i) {
           const float* place = x + i * p_.x_inner;
@@ -355,7 +405,7 @@ class ProductKernel final : public Kernel {
         sums[r] = add ? sums[r] + total : total;
       }
     };
-    parallel_ranges(context, p_.rows, sum_block, kBlockRows);
+    parallel_ranges(context, p_.rows, sum_block, kSumRows);
   }
 
   Product p_;

@@ -3,7 +3,7 @@
 // reduce.h. Pure functions; any thread.
 #pragma once
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "ops/support/flat_kernel.h"
