@@ -244,7 +244,7 @@ struct Blocks {
 };
 
 /// A matrix of this size is gone from the caches before it is needed again.
-constexpr std::int64_t kLargeElements = 1 << 21;
+constexpr std::int64_t kLargeElements = 1 << 22;
 
 /// Memory is read and written in long pieces of few rows; what is needed again stays in the cache.
 Blocks choose_blocks(const ProductBlock& whole) {
