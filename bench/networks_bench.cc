@@ -2,11 +2,12 @@
 // A built-in network's forward and backward pass, or its prediction, on one batch in memory: what
 // peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
 // their names that all of them know; dropout is left out.
-//   bench_networks train|predict|memory|modes NETWORK FILE [--batch=32] [--threads=1]
-//                  [--repetitions=5] [--no-winograd]
+//   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
+//                  [--repetitions=5] [--no-winograd] [--recompute=cheap]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
-// f32, one after the other; peers must agree before times mean anything. memory, modes:
-// FILE is not written; they print planned bytes, modes those of each way to share memory.
+// f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
+// FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
+// those of training with each way to recompute.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -146,12 +147,43 @@ void print_modes(const std::string& name, const Bind& bind) {
   }
 }
 
+constexpr std::pair<symbol::Recompute, const char*> kPolicies[] = {
+    {symbol::Recompute::none, "none"},
+    {symbol::Recompute::cheap, "cheap"},
+    {symbol::Recompute::sqrt, "sqrt"}};
+
+/// Bytes of the arena for training with each policy, and with budgets that are shares of what none
+/// takes; milliseconds of a step by rule. The check: milliseconds of what is recomputed.
+void print_recompute(const std::string& name, const Bind& bind) {
+  constexpr double kMilliseconds = 1e3;
+  std::size_t kept = 0;
+  const auto print = [&](const std::string& title, symbol::ExecutorOptions options) {
+    const symbol::ExecutorReport report = bind(true, options).report();
+    if (kept == 0) kept = report.arena_bytes;
+    print_row(fmt::format("{} train {}", name, title),
+              {static_cast<double>(report.arena_bytes), report.step_seconds * kMilliseconds},
+              report.recompute_seconds * kMilliseconds);
+  };
+  for (const auto& [policy, title] : kPolicies) {
+    symbol::ExecutorOptions options;
+    options.recompute = policy;
+    print(title, options);
+  }
+  for (const double share : {0.75, 0.5, 0.3, 0.2}) {
+    symbol::ExecutorOptions options;
+    options.recompute = symbol::Recompute::budget;
+    options.budget = static_cast<std::size_t>(share * static_cast<double>(kept));
+    print(fmt::format("budget {:.2f}", share), options);
+  }
+}
+
 int run(int argc, char** argv) {
   const std::string what = argc > 3 ? argv[1] : "";
-  if (what != "train" && what != "predict" && what != "memory" && what != "modes") {
+  if (what != "train" && what != "predict" && what != "memory" && what != "modes" &&
+      what != "recompute") {
     std::fprintf(stderr,
-                 "usage: %s train|predict|memory|modes NETWORK FILE [--batch=32] [--threads=1] "
-                 "[--repetitions=5] [--no-winograd]\n",
+                 "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
+                 "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt]\n",
                  argv[0]);
     return 2;
   }
@@ -161,6 +193,11 @@ int run(int argc, char** argv) {
   const int repetitions = option(argc, argv, "repetitions", 5);
   const bool winograd =
       std::find(argv, argv + argc, std::string_view("--no-winograd")) == argv + argc;
+  symbol::Recompute policy = symbol::Recompute::cheap;
+  for (const auto& [each, title] : kPolicies) {
+    const std::string asked = std::string("--recompute=") + title;
+    if (std::find(argv, argv + argc, asked) != argv + argc) policy = each;
+  }
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
     options.train = train;
     options.predict = !train;
@@ -169,8 +206,11 @@ int run(int argc, char** argv) {
   };
   if (what == "memory") print_memory(name, bind);
   if (what == "modes") print_modes(name, bind);
-  if (what == "memory" || what == "modes") return 0;
-  Bound bound = bind(what == "train", {});
+  if (what == "recompute") print_recompute(name, bind);
+  if (what == "memory" || what == "modes" || what == "recompute") return 0;
+  symbol::ExecutorOptions options;
+  options.recompute = policy;
+  Bound bound = bind(what == "train", options);
   bound.step();
   bound.write(argv[3]);
   // The check: operations of an image, counted in direct form (a multiply-add counts as 2).

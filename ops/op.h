@@ -89,6 +89,15 @@ struct Sample {
   bool benchmark = false;  ///< also a row of the operator benchmark
 };
 
+/// How the first outputs of a call are computed once more, to the bit, from hidden ones that were
+/// kept: by `op`, with those of the call's parameters that it has.
+struct Recomputation {
+  std::string op;
+  /// (input, output): the input of `op` that is this output of the call. The others are the call's
+  /// own inputs.
+  std::vector<std::pair<int, int>> kept;
+};
+
 /// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
 struct OpDef {
   std::string name;
@@ -143,6 +152,8 @@ struct OpDef {
   /// node that takes them, which must not ask for them, may stand behind them. Empty: the operator
   /// is the same in prediction.
   std::function<base::Result<std::vector<Value>>(GradientBuilder&)> predict_form;
+  /// How outputs are computed once more where others are kept; nothing: by the same call.
+  std::optional<Recomputation> recomputation;
   /// Multiply-adds count as 2. Empty: one operation per output element.
   std::function<double(const OpCall&)> flops;
   bool multiplies_and_adds = false;  ///< `flops` are multiply-adds: products, convolutions

@@ -16,6 +16,7 @@
 #include "symbol/passes.h"
 #include "symbol/program.h"
 #include "symbol/prologue.h"
+#include "symbol/recompute.h"
 #include "symbol/rectifiers.h"
 #include "symbol/states.h"
 #include "symbol/value_numbers.h"
@@ -153,7 +154,8 @@ std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGrap
 
 /// Passes, kernels and memory for one graph. Fills in missing arrays of heads.
 base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, BoundGraph& bound,
-                                                    const ExecutorOptions& options) {
+                                                    const ExecutorOptions& options,
+                                                    ExecutorReport& report) {
   TROUPE_TRY(check_given(bound.graph, bound.variables));
   TROUPE_TRY_ASSIGN(const ValueShapes shapes,
                     infer_shapes(bound.graph, shapes_of(bound.graph, bound.variables)));
@@ -171,6 +173,15 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   ProgramRequest request;
   TROUPE_TRY_ASSIGN(request.prepared,
                     choose_layouts(runtime, bound.graph, shapes, dtypes, prepare));
+  if (bound.train) {
+    TROUPE_TRY_ASSIGN(Recomputed recomputed,
+                      recompute(runtime.ops, std::move(request.prepared),
+                                {options.recompute, options.budget, options.memory}));
+    request.prepared = std::move(recomputed.prepared);
+    report.recomputed = recomputed.clones;
+    report.recompute_seconds = recomputed.seconds;
+    report.step_seconds = recomputed.step_seconds;
+  }
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound));
   request.externals = externals_of(request.prepared, bound);
   request.prologue = prologue_nodes(request.prepared.graph, bound.weights);
@@ -295,7 +306,8 @@ base::Status Binder::bind_training() {
   TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
   const Graph merged = eliminate_common_subexpressions(prune(result.graph));
   bound.graph = separate_heads(runtime_.ops, merged, gradients);
-  TROUPE_TRY_ASSIGN(executor_.train_, make_program(runtime_, bound, executor_.options_));
+  TROUPE_TRY_ASSIGN(executor_.train_,
+                    make_program(runtime_, bound, executor_.options_, executor_.report_));
   keep(bound, updates);
   return {};
 }
@@ -321,7 +333,8 @@ base::Status Binder::bind_prediction() {
   bound.weights = weights_;
   bound.heads = executor_.bindings_.outputs;
   bound.head_names = outputs_;
-  TROUPE_TRY_ASSIGN(executor_.predict_, make_program(runtime_, bound, executor_.options_));
+  TROUPE_TRY_ASSIGN(executor_.predict_,
+                    make_program(runtime_, bound, executor_.options_, executor_.report_));
   executor_.bindings_.outputs = bound.heads;
   return {};
 }

@@ -51,9 +51,12 @@ struct ExecutorOptions {
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
   bool fused = true;           ///< the passes rectifiers.h (training) and fuse.h
   MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
-  bool train = true;                     ///< prepare the graph of forward(true) and backward
-  bool predict = true;                   ///< prepare the graph of forward(false)
-  std::uint64_t seed = 0;                ///< of random nodes: stream "<operator>/<node>/<rank>"
+  /// What training computes once more instead of keeping it; no bit depends on it.
+  Recompute recompute = Recompute::cheap;
+  std::size_t budget = 0;  ///< bytes that the arena may take, of Recompute::budget
+  bool train = true;       ///< prepare the graph of forward(true) and backward
+  bool predict = true;     ///< prepare the graph of forward(false)
+  std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
   std::int64_t rank = 0;
   int priority = 0;
   /// Memory shared with other executors; empty: an own arena.
@@ -90,6 +93,9 @@ struct ExecutorReport {
   std::uint64_t parameters = 0;            ///< elements of the arguments with gradients
   std::size_t stored_choices = 0;  ///< nodes whose kernel is one of ExecutorOptions::kernels
   int in_place = 0;                ///< outputs that took an input's memory
+  int recomputed = 0;              ///< nodes of the training graph that compute something once more
+  double recompute_seconds = 0;    ///< that these take, by the kernels' rules
+  double step_seconds = 0;         ///< that the training graph's other nodes take, by the same
   double flops = 0;                ///< of the forward pass
 };
 

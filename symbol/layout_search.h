@@ -15,15 +15,6 @@
 
 namespace troupe::symbol {
 
-/// What takes a node. Variables have none.
-struct NodePlan {
-  ops::OpCall call;  ///< that `offer` answers
-  ops::Offer offer;
-  std::vector<ops::Decline> declines;
-  std::vector<Alternative> alternatives;
-  bool stored = false;  ///< `offer` is a stored choice
-};
-
 /// For one graph, whose shapes and dtypes are complete. Any thread that may lead the team.
 class LayoutSearch {
  public:

@@ -62,7 +62,7 @@ class Writer {
     GraphNode node = graph_.nodes[index];
     node.inputs = std::move(inputs);
     const std::vector<Value> outputs = builder_.add_node(std::move(node));
-    NodePlan& plan = plans_[index];
+    const NodePlan& plan = plans_[index];
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const std::size_t old = numbers_.begin(index) + k;
       mapped_[old] = outputs[k];
@@ -70,9 +70,7 @@ class Writer {
     }
     result_.numbers.add_node(static_cast<int>(outputs.size()));
     result_.kernels.push_back(std::move(kernel));
-    result_.declines.push_back(std::move(plan.declines));
-    result_.alternatives.push_back(std::move(plan.alternatives));
-    result_.stored.push_back(plan.stored);
+    result_.plans.push_back(std::move(plans_[index]));
   }
 
   void note(const base::Shape& shape, base::DType dtype, const Layout& layout) {
@@ -81,15 +79,12 @@ class Writer {
     result_.layouts.push_back(layout);
   }
 
-  /// Kernels are made for one node each: they may keep what they made for the addresses of their
-  /// last run, and a planned node's addresses stay the same.
   base::Status visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
     const NodePlan& plan = plans_[index];
     backward_ = node.backward;
-    auto kernel = plan.offer.maker->prepare(plan.call);
+    auto kernel = prepare(plan);
     if (!kernel.ok()) return kernel.status().with_context(node_label(node));
-    TROUPE_CHECK((*kernel)->name() == plan.offer.kernel, "a kernel made again is another one");
     std::vector<Value> inputs;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Value input = mapped_[numbers_[node.inputs[k]]];
@@ -112,11 +107,13 @@ class Writer {
     ops::OpCall call = search_.call_of(runtime_.ops.at("reorder"), {});
     call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
     call.outputs = {{result_.dtypes[from], result_.shapes[from], layout, false}};
-    auto kernel = ops::prepare(call);
     const std::string name = result_.graph.value_name(value);
-    if (!kernel.ok()) {
-      return kernel.status().with_context(fmt::format("reorder of {} for {}", name, user));
-    }
+    const std::string context = fmt::format("reorder of {} for {}", name, user);
+    auto offers = ops::offers(call);
+    if (!offers.ok()) return offers.status().with_context(context);
+    NodePlan plan{std::move(call), std::move(offers->front()), {}, {}, false};
+    auto kernel = prepare(plan);
+    if (!kernel.ok()) return kernel.status().with_context(context);
     result_.reorders.push_back(fmt::format(
         "{} {} -> {} for {}", name, result_.layouts[from].to_string(), layout.to_string(), user));
     builder_.set_prefix(name + "_reorder");
@@ -125,9 +122,7 @@ class Writer {
     note(base::Shape(result_.shapes[from]), result_.dtypes[from], layout);
     result_.numbers.add_node(1);
     result_.kernels.push_back(*std::move(kernel));
-    result_.declines.emplace_back();
-    result_.alternatives.emplace_back();
-    result_.stored.push_back(false);
+    result_.plans.push_back(std::move(plan));
     reorders_.emplace_back(value, target);
     return target;
   }
@@ -147,6 +142,13 @@ class Writer {
 };
 
 }  // namespace
+
+base::Result<std::shared_ptr<const ops::Kernel>> prepare(const NodePlan& plan) {
+  TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel,
+                    plan.offer.maker->prepare(plan.call));
+  TROUPE_CHECK(kernel->name() == plan.offer.kernel, "a kernel made again is another one");
+  return kernel;
+}
 
 base::Result<PreparedGraph> choose_layouts(ndarray::Runtime& runtime, const Graph& graph,
                                            const ValueShapes& shapes, const ValueDTypes& dtypes,

@@ -28,6 +28,19 @@ struct Alternative {
   double reorder_seconds = 0;  ///< of all reorders of what the node reads and writes
 };
 
+/// What takes a node. Variables have none.
+struct NodePlan {
+  ops::OpCall call;  ///< that `offer` answers
+  ops::Offer offer;
+  std::vector<ops::Decline> declines;     ///< kernels that did not take it
+  std::vector<Alternative> alternatives;  ///< offers weighed
+  bool stored = false;                    ///< `offer` is a stored choice
+};
+
+/// The kernel of a plan. Made for one node each: a kernel may keep what it made for the addresses
+/// of its last run, and a planned node's addresses stay the same.
+base::Result<std::shared_ptr<const ops::Kernel>> prepare(const NodePlan& plan);
+
 /// A graph whose kernels are prepared.
 struct PreparedGraph {
   Graph graph;
@@ -36,9 +49,7 @@ struct PreparedGraph {
   ValueDTypes dtypes;
   std::vector<base::Layout> layouts;                        ///< per value
   std::vector<std::shared_ptr<const ops::Kernel>> kernels;  ///< per node; null for variables
-  std::vector<std::vector<ops::Decline>> declines;     ///< per node: kernels that did not take it
-  std::vector<std::vector<Alternative>> alternatives;  ///< per node: offers weighed
-  std::vector<bool> stored;                            ///< per node: by a stored choice
+  std::vector<NodePlan> plans;                              ///< per node
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of an executor's memory may be shared. Plain value.
+// What of an executor's memory may be shared, and what need not be kept. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,15 @@ enum class MemoryMode : std::uint8_t {
   in_place,  ///< an output may take the place of an input that nobody else needs
   share,     ///< bytes are used again when what they hold is not needed any more
   both,
+};
+
+/// Which forward values the backward pass computes once more, so that they need not be kept. The
+/// bits of results are the same.
+enum class Recompute : std::uint8_t {
+  none,
+  cheap,   ///< what costs at most 3 % of a step by the kernels' rules; no products
+  sqrt,    ///< all but the borders of segments, as many of those as make the plan smallest
+  budget,  ///< what costs least among the plans that fit into a budget
 };
 
 }  // namespace troupe::symbol

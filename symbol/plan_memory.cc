@@ -277,6 +277,54 @@ MemoryPlan place(const PlanRequest& request, const ValueNumbers& numbers, bool o
 
 }  // namespace
 
+PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> external) {
+  PlanRequest request;
+  request.graph = &prepared.graph;
+  request.external = std::move(external);
+  for (std::size_t v = 0; v < prepared.numbers.size(); ++v) {
+    const base::Layout& layout = prepared.layouts[v];
+    const std::size_t element = base::dtype_size(prepared.dtypes[v]);
+    request.value_bytes.push_back(
+        static_cast<std::size_t>(layout.buffer_bytes(prepared.shapes[v], element)));
+    // The first value that looks the same lends its number.
+    std::size_t kind = 0;
+    while (prepared.shapes[kind] != prepared.shapes[v] ||
+           prepared.dtypes[kind] != prepared.dtypes[v] || prepared.layouts[kind] != layout) {
+      ++kind;
+    }
+    request.value_kind.push_back(static_cast<int>(kind));
+  }
+  for (const auto& kernel : prepared.kernels) {
+    request.scratch_bytes.push_back(kernel == nullptr ? 0 : kernel->scratch_bytes());
+  }
+  return request;
+}
+
+std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan) {
+  const ValueNumbers numbers(graph);
+  std::vector<std::optional<Value>> values(plan.pieces.size());
+  for (std::size_t node = 0; node <= plan.peak.node && !plan.pieces.empty(); ++node) {
+    for (int output = 0; output < graph.nodes[node].outputs; ++output) {
+      const Value value{static_cast<std::int64_t>(node), output};
+      const int piece = plan.value_piece[numbers[value]];
+      if (piece >= 0) values[static_cast<std::size_t>(piece)] = value;
+    }
+  }
+  std::vector<Alive> alive;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const Piece& piece = plan.pieces[i];
+    if (piece.first > plan.peak.node || plan.peak.node > piece.last) continue;
+    alive.push_back({piece.bytes, values[i]});
+  }
+  std::stable_sort(alive.begin(), alive.end(),
+                   [](const Alive& a, const Alive& b) { return a.bytes > b.bytes; });
+  return alive;
+}
+
+LiveSet planned_live_set(const PlanRequest& request) {
+  return largest_live_set(Lives(request, ValueNumbers(*request.graph), true).find().pieces);
+}
+
 MemoryPlan plan_memory(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
   // An old piece lies among what stays, so what takes it over leaves no hole there. Mostly.

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "symbol/graph.h"
+#include "symbol/layouts.h"
 #include "symbol/memory_mode.h"
 #include "symbol/pack.h"
 
@@ -36,6 +38,9 @@ struct PlanRequest {
   MemoryMode mode = MemoryMode::both;
 };
 
+/// For a prepared graph, in which the arena has all but the values marked `external`.
+PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> external);
+
 /// Pieces of values and scratch; -1 where there is none.
 struct MemoryPlan {
   std::vector<Piece> pieces;
@@ -51,5 +56,16 @@ struct MemoryPlan {
 };
 
 MemoryPlan plan_memory(const PlanRequest& request);
+
+/// A piece that is alive where the plan needs most.
+struct Alive {
+  std::size_t bytes = 0;
+  std::optional<Value> value;  ///< what it holds there; nothing: scratch
+};
+/// The largest first.
+std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan);
+
+/// The largest live set, without a plan: much faster, and plans are hardly larger.
+LiveSet planned_live_set(const PlanRequest& request);
 
 }  // namespace troupe::symbol

@@ -71,27 +71,13 @@ void Program::plan_prologue(const std::vector<bool>& nodes) {
 }
 
 void Program::plan(const ProgramRequest& of) {
-  PlanRequest request;
-  request.graph = &prepared_.graph;
+  std::vector<bool> external;
+  for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) {
+    external.push_back(externals_[v] || kept_[v].variable);
+  }
+  PlanRequest request = plan_request(prepared_, std::move(external));
   request.mode = of.memory;
   request.optional = of.prologue;
-  for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) {
-    const base::Layout& layout = prepared_.layouts[v];
-    const std::size_t element = base::dtype_size(prepared_.dtypes[v]);
-    request.value_bytes.push_back(
-        static_cast<std::size_t>(layout.buffer_bytes(prepared_.shapes[v], element)));
-    request.external.push_back(externals_[v] || kept_[v].variable);
-    // The first value that looks the same lends its number.
-    std::size_t kind = 0;
-    while (prepared_.shapes[kind] != prepared_.shapes[v] ||
-           prepared_.dtypes[kind] != prepared_.dtypes[v] || prepared_.layouts[kind] != layout) {
-      ++kind;
-    }
-    request.value_kind.push_back(static_cast<int>(kind));
-  }
-  for (const auto& kernel : prepared_.kernels) {
-    request.scratch_bytes.push_back(kernel == nullptr ? 0 : kernel->scratch_bytes());
-  }
   plan_ = plan_memory(request);
 }
 

@@ -38,7 +38,7 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   report.scratch_bytes = prepared.kernels[index]->scratch_bytes();
   report.backward = node.backward;
   report.layout = prepared.layouts[prepared.numbers.begin(index)];
-  report.declines = prepared.declines[index];
+  report.declines = prepared.plans[index].declines;
   const Work work = node_work(prepared.graph, prepared.numbers, prepared.shapes, index);
   report.flops = work.flops;
   report.multiply_adds = work.multiply_adds;
@@ -51,28 +51,13 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
 
 /// What is alive where the plan needs most, the largest first: "  822083584 relu1_output".
 std::string describe_peak(const PreparedGraph& prepared, const MemoryPlan& plan) {
-  const std::size_t peak = plan.peak.node;
   if (plan.pieces.empty()) return "";
-  std::vector<std::pair<std::size_t, std::string>> alive;
-  std::vector<std::string> names(plan.pieces.size());
-  for (std::size_t node = 0; node <= peak; ++node) {
-    for (int output = 0; output < prepared.graph.nodes[node].outputs; ++output) {
-      const Value value{static_cast<std::int64_t>(node), output};
-      const int piece = plan.value_piece[prepared.numbers[value]];
-      if (piece >= 0) names[static_cast<std::size_t>(piece)] = describe(prepared, value);
-    }
+  std::string text =
+      fmt::format("  most is alive at {}:\n", prepared.graph.nodes[plan.peak.node].name);
+  for (const Alive& alive : alive_at_peak(prepared.graph, plan)) {
+    text += fmt::format("      alive  {} {}\n", alive.bytes,
+                        alive.value ? describe(prepared, *alive.value) : "scratch");
   }
-  if (const int scratch = plan.scratch_piece[peak]; scratch >= 0) {
-    names[static_cast<std::size_t>(scratch)] = "scratch";
-  }
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    const Piece& piece = plan.pieces[i];
-    if (piece.first <= peak && peak <= piece.last) alive.emplace_back(piece.bytes, names[i]);
-  }
-  std::stable_sort(alive.begin(), alive.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string text = fmt::format("  most is alive at {}:\n", prepared.graph.nodes[peak].name);
-  for (const auto& [bytes, name] : alive) text += fmt::format("      alive  {} {}\n", bytes, name);
   return text;
 }
 
@@ -85,7 +70,7 @@ void Executor::make_report() {
     if (prepared.graph.nodes[i].is_variable()) continue;
     report_.nodes.push_back(report_node(prepared, i));
     report_.scratch_bytes += report_.nodes.back().scratch_bytes;
-    if (prepared.stored[i]) ++report_.stored_choices;
+    if (prepared.plans[i].stored) ++report_.stored_choices;
     if (!prepared.graph.nodes[i].backward) report_.flops += report_.nodes.back().flops;
   }
   report_.reorders = prepared.reorders;
@@ -123,10 +108,10 @@ std::string Executor::dump() const {
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];
       if (node.is_variable()) continue;
-      text +=
-          fmt::format("  {}{} = {}({}){}\n", node.backward ? "< " : "> ", node.name, node.op->name,
-                      prepared.kernels[i]->name(), prepared.stored[i] ? " by a stored choice" : "");
-      for (const Alternative& offer : prepared.alternatives[i]) {
+      text += fmt::format("  {}{} = {}({}){}\n", node.backward ? "< " : "> ", node.name,
+                          node.op->name, prepared.kernels[i]->name(),
+                          prepared.plans[i].stored ? " by a stored choice" : "");
+      for (const Alternative& offer : prepared.plans[i].alternatives) {
         text += fmt::format(
             "      offer  {} {} -> {}: {:.3f} ms, reorders around it {:.3f} ms, scratch {}\n",
             offer.kernel, join(offer.inputs), join(offer.outputs), offer.seconds * kMilliseconds,

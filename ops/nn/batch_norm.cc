@@ -345,6 +345,7 @@ OpDef define_forward() {
                   {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
   op.in_place = {{0, 0}, {kVectors, 0}};
   op.predict_form = predict_form;
+  op.recomputation = {.op = "batch_norm_inference", .kept = {{3, 1}, {4, 2}}};
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples(cases_with_global(), 1, 4, true);
   return op;

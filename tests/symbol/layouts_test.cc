@@ -104,12 +104,12 @@ TEST_CASE("no node has a better offer than the one it took") {
   const PreparedGraph result = prepared(test, residual_network(), {4, 3, 16, 16});
   int weighed = 0;
   for (std::size_t i = 0; i < result.graph.nodes.size(); ++i) {
-    if (result.alternatives[i].empty()) continue;
+    if (result.plans[i].alternatives.empty()) continue;
     INFO(result.graph.nodes[i].name);
     const auto cost = [](const Alternative& offer) {
       return offer.seconds + offer.reorder_seconds;
     };
-    const auto& list = result.alternatives[i];
+    const auto& list = result.plans[i].alternatives;
     const auto taken = std::ranges::find_if(list, [&](const Alternative& offer) {
       return offer.kernel == result.kernels[i]->name() &&
              offer.outputs.front() == result.layouts[result.numbers.begin(i)];

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// One walk writes a draft: late nodes find their inputs, which makes clones on the way.
+#include "symbol/clones.h"
+
+#include <utility>
+
+namespace troupe::symbol {
+
+namespace {
+
+/// True for nodes that give the same outputs once more, and do nothing else. The step that a
+/// random one counts by may change between the passes.
+bool repeats(const GraphNode& node) {
+  return !node.is_variable() && !node.op->random && !node.op->assign;
+}
+
+class Walk {
+ public:
+  Walk(const Cloner& cloner, const Draft& from, const std::vector<bool>& keep)
+      : cloner_(cloner),
+        from_(from),
+        numbers_(from.graph),
+        keep_(keep),
+        index_(from.graph.nodes.size(), -1),
+        clones_(from.graph.nodes.size(), -1) {}
+
+  Draft run() {
+    result_.seconds = from_.seconds;
+    for (std::size_t i = 0; i < from_.graph.nodes.size(); ++i) {
+      GraphNode node = from_.graph.nodes[i];
+      find_inputs(node, from_.is_late(i));
+      index_[i] = append(std::move(node), i, *from_.plans[i], from_.clone[i]);
+    }
+    for (const Value head : from_.graph.heads) result_.graph.heads.push_back(map(head));
+    return std::move(result_);
+  }
+
+ private:
+  Value map(Value value) const { return {index_[node_index(value)], value.output}; }
+
+  void find_inputs(GraphNode& node, bool late) {
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const bool again = late && !node.is_variable() && node.reads(k);
+      node.inputs[k] = again ? again_of(node.inputs[k]) : map(node.inputs[k]);
+    }
+  }
+
+  /// The value as late nodes read it.
+  Value again_of(Value value) {
+    const std::size_t node = node_index(value);
+    const auto output = static_cast<std::size_t>(value.output);
+    if (keep_[node] || output >= cloner_.outputs(from_, node)) return map(value);
+    if (clones_[node] < 0) {
+      GraphNode call = cloner_.call(from_, node);
+      find_inputs(call, true);
+      const NodePlan& plan = cloner_.plan(from_, node);
+      result_.seconds += plan.offer.seconds;
+      clones_[node] = append(std::move(call), node, plan, true);
+    }
+    return {clones_[node], value.output};
+  }
+
+  std::int64_t append(GraphNode node, std::size_t from, const NodePlan& plan, bool clone) {
+    for (int output = 0; output < node.outputs; ++output) {
+      const std::size_t value = numbers_.begin(from) + static_cast<std::size_t>(output);
+      result_.values.push_back(from_.values[value]);
+    }
+    result_.nodes.push_back(from_.nodes[from]);
+    result_.plans.push_back(&plan);
+    result_.clone.push_back(clone);
+    result_.graph.nodes.push_back(std::move(node));
+    return static_cast<std::int64_t>(result_.graph.nodes.size()) - 1;
+  }
+
+  const Cloner& cloner_;
+  const Draft& from_;
+  const ValueNumbers numbers_;  // of from_
+  const std::vector<bool>& keep_;
+  std::vector<std::int64_t> index_, clones_;  // per node of from_
+  Draft result_;
+};
+
+}  // namespace
+
+Cloner::Cloner(const ops::OpTable& table, PreparedGraph prepared)
+    : prepared_(std::move(prepared)),
+      base_(plan_request(prepared_, std::vector<bool>(prepared_.numbers.size(), false))),
+      forms_(prepared_.graph.nodes.size()) {
+  for (std::size_t i = 0; i < forms_.size(); ++i) forms_[i] = find_form(table, i);
+}
+
+std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::size_t index) const {
+  const GraphNode& node = prepared_.graph.nodes[index];
+  if (node.is_variable() || node.backward || !node.op->recomputation) return std::nullopt;
+  const ops::OpDef& op = table.at(node.op->recomputation->op);
+  ops::Attributes attributes;
+  for (const auto& [name, value] : node.params.to_attributes()) {
+    if (op.find_param(name) != nullptr) attributes.emplace(name, value);
+  }
+  Form form{node, prepared_.plans[index]};
+  form.node.op = &op;
+  form.node.params = ops::parse_params(op, attributes).value();
+  form.node.outputs = static_cast<int>(op.outputs(form.node.params).size());
+  for (const auto& [input, output] : node.op->recomputation->kept) {
+    form.node.inputs[static_cast<std::size_t>(input)] = {static_cast<std::int64_t>(index), output};
+  }
+  const auto tensor = [this](Value value) {
+    const std::size_t v = prepared_.numbers[value];
+    return ops::TensorDesc{prepared_.dtypes[v], prepared_.shapes[v], prepared_.layouts[v], false};
+  };
+  ops::OpCall& call = form.plan.call;
+  call.op = &op;
+  call.params = form.node.params;
+  call.inputs.clear();
+  call.outputs.clear();
+  for (const Value input : form.node.inputs) call.inputs.push_back(tensor(input));
+  for (int output = 0; output < form.node.outputs; ++output) {
+    call.outputs.push_back(tensor({static_cast<std::int64_t>(index), output}));
+  }
+  const auto offers = ops::offers(call);
+  if (!offers.ok()) return std::nullopt;
+  for (const ops::Offer& offer : *offers) {
+    if (offer.maker->name != form.plan.offer.maker->name) continue;
+    form.plan.offer = offer;
+    return form;
+  }
+  return std::nullopt;
+}
+
+Draft Cloner::original() const {
+  Draft draft;
+  draft.graph = prepared_.graph;
+  const std::size_t count = draft.graph.nodes.size();
+  draft.clone.assign(count, false);
+  for (std::size_t i = 0; i < count; ++i) {
+    draft.nodes.push_back(i);
+    draft.plans.push_back(&prepared_.plans[i]);
+  }
+  for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) draft.values.push_back(v);
+  return draft;
+}
+
+Draft Cloner::clone(const Draft& from, const std::vector<bool>& keep) const {
+  return Walk(*this, from, keep).run();
+}
+
+std::size_t Cloner::outputs(const Draft& draft, std::size_t node) const {
+  const GraphNode& n = draft.graph.nodes[node];
+  if (draft.is_late(node) || !repeats(n)) return 0;
+  if (draft.clone[node] || !n.op->recomputation) return static_cast<std::size_t>(n.outputs);
+  const std::optional<Form>& form = forms_[draft.nodes[node]];
+  return form ? static_cast<std::size_t>(form->node.outputs) : 0;
+}
+
+const NodePlan& Cloner::plan(const Draft& draft, std::size_t node) const {
+  const std::optional<Form>& form = forms_[draft.nodes[node]];
+  return form ? form->plan : *draft.plans[node];
+}
+
+GraphNode Cloner::call(const Draft& draft, std::size_t index) const {
+  const GraphNode& original = draft.graph.nodes[index];
+  GraphNode node = original;
+  if (const std::optional<Form>& form = forms_[draft.nodes[index]]; form && !draft.clone[index]) {
+    node.op = form->node.op;
+    node.params = form->node.params;
+    node.outputs = form->node.outputs;
+    for (const auto& [input, output] : original.op->recomputation->kept) {
+      node.inputs[static_cast<std::size_t>(input)] = {static_cast<std::int64_t>(index), output};
+    }
+  }
+  node.name += draft.clone[index] ? "_again" : "_recomputed";
+  node.backward = true;
+  return node;
+}
+
+PlanRequest Cloner::request(const Draft& draft, MemoryMode mode) const {
+  PlanRequest request;
+  request.graph = &draft.graph;
+  request.mode = mode;
+  for (const std::size_t value : draft.values) {
+    request.value_bytes.push_back(base_.value_bytes[value]);
+    request.value_kind.push_back(base_.value_kind[value]);
+  }
+  request.external.assign(draft.values.size(), false);
+  const ValueNumbers numbers(draft.graph);
+  for (const Value head : draft.graph.heads) request.external[numbers[head]] = true;
+  for (std::size_t i = 0; i < draft.graph.nodes.size(); ++i) {
+    const bool variable = draft.graph.nodes[i].is_variable();
+    if (variable) request.external[numbers.begin(i)] = true;
+    request.scratch_bytes.push_back(variable ? 0 : draft.plans[i]->offer.scratch_bytes);
+  }
+  return request;
+}
+
+base::Result<PreparedGraph> Cloner::finish(const Draft& draft) {
+  PreparedGraph result;
+  result.graph = draft.graph;
+  result.numbers = ValueNumbers(draft.graph);
+  for (const std::size_t value : draft.values) {
+    result.shapes.push_back(prepared_.shapes[value]);
+    result.dtypes.push_back(prepared_.dtypes[value]);
+    result.layouts.push_back(prepared_.layouts[value]);
+  }
+  for (std::size_t i = 0; i < draft.graph.nodes.size(); ++i) {
+    result.plans.push_back(*draft.plans[i]);
+    if (!draft.clone[i]) {
+      result.kernels.push_back(std::move(prepared_.kernels[draft.nodes[i]]));
+      continue;
+    }
+    result.plans.back().alternatives.clear();  // nothing was weighed
+    auto kernel = symbol::prepare(*draft.plans[i]);
+    if (!kernel.ok()) return kernel.status().with_context(node_label(draft.graph.nodes[i]));
+    result.kernels.push_back(*std::move(kernel));
+  }
+  result.reorders = std::move(prepared_.reorders);
+  return result;
+}
+
+}  // namespace troupe::symbol
