@@ -298,6 +298,23 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.finish();
 }
 
+void read_memory(Section section, schemas::MemorySpec& memory) {
+  const bool chosen = section.choose("recompute", kNames<schemas::Recompute>, memory.recompute);
+  if (section.kind("budget") == ValueKind::text) {
+    std::string text;
+    section.read("budget", text, EmptyText::allowed);
+    const auto bytes = base::parse_bytes(text);
+    if (!bytes.ok()) section.fail("budget", bytes.status().text());
+    if (bytes.ok()) memory.budget = bytes.value();
+  } else {
+    section.read("budget", memory.budget);
+  }
+  if (chosen && memory.budget != 0) {
+    section.fail("recompute", "a budget decides what is recomputed; leave one of the two out");
+  }
+  section.finish();
+}
+
 void read_job(Section root, JobFile& job) {
   JobSpec& spec = job.spec;
   if (!root.read("name", spec.name)) {
@@ -320,6 +337,7 @@ void read_job(Section root, JobFile& job) {
   }
   read_checkpoint(table_of(root, "checkpoint"), spec.checkpoint);
   read_numerics(table_of(root, "numerics"), spec.numerics);
+  read_memory(table_of(root, "memory"), spec.memory);
   read_job_limits(root, spec, job.errors);
   root.finish();
 }

@@ -185,6 +185,8 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
   how.winograd = options.winograd;
+  how.recompute = options.recompute;
+  how.budget = options.budget;
   how.tuner = tuner;
   if (!options.kernels.empty()) {
     TROUPE_TRY_ASSIGN(auto choices, symbol::KernelChoices::load(options.kernels));
@@ -232,6 +234,9 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.scratch_bytes = bound.scratch_bytes;
   if (!options.kernels.empty()) report.stored_choices = bound.stored_choices;
   report.in_place = static_cast<std::uint64_t>(bound.in_place);
+  report.recomputed = static_cast<std::uint64_t>(bound.recomputed);
+  report.recompute_seconds = bound.recompute_seconds;
+  report.step_seconds = bound.step_seconds;
   report.flops = bound.flops;
   report.reorders = bound.reorders;
   return report;
@@ -338,6 +343,9 @@ Json json_of(const ModelReport& report) {
           {"external_bytes", report.external_bytes},
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},
+          {"recomputed", report.recomputed},
+          {"recompute_seconds", report.recompute_seconds},
+          {"step_seconds", report.step_seconds},
           {"stored_choices", json_or_null(report.stored_choices)},
           {"forward_flops", report.flops},
           {"multiply_adds", report.multiply_adds()},

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "ops/kernel.h"
 #include "symbol/kernel_choices.h"
+#include "symbol/memory_mode.h"
 
 namespace troupe::apps {
 
@@ -27,6 +28,8 @@ struct InspectOptions {
   bool dense = false;
   bool reference_only = false;
   bool winograd = true;
+  symbol::Recompute recompute = symbol::Recompute::cheap;
+  std::uint64_t budget = 0;  ///< bytes, of Recompute::budget
   std::string kernels;  ///< path of a file of kernel choices; empty: none
 };
 
@@ -57,7 +60,10 @@ struct ModelReport {
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
   /// Nodes, also of the backward pass, whose kernel is a stored choice; absent: none are given.
   std::optional<std::uint64_t> stored_choices;
-  std::uint64_t in_place = 0;  ///< results that took an input's memory
+  std::uint64_t in_place = 0;    ///< results that took an input's memory
+  std::uint64_t recomputed = 0;  ///< nodes that compute something once more for the backward pass
+  double recompute_seconds = 0;  ///< that these take, by the kernels' rules
+  double step_seconds = 0;       ///< that all others of a training step take, by the same
   double flops = 0.0;          ///< of one forward pass
   std::vector<std::string> reorders;
 

@@ -186,6 +186,17 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   intake.text(in.getKernelsJson(), kKernelsBytesMax, "kernels_json", out.kernels_json);
 }
 
+void put(wire::MemorySpec::Builder out, const MemorySpec& m) {
+  const auto& [recompute, budget] = m;
+  out.setRecompute(choice_of<wire::Recompute>(recompute));
+  out.setBudget(budget);
+}
+
+void get(wire::MemorySpec::Reader in, MemorySpec& out, Intake& intake) {
+  intake.choice(in.getRecompute(), Recompute::sqrt, "recompute", out.recompute);
+  out.budget = in.getBudget();
+}
+
 void put_limits(wire::JobSpec::Builder out, const base::Limits& limits) {
   const auto table = base::limit_table();
   auto list = out.initLimits(size_of(table));
@@ -341,7 +352,7 @@ void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
 
 void put(wire::JobSpec::Builder out, const JobSpec& m) {
   const auto& [name, seed, reproducible, model, data, train, workers, servers, consistency,
-               checkpoint, numerics, limits] = m;
+               checkpoint, numerics, memory, limits] = m;
   out.setName(text_of(name));
   out.setSeed(seed);
   out.setReproducible(reproducible);
@@ -360,6 +371,7 @@ void put(wire::JobSpec::Builder out, const JobSpec& m) {
   put(out.getConsistency().initCluster(), cluster);
   put(out.initCheckpoint(), checkpoint);
   put(out.initNumerics(), numerics);
+  put(out.initMemory(), memory);
   put_limits(out, limits);
 }
 
@@ -379,6 +391,7 @@ void get(wire::JobSpec::Reader in, JobSpec& out, Intake& intake) {
   get(consistency.getCluster(), out.consistency.cluster, intake);
   get(in.getCheckpoint(), out.checkpoint, intake);
   get(in.getNumerics(), out.numerics, intake);
+  get(in.getMemory(), out.memory, intake);
   get_limits(in.getLimits(), out.limits, intake);
   // ranks() and shards() count in 32 bits and size tables.
   const std::uint64_t ranks = std::uint64_t{out.workers.machines} * out.workers.devices;

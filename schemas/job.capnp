@@ -209,6 +209,17 @@ struct NumericsSpec {
   kernelsJson @6 :Text;
 }
 
+enum Recompute {
+  none @0;
+  cheap @1;
+  sqrt @2;
+}
+
+struct MemorySpec {
+  recompute @0 :Recompute = cheap;
+  budget @1 :UInt64;  # bytes; 0: none
+}
+
 struct LimitValue {
   name @0 :Text;
   value @1 :UInt64;
@@ -227,4 +238,5 @@ struct JobSpec {
   checkpoint @9 :CheckpointSpec;
   numerics @10 :NumericsSpec;
   limits @11 :List(LimitValue);  # every limit by name
+  memory @12 :MemorySpec;
 }

@@ -214,6 +214,17 @@ struct NumericsSpec {
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
 
+/// Which forward values the backward pass computes once more instead of keeping them.
+enum class Recompute : std::uint8_t { none, cheap, sqrt };
+
+/// `[memory]`: of training. No bit depends on it.
+struct MemorySpec {
+  Recompute recompute = Recompute::cheap;  ///< where there is no budget
+  /// Bytes for the values and scratch of a step, outputs and gradients not counted; 0: none.
+  std::uint64_t budget = 0;
+  friend bool operator==(const MemorySpec&, const MemorySpec&) = default;
+};
+
 /// Names of an enumeration's values, in their order, as job files and fingerprints have them.
 template <typename Enum>
 inline constexpr std::array<std::string_view, 0> kNames{};
@@ -242,6 +253,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<Isa>{"native", "avx2", "avx512"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<LayoutChoice>{"auto", "dense"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<Recompute>{"none", "cheap", "sqrt"};
 
 /// "cosine"; `value` is one of the enumeration's.
 template <typename Enum>
@@ -262,6 +275,7 @@ struct JobSpec {
   ConsistencySpec consistency;
   CheckpointSpec checkpoint;
   NumericsSpec numerics;
+  MemorySpec memory;
   base::Limits limits;  ///< of every process of the job
 
   /// V, the virtual ranks of the job for life.

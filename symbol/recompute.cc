@@ -27,6 +27,8 @@ constexpr double kWorthwhile = 0.99;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
+/// Of the live set: about how many bytes' values are dropped before it is measured again.
+constexpr double kBatch = 0.015;
 /// Of the live set without recomputation: what a segment and the borders before it may take.
 constexpr double kLargestSegment = 0.6, kSmallestSegment = 0.03, kSegmentStep = 0.87;
 
@@ -40,6 +42,7 @@ struct Facts {
     bool late = false;        // a late node reads them
     bool early = false;       // another one does
     std::size_t last = 0;     // the last such one
+    std::size_t first_late = 0;
     double cost = kInfinite;  // seconds of the clone, and of those before it that nobody else needs
     bool product = false;     // one of these is a product or a convolution
     std::vector<Value> reads;  // of its clone
@@ -93,8 +96,13 @@ void Facts::find_readers() {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Node& from = nodes[node_index(node.inputs[k])];
       if (!node.reads(k) || is_free(node.inputs[k])) continue;
-      (draft.is_late(i) ? from.late : from.early) = true;
-      if (!draft.is_late(i)) from.last = i;
+      if (!draft.is_late(i)) {
+        from.early = true;
+        from.last = i;
+      } else if (!from.late) {
+        from.late = true;
+        from.first_late = i;
+      }
     }
   }
 }
@@ -208,6 +216,10 @@ class Search {
     return planned_live_set(cloner_.request(draft, memory_)).bytes;
   }
 
+  /// f(draft, live set) for drafts that recompute more and more values, until there are no more
+  /// that would help or f says stop. `products`: those of products and convolutions, too.
+  template <typename F>
+  void for_values(bool products, int depth, F&& f) const;
   Draft cheap() const;
   /// f(draft) for drafts of segments, the longest first.
   template <typename F>
@@ -218,11 +230,6 @@ class Search {
  private:
   Draft without(const std::vector<bool>& drop, int depth) const {
     return cloner_.clone(original_, keep_all_but(facts_, drop, depth));
-  }
-  std::vector<bool> first_of(const std::vector<std::size_t>& list, std::size_t count) const {
-    std::vector<bool> drop(facts_.nodes.size(), false);
-    for (std::size_t i = 0; i < count; ++i) drop[list[i]] = true;
-    return drop;
   }
   base::Status too_small(std::size_t budget) const;
 
@@ -235,36 +242,53 @@ class Search {
   const double step_seconds_;
 };
 
-/// What makes the live set small within the limit of time, as little of it as does.
-Draft Search::cheap() const {
+template <typename F>
+void Search::for_values(bool products, int depth, F&& f) const {
+  std::vector<std::size_t> list = candidates(facts_, products);
   std::vector<bool> drop(facts_.nodes.size(), false);
-  double left = kCheap * step_seconds_;
-  for (const std::size_t i : candidates(facts_, false)) {
-    if (facts_.nodes[i].cost > left) continue;
-    left -= facts_.nodes[i].cost;
-    drop[i] = true;
+  LiveSet peak{planned_live_set(request_)};
+  std::size_t moment = peak.node;
+  while (true) {
+    std::size_t bytes = 0;
+    std::erase_if(list, [&](std::size_t i) {
+      const Facts::Node& node = facts_.nodes[i];
+      const bool helps = node.last < moment && moment < node.first_late;
+      if (!helps || static_cast<double>(bytes) > kBatch * static_cast<double>(peak.bytes))
+        return false;
+      bytes += node.bytes;
+      drop[i] = true;
+      return true;
+    });
+    if (bytes == 0) return;
+    Draft draft = without(drop, depth);
+    peak = planned_live_set(cloner_.request(draft, memory_));
+    // The node itself, or the late one that its clone stands before.
+    std::size_t node = peak.node;
+    while (draft.clone[node]) ++node;
+    moment = draft.nodes[node];
+    if (!f(std::move(draft), peak.bytes)) return;
   }
-  std::size_t least = peak_;
-  int depth = 0;
-  for (const int each : kDepths) {
-    const std::size_t bytes = peak(without(drop, each));
-    if (bytes >= least) continue;
-    least = bytes;
-    depth = each;
-  }
-  if (static_cast<double>(least) > kWorthwhile * static_cast<double>(peak_)) return original_;
-  // What comes last is needed at once: it is there when most is alive anyhow.
-  const auto up_to = [&](std::size_t end) {
-    std::vector<bool> some = drop;
-    std::fill(some.begin() + static_cast<std::ptrdiff_t>(end), some.end(), false);
-    return without(some, depth);
+}
+
+Draft Search::cheap() const {
+  Draft best = original_;
+  auto least = static_cast<std::size_t>(kWorthwhile * static_cast<double>(peak_));
+  const auto consider = [&](Draft draft, std::size_t bytes) {
+    if (draft.seconds > kCheap * step_seconds_) return false;
+    if (bytes < least) {
+      least = bytes;
+      best = std::move(draft);
+    }
+    return true;
   };
-  std::size_t low = 0, high = drop.size();  // enough: high
-  while (high - low > 1) {
-    const std::size_t middle = low + (high - low) / 2;
-    (peak(up_to(middle)) <= least ? high : low) = middle;
+  for (const bool products : {false, true}) {
+    for (const int depth : kDepths) for_values(products, depth, consider);
   }
-  return up_to(high);
+  for_segments([&](Draft draft) {
+    const std::size_t bytes = peak(draft);
+    consider(std::move(draft), bytes);
+  });
+  return best;
 }
 
 template <typename F>
@@ -303,14 +327,8 @@ base::Result<Draft> Search::fitting(std::size_t budget) const {
     best = std::move(draft);
     return true;
   };
-  const std::vector<std::size_t> list = candidates(facts_, true);
   for (const int depth : kDepths) {
-    if (!consider(without(first_of(list, list.size()), depth))) continue;
-    std::size_t low = 0, high = list.size();  // fits: high
-    while (high - low > 1) {
-      const std::size_t middle = low + (high - low) / 2;
-      (consider(without(first_of(list, middle), depth)) ? high : low) = middle;
-    }
+    for_values(true, depth, [&](Draft draft, std::size_t) { return !consider(std::move(draft)); });
   }
   for_segments(consider);
   if (best) return *std::move(best);

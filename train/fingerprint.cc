@@ -163,6 +163,12 @@ void leave_out(const schemas::CheckpointSpec& checkpoint) {
   no_bit_depends_on(dir, every, keep, resume, change_numerics);
 }
 
+/// What is recomputed has the bits of what is kept.
+void leave_out(const schemas::MemorySpec& memory) {
+  const auto& [recompute, budget] = memory;
+  no_bit_depends_on(recompute, budget);
+}
+
 std::string_view take_line(std::string_view& text) {
   const auto end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -186,7 +192,7 @@ bool has_key_of(std::string_view lines, std::string_view line) {
 
 std::string job_fingerprint(const schemas::JobSpec& job) {
   const auto& [name, seed, reproducible, model, data, train, workers, servers, consistency,
-               checkpoint, numerics, limits] = job;
+               checkpoint, numerics, memory, limits] = job;
   Lines lines;
   lines.add("seed", seed);
   add_model(lines, model);
@@ -197,6 +203,7 @@ std::string job_fingerprint(const schemas::JobSpec& job) {
   add_numerics(lines, numerics);
   leave_out(servers);
   leave_out(checkpoint);
+  leave_out(memory);
   no_bit_depends_on(name, reproducible);
   no_bit_depends_on(limits);  // none of them: they bound memory, queues and time
   return lines.take();

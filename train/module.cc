@@ -72,6 +72,8 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.winograd = options_.winograd;
   how.kernels = options_.kernels;
   how.memory = options_.memory;
+  how.recompute = options_.recompute;
+  how.budget = options_.budget;
   how.seed = options_.seed;
   how.rank = options_.rank;
   how.arena = arena_;

@@ -10,6 +10,20 @@
 
 namespace troupe::train {
 
+namespace {
+
+symbol::Recompute recompute_of(const schemas::MemorySpec& memory) {
+  if (memory.budget != 0) return symbol::Recompute::budget;
+  switch (memory.recompute) {
+    case schemas::Recompute::none: return symbol::Recompute::none;
+    case schemas::Recompute::cheap: return symbol::Recompute::cheap;
+    case schemas::Recompute::sqrt: return symbol::Recompute::sqrt;
+  }
+  return symbol::Recompute::none;
+}
+
+}  // namespace
+
 struct RankRunner::Parts {
   Parts(std::shared_ptr<const Job> the_job, const ops::OpTable& table, base::Clock& the_clock,
         const RankOptions& the_options)
@@ -106,6 +120,8 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.reference_only = spec.numerics.reference_only;
   how.winograd = spec.numerics.winograd;
   how.kernels = job->kernels;
+  how.recompute = recompute_of(spec.memory);
+  how.budget = spec.memory.budget;
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;
