@@ -21,14 +21,14 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kFar = std::numeric_limits<int>::max() / 2;
 /// The share of a step's time that cheap recomputation may take.
-constexpr double kCheap = 0.03;
+constexpr double kCheap = 0.055;
 /// A plan that is less smaller than this is not worth any time.
 constexpr double kWorthwhile = 0.99;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
 /// Of the live set: about how many bytes' values are dropped before it is measured again.
-constexpr double kBatch = 0.015;
+constexpr double kBatch = 0.007;
 /// Of the live set without recomputation: what a segment and the borders before it may take.
 constexpr double kLargestSegment = 0.6, kSmallestSegment = 0.03, kSegmentStep = 0.87;
 
@@ -217,7 +217,8 @@ class Search {
   }
 
   /// f(draft, live set) for drafts that recompute more and more values, until there are no more
-  /// that would help or f says stop. `products`: those of products and convolutions, too.
+  /// that would help; false: keep the last ones. `products`: those of products and convolutions,
+  /// too.
   template <typename F>
   void for_values(bool products, int depth, F&& f) const;
   Draft cheap() const;
@@ -246,27 +247,34 @@ template <typename F>
 void Search::for_values(bool products, int depth, F&& f) const {
   std::vector<std::size_t> list = candidates(facts_, products);
   std::vector<bool> drop(facts_.nodes.size(), false);
-  LiveSet peak{planned_live_set(request_)};
+  LiveSet peak = planned_live_set(request_);
   std::size_t moment = peak.node;
   while (true) {
     std::size_t bytes = 0;
+    std::vector<std::size_t> batch;
     std::erase_if(list, [&](std::size_t i) {
       const Facts::Node& node = facts_.nodes[i];
       const bool helps = node.last < moment && moment < node.first_late;
       if (!helps || static_cast<double>(bytes) > kBatch * static_cast<double>(peak.bytes))
         return false;
       bytes += node.bytes;
-      drop[i] = true;
+      batch.push_back(i);
       return true;
     });
-    if (bytes == 0) return;
+    if (batch.empty()) return;
+    for (const std::size_t i : batch) drop[i] = true;
     Draft draft = without(drop, depth);
-    peak = planned_live_set(cloner_.request(draft, memory_));
+    const LiveSet found = planned_live_set(cloner_.request(draft, memory_));
     // The node itself, or the late one that its clone stands before.
-    std::size_t node = peak.node;
+    std::size_t node = found.node;
     while (draft.clone[node]) ++node;
-    moment = draft.nodes[node];
-    if (!f(std::move(draft), peak.bytes)) return;
+    const std::size_t then = draft.nodes[node];
+    if (f(std::move(draft), found.bytes)) {
+      peak = found;
+      moment = then;
+    } else {
+      for (const std::size_t i : batch) drop[i] = false;
+    }
   }
 }
 
@@ -281,13 +289,7 @@ Draft Search::cheap() const {
     }
     return true;
   };
-  for (const bool products : {false, true}) {
-    for (const int depth : kDepths) for_values(products, depth, consider);
-  }
-  for_segments([&](Draft draft) {
-    const std::size_t bytes = peak(draft);
-    consider(std::move(draft), bytes);
-  });
+  for (const int depth : kDepths) for_values(false, depth, consider);
   return best;
 }
 

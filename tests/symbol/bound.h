@@ -125,12 +125,18 @@ inline Results results_of(const Executor& executor) {
   return results;
 }
 
-/// An engine of a kind with an executor of a built-in network on it.
+/// An engine of a kind with an executor of a network, by its name or itself, on it.
 struct Bound {
   Bound(const std::string& network, const base::Shape& data, const ExecutorOptions& options = {},
         bool threaded = true, const engine::EngineOptions& engine_options = {},
         base::DType dtype = base::DType::f32)
-      : test(threaded, engine_options), net(make_network(table(), network).value()) {
+      : Bound(make_network(table(), network).value(), data, options, threaded, engine_options,
+              dtype) {}
+
+  Bound(const Symbol& network, const base::Shape& data, const ExecutorOptions& options = {},
+        bool threaded = true, const engine::EngineOptions& engine_options = {},
+        base::DType dtype = base::DType::f32)
+      : test(threaded, engine_options), net(network) {
     Bindings bindings = make_bindings(test.runtime, net, data, dtype, options.device);
     auto made = Executor::bind(test.runtime, net, std::move(bindings), options);
     INFO(made.status().to_string());
