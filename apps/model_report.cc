@@ -144,6 +144,11 @@ std::string summarize(const ModelReport& report) {
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
       report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
+  if (report.recomputed > 0) {
+    text += fmt::format("recomputed      {} of the training step, {:.{}f} % of its time by rule\n",
+                        base::format_counted(report.recomputed, "node"),
+                        100 * report.recompute_seconds / report.step_seconds, kDigits);
+  }
   if (report.stored_choices) {
     text += fmt::format("stored choices  of {} in the training step\n",
                         base::format_counted(*report.stored_choices, "kernel"));

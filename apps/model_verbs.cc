@@ -122,6 +122,33 @@ void add_options(CLI::App* verb, InspectOptions& options) {
       ->type_name("FILE");
 }
 
+/// What training keeps, and how much it may.
+void add_memory_options(CLI::App* verb, InspectOptions& options) {
+  const std::map<std::string, symbol::Recompute> policies = {{"none", symbol::Recompute::none},
+                                                             {"cheap", symbol::Recompute::cheap},
+                                                             {"sqrt", symbol::Recompute::sqrt}};
+  CLI::Option* recompute =
+      verb->add_option_function<std::string>(
+              "--recompute",
+              [&options, policies](const std::string& name) {
+                options.recompute = policies.at(name);
+              },
+              "What training computes once more instead of keeping it: none, cheap (the default) "
+              "or sqrt")
+          ->check(CLI::IsMember({"none", "cheap", "sqrt"}))
+          ->type_name("WHAT");
+  verb->add_option_function<std::string>(
+          "--budget",
+          [&options](const std::string& text) {
+            options.budget = base::parse_bytes(text).value();
+            options.recompute = symbol::Recompute::budget;
+          },
+          "What training's values and scratch may take, such as 4g: recompute what costs least")
+      ->check(check_size)
+      ->excludes(recompute)
+      ->type_name("SIZE");
+}
+
 void add_autotune_verb(CLI::App& family, Context& context) {
   CLI::App* verb = family.add_subcommand(
       "autotune",
@@ -153,9 +180,11 @@ void add_model_verbs(CLI::App& app, Context& context) {
       "inspect", describe("Show a network's layers, shapes, parameters and planned memory",
                           {"troupe model inspect lenet", "troupe model inspect resnet50 --why",
                            "troupe model inspect net.json --input 3,32,32 --batch 64",
+                           "troupe model inspect resnet50 --batch 64 --budget 2g",
                            "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
   const auto options = std::make_shared<InspectVerb>();
   add_options(verb, options->model);
+  add_memory_options(verb, options->model);
   CLI::Option* json = add_json_flag(*verb, options->json);
   CLI::Option* why = verb->add_flag("--why", options->why,
                                     "Below each layer: the kernels that declined it, and why")

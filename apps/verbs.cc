@@ -27,6 +27,11 @@ std::string check_duration(const std::string& text) {
   return duration.ok() ? std::string() : duration.status().text();
 }
 
+std::string check_size(const std::string& text) {
+  const auto size = base::parse_bytes(text);
+  return size.ok() ? std::string() : size.status().text();
+}
+
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {
   std::string text(summary);
   text += "\n\nExamples:";

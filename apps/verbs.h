@@ -59,6 +59,9 @@ std::string check_name(const std::string& text);
 /// The check of options that take a duration: "10s", "5m".
 std::string check_duration(const std::string& text);
 
+/// The check of options that take a size: "512m", "4g".
+std::string check_size(const std::string& text);
+
 /// The check of options that take an agent's devices: "cpu:2".
 std::string check_devices(const std::string& text);
 

@@ -3,8 +3,8 @@
 """Runs the built-in networks beside the same networks in PyTorch, MXNet, ONNX Runtime and OpenVINO,
 in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
 
-networks.py [--networks NAME,...] [--what train,predict,memory,modes] [--batches 1,32] [--rounds 3]
-            [--repetitions 5] [--threads 2] [--no-winograd] [--build DIR]
+networks.py [--networks NAME,...] [--what train,predict,memory,modes,recompute] [--batches 1,32]
+            [--rounds 3] [--repetitions 5] [--threads 2] [--no-winograd] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
 start from the same weights and batch (peers/convnets.py); a peer whose outputs or gradients differ
@@ -180,6 +180,18 @@ def modes_table(contest):
     sys.stdout.flush()
 
 
+def recompute_table(contest):
+    print(f"\n## Recomputation in training, batch {MEMORY_BATCH}\n")
+    print("| network | | MiB | of what is kept without | longer by rule |\n|---|---|---|---|---|")
+    for name in contest.options.networks.split(","):
+        rows = json_rows(contest.ours("recompute", name, MEMORY_BATCH))
+        kept = rows[f"{name} train none"][0]
+        for title, (size, step, extra) in rows.items():
+            cells = f"{size / 2 ** 20:,.0f} | {size / kept:.2f} | {extra / step:.1%}"
+            print(f"| {name} | {title.removeprefix(name + ' train ')} | {cells} |")
+    sys.stdout.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--networks", default=NETWORKS)
@@ -199,6 +211,8 @@ def main():
             memory_table(contest)
         elif what == "modes":
             modes_table(contest)
+        elif what == "recompute":
+            recompute_table(contest)
         elif what == "train":
             speed_table(contest, what, batches[-1])
         else:

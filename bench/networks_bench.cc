@@ -139,6 +139,7 @@ void print_modes(const std::string& name, const Bind& bind) {
     for (const auto& [mode, title] : kModes) {
       symbol::ExecutorOptions options;
       options.memory = mode;
+      options.recompute = symbol::Recompute::none;
       const symbol::ExecutorReport report = bind(train, options).report();
       print_row(fmt::format("{} {} {}", name, train ? "train" : "predict", title),
                 {static_cast<double>(report.arena_bytes), 0.0},
@@ -153,13 +154,15 @@ constexpr std::pair<symbol::Recompute, const char*> kPolicies[] = {
     {symbol::Recompute::sqrt, "sqrt"}};
 
 /// Bytes of the arena for training with each policy, and with budgets that are shares of what none
-/// takes; milliseconds of a step by rule. The check: milliseconds of what is recomputed.
+/// takes, as far as sqrt reaches; milliseconds of a step by rule. The check: milliseconds of what
+/// is recomputed.
 void print_recompute(const std::string& name, const Bind& bind) {
   constexpr double kMilliseconds = 1e3;
-  std::size_t kept = 0;
+  std::size_t kept = 0, least = 0;
   const auto print = [&](const std::string& title, symbol::ExecutorOptions options) {
     const symbol::ExecutorReport report = bind(true, options).report();
     if (kept == 0) kept = report.arena_bytes;
+    least = report.arena_bytes;  // in the end that of sqrt
     print_row(fmt::format("{} train {}", name, title),
               {static_cast<double>(report.arena_bytes), report.step_seconds * kMilliseconds},
               report.recompute_seconds * kMilliseconds);
@@ -169,10 +172,12 @@ void print_recompute(const std::string& name, const Bind& bind) {
     options.recompute = policy;
     print(title, options);
   }
+  const std::size_t smallest = least;
   for (const double share : {0.75, 0.5, 0.3, 0.2}) {
     symbol::ExecutorOptions options;
     options.recompute = symbol::Recompute::budget;
     options.budget = static_cast<std::size_t>(share * static_cast<double>(kept));
+    if (options.budget < smallest) break;
     print(fmt::format("budget {:.2f}", share), options);
   }
 }

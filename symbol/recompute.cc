@@ -7,9 +7,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "symbol/clones.h"
@@ -20,7 +20,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kFar = std::numeric_limits<int>::max() / 2;
-/// The share of a step's time that cheap recomputation may take.
+/// The share of a step's time that cheap recomputation may take by the kernels' rules. These take
+/// memory to be slower beside arithmetic than it is with two threads.
 constexpr double kCheap = 0.055;
 /// A plan that is less smaller than this is not worth any time.
 constexpr double kWorthwhile = 0.99;
@@ -37,12 +38,12 @@ struct Facts {
   Facts(const Cloner& cloner, const Draft& draft, const PlanRequest& request);
 
   struct Node {
-    std::size_t outputs = 0;  // of its clone; 0: it must be kept where it is needed
-    std::size_t bytes = 0;    // of those outputs, or of all
-    bool late = false;        // a late node reads them
-    bool early = false;       // another one does
-    std::size_t last = 0;     // the last such one
-    std::size_t first_late = 0;
+    std::size_t outputs = 0;     // of its clone; 0: it must be kept where it is needed
+    std::size_t bytes = 0;       // of those outputs, or of all
+    bool late = false;           // a late node reads them
+    bool early = false;          // another one does
+    std::size_t last = 0;        // the last such one
+    std::size_t first_late = 0;  // the first late one
     double cost = kInfinite;  // seconds of the clone, and of those before it that nobody else needs
     bool product = false;     // one of these is a product or a convolution
     std::vector<Value> reads;  // of its clone

@@ -15,9 +15,12 @@ namespace {
 symbol::Recompute recompute_of(const schemas::MemorySpec& memory) {
   if (memory.budget != 0) return symbol::Recompute::budget;
   switch (memory.recompute) {
-    case schemas::Recompute::none: return symbol::Recompute::none;
-    case schemas::Recompute::cheap: return symbol::Recompute::cheap;
-    case schemas::Recompute::sqrt: return symbol::Recompute::sqrt;
+    case schemas::Recompute::none:
+      return symbol::Recompute::none;
+    case schemas::Recompute::cheap:
+      return symbol::Recompute::cheap;
+    case schemas::Recompute::sqrt:
+      return symbol::Recompute::sqrt;
   }
   return symbol::Recompute::none;
 }

@@ -59,6 +59,19 @@ TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[j
   CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
 }
 
+TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {
+  using schemas::MemorySpec;
+  using schemas::Recompute;
+  CHECK(parse("").spec.memory == MemorySpec{Recompute::cheap, 0});
+  const auto memory = [](const char* text) {
+    return parse(std::string("[memory]\n") + text).spec.memory;
+  };
+  CHECK(memory("recompute = \"none\"") == MemorySpec{Recompute::none, 0});
+  CHECK(memory("recompute = \"sqrt\"") == MemorySpec{Recompute::sqrt, 0});
+  CHECK(memory("budget = \"4g\"").budget == std::uint64_t{4} << 30);
+  CHECK(memory("budget = 1000").budget == 1000);
+}
+
 TEST_CASE("every example is a valid job", "[job_file]") {
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(TROUPE_SOURCE_DIR) + "/examples")) {
@@ -189,6 +202,10 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[consistency]\ncluster = {max_staleness = 1}", "only with mode = \"eventual\""},
       {"[consistency]\ncluster = 3", "\"sequential\", \"eventual\" or a table, got 3"},
       {"[numerics]\nisa = \"sse\"", "expected \"native\", \"avx2\" or \"avx512\""},
+      {"[memory]\nbudget = \"4 boxes\"", "memory.budget: "},
+      {"[memory]\nrecompute = \"all\"", "expected \"none\", \"cheap\" or \"sqrt\""},
+      {"[memory]\nrecompute = \"cheap\"\nbudget = 5",
+       "memory.recompute: a budget decides what is recomputed"},
       {"[limits]\nping_ms = 0", "limits.ping_ms: expected integer >= 1, got 0"},
       {"[limits]\nping_ms = \"0s\"", "limits.ping_ms: expected more than 0, got \"0s\""},
       {"[limits]\nsilence_dead_ms = 3",  // meant as seconds

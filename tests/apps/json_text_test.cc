@@ -195,6 +195,8 @@ TEST_CASE("model inspect has the table's layers as JSON", "[json]") {
       Contains("live set        " + base::format_bytes(lenet.json["live_set_bytes"]) +
                " for training, " + base::format_bytes(lenet.json["predict_live_set_bytes"])));
   CHECK(lenet.json["live_set_bytes"] <= lenet.json["train_bytes"]);
+  CHECK(lenet.json["recompute_seconds"] < lenet.json["step_seconds"]);
+  CHECK(lenet.json["recomputed"].is_number_unsigned());
   CHECK(lenet.json["reorders"].size() > 0);
   CHECK(lenet.json["forward_flops"].get<double>() > 0);
   CHECK(run({"model", "inspect", "lenet", "--json", "--dot"}).code == 2);

@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -23,7 +22,6 @@
 #include "apps/metrics_options.h"
 #include "apps/progress.h"
 #include "monitoring/families.h"
-#include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
@@ -385,133 +383,6 @@ TEST_CASE("metrics names every family", "[program]") {
   CHECK_THAT(result.out, Contains("troupe_kv_requests_total{level,op,result} counter Pushes"));
   CHECK(std::count(result.out.begin(), result.out.end(), '\n') ==
         static_cast<std::ptrdiff_t>(monitoring::families().size()));
-}
-
-TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[program]") {
-  const Run lenet = run({"model", "inspect", "lenet", "--classes", "7"});
-  CHECK(lenet.code == 0);
-  // The layout is the machine's.
-  const std::regex conv2(
-      R"(\nconv2    convolution      \(32, 50, 8, 8\)    \S+ +25,050 +51,200,000 +\S+\n)");
-  CHECK(std::regex_search(lenet.out, conv2));
-  CHECK_THAT(lenet.out, Contains("fc2      fully_connected  (32, 7)"));
-  CHECK_THAT(lenet.out, Contains("\nparameters      429,577\n") && Contains("planned memory"));
-  CHECK_THAT(lenet.out, Contains("conv2_weight dense -> ") && !Contains("reorders        0\n"));
-  const Run dense = run({"model", "inspect", "tiny-bn", "--dense", "--reference"});
-  CHECK_THAT(dense.out, Contains("reorders        0\n") && !Contains("onednn"));
-  CHECK_THAT(run({"model", "inspect", "lenet", "--dot"}).out, StartsWith("digraph"));
-}
-
-TEST_CASE("model inspect says why kernels declined, and knows a network's own image") {
-  const Run asked = run({"model", "inspect", "lenet", "--why"});
-  CHECK(asked.code == 0);
-  CHECK_THAT(asked.out, Contains("pool1") && Contains("  onednn declined: "));
-  CHECK_THAT(asked.out, Contains("multiply-adds a sample"));
-  CHECK_THAT(run({"model", "inspect", "lenet"}).out, !Contains(" declined: "));
-  const Run own = run({"model", "inspect", "mobilenet-v2", "--batch", "1"});
-  CHECK_THAT(own.out, Contains("(1, 32, 112, 112)") && Contains("(1, 1000)"));
-}
-
-TEST_CASE("model inspect prints what passes made of a network, and leaves Winograd's form out") {
-  const std::vector<std::string> inspect = {"model",   "inspect", "resnet18", "--input",
-                                            "3,64,64", "--batch", "2"};
-  const auto with = [&inspect](const char* flag) {
-    std::vector<std::string> words = inspect;
-    words.emplace_back(flag);
-    return run(words);
-  };
-  const Run passes = with("--print-passes");
-  CHECK(passes.code == 0);
-  CHECK_THAT(passes.out, StartsWith("training: arena ") && Contains("\nprediction: arena "));
-  CHECK_THAT(passes.out, Contains("  > pool1 = pooling(") && Contains("      offer  reference "));
-  CHECK_THAT(passes.out, Contains(" ms, reorders around it "));
-  CHECK_THAT(with("--no-winograd").out, !Contains("simd:winograd"));
-  std::vector<std::string> both = inspect;
-  both.insert(both.end(), {"--print-passes", "--json"});
-  CHECK(run(both).code == 2);
-}
-
-TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {
-  const TestFolder folder("program-test-autotune");
-  const std::string path = (folder.path() / "kernels.json").string();
-  const auto tune = [&path](std::vector<std::string> more) {
-    std::vector<std::string> words = {"model", "autotune", "tiny-bn", "-o", path};
-    words.insert(words.end(), more.begin(), more.end());
-    return run(words);
-  };
-  const Run tuned = tune({"--batch", "4"});
-  INFO(tuned.err);
-  REQUIRE(tuned.code == 0);
-  CHECK_THAT(tuned.out, Contains("kernels.json: kernels for ") && Contains("; measured now: "));
-  CHECK(tuned.err.empty());
-  const std::vector<std::string> inspect = {"model", "inspect",   "tiny-bn", "--batch",
-                                            "4",     "--kernels", path};
-  CHECK_THAT(run(inspect).out, Contains("\nstored choices  of "));
-  CHECK_THAT(run({"model", "inspect", "tiny-bn"}).out, !Contains("stored choices"));
-
-  // What somebody has written into the file stays, and is obeyed.
-  auto choices = symbol::KernelChoices::load(path).value();
-  const std::size_t calls = choices.calls.size();
-  for (auto& [call, choice] : choices.calls) {
-    if (call.find(" convolution(") != std::string::npos) choice.kernel = "reference";
-  }
-  std::ofstream(path) << choices.to_json();
-  REQUIRE(tune({"--batch", "4", "--kernels", path, "--time", "0s"}).code == 0);
-  CHECK(symbol::KernelChoices::load(path).value().calls == choices.calls);
-  const std::regex reference(R"(\nconv1 +convolution .* reference\n)");
-  CHECK(std::regex_search(run(inspect).out, reference));
-  std::vector<std::string> passes = inspect;
-  passes.emplace_back("--print-passes");
-  CHECK_THAT(run(passes).out, Contains("> conv1 = convolution(reference) by a stored choice\n"));
-  // Another batch is left to the rule, and measured beside what is there.
-  REQUIRE(tune({"--kernels", path, "--batch", "2"}).code == 0);
-  CHECK(symbol::KernelChoices::load(path).value().calls.size() > calls);
-
-  const Run late = run({"model", "autotune", "tiny-bn", "-o", path, "--time", "0s"});
-  CHECK(late.code == 0);
-  CHECK_THAT(late.err, Contains("the time of 0s was used up: ") && Contains(" left to the rule"));
-  choices.calls.begin()->second.kernel = "cudnn";
-  std::ofstream(path) << choices.to_json();
-  const Run wrong = run(inspect);
-  CHECK(wrong.code == 3);
-  CHECK_THAT(wrong.err, Contains(path + " chooses kernel 'cudnn', which this build's operator") &&
-                            Contains("tiny-bn") && Contains("]: "));
-  std::ofstream(path) << "{";
-  CHECK_THAT(run(inspect).err, Contains(path + ": byte 2: not JSON"));
-  CHECK(run({"model", "autotune", "tiny-bn", "-o", "/nowhere/k.json"}).code != 0);
-  CHECK(run({"model", "autotune", "tiny-bn"}).code == 2);
-}
-
-TEST_CASE("model list has every built-in network with its size") {
-  const Run list = run({"model", "list"});
-  CHECK(list.code == 0);
-  CHECK_THAT(list.out, Contains("lenet            1,28,28           10     431,080"));
-  CHECK_THAT(list.out, Contains("\nresnet50 ") && Contains("\nmobilenet-v2 "));
-}
-
-TEST_CASE("models that cannot be are refused with their names", "[program]") {
-  const Run unknown = run({"model", "inspect", "lenett"});
-  CHECK(unknown.code == 5);
-  CHECK_THAT(unknown.err, Contains("lenett") && Contains("lenet"));
-  const Run small = run({"model", "inspect", "lenet", "--input", "1,3,3"});
-  CHECK(small.code == 3);
-  CHECK_THAT(small.err, Contains("convolution") && Contains("3"));
-  for (const char* input : {"1,x", "", "0,28,28", "?,28,28", "99999999999,99999999999"}) {
-    INFO(input);
-    const Run bad = run({"model", "inspect", "lenet", "--input", input});
-    CHECK(bad.code == 3);
-    CHECK_THAT(bad.err, StartsWith(std::string("error: lenet with --input ") + input + ": "));
-  }
-  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.json";
-  for (const char* text : {"", "{", "{\"nodes\": 3}", "[1]", "{\"nodes\": [{\"op\": \"x\"}]}"}) {
-    std::ofstream(path) << text;
-    const Run bad = run({"model", "inspect", path.string()});
-    INFO(text);
-    CHECK(bad.code == 3);
-    CHECK(std::count(bad.err.begin(), bad.err.end(), '\n') == 1);
-  }
-  std::filesystem::remove(path);
-  CHECK(run({"model", "inspect", path.string()}).code == 5);
 }
 
 TEST_CASE("version is one line", "[program]") {

@@ -132,6 +132,9 @@ inline Isa last(Isa) {
 inline LayoutChoice last(LayoutChoice) {
   return LayoutChoice::dense;
 }
+inline Recompute last(Recompute) {
+  return Recompute::sqrt;
+}
 
 /// Random values that the codec accepts, all from one seed.
 class Filler {

@@ -38,7 +38,7 @@ Symbol network(const std::string& name) {
   return name == "with dropout" ? with_dropout() : make_network(table(), name).value();
 }
 
-/// Two steps with every policy against two steps in which all is kept.
+/// Steps with every policy against those in which all is kept.
 void check_bits(const std::string& name, const base::Shape& data, bool reference, int threads) {
   const auto bound = [&](ExecutorOptions options) {
     options.reference_only = reference;
@@ -47,7 +47,8 @@ void check_bits(const std::string& name, const base::Shape& data, bool reference
   };
   const auto bytes = [](const Bound& of) { return of.executor->report().arena_bytes; };
   const auto kept = bound(training(Recompute::none));
-  const Results first = kept->step(0), second = kept->step(1);
+  const bool drops = name == "with dropout";  // whose masks are other ones at another step
+  const Results first = kept->step(0), second = drops ? kept->step(1) : Results();
   CHECK(kept->executor->report().recomputed == 0);
   const std::size_t budget = (bytes(*kept) + bytes(*bound(training(Recompute::sqrt)))) / 2;
   for (const Recompute policy : {Recompute::cheap, Recompute::sqrt, Recompute::budget}) {
@@ -55,7 +56,7 @@ void check_bits(const std::string& name, const base::Shape& data, bool reference
               << threads);
     const auto recomputed = bound(training(policy, budget));
     CHECK(recomputed->step(0) == first);
-    CHECK(recomputed->step(1) == second);
+    if (drops) CHECK(recomputed->step(1) == second);
     if (name == "mlp") continue;
     CHECK(recomputed->executor->report().recomputed > 0);
     CHECK(bytes(*recomputed) < bytes(*kept));

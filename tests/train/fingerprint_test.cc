@@ -128,6 +128,9 @@ TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
         job.checkpoint = {"out", {5, {}}, 1, false, true};
       },
       [](JobSpec& job) { job.limits.ping_ms += 1; },
+      [](JobSpec& job) {
+        job.memory = {schemas::Recompute::sqrt, 1};
+      },
   };
   const std::string text = job_fingerprint(job_of_everything());
   for (const auto& change : changes) {
