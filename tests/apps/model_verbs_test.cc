@@ -52,8 +52,7 @@ TEST_CASE("model inspect prints what passes made of a network, and leaves Winogr
   const Run passes = with("--print-passes");
   CHECK(passes.code == 0);
   CHECK_THAT(passes.out, StartsWith("training: arena ") && Contains("\nprediction: arena "));
-  CHECK_THAT(passes.out,
-             Contains("  > pool1 = pooling(") && Contains("      offer  reference "));
+  CHECK_THAT(passes.out, Contains("  > pool1 = pooling(") && Contains("      offer  reference "));
   CHECK_THAT(passes.out, Contains(" ms, reorders around it "));
   CHECK_THAT(with("--no-winograd").out, !Contains("simd:winograd"));
   std::vector<std::string> both = inspect;
