@@ -208,7 +208,6 @@ base::Result<PreparedGraph> Cloner::finish(const Draft& draft) {
       continue;
     }
     result.plans.back().alternatives.clear();  // nothing was weighed
-    result.plans.back().stored = false;
     auto kernel = symbol::prepare(*draft.plans[i]);
     if (!kernel.ok()) return kernel.status().with_context(node_label(draft.graph.nodes[i]));
     result.kernels.push_back(*std::move(kernel));
