@@ -30,7 +30,7 @@ struct InspectOptions {
   bool winograd = true;
   symbol::Recompute recompute = symbol::Recompute::cheap;
   std::uint64_t budget = 0;  ///< bytes, of Recompute::budget
-  std::string kernels;  ///< path of a file of kernel choices; empty: none
+  std::string kernels;       ///< path of a file of kernel choices; empty: none
 };
 
 /// What one of the symbol's own nodes gives, holds and runs on.
@@ -64,7 +64,7 @@ struct ModelReport {
   std::uint64_t recomputed = 0;  ///< nodes that compute something once more for the backward pass
   double recompute_seconds = 0;  ///< that these take, by the kernels' rules
   double step_seconds = 0;       ///< that all others of a training step take, by the same
-  double flops = 0.0;          ///< of one forward pass
+  double flops = 0.0;            ///< of one forward pass
   std::vector<std::string> reorders;
 
   /// Of one forward pass, in products and convolutions.
