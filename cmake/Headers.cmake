@@ -6,8 +6,10 @@ set(TROUPE_PUBLIC_HEADERS ${CMAKE_SOURCE_DIR}/cmake/public_headers.txt)
 set(TROUPE_HEADERS_FOLDER ${CMAKE_BINARY_DIR}/include)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TROUPE_PUBLIC_HEADERS})
 file(STRINGS ${TROUPE_PUBLIC_HEADERS} sources REGEX "^[a-z]")
+list(TRANSFORM sources PREPEND ${TROUPE_HEADERS_FOLDER}/troupe/ OUTPUT_VARIABLE written)
 list(TRANSFORM sources PREPEND ${CMAKE_SOURCE_DIR}/)
-add_custom_command(OUTPUT ${TROUPE_HEADERS_FOLDER}/written
+# As byproducts, so that the same build compiles what includes a header that it writes anew.
+add_custom_command(OUTPUT ${TROUPE_HEADERS_FOLDER}/written BYPRODUCTS ${written}
   COMMAND ${CMAKE_COMMAND} -D FROM=${CMAKE_SOURCE_DIR} -D INTO=${TROUPE_HEADERS_FOLDER}/troupe
     -D LIST=${TROUPE_PUBLIC_HEADERS} -P ${CMAKE_SOURCE_DIR}/cmake/WriteHeaders.cmake
   COMMAND ${CMAKE_COMMAND} -E touch ${TROUPE_HEADERS_FOLDER}/written
