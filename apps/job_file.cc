@@ -309,6 +309,7 @@ void read_memory(Section section, schemas::MemorySpec& memory) {
   } else {
     section.read("budget", memory.budget);
   }
+  section.read("sub_batch", memory.sub_batch, IntegerRange{0, 1 << 20});
   if (chosen && memory.budget != 0) {
     section.fail("recompute", "a budget decides what is recomputed; leave one of the two out");
   }

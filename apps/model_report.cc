@@ -144,6 +144,12 @@ std::string summarize(const ModelReport& report) {
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
       report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
+  if (report.sub_batch > 0) {
+    text += fmt::format(
+        "sub-batches     of {} in the first {} of a prediction\n",
+        base::format_counted(static_cast<std::uint64_t>(report.sub_batch), "sample"),
+        base::format_counted(static_cast<std::uint64_t>(report.nodes_in_parts), "node"));
+  }
   if (report.recomputed > 0) {
     text += fmt::format("recomputed      {} of the training step, {:.{}f} % of its time by rule\n",
                         base::format_counted(report.recomputed, "node"),
@@ -192,6 +198,7 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   how.winograd = options.winograd;
   how.recompute = options.recompute;
   how.budget = options.budget;
+  how.sub_batch = options.sub_batch;
   how.tuner = tuner;
   if (!options.kernels.empty()) {
     TROUPE_TRY_ASSIGN(auto choices, symbol::KernelChoices::load(options.kernels));
@@ -235,6 +242,8 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
   report.predict_bytes = bound.predict_bytes;
   report.predict_live_set_bytes = bound.predict_live_set_bytes;
   report.prologue_bytes = bound.prologue_bytes;
+  report.sub_batch = bound.sub_batch;
+  report.nodes_in_parts = bound.nodes_in_parts;
   report.external_bytes = bound.external_bytes;
   report.scratch_bytes = bound.scratch_bytes;
   if (!options.kernels.empty()) report.stored_choices = bound.stored_choices;
@@ -345,6 +354,8 @@ Json json_of(const ModelReport& report) {
           {"predict_bytes", report.predict_bytes},
           {"predict_live_set_bytes", report.predict_live_set_bytes},
           {"prologue_bytes", report.prologue_bytes},
+          {"sub_batch", report.sub_batch},
+          {"nodes_in_parts", report.nodes_in_parts},
           {"external_bytes", report.external_bytes},
           {"scratch_bytes", report.scratch_bytes},
           {"in_place", report.in_place},

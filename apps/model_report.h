@@ -29,8 +29,9 @@ struct InspectOptions {
   bool reference_only = false;
   bool winograd = true;
   symbol::Recompute recompute = symbol::Recompute::cheap;
-  std::uint64_t budget = 0;  ///< bytes, of Recompute::budget
-  std::string kernels;       ///< path of a file of kernel choices; empty: none
+  std::uint64_t budget = 0;    ///< bytes, of Recompute::budget
+  std::int64_t sub_batch = 0;  ///< as in ExecutorOptions
+  std::string kernels;         ///< path of a file of kernel choices; empty: none
 };
 
 /// What one of the symbol's own nodes gives, holds and runs on.
@@ -55,6 +56,8 @@ struct ModelReport {
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
   std::uint64_t predict_live_set_bytes = 0;
+  std::int64_t sub_batch = 0;        ///< samples of a prediction's parts; 0: it takes all at once
+  std::int64_t nodes_in_parts = 0;   ///< of a prediction
   std::uint64_t prologue_bytes = 0;  ///< folded weights and those in kernels' layouts, kept
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
   std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan

@@ -122,7 +122,7 @@ void add_options(CLI::App* verb, InspectOptions& options) {
       ->type_name("FILE");
 }
 
-/// What training keeps, and how much it may.
+/// What training keeps, how much it may, and how much of a batch predictions take at a time.
 void add_memory_options(CLI::App* verb, InspectOptions& options) {
   const std::map<std::string, symbol::Recompute> policies = {{"none", symbol::Recompute::none},
                                                              {"cheap", symbol::Recompute::cheap},
@@ -147,6 +147,10 @@ void add_memory_options(CLI::App* verb, InspectOptions& options) {
       ->check(check_size)
       ->excludes(recompute)
       ->type_name("SIZE");
+  verb->add_option("--sub-batch", options.sub_batch,
+                   "Samples that a prediction computes at a time; default: chosen; the batch: all")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
 }
 
 void add_autotune_verb(CLI::App& family, Context& context) {

@@ -147,8 +147,9 @@ def speed_table(contest, what, batch):
 
 def memory_table(contest):
     print(f"\n## Planned memory, batch {MEMORY_BATCH}, MiB\n")
-    print("| network | training | beside MXNet | prediction | beside MXNet |")
-    print("|---|---|---|---|---|")
+    print("| network | training | beside MXNet | prediction | beside MXNet | samples of its parts "
+          "| prediction at once | beside MXNet | its weights in kernels' layouts |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in contest.options.networks.split(","):
         ours = json_rows(contest.ours("memory", name, MEMORY_BATCH))
         try:
@@ -157,10 +158,13 @@ def memory_table(contest):
             contest.notes.append(f"{name} memory: {MXNET} is left out: {reason}")
             theirs = {}
         cells = []
-        for what in ("train", "predict"):
-            mebibytes = ours[f"{name} {what} memory"][0] / 2 ** 20
+        for what, how in (("train", ""), ("predict", ""), ("predict", " at once")):
+            row = ours[f"{name} {what} memory{how}"]
             peer = theirs.get(f"{name} {what} memory")
-            cells += [f"{mebibytes:,.0f}", f"{mebibytes * 2 ** 20 / peer[0]:.2f}" if peer else ""]
+            cells += [f"{row[0] / 2 ** 20:,.0f}", f"{row[0] / peer[0]:.2f}" if peer else ""]
+            if what == "predict" and not how:
+                cells.append(f"{row[2]:.0f}" if row[2] else "all")
+        cells.append(f"{ours[f'{name} predict weights'][0] / 2 ** 20:,.0f}")
         print(f"| {name} | {' | '.join(cells)} |")
     sys.stdout.flush()
 

@@ -3,7 +3,7 @@
 // peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
 // their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
-//                  [--repetitions=5] [--no-winograd] [--recompute=cheap]
+//                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
@@ -118,13 +118,24 @@ class Bound {
 /// Binds the network of the command line for training or prediction.
 using Bind = std::function<Bound(bool train, symbol::ExecutorOptions options)>;
 
-/// Planned bytes, for training and for prediction.
+/// More samples than any batch has: predictions take all at once.
+constexpr std::int64_t kWhole = std::int64_t{1} << 40;
+
+/// Planned bytes, for training and for prediction, in parts and at once. The check: samples of a
+/// part.
 void print_memory(const std::string& name, const Bind& bind) {
-  for (const bool train : {true, false}) {
-    const symbol::ExecutorReport report = bind(train, {}).report();
-    print_row(fmt::format("{} {} memory", name, train ? "train" : "predict"),
-              {static_cast<double>(report.arena_bytes + report.prologue_bytes), 0.0});
-  }
+  const auto print = [&](const char* title, bool train, std::int64_t sub_batch) {
+    symbol::ExecutorOptions options;
+    options.sub_batch = sub_batch;
+    const symbol::ExecutorReport report = bind(train, options).report();
+    print_row(fmt::format("{} {}", name, title), {static_cast<double>(report.arena_bytes), 0.0},
+              static_cast<double>(report.sub_batch));
+    return report.prologue_bytes;
+  };
+  print("train memory", true, 0);
+  print("predict memory", false, 0);
+  const std::size_t weights = print("predict memory at once", false, kWhole);
+  print_row(name + " predict weights", {static_cast<double>(weights), 0.0});
 }
 
 /// Bytes of the arena in each mode, for training and for prediction. The check is what the schedule
@@ -139,6 +150,7 @@ void print_modes(const std::string& name, const Bind& bind) {
     for (const auto& [mode, title] : kModes) {
       symbol::ExecutorOptions options;
       options.memory = mode;
+      options.sub_batch = kWhole;
       options.recompute = symbol::Recompute::none;
       const symbol::ExecutorReport report = bind(train, options).report();
       print_row(fmt::format("{} {} {}", name, train ? "train" : "predict", title),
@@ -188,7 +200,8 @@ int run(int argc, char** argv) {
       what != "recompute") {
     std::fprintf(stderr,
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
-                 "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt]\n",
+                 "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
+                 "[--sub-batch=0]\n",
                  argv[0]);
     return 2;
   }
@@ -203,10 +216,12 @@ int run(int argc, char** argv) {
     const std::string asked = std::string("--recompute=") + title;
     if (std::find(argv, argv + argc, asked) != argv + argc) policy = each;
   }
+  const int sub_batch = option(argc, argv, "sub-batch", 0);
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
     options.train = train;
     options.predict = !train;
     options.winograd = winograd;
+    if (options.sub_batch == 0) options.sub_batch = sub_batch;
     return Bound(name, batch, threads, options);
   };
   if (what == "memory") print_memory(name, bind);

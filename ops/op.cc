@@ -4,6 +4,7 @@
 #include "ops/op.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::ops {
 
@@ -139,6 +140,50 @@ Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc>
     }
   }
   return call;
+}
+
+bool samples_in_data(const OpCall& call, const std::vector<bool>& samples) {
+  std::vector<bool> data(samples.size(), false);
+  data.front() = true;
+  if (call.op->epilogue && call.params.boolean("with_sum")) data.back() = true;
+  return samples == data;
+}
+
+KeepsSamples samples_beside(std::string axis) {
+  return [axis = std::move(axis)](const OpCall& call, const std::vector<bool>& samples) {
+    const std::int64_t along = call.params.integer(axis);
+    const bool all = std::find(samples.begin(), samples.end(), false) == samples.end();
+    return all && along != 0 && along != -call.inputs.front().shape.rank();
+  };
+}
+
+/// Elementwise: what carries no samples is broadcast over them.
+static bool samples_at_their_places(const OpCall& call, const std::vector<bool>& samples) {
+  const int rank = call.outputs.front().shape.rank();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const Shape& shape = call.inputs[i].shape;
+    if (samples[i] ? shape.rank() != rank : shape.rank() == rank && shape[0] != 1) return false;
+  }
+  return true;
+}
+
+bool keeps_samples(const OpCall& call, const std::vector<bool>& samples) {
+  if (call.op->random || call.op->assign) return false;
+  std::optional<std::int64_t> rows;
+  const auto has_rows = [&rows](const Shape& shape) {
+    if (shape.rank() == 0) return false;
+    if (!rows) rows = shape[0];
+    return shape[0] == *rows;
+  };
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i] && !has_rows(call.inputs[i].shape)) return false;
+  }
+  if (!rows) return false;
+  for (const TensorDesc& output : call.outputs) {
+    if (!has_rows(output.shape)) return false;
+  }
+  if (call.op->keeps_samples) return call.op->keeps_samples(call, samples);
+  return call.op->elementwise && samples_at_their_places(call, samples);
 }
 
 }  // namespace troupe::ops

@@ -98,6 +98,11 @@ struct Recomputation {
   std::vector<std::pair<int, int>> kept;
 };
 
+/// Whether samples stay apart: with some rows (along axis 0) of the inputs that `samples` marks,
+/// and the whole of the others, a call gives the same rows of all its outputs. Asked about calls
+/// whose marked inputs and outputs have equally many rows.
+using KeepsSamples = std::function<bool(const OpCall&, const std::vector<bool>& samples)>;
+
 /// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
 struct OpDef {
   std::string name;
@@ -132,6 +137,7 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
+  KeepsSamples keeps_samples;  ///< empty: where it is elementwise, and only there
   /// relu of all inputs before it gives the same as relu of its output 0 behind it. Empty: never.
   std::function<bool(const Params&, const base::Shape& input, const base::Shape& output)>
       commutes_with_relu;
@@ -186,6 +192,13 @@ Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inp
 /// An operator without inputs or dtype parameter gives f32. invalid_argument names a tensor with
 /// too many axes or elements, and its dtype.
 base::Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs);
+/// True when the call's rows of samples can be computed some at a time, see KeepsSamples. Operators
+/// that draw or assign cannot.
+bool keeps_samples(const OpCall& call, const std::vector<bool>& samples);
+/// OpDef::keeps_samples where input 0 has the samples, and the addend of an epilogue.
+bool samples_in_data(const OpCall& call, const std::vector<bool>& samples);
+/// OpDef::keeps_samples where all inputs have samples, unless the parameter `axis` names axis 0.
+KeepsSamples samples_beside(std::string axis);
 /// OpDef::maps_zero_to_zero of operators that do so with any parameters.
 inline bool always(const Params&) {
   return true;

@@ -187,14 +187,16 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
 }
 
 void put(wire::MemorySpec::Builder out, const MemorySpec& m) {
-  const auto& [recompute, budget] = m;
+  const auto& [recompute, budget, sub_batch] = m;
   out.setRecompute(choice_of<wire::Recompute>(recompute));
   out.setBudget(budget);
+  out.setSubBatch(sub_batch);
 }
 
 void get(wire::MemorySpec::Reader in, MemorySpec& out, Intake& intake) {
   intake.choice(in.getRecompute(), Recompute::sqrt, "recompute", out.recompute);
   out.budget = in.getBudget();
+  out.sub_batch = in.getSubBatch();
 }
 
 void put_limits(wire::JobSpec::Builder out, const base::Limits& limits) {

@@ -218,6 +218,7 @@ enum Recompute {
 struct MemorySpec {
   recompute @0 :Recompute = cheap;
   budget @1 :UInt64;  # bytes; 0: none
+  subBatch @2 :UInt64;  # samples of a prediction's parts; 0: chosen
 }
 
 struct LimitValue {

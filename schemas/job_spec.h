@@ -217,11 +217,12 @@ struct NumericsSpec {
 /// Which forward values the backward pass computes once more instead of keeping them.
 enum class Recompute : std::uint8_t { none, cheap, sqrt };
 
-/// `[memory]`: of training. No bit depends on it.
+/// `[memory]`. No bit depends on it.
 struct MemorySpec {
   Recompute recompute = Recompute::cheap;  ///< where there is no budget
   /// Bytes for the values and scratch of a step, outputs and gradients not counted; 0: none.
   std::uint64_t budget = 0;
+  std::uint64_t sub_batch = 0;  ///< samples that a prediction computes at a time; 0: chosen
   friend bool operator==(const MemorySpec&, const MemorySpec&) = default;
 };
 

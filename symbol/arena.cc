@@ -61,14 +61,19 @@ void Arena::put(base::Buffer buffer) {
 
 void Arena::claim(const void* user, int priority) {
   user_ = user;
+  divide(runtime_, *memory_, device_, priority);
+}
+
+void Arena::divide(ndarray::Runtime& runtime, const Memory& memory, base::Device device,
+                   int priority) {
   // On the lane of the operations around it, so that no other thread is asked.
-  const engine::Lane lane{device_, engine::LaneKind::compute};
-  const engine::Operation claim{"claim arena", {}, {&memory_->variable, 1}, lane, priority};
+  const engine::Lane lane{device, engine::LaneKind::compute};
+  const engine::Operation claim{"claim arena", {}, {&memory.variable, 1}, lane, priority};
   const auto nothing = [](engine::RunContext&) { return base::Status(); };
-  if (ndarray::uses_stream(device_)) {
-    runtime_.engine.push_stream(claim, nothing);
+  if (ndarray::uses_stream(device)) {
+    runtime.engine.push_stream(claim, nothing);
   } else {
-    runtime_.engine.push(claim, nothing);
+    runtime.engine.push(claim, nothing);
   }
 }
 

@@ -14,6 +14,13 @@ namespace troupe::symbol {
 /// One block of device memory with a user at a time.
 class Arena {
  public:
+  /// The bytes and their tag. Operations read the variable while they use the bytes; a holder lets
+  /// go in an operation that writes it.
+  struct Memory {
+    base::Buffer buffer;
+    engine::Variable variable;
+  };
+
   /// Makes an empty arena.
   Arena(ndarray::Runtime& runtime, base::Device device);
   /// Lets go of the memory in an operation that writes the variable; at once when the engine has
@@ -30,18 +37,15 @@ class Arena {
   /// Makes `user` the one whose operations may follow; waits for nothing. They run behind all that
   /// use the bytes now, those of the same user too: plans order the operations of one step alone.
   void claim(const void* user, int priority);
+  /// Pushes what all later users of the bytes run behind, and which runs behind all earlier ones.
+  static void divide(ndarray::Runtime& runtime, const Memory& memory, base::Device device,
+                     int priority);
   /// True while nobody else claimed or grew the arena since claim(user).
   bool claimed_by(const void* user) const { return user_ == user; }
 
   std::size_t bytes() const { return bytes_; }
   base::Device device() const { return device_; }
 
-  /// The bytes and their tag. Operations read the variable while they use the bytes; a holder lets
-  /// go in an operation that writes it.
-  struct Memory {
-    base::Buffer buffer;
-    engine::Variable variable;
-  };
   const std::shared_ptr<Memory>& memory() const { return memory_; }
 
  private:

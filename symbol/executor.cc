@@ -19,6 +19,7 @@
 #include "symbol/recompute.h"
 #include "symbol/rectifiers.h"
 #include "symbol/states.h"
+#include "symbol/sub_batch.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -181,6 +182,10 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
     report.recomputed = recomputed.clones;
     report.recompute_seconds = recomputed.seconds;
     report.step_seconds = recomputed.step_seconds;
+  }
+  if (!bound.train) {
+    TROUPE_TRY_ASSIGN(request.prepared, take_sub_batches(std::move(request.prepared), bound.weights,
+                                                         options.sub_batch));
   }
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound));
   request.externals = externals_of(request.prepared, bound);

@@ -54,6 +54,9 @@ struct ExecutorOptions {
   /// What training computes once more instead of keeping it; no bit depends on it.
   Recompute recompute = Recompute::cheap;
   std::size_t budget = 0;  ///< bytes that the arena may take, of Recompute::budget
+  /// Samples that a prediction computes at a time, at most; 0: chosen. Where samples do not mix and
+  /// weights are small beside them; no bit depends on it.
+  std::int64_t sub_batch = 0;
   bool train = true;       ///< prepare the graph of forward(true) and backward
   bool predict = true;     ///< prepare the graph of forward(false)
   std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
@@ -91,12 +94,14 @@ struct ExecutorReport {
   std::size_t external_bytes = 0;          ///< outputs and gradients
   std::size_t scratch_bytes = 0;           ///< sum over nodes, before sharing
   std::uint64_t parameters = 0;            ///< elements of the arguments with gradients
-  std::size_t stored_choices = 0;  ///< nodes whose kernel is one of ExecutorOptions::kernels
-  int in_place = 0;                ///< outputs that took an input's memory
-  int recomputed = 0;              ///< nodes of the training graph that compute something once more
-  double recompute_seconds = 0;    ///< that these take, by the kernels' rules
-  double step_seconds = 0;         ///< that the training graph's other nodes take, by the same
-  double flops = 0;                ///< of the forward pass
+  std::size_t stored_choices = 0;   ///< nodes whose kernel is one of ExecutorOptions::kernels
+  std::int64_t sub_batch = 0;       ///< samples of a prediction's parts; 0: nothing runs in parts
+  std::int64_t nodes_in_parts = 0;  ///< of a prediction
+  int in_place = 0;                 ///< outputs that took an input's memory
+  int recomputed = 0;            ///< nodes of the training graph that compute something once more
+  double recompute_seconds = 0;  ///< that these take, by the kernels' rules
+  double step_seconds = 0;       ///< that the training graph's other nodes take, by the same
+  double flops = 0;              ///< of the forward pass
 };
 
 /// A bound symbol.

@@ -11,6 +11,7 @@
 
 #include "ndarray/runtime.h"
 #include "symbol/infer.h"
+#include "symbol/sub_batch.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -52,6 +53,8 @@ struct PreparedGraph {
   std::vector<NodePlan> plans;                              ///< per node
   /// "conv1_weight dense -> ABcd16b16a for conv1", in the order of the nodes.
   std::vector<std::string> reorders;
+  /// What runs in parts. Shapes and layouts of values that are not sliced are those of a part.
+  SubBatch sub_batch;
 };
 
 /// What the kernels are prepared for.

@@ -73,21 +73,42 @@ class Lives {
     return static_cast<int>(plan_.pieces.size()) - 1;
   }
 
+  /// The piece of a value that takes no other's.
+  int own_piece(std::size_t node, std::size_t value) {
+    const std::size_t bytes = piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
+    plan_.unshared_bytes += bytes;
+    return add_piece(node, bytes);
+  }
+
+  bool gathered(std::size_t value) const {
+    return !request_.gathered.empty() && request_.gathered[value] && !request_.external[value];
+  }
+
+  void begin_gathered(std::size_t node) {
+    for (std::size_t value = 0; value < numbers_.size(); ++value) {
+      if (gathered(value)) plan_.value_piece[value] = own_piece(node, value);
+    }
+  }
+
   void visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
     taken_.clear();
+    if (index == request_.gathered_from) begin_gathered(index);
     for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
       if (request_.external[value]) continue;
-      const std::size_t bytes = piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
-      plan_.unshared_bytes += bytes;
-      const auto output = static_cast<int>(value - numbers_.begin(index));
       int& piece = plan_.value_piece[value];
+      if (gathered(value)) {
+        extend(piece, index);
+        continue;
+      }
+      const auto output = static_cast<int>(value - numbers_.begin(index));
       piece = in_place_piece(node, output, value);
       if (piece >= 0) {
         ++plan_.in_place;
         taken_.push_back(piece);
+        plan_.unshared_bytes += piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
       } else {
-        piece = add_piece(index, bytes);
+        piece = own_piece(index, value);
       }
     }
     if (request_.scratch_bytes[index] > 0) {
@@ -221,6 +242,8 @@ class Precedence {
       for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
         if (user != node) follow(node, user);
       }
+      if (request_.gathered.empty() || !request_.gathered[value]) continue;
+      use(node, piece);  // which an earlier node began for it
     }
   }
 
@@ -281,6 +304,12 @@ PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> extern
   PlanRequest request;
   request.graph = &prepared.graph;
   request.external = std::move(external);
+  const SubBatch& sub = prepared.sub_batch;
+  if (sub.active()) {
+    request.gathered = sub.sliced;
+    const auto first = std::find(sub.nodes.begin(), sub.nodes.end(), true);
+    request.gathered_from = static_cast<std::size_t>(first - sub.nodes.begin());
+  }
   for (std::size_t v = 0; v < prepared.numbers.size(); ++v) {
     const base::Layout& layout = prepared.layouts[v];
     const std::size_t element = base::dtype_size(prepared.dtypes[v]);

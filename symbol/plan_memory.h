@@ -35,10 +35,15 @@ struct PlanRequest {
   std::vector<std::size_t> scratch_bytes;  ///< per node
   /// Per node: it is left out of some runs, so nothing is ordered through it. Empty: none is.
   std::vector<bool> optional;
+  /// Per value: parts of a batch write it one after the other (sub_batch.h), so that its bytes are
+  /// in use from node `gathered_from` on. Empty: none is.
+  std::vector<bool> gathered;
+  std::size_t gathered_from = 0;
   MemoryMode mode = MemoryMode::both;
 };
 
-/// For a prepared graph, in which the arena has all but the values marked `external`.
+/// For a prepared graph, with its sub-batches, in which the arena has all but the values marked
+/// `external`.
 PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> external);
 
 /// Pieces of values and scratch; -1 where there is none.

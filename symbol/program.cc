@@ -131,6 +131,20 @@ bool Program::is_part(std::size_t value) const {
   return externals_[value] && !externals_[value].whole();
 }
 
+void Program::add_view(std::size_t node, std::size_t value, Source from,
+                       std::vector<base::TensorView>& views, std::vector<Source>& sources) const {
+  base::TensorView view{nullptr, prepared_.dtypes[value], prepared_.shapes[value],
+                        prepared_.layouts[value], lane_.device};
+  const SubBatch& sub = prepared_.sub_batch;
+  if (sub.active() && sub.nodes[node] && sub.sliced[value]) {
+    from.sample_bytes = static_cast<std::size_t>(view.bytes() / sub.batch);
+    view.shape = of_samples(view.shape, sub.samples);
+    view.layout = of_samples(std::move(view.layout), sub.samples);
+  }
+  views.push_back(std::move(view));
+  sources.push_back(from);
+}
+
 void Program::add_step(std::size_t index, const ProgramRequest& request) {
   const GraphNode& node = prepared_.graph.nodes[index];
   Step& step = steps_.emplace_back();
@@ -140,13 +154,10 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
   step.random = node.op->random;
   step.key = base::random_key(
       request.seed, fmt::format("{}/{}/{}", node.op->name, node.random_name(), request.rank));
-  const auto view = [this](std::size_t value) {
-    return base::TensorView{nullptr, prepared_.dtypes[value], prepared_.shapes[value],
-                            prepared_.layouts[value], lane_.device};
-  };
+  const SubBatch& sub = prepared_.sub_batch;
+  step.in_parts = sub.active() && sub.nodes[index];
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
     const std::size_t value = prepared_.numbers[node.inputs[k]];
-    step.inputs.push_back(view(value));
     Source from;
     if (node.reads(k)) {
       from = source(value);
@@ -155,15 +166,14 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
     } else {
       from.unread = true;
     }
-    step.input_sources.push_back(from);
+    add_view(index, value, from, step.inputs, step.input_sources);
   }
   constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
   step.unit = units_[index];
   step.versions.assign(step.watches.size(), kNever);
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
-    step.outputs.push_back(view(value));
-    step.output_sources.push_back(source(value));
+    add_view(index, value, source(value), step.outputs, step.output_sources);
     if (kept_[value].variable) step.keeps.push_back(kept_[value].variable);
     const bool content = contains(step.reads, variable(value));
     step.output_sources.back().content = content;
@@ -177,6 +187,9 @@ void Program::add_variables(Step& step, std::size_t index) {
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     insert(is_part(value) ? step.writes : step.overwrites, variable(value));
     if (plan_.value_piece[value] >= 0) add_piece(step, index, plan_.value_piece[value]);
+    if (step.in_parts && prepared_.sub_batch.sliced[value]) {
+      insert(step.later_writes, variable(value));
+    }
   }
   if (const int scratch = plan_.scratch_piece[index]; scratch >= 0) {
     step.scratch_offset = plan_.pieces[static_cast<std::size_t>(scratch)].offset;
@@ -186,6 +199,9 @@ void Program::add_variables(Step& step, std::size_t index) {
   insert(step.reads, memory_->variable);
   if (prologue_bytes_ > 0) insert(step.reads, prologue_.memory()->variable);
   if (step.random) insert(step.reads, random_step_.variable());
+  for (const engine::Variable& whole : step.overwrites) {
+    if (!contains(step.later_writes, whole)) step.later_overwrites.push_back(whole);
+  }
 }
 
 /// What a step does to the arena when it begins a piece: it overwrites the piece, and the dead
@@ -219,38 +235,63 @@ std::vector<bool> Program::stale_units() {
 
 base::Status Program::push(bool backward) {
   TROUPE_TRY(prologue_.reserve(prologue_bytes_));
-  const bool stream = ndarray::uses_stream(lane_.device);
   const std::vector<bool> stale = stale_units();
-  for (Step& step : steps_) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
     if (step.backward != backward) continue;
     if (step.unit >= 0 && !stale[static_cast<std::size_t>(step.unit)]) continue;
-    const engine::Operation operation{step.name, step.reads, step.writes,
-                                      lane_,     priority_,  step.overwrites};
-    const auto work = [this, &step](engine::RunContext& context) { return run(step, context); };
-    if (stream) {
-      runtime_.engine.push_stream(operation, work);
+    if (step.in_parts) {
+      const std::size_t begin = i;
+      while (i + 1 < steps_.size() && steps_[i + 1].in_parts) ++i;
+      push_parts(begin, i + 1);
     } else {
-      runtime_.engine.push(operation, work);
+      push_step(step, 0);
     }
   }
   return {};
 }
 
-std::byte* Program::address(const Source& source) const {
-  const Arena::Memory& memory = source.kept ? *prologue_.memory() : *memory_;
-  return memory.buffer.data() + source.offset;
+/// The plan orders users of the arena along the steps, once. So no part begins before all that was
+/// pushed earlier is done.
+void Program::push_parts(std::size_t begin, std::size_t end) {
+  for (std::int64_t part = 0; part < prepared_.sub_batch.parts(); ++part) {
+    Arena::divide(runtime_, *memory_, lane_.device, priority_);
+    for (std::size_t i = begin; i < end; ++i) push_step(steps_[i], part);
+  }
 }
 
-base::Status Program::run(Step& step, engine::RunContext& context) {
+void Program::push_step(Step& step, std::int64_t part) {
+  const bool first = part == 0;
+  const engine::Operation operation{
+      step.name, step.reads, first ? step.writes : step.later_writes,
+      lane_,     priority_,  first ? step.overwrites : step.later_overwrites};
+  const auto work = [this, &step, part](engine::RunContext& context) {
+    return run(step, part, context);
+  };
+  if (ndarray::uses_stream(lane_.device)) {
+    runtime_.engine.push_stream(operation, work);
+  } else {
+    runtime_.engine.push(operation, work);
+  }
+}
+
+std::byte* Program::address(const Source& source, std::int64_t first) const {
+  const std::size_t inside = source.sample_bytes * static_cast<std::size_t>(first);
+  if (source.array != nullptr) return source.array->data() + inside;
+  const Arena::Memory& memory = source.kept ? *prologue_.memory() : *memory_;
+  return memory.buffer.data() + source.offset + inside;
+}
+
+base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& context) {
+  const std::int64_t first = step.in_parts ? prepared_.sub_batch.first(part) : 0;
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-    const Source& from = step.output_sources[k];
-    if (from.array != nullptr) TROUPE_TRY(from.array->make_writable(from.content));
-    step.outputs[k].data = from.array != nullptr ? from.array->data() : address(from);
+    const Source& to = step.output_sources[k];
+    if (to.array != nullptr) TROUPE_TRY(to.array->make_writable(to.content || part > 0));
+    step.outputs[k].data = address(to, first);
   }
   for (std::size_t k = 0; k < step.inputs.size(); ++k) {
     const Source& from = step.input_sources[k];
-    if (from.unread) continue;
-    step.inputs[k].data = from.array != nullptr ? from.array->data() : address(from);
+    if (!from.unread) step.inputs[k].data = address(from, first);
   }
   ndarray::KernelBuffers buffers{.inputs = step.inputs, .outputs = step.outputs};
   if (step.scratch_bytes > 0) {

@@ -59,10 +59,11 @@ class Program {
   /// Where a view's address comes from.
   struct Source {
     const ndarray::NDArray* array = nullptr;
-    std::size_t offset = 0;  // in the arena or the prologue's memory, when there is no array
-    bool kept = false;       // in the latter
-    bool unread = false;     // an input of which only the shape matters
-    bool content = false;    // an output that is also an input: its old values matter
+    std::size_t offset = 0;        // in the arena or the prologue's memory, when there is no array
+    std::size_t sample_bytes = 0;  // of all samples it holds, a part has its own; 0: nothing else
+    bool kept = false;             // in the latter
+    bool unread = false;           // an input of which only the shape matters
+    bool content = false;          // an output that is also an input: its old values matter
   };
   struct Step {
     std::string name;
@@ -71,6 +72,9 @@ class Program {
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
     std::vector<engine::Variable> reads, writes, overwrites;
+    bool in_parts = false;  // runs once for each part of the batch
+    /// Instead of the two above, of parts behind the first, which keep what that one wrote.
+    std::vector<engine::Variable> later_writes, later_overwrites;
     bool fresh = true;  // nothing of what the outputs hold matters
     base::RandomKey key;
     bool random = false;
@@ -94,6 +98,9 @@ class Program {
   void add_variables(Step& step, std::size_t node);
   void add_piece(Step& step, std::size_t node, int piece);
   Source source(std::size_t value) const;
+  /// A value as a node reads or writes it: whole, or a part's samples of it.
+  void add_view(std::size_t node, std::size_t value, Source from,
+                std::vector<base::TensorView>& views, std::vector<Source>& sources) const;
   const engine::Variable& variable(std::size_t value) const;
   /// The value is less than all that its variable stands for.
   bool is_part(std::size_t value) const;
@@ -102,9 +109,11 @@ class Program {
   static bool is_stale(Step& step);
   /// Per unit of the prologue: one of its steps must run.
   std::vector<bool> stale_units();
-  /// The address that a source stands for; not for one of an array.
-  std::byte* address(const Source& source) const;
-  base::Status run(Step& step, engine::RunContext& context);
+  void push_parts(std::size_t begin, std::size_t end);
+  void push_step(Step& step, std::int64_t part);
+  /// The address that a source stands for, of the part that begins at sample `first`.
+  std::byte* address(const Source& source, std::int64_t first) const;
+  base::Status run(Step& step, std::int64_t part, engine::RunContext& context);
 
   ndarray::Runtime runtime_;
   PreparedGraph prepared_;

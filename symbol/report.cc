@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "symbol/executor.h"
 #include "symbol/program.h"
 #include "symbol/work.h"
@@ -29,6 +30,13 @@ std::string join(const std::vector<base::Layout>& layouts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// How much of its work on the whole batch a call of the node does: of its parts, all that are
+/// needed.
+double times_of_a_call(const SubBatch& sub, std::size_t node) {
+  if (!sub.active() || !sub.nodes[node]) return 1.0;
+  return static_cast<double>(sub.batch) / static_cast<double>(sub.samples);
+}
+
 NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   const GraphNode& node = prepared.graph.nodes[index];
   NodeReport report;
@@ -39,9 +47,10 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
   report.backward = node.backward;
   report.layout = prepared.layouts[prepared.numbers.begin(index)];
   report.declines = prepared.plans[index].declines;
-  const Work work = node_work(prepared.graph, prepared.numbers, prepared.shapes, index);
-  report.flops = work.flops;
-  report.multiply_adds = work.multiply_adds;
+  const Work work = call_work(prepared.plans[index].call);
+  const double times = times_of_a_call(prepared.sub_batch, index);
+  report.flops = work.flops * times;
+  report.multiply_adds = work.multiply_adds * times;
   for (Value input : node.inputs) report.inputs.push_back(describe(prepared, input));
   for (int output = 0; output < node.outputs; ++output) {
     report.outputs.push_back(describe(prepared, {static_cast<std::int64_t>(index), output}));
@@ -80,6 +89,9 @@ void Executor::make_report() {
     report_.predict_bytes = predict_->plan().arena_bytes;
     report_.predict_live_set_bytes = predict_->plan().peak.bytes;
     report_.prologue_bytes = predict_->prologue_bytes();
+    const SubBatch& sub = predict_->prepared().sub_batch;
+    report_.sub_batch = sub.samples;
+    report_.nodes_in_parts = std::count(sub.nodes.begin(), sub.nodes.end(), true);
   }
   report_.unshared_bytes = program.plan().unshared_bytes;
   report_.live_set_bytes = program.plan().peak.bytes;
@@ -104,6 +116,13 @@ std::string Executor::dump() const {
         "{}: arena {} bytes, live set {} bytes, unshared {} bytes, {} outputs in place\n",
         program == train_.get() ? "training" : "prediction", program->plan().arena_bytes,
         program->plan().peak.bytes, program->plan().unshared_bytes, program->plan().in_place);
+    if (const SubBatch& sub = prepared.sub_batch; sub.active()) {
+      text += fmt::format("  {} of {} samples run in {} parts of {}\n",
+                          base::format_counted(static_cast<std::uint64_t>(std::count(
+                                                   sub.nodes.begin(), sub.nodes.end(), true)),
+                                               "node"),
+                          sub.batch, sub.parts(), sub.samples);
+    }
     text += describe_peak(prepared, program->plan());
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];

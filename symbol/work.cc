@@ -5,9 +5,21 @@
 #include <set>
 
 #include "ops/roofline.h"
+#include "symbol/infer.h"
+#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
+Work call_work(const ops::OpCall& call) {
+  Work work;
+  work.flops = ops::flops_of(call);
+  if (call.op->multiplies_and_adds) work.multiply_adds = work.flops / 2;
+  return work;
+}
+
+namespace {
+
+/// Of node `index`, which is no variable; shapes are complete.
 Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
                std::size_t index) {
   const GraphNode& node = graph.nodes[index];
@@ -20,11 +32,10 @@ Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShape
   for (std::size_t v = numbers.begin(index); v < numbers.end(index); ++v) {
     call.outputs.push_back({base::DType::f32, shapes[v], {}, false});
   }
-  Work work;
-  work.flops = ops::flops_of(call);
-  if (node.op->multiplies_and_adds) work.multiply_adds = work.flops / 2;
-  return work;
+  return call_work(call);
 }
+
+}  // namespace
 
 base::Result<NetworkSize> network_size(const Symbol& symbol,
                                        const std::map<std::string, base::Shape>& known) {

@@ -6,9 +6,8 @@
 #include <map>
 #include <string>
 
-#include "symbol/infer.h"
+#include "ops/kernel.h"
 #include "symbol/symbol.h"
-#include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
 
@@ -18,9 +17,8 @@ struct Work {
   double multiply_adds = 0;  ///< of products and convolutions
 };
 
-/// Of node `index`, which is no variable; shapes are complete.
-Work node_work(const Graph& graph, const ValueNumbers& numbers, const ValueShapes& shapes,
-               std::size_t index);
+/// Of one call.
+Work call_work(const ops::OpCall& call);
 
 /// How large a network is.
 struct NetworkSize {

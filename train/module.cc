@@ -74,6 +74,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.memory = options_.memory;
   how.recompute = options_.recompute;
   how.budget = options_.budget;
+  how.sub_batch = options_.sub_batch;
   how.seed = options_.seed;
   how.rank = options_.rank;
   how.arena = arena_;

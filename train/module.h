@@ -48,6 +48,7 @@ struct ModuleOptions {
   symbol::MemoryMode memory = symbol::MemoryMode::both;
   symbol::Recompute recompute = symbol::Recompute::cheap;  ///< as in ExecutorOptions
   std::size_t budget = 0;                                  ///< as in ExecutorOptions
+  std::int64_t sub_batch = 0;                              ///< as in ExecutorOptions
   bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;

@@ -125,6 +125,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.kernels = job->kernels;
   how.recompute = recompute_of(spec.memory);
   how.budget = spec.memory.budget;
+  how.sub_batch = static_cast<std::int64_t>(spec.memory.sub_batch);
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;

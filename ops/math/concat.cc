@@ -148,6 +148,7 @@ OpDef concat_definition() {
   const auto accepts = [](const OpCall& call) {
     return check_blocks(call.params, call.outputs[0], call.inputs);
   };
+  op.keeps_samples = samples_beside("dim");
   op.commutes_with_relu = [](const Params&, const Shape&, const Shape&) { return true; };
   op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = concat_samples();

@@ -116,6 +116,7 @@ OpDef slice_axis_definition() {
                     b.params().to_attributes())}};
   };
   op.accumulates = {0};
+  op.keeps_samples = samples_beside("axis");
   const auto accepts = [](const OpCall& call) { return check_blocks(call.params, call.inputs[0]); };
   op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = slice_samples();

@@ -157,6 +157,7 @@ OpDef split_definition() {
     return list;
   };
   op.infer_shape = infer_split;
+  op.keeps_samples = samples_beside("axis");
   op.gradient = gradient;
   op.kernels = {blocked_copy_kernel(check_blocks, run), reference_kernel(run)};
   op.samples = {

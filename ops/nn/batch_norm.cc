@@ -365,6 +365,10 @@ OpDef define_inference() {
   op.outputs = names({"output"});
   op.infer_shape = infer_forward;
   op.gradient = gradient_of_inference;
+  op.keeps_samples = [](const OpCall& call, const std::vector<bool>& samples) {
+    return samples_in_data(call, samples) &&
+           resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() != 0;
+  };
   op.in_place = {{0, 0}, {kVectors, 0}};
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   // Mean and variance are statistics here, not arguments: their gradient is not defined.

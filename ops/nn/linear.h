@@ -120,6 +120,7 @@ inline OpDef linear_definition(const LinearOperator& linear) {
     op.in_place = {{2, 0}, {3, 0}};  // the addend, without and with a bias
   }
   op.accumulates = {0};
+  op.keeps_samples = samples_in_data;
   op.flops = linear.flops;
   op.multiplies_and_adds = true;
   return op;

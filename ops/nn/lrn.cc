@@ -170,6 +170,7 @@ OpDef define_forward() {
   op.outputs = names({"output"});
   op.infer_shape = infer;
   op.gradient = gradient;
+  op.keeps_samples = samples_in_data;
   op.accumulates = {0};
   op.flops = flops;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};

@@ -347,6 +347,7 @@ OpDef define_forward() {
   op.gradient = gradient;
   op.predict_form = predict_form;
   op.accumulates = {0};
+  op.keeps_samples = samples_in_data;
   op.flops = flops;
   // Padding alone gives the lowest number, which a relu behind it would change.
   op.commutes_with_relu = [](const Params& p, const Shape& input, const Shape& output) {

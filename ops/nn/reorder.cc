@@ -100,6 +100,7 @@ std::span<const OpDef> ops_reorder() {
       return std::vector<std::optional<Value>>{b.output_gradient(0)};
     };
     op.prepares_weights = true;
+    op.keeps_samples = samples_in_data;
     op.flops = [](const OpCall&) { return 0.0; };
     op.kernels = {{"reference", prepare_reorder}};
     op.samples = {

@@ -105,6 +105,7 @@ OpDef define_forward(std::string name, std::string doc, KernelDef kernel) {
   };
   op.in_place = {{0, 0}};
   op.accumulates = {0};
+  op.keeps_samples = samples_beside("axis");
   op.kernels = {std::move(kernel)};
   op.samples = samples(1, true);
   return op;

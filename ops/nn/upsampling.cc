@@ -130,6 +130,7 @@ OpDef upsampling_definition() {
   op.outputs = names({"output"});
   op.infer_shape = infer;
   op.gradient = gradient;
+  op.keeps_samples = samples_in_data;
   op.accumulates = {0};
   op.kernels = {blocked_copy_kernel(check_blocks, run), reference_kernel(run)};
   const auto attributes = [](const char* scale) {

@@ -62,14 +62,15 @@ TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[j
 TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {
   using schemas::MemorySpec;
   using schemas::Recompute;
-  CHECK(parse("").spec.memory == MemorySpec{Recompute::cheap, 0});
+  CHECK(parse("").spec.memory == MemorySpec{Recompute::cheap, 0, 0});
   const auto memory = [](const char* text) {
     return parse(std::string("[memory]\n") + text).spec.memory;
   };
-  CHECK(memory("recompute = \"none\"") == MemorySpec{Recompute::none, 0});
-  CHECK(memory("recompute = \"sqrt\"") == MemorySpec{Recompute::sqrt, 0});
+  CHECK(memory("recompute = \"none\"") == MemorySpec{Recompute::none, 0, 0});
+  CHECK(memory("recompute = \"sqrt\"") == MemorySpec{Recompute::sqrt, 0, 0});
   CHECK(memory("budget = \"4g\"").budget == std::uint64_t{4} << 30);
   CHECK(memory("budget = 1000").budget == 1000);
+  CHECK(memory("sub_batch = 8").sub_batch == 8);
 }
 
 TEST_CASE("every example is a valid job", "[job_file]") {
@@ -206,6 +207,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[memory]\nrecompute = \"all\"", "expected \"none\", \"cheap\" or \"sqrt\""},
       {"[memory]\nrecompute = \"cheap\"\nbudget = 5",
        "memory.recompute: a budget decides what is recomputed"},
+      {"[memory]\nsub_batch = -1", "memory.sub_batch: expected integer from 0 to 1048576, got -1"},
       {"[limits]\nping_ms = 0", "limits.ping_ms: expected integer >= 1, got 0"},
       {"[limits]\nping_ms = \"0s\"", "limits.ping_ms: expected more than 0, got \"0s\""},
       {"[limits]\nsilence_dead_ms = 3",  // meant as seconds

@@ -166,6 +166,74 @@ TEST_CASE("own kernels give the same bits for every team", "[conformance]") {
   });
 }
 
+/// The rows [begin, begin + rows) of a dense tensor.
+Tensor rows_of(const Tensor& tensor, std::int64_t begin, std::int64_t rows) {
+  Shape shape = tensor.shape;
+  shape.set(0, rows);
+  Tensor result(tensor.dtype, shape);
+  const std::size_t row = tensor.bytes() / static_cast<std::size_t>(tensor.shape[0]);
+  std::memcpy(result.memory.data(), tensor.memory.data() + row * static_cast<std::size_t>(begin),
+              result.bytes());
+  return result;
+}
+
+/// Every row alone has the bits that it has in the whole.
+void check_rows(const Case& c, const KernelDef& candidate, const std::vector<bool>& samples) {
+  const auto whole = prepare_candidate(candidate, c.call);
+  OpCall alone = c.call;
+  const auto cut = [](TensorDesc& tensor) { tensor.shape.set(0, 1); };
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i]) cut(alone.inputs[i]);
+  }
+  for (TensorDesc& output : alone.outputs) cut(output);
+  const auto kernel = prepare_candidate(candidate, alone);
+  if (!whole || !kernel || whole->name() != kernel->name()) return;
+  const auto expected = make_outputs(c.call);
+  run_kernel(*whole, c.inputs, expected, {});
+  for (std::int64_t row = 0; row < c.call.outputs[0].shape[0]; ++row) {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      inputs.push_back(samples[i] ? rows_of(c.inputs[i], row, 1) : c.inputs[i]);
+    }
+    const auto outputs = make_outputs(alone);
+    run_kernel(*kernel, inputs, outputs, {});
+    INFO(kernel->name() << ", row " << row);
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      CHECK(outputs[o].same_bits(rows_of(expected[o], row, 1)));
+    }
+  }
+}
+
+TEST_CASE("where samples stay apart, each alone has the bits that it has among others",
+          "[conformance]") {
+  const OpTable table = OpTable::build();
+  std::set<std::string> apart;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    const auto made = make_case(op, sample, DType::f32);
+    REQUIRE(made.ok());
+    const Case& c = made.value();
+    if (c.inputs.empty() || operations(c.call) > kOperationsMax) return;
+    std::vector<bool> data(c.inputs.size(), false), all(c.inputs.size(), true);
+    data.front() = true;
+    std::vector<bool> with_addend = data;
+    with_addend.back() = true;
+    for (const std::vector<bool>& samples : std::set{data, with_addend, all}) {
+      if (!keeps_samples(c.call, samples)) continue;
+      apart.insert(op.name);
+      for (const KernelDef& candidate : op.kernels) check_rows(c, candidate, samples);
+    }
+  });
+  for (const char* name : {"convolution", "deconvolution", "fully_connected", "pooling", "add",
+                           "batch_norm_inference", "concat", "softmax", "flatten", "lrn", "pad"}) {
+    INFO(name);
+    CHECK(apart.contains(name));
+  }
+  for (const char* name : {"batch_norm", "dropout", "dot", "convolution_backward_weights"}) {
+    INFO(name);
+    CHECK_FALSE(apart.contains(name));
+  }
+}
+
 TEST_CASE("empty tensors are taken or refused, never a crash", "[conformance]") {
   const OpTable table = OpTable::build();
   std::size_t taken = 0;
