@@ -202,10 +202,6 @@ std::size_t OpCall::hash() const {
   return hash;
 }
 
-double rule_seconds(const KernelDef& kernel, const OpCall& call) {
-  return kernel.seconds ? kernel.seconds(call) : roofline_seconds(call);
-}
-
 KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelContext&)> run,
                            std::function<std::size_t(const OpCall&)> scratch) {
   const auto make = [run = std::move(run), scratch = std::move(scratch)](
@@ -245,7 +241,7 @@ std::vector<Candidate> candidates(const OpCall& call) {
   std::vector<Candidate> list;
   for (const KernelDef& kernel : call.op->kernels) {
     if (call.reference_only && kernel.name != "reference") continue;
-    list.push_back({&kernel, rule_seconds(kernel, call)});
+    list.push_back({&kernel, kernel.seconds ? kernel.seconds(call) : roofline_seconds(call)});
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

@@ -101,9 +101,6 @@ struct KernelDef {
   SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
 };
 
-/// Seconds of the call by the candidate's rule.
-double rule_seconds(const KernelDef& kernel, const OpCall& call);
-
 /// A reference kernel from a plain function: dense layouts, no scratch (or `scratch(call)` bytes).
 KernelDef reference_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
                            std::function<std::size_t(const OpCall&)> scratch = {});

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "ops/roofline.h"
 #include "symbol/plan_memory.h"
 #include "symbol/prologue.h"
 
@@ -14,8 +15,8 @@ namespace troupe::symbol {
 
 namespace {
 
-/// Chosen parts may take so much longer than the whole, as a share of a prediction, by the kernels'
-/// rules.
+/// The share of a prediction's time that reading weights once more for each part may take, by the
+/// kernels' rules. Values that stay in the caches make up for it.
 constexpr double kSlowerMost = 0.02;
 /// Places at which the graph goes over to the whole batch that are looked at for a size of parts.
 constexpr std::size_t kPlacesMost = 64;
@@ -87,7 +88,7 @@ class SubBatcher {
   std::vector<std::size_t> places() const;
   PlanRequest request() const;
   std::size_t planned_bytes(const PlanRequest& whole, const Choice& choice) const;
-  std::vector<double> losses(std::int64_t samples) const;
+  std::vector<double> weight_seconds() const;
   ops::OpCall call_of(std::size_t index, std::int64_t samples) const;
   std::vector<bool> sliced(const Choice& choice) const;
   base::Result<bool> apply(const Choice& choice);
@@ -228,14 +229,17 @@ ops::OpCall SubBatcher::call_of(std::size_t index, std::int64_t samples) const {
   return call;
 }
 
-/// Per node: seconds that all parts take beyond those of the whole, by rule.
-std::vector<double> SubBatcher::losses(std::int64_t samples) const {
+/// Per node: seconds for reading its weights, as its kernel has them, once.
+std::vector<double> SubBatcher::weight_seconds() const {
   std::vector<double> result(prepared_.graph.nodes.size(), 0.0);
-  const auto parts = static_cast<double>((batch_ + samples - 1) / samples);
   for (std::size_t i = first_; i < end_; ++i) {
-    const ops::KernelDef& kernel = *prepared_.plans[i].offer.maker;
-    const double whole = ops::rule_seconds(kernel, prepared_.plans[i].call);
-    result[i] = parts * ops::rule_seconds(kernel, call_of(i, samples)) - whole;
+    for (std::size_t k = 0; k < node(i).inputs.size(); ++k) {
+      const std::size_t v = number(node(i).inputs[k]);
+      if (samples_[v] || !node(i).reads(k)) continue;
+      result[i] += static_cast<double>(prepared_.layouts[v].buffer_bytes(
+          prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v])));
+    }
+    result[i] /= ops::rule_processor().bytes_per_second;
   }
   return result;
 }
@@ -250,6 +254,7 @@ std::optional<SubBatcher::Choice> SubBatcher::choose() const {
     seconds += prepared_.plans[i].offer.seconds;
   }
   const std::vector<std::size_t> ends = places();
+  const std::vector<double> reading = weight_seconds();
   std::optional<Choice> best;
   for (std::int64_t parts = 2; parts <= batch_; parts *= 2) {
     // As even as possible.
@@ -258,11 +263,10 @@ std::optional<SubBatcher::Choice> SubBatcher::choose() const {
     const std::int64_t samples = (batch_ + count - 1) / count;
     if (wanted_ == kChosenSubBatch && samples < kSamplesLeast) break;
     if (samples >= batch_) break;
-    const std::vector<double> loss = losses(samples);
     double lost = 0.0;
     std::size_t node = first_;
     for (const std::size_t end : ends) {
-      for (; node < end; ++node) lost += loss[node];
+      for (; node < end; ++node) lost += static_cast<double>(count - 1) * reading[node];
       if (wanted_ == kChosenSubBatch && lost > kSlowerMost * seconds) break;
       const Choice choice{samples, end};
       const std::size_t bytes = planned_bytes(whole, choice);
