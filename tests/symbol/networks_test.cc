@@ -37,6 +37,9 @@ TEST_CASE("networks have the published numbers of parameters and multiply-adds")
       {"resnet152", 11.28, 60.2},     {"resnet50-v1.5", 4.09, 25.6},
       {"resnet101-v1.5", 7.80, 44.5}, {"resnet152-v1.5", 11.51, 60.2},
       {"resnet50-v2", 4.09, 25.5},    {"mobilenet-v2", 0.300, 3.50},
+      {"resnet20", 0.0408, 0.272},    {"resnet56", 0.1256, 0.856},
+      {"resnet110", 0.2530, 1.73},    {"wide-resnet16-4", 0.395, 2.75},
+      {"wide-resnet28-10", 5.25, 36.5},
   };
   for (const Published& network : kAll) {
     INFO(network.name);
