@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -65,7 +66,8 @@ class Program {
     bool content = false;    // an output that is also an input: its old values matter
   };
   struct Step {
-    std::string name;
+    std::string name, op;
+    std::string detail;  // for traces; made when the first one asks
     std::shared_ptr<const ops::Kernel> kernel;
     std::vector<base::TensorView> inputs, outputs;
     std::vector<Source> input_sources, output_sources;
@@ -104,6 +106,8 @@ class Program {
   std::vector<bool> stale_units();
   /// The address that a source stands for; not for one of an array.
   std::byte* address(const Source& source) const;
+  /// What a trace shows of a step: operator, kernel, shapes. Only its own operation may ask.
+  static std::string_view describe(Step& step);
   base::Status run(Step& step, engine::RunContext& context);
 
   ndarray::Runtime runtime_;

@@ -29,7 +29,7 @@ struct Job {
   std::shared_ptr<const symbol::KernelChoices> kernels;  ///< null: all kernels by the rule
   std::shared_ptr<const data::Dataset> train_data;
   std::shared_ptr<const data::Dataset> test_data;  ///< null: nothing is scored
-  data::SampleOptions samples;  ///< as they are scored
+  data::SampleOptions samples;                     ///< as they are scored
   std::shared_ptr<const data::EpochOrders> orders;
 
   std::uint64_t steps_per_epoch() const { return orders->dealer().steps_per_epoch(); }

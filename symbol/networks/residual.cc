@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks (He et al. 2015, 2016), wide ones (Zagoruyko and Komodakis 2016), and MobileNet v2 (Sandler et al. 2018).
+// Residual networks (He et al. 2015, 2016), wide ones (Zagoruyko and Komodakis 2016), and MobileNet
+// v2 (Sandler et al. 2018).
 #include <fmt/format.h>
 
 #include <span>
@@ -72,7 +73,7 @@ Symbol unit_before(Layers& layers, const Symbol& in, const Unit& unit, const Res
 struct Stages {
   std::span<const int> units;
   std::int64_t inputs;   ///< channels that the stem gives
-  std::int64_t filters;  ///< of the first stage's 3x3 convolutions; twice as many in each further one
+  std::int64_t filters;  ///< of the first stage's 3x3 convolutions; it doubles with each further
   const ResidualNetwork& unit;
 };
 
@@ -134,8 +135,7 @@ Symbol small_resnet(Layers& layers, const SmallResidualNetwork& how) {
   }
   const std::array<int, 3> units{how.units, how.units, how.units};
   const ResidualNetwork unit{.bottleneck = false, .form = how.form};
-  return residual_stages(layers, net,
-                         {units, kSmallFilters, kSmallFilters * how.widening, unit});
+  return residual_stages(layers, net, {units, kSmallFilters, kSmallFilters * how.widening, unit});
 }
 
 Symbol mobilenet_v2(Layers& layers) {

@@ -250,7 +250,8 @@ TEST_CASE("a job needs exactly one model, a name and data", "[job_file]") {
   CHECK(lines_of(parse("", {"model.network=lenett"}).errors) ==
         Lines{"--set model.network=lenett: error: model.network: expected \"mlp\", \"lenet\", "
               "\"tiny-bn\", \"resnet20\", \"resnet56\", \"resnet110\", \"wide-resnet10-2\", "
-              "\"wide-resnet10-4\", \"wide-resnet16-4\", \"wide-resnet28-10\", \"alexnet\", \"overfeat\", \"vgg-a\", \"vgg16\", \"vgg19\", "
+              "\"wide-resnet10-4\", \"wide-resnet16-4\", \"wide-resnet28-10\", \"alexnet\", "
+              "\"overfeat\", \"vgg-a\", \"vgg16\", \"vgg19\", "
               "\"googlenet\", \"inception-bn\", \"resnet18\", \"resnet34\", \"resnet50\", "
               "\"resnet101\", \"resnet152\", \"resnet200\", \"resnet50-v1.5\", "
               "\"resnet101-v1.5\", \"resnet152-v1.5\", \"resnet18-v2\", \"resnet34-v2\", "

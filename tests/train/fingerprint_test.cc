@@ -19,7 +19,7 @@ JobSpec job_of_everything() {
   job.name = "all";
   job.seed = 7;
   job.model = {"lenet", "net.json", "{}", 3, {1, 28, 28}, 0.25, true};
-  job.data = {"a.rec", "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip,
+  job.data = {"a.rec",  "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip,
               {3, true}};
   job.train.epochs = 11;
   job.train.max_steps = 5;
