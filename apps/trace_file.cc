@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace has an event a line, so it is read line by line: no document of a million events is
-// built.
+// Lines of a trace are read one by one: no document of a million events is built.
 #include "apps/trace_file.h"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -114,6 +115,13 @@ bool Collector::add(const Event& event) {
   return kind == "M" && add_meta(event);
 }
 
+/// A line has an event, or both ends of a flight.
+bool add_line(std::string_view line, Collector& collector) {
+  const Event events = Event::parse(fmt::format("[{}]", line), nullptr, false);
+  return !events.is_discarded() && !events.empty() &&
+         std::ranges::all_of(events, [&](const Event& event) { return collector.add(event); });
+}
+
 }  // namespace
 
 base::Result<TraceFile> parse_trace(const std::string& name, std::string_view text) {
@@ -133,8 +141,7 @@ base::Result<TraceFile> parse_trace(const std::string& name, std::string_view te
     std::string_view event = rest.substr(0, end);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     if (event.ends_with(',')) event.remove_suffix(1);
-    const Event parsed = Event::parse(event, nullptr, false);
-    if (!parsed.is_discarded() && collector.add(parsed)) continue;
+    if (add_line(event, collector)) continue;
     if (rest.empty() && !whole) break;
     return base::error(Errc::data_loss, "{}: line {} is no event of a trace", name, line);
   }

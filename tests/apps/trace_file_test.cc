@@ -55,6 +55,12 @@ TEST_CASE("a trace is its works, runs, flights and lanes", "[trace]") {
   CHECK(parse_trace("t.json", joined({kDropped})).value().runs.empty());
 }
 
+TEST_CASE("both ends of a flight may share a line", "[trace]") {
+  const auto trace = parse_trace("t.json", joined({kBegin + "," + kEnd, kRun, kDropped})).value();
+  CHECK(trace.flights.size() == 1);
+  CHECK(trace.runs.size() == 1);
+}
+
 TEST_CASE("an engine's trace is read, with what its functions tell", "[trace]") {
   const std::string path = std::filesystem::temp_directory_path() / "troupe-trace-read.json";
   const bool threaded = GENERATE(true, false);
