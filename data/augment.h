@@ -41,7 +41,7 @@ struct Placement {
 class Augmenter {
  public:
   explicit Augmenter(const Augmentation& how);
-  /// Of a record in an epoch. All values are equally likely, but for less than 2^-18 of them.
+  /// Of a record in an epoch. All values are equally likely, but for less than 2^-15 of each.
   Placement place(std::uint64_t epoch, std::uint64_t record) const;
 
  private:

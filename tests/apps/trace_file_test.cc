@@ -18,11 +18,9 @@ using Catch::Contains;
 const std::string kLane =
     R"({"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"cpu(0) compute"}})";
 const std::string kRun =
-                      R"({"name":"conv1","ph":"X","pid":1,"tid":1,"ts":10.500,"dur":4.000,"args":)"
-                      R"({"op":"convolution","kernel":"simd","inputs":"f32(1)",
-                  "outputs" : "f32(2)", "pass" : "forward"
-}
-})";
+    R"({"name":"conv1","ph":"X","pid":1,"tid":1,"ts":10.500,"dur":4.000,"args":)"
+    R"x({"op":"convolution","kernel":"simd","inputs":"f32(1)","outputs":"f32(2)",)x"
+    R"("pass":"forward"}})";
 const std::string kBegin =
     R"({"name":"push w","cat":"async","ph":"b","id":7,"pid":1,"tid":0,"ts":11.000})";
 const std::string kEnd =
