@@ -130,7 +130,7 @@ std::string remark(const TraceGroup& group, TraceKey by) {
   const TracedWork& work = group.work;
   if (work.op.empty() || by == TraceKey::lane) return "";
   const std::string more =
-      group.works > 1 ? fmt::format(", {} more", base::format_count(group.works - 1)) : "";
+      group.works > 1 ? "; " + base::format_counted(group.works - 1, "other call") : "";
   if (by == TraceKey::op) return work.kernel + more;
   const std::string shapes = work.inputs + " -> " + work.outputs;
   if (by == TraceKey::kernel) return fmt::format("{} {}{}", work.op, shapes, more);

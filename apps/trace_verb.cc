@@ -30,7 +30,9 @@ ExitCode show(const TraceOptions& options, Context& context) {
 
 void add_trace_verb(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand(
-      "trace", describe("Show where the time of a traced run went, and how busy its lanes were",
+      "trace", describe("Show where the time of a traced run went, how busy its lanes were, and "
+                        "their gaps: pauses "
+                        "of 10 us and more",
                         {"troupe run JOB.toml --trace trace.json --set train.max_steps=50",
                          "troupe trace trace.json", "troupe trace trace.json --by name --top 40",
                          "troupe trace trace.json --by kernel --json"}));

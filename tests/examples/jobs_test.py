@@ -67,7 +67,7 @@ class JobsTest(unittest.TestCase):
         self.assertTrue(first["kernel"])
         text = run(TROUPE, "trace", trace, "--by", "kernel").stdout
         self.assertIn("KERNEL", text)
-        self.assertIn("compute", text)
+        self.assertIn("rank0/cpu", text)
 
 
 if __name__ == "__main__":
