@@ -49,7 +49,7 @@ class JobsTest(unittest.TestCase):
         plain = self.train("fashion-resnet", "plain", "--set", "data.augment={}")
         self.assertNotEqual(plain, whole)
         wide = run(TROUPE, "run", EXAMPLES / "fashion-resnet.toml", "--set", "checkpoint={}",
-                   "--set", f"data.train={self.folder}/train.rec",
+                   "--set", f"data.train={self.folder}/train.rec", "--set", "data.test=",
                    "--set", "data.augment.crop_padding=28")
         self.assertEqual(wide.returncode, 3)
         self.assertIn("data.augment.crop_padding is 28", wide.stderr)
