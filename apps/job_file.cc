@@ -131,6 +131,12 @@ void read_channels(Section& section, std::string_view key, std::vector<float>& o
   if (section.read(key, values)) out.assign(values.begin(), values.end());
 }
 
+void read_augment(Section section, schemas::AugmentSpec& augment) {
+  section.read("crop_padding", augment.crop_padding, IntegerRange{0, data::kImageSideMax});
+  section.read("mirror", augment.mirror);
+  section.finish();
+}
+
 void read_data(Section section, schemas::DataSpec& data) {
   if (!section.read("train", data.train) && section.kind("train") == ValueKind::absent) {
     section.fail_value("train", "the path of a .rec file");
@@ -145,6 +151,7 @@ void read_data(Section section, schemas::DataSpec& data) {
   section.read("prefetch_batches", data.prefetch_batches,
                IntegerRange{1, data::kPrefetchBatchesMax});
   section.choose("on_bad_record", kNames<schemas::BadRecord>, data.on_bad_record);
+  read_augment(table_of(section, "augment"), data.augment);
   if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
     section.fail("std", fmt::format("{} channels here but {} in data.mean", data.std.size(),
                                     data.mean.size()));

@@ -252,6 +252,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, Context& context
   try {
     add_global_options(app, context);
     add_run_verb(app, context);
+    add_trace_verb(app, context);
     add_checkpoint_verbs(app, context);
     add_ca_verbs(app, context);
     add_token_verbs(app, context);

@@ -169,7 +169,8 @@ void add_run_verb(CLI::App& app, Context& context) {
   add_metrics_options(*verb, options->metrics, "Where /metrics is served")->capture_default_str();
   add_hosts_options(*verb, options->hosts);
   CLI::Option* hosts = verb->get_option("--hosts");
-  verb->add_option("--trace", options->trace_path, "Write a Chrome trace of rank 0's engine")
+  verb->add_option("--trace", options->trace_path,
+                   "Write a Chrome trace of rank 0's engine; 'troupe trace' reads it")
       ->type_name("FILE.json")
       ->excludes(hosts);
   verb->add_flag("--local-store", options->local_store,

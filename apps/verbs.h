@@ -29,6 +29,8 @@ void add_config_verbs(CLI::App& app, Context& context);
 void add_data_verbs(CLI::App& app, Context& context);
 /// The verb `run`.
 void add_run_verb(CLI::App& app, Context& context);
+/// The verb `trace`.
+void add_trace_verb(CLI::App& app, Context& context);
 /// The family `checkpoint`.
 void add_checkpoint_verbs(CLI::App& app, Context& context);
 /// The family `model`.

@@ -53,7 +53,8 @@ Status check_options(const SampleOptions& options) {
     return error(Errc::invalid_argument, "records with {} labels cannot be read", options.labels);
   }
   TROUPE_TRY(check_channel_values("mean", options.mean, image.channels));
-  return check_channel_values("std", options.std, image.channels);
+  TROUPE_TRY(check_channel_values("std", options.std, image.channels));
+  return check_augmentation(options.augment, image);
 }
 
 BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions options,
@@ -64,6 +65,7 @@ BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, SampleOptions opt
       reader_(dataset_->file(), {.record_bytes_max = options_.record_bytes_max}),
       pixels_(options_.image.bytes()),
       tables_(options_.image.channels),
+      augmenter_(options_.augment),
       clock_(clock) {
   TROUPE_CHECK(check_options(options_).ok(), check_options(options_).text());
   TROUPE_CHECK(pool_.device().host_memory(), "batches are decoded into host memory");
@@ -131,10 +133,10 @@ Status BatchMaker::decode_sample(std::uint64_t number, Batch& batch) {
   TROUPE_TRY(named(decoder_.decode(image->image, options_.image, pixels_)));
   const std::size_t plane = options_.image.pixels();
   float* out = batch.images.as<float>().data() + batch.count() * pixels_.size();
+  const Placement placement = augmenter_.place(batch.epoch, number);
   for (std::size_t c = 0; c < tables_.size(); ++c) {
-    const Table& table = tables_[c];
-    const std::uint8_t* pixels = pixels_.data() + c * plane;
-    for (std::size_t i = 0; i < plane; ++i) out[c * plane + i] = table[pixels[i]];
+    const std::span<const std::uint8_t> pixels(pixels_.data() + c * plane, plane);
+    lay_plane(pixels, options_.image, placement, tables_[c], out + c * plane);
   }
   float* labels = batch.labels.as<float>().data() + batch.count() * options_.labels;
   for (std::size_t i = 0; i < options_.labels; ++i) labels[i] = image->label(i);

@@ -4,7 +4,6 @@
 // belongs to one thread at a time.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "data/image_decode.h"
 #include "data/image_record.h"
@@ -33,6 +33,7 @@ struct SampleOptions {
   /// skip: a damaged record (not one of another size) is left out, counted and logged.
   OnDamage on_bad_record = OnDamage::fail;
   std::uint64_t record_bytes_max = kRecordBytesMax;  ///< a longer record is a damaged one
+  Augmentation augment;                              ///< by default none, as for scoring
 };
 
 /// invalid_argument for sizes or numbers that no batch can have.
@@ -79,9 +80,6 @@ class BatchMaker {
   const StageTimes& times() const { return times_; }
 
  private:
-  /// The 256 values that a channel's pixels may take; in f64, rounded once.
-  using Table = std::array<float, 256>;
-
   std::int64_t now_ns() const { return clock_ == nullptr ? 0 : clock_->now_ns(); }
   base::Result<Batch> fill(const BatchRequest& request);
   base::Status add_sample(std::uint64_t record, Batch& batch);
@@ -95,7 +93,8 @@ class BatchMaker {
   RecordReader reader_;
   ImageDecoder decoder_;
   std::vector<std::uint8_t> pixels_;
-  std::vector<Table> tables_;  // one per channel
+  std::vector<PixelTable> tables_;  // one per channel; computed in f64, rounded once
+  Augmenter augmenter_;
   std::uint64_t skips_logged_ = 0;
   const base::Clock* clock_;
   StageTimes times_;

@@ -258,9 +258,11 @@ bool Core::run(OperationState* operation, RunContext& context, int row) {
   if (!operation->inherited) {
     const bool asynchronous = operation->kind == OperationKind::async;
     const std::string_view name = operation->name;
+    std::string_view detail;
+    context.detail = trace_ && !asynchronous ? &detail : nullptr;
     if (trace_) operation->begin_ns = clock_.now_ns();
     call(operation, context);
-    if (trace_) trace_->add_run(name, row, operation->begin_ns, clock_.now_ns());
+    if (trace_) trace_->add_run({name, detail}, row, operation->begin_ns, clock_.now_ns());
     if (asynchronous && operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) {
       return false;
     }

@@ -44,6 +44,9 @@ struct RunContext {
   int team = 1;                      ///< compute threads that this lane leads
   base::SlotStore* slots = nullptr;  ///< the lane's library handles
   base::Stream* stream = nullptr;    ///< set for stream functions only
+  /// Where a trace is taken, a place for what else it shows of this run: a JSON object, in text
+  /// that stands until the operation is done. Null: no trace, or an asynchronous function.
+  std::string_view* detail = nullptr;
 };
 
 /// Done when it returns.

@@ -36,23 +36,28 @@ double microseconds(std::int64_t ns) {
 Trace::Trace(std::string path, std::uint64_t events_max)
     : path_(std::move(path)), events_max_(events_max) {}
 
-void Trace::add(std::string_view name, Event event) {
+const std::string* Trace::keep(std::string_view text) {
+  return &texts_.try_emplace(std::string(text), 0).first->first;
+}
+
+void Trace::add(const TracedRun& run, Event event) {
   const base::MutexLock lock(mutex_);
   if (events_.size() >= events_max_) {
     ++dropped_;
     return;
   }
-  event.name = &names_.try_emplace(std::string(name), 0).first->first;
+  event.name = keep(run.name);
+  if (!run.detail.empty()) event.detail = keep(run.detail);
   events_.push_back(event);
 }
 
-void Trace::add_run(std::string_view name, int row, std::int64_t begin_ns, std::int64_t end_ns) {
-  add(name, {nullptr, static_cast<std::uint64_t>(row), begin_ns, end_ns, false});
+void Trace::add_run(const TracedRun& run, int row, std::int64_t begin_ns, std::int64_t end_ns) {
+  add(run, {nullptr, nullptr, static_cast<std::uint64_t>(row), begin_ns, end_ns, false});
 }
 
 void Trace::add_flight(std::string_view name, std::uint64_t serial, std::int64_t begin_ns,
                        std::int64_t end_ns) {
-  add(name, {nullptr, serial, begin_ns, end_ns, true});
+  add({name, {}}, {nullptr, nullptr, serial, begin_ns, end_ns, true});
 }
 
 void Trace::name_row(int row, std::string name) {
@@ -80,8 +85,10 @@ base::Status Trace::write() {
       fmt::format_to(line, fmt::runtime(kFormat), name, "e", event.row_or_serial,
                      microseconds(event.end_ns));
     } else {
-      fmt::format_to(line, R"({{"name":{},"ph":"X","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f}}},)",
-                     name, event.row_or_serial, begin, microseconds(event.end_ns - event.begin_ns));
+      const std::string arguments = event.detail == nullptr ? "" : ",\"args\":" + *event.detail;
+      fmt::format_to(line, R"({{"name":{},"ph":"X","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f}{}}},)",
+                     name, event.row_or_serial, begin, microseconds(event.end_ns - event.begin_ns),
+                     arguments);
     }
     out += '\n';
   }

@@ -15,13 +15,19 @@
 
 namespace troupe::engine {
 
+/// What ran.
+struct TracedRun {
+  std::string_view name;
+  std::string_view detail;  ///< a JSON object, shown as the event's arguments; empty: none
+};
+
 /// Times are nanoseconds of the engine's clock.
 class Trace {
  public:
   Trace(std::string path, std::uint64_t events_max);
 
   /// A function ran on row `row` in [begin, end].
-  void add_run(std::string_view name, int row, std::int64_t begin_ns, std::int64_t end_ns);
+  void add_run(const TracedRun& run, int row, std::int64_t begin_ns, std::int64_t end_ns);
   /// An asynchronous operation was outstanding in [begin, end].
   void add_flight(std::string_view name, std::uint64_t serial, std::int64_t begin_ns,
                   std::int64_t end_ns);
@@ -33,18 +39,21 @@ class Trace {
  private:
   struct Event {
     const std::string* name;
+    const std::string* detail;  // null: none
     std::uint64_t row_or_serial;
     std::int64_t begin_ns;
     std::int64_t end_ns;
     bool flight;
   };
 
-  void add(std::string_view name, Event event);
+  void add(const TracedRun& run, Event event);
+  /// The text's one copy.
+  const std::string* keep(std::string_view text) TROUPE_REQUIRES(mutex_);
 
   const std::string path_;
   const std::uint64_t events_max_;
   base::Mutex mutex_;
-  std::unordered_map<std::string, int> names_ TROUPE_GUARDED_BY(mutex_);  // keys do not move
+  std::unordered_map<std::string, int> texts_ TROUPE_GUARDED_BY(mutex_);  // keys do not move
   std::vector<Event> events_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::pair<int, std::string>> rows_ TROUPE_GUARDED_BY(mutex_);
   std::uint64_t dropped_ TROUPE_GUARDED_BY(mutex_) = 0;

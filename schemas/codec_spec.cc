@@ -48,7 +48,7 @@ void get_channels(capnp::List<float>::Reader in, std::string_view field, std::ve
 
 void put(wire::DataSpec::Builder out, const DataSpec& m) {
   const auto& [train, test, mean, std, batch, test_batch, prefetch_threads, prefetch_batches,
-               on_bad_record] = m;
+               on_bad_record, augment] = m;
   out.setTrain(text_of(train));
   out.setTest(text_of(test));
   put_numbers(out.initMean(size_of(mean)), mean);
@@ -58,6 +58,9 @@ void put(wire::DataSpec::Builder out, const DataSpec& m) {
   out.setPrefetchThreads(prefetch_threads);
   out.setPrefetchBatches(prefetch_batches);
   out.setOnBadRecord(choice_of<wire::BadRecord>(on_bad_record));
+  const auto& [crop_padding, mirror] = augment;
+  out.initAugment().setCropPadding(crop_padding);
+  out.getAugment().setMirror(mirror);
 }
 
 void get(wire::DataSpec::Reader in, DataSpec& out, Intake& intake) {
@@ -70,6 +73,7 @@ void get(wire::DataSpec::Reader in, DataSpec& out, Intake& intake) {
   out.prefetch_threads = in.getPrefetchThreads();
   out.prefetch_batches = in.getPrefetchBatches();
   intake.choice(in.getOnBadRecord(), BadRecord::skip, "on_bad_record", out.on_bad_record);
+  out.augment = {in.getAugment().getCropPadding(), in.getAugment().getMirror()};
 }
 
 void put(wire::InitializerSpec::Builder out, const InitializerSpec& m) {

@@ -38,6 +38,11 @@ enum BadRecord {
   skip @1;
 }
 
+struct AugmentSpec {
+  cropPadding @0 :UInt32;
+  mirror @1 :Bool;
+}
+
 struct DataSpec {
   train @0 :Text;
   test @1 :Text;
@@ -48,6 +53,7 @@ struct DataSpec {
   prefetchThreads @6 :UInt32;
   prefetchBatches @7 :UInt32;
   onBadRecord @8 :BadRecord;
+  augment @9 :AugmentSpec;
 }
 
 enum Decay {

@@ -44,6 +44,13 @@ enum class BadRecord : std::uint8_t {
   skip   ///< its batch is one sample shorter; counted and logged with file and offset
 };
 
+/// `[data.augment]`: what is done to training images, by (seed, epoch, record) alone.
+struct AugmentSpec {
+  std::uint32_t crop_padding = 0;  ///< pixels of 0 on each side, of which a random window is taken
+  bool mirror = false;             ///< left and right change places in half of the samples
+  friend bool operator==(const AugmentSpec&, const AugmentSpec&) = default;
+};
+
 /// `[data]`: record files (each with its .idx beside it) and what becomes of a record.
 struct DataSpec {
   std::string train;             ///< path of the training .rec
@@ -55,6 +62,7 @@ struct DataSpec {
   std::uint32_t prefetch_threads = 1;
   std::uint32_t prefetch_batches = 4;  ///< decoded batches waiting, at most
   BadRecord on_bad_record = BadRecord::fail;
+  AugmentSpec augment;
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 

@@ -2,9 +2,10 @@
 // Programs: memory for every value, tags for every operation, and the running of one step.
 #include "symbol/program.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -20,6 +21,19 @@ bool contains(const std::vector<engine::Variable>& list, const engine::Variable&
 
 void insert(std::vector<engine::Variable>& list, const engine::Variable& variable) {
   if (!contains(list, variable)) list.push_back(variable);
+}
+
+/// "f32(32,1,28,28) f32(20,1,5,5)", with the layout where it is not dense.
+std::string traced(const std::vector<base::TensorView>& views) {
+  std::string text;
+  for (const base::TensorView& view : views) {
+    fmt::format_to(std::back_inserter(text), "{}{}({})", text.empty() ? "" : " ",
+                   base::dtype_name(view.dtype), fmt::join(view.shape.dims(), ","));
+    const base::Layout::Kind kind = view.layout.kind;
+    if (kind == base::Layout::Kind::blocked) text += ":" + view.layout.to_string();
+    if (kind == base::Layout::Kind::opaque) text += ":opaque";
+  }
+  return text;
 }
 
 }  // namespace
@@ -149,6 +163,7 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
   const GraphNode& node = prepared_.graph.nodes[index];
   Step& step = steps_.emplace_back();
   step.name = node.name;
+  step.op = node.op->name;
   step.kernel = prepared_.kernels[index];
   step.backward = node.backward;
   step.random = node.op->random;
@@ -282,8 +297,19 @@ std::byte* Program::address(const Source& source, std::int64_t first) const {
   return memory.buffer.data() + source.offset + inside;
 }
 
+std::string_view Program::describe(Step& step) {
+  if (step.detail.empty()) {
+    step.detail =
+        fmt::format(R"({{"op":"{}","kernel":"{}","inputs":"{}","outputs":"{}","pass":"{}"}})",
+                    step.op, step.kernel->name(), traced(step.inputs), traced(step.outputs),
+                    step.backward ? "backward" : "forward");
+  }
+  return step.detail;
+}
+
 base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& context) {
   const std::int64_t first = step.in_parts ? prepared_.sub_batch.first(part) : 0;
+  if (context.detail != nullptr) *context.detail = describe(step);
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
     const Source& to = step.output_sources[k];
     if (to.array != nullptr) TROUPE_TRY(to.array->make_writable(to.content || part > 0));

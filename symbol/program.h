@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,7 +67,8 @@ class Program {
     bool content = false;          // an output that is also an input: its old values matter
   };
   struct Step {
-    std::string name;
+    std::string name, op;
+    std::string detail;  // for traces; made when the first one asks
     std::shared_ptr<const ops::Kernel> kernel;
     std::vector<base::TensorView> inputs, outputs;
     std::vector<Source> input_sources, output_sources;
@@ -113,6 +115,8 @@ class Program {
   void push_step(Step& step, std::int64_t part);
   /// The address that a source stands for, of the part that begins at sample `first`.
   std::byte* address(const Source& source, std::int64_t first) const;
+  /// What a trace shows of a step: operator, kernel, shapes. Only its own operation may ask.
+  static std::string_view describe(Step& step);
   base::Status run(Step& step, std::int64_t part, engine::RunContext& context);
 
   ndarray::Runtime runtime_;

@@ -65,11 +65,15 @@ void add_model(Lines& lines, const schemas::ModelSpec& model) {
 
 void add_data(Lines& lines, const schemas::DataSpec& data) {
   const auto& [train, test, mean, std, batch, test_batch, prefetch_threads, prefetch_batches,
-               on_bad_record] = data;
+               on_bad_record, augment] = data;
   lines.add("data.mean", list(mean))
       .add("data.std", list(std))
       .add("data.batch", batch)
       .add("data.on_bad_record", name_of(on_bad_record));
+  const auto& [crop_padding, mirror] = augment;
+  // Old checkpoints have no such lines.
+  if (crop_padding != 0) lines.add("data.augment.crop_padding", crop_padding);
+  if (mirror) lines.add("data.augment.mirror", mirror);
   // The records of training count: the manifest compares them, wherever they lie. Scores are
   // counts.
   no_bit_depends_on(train, test, test_batch);

@@ -99,6 +99,12 @@ store::UpdateRule Job::rule() const {
   return {spec.train.optimizer, spec.train.schedule, {steps_per_epoch(), steps_total()}};
 }
 
+data::SampleOptions Job::training_samples() const {
+  data::SampleOptions augmented = samples;
+  augmented.augment = {spec.data.augment.crop_padding, spec.data.augment.mirror, spec.seed};
+  return augmented;
+}
+
 std::uint64_t Job::samples_before(std::uint64_t step) const {
   const data::Cursor cursor = orders->dealer().cursor(step);
   const std::uint64_t whole_steps = std::uint64_t{spec.ranks()} * spec.data.batch;
@@ -177,7 +183,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->samples.record_bytes_max = spec.limits.record_bytes_max;
   // What the labels of another network mean is its own affair.
   if (!spec.model.network.empty()) job->samples.classes = spec.model.classes;
-  TROUPE_TRY(data::check_options(job->samples));
+  TROUPE_TRY(data::check_options(job->training_samples()));
   InputSpec inputs;
   inputs.sample =
       base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};

@@ -29,7 +29,7 @@ struct Job {
   std::shared_ptr<const symbol::KernelChoices> kernels;  ///< null: all kernels by the rule
   std::shared_ptr<const data::Dataset> train_data;
   std::shared_ptr<const data::Dataset> test_data;  ///< null: nothing is scored
-  data::SampleOptions samples;
+  data::SampleOptions samples;                     ///< as they are scored
   std::shared_ptr<const data::EpochOrders> orders;
 
   std::uint64_t steps_per_epoch() const { return orders->dealer().steps_per_epoch(); }
@@ -38,6 +38,8 @@ struct Job {
   /// The step after the last: steps_total(), or max_steps where that is less.
   std::uint64_t steps_end() const;
   store::UpdateRule rule() const;
+  /// Samples as they are trained with: augmented.
+  data::SampleOptions training_samples() const;
   /// Samples that all ranks take in steps [0, step).
   std::uint64_t samples_before(std::uint64_t step) const;
 };

@@ -146,8 +146,9 @@ base::Status RankRunner::Parts::open_data() {
   const data::BatchSources train_sources{
       job->train_data, data::make_training_plan(job->orders, options.rank, job->steps_end()), &pool,
       &clock, batch_seconds("train")};
-  TROUPE_TRY_ASSIGN(train_batches, data::BatchIterator::create(train_sources, job->samples,
-                                                               prefetch, options.start_step));
+  TROUPE_TRY_ASSIGN(train_batches,
+                    data::BatchIterator::create(train_sources, job->training_samples(), prefetch,
+                                                options.start_step));
   if (job->test_data == nullptr) return {};
   const data::DealSpec deal{job->test_data->records(), job->spec.ranks(),
                             spec.test_batch == 0 ? spec.batch : spec.test_batch, job->spec.seed};

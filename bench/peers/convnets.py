@@ -11,17 +11,20 @@ add(name, a, b), concat(name, parts); `classes` is how many scores are wanted.
 import zlib
 
 EPS = 1e-5
-IMAGES = {"lenet": (1, 28, 28), "overfeat": (3, 231, 231)}  # others: PHOTOGRAPH
-PHOTOGRAPH = (3, 224, 224)
-CLASSES = {"lenet": 10}  # others: 1000
+IMAGES = {"lenet": (1, 28, 28), "overfeat": (3, 231, 231)}  # others: SMALL_IMAGE or PHOTOGRAPH
+SMALL_IMAGE, PHOTOGRAPH = (3, 32, 32), (3, 224, 224)
+# Residual networks for small images: units of a stage, widening, form.
+SMALL_RESNETS = {"resnet20": (3, 1, "v1"), "resnet56": (9, 1, "v1"), "resnet110": (18, 1, "v1"),
+                 "wide-resnet10-2": (1, 2, "v2"), "wide-resnet10-4": (1, 4, "v2"),
+                 "wide-resnet16-4": (2, 4, "v2"), "wide-resnet28-10": (4, 10, "v2")}
 
 
 def image_of(name):
-    return IMAGES.get(name, PHOTOGRAPH)
+    return IMAGES.get(name, SMALL_IMAGE if name in SMALL_RESNETS else PHOTOGRAPH)
 
 
 def classes_of(name):
-    return CLASSES.get(name, 1000)
+    return 10 if name == "lenet" or name in SMALL_RESNETS else 1000
 
 
 def stream_of(name):
@@ -154,7 +157,17 @@ def residual_unit(b, x, name, convolutions, projection, before):
 def resnet(b, units, bottleneck, form):
     x = b.convolution("conv1", b.data(), 64, 7, 2, 3)
     x = b.max_pool("pool1", b.relu("relu1", b.batch_norm("bn1", x, EPS)), 3, 2, 1)
-    filters, inputs = 64, 64
+    return residual_stages(b, x, units, 64, 64, bottleneck, form)
+
+
+def small_resnet(b, units, widening, form):
+    x = b.convolution("conv1", b.data(), 16, 3, 1, 1)
+    if form == "v1":
+        x = b.relu("relu1", b.batch_norm("bn1", x, EPS))
+    return residual_stages(b, x, (units,) * 3, 16, 16 * widening, False, form)
+
+
+def residual_stages(b, x, units, inputs, filters, bottleneck, form):
     for stage, count in enumerate(units, 1):
         outputs = 4 * filters if bottleneck else filters
         for unit in range(1, count + 1):
@@ -214,6 +227,8 @@ def build(name, b):
     if name.startswith("vgg"):
         return vgg(b, {"vgg-a": (1, 1, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3),
                        "vgg19": (2, 2, 4, 4, 4)}[name])
+    if name in SMALL_RESNETS:
+        return small_resnet(b, *SMALL_RESNETS[name])
     if name.startswith("resnet"):
         depth, _, form = name[len("resnet"):].partition("-")
         return resnet(b, UNITS[depth], int(depth) >= 50, form or "v1")

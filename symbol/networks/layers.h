@@ -87,6 +87,14 @@ struct ResidualNetwork {
   bool bottleneck = true;      ///< 1x1, 3x3, 1x1 instead of 3x3, 3x3
   ResidualForm form = ResidualForm::v1;
 };
+/// A residual network for images of about 32x32: a 3x3 stem of 16 filters and three stages of
+/// 16, 32 and 64 times `widening` filters, all convolutions 3x3. v1: He et al. 2015, section 4.2,
+/// with projections as shortcuts where the size changes; v2: Zagoruyko and Komodakis 2016.
+struct SmallResidualNetwork {
+  int units = 3;  ///< of each stage
+  std::int64_t widening = 1;
+  ResidualForm form = ResidualForm::v1;
+};
 
 // Networks, up to the classes' scores.
 Symbol lenet(Layers& layers);
@@ -99,6 +107,7 @@ Symbol vgg(Layers& layers, const std::array<int, 5>& convolutions);
 Symbol googlenet(Layers& layers);
 Symbol inception_bn(Layers& layers);
 Symbol resnet(Layers& layers, const ResidualNetwork& how);
+Symbol small_resnet(Layers& layers, const SmallResidualNetwork& how);
 Symbol mobilenet_v2(Layers& layers);
 
 }  // namespace troupe::symbol

@@ -30,6 +30,13 @@ Network residual(std::string_view name) {
           }};
 }
 
+template <ResidualForm form, int units, std::int64_t widening = 1>
+Network small_residual(std::string_view name) {
+  return {{name, Shape{3, 32, 32}, 10, kNone}, [](Layers& layers) {
+            return small_resnet(layers, {units, widening, form});
+          }};
+}
+
 std::vector<Network> define() {
   constexpr auto kV1 = ResidualForm::v1, kV15 = ResidualForm::v1_5, kV2 = ResidualForm::v2;
   const Shape digit{1, 28, 28}, photograph{3, 224, 224};
@@ -37,6 +44,13 @@ std::vector<Network> define() {
       {{"mlp", digit, 10, kNone}, mlp},
       {{"lenet", digit, 10, kNone}, lenet},
       {{"tiny-bn", digit, 10, 0.3}, tiny_bn},
+      small_residual<kV1, 3>("resnet20"),
+      small_residual<kV1, 9>("resnet56"),
+      small_residual<kV1, 18>("resnet110"),
+      small_residual<kV2, 1, 2>("wide-resnet10-2"),
+      small_residual<kV2, 1, 4>("wide-resnet10-4"),
+      small_residual<kV2, 2, 4>("wide-resnet16-4"),
+      small_residual<kV2, 4, 10>("wide-resnet28-10"),
       {{"alexnet", photograph, 1000, 0.5}, alexnet},
       {{"overfeat", Shape{3, 231, 231}, 1000, 0.5}, overfeat},
       {{"vgg-a", photograph, 1000, 0.5},

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks (He et al. 2015, 2016) and MobileNet v2 (Sandler et al. 2018).
+// Residual networks (He et al. 2015, 2016), wide ones (Zagoruyko and Komodakis 2016), and MobileNet
+// v2 (Sandler et al. 2018).
 #include <fmt/format.h>
+
+#include <span>
 
 #include "symbol/networks/layers.h"
 
@@ -12,6 +15,7 @@ constexpr std::int64_t kFilters = 64;   // of the first stage's 3x3 convolutions
 constexpr std::int64_t kExpansion = 4;  // of a bottleneck's last convolution
 constexpr Convolution kStem{kFilters, 7, 2, 3};
 constexpr Pool kStemPool{3, 2, 1};
+constexpr std::int64_t kSmallFilters = 16;  // of the stem for small images
 
 /// One unit of a residual network.
 struct Unit {
@@ -65,6 +69,33 @@ Symbol unit_before(Layers& layers, const Symbol& in, const Unit& unit, const Res
   return layers.add(unit.name + "_add", net, shortcut);
 }
 
+/// All behind the stem.
+struct Stages {
+  std::span<const int> units;
+  std::int64_t inputs;   ///< channels that the stem gives
+  std::int64_t filters;  ///< of the first stage's 3x3 convolutions; it doubles with each further
+  const ResidualNetwork& unit;
+};
+
+Symbol residual_stages(Layers& layers, Symbol net, const Stages& how) {
+  const bool before = how.unit.form == ResidualForm::v2;
+  std::int64_t filters = how.filters, inputs = how.inputs;
+  for (std::size_t stage = 0; stage < how.units.size(); ++stage) {
+    const std::int64_t outputs = how.unit.bottleneck ? kExpansion * filters : filters;
+    for (int number = 1; number <= how.units[stage]; ++number) {
+      const bool halves = stage > 0 && number == 1;
+      const Unit unit{fmt::format("stage{}_unit{}", stage + 1, number), filters, halves ? 2 : 1,
+                      halves || inputs != outputs};
+      net = before ? unit_before(layers, net, unit, how.unit)
+                   : unit_after(layers, net, unit, how.unit);
+      inputs = outputs;
+    }
+    filters *= 2;
+  }
+  if (before) net = layers.relu("relu_last", layers.batch_norm("bn_last", net, kBatchNormEps));
+  return layers.scores("fc1", layers.global_average("global_pool", net));
+}
+
 /// A linear bottleneck of MobileNet v2, whose middle convolution is one plane each.
 struct Bottleneck {
   std::string name;
@@ -90,24 +121,21 @@ Symbol bottleneck(Layers& layers, const Symbol& in, const Bottleneck& b) {
 }  // namespace
 
 Symbol resnet(Layers& layers, const ResidualNetwork& how) {
-  const bool before = how.form == ResidualForm::v2;
   Symbol net = layers.convolution("conv1", layers.data(), kStem, false);
   net = layers.relu("relu1", layers.batch_norm("bn1", net, kBatchNormEps));
   net = layers.max_pool("pool1", net, kStemPool);
-  std::int64_t filters = kFilters, inputs = kFilters;
-  for (std::size_t stage = 0; stage < how.units.size(); ++stage) {
-    const std::int64_t outputs = how.bottleneck ? kExpansion * filters : filters;
-    for (int number = 1; number <= how.units[stage]; ++number) {
-      const bool halves = stage > 0 && number == 1;
-      const Unit unit{fmt::format("stage{}_unit{}", stage + 1, number), filters, halves ? 2 : 1,
-                      halves || inputs != outputs};
-      net = before ? unit_before(layers, net, unit, how) : unit_after(layers, net, unit, how);
-      inputs = outputs;
-    }
-    filters *= 2;
+  return residual_stages(layers, net, {how.units, kFilters, kFilters, how});
+}
+
+Symbol small_resnet(Layers& layers, const SmallResidualNetwork& how) {
+  constexpr Convolution kSmallStem{kSmallFilters, 3, 1, 1};
+  Symbol net = layers.convolution("conv1", layers.data(), kSmallStem, false);
+  if (how.form != ResidualForm::v2) {
+    net = layers.relu("relu1", layers.batch_norm("bn1", net, kBatchNormEps));
   }
-  if (before) net = layers.relu("relu_last", layers.batch_norm("bn_last", net, kBatchNormEps));
-  return layers.scores("fc1", layers.global_average("global_pool", net));
+  const std::array<int, 3> units{how.units, how.units, how.units};
+  const ResidualNetwork unit{.bottleneck = false, .form = how.form};
+  return residual_stages(layers, net, {units, kSmallFilters, kSmallFilters * how.widening, unit});
 }
 
 Symbol mobilenet_v2(Layers& layers) {

@@ -54,6 +54,14 @@ TEST_CASE("the example says what it says", "[job_file]") {
   CHECK(spec.limits == base::Limits());
 }
 
+TEST_CASE("training images are augmented where the job says so", "[job_file]") {
+  CHECK(parse("").spec.data.augment == schemas::AugmentSpec{});
+  const JobFile job = parse("[data.augment]\ncrop_padding = 4\nmirror = true\n");
+  CHECK(lines_of(job.errors) == Lines{});
+  CHECK(job.spec.data.augment == schemas::AugmentSpec{4, true});
+  CHECK(parse("", {"data.augment.mirror=true"}).spec.data.augment.mirror);
+}
+
 TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[job_file]") {
   CHECK(parse("").spec.numerics.winograd);
   CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
@@ -189,6 +197,9 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[train]\nlog_every = \"5 minutes\"", "train.log_every: expected a period"},
       {"[train]\nscore_every = \"5 steps\"", "train.score_every: expected a period of whole"},
       {"[train]\nhold = \"scraped\"", "expected \"none\" or \"until-scraped\""},
+      {"[data.augment]\ncrop_padding = -1", "data.augment.crop_padding: expected integer from 0"},
+      {"[data.augment]\nmirror = 1", "data.augment.mirror: expected"},
+      {"[data.augment]\nmirrored = true", "unknown key; did you mean 'mirror'?"},
       {"[train]\noptimizer = {decay = \"bias\"}", "expected \"all\" or \"weights\""},
       {"[train]\nkeys = \"conv\"", "train.keys: expected an array of tables, got \"conv\""},
       {"[train]\nkeys = [1]", "train.keys: expected an array of tables, got [ 1 ]"},
@@ -240,7 +251,9 @@ TEST_CASE("a job needs exactly one model, a name and data", "[job_file]") {
   CHECK_THAT(both.errors[0].to_string(), Contains("exactly one of"));
   CHECK(lines_of(parse("", {"model.network=lenett"}).errors) ==
         Lines{"--set model.network=lenett: error: model.network: expected \"mlp\", \"lenet\", "
-              "\"tiny-bn\", \"alexnet\", \"overfeat\", \"vgg-a\", \"vgg16\", \"vgg19\", "
+              "\"tiny-bn\", \"resnet20\", \"resnet56\", \"resnet110\", \"wide-resnet10-2\", "
+              "\"wide-resnet10-4\", \"wide-resnet16-4\", \"wide-resnet28-10\", \"alexnet\", "
+              "\"overfeat\", \"vgg-a\", \"vgg16\", \"vgg19\", "
               "\"googlenet\", \"inception-bn\", \"resnet18\", \"resnet34\", \"resnet50\", "
               "\"resnet101\", \"resnet152\", \"resnet200\", \"resnet50-v1.5\", "
               "\"resnet101-v1.5\", \"resnet152-v1.5\", \"resnet18-v2\", \"resnet34-v2\", "

@@ -112,6 +112,10 @@ TEST_CASE("a trace may go beside the checkpoints of a folder that the run makes"
   std::ifstream file(job.path("out/trace.json"));
   const std::string trace((std::istreambuf_iterator<char>(file)), {});
   CHECK_THAT(trace, Contains("convolution"));
+  const Run shown = run({"trace", job.path("out/trace.json"), "--by", "name", "--top", "0"});
+  INFO(shown.out);
+  CHECK(shown.code == 0);
+  CHECK_THAT(shown.out, Contains("conv1") && Contains("f32(8,1,8,8)") && Contains("rank0/cpu"));
 }
 
 TEST_CASE("a job computes with its stored kernels, and so does every resume", "[run]") {

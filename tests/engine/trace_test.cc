@@ -28,7 +28,10 @@ TEST_CASE("a trace has one event per run and a pair per flight, up to its limit"
     const Variable x = f.variable("x");
     f.push_async("send \"quoted\"", {}, {x}, [](RunContext&, Completion c) { c.complete(); });
     for (int i = 0; i < 10; ++i) {
-      f.push("add", {}, {x}, [](RunContext&) { return base::Status(); });
+      f.push("add", {}, {x}, [i](RunContext& context) {
+        if (i < 2) *context.detail = R"({"op":"add"})";
+        return base::Status();
+      });
     }
   }
   const std::string text = base::read_text_file(path, 1 << 20).value();
@@ -37,6 +40,7 @@ TEST_CASE("a trace has one event per run and a pair per flight, up to its limit"
   CHECK(count(text, "\"ph\":\"b\"") == 1);
   CHECK(count(text, "\"ph\":\"e\"") == 1);
   CHECK(count(text, "send \\\"quoted\\\"") == 3);
+  CHECK(count(text, "\"args\":{\"op\":\"add\"}}") == 2);
   CHECK(count(text, "\"events\":6") == 1);  // dropped
   CHECK(text.find("]}\n") == text.size() - 3);
   std::filesystem::remove(path);

@@ -5,36 +5,15 @@
 Usage: train_lenet_test.py TROUPE TRAIN_LENET [unittest arguments]. On the first images of
 Fashion-MNIST, so that it takes seconds.
 """
-import gzip
 import pathlib
 import re
-import struct
-import subprocess
 import sys
 import tempfile
 import unittest
 
-SOURCE = pathlib.Path("/usr/share/datasets/fashion-mnist")
+from fashion_files import pack, run
+
 TROUPE, EXAMPLE = sys.argv[1:3]
-DEADLINE_S = 600  # only what hangs takes so long, however busy the machine is
-
-
-def run(*words):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                          timeout=DEADLINE_S)
-
-
-def first_items(name, count, target):
-    """The first `count` items of an IDX file, as an IDX file of their own."""
-    with gzip.open(SOURCE / f"{name}.gz") as file:
-        rank = file.read(4)[3]
-        _, *item = struct.unpack(f">{rank}I", file.read(4 * rank))
-        size = 1
-        for extent in item:
-            size *= extent
-        values = file.read(count * size)
-    target.write_bytes(struct.pack(f">BBBB{rank}I", 0, 0, 8, rank, count, *item) + values)
-    return target
 
 
 class TrainLenetTest(unittest.TestCase):
@@ -43,17 +22,8 @@ class TrainLenetTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def pack(self, train, test):
-        words = ["data", "pack", "idx", "--out", self.folder]
-        for flag, name, count in (("--images", "train-images-idx3-ubyte", train),
-                                  ("--labels", "train-labels-idx1-ubyte", train),
-                                  ("--test-images", "t10k-images-idx3-ubyte", test),
-                                  ("--test-labels", "t10k-labels-idx1-ubyte", test)):
-            words += [flag, first_items(name, count, self.folder / f"{flag[2:]}.idx")]
-        run(TROUPE, *words).check_returncode()
-
     def test_it_learns_predicts_and_saves(self):
-        self.pack(3000, 500)
+        pack(TROUPE, self.folder, 3000, 500)
         done = run(EXAMPLE, self.folder, 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         accuracies = re.findall(r"epoch \d: accuracy (\d\.\d{4})", done.stdout)

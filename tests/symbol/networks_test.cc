@@ -28,15 +28,18 @@ struct Published {
 
 TEST_CASE("networks have the published numbers of parameters and multiply-adds") {
   constexpr Published kAll[] = {
-      {"lenet", 0.0023, 0.43},        {"alexnet", 0.714, 61.1},
-      {"overfeat", 2.80, 145.9},      {"vgg-a", 7.61, 132.9},
-      {"vgg16", 15.47, 138.4},        {"vgg19", 19.63, 143.7},
-      {"googlenet", 1.58, 7.0},       {"inception-bn", 2.03, 11.3},
-      {"resnet18", 1.81, 11.7},       {"resnet34", 3.66, 21.8},
-      {"resnet50", 3.86, 25.6},       {"resnet101", 7.57, 44.5},
-      {"resnet152", 11.28, 60.2},     {"resnet50-v1.5", 4.09, 25.6},
-      {"resnet101-v1.5", 7.80, 44.5}, {"resnet152-v1.5", 11.51, 60.2},
-      {"resnet50-v2", 4.09, 25.5},    {"mobilenet-v2", 0.300, 3.50},
+      {"lenet", 0.0023, 0.43},          {"alexnet", 0.714, 61.1},
+      {"overfeat", 2.80, 145.9},        {"vgg-a", 7.61, 132.9},
+      {"vgg16", 15.47, 138.4},          {"vgg19", 19.63, 143.7},
+      {"googlenet", 1.58, 7.0},         {"inception-bn", 2.03, 11.3},
+      {"resnet18", 1.81, 11.7},         {"resnet34", 3.66, 21.8},
+      {"resnet50", 3.86, 25.6},         {"resnet101", 7.57, 44.5},
+      {"resnet152", 11.28, 60.2},       {"resnet50-v1.5", 4.09, 25.6},
+      {"resnet101-v1.5", 7.80, 44.5},   {"resnet152-v1.5", 11.51, 60.2},
+      {"resnet50-v2", 4.09, 25.5},      {"mobilenet-v2", 0.300, 3.50},
+      {"resnet20", 0.0408, 0.272},      {"resnet56", 0.1256, 0.856},
+      {"resnet110", 0.2530, 1.73},      {"wide-resnet16-4", 0.395, 2.75},
+      {"wide-resnet28-10", 5.25, 36.5},
   };
   for (const Published& network : kAll) {
     INFO(network.name);

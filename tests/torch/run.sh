@@ -41,6 +41,7 @@ for name in inception-bn resnet{18,34,50,101,152,200} resnet{50,101,152}-v1.5 re
   mobilenet-v2; do
   network "$name" 64 f64 1
 done
+for name in resnet20 resnet56 resnet110 wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 f64 1; done
 for name in alexnet overfeat vgg-a; do network "$name" 0 f32 1; done
 for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 f32 8; done
 

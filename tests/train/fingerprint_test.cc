@@ -19,7 +19,8 @@ JobSpec job_of_everything() {
   job.name = "all";
   job.seed = 7;
   job.model = {"lenet", "net.json", "{}", 3, {1, 28, 28}, 0.25, true};
-  job.data = {"a.rec", "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip};
+  job.data = {"a.rec",  "b.rec", {0.5F, 0.25F}, {0.125F}, 48, 7, 2, 9, schemas::BadRecord::skip,
+              {3, true}};
   job.train.epochs = 11;
   job.train.max_steps = 5;
   job.train.optimizer = {"adam", 0.1, 0.9, 1e-4, 2.5, "rule.json", "[]", schemas::Decay::weights};
@@ -54,6 +55,8 @@ data.mean = (0.5, 0.25)
 data.std = (0.125)
 data.batch = 48
 data.on_bad_record = skip
+data.augment.crop_padding = 3
+data.augment.mirror = true
 train.epochs = 11
 train.optimizer.name = adam
 train.optimizer.lr = 0.1
@@ -92,6 +95,7 @@ TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerp
   const std::string text = job_fingerprint(JobSpec());
   CHECK(text.find("winograd") == std::string::npos);
   CHECK(text.find("kernels") == std::string::npos);
+  CHECK(text.find("augment") == std::string::npos);
 }
 
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {

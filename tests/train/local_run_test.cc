@@ -102,6 +102,35 @@ TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[lo
   CHECK(trained_hash(table, other, "other") != whole);
 }
 
+TEST_CASE("augmented jobs leave the same bits after stops, and test images as they are",
+          "[local_run]") {
+  const TestFolder folder("local-run-augment");
+  write_test_records(folder.path() / "train.rec", 203, 12);
+  write_test_records(folder.path() / "test.rec", 20, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  const std::string plain = trained_hash(table, spec, "plain");
+  spec.data.augment = {2, true};
+  const std::string whole = trained_hash(table, spec, "whole");
+  CHECK(whole != plain);
+  schemas::JobSpec part = spec;
+  part.train.max_steps = 9;
+  part.data.prefetch_threads = 3;
+  CHECK(trained_hash(table, part, "parts") != whole);
+  CHECK(trained_hash(table, spec, "parts") == whole);
+
+  const auto job = open_job(spec, table).value();
+  CHECK(job->samples.augment == data::Augmentation{});
+  CHECK(job->training_samples().augment == data::Augmentation{2, true, spec.seed});
+
+  spec.data.augment.mirror = false;
+  spec.checkpoint.dir = folder.path() / "whole";
+  CHECK_THAT(run(table, spec).status.text(), Catch::Contains("there 'data.augment.mirror = true'"));
+  spec.data.augment.crop_padding = 12;
+  CHECK_THAT(open_job(spec, table).status().text(),
+             Catch::Contains("data.augment.crop_padding is 12") && Catch::Contains("at most 11"));
+}
+
 // A run that would wait for ever is stopped and so fails its test.
 Outcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
   Outcome outcome;

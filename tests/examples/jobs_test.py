@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The example jobs train a few steps on the first images of Fashion-MNIST, and end in the same bits
+when they are stopped on the way.
+
+Usage: jobs_test.py TROUPE FOLDER_OF_EXAMPLES [unittest arguments]
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from fashion_files import pack, run
+
+TROUPE, EXAMPLES = sys.argv[1], pathlib.Path(sys.argv[2])
+JOBS = ("fashion-lenet", "fashion-resnet", "tiny-bn")
+STEPS = 5
+
+
+class JobsTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        pack(TROUPE, self.folder, 700, 100)
+
+    def train(self, job, out, *more):
+        words = [TROUPE, "run", EXAMPLES / f"{job}.toml", "--quiet"]
+        for setting in (f"data.train={self.folder}/train.rec", f"data.test={self.folder}/test.rec",
+                        f"checkpoint.dir={self.folder}/{out}", "checkpoint.every=2 steps",
+                        f"train.max_steps={STEPS}", "train.epochs=3"):
+            words += ["--set", setting]
+        done = run(*words, *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return run(TROUPE, "checkpoint", "hash", self.folder / out).stdout
+
+    def test_each_goes_on_where_it_was_stopped(self):
+        for job in JOBS:
+            with self.subTest(job):
+                whole = self.train(job, f"{job}-whole")
+                self.assertRegex(whole, "^[0-9a-f]{64}\n$")
+                part = self.train(job, f"{job}-parts", "--set", "train.max_steps=3")
+                self.assertNotEqual(part, whole)
+                self.assertEqual(self.train(job, f"{job}-parts"), whole)
+
+    def test_augmentation_is_part_of_the_job(self):
+        whole = self.train("fashion-resnet", "whole")
+        plain = self.train("fashion-resnet", "plain", "--set", "data.augment={}")
+        self.assertNotEqual(plain, whole)
+        wide = run(TROUPE, "run", EXAMPLES / "fashion-resnet.toml", "--set", "checkpoint={}",
+                   "--set", f"data.train={self.folder}/train.rec", "--set", "data.test=",
+                   "--set", "data.augment.crop_padding=28")
+        self.assertEqual(wide.returncode, 3)
+        self.assertIn("data.augment.crop_padding is 28", wide.stderr)
+
+    def test_a_trace_names_layers_kernels_and_shapes(self):
+        trace = self.folder / "trace.json"
+        self.train("fashion-resnet", "traced", "--trace", trace)
+        shown = run(TROUPE, "trace", trace, "--by", "name", "--top", "0", "--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        groups = {group["label"]: group for group in json.loads(shown.stdout)["groups"]}
+        first = groups["conv1"]
+        self.assertEqual(first["operator"], "convolution")
+        self.assertEqual(first["count"], STEPS)
+        self.assertRegex(first["inputs"], r"^f32\(64,1,28,28\)")
+        self.assertTrue(first["kernel"])
+        text = run(TROUPE, "trace", trace, "--by", "kernel").stdout
+        self.assertIn("KERNEL", text)
+        self.assertIn("rank0/cpu", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
