@@ -127,6 +127,7 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
   operation->priority = request.priority;
   operation->lane = lane;
   operation->kind = kind;
+  operation->on_stream = kind == OperationKind::stream;
   operation->bytes = request.bytes;
   pending_bytes_[device] += request.bytes;
   ++counters_.pushed;
@@ -185,7 +186,7 @@ void Core::push_async(const Operation& request, AsyncFunction function) {
 
 void Core::advance(OperationList& unblocked) {
   while (OperationState* operation = unblocked.take()) {
-    if (operation->kind != OperationKind::stream) {
+    if (!operation->on_stream) {
       operation->event = graph_.host_event(operation);
       remember_stream_failures();
       if (operation->event.event) {
@@ -196,6 +197,10 @@ void Core::advance(OperationList& unblocked) {
     }
     if (operation->kind == OperationKind::wait) {
       answer(operation, unblocked);
+      continue;
+    }
+    if (operation->kind == OperationKind::port) {
+      grant_port(operation);
       continue;
     }
     operation->phase = OperationPhase::ready;
@@ -219,34 +224,54 @@ void Core::begin(OperationState* operation) {
   }
 }
 
-// What a function throws must neither end the process nor leave the operation's variables held.
-void Core::call(OperationState* operation, RunContext& context) {
-  const auto thrown = [operation](base::Errc code, std::string_view what) {
-    return base::error(code, "[{}] its function threw {}", operation->name, what);
+namespace {
+
+// Of the exception that is being handled.
+base::Status thrown(std::string_view name) {
+  const auto text = [name](base::Errc code, std::string_view what) {
+    return base::error(code, "[{}] its function threw {}", name, what);
   };
   try {
-    if (operation->kind == OperationKind::async) {
-      std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
-    } else {
-      operation->outcome = std::get<SyncFunction>(operation->function)(context);
-    }
+    std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc& exception) {
-    fail(operation, thrown(base::Errc::resource_exhausted, exception.what()));
+    return text(base::Errc::resource_exhausted, exception.what());
   } catch (const std::exception& exception) {
-    fail(operation, thrown(base::Errc::internal, exception.what()));
+    return text(base::Errc::internal, exception.what());
   } catch (...) {
-    fail(operation, thrown(base::Errc::internal, "something that is no std::exception"));
+    return text(base::Errc::internal, "something that is no std::exception");
+  }
+}
+
+}  // namespace
+
+base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context) {
+  try {
+    return function(context);
+  } catch (...) {
+    return thrown(name);
+  }
+}
+
+// What a function throws must neither end the process nor leave the operation's variables held.
+void Core::call(OperationState* operation, RunContext& context) {
+  if (operation->kind != OperationKind::async) {
+    operation->outcome =
+        guarded(std::get<SyncFunction>(operation->function), operation->name, context);
+    return;
+  }
+  try {
+    std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
+  } catch (...) {
+    fail(operation, thrown(operation->name));
   }
 }
 
 // An asynchronous function that threw has most often dropped its completion, which called the
 // operation abandoned. Where the completion is with somebody else, it comes too late from now on.
 void Core::fail(OperationState* operation, base::Status status) {
-  if (operation->kind != OperationKind::async || operation->ticket->claim()) {
+  if (operation->ticket->claim()) {
     operation->outcome = std::move(status);
-    if (operation->kind == OperationKind::async) {
-      operation->parties.fetch_sub(1, std::memory_order_acq_rel);
-    }
+    operation->parties.fetch_sub(1, std::memory_order_acq_rel);
   } else if (operation->parties.load(std::memory_order_acquire) == 1) {
     operation->outcome = std::move(status);
   } else {
@@ -344,14 +369,18 @@ void Core::link_pending(OperationState* operation) {
 void Core::unlink_pending(OperationState* operation) {
   (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
   (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
-  const std::uint64_t limit = options_.engine_pending_operations_max;
-  const bool room = counters_.pending < limit - limit / 8 || operation->bytes > 0;
-  if (pushers_waiting_ > 0 && room) changed_.notify_all();
+  tell_pushers(operation->bytes > 0);
   for (AllWait* wait = all_waits_; wait != nullptr; wait = wait->next) {
     if (wait->done || (first_ != nullptr && first_->serial <= wait->target)) continue;
     wait->done = true;
     changed_.notify_all();
   }
+}
+
+void Core::tell_pushers(bool bytes_freed) {
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  const bool room = bytes_freed || counters_.pending < limit - limit / 8;
+  if (pushers_waiting_ > 0 && room) changed_.notify_all();
 }
 
 void Core::remember(const std::shared_ptr<Failure>& failure) {
@@ -385,6 +414,7 @@ base::Status Core::wait(const Variable& variable) {
   OperationState* const operation = graph_.take_operation();
   operation->name = request.name;
   operation->kind = OperationKind::wait;
+  operation->on_stream = false;
   operation->lane = -1;
   operation->waiter = &node;
   link_pending(operation);
@@ -436,6 +466,7 @@ void Core::cancel(std::string_view reason) {
     cancelled_ = std::make_shared<Failure>(
         Failure{base::Status(base::Errc::cancelled, std::string(reason))});
     remember(cancelled_);
+    cancelling_.store(true, std::memory_order_relaxed);
   }
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     const bool outstanding = operation->kind == OperationKind::async &&

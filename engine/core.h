@@ -25,6 +25,10 @@
 
 namespace troupe::engine {
 
+class CompiledProgram;
+struct PlannedOperation;
+struct ReplayThread;
+
 /// What a completion reports to. Claimed once, by the completion or by cancel; the loser does
 /// nothing, so a completion may come after its engine is gone.
 class Ticket final : public CompletionTarget {
@@ -63,6 +67,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool owns(const Variable& variable) const;
   void push(const Operation& request, OperationKind kind, SyncFunction function);
   void push_async(const Operation& request, AsyncFunction function);
+  Program compile(Recording recording);
   base::Status wait(const Variable& variable);
   base::Status wait_all();
   void cancel(std::string_view reason);
@@ -77,6 +82,10 @@ class Core : public std::enable_shared_from_this<Core> {
   bool has_error(const VariableState* variable) const;
   /// The last handle of `variable` is gone. Called by Variable.
   void drop_variable(VariableState* variable);
+  /// Pushes a replay. Called by Program.
+  void push_replay(CompiledProgram& program, int priority);
+  /// The handle of `program` is gone. True: no replay is pending, the caller deletes it.
+  bool orphan(CompiledProgram& program);
   /// An asynchronous operation has its result. Called by the claimer of its ticket.
   void complete(OperationState* operation, base::Status status);
 
@@ -99,6 +108,9 @@ class Core : public std::enable_shared_from_this<Core> {
   bool run(OperationState* operation, RunContext& context, int row);
   /// Spreads the result and releases the variables.
   void finish(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  /// Runs operations of a replay until all have ended, or none may run now, or others of its lane
+  /// go first. Lets go of the mutex meanwhile. The operation must not be touched afterwards.
+  void run_replay(OperationState* operation, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
   /// The event of operation->event has passed.
   void resume(OperationState* operation) TROUPE_REQUIRES(mutex_);
 
@@ -121,6 +133,23 @@ class Core : public std::enable_shared_from_this<Core> {
     bool done = false;
     AllWait* next = nullptr;
   };
+
+  void submit(Replay& replay, int priority) TROUPE_REQUIRES(mutex_);
+  void grant_port(OperationState* port) TROUPE_REQUIRES(mutex_);
+  void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
+  void begin_replay(Replay& replay, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
+  bool run_inner_operations(Replay& replay, ReplayThread& thread);
+  void run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
+  base::Status issue_inner(CompiledProgram& program, PlannedOperation& operation,
+                           ReplayThread& thread);
+  std::shared_ptr<Failure> cancelled_failure();
+  void settle(Replay& replay, const std::shared_ptr<base::Event>& event) TROUPE_REQUIRES(mutex_);
+  void release_port(Replay& replay, std::uint32_t index, const std::shared_ptr<base::Event>& event,
+                    OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void destroy_functions(Replay& replay);
+  void end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
+      TROUPE_REQUIRES(mutex_);
+  void tell_pushers(bool bytes_freed) TROUPE_REQUIRES(mutex_);
 
   void call(OperationState* operation, RunContext& context);
   void fail(OperationState* operation, base::Status status);
@@ -147,6 +176,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<LaneInfo> lanes_;
   std::unique_ptr<Trace> trace_;
   std::atomic<bool> open_{true};
+  std::atomic<bool> cancelling_{false};  // cancelled_ is set; read without the mutex
 
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
   OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
@@ -161,6 +191,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<std::shared_ptr<base::Event>> lane_events_
       TROUPE_GUARDED_BY(mutex_);  // newest per lane
 };
+
+/// Calls `function`; what it throws becomes an error that names `name`.
+base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context);
 
 /// The first `count` lines of a dump, and how many more it has.
 std::string first_lines(std::string_view text, std::size_t count);

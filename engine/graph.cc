@@ -81,6 +81,13 @@ bool DependencyGraph::append(OperationState* operation, const Operation& request
   return operation->blocked == 0;
 }
 
+bool DependencyGraph::append(OperationState* operation, VariableState* variable, bool write) {
+  add_use(operation, variable, write ? Access::write : Access::read, operation->inline_uses.data());
+  operation->use_count = 1;
+  operation->uses_outside = false;
+  return operation->blocked == 0;
+}
+
 Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable, Access access,
                               Use* place) {
   const bool write = access != Access::read;

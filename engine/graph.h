@@ -31,6 +31,8 @@ class DependencyGraph {
   /// Queues `operation` behind everything older on its variables. True when nothing blocks it.
   /// A variable named twice is one use; written and read is a write that reads.
   bool append(OperationState* operation, const Operation& request);
+  /// The same for an operation that uses one variable.
+  bool append(OperationState* operation, VariableState* variable, bool write);
   /// Lets go of all uses of a finished operation; the operations that this unblocks join
   /// `unblocked`.
   void release(OperationState* operation, OperationList& unblocked);

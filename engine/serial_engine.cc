@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "engine/core.h"
+#include "engine/replay.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
@@ -36,6 +37,7 @@ class SerialCore final : public Core {
   void stop_threads() override {}
 
   void drain() TROUPE_RELEASE(mutex_);
+  void run_inner_of(OperationState* replay) TROUPE_REQUIRES(mutex_);
   bool run_one(OperationState* operation);
 
   std::vector<base::SlotStore> slots_;  // used by the draining thread only
@@ -47,6 +49,10 @@ void SerialCore::drain() {
   const ThreadRoleScope role(ThreadRole::engine);
   draining_ = true;
   while (OperationState* operation = ready_.take()) {
+    if (operation->kind == OperationKind::replay) {
+      run_inner_of(operation);
+      continue;
+    }
     begin(operation);
     mutex_.unlock();
     const bool finished = run_one(operation);
@@ -55,6 +61,20 @@ void SerialCore::drain() {
   }
   draining_ = false;
   mutex_.unlock();
+}
+
+void SerialCore::run_inner_of(OperationState* replay) {
+  const auto number = static_cast<std::size_t>(replay->lane);
+  const LaneInfo& lane = lanes()[number];
+  RunContext context{.team = lane.team, .slots = &slots_[number]};
+  ReplayThread thread{context, replay->lane + 1, lane.stream};
+  mutex_.unlock();
+  base::lead_team(lane.team, [&] {
+    mutex_.lock();
+    run_replay(replay, thread);
+    mutex_.unlock();
+  });
+  mutex_.lock();
 }
 
 bool SerialCore::run_one(OperationState* operation) {

@@ -23,6 +23,7 @@ namespace troupe::engine {
 class Core;
 class Ticket;
 struct OperationState;
+struct Replay;
 
 /// An error and everything it spread to; one object per origin, so that it is reported once.
 struct Failure {
@@ -63,8 +64,9 @@ struct VariableState {
   VariableState* link = nullptr;   ///< free list
 };
 
-/// Which function of Engine pushed an operation.
-enum class OperationKind : std::uint8_t { sync, async, stream, wait };
+/// Which function of Engine pushed an operation. A replay is one operation that holds what its
+/// program holds, and one of kind port for each port.
+enum class OperationKind : std::uint8_t { sync, async, stream, wait, replay, port };
 
 /// Where an operation is on its way.
 enum class OperationPhase : std::uint8_t {
@@ -96,9 +98,11 @@ struct alignas(64) OperationState {
   std::uint32_t use_count = 0;
   OperationKind kind = OperationKind::sync;
   OperationPhase phase = OperationPhase::blocked;
+  bool on_stream = false;               ///< what it does is issued on its lane's stream
   bool uses_outside = false;            ///< in more_uses
   std::atomic<std::int8_t> parties{0};  ///< async: who has not arrived, see `function`
   WaitNode* waiter = nullptr;           ///< of kind wait
+  Replay* replay = nullptr;             ///< of kinds replay and port
 
   // Owned by the thread that runs the operation; for async, by whoever arrives second of the
   // function's return and its completion.

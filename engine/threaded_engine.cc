@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "base/parallel.h"
 #include "engine/core.h"
 #include "engine/ready_queue.h"
+#include "engine/replay.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
@@ -28,8 +28,8 @@ struct WorkQueue {
   int parked = 0;  ///< threads that need a signal; may be too high, never too low
   int awake = 0;   ///< threads that do not sleep, since awake_since_ns
   std::int64_t awake_since_ns = 0;
-  std::int64_t awake_ns = 0;                     ///< of all threads, up to awake_since_ns
-  alignas(64) std::atomic<std::size_t> size{0};  ///< for spinning threads
+  std::int64_t awake_ns = 0;  ///< of all threads, up to awake_since_ns
+  alignas(64) std::atomic<int> priority{ReadyQueue::kNoPriority};  ///< of what is ready next
   std::atomic<std::uint32_t> signal{0};
 };
 
@@ -39,7 +39,7 @@ struct Worker {
   base::SlotStore slots;
   RunContext context;
   std::vector<std::shared_ptr<base::Event>> awaited;  // events of other lanes
-  std::deque<std::shared_ptr<base::Event>> issued;    // of this stream, not known to have passed
+  std::unique_ptr<IssuedWork> issued;                 // on this stream
 };
 
 class ThreadedCore final : public Core {
@@ -130,7 +130,7 @@ void ThreadedCore::leave() {
 void ThreadedCore::enqueue(std::size_t queue, OperationState* operation) {
   WorkQueue& target = queues_[queue];
   target.ready.push(operation);
-  target.size.store(target.ready.size(), std::memory_order_relaxed);
+  target.priority.store(target.ready.priority(), std::memory_order_relaxed);
   wake_one(queue);
 }
 
@@ -169,7 +169,7 @@ OperationState* ThreadedCore::next(std::size_t queue) {
   bool spun = spins_ == 0;
   for (;;) {
     if (OperationState* const operation = own.ready.pop()) {
-      own.size.store(own.ready.size(), std::memory_order_relaxed);
+      own.priority.store(own.ready.priority(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
       return operation;
     }
@@ -179,8 +179,10 @@ OperationState* ThreadedCore::next(std::size_t queue) {
     }
     if (!spun) {
       leave();
-      for (int i = 0; i < spins_ && own.size.load(std::memory_order_relaxed) == 0; ++i)
+      for (int i = 0; i < spins_; ++i) {
+        if (own.priority.load(std::memory_order_relaxed) != ReadyQueue::kNoPriority) break;
         spin_pause();
+      }
       spun = true;
       mutex_.lock();
     } else {
@@ -206,10 +208,20 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   Worker worker;
   worker.row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
   worker.context = {.team = info.team, .slots = &worker.slots};
+  if (info.stream != nullptr) {
+    worker.issued = std::make_unique<IssuedWork>(*info.stream, options().stream_operations_max);
+  }
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);
+  const auto queue = static_cast<std::size_t>(lane);
+  ReplayThread replays{worker.context, worker.row, info.stream, worker.issued.get(),
+                       &queues_[queue].priority};
   mutex_.lock();
-  change_awake(static_cast<std::size_t>(lane), 1);
-  while (OperationState* operation = next(static_cast<std::size_t>(lane))) {
+  change_awake(queue, 1);
+  while (OperationState* operation = next(queue)) {
+    if (operation->kind == OperationKind::replay) {
+      run_replay(operation, replays);
+      continue;
+    }
     begin(operation);
     bool finished = true;
     if (operation->kind == OperationKind::stream) {
@@ -235,14 +247,7 @@ void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream
   worker.context.stream = &stream;
   run(operation, worker.context, worker.row);
   worker.context.stream = nullptr;
-  operation->event = {operation->lane, stream.record()};
-  worker.issued.push_back(operation->event.event);
-  while (!worker.issued.empty() && worker.issued.front()->passed()) worker.issued.pop_front();
-  if (worker.issued.size() > options().stream_operations_max) {
-    // An error surfaces where the results are read.
-    static_cast<void>(worker.issued.front()->wait_on_host());
-    worker.issued.pop_front();
-  }
+  operation->event = {operation->lane, worker.issued->record()};
 }
 
 void ThreadedCore::run_events(int lane) {
