@@ -3,7 +3,10 @@
 // asynchronous operation; threaded and serial engine. Counter per_op; aim: 200 ns. And of one that
 // a program replays, with and without ports; aim: 30 ns. tbb_bench.cc has the same in oneTBB.
 #include <benchmark/benchmark.h>
+#include <sched.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <utility>
@@ -21,21 +24,49 @@ base::Status nothing(RunContext&) {
   return {};
 }
 
+/// What range(0) of a benchmark says.
+enum Kind : std::int64_t {
+  kSerial,
+  kThreaded,
+  kApart,  ///< threaded, the pusher on one processor and the engine on the next
+};
+
+void run_on(std::size_t processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+cpu_set_t processors() {
+  cpu_set_t set;
+  sched_getaffinity(0, sizeof(set), &set);
+  return set;
+}
+
+/// Threads start where their maker is.
+std::unique_ptr<Engine> make_engine(std::int64_t kind, base::Clock& clock) {
+  if (kind == kSerial) return make_serial_engine({}, clock);
+  if (kind == kApart) run_on(1);
+  std::unique_ptr<Engine> engine = make_threaded_engine({}, clock);
+  if (kind == kApart) run_on(0);
+  return engine;
+}
+
 /// Fills variables and pushes kOperations no-ops per iteration.
 class Bench {
  public:
   Bench(benchmark::State& state, int variables, int operations = kOperations)
-      : state_(state),
-        operations_(operations),
-        engine_(state.range(0) != 0 ? make_threaded_engine({}, clock_)
-                                    : make_serial_engine({}, clock_)) {
-    state.SetLabel(state.range(0) != 0 ? "threaded" : "serial");
+      : state_(state), operations_(operations), engine_(make_engine(state.range(0), clock_)) {
+    constexpr const char* kLabels[] = {"serial", "threaded", "two processors"};
+    state.SetLabel(kLabels[state.range(0)]);
     for (int i = 0; i < variables; ++i) variables_.push_back(engine_->new_variable("v"));
   }
   ~Bench() {
     state_.counters["per_op"] =
         benchmark::Counter(static_cast<double>(operations_ * state_.iterations()),
                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+    sched_setaffinity(0, sizeof(processors_), &processors_);
   }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
@@ -50,6 +81,7 @@ class Bench {
  private:
   benchmark::State& state_;
   const std::int64_t operations_;
+  const cpu_set_t processors_ = processors();  // where the pusher may be again afterwards
   base::SteadyClock clock_;
   std::unique_ptr<Engine> engine_;
   std::vector<Variable> variables_;
@@ -206,15 +238,18 @@ void replay_ports(benchmark::State& state) {
   replay(state, bench, std::move(recording));
 }
 
-BENCHMARK(independent)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(chain)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(fan_out_in)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(random_graph)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(asynchronous)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(round_trip)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(replay_chain)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(replay_fan_out_in)->Arg(1)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
-BENCHMARK(replay_ports)->ArgsProduct({{1, 0}, {1000, 20}})->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(independent)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(chain)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(fan_out_in)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(random_graph)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(asynchronous)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(round_trip)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(replay_chain)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(replay_fan_out_in)->Arg(1)->Arg(2)->Arg(0)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(replay_ports)
+    ->ArgsProduct({{1, 2, 0}, {1000, 20}})
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace troupe::engine
