@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core: what the threaded and the serial engine share: one dependency graph under one mutex,
 // pending operations, errors, waiting, cancelling. A kind of engine adds where ready operations go.
-// The Engine, every variable and every ticket hold the core, so late completions and handles find
-// it alive. Sections under the mutex are short and run no user code.
+// Pushers take turns under a mutex of their own and leave operations in a list; who has the graph's
+// mutex queues them. The Engine, every variable and every ticket hold the core, so late completions
+// and handles find it alive. Sections under a mutex are short and run no user code.
 #pragma once
 
 #include <array>
@@ -19,6 +20,8 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/graph.h"
+#include "engine/inbox.h"
+#include "engine/operation_pool.h"
 #include "engine/spin_mutex.h"
 #include "engine/state.h"
 #include "engine/trace.h"
@@ -33,15 +36,16 @@ struct ReplayThread;
 /// nothing, so a completion may come after its engine is gone.
 class Ticket final : public CompletionTarget {
  public:
-  Ticket(std::shared_ptr<Core> core, OperationState* operation)
-      : core_(std::move(core)), operation_(operation) {}
+  explicit Ticket(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  /// Before anybody else knows it.
+  void set(OperationState* operation) { operation_ = operation; }
   void complete(base::Status status) override;
   /// True for the one caller that ends the operation.
   bool claim() { return !claimed_.exchange(true, std::memory_order_acq_rel); }
 
  private:
   std::shared_ptr<Core> core_;
-  OperationState* operation_;
+  OperationState* operation_ = nullptr;
   std::atomic<bool> claimed_{false};
 };
 
@@ -71,8 +75,8 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Status wait(const Variable& variable);
   base::Status wait_all();
   void cancel(std::string_view reason);
-  std::string dump() const;
-  EngineCounters counters() const;
+  std::string dump();
+  EngineCounters counters();
   int team(const Lane& lane) const;
   /// Waits for everything, ends the threads, writes the trace. The last call.
   void shut_down();
@@ -96,6 +100,12 @@ class Core : public std::enable_shared_from_this<Core> {
   virtual void await_event(OperationState* operation) TROUPE_REQUIRES(mutex_) = 0;
   /// Ends a section and lets ready operations run.
   virtual void leave() TROUPE_RELEASE(mutex_) = 0;
+  /// Queues operations that pushers have left in the inbox.
+  void queue_pushed() TROUPE_REQUIRES(mutex_) { queue_pushed(inbox_.count()); }
+  bool inbox_empty() const { return inbox_.empty(); }
+  /// Says that a lane has one thread, which runs something now and looks into the inbox before it
+  /// chooses what to run next; or, no longer. Then inbox_empty() has to be asked once more.
+  void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_);
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
@@ -138,7 +148,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void grant_port(OperationState* port) TROUPE_REQUIRES(mutex_);
   void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
   void begin_replay(Replay& replay, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
-  bool run_inner_operations(Replay& replay, ReplayThread& thread);
+  bool run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran);
   void run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   base::Status issue_inner(CompiledProgram& program, PlannedOperation& operation,
                            ReplayThread& thread);
@@ -155,13 +165,21 @@ class Core : public std::enable_shared_from_this<Core> {
   void fail(OperationState* operation, base::Status status);
   int find_lane(const Lane& lane, OperationKind kind) const;
   void check_request(const Operation& request) const;
-  OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(mutex_);
-  void submit(OperationState* operation, const Operation& request) TROUPE_RELEASE(mutex_);
+  OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(entry_mutex_);
+  void make_place() TROUPE_ACQUIRE(entry_mutex_);
+  std::uint64_t next_serial() TROUPE_REQUIRES(entry_mutex_);
+  void submit(OperationState* operation) TROUPE_RELEASE(entry_mutex_);
+  void queue_pushed(std::uint64_t end) TROUPE_REQUIRES(mutex_);
+  bool attended(int lane) const;
+  void settle_submissions();
   void pause() TROUPE_REQUIRES(mutex_);
-  bool crowded(std::size_t device, std::uint64_t bytes) const TROUPE_REQUIRES(mutex_);
-  void wait_for_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(mutex_);
+  std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
+  bool crowded(std::size_t device, std::uint64_t bytes) const;
+  bool has_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
+  void wait_for_room(std::size_t device, std::uint64_t bytes);
   void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void recycle(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void remember(const std::shared_ptr<Failure>& failure) TROUPE_REQUIRES(mutex_);
@@ -179,13 +197,23 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<bool> cancelling_{false};  // cancelled_ is set; read without the mutex
 
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
-  OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
+  std::unique_ptr<std::atomic<std::uint64_t>[]> pending_bytes_;  // by LaneInfo::device
+  std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
+
+  // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
+  SpinMutex entry_mutex_;
+  OperationPool pool_;                    // taking: entry_mutex_; giving: mutex_
+  std::atomic<std::uint64_t> serial_{0};  // set under entry_mutex_
+  std::atomic<std::uint64_t> pushed_{0};  // set under entry_mutex_
+  std::uint64_t completed_seen_ TROUPE_GUARDED_BY(entry_mutex_) = 0;
+  Inbox inbox_;                                         // putting: entry_mutex_; taking: mutex_
+  alignas(64) std::atomic<std::uint64_t> attended_{0};  // lanes; set under mutex_
+
+  alignas(64) OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t serial_ TROUPE_GUARDED_BY(mutex_) = 0;
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
-  std::vector<std::uint64_t> pending_bytes_ TROUPE_GUARDED_BY(mutex_);  // by LaneInfo::device
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<base::Event>> lane_events_

@@ -33,7 +33,7 @@ std::string_view phase_text(OperationState& operation) {
     case OperationPhase::ready:
       return "ready";
     case OperationPhase::running:
-      return operation.kind == OperationKind::async && !operation.inherited &&
+      return operation.kind == OperationKind::async && !operation.skipped &&
                      operation.parties.load(std::memory_order_relaxed) < 2
                  ? "waits for its completion"
                  : "running";
@@ -114,11 +114,12 @@ std::string first_lines(std::string_view text, std::size_t count) {
   return left == 0 ? out : out + fmt::format("{} more with --verbose\n", left);
 }
 
-std::string Core::dump() const {
+std::string Core::dump() {
+  if (!inbox_.empty()) settle_submissions();
   mutex_.lock();
-  std::string out = fmt::format("{}: {} pending, {} asynchronous in flight{}\n",
-                                options_.thread_name, counters_.pending,
-                                counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
+  std::string out =
+      fmt::format("{}: {} pending, {} asynchronous in flight{}\n", options_.thread_name, pending(),
+                  counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
   std::uint64_t lines = 0;
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     if (++lines > kDumpOperationsMax) {

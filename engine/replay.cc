@@ -18,8 +18,20 @@ Replay::Replay(CompiledProgram& of)
     state.kind = i < count ? OperationKind::port : OperationKind::replay;
     state.on_stream = of.on_stream();
     state.name = of.label();
-    state.lane = of.lane();
+    state.lane = static_cast<std::int8_t>(of.lane());
     state.replay = this;
+    if (i == count) continue;
+    state.use_count = 1;
+    state.inline_uses[0].variable = of.ports()[of.plan().ports[i].variable].state();
+    state.inline_uses[0].write = of.plan().ports[i].write;
+  }
+  operation.use_count = static_cast<std::uint32_t>(of.held().size());
+  if (operation.use_count > OperationState::kInlineUses) {
+    operation.more_uses.resize(operation.use_count);
+  }
+  for (std::size_t i = 0; i < operation.use_count; ++i) {
+    operation.uses()[i].variable = of.held()[i].state();
+    operation.uses()[i].write = true;
   }
 }
 
@@ -91,9 +103,12 @@ bool Core::orphan(CompiledProgram& program) {
 }
 
 void Core::push_replay(CompiledProgram& program, int priority) {
-  mutex_.lock();
-  if (counters_.pending >= options_.engine_pending_operations_max) wait_for_room(0, 0);
+  entry_mutex_.lock();
+  const bool room = has_room(0, 0);
+  entry_mutex_.unlock();
+  if (!room) wait_for_room(0, 0);
   std::unique_ptr<Replay> replay;
+  mutex_.lock();
   if (program.free.empty()) {
     mutex_.unlock();
     replay = std::make_unique<Replay>(program);
@@ -112,19 +127,28 @@ void Core::submit(Replay& replay, int priority) {
   OperationState& whole = replay.operation;
   whole.priority = priority;
   whole.phase = OperationPhase::blocked;
-  counters_.pushed += program.plan().operations.size();
-  counters_.pending += program.plan().operations.size();
+  const std::size_t ports = program.plan().ports.size();
+  entry_mutex_.lock();
+  const std::uint64_t before = inbox_.count();
+  whole.serial = next_serial();
+  pushed_.store(pushed_.load(std::memory_order_relaxed) + program.plan().operations.size(),
+                std::memory_order_relaxed);
+  for (std::size_t i = 0; i <= ports; ++i) {
+    for (Use& use : (i < ports ? replay.ports[i] : whole).uses()) {
+      if (use.write) DependencyGraph::raise_version(use.variable);
+    }
+  }
+  entry_mutex_.unlock();
+  queue_pushed(before);
   link_pending(&whole);
   OperationList unblocked;
-  for (std::size_t i = 0; i < program.plan().ports.size(); ++i) {
+  for (std::size_t i = 0; i < ports; ++i) {
     OperationState& port = replay.ports[i];
-    const PlannedPort& planned = program.plan().ports[i];
     port.serial = whole.serial;
     port.phase = OperationPhase::blocked;
-    const Variable& variable = program.ports()[planned.variable];
-    if (graph_.append(&port, variable.state(), planned.write)) unblocked.append(&port);
+    if (graph_.append(&port)) unblocked.append(&port);
   }
-  if (graph_.append(&whole, {.overwrites = program.held()})) unblocked.append(&whole);
+  if (graph_.append(&whole)) unblocked.append(&whole);
   advance(unblocked);
 }
 
@@ -168,10 +192,12 @@ void Core::run_replay(OperationState* operation, ReplayThread& thread) {
   Replay& replay = *operation->replay;
   operation->phase = OperationPhase::running;
   if (!replay.begun) begin_replay(replay, thread);
+  bool ran = false;
   for (;;) {
+    queue_pushed();
     take_granted(replay);
     leave();
-    const bool overtaken = run_inner_operations(replay, thread);
+    const bool overtaken = run_inner_operations(replay, thread, ran);
     const bool done = replay.program.progress().done();
     std::shared_ptr<base::Event> event;
     if (thread.issued != nullptr && replay.program.on_stream()) {
@@ -192,23 +218,26 @@ void Core::run_replay(OperationState* operation, ReplayThread& thread) {
   }
 }
 
-// Runs until the mutex is needed. True: something that is ready on the lane goes first.
-bool Core::run_inner_operations(Replay& replay, ReplayThread& thread) {
+// Runs until the mutex is needed. True: something that is ready on the lane goes first. `ran` says
+// whether anything has run since the replay's turn came: else two of them would give way for ever.
+bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran) {
   ReplayProgress& progress = replay.program.progress();
   // Among equals the oldest is first, but of priority 0, where they take turns (ReadyQueue).
   const int priority = replay.operation.priority;
   const int first = priority == 0 ? 0 : priority + 1;
   for (;;) {
+    if (ran && thread.ready_priority != nullptr &&
+        thread.ready_priority->load(std::memory_order_relaxed) >= first) {
+      return true;
+    }
     if (replay.news.load(std::memory_order_relaxed)) return false;
     const std::uint32_t index = progress.next();
     if (index == ReplayProgress::kNone) return false;
     run_inner(replay.program, index, thread);
+    ran = true;
     progress.end(index);
     if (!progress.released().empty() || progress.done()) return false;
-    if (thread.ready_priority != nullptr &&
-        thread.ready_priority->load(std::memory_order_relaxed) >= first) {
-      return true;
-    }
+    if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
   }
 }
 
@@ -281,7 +310,7 @@ void Core::settle(Replay& replay, const std::shared_ptr<base::Event>& event) {
   of_kind.skipped += skipped;
   counters_.failed += program.failures.size();
   of_kind.failed += program.failures.size();
-  counters_.pending -= ended;
+  completed_.store(counters_.completed, std::memory_order_relaxed);
   for (const std::shared_ptr<Failure>& failure : program.failures) remember(failure);
   program.failures.clear();
   std::vector<std::uint32_t>& released = program.progress().released();

@@ -81,13 +81,16 @@ bool SerialCore::run_one(OperationState* operation) {
   const LaneInfo& lane = lanes()[static_cast<std::size_t>(operation->lane)];
   RunContext context{.team = lane.team,
                      .slots = &slots_[static_cast<std::size_t>(operation->lane)]};
-  const bool on_stream = operation->kind == OperationKind::stream && !operation->inherited;
+  const bool on_stream = operation->on_stream && !operation->skipped;
   if (on_stream) context.stream = lane.stream;
   bool finished = false;
   base::lead_team(lane.team, [&] { finished = run(operation, context, operation->lane + 1); });
   if (on_stream) {
     base::Status done = lane.stream->record()->wait_on_host();
-    if (operation->outcome.ok()) operation->outcome = std::move(done);
+    if (!operation->failed && !done.ok()) {
+      operation->failed = true;
+      operation->outcome = std::move(done);
+    }
   }
   return finished;
 }

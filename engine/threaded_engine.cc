@@ -25,13 +25,29 @@ namespace {
 struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
-  int parked = 0;  ///< threads that need a signal; may be too high, never too low
-  int awake = 0;   ///< threads that do not sleep, since awake_since_ns
+  int parked = 0;                ///< threads that need a signal; may be too high, never too low
+  int awake = 0;                 ///< threads that do not sleep, since awake_since_ns
+  int unlooked = 0;              ///< operations since its thread looked into the inbox
+  std::uint64_t look_ticks = 0;  ///< when it did
   std::int64_t awake_since_ns = 0;
   std::int64_t awake_ns = 0;  ///< of all threads, up to awake_since_ns
   alignas(64) std::atomic<int> priority{ReadyQueue::kNoPriority};  ///< of what is ready next
   std::atomic<std::uint32_t> signal{0};
 };
+
+/// A counter of the processor that grows with time, or jumps ahead where none is known.
+std::uint64_t ticks() {
+#if defined(__x86_64__) || defined(__i386__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t count = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+  return count;
+#else
+  static thread_local std::uint64_t count = 0;
+  return count += std::uint64_t{1} << 32;
+#endif
+}
 
 /// What one thread of a lane owns.
 struct Worker {
@@ -57,6 +73,9 @@ class ThreadedCore final : public Core {
 
  private:
   static constexpr int kIdleSpins = 256;  // some microseconds: the gap between two pushes
+  static constexpr int kSpinsPerLook = 40;
+  static constexpr int kUnlookedMax = 16;
+  static constexpr std::uint64_t kLookTicks = 10'000;  // some microseconds
 
   void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
     enqueue(static_cast<std::size_t>(operation->lane), operation);
@@ -74,6 +93,8 @@ class ThreadedCore final : public Core {
   void wake_one(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void count_lanes(EngineCounters& counters) const override TROUPE_REQUIRES(mutex_);
   void change_awake(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
+  void spin(const WorkQueue& own);
+  static bool look_is_due(WorkQueue& own);
   OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
@@ -163,38 +184,59 @@ void ThreadedCore::count_lanes(EngineCounters& counters) const {
   }
 }
 
+// Looks now and then: whoever pushes at the same time can fill a batch meanwhile.
+void ThreadedCore::spin(const WorkQueue& own) {
+  for (int i = 0; i < spins_; ++i) {
+    if (i % kSpinsPerLook == 0) {
+      if (!inbox_empty()) return;
+      if (own.priority.load(std::memory_order_relaxed) != ReadyQueue::kNoPriority) return;
+    }
+    spin_pause();
+  }
+}
+
+// Among short operations, most of a look's price is the cache line that a pusher has.
+bool ThreadedCore::look_is_due(WorkQueue& own) {
+  const std::uint64_t now = ticks();
+  if (own.ready.size() > 0 && ++own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) {
+    return false;
+  }
+  own.unlooked = 0;
+  own.look_ticks = now;
+  return true;
+}
+
 // For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   WorkQueue& own = queues_[queue];
+  const bool attends = own.threads == 1 && queue < lanes().size();
   bool spun = spins_ == 0;
   for (;;) {
+    if (look_is_due(own)) queue_pushed();
     if (OperationState* const operation = own.ready.pop()) {
       own.priority.store(own.ready.priority(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
+      if (attends) set_attended(static_cast<int>(queue), true);
       return operation;
     }
-    if (stopping_) {
-      change_awake(queue, -1);
-      return nullptr;
-    }
-    if (!spun) {
+    if (!spun && !stopping_) {
       leave();
-      for (int i = 0; i < spins_; ++i) {
-        if (own.priority.load(std::memory_order_relaxed) != ReadyQueue::kNoPriority) break;
-        spin_pause();
-      }
+      spin(own);
       spun = true;
       mutex_.lock();
-    } else {
-      change_awake(queue, -1);
-      own.parked = std::min(own.parked + 1, own.threads);
-      const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
-      leave();
-      own.signal.wait(seen, std::memory_order_acquire);
-      spun = spins_ == 0;
-      mutex_.lock();
-      change_awake(queue, 1);
+      continue;
     }
+    if (attends) set_attended(static_cast<int>(queue), false);
+    if (!inbox_empty()) continue;
+    change_awake(queue, -1);
+    if (stopping_) return nullptr;
+    own.parked = std::min(own.parked + 1, own.threads);
+    const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
+    leave();
+    own.signal.wait(seen, std::memory_order_acquire);
+    spun = spins_ == 0;
+    mutex_.lock();
+    change_awake(queue, 1);
   }
 }
 
@@ -224,7 +266,7 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
     }
     begin(operation);
     bool finished = true;
-    if (operation->kind == OperationKind::stream) {
+    if (operation->on_stream) {
       graph_.stream_events(operation, worker.awaited);
       leave();
       run_on_stream(operation, *info.stream, worker);
@@ -235,11 +277,11 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
     mutex_.lock();
     if (finished) finish(operation);
   }
-  mutex_.unlock();
+  leave();
 }
 
 void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker) {
-  if (operation->inherited) {
+  if (operation->skipped) {
     run(operation, worker.context, worker.row);
     return;
   }

@@ -141,14 +141,15 @@ TEST_CASE("a port is released behind the last operation that uses it, not at the
   Program program = f.engine->compile(std::move(recording));
   program.replay();
   int seen = 0;
+  const Variable done = f.variable("done");
   f.push(
-      "outside", {early}, {},
+      "outside", {early}, {done},
       [&](RunContext&) {
         seen = value;
         return Status();
       },
       kCopy);
-  CHECK(f.engine->wait(early).ok());
+  CHECK(f.engine->wait(done).ok());
   CHECK(seen == 2);
   CHECK(f.engine->wait(read).ok());
   bool wrote = false;
@@ -275,6 +276,7 @@ TEST_CASE("held variables are written from the first to the last operation and k
   f.push("bad", {}, {arena}, fail("stays"));
   forward.replay();
   backward.replay();
+  journal.wait_for("f");
   f.push("outside", {}, {}, journal.note("-"), kCopy);
   journal.wait_for("f-");
   gate.open();
