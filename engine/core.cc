@@ -52,7 +52,7 @@ Core::Core(const EngineOptions& options, base::Clock& clock)
     trace_ = std::make_unique<Trace>(options.trace_path, options.trace_events_max);
   }
   lane_events_.resize(lanes_.size());
-  pending_bytes_.resize(lanes_.size());
+  pending_bytes_ = std::make_unique<std::atomic<std::uint64_t>[]>(lanes_.size());
 }
 
 int Core::find_lane(const Lane& lane, OperationKind kind) const {
@@ -88,6 +88,7 @@ Variable Core::new_variable(std::string_view label) {
 }
 
 void Core::drop_variable(VariableState* variable) {
+  if (!inbox_.empty()) settle_submissions();  // they may name it
   mutex_.lock();
   const std::shared_ptr<Core> self = graph_.orphan(variable);
   mutex_.unlock();
@@ -113,28 +114,6 @@ void Core::check_request(const Operation& request) const {
   }
 }
 
-OperationState* Core::enter(const Operation& request, OperationKind kind) {
-  const int lane = find_lane(request.lane, kind);
-  check_request(request);
-  mutex_.lock();
-  const std::size_t device = lanes_[static_cast<std::size_t>(lane)].device;
-  if (counters_.pending >= options_.engine_pending_operations_max ||
-      crowded(device, request.bytes)) {
-    wait_for_room(device, request.bytes);
-  }
-  OperationState* const operation = graph_.take_operation();
-  operation->name = request.name;
-  operation->priority = request.priority;
-  operation->lane = lane;
-  operation->kind = kind;
-  operation->bytes = request.bytes;
-  pending_bytes_[device] += request.bytes;
-  ++counters_.pushed;
-  ++counters_.pending;
-  link_pending(operation);
-  return operation;
-}
-
 void Core::pause() {
   if (changed_.wait_for(mutex_, kPauseWarn) == std::cv_status::no_timeout) return;
   mutex_.unlock();
@@ -145,50 +124,16 @@ void Core::pause() {
   mutex_.lock();
 }
 
-bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
-  const std::uint64_t held = pending_bytes_[device];
-  return bytes > 0 && held > 0 && held + bytes > options_.engine_pending_bytes_max;
-}
-
-void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
-  if (thread_role() != ThreadRole::outside) return;
-  // Some distance between the marks, or every finished operation would wake a pusher.
-  const std::uint64_t limit = options_.engine_pending_operations_max;
-  const std::uint64_t low_mark = limit - limit / 8;
-  ++pushers_waiting_;
-  while (counters_.pending >= low_mark || crowded(device, bytes)) pause();
-  --pushers_waiting_;
-}
-
-void Core::submit(OperationState* operation, const Operation& request) {
-  operation->phase = OperationPhase::blocked;
-  if (graph_.append(operation, request)) {
-    OperationList unblocked;
-    unblocked.append(operation);
-    advance(unblocked);
-  }
-  leave();
-}
-
-void Core::push(const Operation& request, OperationKind kind, SyncFunction function) {
-  OperationState* const operation = enter(request, kind);
-  operation->function.emplace<SyncFunction>(std::move(function));
-  submit(operation, request);
-}
-
-void Core::push_async(const Operation& request, AsyncFunction function) {
-  OperationState* const operation = enter(request, OperationKind::async);
-  operation->function.emplace<AsyncFunction>(std::move(function));
-  operation->ticket = std::make_shared<Ticket>(shared_from_this(), operation);
-  submit(operation, request);
+std::uint64_t Core::pending() const {
+  return pushed_.load(std::memory_order_relaxed) - counters_.completed;
 }
 
 void Core::advance(OperationList& unblocked) {
   while (OperationState* operation = unblocked.take()) {
-    if (operation->kind != OperationKind::stream) {
-      operation->event = graph_.host_event(operation);
+    if (!operation->on_stream) {
+      const bool waits = graph_.host_event(operation);
       remember_stream_failures();
-      if (operation->event.event) {
+      if (waits) {
         operation->phase = OperationPhase::awaiting_event;
         await_event(operation);
         continue;
@@ -196,6 +141,10 @@ void Core::advance(OperationList& unblocked) {
     }
     if (operation->kind == OperationKind::wait) {
       answer(operation, unblocked);
+      continue;
+    }
+    if (operation->kind == OperationKind::port) {
+      grant_port(operation);
       continue;
     }
     operation->phase = OperationPhase::ready;
@@ -212,50 +161,84 @@ void Core::resume(OperationState* operation) {
 
 void Core::begin(OperationState* operation) {
   operation->phase = OperationPhase::running;
-  operation->inherited = cancelled_ ? cancelled_ : graph_.inherited(operation);
-  if (operation->kind == OperationKind::async && !operation->inherited) {
+  const std::shared_ptr<Failure>* inherited =
+      cancelled_ ? &cancelled_ : graph_.inherited(operation);
+  operation->skipped = inherited != nullptr;
+  operation->failed = false;
+  if (operation->skipped) {
+    operation->inherited = *inherited;
+  } else if (operation->kind == OperationKind::async) {
     ++counters_.asynchronous_in_flight;
     operation->parties.store(2, std::memory_order_relaxed);
   }
 }
 
-// What a function throws must neither end the process nor leave the operation's variables held.
-void Core::call(OperationState* operation, RunContext& context) {
-  const auto thrown = [operation](base::Errc code, std::string_view what) {
-    return base::error(code, "[{}] its function threw {}", operation->name, what);
+namespace {
+
+// Of the exception that is being handled.
+base::Status thrown(std::string_view name) {
+  const auto text = [name](base::Errc code, std::string_view what) {
+    return base::error(code, "[{}] its function threw {}", name, what);
   };
   try {
-    if (operation->kind == OperationKind::async) {
-      std::get<AsyncFunction>(operation->function)(context, Completion(operation->ticket));
-    } else {
-      operation->outcome = std::get<SyncFunction>(operation->function)(context);
-    }
+    std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc& exception) {
-    fail(operation, thrown(base::Errc::resource_exhausted, exception.what()));
+    return text(base::Errc::resource_exhausted, exception.what());
   } catch (const std::exception& exception) {
-    fail(operation, thrown(base::Errc::internal, exception.what()));
+    return text(base::Errc::internal, exception.what());
   } catch (...) {
-    fail(operation, thrown(base::Errc::internal, "something that is no std::exception"));
+    return text(base::Errc::internal, "something that is no std::exception");
+  }
+}
+
+void set_outcome(OperationState* operation, base::Status status) {
+  operation->failed = !status.ok();
+  if (operation->failed) operation->outcome = std::move(status);
+}
+
+void drop_function(OperationState* operation) {
+  operation->function.reset();
+  if (operation->kind == OperationKind::async) operation->asynchronous.reset();
+}
+
+}  // namespace
+
+base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context) {
+  try {
+    return function(context);
+  } catch (...) {
+    return thrown(name);
+  }
+}
+
+// What a function throws must neither end the process nor leave the operation's variables held.
+void Core::call(OperationState* operation, RunContext& context) {
+  if (operation->kind != OperationKind::async) {
+    set_outcome(operation, guarded(operation->function, operation->name, context));
+    return;
+  }
+  try {
+    operation->asynchronous(context, Completion(operation->ticket));
+  } catch (...) {
+    fail(operation, thrown(operation->name));
   }
 }
 
 // An asynchronous function that threw has most often dropped its completion, which called the
 // operation abandoned. Where the completion is with somebody else, it comes too late from now on.
 void Core::fail(OperationState* operation, base::Status status) {
-  if (operation->kind != OperationKind::async || operation->ticket->claim()) {
-    operation->outcome = std::move(status);
-    if (operation->kind == OperationKind::async) {
-      operation->parties.fetch_sub(1, std::memory_order_acq_rel);
-    }
+  if (operation->ticket->claim()) {
+    set_outcome(operation, std::move(status));
+    operation->parties.fetch_sub(1, std::memory_order_acq_rel);
   } else if (operation->parties.load(std::memory_order_acquire) == 1) {
-    operation->outcome = std::move(status);
+    set_outcome(operation, std::move(status));
   } else {
     base::log_warn("{}, while its completion is being used", status.text());
   }
 }
 
 bool Core::run(OperationState* operation, RunContext& context, int row) {
-  if (!operation->inherited) {
+  if (!operation->skipped) {
     const bool asynchronous = operation->kind == OperationKind::async;
     const std::string_view name = operation->name;
     std::string_view detail;
@@ -268,16 +251,16 @@ bool Core::run(OperationState* operation, RunContext& context, int row) {
     }
   }
   // What the function captured goes before its variables are released.
-  operation->function.emplace<std::monostate>();
+  drop_function(operation);
   return true;
 }
 
 void Core::complete(OperationState* operation, base::Status status) {
-  operation->outcome = status.code() == base::Errc::abandoned
-                           ? status.with_context(fmt::format("[{}]", operation->name))
-                           : std::move(status);
+  set_outcome(operation, status.code() == base::Errc::abandoned
+                             ? status.with_context(fmt::format("[{}]", operation->name))
+                             : std::move(status));
   if (operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) return;
-  operation->function.emplace<std::monostate>();
+  drop_function(operation);
   mutex_.lock();
   finish(operation);
   leave();
@@ -286,8 +269,9 @@ void Core::complete(OperationState* operation, base::Status status) {
 void Core::finish(OperationState* operation) {
   const LaneInfo& lane = lanes_[static_cast<std::size_t>(operation->lane)];
   LaneCounters& of_kind = counters_.lanes[static_cast<std::size_t>(lane.lane.kind)];
-  std::shared_ptr<Failure> failure = operation->inherited;
-  if (failure) {
+  std::shared_ptr<Failure> failure;
+  if (operation->skipped) {
+    failure = operation->inherited;
     ++counters_.skipped;
     ++of_kind.skipped;
   } else {
@@ -298,7 +282,7 @@ void Core::finish(OperationState* operation) {
                            clock_.now_ns());
       }
     }
-    if (!operation->outcome.ok()) {
+    if (operation->failed) {
       ++counters_.failed;
       ++of_kind.failed;
       failure = std::make_shared<Failure>(Failure{operation->outcome});
@@ -306,7 +290,7 @@ void Core::finish(OperationState* operation) {
     }
   }
   graph_.settle_errors(operation, failure);
-  if (operation->kind == OperationKind::stream && operation->event.event) {
+  if (operation->on_stream && operation->event.event) {
     graph_.record_event(operation);
     lane_events_[static_cast<std::size_t>(operation->lane)] = operation->event.event;
   }
@@ -314,29 +298,39 @@ void Core::finish(OperationState* operation) {
   graph_.release(operation, unblocked);
   ++counters_.completed;
   ++of_kind.completed;
-  --counters_.pending;
-  pending_bytes_[lane.device] -= operation->bytes;
+  completed_.store(counters_.completed, std::memory_order_relaxed);
+  if (operation->has_bytes) {
+    pending_bytes_[lane.device].fetch_sub(operation->bytes, std::memory_order_relaxed);
+  }
   unlink_pending(operation);
-  graph_.recycle(operation);
+  recycle(operation);
   advance(unblocked);
 }
 
 void Core::answer(OperationState* operation, OperationList& unblocked) {
-  const std::shared_ptr<Failure> failure = graph_.inherited(operation);
   WaitNode& waiter = *operation->waiter;
-  if (failure) {
-    waiter.status = failure->status;
-    failure->reported = true;
+  if (const std::shared_ptr<Failure>* inherited = graph_.inherited(operation)) {
+    waiter.status = (*inherited)->status;
+    (*inherited)->reported = true;
   }
   waiter.done = true;
   changed_.notify_all();
   graph_.release(operation, unblocked);
   unlink_pending(operation);
-  graph_.recycle(operation);
+  recycle(operation);
+}
+
+void Core::recycle(OperationState* operation) {
+  if (operation->skipped) operation->inherited.reset();
+  if (operation->on_stream) operation->event = {};
+  if (operation->failed) operation->outcome = {};
+  if (operation->kind == OperationKind::async) operation->ticket.reset();
+  operation->skipped = false;
+  operation->failed = false;
+  pool_.give(operation);
 }
 
 void Core::link_pending(OperationState* operation) {
-  operation->serial = ++serial_;
   operation->next = nullptr;
   operation->previous = last_;
   (last_ == nullptr ? first_ : last_->next) = operation;
@@ -346,14 +340,18 @@ void Core::link_pending(OperationState* operation) {
 void Core::unlink_pending(OperationState* operation) {
   (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
   (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
-  const std::uint64_t limit = options_.engine_pending_operations_max;
-  const bool room = counters_.pending < limit - limit / 8 || operation->bytes > 0;
-  if (pushers_waiting_ > 0 && room) changed_.notify_all();
+  tell_pushers(operation->has_bytes);
   for (AllWait* wait = all_waits_; wait != nullptr; wait = wait->next) {
     if (wait->done || (first_ != nullptr && first_->serial <= wait->target)) continue;
     wait->done = true;
     changed_.notify_all();
   }
+}
+
+void Core::tell_pushers(bool bytes_freed) {
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  const bool room = bytes_freed || pending() < limit - limit / 8;
+  if (pushers_waiting_ > 0 && room) changed_.notify_all();
 }
 
 void Core::remember(const std::shared_ptr<Failure>& failure) {
@@ -381,16 +379,18 @@ base::Status Core::wait(const Variable& variable) {
     return base::error(base::Errc::invalid_argument,
                        "wait() for a variable that is empty or of another engine");
   }
-  const Operation request{.name = "wait", .reads = {&variable, 1}};
   WaitNode node;
-  mutex_.lock();
-  OperationState* const operation = graph_.take_operation();
-  operation->name = request.name;
+  make_place();
+  OperationState* const operation = pool_.take();
+  operation->serial = next_serial();
+  operation->name = "wait";
   operation->kind = OperationKind::wait;
+  operation->on_stream = false;
   operation->lane = -1;
+  operation->has_bytes = false;
   operation->waiter = &node;
-  link_pending(operation);
-  submit(operation, request);
+  DependencyGraph::name_uses(operation, {.reads = {&variable, 1}});
+  submit(operation);
   mutex_.lock();
   while (!node.done) pause();
   mutex_.unlock();
@@ -423,8 +423,10 @@ void Core::wait_for_streams() {
 
 base::Status Core::wait_all() {
   TROUPE_CHECK(thread_role() == ThreadRole::outside, "wait_all() on an engine or actor thread");
+  const std::uint64_t target = serial_.load(std::memory_order_seq_cst);
+  settle_submissions();
   mutex_.lock();
-  wait_until_done(serial_);
+  wait_until_done(target);
   wait_for_streams();
   const base::Status status = take_unreported();
   leave();
@@ -438,27 +440,31 @@ void Core::cancel(std::string_view reason) {
     cancelled_ = std::make_shared<Failure>(
         Failure{base::Status(base::Errc::cancelled, std::string(reason))});
     remember(cancelled_);
+    cancelling_.store(true, std::memory_order_relaxed);
   }
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     const bool outstanding = operation->kind == OperationKind::async &&
-                             operation->phase == OperationPhase::running && !operation->inherited;
+                             operation->phase == OperationPhase::running && !operation->skipped;
     if (!outstanding || !operation->ticket->claim()) continue;
-    operation->outcome = cancelled_->status;
+    set_outcome(operation, cancelled_->status);
     // When the function has not returned yet, its thread finishes the operation.
     if (operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 1) ended.append(operation);
   }
   leave();
   while (OperationState* operation = ended.take()) {
-    operation->function.emplace<std::monostate>();
+    drop_function(operation);
     mutex_.lock();
     finish(operation);
     leave();
   }
 }
 
-EngineCounters Core::counters() const {
+EngineCounters Core::counters() {
+  if (!inbox_.empty()) settle_submissions();
   mutex_.lock();
   EngineCounters counters = counters_;
+  counters.pushed = pushed_.load(std::memory_order_relaxed);
+  counters.pending = counters.pushed - counters.completed;
   count_lanes(counters);
   mutex_.unlock();
   return counters;
@@ -466,8 +472,9 @@ EngineCounters Core::counters() const {
 
 void Core::shut_down() {
   TROUPE_CHECK(thread_role() != ThreadRole::engine, "an engine destroyed on an engine thread");
+  settle_submissions();
   mutex_.lock();
-  while (first_ != nullptr) wait_until_done(serial_);
+  while (first_ != nullptr) wait_until_done(serial_.load(std::memory_order_relaxed));
   wait_for_streams();
   open_.store(false, std::memory_order_release);
   leave();

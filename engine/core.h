@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core: what the threaded and the serial engine share: one dependency graph under one mutex,
 // pending operations, errors, waiting, cancelling. A kind of engine adds where ready operations go.
-// The Engine, every variable and every ticket hold the core, so late completions and handles find
-// it alive. Sections under the mutex are short and run no user code.
+// Pushers take turns under a mutex of their own and leave operations in a list; who has the graph's
+// mutex queues them. The Engine, every variable and every ticket hold the core, so late completions
+// and handles find it alive. Sections under a mutex are short and run no user code.
 #pragma once
 
 #include <array>
@@ -19,25 +20,32 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/graph.h"
+#include "engine/inbox.h"
+#include "engine/operation_pool.h"
 #include "engine/spin_mutex.h"
 #include "engine/state.h"
 #include "engine/trace.h"
 
 namespace troupe::engine {
 
+class CompiledProgram;
+struct PlannedOperation;
+struct ReplayThread;
+
 /// What a completion reports to. Claimed once, by the completion or by cancel; the loser does
 /// nothing, so a completion may come after its engine is gone.
 class Ticket final : public CompletionTarget {
  public:
-  Ticket(std::shared_ptr<Core> core, OperationState* operation)
-      : core_(std::move(core)), operation_(operation) {}
+  explicit Ticket(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  /// Before anybody else knows it.
+  void set(OperationState* operation) { operation_ = operation; }
   void complete(base::Status status) override;
   /// True for the one caller that ends the operation.
   bool claim() { return !claimed_.exchange(true, std::memory_order_acq_rel); }
 
  private:
   std::shared_ptr<Core> core_;
-  OperationState* operation_;
+  OperationState* operation_ = nullptr;
   std::atomic<bool> claimed_{false};
 };
 
@@ -63,11 +71,12 @@ class Core : public std::enable_shared_from_this<Core> {
   bool owns(const Variable& variable) const;
   void push(const Operation& request, OperationKind kind, SyncFunction function);
   void push_async(const Operation& request, AsyncFunction function);
+  Program compile(Recording recording);
   base::Status wait(const Variable& variable);
   base::Status wait_all();
   void cancel(std::string_view reason);
-  std::string dump() const;
-  EngineCounters counters() const;
+  std::string dump();
+  EngineCounters counters();
   int team(const Lane& lane) const;
   /// Waits for everything, ends the threads, writes the trace. The last call.
   void shut_down();
@@ -77,6 +86,10 @@ class Core : public std::enable_shared_from_this<Core> {
   bool has_error(const VariableState* variable) const;
   /// The last handle of `variable` is gone. Called by Variable.
   void drop_variable(VariableState* variable);
+  /// Pushes a replay. Called by Program.
+  void push_replay(CompiledProgram& program, int priority);
+  /// The handle of `program` is gone. True: no replay is pending, the caller deletes it.
+  bool orphan(CompiledProgram& program);
   /// An asynchronous operation has its result. Called by the claimer of its ticket.
   void complete(OperationState* operation, base::Status status);
 
@@ -87,6 +100,12 @@ class Core : public std::enable_shared_from_this<Core> {
   virtual void await_event(OperationState* operation) TROUPE_REQUIRES(mutex_) = 0;
   /// Ends a section and lets ready operations run.
   virtual void leave() TROUPE_RELEASE(mutex_) = 0;
+  /// Queues operations that pushers have left in the inbox.
+  void queue_pushed() TROUPE_REQUIRES(mutex_) { queue_pushed(inbox_.count()); }
+  bool inbox_empty() const { return inbox_.empty(); }
+  /// Says that a lane has one thread, which runs something now and looks into the inbox before it
+  /// chooses what to run next; or, no longer. Then inbox_empty() has to be asked once more.
+  void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_);
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
@@ -99,6 +118,9 @@ class Core : public std::enable_shared_from_this<Core> {
   bool run(OperationState* operation, RunContext& context, int row);
   /// Spreads the result and releases the variables.
   void finish(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  /// Runs operations of a replay until all have ended, or none may run now, or others of its lane
+  /// go first. Lets go of the mutex meanwhile. The operation must not be touched afterwards.
+  void run_replay(OperationState* operation, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
   /// The event of operation->event has passed.
   void resume(OperationState* operation) TROUPE_REQUIRES(mutex_);
 
@@ -122,17 +144,42 @@ class Core : public std::enable_shared_from_this<Core> {
     AllWait* next = nullptr;
   };
 
+  void submit(Replay& replay, int priority) TROUPE_REQUIRES(mutex_);
+  void grant_port(OperationState* port) TROUPE_REQUIRES(mutex_);
+  void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
+  void begin_replay(Replay& replay, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
+  bool run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran);
+  void run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
+  base::Status issue_inner(CompiledProgram& program, PlannedOperation& operation,
+                           ReplayThread& thread);
+  std::shared_ptr<Failure> cancelled_failure();
+  void settle(Replay& replay, const std::shared_ptr<base::Event>& event) TROUPE_REQUIRES(mutex_);
+  void release_port(Replay& replay, std::uint32_t index, const std::shared_ptr<base::Event>& event,
+                    OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void destroy_functions(Replay& replay);
+  void end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
+      TROUPE_REQUIRES(mutex_);
+  void tell_pushers(bool bytes_freed) TROUPE_REQUIRES(mutex_);
+
   void call(OperationState* operation, RunContext& context);
   void fail(OperationState* operation, base::Status status);
   int find_lane(const Lane& lane, OperationKind kind) const;
   void check_request(const Operation& request) const;
-  OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(mutex_);
-  void submit(OperationState* operation, const Operation& request) TROUPE_RELEASE(mutex_);
+  OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(entry_mutex_);
+  void make_place() TROUPE_ACQUIRE(entry_mutex_);
+  std::uint64_t next_serial() TROUPE_REQUIRES(entry_mutex_);
+  void submit(OperationState* operation) TROUPE_RELEASE(entry_mutex_);
+  void queue_pushed(std::uint64_t end) TROUPE_REQUIRES(mutex_);
+  bool attended(int lane) const;
+  void settle_submissions();
   void pause() TROUPE_REQUIRES(mutex_);
-  bool crowded(std::size_t device, std::uint64_t bytes) const TROUPE_REQUIRES(mutex_);
-  void wait_for_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(mutex_);
+  std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
+  bool crowded(std::size_t device, std::uint64_t bytes) const;
+  bool has_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
+  void wait_for_room(std::size_t device, std::uint64_t bytes);
   void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  void recycle(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void remember(const std::shared_ptr<Failure>& failure) TROUPE_REQUIRES(mutex_);
@@ -147,20 +194,34 @@ class Core : public std::enable_shared_from_this<Core> {
   std::vector<LaneInfo> lanes_;
   std::unique_ptr<Trace> trace_;
   std::atomic<bool> open_{true};
+  std::atomic<bool> cancelling_{false};  // cancelled_ is set; read without the mutex
 
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
-  OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
+  std::unique_ptr<std::atomic<std::uint64_t>[]> pending_bytes_;  // by LaneInfo::device
+  std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
+
+  // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
+  SpinMutex entry_mutex_;
+  OperationPool pool_;                    // taking: entry_mutex_; giving: mutex_
+  std::atomic<std::uint64_t> serial_{0};  // set under entry_mutex_
+  std::atomic<std::uint64_t> pushed_{0};  // set under entry_mutex_
+  std::uint64_t completed_seen_ TROUPE_GUARDED_BY(entry_mutex_) = 0;
+  Inbox inbox_;                                         // putting: entry_mutex_; taking: mutex_
+  alignas(64) std::atomic<std::uint64_t> attended_{0};  // lanes; set under mutex_
+
+  alignas(64) OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t serial_ TROUPE_GUARDED_BY(mutex_) = 0;
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
-  std::vector<std::uint64_t> pending_bytes_ TROUPE_GUARDED_BY(mutex_);  // by LaneInfo::device
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<base::Event>> lane_events_
       TROUPE_GUARDED_BY(mutex_);  // newest per lane
 };
+
+/// Calls `function`; what it throws becomes an error that names `name`.
+base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context);
 
 /// The first `count` lines of a dump, and how many more it has.
 std::string first_lines(std::string_view text, std::size_t count);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/core.h"
+#include "engine/replay.h"
 
 namespace troupe::engine {
 
@@ -25,13 +26,14 @@ std::string_view kind_text(LaneKind kind) {
 std::string_view phase_text(OperationState& operation) {
   switch (operation.phase) {
     case OperationPhase::blocked:
-      return "waits for";
+      return operation.kind == OperationKind::replay && operation.replay->begun ? "waits for ports"
+                                                                                : "waits for";
     case OperationPhase::awaiting_event:
       return "waits for its stream's event";
     case OperationPhase::ready:
       return "ready";
     case OperationPhase::running:
-      return operation.kind == OperationKind::async && !operation.inherited &&
+      return operation.kind == OperationKind::async && !operation.skipped &&
                      operation.parties.load(std::memory_order_relaxed) < 2
                  ? "waits for its completion"
                  : "running";
@@ -57,6 +59,31 @@ void append_use(std::string& out, const Use& use) {
   out += ';';
 }
 
+// What a replay has done and which ports it waits for.
+void append_ports(std::string& out, const Replay& replay) {
+  constexpr int kPortsMax = 8;
+  const ReplayPlan& plan = replay.program.plan();
+  fmt::format_to(std::back_inserter(out), "; {} of {} operations ended;", replay.ended,
+                 plan.operations.size());
+  std::size_t waiting = 0;
+  for (std::size_t i = 0; i < plan.ports.size(); ++i) {
+    const OperationState& port = replay.ports[i];
+    const bool event = port.phase == OperationPhase::awaiting_event;
+    if (port.phase != OperationPhase::blocked && !event) continue;
+    if (++waiting > kPortsMax) continue;
+    out += waiting == 1 ? " without" : "";
+    if (event) {
+      fmt::format_to(std::back_inserter(out), " '{}' (its stream's event);",
+                     port.inline_uses[0].variable->label);
+    } else {
+      append_use(out, port.inline_uses[0]);
+    }
+  }
+  if (waiting > kPortsMax) {
+    fmt::format_to(std::back_inserter(out), " and {} more ports", waiting - kPortsMax);
+  }
+}
+
 }  // namespace
 
 std::string Core::dump_line(OperationState& operation) const {
@@ -67,6 +94,7 @@ std::string Core::dump_line(OperationState& operation) const {
                    kind_text(lane.kind));
   }
   fmt::format_to(std::back_inserter(out), ": {}", phase_text(operation));
+  if (operation.kind == OperationKind::replay) append_ports(out, *operation.replay);
   if (operation.phase == OperationPhase::blocked) {
     for (const Use& use : operation.uses()) {
       if (!use.granted) append_use(out, use);
@@ -86,11 +114,12 @@ std::string first_lines(std::string_view text, std::size_t count) {
   return left == 0 ? out : out + fmt::format("{} more with --verbose\n", left);
 }
 
-std::string Core::dump() const {
+std::string Core::dump() {
+  if (!inbox_.empty()) settle_submissions();
   mutex_.lock();
-  std::string out = fmt::format("{}: {} pending, {} asynchronous in flight{}\n",
-                                options_.thread_name, counters_.pending,
-                                counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
+  std::string out =
+      fmt::format("{}: {} pending, {} asynchronous in flight{}\n", options_.thread_name, pending(),
+                  counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
   std::uint64_t lines = 0;
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     if (++lines > kDumpOperationsMax) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core.h"
+#include "engine/program.h"
 
 namespace troupe::engine {
 
@@ -26,6 +27,7 @@ class CoreEngine final : public Engine {
   void push_stream(const Operation& operation, StreamFunction function) override {
     core_->push(operation, OperationKind::stream, std::move(function));
   }
+  Program compile(Recording recording) override { return core_->compile(std::move(recording)); }
   base::Status wait(const Variable& variable) override { return core_->wait(variable); }
   base::Status wait_all() override { return core_->wait_all(); }
   void cancel(std::string_view reason) override { core_->cancel(reason); }

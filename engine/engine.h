@@ -25,6 +25,9 @@
 
 namespace troupe::engine {
 
+class Program;    // program.h
+class Recording;  // program.h
+
 /// What a lane is for. Each device has one lane of each kind; stream lanes exist where the device
 /// has streams.
 enum class LaneKind : std::uint8_t {
@@ -135,6 +138,10 @@ class Engine {
   virtual void push(const Operation& operation, SyncFunction function) = 0;
   virtual void push_async(const Operation& operation, AsyncFunction function) = 0;
   virtual void push_stream(const Operation& operation, StreamFunction function) = 0;
+
+  /// Makes a program that can be replayed many times. CHECKs that ports and held variables are of
+  /// this engine, that no variable is both, and that a program on a stream has one.
+  virtual Program compile(Recording recording) = 0;
 
   /// Waits until everything pushed so far that writes `variable` is done; its error if it carries
   /// one. An error stays until an operation overwrites the whole variable. invalid_argument for a

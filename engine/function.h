@@ -80,8 +80,8 @@ class Function<R(Args...)> {
     if (operations_ != nullptr) operations_->move(other.storage_, storage_);
   }
 
+  const Operations* operations_ = nullptr;  // first: most captures then lie in its cache line
   alignas(std::max_align_t) std::byte storage_[kInlineBytes];
-  const Operations* operations_ = nullptr;
 };
 
 }  // namespace troupe::engine

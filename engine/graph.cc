@@ -8,29 +8,6 @@
 
 namespace troupe::engine {
 
-OperationState* DependencyGraph::take_operation() {
-  if (free_operations_ == nullptr) {
-    operation_chunks_.push_back(std::make_unique<OperationState[]>(kChunk));
-    for (std::size_t i = kChunk; i-- > 0;) {
-      OperationState& fresh = operation_chunks_.back()[i];
-      fresh.link = std::exchange(free_operations_, &fresh);
-    }
-  }
-  return std::exchange(free_operations_, free_operations_->link);
-}
-
-void DependencyGraph::recycle(OperationState* operation) {
-  operation->use_count = 0;
-  operation->blocked = 0;
-  operation->bytes = 0;
-  if (operation->inherited) operation->inherited.reset();
-  if (operation->event.event) operation->event.event.reset();
-  if (operation->ticket) operation->ticket.reset();
-  if (!operation->outcome.ok()) operation->outcome = {};
-  operation->waiter = nullptr;
-  operation->link = std::exchange(free_operations_, operation);
-}
-
 VariableState* DependencyGraph::take_variable() {
   if (free_variables_ == nullptr) {
     variable_chunks_.push_back(std::make_unique<VariableState[]>(kChunk));
@@ -56,56 +33,74 @@ void DependencyGraph::free_variable(VariableState* variable) {
   variable->failure.reset();
   variable->written = {};
   variable->read.clear();
+  variable->has_read_events = false;
+  variable->named_by = 0;
   variable->link = std::exchange(free_variables_, variable);
 }
 
-bool DependencyGraph::append(OperationState* operation, const Operation& request) {
+void DependencyGraph::name_uses(OperationState* operation, const Operation& request) {
   const std::size_t uses_max =
       request.overwrites.size() + request.writes.size() + request.reads.size();
-  const bool more = uses_max > OperationState::kInlineUses;
-  if (more && operation->more_uses.size() < uses_max) operation->more_uses.resize(uses_max);
-  Use* const begin = more ? operation->more_uses.data() : operation->inline_uses.data();
-  Use* place = begin;
-  // Writes first: a later mention of the same variable then finds its own write at the tail.
+  const bool outside = uses_max > OperationState::kInlineUses;
+  if (outside && operation->more_uses.size() < uses_max) operation->more_uses.resize(uses_max);
+  Use* const begin = outside ? operation->more_uses.data() : operation->inline_uses.data();
+  std::span<Use> uses(begin, 0);
   for (const Variable& variable : request.overwrites) {
-    place = add_use(operation, variable.state(), Access::overwrite, place);
+    uses = name_use(uses, variable.state(), Access::overwrite, operation->serial);
   }
   for (const Variable& variable : request.writes) {
-    place = add_use(operation, variable.state(), Access::write, place);
+    uses = name_use(uses, variable.state(), Access::write, operation->serial);
   }
   for (const Variable& variable : request.reads) {
-    place = add_use(operation, variable.state(), Access::read, place);
+    uses = name_use(uses, variable.state(), Access::read, operation->serial);
   }
-  operation->use_count = static_cast<std::uint32_t>(place - begin);
-  operation->uses_outside = more;
-  return operation->blocked == 0;
+  operation->use_count = static_cast<std::uint32_t>(uses.size());
+  if (outside && uses.size() <= OperationState::kInlineUses) {
+    std::copy(uses.begin(), uses.end(), operation->inline_uses.begin());
+  }
 }
 
-Use* DependencyGraph::add_use(OperationState* operation, VariableState* variable, Access access,
-                              Use* place) {
+std::span<Use> DependencyGraph::name_use(std::span<Use> uses, VariableState* variable,
+                                         Access access, std::uint64_t serial) {
   const bool write = access != Access::read;
-  Use* const tail = variable->last;
-  if (tail != nullptr && tail->operation == operation) {
-    tail->reads |= !write;
-    tail->overwrites &= access != Access::write;
-    return place;
+  if (variable->named_by == serial) {
+    // Writes come first: a later mention finds its own write.
+    Use& known = *std::find_if(uses.begin(), uses.end(),
+                               [&](const Use& use) { return use.variable == variable; });
+    known.reads |= !write;
+    known.overwrites &= access != Access::write;
+    return uses;
   }
-  place->operation = operation;
-  place->variable = variable;
-  place->previous = tail;
-  place->next = nullptr;
-  place->write = write;
-  place->reads = !write;
-  place->overwrites = access == Access::overwrite;
-  place->granted = tail == nullptr || (!write && !tail->write && tail->granted);
-  if (!place->granted) ++operation->blocked;
-  if (write) {
-    const std::uint64_t version = variable->version.load(std::memory_order_relaxed);
-    variable->version.store(version + 1, std::memory_order_relaxed);  // under the mutex
+  variable->named_by = serial;
+  Use& use = *(uses.data() + uses.size());
+  use.variable = variable;
+  use.write = write;
+  use.reads = !write;
+  use.overwrites = access == Access::overwrite;
+  if (write) raise_version(variable);
+  return {uses.data(), uses.size() + 1};
+}
+
+void DependencyGraph::raise_version(VariableState* variable) {
+  const std::uint64_t version = variable->version.load(std::memory_order_relaxed);
+  variable->version.store(version + 1, std::memory_order_relaxed);  // pushers take turns
+}
+
+bool DependencyGraph::append(OperationState* operation) {
+  std::uint32_t blocked = 0;
+  for (Use& use : operation->uses()) {
+    VariableState* const variable = use.variable;
+    Use* const tail = variable->last;
+    use.operation = operation;
+    use.previous = tail;
+    use.next = nullptr;
+    use.granted = tail == nullptr || (!use.write && !tail->write && tail->granted);
+    if (!use.granted) ++blocked;
+    (tail == nullptr ? variable->first : tail->next) = &use;
+    variable->last = &use;
   }
-  (tail == nullptr ? variable->first : tail->next) = place;
-  variable->last = place;
-  return place + 1;
+  operation->blocked = blocked;
+  return blocked == 0;
 }
 
 void DependencyGraph::grant(Use* use, OperationList& unblocked) {
@@ -134,9 +129,9 @@ void DependencyGraph::release(OperationState* operation, OperationList& unblocke
   for (Use& use : operation->uses()) unlink(&use, unblocked);
 }
 
-std::shared_ptr<Failure> DependencyGraph::inherited(OperationState* operation) {
+const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* operation) {
   for (const Use& use : operation->uses()) {
-    if (use.variable->failure && (use.reads || !use.overwrites)) return use.variable->failure;
+    if (use.variable->failure && (use.reads || !use.overwrites)) return &use.variable->failure;
   }
   return nullptr;
 }
@@ -159,19 +154,26 @@ void DependencyGraph::absorb(VariableState* variable) {
   stream_failures_.push_back(variable->failure);
 }
 
-PendingEvent DependencyGraph::host_event(OperationState* operation) {
+bool DependencyGraph::host_event(OperationState* operation) {
   for (const Use& use : operation->uses()) {
     VariableState& variable = *use.variable;
     if (variable.written.event) {
-      if (!variable.written.event->passed()) return variable.written;
+      if (!variable.written.event->passed()) {
+        operation->event = variable.written;
+        return true;
+      }
       absorb(&variable);
     }
-    while (use.write && !variable.read.empty()) {
-      if (!variable.read.back().event->passed()) return variable.read.back();
+    while (use.write && variable.has_read_events) {
+      if (!variable.read.back().event->passed()) {
+        operation->event = variable.read.back();
+        return true;
+      }
       variable.read.pop_back();
+      variable.has_read_events = !variable.read.empty();
     }
   }
-  return {};
+  return false;
 }
 
 void DependencyGraph::stream_events(OperationState* operation,
@@ -200,8 +202,10 @@ void DependencyGraph::record_event(OperationState* operation) {
     if (use.write) {
       variable.written = event;
       variable.read.clear();
+      variable.has_read_events = false;
       continue;
     }
+    variable.has_read_events = true;
     auto same_lane = std::find_if(variable.read.begin(), variable.read.end(),
                                   [&](const PendingEvent& p) { return p.lane == event.lane; });
     if (same_lane == variable.read.end()) {

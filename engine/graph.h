@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DependencyGraph: who may use which variable when, which errors and stream events a variable
 // carries. It runs nothing and knows no thread; the caller holds the core's mutex throughout.
-// It owns the pools of operations and variables.
+// It owns the pool of variables.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,30 @@ namespace troupe::engine {
 /// Queues of readers and writers per variable.
 class DependencyGraph {
  public:
-  /// A free operation with no uses.
-  OperationState* take_operation();
-  /// Gives a finished operation back.
-  void recycle(OperationState* operation);
   /// A free variable without handles.
   VariableState* take_variable();
   /// Called when the last handle is gone: frees the variable, at once or behind its last use. The
   /// caller drops the returned reference after it let go of the mutex.
   std::shared_ptr<Core> orphan(VariableState* variable);
 
+  /// Notes in `operation` what it uses, and raises versions. A variable named twice is one use;
+  /// written and read is a write that reads. Called by one pusher at a time, not under the mutex.
+  static void name_uses(OperationState* operation, const Operation& request);
+  /// `variable` has one more write pushed. By one pusher at a time.
+  static void raise_version(VariableState* variable);
   /// Queues `operation` behind everything older on its variables. True when nothing blocks it.
-  /// A variable named twice is one use; written and read is a write that reads.
-  bool append(OperationState* operation, const Operation& request);
+  bool append(OperationState* operation);
   /// Lets go of all uses of a finished operation; the operations that this unblocks join
   /// `unblocked`.
   void release(OperationState* operation, OperationList& unblocked);
 
   /// The first error, in the order writes then reads, that the operation inherits, or null.
-  std::shared_ptr<Failure> inherited(OperationState* operation);
+  const std::shared_ptr<Failure>* inherited(OperationState* operation);
   /// A finished operation's error (null: none) reaches the variables it wrote.
   void settle_errors(OperationState* operation, const std::shared_ptr<Failure>& failure);
 
-  /// An event that a host function of `operation` must still wait for; empty when there is none.
-  PendingEvent host_event(OperationState* operation);
+  /// True when a host function of `operation` must still wait for an event: operation->event.
+  bool host_event(OperationState* operation);
   /// Events of other lanes that `operation` must order its own stream lane behind.
   void stream_events(OperationState* operation, std::vector<std::shared_ptr<base::Event>>& events);
   /// `operation` issued its work on a stream: its variables carry operation->event.
@@ -59,15 +59,15 @@ class DependencyGraph {
   /// The three lists of Operation.
   enum class Access : std::uint8_t { read, write, overwrite };
 
-  Use* add_use(OperationState* operation, VariableState* variable, Access access, Use* place);
+  /// `uses` and one more behind them, unless it names the variable already.
+  static std::span<Use> name_use(std::span<Use> uses, VariableState* variable, Access access,
+                                 std::uint64_t serial);
   void grant(Use* use, OperationList& unblocked);
   void unlink(Use* use, OperationList& unblocked);
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);
 
-  std::vector<std::unique_ptr<OperationState[]>> operation_chunks_;
   std::vector<std::unique_ptr<VariableState[]>> variable_chunks_;
-  OperationState* free_operations_ = nullptr;
   VariableState* free_variables_ = nullptr;
   std::vector<std::shared_ptr<Failure>> stream_failures_;
 };

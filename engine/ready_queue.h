@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "engine/state.h"
@@ -14,6 +15,9 @@ namespace troupe::engine {
 /// The queue of one lane.
 class ReadyQueue {
  public:
+  /// Below all priorities.
+  static constexpr int kNoPriority = std::numeric_limits<int>::min();
+
   void push(OperationState* operation) {
     ++size_;
     if (operation->priority == 0) {
@@ -33,6 +37,14 @@ class ReadyQueue {
     OperationState* const operation = heap_.back();
     heap_.pop_back();
     return operation;
+  }
+
+  /// Of the operation that pop() would give; kNoPriority when empty.
+  int priority() const {
+    if (size_ == 0) return kNoPriority;
+    return heap_.empty() || (heap_.front()->priority < 0 && !plain_.empty())
+               ? 0
+               : heap_.front()->priority;
   }
 
   std::size_t size() const { return size_; }

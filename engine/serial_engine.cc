@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "engine/core.h"
+#include "engine/replay.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
@@ -36,6 +37,7 @@ class SerialCore final : public Core {
   void stop_threads() override {}
 
   void drain() TROUPE_RELEASE(mutex_);
+  void run_inner_of(OperationState* replay) TROUPE_REQUIRES(mutex_);
   bool run_one(OperationState* operation);
 
   std::vector<base::SlotStore> slots_;  // used by the draining thread only
@@ -47,6 +49,10 @@ void SerialCore::drain() {
   const ThreadRoleScope role(ThreadRole::engine);
   draining_ = true;
   while (OperationState* operation = ready_.take()) {
+    if (operation->kind == OperationKind::replay) {
+      run_inner_of(operation);
+      continue;
+    }
     begin(operation);
     mutex_.unlock();
     const bool finished = run_one(operation);
@@ -57,17 +63,34 @@ void SerialCore::drain() {
   mutex_.unlock();
 }
 
+void SerialCore::run_inner_of(OperationState* replay) {
+  const auto number = static_cast<std::size_t>(replay->lane);
+  const LaneInfo& lane = lanes()[number];
+  RunContext context{.team = lane.team, .slots = &slots_[number]};
+  ReplayThread thread{context, replay->lane + 1, lane.stream};
+  mutex_.unlock();
+  base::lead_team(lane.team, [&] {
+    mutex_.lock();
+    run_replay(replay, thread);
+    mutex_.unlock();
+  });
+  mutex_.lock();
+}
+
 bool SerialCore::run_one(OperationState* operation) {
   const LaneInfo& lane = lanes()[static_cast<std::size_t>(operation->lane)];
   RunContext context{.team = lane.team,
                      .slots = &slots_[static_cast<std::size_t>(operation->lane)]};
-  const bool on_stream = operation->kind == OperationKind::stream && !operation->inherited;
+  const bool on_stream = operation->on_stream && !operation->skipped;
   if (on_stream) context.stream = lane.stream;
   bool finished = false;
   base::lead_team(lane.team, [&] { finished = run(operation, context, operation->lane + 1); });
   if (on_stream) {
     base::Status done = lane.stream->record()->wait_on_host();
-    if (operation->outcome.ok()) operation->outcome = std::move(done);
+    if (!operation->failed && !done.ok()) {
+      operation->failed = true;
+      operation->outcome = std::move(done);
+    }
   }
   return finished;
 }

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/status.h"
@@ -23,6 +22,7 @@ namespace troupe::engine {
 class Core;
 class Ticket;
 struct OperationState;
+struct Replay;
 
 /// An error and everything it spread to; one object per origin, so that it is reported once.
 struct Failure {
@@ -38,8 +38,8 @@ struct PendingEvent {
 
 /// One operation's place in the queue of one variable.
 struct Use {
-  OperationState* operation = nullptr;
   VariableState* variable = nullptr;
+  OperationState* operation = nullptr;
   Use* previous = nullptr;  ///< towards older uses of the variable
   Use* next = nullptr;
   bool write = false;
@@ -48,23 +48,29 @@ struct Use {
   bool granted = false;
 };
 
-/// The queue behind a Variable. Freed to its pool when no handle and no use is left.
-struct VariableState {
+/// The queue behind a Variable. Freed to its pool when no handle and no use is left. Pushers and
+/// lanes have a cache line each.
+struct alignas(64) VariableState {
   std::atomic<std::uint32_t> handles{0};  ///< any thread
+  std::atomic<std::uint64_t> version{0};  ///< writes pushed: set by pushers, read by any thread
+  std::uint64_t named_by = 0;             ///< the newest push that names it: of pushers
   std::shared_ptr<Core> core;             ///< constant while a handle exists
-  std::atomic<std::uint64_t> version{0};  ///< writes pushed; any thread reads it
-  std::string label;
-  Use* first = nullptr;  ///< oldest use that is not released
+  VariableState* link = nullptr;          ///< free list
+
+  alignas(64) Use* first = nullptr;  ///< oldest use that is not released
   Use* last = nullptr;
-  bool orphaned = false;  ///< no handle is left
   std::shared_ptr<Failure> failure;
-  PendingEvent written;            ///< the newest write, if a stream did it
-  std::vector<PendingEvent> read;  ///< reads since then, the newest per stream lane
-  VariableState* link = nullptr;   ///< free list
+  PendingEvent written;          ///< the newest write, if a stream did it
+  bool orphaned = false;         ///< no handle is left
+  bool has_read_events = false;  ///< `read` is not empty
+
+  std::vector<PendingEvent> read;  ///< reads since `written`, the newest per stream lane
+  std::string label;
 };
 
-/// Which function of Engine pushed an operation.
-enum class OperationKind : std::uint8_t { sync, async, stream, wait };
+/// Which function of Engine pushed an operation. A replay is one operation that holds what its
+/// program holds, and one of kind port for each port.
+enum class OperationKind : std::uint8_t { sync, async, stream, wait, replay, port };
 
 /// Where an operation is on its way.
 enum class OperationPhase : std::uint8_t {
@@ -80,42 +86,48 @@ struct WaitNode {
   base::Status status;
 };
 
-/// One pushed operation, from push to release. Ordered by use: thousands may be pending, and each
-/// cache line of them counts.
+/// One pushed operation, from push to release. A pusher fills it, then the core's mutex guards it.
+/// Ordered by use: thousands may be pending, each line of a cache that two processors hand to each
+/// other counts, and most operations touch the first three alone.
 struct alignas(64) OperationState {
   static constexpr std::size_t kInlineUses = 6;
 
+  OperationState* link = nullptr;      ///< of the list that it is in: submitted, ready, free ...
   OperationState* previous = nullptr;  ///< pending operations, in push order
   OperationState* next = nullptr;
-  OperationState* link = nullptr;  ///< ready queue, list of unblocked ones, or free list
-  std::uint64_t serial = 0;        ///< number of the push
-  std::uint64_t bytes = 0;         ///< of the request
+  std::uint64_t serial = 0;  ///< number of the push
+  std::string_view name;
   int priority = 0;
-  int lane = -1;
   std::uint32_t blocked = 0;  ///< uses that are not granted
-  std::uint32_t use_count = 0;
+  std::int8_t lane = -1;
   OperationKind kind = OperationKind::sync;
   OperationPhase phase = OperationPhase::blocked;
-  bool uses_outside = false;            ///< in more_uses
-  std::atomic<std::int8_t> parties{0};  ///< async: who has not arrived, see `function`
-  WaitNode* waiter = nullptr;           ///< of kind wait
+  bool on_stream = false;               ///< what it does is issued on its lane's stream
+  bool has_bytes = false;               ///< `bytes` is not 0
+  bool skipped = false;                 ///< `inherited` is set
+  bool failed = false;                  ///< `outcome` is an error; of the thread that runs it
+  std::atomic<std::int8_t> parties{0};  ///< async: who has not arrived, see `asynchronous`
 
-  // Owned by the thread that runs the operation; for async, by whoever arrives second of the
-  // function's return and its completion.
-  std::variant<std::monostate, SyncFunction, AsyncFunction> function;
+  // Functions and outcome are owned by the thread that runs the operation; for async, by whoever
+  // arrives second of the function's return and its completion.
+  SyncFunction function;  ///< unless of kind async
+
+  std::uint32_t use_count = 0;  ///< in more_uses when they are more than kInlineUses
+  std::array<Use, kInlineUses> inline_uses;
+
+  std::uint64_t bytes = 0;  ///< of the request
   base::Status outcome;
-
-  std::string_view name;
+  AsyncFunction asynchronous;          ///< of kind async
+  std::shared_ptr<Ticket> ticket;      ///< of kind async
   std::shared_ptr<Failure> inherited;  ///< why the function is skipped
   PendingEvent event;                  ///< what a host function waits for; what a stream recorded
-  std::shared_ptr<Ticket> ticket;      ///< of kind async
+  WaitNode* waiter = nullptr;          ///< of kind wait
+  Replay* replay = nullptr;            ///< of kinds replay and port
   std::int64_t begin_ns = 0;           ///< when the function began; only while tracing
-
-  std::array<Use, kInlineUses> inline_uses;
-  std::vector<Use> more_uses;  ///< grows and stays
+  std::vector<Use> more_uses;          ///< grows and stays
 
   std::span<Use> uses() {
-    return {uses_outside ? more_uses.data() : inline_uses.data(), use_count};
+    return {use_count > kInlineUses ? more_uses.data() : inline_uses.data(), use_count};
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "base/parallel.h"
 #include "engine/core.h"
 #include "engine/ready_queue.h"
+#include "engine/replay.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
@@ -25,13 +25,29 @@ namespace {
 struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
-  int parked = 0;  ///< threads that need a signal; may be too high, never too low
-  int awake = 0;   ///< threads that do not sleep, since awake_since_ns
+  int parked = 0;                ///< threads that need a signal; may be too high, never too low
+  int awake = 0;                 ///< threads that do not sleep, since awake_since_ns
+  int unlooked = 0;              ///< operations since its thread looked into the inbox
+  std::uint64_t look_ticks = 0;  ///< when it did
   std::int64_t awake_since_ns = 0;
-  std::int64_t awake_ns = 0;                     ///< of all threads, up to awake_since_ns
-  alignas(64) std::atomic<std::size_t> size{0};  ///< for spinning threads
+  std::int64_t awake_ns = 0;  ///< of all threads, up to awake_since_ns
+  alignas(64) std::atomic<int> priority{ReadyQueue::kNoPriority};  ///< of what is ready next
   std::atomic<std::uint32_t> signal{0};
 };
+
+/// A counter of the processor that grows with time, or jumps ahead where none is known.
+std::uint64_t ticks() {
+#if defined(__x86_64__) || defined(__i386__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t count = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+  return count;
+#else
+  static thread_local std::uint64_t count = 0;
+  return count += std::uint64_t{1} << 32;
+#endif
+}
 
 /// What one thread of a lane owns.
 struct Worker {
@@ -39,7 +55,7 @@ struct Worker {
   base::SlotStore slots;
   RunContext context;
   std::vector<std::shared_ptr<base::Event>> awaited;  // events of other lanes
-  std::deque<std::shared_ptr<base::Event>> issued;    // of this stream, not known to have passed
+  std::unique_ptr<IssuedWork> issued;                 // on this stream
 };
 
 class ThreadedCore final : public Core {
@@ -57,6 +73,9 @@ class ThreadedCore final : public Core {
 
  private:
   static constexpr int kIdleSpins = 256;  // some microseconds: the gap between two pushes
+  static constexpr int kSpinsPerLook = 40;
+  static constexpr int kUnlookedMax = 16;
+  static constexpr std::uint64_t kLookTicks = 10'000;  // some microseconds
 
   void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
     enqueue(static_cast<std::size_t>(operation->lane), operation);
@@ -74,6 +93,8 @@ class ThreadedCore final : public Core {
   void wake_one(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void count_lanes(EngineCounters& counters) const override TROUPE_REQUIRES(mutex_);
   void change_awake(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
+  void spin(const WorkQueue& own);
+  static bool look_is_due(WorkQueue& own);
   OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
@@ -130,7 +151,7 @@ void ThreadedCore::leave() {
 void ThreadedCore::enqueue(std::size_t queue, OperationState* operation) {
   WorkQueue& target = queues_[queue];
   target.ready.push(operation);
-  target.size.store(target.ready.size(), std::memory_order_relaxed);
+  target.priority.store(target.ready.priority(), std::memory_order_relaxed);
   wake_one(queue);
 }
 
@@ -163,36 +184,59 @@ void ThreadedCore::count_lanes(EngineCounters& counters) const {
   }
 }
 
+// Looks now and then: whoever pushes at the same time can fill a batch meanwhile.
+void ThreadedCore::spin(const WorkQueue& own) {
+  for (int i = 0; i < spins_; ++i) {
+    if (i % kSpinsPerLook == 0) {
+      if (!inbox_empty()) return;
+      if (own.priority.load(std::memory_order_relaxed) != ReadyQueue::kNoPriority) return;
+    }
+    spin_pause();
+  }
+}
+
+// Among short operations, most of a look's price is the cache line that a pusher has.
+bool ThreadedCore::look_is_due(WorkQueue& own) {
+  const std::uint64_t now = ticks();
+  if (own.ready.size() > 0 && ++own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) {
+    return false;
+  }
+  own.unlooked = 0;
+  own.look_ticks = now;
+  return true;
+}
+
 // For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   WorkQueue& own = queues_[queue];
+  const bool attends = own.threads == 1 && queue < lanes().size();
   bool spun = spins_ == 0;
   for (;;) {
+    if (look_is_due(own)) queue_pushed();
     if (OperationState* const operation = own.ready.pop()) {
-      own.size.store(own.ready.size(), std::memory_order_relaxed);
+      own.priority.store(own.ready.priority(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
+      if (attends) set_attended(static_cast<int>(queue), true);
       return operation;
     }
-    if (stopping_) {
-      change_awake(queue, -1);
-      return nullptr;
-    }
-    if (!spun) {
+    if (!spun && !stopping_) {
       leave();
-      for (int i = 0; i < spins_ && own.size.load(std::memory_order_relaxed) == 0; ++i)
-        spin_pause();
+      spin(own);
       spun = true;
       mutex_.lock();
-    } else {
-      change_awake(queue, -1);
-      own.parked = std::min(own.parked + 1, own.threads);
-      const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
-      leave();
-      own.signal.wait(seen, std::memory_order_acquire);
-      spun = spins_ == 0;
-      mutex_.lock();
-      change_awake(queue, 1);
+      continue;
     }
+    if (attends) set_attended(static_cast<int>(queue), false);
+    if (!inbox_empty()) continue;
+    change_awake(queue, -1);
+    if (stopping_) return nullptr;
+    own.parked = std::min(own.parked + 1, own.threads);
+    const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
+    leave();
+    own.signal.wait(seen, std::memory_order_acquire);
+    spun = spins_ == 0;
+    mutex_.lock();
+    change_awake(queue, 1);
   }
 }
 
@@ -206,13 +250,23 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   Worker worker;
   worker.row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
   worker.context = {.team = info.team, .slots = &worker.slots};
+  if (info.stream != nullptr) {
+    worker.issued = std::make_unique<IssuedWork>(*info.stream, options().stream_operations_max);
+  }
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);
+  const auto queue = static_cast<std::size_t>(lane);
+  ReplayThread replays{worker.context, worker.row, info.stream, worker.issued.get(),
+                       &queues_[queue].priority};
   mutex_.lock();
-  change_awake(static_cast<std::size_t>(lane), 1);
-  while (OperationState* operation = next(static_cast<std::size_t>(lane))) {
+  change_awake(queue, 1);
+  while (OperationState* operation = next(queue)) {
+    if (operation->kind == OperationKind::replay) {
+      run_replay(operation, replays);
+      continue;
+    }
     begin(operation);
     bool finished = true;
-    if (operation->kind == OperationKind::stream) {
+    if (operation->on_stream) {
       graph_.stream_events(operation, worker.awaited);
       leave();
       run_on_stream(operation, *info.stream, worker);
@@ -223,11 +277,11 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
     mutex_.lock();
     if (finished) finish(operation);
   }
-  mutex_.unlock();
+  leave();
 }
 
 void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker) {
-  if (operation->inherited) {
+  if (operation->skipped) {
     run(operation, worker.context, worker.row);
     return;
   }
@@ -235,14 +289,7 @@ void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream
   worker.context.stream = &stream;
   run(operation, worker.context, worker.row);
   worker.context.stream = nullptr;
-  operation->event = {operation->lane, stream.record()};
-  worker.issued.push_back(operation->event.event);
-  while (!worker.issued.empty() && worker.issued.front()->passed()) worker.issued.pop_front();
-  if (worker.issued.size() > options().stream_operations_max) {
-    // An error surfaces where the results are read.
-    static_cast<void>(worker.issued.front()->wait_on_host());
-    worker.issued.pop_front();
-  }
+  operation->event = {operation->lane, worker.issued->record()};
 }
 
 void ThreadedCore::run_events(int lane) {

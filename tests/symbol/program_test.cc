@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
+#include "engine/program.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -53,6 +55,9 @@ class ShuffledEngine final : public engine::Engine {
   void cancel(std::string_view reason) override { inner_->cancel(reason); }
   std::string dump() const override { return inner_->dump(); }
   engine::EngineCounters counters() const override { return inner_->counters(); }
+  engine::Program compile(engine::Recording recording) override {
+    return inner_->compile(std::move(recording));
+  }
   int team(const engine::Lane& lane) const override { return inner_->team(lane); }
 
   /// How often a younger operation overtook an older one.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inbox: operations that pushers have left for whoever has the graph's mutex. A ring of pointers:
+// one who takes a batch of them asks for all their cache lines at once, where a list would give
+// them one by one.
+// Private to this folder.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/state.h"
+
+namespace troupe::engine {
+
+/// One thread at a time puts, one at a time takes.
+class Inbox {
+ public:
+  /// True when nothing more can be put. For the one who puts.
+  bool full() {
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    if (tail - head_seen_ < kSlots) return false;
+    head_seen_ = head_.load(std::memory_order_acquire);
+    return tail - head_seen_ >= kSlots;
+  }
+  /// Not when full.
+  void put(OperationState* operation) {
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    slots_[tail % kSlots] = operation;
+    tail_.store(tail + 1, std::memory_order_seq_cst);
+  }
+
+  /// Any thread.
+  bool empty() const {
+    return tail_.load(std::memory_order_seq_cst) == head_.load(std::memory_order_relaxed);
+  }
+  /// How many have been put.
+  std::uint64_t count() const { return tail_.load(std::memory_order_acquire); }
+
+  /// How many have been taken. For the one who takes: he calls at() for all from here to an end
+  /// that count() gave, in order, then set_taken() with this end.
+  std::uint64_t taken() const { return head_.load(std::memory_order_relaxed); }
+  OperationState* at(std::uint64_t place, std::uint64_t end) const {
+    if (place == taken()) {
+      for (std::uint64_t i = place; i < end && i < place + kAhead; ++i) ask_for(i);
+    }
+    if (place + kAhead < end) ask_for(place + kAhead);
+    return slots_[place % kSlots];
+  }
+  void set_taken(std::uint64_t end) { head_.store(end, std::memory_order_release); }
+
+ private:
+  static constexpr std::uint64_t kSlots = 512;
+  static constexpr std::uint64_t kAhead = 8;
+
+  void ask_for(std::uint64_t place) const {
+    const OperationState* operation = slots_[place % kSlots];
+    __builtin_prefetch(operation, 1);
+    __builtin_prefetch(&operation->function, 1);
+    __builtin_prefetch(&operation->use_count, 1);
+  }
+
+  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  std::uint64_t head_seen_ = 0;
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+  alignas(64) std::array<OperationState*, kSlots> slots_{};
+};
+
+}  // namespace troupe::engine

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Core's pushers: filling operations, room for them, and the inbox through which they reach the
+// graph.
+#include <memory>
+#include <utility>
+
+#include "engine/core.h"
+#include "engine/thread_role.h"
+
+namespace troupe::engine {
+
+OperationState* Core::enter(const Operation& request, OperationKind kind) {
+  const int lane = find_lane(request.lane, kind);
+  check_request(request);
+  const std::size_t device = lanes_[static_cast<std::size_t>(lane)].device;
+  make_place();
+  if (!has_room(device, request.bytes)) {
+    entry_mutex_.unlock();
+    wait_for_room(device, request.bytes);
+    make_place();
+  }
+  OperationState* const operation = pool_.take();
+  operation->serial = next_serial();
+  operation->name = request.name;
+  operation->priority = request.priority;
+  operation->lane = static_cast<std::int8_t>(lane);
+  operation->kind = kind;
+  operation->on_stream = kind == OperationKind::stream;
+  operation->has_bytes = request.bytes > 0;
+  if (operation->has_bytes) {
+    operation->bytes = request.bytes;
+    pending_bytes_[device].fetch_add(request.bytes, std::memory_order_relaxed);
+  }
+  pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return operation;
+}
+
+void Core::make_place() {
+  entry_mutex_.lock();
+  while (inbox_.full()) {
+    entry_mutex_.unlock();
+    settle_submissions();
+    entry_mutex_.lock();
+  }
+}
+
+std::uint64_t Core::next_serial() {
+  const std::uint64_t serial = serial_.load(std::memory_order_relaxed) + 1;
+  serial_.store(serial, std::memory_order_relaxed);
+  return serial;
+}
+
+// What is pushed is seen by the next who takes the graph's mutex. That is the pusher himself,
+// unless the operation's lane is busy: it could not run before the lane's thread has looked into
+// the inbox.
+void Core::submit(OperationState* operation) {
+  const int lane = operation->lane;
+  inbox_.put(operation);
+  entry_mutex_.unlock();
+  if (lane < 0 || !attended(lane)) settle_submissions();
+}
+
+bool Core::attended(int lane) const {
+  return ((attended_.load(std::memory_order_seq_cst) >> lane) & 1) != 0;
+}
+
+void Core::set_attended(int lane, bool attended) {
+  const std::uint64_t bit = std::uint64_t{1} << lane;
+  const std::uint64_t before = attended_.load(std::memory_order_relaxed);
+  if (((before & bit) != 0) == attended) return;
+  attended_.store(before ^ bit, std::memory_order_seq_cst);
+}
+
+void Core::settle_submissions() {
+  mutex_.lock();
+  queue_pushed();
+  leave();
+}
+
+void Core::queue_pushed(std::uint64_t end) {
+  OperationList unblocked;
+  for (std::uint64_t place = inbox_.taken(); place < end; ++place) {
+    OperationState* const operation = inbox_.at(place, end);
+    link_pending(operation);
+    operation->phase = OperationPhase::blocked;
+    if (graph_.append(operation)) unblocked.append(operation);
+  }
+  if (end > inbox_.taken()) inbox_.set_taken(end);
+  advance(unblocked);
+}
+
+bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
+  const std::uint64_t held = pending_bytes_[device].load(std::memory_order_relaxed);
+  return bytes > 0 && held > 0 && held + bytes > options_.engine_pending_bytes_max;
+}
+
+// What has completed is asked only when what was known of it does not do.
+bool Core::has_room(std::size_t device, std::uint64_t bytes) {
+  if (bytes > 0 && crowded(device, bytes)) return false;
+  const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
+  if (pushed - completed_seen_ < options_.engine_pending_operations_max) return true;
+  completed_seen_ = completed_.load(std::memory_order_relaxed);
+  return pushed - completed_seen_ < options_.engine_pending_operations_max;
+}
+
+void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
+  if (thread_role() != ThreadRole::outside) return;
+  // Some distance between the marks, or every finished operation would wake a pusher.
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  const std::uint64_t low_mark = limit - limit / 8;
+  mutex_.lock();
+  ++pushers_waiting_;
+  while (pending() >= low_mark || crowded(device, bytes)) pause();
+  --pushers_waiting_;
+  mutex_.unlock();
+}
+
+void Core::push(const Operation& request, OperationKind kind, SyncFunction function) {
+  OperationState* const operation = enter(request, kind);
+  operation->function = std::move(function);
+  DependencyGraph::name_uses(operation, request);
+  submit(operation);
+}
+
+void Core::push_async(const Operation& request, AsyncFunction function) {
+  auto ticket = std::make_shared<Ticket>(shared_from_this());
+  OperationState* const operation = enter(request, OperationKind::async);
+  ticket->set(operation);
+  operation->ticket = std::move(ticket);
+  operation->asynchronous = std::move(function);
+  DependencyGraph::name_uses(operation, request);
+  submit(operation);
+}
+
+}  // namespace troupe::engine

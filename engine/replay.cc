@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replays: pushing all ports at once, running inner operations without the mutex, and letting ports
+// go. The mutex is taken where ports are granted or released, and where a replay begins, stops and
+// ends.
+#include "engine/replay.h"
+
+#include <algorithm>
+
+#include "engine/thread_role.h"
+
+namespace troupe::engine {
+
+Replay::Replay(CompiledProgram& of)
+    : program(of), ports(std::make_unique<OperationState[]>(of.plan().ports.size())) {
+  const std::size_t count = of.plan().ports.size();
+  for (std::size_t i = 0; i <= count; ++i) {
+    OperationState& state = i < count ? ports[i] : operation;
+    state.kind = i < count ? OperationKind::port : OperationKind::replay;
+    state.on_stream = of.on_stream();
+    state.name = of.label();
+    state.lane = static_cast<std::int8_t>(of.lane());
+    state.replay = this;
+    if (i == count) continue;
+    state.use_count = 1;
+    state.inline_uses[0].variable = of.ports()[of.plan().ports[i].variable].state();
+    state.inline_uses[0].write = of.plan().ports[i].write;
+  }
+  operation.use_count = static_cast<std::uint32_t>(of.held().size());
+  if (operation.use_count > OperationState::kInlineUses) {
+    operation.more_uses.resize(operation.use_count);
+  }
+  for (std::size_t i = 0; i < operation.use_count; ++i) {
+    operation.uses()[i].variable = of.held()[i].state();
+    operation.uses()[i].write = true;
+  }
+}
+
+CompiledProgram::CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording)
+    : core_(std::move(core)),
+      label_(recording.label()),
+      lane_(lane),
+      on_stream_(recording.on_stream()),
+      ports_(recording.ports()),
+      plan_(recording),
+      progress_(plan_) {
+  held_.push_back(core_->new_variable(label_ + " as a whole"));
+  held_.insert(held_.end(), recording.holds().begin(), recording.holds().end());
+  if (!on_stream_) return;
+  events.resize(plan_.ports.size());
+  issued.resize(plan_.ports.size());
+}
+
+void CompiledProgram::drop(CompiledProgram* program) {
+  if (program->core_->orphan(*program)) delete program;
+}
+
+std::shared_ptr<base::Event> IssuedWork::record(std::uint64_t operations) {
+  operations += std::exchange(unrecorded_, 0);
+  operations_ += operations;
+  points_.push_back({stream_.record(), operations});
+  const std::shared_ptr<base::Event> recorded = points_.back().event;
+  while (!points_.empty()) {
+    if (!points_.front().event->passed()) {
+      if (operations_ <= operations_max_) break;
+      // An error surfaces where the results are read.
+      static_cast<void>(points_.front().event->wait_on_host());
+    }
+    operations_ -= points_.front().operations;
+    points_.pop_front();
+  }
+  return recorded;
+}
+
+void IssuedWork::add() {
+  ++unrecorded_;
+  constexpr std::uint64_t kParts = 8;
+  if (unrecorded_ > operations_max_ / kParts) record(0);
+}
+
+Program Core::compile(Recording recording) {
+  const int lane = find_lane(recording.lane(),
+                             recording.on_stream() ? OperationKind::stream : OperationKind::sync);
+  for (const auto* list : {&recording.ports(), &recording.holds()}) {
+    for (const Variable& variable : *list) {
+      TROUPE_CHECK(owns(variable),
+                   fmt::format("[{}] a variable is empty or of another engine", recording.label()));
+    }
+  }
+  for (const Variable& held : recording.holds()) {
+    const std::vector<Variable>& ports = recording.ports();
+    TROUPE_CHECK(std::find(ports.begin(), ports.end(), held) == ports.end(),
+                 fmt::format("[{}] a held variable is a port, too", recording.label()));
+  }
+  return Program(new CompiledProgram(shared_from_this(), lane, std::move(recording)));
+}
+
+bool Core::orphan(CompiledProgram& program) {
+  mutex_.lock();
+  program.orphaned = true;
+  const bool idle = program.pending == 0;
+  mutex_.unlock();
+  return idle;
+}
+
+void Core::push_replay(CompiledProgram& program, int priority) {
+  entry_mutex_.lock();
+  const bool room = has_room(0, 0);
+  entry_mutex_.unlock();
+  if (!room) wait_for_room(0, 0);
+  std::unique_ptr<Replay> replay;
+  mutex_.lock();
+  if (program.free.empty()) {
+    mutex_.unlock();
+    replay = std::make_unique<Replay>(program);
+    mutex_.lock();
+  } else {
+    replay = std::move(program.free.back());
+    program.free.pop_back();
+  }
+  ++program.pending;
+  submit(*replay.release(), priority);
+  leave();
+}
+
+void Core::submit(Replay& replay, int priority) {
+  CompiledProgram& program = replay.program;
+  OperationState& whole = replay.operation;
+  whole.priority = priority;
+  whole.phase = OperationPhase::blocked;
+  const std::size_t ports = program.plan().ports.size();
+  entry_mutex_.lock();
+  const std::uint64_t before = inbox_.count();
+  whole.serial = next_serial();
+  pushed_.store(pushed_.load(std::memory_order_relaxed) + program.plan().operations.size(),
+                std::memory_order_relaxed);
+  for (std::size_t i = 0; i <= ports; ++i) {
+    for (Use& use : (i < ports ? replay.ports[i] : whole).uses()) {
+      if (use.write) DependencyGraph::raise_version(use.variable);
+    }
+  }
+  entry_mutex_.unlock();
+  queue_pushed(before);
+  link_pending(&whole);
+  OperationList unblocked;
+  for (std::size_t i = 0; i < ports; ++i) {
+    OperationState& port = replay.ports[i];
+    port.serial = whole.serial;
+    port.phase = OperationPhase::blocked;
+    if (graph_.append(&port)) unblocked.append(&port);
+  }
+  if (graph_.append(&whole)) unblocked.append(&whole);
+  advance(unblocked);
+}
+
+void Core::grant_port(OperationState* port) {
+  Replay& replay = *port->replay;
+  port->phase = OperationPhase::ready;
+  replay.granted.append(port);
+  replay.news.store(true, std::memory_order_relaxed);  // the mutex hands the list over
+  if (!std::exchange(replay.parked, false)) return;
+  replay.operation.phase = OperationPhase::ready;
+  make_ready(&replay.operation);
+}
+
+void Core::take_granted(Replay& replay) {
+  CompiledProgram& program = replay.program;
+  replay.news.store(false, std::memory_order_relaxed);
+  while (OperationState* port = replay.granted.take()) {
+    const auto index = static_cast<std::uint32_t>(port - replay.ports.get());
+    port->phase = OperationPhase::running;
+    if (program.on_stream()) {
+      graph_.stream_events(port, program.events[index]);
+      remember_stream_failures();
+      program.issued[index] = false;
+    }
+    program.progress().grant(index, port->inline_uses[0].variable->failure);
+  }
+}
+
+void Core::begin_replay(Replay& replay, ReplayThread& thread) {
+  CompiledProgram& program = replay.program;
+  replay.begun = true;
+  replay.ended = 0;
+  program.progress().begin();
+  if (!program.on_stream()) return;
+  std::vector<std::shared_ptr<base::Event>> events;
+  graph_.stream_events(&replay.operation, events);
+  for (const std::shared_ptr<base::Event>& event : events) thread.stream->wait_for(event);
+}
+
+void Core::run_replay(OperationState* operation, ReplayThread& thread) {
+  Replay& replay = *operation->replay;
+  operation->phase = OperationPhase::running;
+  if (!replay.begun) begin_replay(replay, thread);
+  bool ran = false;
+  for (;;) {
+    queue_pushed();
+    take_granted(replay);
+    leave();
+    const bool overtaken = run_inner_operations(replay, thread, ran);
+    const bool done = replay.program.progress().done();
+    std::shared_ptr<base::Event> event;
+    if (thread.issued != nullptr && replay.program.on_stream()) {
+      if (done || !replay.program.progress().released().empty()) event = thread.issued->record(0);
+    }
+    if (done && replay.program.orphaned.load(std::memory_order_acquire)) destroy_functions(replay);
+    mutex_.lock();
+    settle(replay, event);
+    if (done) return end_replay(replay, event);
+    if (overtaken) {
+      operation->phase = OperationPhase::ready;
+      return make_ready(operation);
+    }
+    if (replay.program.progress().may_go_on() || !replay.granted.empty()) continue;
+    operation->phase = OperationPhase::blocked;
+    replay.parked = true;
+    return;
+  }
+}
+
+// Runs until the mutex is needed. True: something that is ready on the lane goes first. `ran` says
+// whether anything has run since the replay's turn came: else two of them would give way for ever.
+bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran) {
+  ReplayProgress& progress = replay.program.progress();
+  // Among equals the oldest is first, but of priority 0, where they take turns (ReadyQueue).
+  const int priority = replay.operation.priority;
+  const int first = priority == 0 ? 0 : priority + 1;
+  for (;;) {
+    if (ran && thread.ready_priority != nullptr &&
+        thread.ready_priority->load(std::memory_order_relaxed) >= first) {
+      return true;
+    }
+    if (replay.news.load(std::memory_order_relaxed)) return false;
+    const std::uint32_t index = progress.next();
+    if (index == ReplayProgress::kNone) return false;
+    run_inner(replay.program, index, thread);
+    ran = true;
+    progress.end(index);
+    if (!progress.released().empty() || progress.done()) return false;
+    if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
+  }
+}
+
+void Core::run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
+  ReplayProgress& progress = program.progress();
+  PlannedOperation& operation = program.plan().operations[index];
+  std::shared_ptr<Failure> failure;
+  if (cancelling_.load(std::memory_order_relaxed)) {
+    failure = cancelled_failure();
+  } else if (progress.has_failures()) {
+    if (const std::shared_ptr<Failure>* inherited = progress.inherited(operation)) {
+      failure = *inherited;
+    }
+  }
+  ++program.ended;
+  if (failure) {
+    ++program.skipped;
+  } else {
+    const std::int64_t begin_ns = trace_ ? clock_.now_ns() : 0;
+    base::Status status = program.on_stream()
+                              ? issue_inner(program, operation, thread)
+                              : guarded(operation.function, operation.name, thread.context);
+    if (trace_) trace_->add_run(operation.name, thread.row, begin_ns, clock_.now_ns());
+    if (!status.ok()) {
+      failure = std::make_shared<Failure>(Failure{std::move(status)});
+      program.failures.push_back(failure);
+    }
+  }
+  if (failure || progress.has_failures()) progress.spread(operation, failure);
+}
+
+base::Status Core::issue_inner(CompiledProgram& program, PlannedOperation& operation,
+                               ReplayThread& thread) {
+  for (const std::uint32_t port : program.plan().ports_of(operation)) {
+    for (const std::shared_ptr<base::Event>& event : program.events[port]) {
+      thread.stream->wait_for(event);
+    }
+    program.events[port].clear();
+    program.issued[port] = true;
+  }
+  thread.context.stream = thread.stream;
+  base::Status status = guarded(operation.function, operation.name, thread.context);
+  thread.context.stream = nullptr;
+  if (thread.issued != nullptr) {
+    thread.issued->add();
+    return status;
+  }
+  base::Status done = thread.stream->record()->wait_on_host();
+  return status.ok() ? done : status;
+}
+
+std::shared_ptr<Failure> Core::cancelled_failure() {
+  mutex_.lock();
+  std::shared_ptr<Failure> failure = cancelled_;
+  mutex_.unlock();
+  return failure;
+}
+
+// Counts what ended, remembers its errors and lets its ports go.
+void Core::settle(Replay& replay, const std::shared_ptr<base::Event>& event) {
+  CompiledProgram& program = replay.program;
+  const LaneInfo& lane = lanes_[static_cast<std::size_t>(program.lane())];
+  LaneCounters& of_kind = counters_.lanes[static_cast<std::size_t>(lane.lane.kind)];
+  const std::uint64_t ended = std::exchange(program.ended, 0);
+  const std::uint64_t skipped = std::exchange(program.skipped, 0);
+  replay.ended += ended;
+  counters_.completed += ended;
+  of_kind.completed += ended;
+  counters_.skipped += skipped;
+  of_kind.skipped += skipped;
+  counters_.failed += program.failures.size();
+  of_kind.failed += program.failures.size();
+  completed_.store(counters_.completed, std::memory_order_relaxed);
+  for (const std::shared_ptr<Failure>& failure : program.failures) remember(failure);
+  program.failures.clear();
+  std::vector<std::uint32_t>& released = program.progress().released();
+  OperationList unblocked;
+  for (const std::uint32_t port : released) release_port(replay, port, event, unblocked);
+  released.clear();
+  tell_pushers(false);
+  advance(unblocked);
+}
+
+void Core::release_port(Replay& replay, std::uint32_t index,
+                        const std::shared_ptr<base::Event>& event, OperationList& unblocked) {
+  CompiledProgram& program = replay.program;
+  OperationState& port = replay.ports[index];
+  const Use& use = port.inline_uses[0];
+  if (use.write) use.variable->failure = program.progress().failure_of_port(index);
+  if (event != nullptr && program.issued[index]) {
+    port.event = {port.lane, event};
+    graph_.record_event(&port);
+    port.event = {};
+  }
+  graph_.release(&port, unblocked);
+}
+
+// What functions captured goes before their last replay counts as done.
+void Core::destroy_functions(Replay& replay) {
+  CompiledProgram& program = replay.program;
+  mutex_.lock();
+  const bool last = program.orphaned && program.pending == 1;
+  mutex_.unlock();
+  if (!last) return;
+  for (PlannedOperation& operation : program.plan().operations) operation.function.reset();
+}
+
+void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event) {
+  CompiledProgram& program = replay.program;
+  OperationState& whole = replay.operation;
+  if (event != nullptr) {
+    whole.event = {whole.lane, event};
+    graph_.record_event(&whole);
+    lane_events_[static_cast<std::size_t>(whole.lane)] = event;
+    whole.event = {};
+  }
+  OperationList unblocked;
+  graph_.release(&whole, unblocked);
+  unlink_pending(&whole);
+  replay.begun = false;
+  program.free.emplace_back(&replay);
+  --program.pending;
+  advance(unblocked);
+  if (!program.orphaned || program.pending > 0) return;
+  leave();
+  delete &program;
+  mutex_.lock();
+}
+
+}  // namespace troupe::engine

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReplayPlan: what compiling a recording gives. ReplayProgress: which of its operations may run
+// next, and the errors of its values, during one replay. Neither knows locks, lanes or the graph;
+// a progress belongs to the thread that runs the replay.
+// Private to this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/program.h"
+#include "engine/state.h"
+
+namespace troupe::engine {
+
+/// How one operation uses one slot: the lists of an Operation, joined as the graph joins them.
+struct SlotUse {
+  std::uint32_t slot = 0;
+  bool write = false;
+  bool reads = false;       ///< the old value matters: its error is inherited
+  bool overwrites = false;  ///< a write of the whole value: success clears the error
+};
+
+/// A part of a list.
+struct Range {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
+/// An operation of a plan.
+struct PlannedOperation {
+  SyncFunction function;
+  Range ports;          ///< among port_list
+  Range uses;           ///< among uses
+  Range before, after;  ///< among edges: those that it waits for, those that wait for it
+  std::string name;
+};
+
+/// A port of a plan that some operation uses.
+struct PlannedPort {
+  std::uint32_t slot = 0;
+  std::uint32_t variable = 0;  ///< among the recording's ports
+  bool write = false;          ///< some operation writes it
+  Range users;                 ///< among user_list: its operations, in order
+};
+
+/// Constant once made, but for what the functions keep.
+struct ReplayPlan {
+  explicit ReplayPlan(Recording& recording);
+
+  std::span<const std::uint32_t> ports_of(const PlannedOperation& operation) const {
+    return part(port_list, operation.ports);
+  }
+
+  template <typename T>
+  static std::span<const T> part(const std::vector<T>& list, Range range) {
+    return {list.data() + range.begin, list.data() + range.end};
+  }
+
+  std::vector<PlannedOperation> operations;
+  std::vector<PlannedPort> ports;
+  std::vector<SlotUse> uses;
+  std::vector<std::uint32_t> port_list;
+  std::vector<std::uint32_t> user_list;
+  std::vector<std::uint32_t> edges;
+  std::size_t slot_count = 0;
+};
+
+/// Runs a plan's operations in program order, but for those that wait for a port and what depends
+/// on them. As long as nothing waits, an operation costs no look at its neighbours.
+class ReplayProgress {
+ public:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  explicit ReplayProgress(const ReplayPlan& plan);
+
+  /// A new replay: no port granted, nothing done, no errors.
+  void begin();
+  /// `port` may be used from now on; it carries `failure` (null: none).
+  void grant(std::uint32_t port, std::shared_ptr<Failure> failure);
+  /// The first operation that may run and has not begun; kNone when all others wait for ports. The
+  /// caller ends it before it asks again.
+  std::uint32_t next();
+  bool done() const { return left_ == 0; }
+  /// False when next() would give kNone; it may give kNone all the same.
+  bool may_go_on() const { return !runnable_.empty() || cursor_ < plan_.operations.size(); }
+
+  /// True while an error or none at all has to be looked at.
+  bool has_failures() const { return has_failures_; }
+  /// The first error that an operation inherits, or null.
+  const std::shared_ptr<Failure>* inherited(const PlannedOperation& operation) const;
+  /// `operation` ended with `failure` (null: none), which reaches what it wrote.
+  void spread(const PlannedOperation& operation, const std::shared_ptr<Failure>& failure);
+  /// The operation has ended. Ports that nobody uses any more join released().
+  void end(std::uint32_t operation);
+
+  /// Ports to let go; the caller clears the list.
+  std::vector<std::uint32_t>& released() { return released_; }
+  /// What a port's variable carries now.
+  const std::shared_ptr<Failure>& failure_of_port(std::uint32_t port) const {
+    return failures_[plan_.ports[port].slot];
+  }
+
+ private:
+  bool runs_now(std::uint32_t operation);
+  void settle_one(std::uint32_t operation);
+
+  const ReplayPlan& plan_;
+  std::uint32_t cursor_ = 0;  // operations before it have run or are deferred
+  std::uint32_t left_ = 0;
+  std::uint32_t ungranted_ = 0;
+  std::uint32_t deferred_count_ = 0;
+  bool has_failures_ = false;
+  std::vector<bool> granted_;              // per port
+  std::vector<std::uint32_t> users_left_;  // per port
+  std::vector<std::uint8_t> deferred_;     // per operation: passed by, not ended
+  std::vector<std::uint32_t> unmet_;       // of a deferred one: ports and operations it waits for
+  std::vector<std::uint32_t> runnable_;    // deferred ones that may run, the first on top
+  std::vector<std::uint32_t> released_;
+  std::vector<std::shared_ptr<Failure>> failures_;  // per slot
+};
+
+}  // namespace troupe::engine
