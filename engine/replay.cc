@@ -257,10 +257,12 @@ void Core::run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread
     ++program.skipped;
   } else {
     const std::int64_t begin_ns = trace_ ? clock_.now_ns() : 0;
+    std::string_view detail;
+    thread.context.detail = trace_ ? &detail : nullptr;
     base::Status status = program.on_stream()
                               ? issue_inner(program, operation, thread)
                               : guarded(operation.function, operation.name, thread.context);
-    if (trace_) trace_->add_run(operation.name, thread.row, begin_ns, clock_.now_ns());
+    if (trace_) trace_->add_run({operation.name, detail}, thread.row, begin_ns, clock_.now_ns());
     if (!status.ok()) {
       failure = std::make_shared<Failure>(Failure{std::move(status)});
       program.failures.push_back(failure);

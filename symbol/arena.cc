@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "ndarray/run_kernel.h"
-
 namespace troupe::symbol {
 
 namespace {
@@ -57,24 +55,6 @@ void Arena::put(base::Buffer buffer) {
         memory->buffer = std::move(made);
         return base::Status();
       });
-}
-
-void Arena::claim(const void* user, int priority) {
-  user_ = user;
-  divide(runtime_, *memory_, device_, priority);
-}
-
-void Arena::divide(ndarray::Runtime& runtime, const Memory& memory, base::Device device,
-                   int priority) {
-  // On the lane of the operations around it, so that no other thread is asked.
-  const engine::Lane lane{device, engine::LaneKind::compute};
-  const engine::Operation claim{"claim arena", {}, {&memory.variable, 1}, lane, priority};
-  const auto nothing = [](engine::RunContext&) { return base::Status(); };
-  if (ndarray::uses_stream(device)) {
-    runtime.engine.push_stream(claim, nothing);
-  } else {
-    runtime.engine.push(claim, nothing);
-  }
 }
 
 }  // namespace troupe::symbol

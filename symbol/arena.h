@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arena: the planned memory that several executors of one module take turns in, sized by the
-// largest. Operations read the arena's variable; beginning a step, handing the arena to another
-// executor or growing it writes it. Used by the thread that owns the executors.
+// largest. A pass of an executor holds the arena's variable, and growing the arena writes it. Used
+// by the thread that owns the executors.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace troupe::symbol {
 /// One block of device memory with a user at a time.
 class Arena {
  public:
-  /// The bytes and their tag. Operations read the variable while they use the bytes; a holder lets
-  /// go in an operation that writes it.
+  /// The bytes and their tag. Operations read the variable, or a program holds it, while they use the
+  /// bytes; a holder lets go in an operation that writes it.
   struct Memory {
     base::Buffer buffer;
     engine::Variable variable;
@@ -34,12 +34,8 @@ class Arena {
   /// is not there, the error says so and the arena has the size that it had, if that can be had
   /// again.
   base::Status reserve(std::size_t bytes);
-  /// Makes `user` the one whose operations may follow; waits for nothing. They run behind all that
-  /// use the bytes now, those of the same user too: plans order the operations of one step alone.
-  void claim(const void* user, int priority);
-  /// Pushes what all later users of the bytes run behind, and which runs behind all earlier ones.
-  static void divide(ndarray::Runtime& runtime, const Memory& memory, base::Device device,
-                     int priority);
+  /// Makes `user` the one whose operations may follow. They hold the arena, or read its variable.
+  void claim(const void* user) { user_ = user; }
   /// True while nobody else claimed or grew the arena since claim(user).
   bool claimed_by(const void* user) const { return user_ == user; }
 

@@ -409,7 +409,7 @@ base::Status Executor::forward(bool train) {
     return base::error(Errc::resource_exhausted, "the shared arena has {} of {} bytes",
                        options_.arena->bytes(), program->plan().arena_bytes);
   }
-  options_.arena->claim(program, options_.priority);
+  options_.arena->claim(program);
   TROUPE_TRY(program->push(false));
   trained_ = train;
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs: memory for every value, tags for every operation, and the running of one step.
+// Programs: memory for every value, tags for every step, and the running of one.
 #include "symbol/program.h"
 
 #include <fmt/ranges.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "ndarray/run_kernel.h"
@@ -15,12 +16,14 @@ namespace troupe::symbol {
 
 namespace {
 
-bool contains(const std::vector<engine::Variable>& list, const engine::Variable& variable) {
-  return std::find(list.begin(), list.end(), variable) != list.end();
+template <typename T>
+bool contains(const std::vector<T>& list, const T& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-void insert(std::vector<engine::Variable>& list, const engine::Variable& variable) {
-  if (!contains(list, variable)) list.push_back(variable);
+template <typename T>
+void insert(std::vector<T>& list, const T& item) {
+  if (!contains(list, item)) list.push_back(item);
 }
 
 /// "f32(32,1,28,28) f32(20,1,5,5)", with the layout where it is not dense.
@@ -50,11 +53,13 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       kept_(prepared_.numbers.size()) {
   plan_prologue(request.prologue);
   plan(request);
-  make_variables();
   steps_.reserve(prepared_.graph.nodes.size());
   for (std::size_t node = 0; node < prepared_.graph.nodes.size(); ++node) {
     if (!prepared_.graph.nodes[node].is_variable()) add_step(node, request);
   }
+  make_variables();
+  forward_ = compile(false);
+  backward_ = compile(true);
 }
 
 void Program::plan_prologue(const std::vector<bool>& nodes) {
@@ -95,27 +100,23 @@ void Program::plan(const ProgramRequest& of) {
   plan_ = plan_memory(request);
 }
 
-/// One for every value's piece; for scratch only where an operation has to wait for its user.
+/// Pieces that one pass alone uses are inner to it. What the prologue uses its own operations name,
+/// and what both passes use carries an error from one to the other.
 void Program::make_variables() {
-  const auto make = [this](int piece, const std::string& label) {
-    engine::Variable& variable = piece_variables_[static_cast<std::size_t>(piece)];
-    if (!variable) variable = runtime_.engine.new_variable(label);
-  };
-  const Graph& graph = prepared_.graph;
-  piece_variables_.resize(plan_.pieces.size());
-  std::vector<bool> awaited(plan_.pieces.size(), false);
-  for (const std::vector<std::size_t>& before : plan_.after) {
-    for (const std::size_t piece : before) awaited[piece] = true;
-  }
-  for (std::size_t node = 0; node < graph.nodes.size(); ++node) {
-    for (int output = 0; output < graph.nodes[node].outputs; ++output) {
-      const Value value{static_cast<std::int64_t>(node), output};
-      const int piece = plan_.value_piece[prepared_.numbers[value]];
-      if (piece >= 0) make(piece, graph.value_name(value));
+  enum Use : unsigned { kForward = 1, kBackward = 2, kPrologue = 4 };
+  std::vector<unsigned> uses(plan_.pieces.size(), 0);
+  for (const Step& step : steps_) {
+    const Use use = step.unit >= 0 ? kPrologue : step.backward ? kBackward : kForward;
+    for (const Tags* tags : {&step.reads, &step.writes, &step.overwrites}) {
+      for (const Tag& tag : *tags) {
+        if (tag.piece >= 0) uses[static_cast<std::size_t>(tag.piece)] |= use;
+      }
     }
-    const int scratch = plan_.scratch_piece[node];
-    if (scratch >= 0 && awaited[static_cast<std::size_t>(scratch)]) {
-      make(scratch, "scratch of " + graph.nodes[node].name);
+  }
+  piece_variables_.resize(plan_.pieces.size());
+  for (std::size_t piece = 0; piece < uses.size(); ++piece) {
+    if (uses[piece] != kForward && uses[piece] != kBackward) {
+      piece_variables_[piece] = runtime_.engine.new_variable("piece of an arena");
     }
   }
 }
@@ -135,10 +136,10 @@ Program::Source Program::source(std::size_t value) const {
   return from;
 }
 
-const engine::Variable& Program::variable(std::size_t value) const {
-  if (externals_[value]) return externals_[value].variable();
-  if (kept_[value].variable) return kept_[value].variable;
-  return piece_variables_[static_cast<std::size_t>(plan_.value_piece[value])];
+Program::Tag Program::tag(std::size_t value) const {
+  if (externals_[value]) return {externals_[value].variable()};
+  if (kept_[value].variable) return {kept_[value].variable};
+  return {{}, plan_.value_piece[value]};
 }
 
 bool Program::is_part(std::size_t value) const {
@@ -170,63 +171,60 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
   step.key = base::random_key(
       request.seed, fmt::format("{}/{}/{}", node.op->name, node.random_name(), request.rank));
   const SubBatch& sub = prepared_.sub_batch;
+  step.unit = units_[index];
   step.in_parts = sub.active() && sub.nodes[index];
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
     const std::size_t value = prepared_.numbers[node.inputs[k]];
     Source from;
     if (node.reads(k)) {
       from = source(value);
-      insert(step.reads, variable(value));
-      if (units_[node_index(node.inputs[k])] < 0) insert(step.watches, variable(value));
+      insert(step.reads, tag(value));
+      const bool watched = step.unit >= 0 && units_[node_index(node.inputs[k])] < 0;
+      if (watched) insert(step.watches, tag(value).variable);
     } else {
       from.unread = true;
     }
     add_view(index, value, from, step.inputs, step.input_sources);
   }
   constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  step.unit = units_[index];
   step.versions.assign(step.watches.size(), kNever);
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     add_view(index, value, source(value), step.outputs, step.output_sources);
     if (kept_[value].variable) step.keeps.push_back(kept_[value].variable);
-    const bool content = contains(step.reads, variable(value));
+    const bool content = contains(step.reads, tag(value));
     step.output_sources.back().content = content;
     if (content || is_part(value)) step.fresh = false;
   }
-  add_variables(step, index);
+  add_tags(step, index);
 }
 
-void Program::add_variables(Step& step, std::size_t index) {
+void Program::add_tags(Step& step, std::size_t index) {
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
-    insert(is_part(value) ? step.writes : step.overwrites, variable(value));
+    insert(is_part(value) ? step.writes : step.overwrites, tag(value));
     if (plan_.value_piece[value] >= 0) add_piece(step, index, plan_.value_piece[value]);
-    if (step.in_parts && prepared_.sub_batch.sliced[value]) {
-      insert(step.later_writes, variable(value));
-    }
+    if (step.in_parts && prepared_.sub_batch.sliced[value]) insert(step.gathered, tag(value));
   }
   if (const int scratch = plan_.scratch_piece[index]; scratch >= 0) {
     step.scratch_offset = plan_.pieces[static_cast<std::size_t>(scratch)].offset;
     step.scratch_bytes = step.kernel->scratch_bytes();
     add_piece(step, index, scratch);
   }
-  insert(step.reads, memory_->variable);
-  if (prologue_bytes_ > 0) insert(step.reads, prologue_.memory()->variable);
-  if (step.random) insert(step.reads, random_step_.variable());
-  for (const engine::Variable& whole : step.overwrites) {
-    if (!contains(step.later_writes, whole)) step.later_overwrites.push_back(whole);
-  }
+  if (prologue_bytes_ > 0) insert(step.reads, {prologue_.memory()->variable});
+  if (step.random) insert(step.reads, {random_step_.variable()});
 }
 
 /// What a step does to the arena when it begins a piece: it overwrites the piece, and the dead
 /// values whose bytes it takes over. So it waits for their users, neither inherits nor keeps their
-/// errors, and has no error that anybody waits for: readers of the dead were pushed before it.
+/// errors, and has no error that anybody waits for: readers of the dead come before it.
 void Program::add_piece(Step& step, std::size_t node, int piece) {
   const auto index = static_cast<std::size_t>(piece);
-  if (piece_variables_[index]) insert(step.overwrites, piece_variables_[index]);
+  insert(step.overwrites, {{}, piece});
   if (plan_.pieces[index].first != node) return;
-  for (const std::size_t dead : plan_.after[index]) insert(step.overwrites, piece_variables_[dead]);
+  for (const std::size_t dead : plan_.after[index]) {
+    insert(step.overwrites, {{}, static_cast<int>(dead)});
+  }
 }
 
 bool Program::is_stale(Step& step) {
@@ -251,43 +249,121 @@ std::vector<bool> Program::stale_units() {
 base::Status Program::push(bool backward) {
   TROUPE_TRY(prologue_.reserve(prologue_bytes_));
   const std::vector<bool> stale = stale_units();
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    Step& step = steps_[i];
-    if (step.backward != backward) continue;
-    if (step.unit >= 0 && !stale[static_cast<std::size_t>(step.unit)]) continue;
-    if (step.in_parts) {
-      const std::size_t begin = i;
-      while (i + 1 < steps_.size() && steps_[i + 1].in_parts) ++i;
-      push_parts(begin, i + 1);
-    } else {
-      push_step(step, 0);
-    }
+  for (Step& step : steps_) {
+    const bool due = step.unit >= 0 && stale[static_cast<std::size_t>(step.unit)];
+    if (due && step.backward == backward) push_prologue_step(step);
   }
+  engine::Program& pass = backward ? backward_ : forward_;
+  if (pass) pass.replay(priority_);
   return {};
 }
 
-/// The plan orders users of the arena along the steps, once. So no part begins before all that was
-/// pushed earlier is done.
-void Program::push_parts(std::size_t begin, std::size_t end) {
-  for (std::int64_t part = 0; part < prepared_.sub_batch.parts(); ++part) {
-    Arena::divide(runtime_, *memory_, lane_.device, priority_);
-    for (std::size_t i = begin; i < end; ++i) push_step(steps_[i], part);
-  }
-}
-
-void Program::push_step(Step& step, std::int64_t part) {
-  const bool first = part == 0;
-  const engine::Operation operation{
-      step.name, step.reads, first ? step.writes : step.later_writes,
-      lane_,     priority_,  first ? step.overwrites : step.later_overwrites};
-  const auto work = [this, &step, part](engine::RunContext& context) {
-    return run(step, part, context);
+/// Steps of the prologue share the arena among each other, and wait for the passes, which hold it.
+void Program::push_prologue_step(Step& step) {
+  const auto variables = [this](const Tags& tags) {
+    std::vector<engine::Variable> list;
+    for (const Tag& tag : tags) {
+      const auto piece = static_cast<std::size_t>(tag.piece);
+      const engine::Variable& variable = tag.piece < 0 ? tag.variable : piece_variables_[piece];
+      if (variable) insert(list, variable);
+    }
+    return list;
   };
+  std::vector<engine::Variable> reads = variables(step.reads);
+  insert(reads, memory_->variable);
+  const std::vector<engine::Variable> writes = variables(step.writes),
+                                      overwrites = variables(step.overwrites);
+  const engine::Operation operation{step.name, reads, writes, lane_, priority_, overwrites};
+  const auto work = [this, &step](engine::RunContext& context) { return run(step, 0, context); };
   if (ndarray::uses_stream(lane_.device)) {
     runtime_.engine.push_stream(operation, work);
   } else {
     runtime_.engine.push(operation, work);
   }
+}
+
+/// Writes the steps of one pass down for the engine.
+class Program::Recorder {
+ public:
+  Recorder(Program& program, bool backward)
+      : program_(program),
+        backward_(backward),
+        recording_(backward ? "backward pass" : "forward pass", program.lane_,
+                   ndarray::uses_stream(program.lane_.device)),
+        pieces_(program.plan_.pieces.size()) {
+    recording_.hold(program.memory_->variable);
+  }
+
+  engine::Program run() {
+    std::vector<Step>& steps = program_.steps_;
+    const auto recorded = [this](const Step& step) {
+      return step.unit < 0 && step.backward == backward_;
+    };
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!recorded(steps[i])) continue;
+      if (!steps[i].in_parts) {
+        add(steps[i], 0);
+        continue;
+      }
+      const std::size_t begin = i;
+      while (i + 1 < steps.size() && steps[i + 1].in_parts) ++i;
+      for (std::int64_t part = 0; part < program_.prepared_.sub_batch.parts(); ++part) {
+        divide();
+        for (std::size_t k = begin; k <= i; ++k) add(steps[k], part);
+      }
+    }
+    if (recording_.operations().empty()) return {};
+    return program_.runtime_.engine.compile(std::move(recording_));
+  }
+
+ private:
+  /// The plan orders users of bytes along the steps, once. So no part begins before the one before
+  /// it is done.
+  void divide() {
+    if (!parts_) parts_ = recording_.inner();
+    const auto nothing = [](engine::RunContext&) { return base::Status(); };
+    recording_.add({.name = "next part", .overwrites = {*parts_}, .function = nothing});
+  }
+
+  void add(Step& step, std::int64_t part) {
+    engine::InnerOperation operation{.name = step.name};
+    for (const Tag& tag : step.reads) add_slot(operation.reads, tag);
+    for (const Tag& tag : step.writes) add_slot(operation.writes, tag);
+    for (const Tag& tag : step.overwrites) {
+      const bool later = part > 0 && contains(step.gathered, tag);
+      add_slot(later ? operation.writes : operation.overwrites, tag);
+    }
+    if (step.in_parts) operation.reads.push_back(*parts_);
+    operation.function = [program = &program_, &step, part](engine::RunContext& context) {
+      return program->run(step, part, context);
+    };
+    recording_.add(std::move(operation));
+  }
+
+  void add_slot(std::vector<engine::Slot>& list, const Tag& tag) {
+    if (tag.piece < 0) {
+      list.push_back(recording_.port(tag.variable));
+      return;
+    }
+    const auto piece = static_cast<std::size_t>(tag.piece);
+    const engine::Variable& shared = program_.piece_variables_[piece];
+    if (shared) {
+      list.push_back(recording_.port(shared));
+      return;
+    }
+    if (!pieces_[piece]) pieces_[piece] = recording_.inner();
+    list.push_back(*pieces_[piece]);
+  }
+
+  Program& program_;
+  const bool backward_;
+  engine::Recording recording_;
+  std::vector<std::optional<engine::Slot>> pieces_;
+  std::optional<engine::Slot> parts_;  // read by steps of a part, written between two parts
+};
+
+engine::Program Program::compile(bool backward) {
+  return Recorder(*this, backward).run();
 }
 
 std::byte* Program::address(const Source& source, std::int64_t first) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program: a prepared graph with its memory, as a list of operations to push, for the executor. Its
-// steps read and write their views while they run; a program is destroyed by an operation behind
-// all of them.
+// Program: a prepared graph with its memory, compiled to an engine's program for each pass, for the
+// executor. Its steps read and write their views while they run; a program is destroyed by an
+// operation behind all of them.
 // Private to this folder.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/program.h"
 #include "ndarray/ndarray.h"
 #include "symbol/arena.h"
 #include "symbol/layouts.h"
@@ -35,7 +36,7 @@ struct ProgramRequest {
   MemoryMode memory = MemoryMode::both;
 };
 
-/// Steps in order, ready to be pushed any number of times.
+/// Steps in order, ready to be run any number of times.
 class Program {
  public:
   /// Plans the memory; the caller reserves plan().arena_bytes before the first push.
@@ -45,8 +46,9 @@ class Program {
   /// Destroys the program behind its last operation, at once when its engine has ended.
   static void release(std::unique_ptr<Program> program);
 
-  /// Pushes the forward nodes, or those of the backward pass, in order; of the prologue only what
-  /// is out of date. The first call takes the prologue's memory; resource_exhausted without it.
+  /// Pushes what is out of date of the prologue, and behind it the forward nodes, or those of the
+  /// backward pass, in order. The first call takes the prologue's memory; resource_exhausted without
+  /// it.
   base::Status push(bool backward);
 
   const PreparedGraph& prepared() const { return prepared_; }
@@ -57,6 +59,8 @@ class Program {
   std::string place(std::size_t value) const;
 
  private:
+  class Recorder;
+
   /// Where a view's address comes from.
   struct Source {
     const ndarray::NDArray* array = nullptr;
@@ -66,6 +70,13 @@ class Program {
     bool unread = false;           // an input of which only the shape matters
     bool content = false;          // an output that is also an input: its old values matter
   };
+  /// What orders steps: a variable, or a piece of the plan.
+  struct Tag {
+    engine::Variable variable;
+    int piece = -1;
+    friend bool operator==(const Tag&, const Tag&) = default;
+  };
+  using Tags = std::vector<Tag>;
   struct Step {
     std::string name, op;
     std::string detail;  // for traces; made when the first one asks
@@ -73,10 +84,10 @@ class Program {
     std::vector<base::TensorView> inputs, outputs;
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
-    std::vector<engine::Variable> reads, writes, overwrites;
+    Tags reads, writes, overwrites;
     bool in_parts = false;  // runs once for each part of the batch
-    /// Instead of the two above, of parts behind the first, which keep what that one wrote.
-    std::vector<engine::Variable> later_writes, later_overwrites;
+    /// What is overwritten in parts: those behind the first keep what that one wrote.
+    Tags gathered;
     bool fresh = true;  // nothing of what the outputs hold matters
     base::RandomKey key;
     bool random = false;
@@ -95,15 +106,16 @@ class Program {
 
   void plan(const ProgramRequest& request);
   void make_variables();
+  engine::Program compile(bool backward);
   void plan_prologue(const std::vector<bool>& nodes);
   void add_step(std::size_t node, const ProgramRequest& request);
-  void add_variables(Step& step, std::size_t node);
+  void add_tags(Step& step, std::size_t node);
   void add_piece(Step& step, std::size_t node, int piece);
   Source source(std::size_t value) const;
   /// A value as a node reads or writes it: whole, or a part's samples of it.
   void add_view(std::size_t node, std::size_t value, Source from,
                 std::vector<base::TensorView>& views, std::vector<Source>& sources) const;
-  const engine::Variable& variable(std::size_t value) const;
+  Tag tag(std::size_t value) const;
   /// The value is less than all that its variable stands for.
   bool is_part(std::size_t value) const;
   /// Whether a step of the prologue must run: an input has been written since this was asked
@@ -111,8 +123,7 @@ class Program {
   static bool is_stale(Step& step);
   /// Per unit of the prologue: one of its steps must run.
   std::vector<bool> stale_units();
-  void push_parts(std::size_t begin, std::size_t end);
-  void push_step(Step& step, std::int64_t part);
+  void push_prologue_step(Step& step);
   /// The address that a source stands for, of the part that begins at sample `first`.
   std::byte* address(const Source& source, std::int64_t first) const;
   /// What a trace shows of a step: operator, kernel, shapes. Only its own operation may ask.
@@ -134,8 +145,10 @@ class Program {
   std::vector<int> units_;
   int unit_count_ = 0;
   MemoryPlan plan_;
-  std::vector<engine::Variable> piece_variables_;  // none for scratch that nobody waits for
+  /// Of pieces that a step of the prologue uses, or steps of both passes.
+  std::vector<engine::Variable> piece_variables_;
   std::vector<Step> steps_;
+  engine::Program forward_, backward_;
 };
 
 }  // namespace troupe::symbol
