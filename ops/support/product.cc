@@ -18,6 +18,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/support/tail-inl.h"
+
 #ifndef TROUPE_OPS_PRODUCT_ONCE
 #define TROUPE_OPS_PRODUCT_ONCE
 namespace troupe::ops {
@@ -58,43 +60,6 @@ inline std::int64_t lanes() {
   return static_cast<std::int64_t>(hn::Lanes(Lanes()));
 }
 
-/// The first `count` elements of a vector, which are all that a row has left.
-class Tail {
- public:
-#if HWY_TARGET <= HWY_AVX2
-  explicit Tail(std::int64_t count) : mask_(hn::FirstN(Lanes(), static_cast<std::size_t>(count))) {}
-
-  /// Zero in the elements behind.
-  HWY_INLINE Vector load(const float* place) const {
-    return hn::MaskedLoad(mask_, Lanes(), place);
-  }
-  HWY_INLINE void store(Vector vector, float* place) const {
-    hn::BlendedStore(vector, mask_, Lanes(), place);
-  }
-
- private:
-  hn::Mask<Lanes> mask_;
-#else
-  // On these targets the library's masked accesses want aligned addresses and touch the elements
-  // behind, which may be another thread's or nobody's.
-  explicit Tail(std::int64_t count) : count_(count) {}
-
-  HWY_INLINE Vector load(const float* place) const {
-    HWY_ALIGN float values[hn::MaxLanes(Lanes())] = {};
-    std::copy_n(place, count_, values);
-    return hn::Load(Lanes(), values);
-  }
-  HWY_INLINE void store(Vector vector, float* place) const {
-    HWY_ALIGN float values[hn::MaxLanes(Lanes())];
-    hn::Store(vector, Lanes(), values);
-    std::copy_n(values, count_, place);
-  }
-
- private:
-  std::int64_t count_;
-#endif
-};
-
 /// Sums of kRows x kVectors. Loops over them must be unrolled, or they live in memory.
 template <int kRows, int kVectors>
 struct Tile {
@@ -103,7 +68,7 @@ struct Tile {
 
   static HWY_INLINE void compute(const ProductBlock& b, std::int64_t columns) {
     const Lanes d;
-    const Tail tail(columns - kLast * lanes());
+    const Tail tail(d, columns - kLast * lanes());
     Sums sums;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -137,12 +102,12 @@ struct Tile {
   }
 
  private:
-  static HWY_INLINE Vector load(int v, const Tail& tail, const float* row) {
+  static HWY_INLINE Vector load(int v, const Tail<Lanes>& tail, const float* row) {
     const float* place = row + v * lanes();
     return v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
   }
 
-  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail& tail,
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail<Lanes>& tail,
                                bool full) {
     const Lanes d;
     const bool add = b.add;
