@@ -10,6 +10,7 @@
 
 #include "ops/support/chunks.h"
 #include "ops/support/flat_kernel.h"
+#include "ops/support/product_block.h"
 
 // A tile is an array of vectors, which scalable ones cannot form.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
@@ -19,26 +20,6 @@
 #include <hwy/highway.h>
 
 #include "ops/support/tail-inl.h"
-
-#ifndef TROUPE_OPS_PRODUCT_ONCE
-#define TROUPE_OPS_PRODUCT_ONCE
-namespace troupe::ops {
-/// A block of left (rows, inner) times right (inner, columns), whose columns are neighbours.
-struct ProductBlock {
-  const float* left;
-  const float* right;
-  const float* bias;  ///< of out's columns; null: none
-  float* out;
-  std::int64_t rows, columns, inner;
-  std::int64_t left_row, left_inner, right_inner;
-  std::int64_t out_stride;  ///< from one row of out to the next
-  std::int64_t ahead;       ///< to what of right is needed next, so that it is fetched; 0: nothing
-  bool add;                 ///< to what is in out
-  bool stream;              ///< out goes past the caches; its rows begin at whole vectors
-  bool transposed;          ///< rows of the block are columns of out
-};
-}  // namespace troupe::ops
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace troupe::ops {
@@ -341,7 +322,7 @@ class ProductKernel final : public Kernel {
       block.inner = std::min(size.inner, inner - i);
       const bool another = i + 2 * size.inner <= inner;
       block.ahead = size.ahead && another ? size.inner * block.right_inner : 0;
-      HWY_DYNAMIC_DISPATCH(multiply_block)(block);
+      multiply_product_block(block);
       block.left += size.inner * block.left_inner;
       block.right += size.inner * block.right_inner;
       block.bias = nullptr;
@@ -378,6 +359,10 @@ class ProductKernel final : public Kernel {
 };
 
 }  // namespace
+
+void multiply_product_block(const ProductBlock& block) {
+  HWY_DYNAMIC_DISPATCH(multiply_block)(block);
+}
 
 KernelDef product_kernel(Product (*read)(const OpCall&)) {
   const auto make = [read](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
