@@ -19,8 +19,9 @@ struct PatchRuns {
   const float* from = nullptr;  ///< the first run of the first row
   float* to = nullptr;
   std::int64_t rows = 0, from_row = 0, to_row = 0;
-  std::int64_t runs = 0, from_run = 0;  ///< of a row; in `to` they follow each other
-  std::int64_t numbers = 0;             ///< of a run
+  std::int64_t lines = 0, from_line = 0;  ///< of a row: lines of runs,
+  std::int64_t runs = 0, from_run = 0;    ///< which follow each other in `to`
+  std::int64_t numbers = 0;               ///< of a run
 };
 
 /// Planes of one row of an image, to channels last.
@@ -40,50 +41,62 @@ namespace troupe::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Whole vectors: what is behind a run is overwritten by the next one.
+/// Whole vectors: what is behind a run is overwritten by the next one, so they are taken in order.
 void copy_runs(const PatchRuns& shared) {
   const PatchRuns p = shared;
   const hn::CappedTag<float, 16> d;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t row = 0; row < p.rows; ++row) {
-    const float* from = p.from + row * p.from_row;
+    const float* line = p.from + row * p.from_row;
     float* to = p.to + row * p.to_row;
-    for (std::int64_t run = 0; run < p.runs; ++run, from += p.from_run, to += p.numbers) {
-      for (std::int64_t i = 0; i < p.numbers; i += step) {
-        hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    for (std::int64_t y = 0; y < p.lines; ++y, line += p.from_line) {
+      const float* from = line;
+      for (std::int64_t run = 0; run < p.runs; ++run, from += p.from_run, to += p.numbers) {
+        for (std::int64_t i = 0; i < p.numbers; i += step) {
+          hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+        }
       }
     }
   }
 }
 
-/// Four channels of four places at a time.
-void turn_line(const PatchLine& shared) {
-  const PatchLine p = shared;
+#if HWY_TARGET == HWY_SCALAR
+constexpr std::int64_t kTurned = 1;
+
+HWY_INLINE void turn_quad(const float*, std::int64_t, float*, std::int64_t) {}
+#else
+constexpr std::int64_t kTurned = 4;
+
+/// Four places of four channels.
+HWY_INLINE void turn_quad(const float* from, std::int64_t plane, float* to, std::int64_t channels) {
   const hn::CappedTag<float, 4> d;
   const hn::Repartition<double, decltype(d)> pairs;
-  const std::int64_t whole = p.width / 4 * 4, quads = hn::Lanes(d) == 4 ? p.channels / 4 * 4 : 0;
-  for (std::int64_t c = 0; c < quads; c += 4) {
-    const float* from = p.from + c * p.plane;
-    float* to = p.to + c;
-    for (std::int64_t x = 0; x < whole; x += 4, to += 4 * p.channels) {
-      const auto a = hn::LoadU(d, from + x), b = hn::LoadU(d, from + p.plane + x);
-      const auto e = hn::LoadU(d, from + 2 * p.plane + x);
-      const auto f = hn::LoadU(d, from + 3 * p.plane + x);
-      const auto ab = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
-      const auto ef = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
-      const auto upper_ab = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
-      const auto upper_ef = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
-      const auto put = [&](std::int64_t place, auto value) HWY_ATTR {
-        hn::StoreU(hn::BitCast(d, value), d, to + place * p.channels);
-      };
-      put(0, hn::InterleaveLower(pairs, ab, ef));
-      put(1, hn::InterleaveUpper(pairs, ab, ef));
-      put(2, hn::InterleaveLower(pairs, upper_ab, upper_ef));
-      put(3, hn::InterleaveUpper(pairs, upper_ab, upper_ef));
+  const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + plane);
+  const auto e = hn::LoadU(d, from + 2 * plane), f = hn::LoadU(d, from + 3 * plane);
+  const auto ab = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+  const auto ef = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
+  const auto upper_ab = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+  const auto upper_ef = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
+  const auto put = [&](std::int64_t place, auto value)
+                       HWY_ATTR { hn::StoreU(hn::BitCast(d, value), d, to + place * channels); };
+  put(0, hn::InterleaveLower(pairs, ab, ef));
+  put(1, hn::InterleaveUpper(pairs, ab, ef));
+  put(2, hn::InterleaveLower(pairs, upper_ab, upper_ef));
+  put(3, hn::InterleaveUpper(pairs, upper_ab, upper_ef));
+}
+#endif
+
+void turn_line(const PatchLine& shared) {
+  const PatchLine p = shared;
+  const bool quads = kTurned == 4;
+  const std::int64_t whole = quads ? p.width / 4 * 4 : 0, fours = quads ? p.channels / 4 * 4 : 0;
+  for (std::int64_t c = 0; c < fours; c += 4) {
+    for (std::int64_t x = 0; x < whole; x += 4) {
+      turn_quad(p.from + c * p.plane + x, p.plane, p.to + x * p.channels + c, p.channels);
     }
   }
   for (std::int64_t c = 0; c < p.channels; ++c) {
-    for (std::int64_t x = c < quads ? whole : 0; x < p.width; ++x) {
+    for (std::int64_t x = c < fours ? whole : 0; x < p.width; ++x) {
       p.to[x * p.channels + c] = p.from[c * p.plane + x];
     }
   }
@@ -149,24 +162,151 @@ void Patches::gather(const float* image, std::int64_t begin, std::int64_t count,
   PatchRuns runs;
   runs.from_row = across.stride * v_.in;
   runs.to_row = row_;
+  runs.lines = down.kernel;
+  runs.from_line = down.dilate * width_ * v_.in;
+  runs.runs = joined ? 1 : across.kernel;
+  runs.from_run = across.dilate * v_.in;
   runs.numbers = joined ? across.kernel * v_.in : v_.in;
   for (std::int64_t at = begin; at < begin + count; at += runs.rows) {
     const std::int64_t y = at / v_.output[1], x = at % v_.output[1];
     runs.rows = std::min(v_.output[1] - x, begin + count - at);
-    float* const first = to + (at - begin) * row_;
-    // Later runs go over what earlier ones spill, so the rows of a line are filled run by run.
-    for (std::int64_t ky = 0; ky < down.kernel; ++ky) {
-      const std::int64_t line = (y * down.stride + ky * down.dilate) * width_;
-      const float* const from = image + (line + x * across.stride) * v_.in;
-      for (std::int64_t kx = 0; kx < (joined ? 1 : across.kernel); ++kx) {
-        runs.from = from + kx * across.dilate * v_.in;
-        runs.to = first + (ky * across.kernel + kx) * v_.in;
-        runs.runs = 1;
-        HWY_DYNAMIC_DISPATCH(copy_runs)(runs);
-      }
-    }
+    runs.from = image + (y * down.stride * width_ + x * across.stride) * v_.in;
+    runs.to = to + (at - begin) * row_;
+    HWY_DYNAMIC_DISPATCH(copy_runs)(runs);
   }
   for (std::int64_t i = 0; one_ && i < count; ++i) to[i * row_ + numbers_] = 1.0F;
+}
+
+PatchConvolution::PatchConvolution(const Convolution& convolution, bool biased, int team)
+    : v_(convolution), patches_(convolution, biased), team_(team), filters_(padded(v_.out)) {}
+
+std::size_t PatchConvolution::scratch_bytes() const {
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  return static_cast<std::size_t>(patches_.row() * filters_ + team_ * each) * sizeof(float);
+}
+
+/// Row i of `to` has what number i of a patch is multiplied with, for all filters.
+void PatchConvolution::lay_out_weights(const KernelContext& context, const float* weight,
+                                       const float* bias, float* to) const {
+  const std::int64_t taps = v_.taps();
+  context.parallel(v_.in, [&](std::int64_t channel) {
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      float* const row = to + (tap * v_.in + channel) * filters_;
+      for (std::int64_t filter = 0; filter < v_.out; ++filter) {
+        row[filter] = weight[(filter * v_.in + channel) * taps + tap];
+      }
+    }
+  });
+  if (bias != nullptr) std::copy_n(bias, v_.out, to + patches_.numbers() * filters_);
+}
+
+void PatchConvolution::run(const KernelContext& context, const float* data, const float* weight,
+                           const float* bias, float* output) const {
+  auto* const laid_out = reinterpret_cast<float*>(context.scratch.data());
+  lay_out_weights(context, weight, bias, laid_out);
+  const std::int64_t plane = v_.output_plane(), most = patches_.most_rows();
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  context.parallel(team_, [&](std::int64_t member) {
+    float* const image = laid_out + patches_.row() * filters_ + member * each;
+    float* const rows = image + patches_.image_elements();
+    for (std::int64_t n = member; n < v_.batch; n += team_) {
+      patches_.place(data + n * v_.in * v_.input_plane(), image);
+      for (std::int64_t at = 0; at < plane; at += most) {
+        const std::int64_t count = std::min(most, plane - at);
+        patches_.gather(image, at, count, rows);
+        ProductBlock block{};
+        block.left = rows;
+        block.left_row = patches_.row();
+        block.left_inner = 1;
+        block.right = laid_out;
+        block.right_inner = filters_;
+        block.out = output + n * v_.out * plane + at;
+        block.out_stride = plane;
+        block.rows = count;
+        block.columns = v_.out;
+        block.inner = patches_.numbers() + (bias == nullptr ? 0 : 1);
+        block.transposed = true;
+        multiply_product_block(block);
+      }
+    }
+  });
+}
+
+PatchGradient::PatchGradient(const Convolution& convolution, bool biased, int team)
+    : v_(convolution),
+      patches_(convolution, biased),
+      team_(team),
+      chunks_(std::min(v_.batch, kChunks)) {}
+
+std::size_t PatchGradient::scratch_bytes() const {
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  return static_cast<std::size_t>(chunks_ * v_.out * patches_.row() + team_ * each) * sizeof(float);
+}
+
+/// The sums of a chunk's images by filters and numbers of a patch.
+void PatchGradient::sum_images(const float* gradient, const float* data, std::int64_t chunk,
+                               float* work, float* sums) const {
+  float* const rows = work + patches_.image_elements();
+  const std::int64_t plane = v_.output_plane(), most = patches_.most_rows();
+  for (std::int64_t n = chunk; n < v_.batch; n += chunks_) {
+    patches_.place(data + n * v_.in * v_.input_plane(), work);
+    for (std::int64_t at = 0; at < plane; at += most) {
+      const std::int64_t count = std::min(most, plane - at);
+      patches_.gather(work, at, count, rows);
+      ProductBlock block{};
+      block.left = gradient + n * v_.out * plane + at;
+      block.left_row = plane;
+      block.left_inner = 1;
+      block.right = rows;
+      block.right_inner = patches_.row();
+      block.out = sums;
+      block.out_stride = patches_.row();
+      block.rows = v_.out;
+      block.columns = patches_.numbers() + (patches_.one() ? 1 : 0);
+      block.inner = count;
+      block.add = n != chunk || at != 0;
+      multiply_product_block(block);
+    }
+  }
+}
+
+void PatchGradient::finish(const KernelContext& context, const float* sums,
+                           const Outputs& outputs) const {
+  const std::int64_t row = patches_.row(), numbers = patches_.numbers(), taps = v_.taps();
+  const auto put = [](float* place, double total, bool adds) {
+    const auto value = static_cast<float>(total);
+    *place = adds ? *place + value : value;
+  };
+  context.parallel(v_.out, [&](std::int64_t filter) {
+    const auto total = [&](std::int64_t i) {
+      double sum = 0.0;
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        sum += static_cast<double>(sums[(chunk * v_.out + filter) * row + i]);
+      }
+      return sum;
+    };
+    float* const weight = outputs.weight + filter * numbers;
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      for (std::int64_t channel = 0; channel < v_.in; ++channel) {
+        put(weight + channel * taps + tap, total(tap * v_.in + channel), outputs.adds_weight);
+      }
+    }
+    if (outputs.bias != nullptr) put(outputs.bias + filter, total(numbers), outputs.adds_bias);
+  });
+}
+
+void PatchGradient::run(const KernelContext& context, const float* gradient, const float* data,
+                        const Outputs& outputs) const {
+  auto* const sums = reinterpret_cast<float*>(context.scratch.data());
+  const std::int64_t of_chunk = v_.out * patches_.row();
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  context.parallel(team_, [&](std::int64_t member) {
+    float* const work = sums + chunks_ * of_chunk + member * each;
+    for (std::int64_t chunk = member; chunk < chunks_; chunk += team_) {
+      sum_images(gradient, data, chunk, work, sums + chunk * of_chunk);
+    }
+  });
+  finish(context, sums, outputs);
 }
 
 }  // namespace troupe::ops

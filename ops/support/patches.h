@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of dense tensors as matrix products: the numbers that each window covers are gathered
-// into a row, a block of rows at a time, and the rows are multiplied while they are in the cache.
-// Numbers of a row lie in the order of taps, then channels, so that an image with channels last
-// gives them in long runs. Plain values; any thread.
+// Convolutions of dense tensors as matrix products: the numbers that each window covers are
+// gathered into a row, a block of rows at a time, and the rows are multiplied while they are in the
+// cache. Numbers of a row lie in the order of taps, then channels, so that an image with channels
+// last gives them in long runs. Plain values; any thread.
 #pragma once
 
 #include "ops/kernel.h"
@@ -18,7 +18,8 @@ class Patches {
   Patches(const Convolution& convolution, bool one);
 
   std::int64_t numbers() const { return numbers_; }  ///< without the one
-  std::int64_t row() const { return row_; }          ///< from one row to the next
+  bool one() const { return one_; }
+  std::int64_t row() const { return row_; }  ///< from one row to the next
   std::int64_t most_rows() const { return most_rows_; }
   std::int64_t image_elements() const;  ///< of memory that place() fills
   std::int64_t rows_elements() const;   ///< of memory that gather() fills

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One block of a matrix product in tiles of registers: what product.cc is made of, for other kernels
-// whose operands lie in scratch memory. Any thread.
+// One block of a matrix product in tiles of registers: what product.cc is made of, for other
+// kernels whose operands lie in scratch memory. Any thread.
 #pragma once
 
 #include <cstdint>
