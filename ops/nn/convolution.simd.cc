@@ -259,6 +259,22 @@ class PatchKernel final : public Kernel {
   Epilogue epilogue_;
 };
 
+class PatchScatterKernel final : public Kernel {
+ public:
+  explicit PatchScatterKernel(const PatchScatter& scatter) : scatter_(scatter) {}
+
+  std::string name() const override { return "simd:patches"; }
+  std::size_t scratch_bytes() const override { return scatter_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    scatter_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(),
+                 context.outputs[0].as<float>());
+    return {};
+  }
+
+ private:
+  PatchScatter scatter_;
+};
+
 class PatchGradientKernel final : public Kernel {
  public:
   PatchGradientKernel(const PatchGradient& gradient, std::vector<WriteMode> modes)
@@ -297,6 +313,15 @@ Result<std::unique_ptr<Kernel>> patches_forward(const OpCall& call) {
       std::make_unique<PatchKernel>(PatchConvolution(v, biased, call.team), biased, epilogue));
 }
 
+Result<std::unique_ptr<Kernel>> patches_backward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Convolution v,
+                    read_patches(call, call.outputs[0].shape, call.inputs[0].shape));
+  for (const WriteMode mode : call.modes) {
+    if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<PatchScatterKernel>(PatchScatter(v, call.team)));
+}
+
 Result<std::unique_ptr<Kernel>> patches_gradient(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Convolution v,
                     read_patches(call, call.inputs[1].shape, call.inputs[0].shape));
@@ -323,6 +348,11 @@ double patches_forward_seconds(const OpCall& call) {
   return share * patch_seconds(call, filters, filters);
 }
 
+double patches_backward_seconds(const OpCall& call) {
+  const std::int64_t numbers = call.inputs[1].shape.elements(1, 4);
+  return patch_seconds(call, numbers, call.inputs[0].shape[1]);
+}
+
 double patches_gradient_seconds(const OpCall& call) {
   const std::int64_t numbers = call.outputs[0].shape.elements(1, 4);
   return patch_seconds(call, numbers, call.inputs[0].shape[1]);
@@ -336,6 +366,7 @@ std::span<const BackendKernel> kernels_convolution_simd() {
       {"convolution_backward_data", {"simd", backward_data, seconds<Pass::data_gradient>}},
       {"convolution_backward_weights", {"simd", backward_weights, seconds<Pass::weight_gradient>}},
       {"convolution", {"simd:patches", patches_forward, patches_forward_seconds}},
+      {"convolution_backward_data", {"simd:patches", patches_backward, patches_backward_seconds}},
       {"convolution_backward_weights",
        {"simd:patches", patches_gradient, patches_gradient_seconds}},
   };

@@ -11,12 +11,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/support/tail-inl.h"
+
 #ifndef TROUPE_OPS_PATCHES_ONCE
 #define TROUPE_OPS_PATCHES_ONCE
 namespace troupe::ops {
 /// Copies of runs of numbers.
 struct PatchRuns {
-  const float* from = nullptr;  ///< the first run of the first row
+  const float* from = nullptr;  ///< the first run of the first row; null where they are added:
+  float* sums = nullptr;        ///< `to` to these
   float* to = nullptr;
   std::int64_t rows = 0, from_row = 0, to_row = 0;
   std::int64_t lines = 0, from_line = 0;  ///< of a row: lines of runs,
@@ -24,11 +27,11 @@ struct PatchRuns {
   std::int64_t numbers = 0;               ///< of a run
 };
 
-/// Planes of one row of an image, to channels last.
-struct PatchLine {
+/// A matrix to be transposed: to[column * to_step + row] = from[row * from_step + column].
+struct PatchTurn {
   const float* from = nullptr;
   float* to = nullptr;
-  std::int64_t channels = 0, plane = 0, width = 0;
+  std::int64_t rows = 0, columns = 0, from_step = 0, to_step = 0;
 };
 
 /// Numbers behind what copies by vectors are asked for, which they may read or write.
@@ -60,25 +63,51 @@ void copy_runs(const PatchRuns& shared) {
   }
 }
 
+/// Adds what copy_runs() would copy, where the runs of rows lie in each other's `to`.
+void add_runs(const PatchRuns& shared) {
+  const PatchRuns p = shared;
+  const hn::CappedTag<float, 16> d;
+  using D = decltype(d);
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = p.numbers / step * step;
+  const Tail<D> tail(d, p.numbers - whole);
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    const float* from = p.to + row * p.to_row;
+    float* line = p.sums + row * p.from_row;
+    for (std::int64_t y = 0; y < p.lines; ++y, line += p.from_line) {
+      float* to = line;
+      for (std::int64_t run = 0; run < p.runs; ++run, to += p.from_run, from += p.numbers) {
+        for (std::int64_t i = 0; i < whole; i += step) {
+          hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+        }
+        if (whole == p.numbers) continue;
+        tail.store(hn::Add(tail.load(to + whole), tail.load(from + whole)), to + whole);
+      }
+    }
+  }
+}
+
 #if HWY_TARGET == HWY_SCALAR
 constexpr std::int64_t kTurned = 1;
 
-HWY_INLINE void turn_quad(const float*, std::int64_t, float*, std::int64_t) {}
+HWY_INLINE void turn_square(const float* from, std::int64_t, float* to, std::int64_t) {
+  *to = *from;
+}
 #else
 constexpr std::int64_t kTurned = 4;
 
-/// Four places of four channels.
-HWY_INLINE void turn_quad(const float* from, std::int64_t plane, float* to, std::int64_t channels) {
+HWY_INLINE void turn_square(const float* from, std::int64_t from_step, float* to,
+                            std::int64_t to_step) {
   const hn::CappedTag<float, 4> d;
   const hn::Repartition<double, decltype(d)> pairs;
-  const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + plane);
-  const auto e = hn::LoadU(d, from + 2 * plane), f = hn::LoadU(d, from + 3 * plane);
+  const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + from_step);
+  const auto e = hn::LoadU(d, from + 2 * from_step), f = hn::LoadU(d, from + 3 * from_step);
   const auto ab = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
   const auto ef = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
   const auto upper_ab = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
   const auto upper_ef = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
   const auto put = [&](std::int64_t place, auto value)
-                       HWY_ATTR { hn::StoreU(hn::BitCast(d, value), d, to + place * channels); };
+                       HWY_ATTR { hn::StoreU(hn::BitCast(d, value), d, to + place * to_step); };
   put(0, hn::InterleaveLower(pairs, ab, ef));
   put(1, hn::InterleaveUpper(pairs, ab, ef));
   put(2, hn::InterleaveLower(pairs, upper_ab, upper_ef));
@@ -86,18 +115,17 @@ HWY_INLINE void turn_quad(const float* from, std::int64_t plane, float* to, std:
 }
 #endif
 
-void turn_line(const PatchLine& shared) {
-  const PatchLine p = shared;
-  const bool quads = kTurned == 4;
-  const std::int64_t whole = quads ? p.width / 4 * 4 : 0, fours = quads ? p.channels / 4 * 4 : 0;
-  for (std::int64_t c = 0; c < fours; c += 4) {
-    for (std::int64_t x = 0; x < whole; x += 4) {
-      turn_quad(p.from + c * p.plane + x, p.plane, p.to + x * p.channels + c, p.channels);
+void turn(const PatchTurn& shared) {
+  const PatchTurn p = shared;
+  const std::int64_t rows = p.rows / kTurned * kTurned, columns = p.columns / kTurned * kTurned;
+  for (std::int64_t r = 0; r < rows; r += kTurned) {
+    for (std::int64_t c = 0; c < columns; c += kTurned) {
+      turn_square(p.from + r * p.from_step + c, p.from_step, p.to + c * p.to_step + r, p.to_step);
     }
   }
-  for (std::int64_t c = 0; c < p.channels; ++c) {
-    for (std::int64_t x = c < fours ? whole : 0; x < p.width; ++x) {
-      p.to[x * p.channels + c] = p.from[c * p.plane + x];
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    for (std::int64_t c = r < rows ? columns : 0; c < p.columns; ++c) {
+      p.to[c * p.to_step + r] = p.from[r * p.from_step + c];
     }
   }
 }
@@ -109,7 +137,8 @@ HWY_AFTER_NAMESPACE();
 namespace troupe::ops {
 
 HWY_EXPORT(copy_runs);
-HWY_EXPORT(turn_line);
+HWY_EXPORT(add_runs);
+HWY_EXPORT(turn);
 
 namespace {
 
@@ -151,12 +180,22 @@ void Patches::place(const float* image, float* to) const {
   if (top + left > 0) std::fill_n(to, height_ * row, 0.0F);
   for (std::int64_t y = 0; y < v_.input[0]; ++y) {
     float* const line = to + (y + top) * row + left * v_.in;
-    HWY_DYNAMIC_DISPATCH(turn_line)
-    ({image + y * v_.input[1], line, v_.in, v_.input_plane(), v_.input[1]});
+    HWY_DYNAMIC_DISPATCH(turn)
+    ({image + y * v_.input[1], line, v_.in, v_.input[1], v_.input_plane(), v_.in});
   }
 }
 
-void Patches::gather(const float* image, std::int64_t begin, std::int64_t count, float* to) const {
+void Patches::take(const float* image, float* to) const {
+  for (std::int64_t y = 0; y < v_.input[0]; ++y) {
+    const std::int64_t place = (y + v_.window[0].pad) * width_ + v_.window[1].pad;
+    HWY_DYNAMIC_DISPATCH(turn)
+    ({image + place * v_.in, to + y * v_.input[1], v_.input[1], v_.in, v_.in, v_.input_plane()});
+  }
+}
+
+/// f(runs, image offset) for the windows [begin, begin + count) of each line of them.
+template <typename F>
+void Patches::for_lines(std::int64_t begin, std::int64_t count, float* rows, F&& f) const {
   const Window &down = v_.window[0], &across = v_.window[1];
   const bool joined = across.dilate == 1;  // the taps of a row are one run
   PatchRuns runs;
@@ -170,11 +209,24 @@ void Patches::gather(const float* image, std::int64_t begin, std::int64_t count,
   for (std::int64_t at = begin; at < begin + count; at += runs.rows) {
     const std::int64_t y = at / v_.output[1], x = at % v_.output[1];
     runs.rows = std::min(v_.output[1] - x, begin + count - at);
-    runs.from = image + (y * down.stride * width_ + x * across.stride) * v_.in;
-    runs.to = to + (at - begin) * row_;
-    HWY_DYNAMIC_DISPATCH(copy_runs)(runs);
+    runs.to = rows + (at - begin) * row_;
+    f(runs, (y * down.stride * width_ + x * across.stride) * v_.in);
   }
+}
+
+void Patches::gather(const float* image, std::int64_t begin, std::int64_t count, float* to) const {
+  for_lines(begin, count, to, [&](PatchRuns runs, std::int64_t offset) {
+    runs.from = image + offset;
+    HWY_DYNAMIC_DISPATCH(copy_runs)(runs);
+  });
   for (std::int64_t i = 0; one_ && i < count; ++i) to[i * row_ + numbers_] = 1.0F;
+}
+
+void Patches::scatter(float* rows, std::int64_t begin, std::int64_t count, float* image) const {
+  for_lines(begin, count, rows, [&](PatchRuns runs, std::int64_t offset) {
+    runs.sums = image + offset;
+    HWY_DYNAMIC_DISPATCH(add_runs)(runs);
+  });
 }
 
 PatchConvolution::PatchConvolution(const Convolution& convolution, bool biased, int team)
@@ -228,6 +280,50 @@ void PatchConvolution::run(const KernelContext& context, const float* data, cons
         block.transposed = true;
         multiply_product_block(block);
       }
+    }
+  });
+}
+
+PatchScatter::PatchScatter(const Convolution& convolution, int team)
+    : v_(convolution), patches_(convolution, false), team_(team) {}
+
+std::size_t PatchScatter::scratch_bytes() const {
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  return static_cast<std::size_t>(v_.out * patches_.row() + team_ * each) * sizeof(float);
+}
+
+void PatchScatter::run(const KernelContext& context, const float* gradient, const float* weight,
+                       float* output) const {
+  auto* const laid_out = reinterpret_cast<float*>(context.scratch.data());
+  const std::int64_t row = patches_.row(), taps = v_.taps();
+  context.parallel(v_.out, [&](std::int64_t filter) {
+    HWY_DYNAMIC_DISPATCH(turn)
+    ({weight + filter * patches_.numbers(), laid_out + filter * row, v_.in, taps, taps, v_.in});
+  });
+  const std::int64_t plane = v_.output_plane(), most = patches_.most_rows();
+  const std::int64_t each = patches_.image_elements() + patches_.rows_elements();
+  context.parallel(team_, [&](std::int64_t member) {
+    float* const image = laid_out + v_.out * row + member * each;
+    float* const rows = image + patches_.image_elements();
+    for (std::int64_t n = member; n < v_.batch; n += team_) {
+      std::fill_n(image, patches_.image_elements(), 0.0F);
+      for (std::int64_t at = 0; at < plane; at += most) {
+        const std::int64_t count = std::min(most, plane - at);
+        ProductBlock block{};
+        block.left = gradient + n * v_.out * plane + at;
+        block.left_row = 1;
+        block.left_inner = plane;
+        block.right = laid_out;
+        block.right_inner = row;
+        block.out = rows;
+        block.out_stride = row;
+        block.rows = count;
+        block.columns = patches_.numbers();
+        block.inner = v_.out;
+        multiply_product_block(block);
+        patches_.scatter(rows, at, count, image);
+      }
+      patches_.take(image, output + n * v_.in * v_.input_plane());
     }
   });
 }

@@ -28,8 +28,15 @@ class Patches {
   void place(const float* image, float* to) const;
   /// Gathers windows [begin, begin + count), at most most_rows(), of what place() filled.
   void gather(const float* image, std::int64_t begin, std::int64_t count, float* to) const;
+  /// Adds rows of those windows to the places that they would be gathered from.
+  void scatter(float* rows, std::int64_t begin, std::int64_t count, float* image) const;
+  /// What place() does, back to a dense image without padding.
+  void take(const float* image, float* to) const;
 
  private:
+  template <typename F>
+  void for_lines(std::int64_t begin, std::int64_t count, float* rows, F&& f) const;
+
   Convolution v_;
   bool one_;
   std::int64_t numbers_, row_, most_rows_;
@@ -52,6 +59,21 @@ class PatchConvolution {
   Patches patches_;
   int team_;
   std::int64_t filters_;  ///< padded to whole vectors
+};
+
+/// The gradient of data from that of the output: each window's row of products is added to what the
+/// window covers.
+class PatchScatter {
+ public:
+  PatchScatter(const Convolution& convolution, int team);
+  std::size_t scratch_bytes() const;
+  void run(const KernelContext& context, const float* gradient, const float* weight,
+           float* output) const;
+
+ private:
+  Convolution v_;
+  Patches patches_;
+  int team_;
 };
 
 /// Gradients of weights and, unless null, of the bias; `adds`: to what is there.
