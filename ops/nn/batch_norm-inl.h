@@ -37,6 +37,7 @@ struct NormCall {
   }
 };
 
+/// Of numbers: how many, their mean, and the sum of squared distances from it.
 struct Moments {
   double count = 0.0, mean = 0.0, squares = 0.0;
 
