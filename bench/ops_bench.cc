@@ -104,11 +104,14 @@ void run_row(benchmark::State& state, const Prepared& row) {
   state.SetLabel(row.kernel->name());
 }
 
-/// One row per kernel that takes the sample.
+/// One row per kernel that takes the sample; the first is the one that the rules choose.
 void add_rows(const OpDef& op, const Sample& sample, int team) {
   const auto call = call_of(op, sample, team);
   TROUPE_CHECK(call.ok(), call.status().to_string());
-  for (const KernelDef& candidate : op.kernels) {
+  const auto list = offers(call.value());
+  TROUPE_CHECK(list.ok(), list.status().to_string());
+  for (const Offer& offer : list.value()) {
+    const KernelDef& candidate = *offer.maker;
     const auto row = prepare_row(call.value(), candidate, sample);
     if (!row) continue;
     std::string shapes;

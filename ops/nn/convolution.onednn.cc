@@ -2,6 +2,7 @@
 // convolution and its gradient by oneDNN's direct convolutions, on the layouts they like best.
 #include "ops/nn/convolution.h"
 #include "ops/nn/linear.h"
+#include "ops/roofline.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -134,13 +135,41 @@ base::Result<Plan> backward_weights(const OpCall& call) {
       });
 }
 
+/// The rule: the library's fast kernels work on blocks of channels, which are padded; dense tensors
+/// it gathers, through memory, and multiplies at less than half of the speed.
+double seconds(const OpCall& call, const TensorDesc& data, const TensorDesc& result) {
+  constexpr std::int64_t kBlock = 16, kFewChannels = 4;  // few are not put into blocks
+  const auto dense = [](const TensorDesc& tensor) {
+    return !tensor.any_layout && tensor.layout.is_dense();
+  };
+  if (dense(data) && dense(result)) return roofline_seconds(call, {.compute = 0.45, .memory = 0.8});
+  const auto fill = [](std::int64_t channels) {
+    return static_cast<double>(channels) /
+           static_cast<double>((channels + kBlock - 1) / kBlock * kBlock);
+  };
+  const std::int64_t groups = call.params.integer("num_group");
+  const std::int64_t in = data.shape[1], out = result.shape[1];
+  if (groups != 1) return roofline_seconds(call);
+  return roofline_seconds(call, {.compute = fill(out) * (in <= kFewChannels ? 1.0 : fill(in))});
+}
+
+BackendKernel kernel(std::string op, base::Result<Plan> (*build)(const OpCall&),
+                     SecondsFunction rule) {
+  BackendKernel result = onednn::backend_kernel(std::move(op), build);
+  result.kernel.seconds = std::move(rule);
+  return result;
+}
+
 }  // namespace
 
 std::span<const BackendKernel> kernels_convolution_onednn() {
   static const std::vector<BackendKernel> kernels = {
-      onednn::backend_kernel("convolution", forward),
-      onednn::backend_kernel("convolution_backward_data", backward_data),
-      onednn::backend_kernel("convolution_backward_weights", backward_weights),
+      kernel("convolution", forward,
+             [](const OpCall& c) { return seconds(c, c.inputs[0], c.outputs[0]); }),
+      kernel("convolution_backward_data", backward_data,
+             [](const OpCall& c) { return seconds(c, c.outputs[0], c.inputs[0]); }),
+      kernel("convolution_backward_weights", backward_weights,
+             [](const OpCall& c) { return seconds(c, c.inputs[1], c.inputs[0]); }),
   };
   return kernels;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution and its gradient in Winograd's form.
+// convolution and its gradient in Winograd's form; of dense tensors, convolution and the gradient
+// of weights as products of gathered rows.
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +8,8 @@
 #include "ops/nn/linear.h"
 #include "ops/roofline.h"
 #include "ops/support/layout_map.h"
+#include "ops/support/patches.h"
+#include "ops/support/relu.h"
 #include "ops/support/winograd.h"
 #include "ops/table.h"
 
@@ -212,6 +215,149 @@ Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
       std::make_unique<GradientKernel>(w, call.team, std::move(layouts)));
 }
 
+/// Rows beyond this many numbers are multiplied with more than a cache holds.
+constexpr std::int64_t kPatchNumbers = 2048;
+
+/// The extents of a call on dense tensors of one group, or why it is left to others.
+Result<Convolution> read_patches(const OpCall& call, const base::Shape& data,
+                                 const base::Shape& output) {
+  if (!call.device.host_memory() || call.inputs[0].dtype != base::DType::f32) {
+    return base::error(Errc::unimplemented, "only f32 on a CPU");
+  }
+  const Convolution v = read_convolution(call.params, data, output);
+  if (v.groups != 1) return base::error(Errc::unimplemented, "{} groups", v.groups);
+  if (data.elements() == 0 || output.elements() == 0) {
+    return base::error(Errc::unimplemented, "empty tensor");
+  }
+  if (v.in * v.taps() > kPatchNumbers) {
+    return base::error(Errc::unimplemented, "windows of more than {} numbers", kPatchNumbers);
+  }
+  for (const auto* list : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& tensor : *list) TROUPE_TRY(check_layout(tensor, Layout::dense()));
+  }
+  return v;
+}
+
+class PatchKernel final : public Kernel {
+ public:
+  explicit PatchKernel(const PatchConvolution& convolution, bool biased, Epilogue epilogue)
+      : convolution_(convolution), biased_(biased), epilogue_(epilogue) {}
+
+  std::string name() const override { return "simd:patches"; }
+  std::size_t scratch_bytes() const override { return convolution_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    const base::TensorView& output = context.outputs[0];
+    convolution_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(),
+                     biased_ ? context.inputs[2].as<float>() : nullptr, output.as<float>());
+    if (epilogue_.relu) relu_in_place(context, output.as<float>(), output.elements());
+    return {};
+  }
+
+ private:
+  PatchConvolution convolution_;
+  bool biased_;
+  Epilogue epilogue_;
+};
+
+class PatchScatterKernel final : public Kernel {
+ public:
+  explicit PatchScatterKernel(const PatchScatter& scatter) : scatter_(scatter) {}
+
+  std::string name() const override { return "simd:patches"; }
+  std::size_t scratch_bytes() const override { return scatter_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    scatter_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(),
+                 context.outputs[0].as<float>());
+    return {};
+  }
+
+ private:
+  PatchScatter scatter_;
+};
+
+class PatchGradientKernel final : public Kernel {
+ public:
+  PatchGradientKernel(const PatchGradient& gradient, std::vector<WriteMode> modes)
+      : gradient_(gradient), modes_(std::move(modes)) {}
+
+  std::string name() const override { return "simd:patches"; }
+  std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
+  Status run(const KernelContext& context) const override {
+    PatchGradient::Outputs outputs;
+    outputs.weight = context.outputs[0].as<float>();
+    outputs.adds_weight = adds(0);
+    if (context.outputs.size() > 1) outputs.bias = context.outputs[1].as<float>();
+    outputs.adds_bias = adds(1);
+    gradient_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(), outputs);
+    return {};
+  }
+
+ private:
+  bool adds(std::size_t output) const {
+    return output < modes_.size() && modes_[output] == WriteMode::add;
+  }
+  PatchGradient gradient_;
+  std::vector<WriteMode> modes_;
+};
+
+Result<std::unique_ptr<Kernel>> patches_forward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Convolution v,
+                    read_patches(call, call.inputs[0].shape, call.outputs[0].shape));
+  const Epilogue epilogue = read_epilogue(call.params);
+  if (epilogue.sum) return base::error(Errc::unimplemented, "no addend");
+  for (const WriteMode mode : call.modes) {
+    if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
+  }
+  const bool biased = has_bias(call.params);
+  return std::unique_ptr<Kernel>(
+      std::make_unique<PatchKernel>(PatchConvolution(v, biased, call.team), biased, epilogue));
+}
+
+Result<std::unique_ptr<Kernel>> patches_backward(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Convolution v,
+                    read_patches(call, call.outputs[0].shape, call.inputs[0].shape));
+  for (const WriteMode mode : call.modes) {
+    if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<PatchScatterKernel>(PatchScatter(v, call.team)));
+}
+
+Result<std::unique_ptr<Kernel>> patches_gradient(const OpCall& call) {
+  TROUPE_TRY_ASSIGN(const Convolution v,
+                    read_patches(call, call.inputs[1].shape, call.inputs[0].shape));
+  return std::unique_ptr<Kernel>(std::make_unique<PatchGradientKernel>(
+      PatchGradient(v, call.outputs.size() > 1, call.team), call.modes));
+}
+
+/// The rule: vectors of `filled` numbers are padded, and gathering costs what it copies.
+double patch_seconds(const OpCall& call, std::int64_t filled, std::int64_t reused) {
+  constexpr double kGathering = 12.0;  // multiply-adds of a vector that its copy takes the time of
+  const auto lanes = static_cast<double>(vector_lanes());
+  const double vectors = std::ceil(static_cast<double>(filled) / lanes);
+  const double fill = static_cast<double>(filled) / (vectors * lanes);
+  const double speed = fill / (1.0 + kGathering / static_cast<double>(reused));
+  return roofline_seconds(call, {.compute = speed});
+}
+
+double patches_forward_seconds(const OpCall& call) {
+  const std::int64_t filters = call.outputs[0].shape[1];
+  // Short sums are stored for as long as they are computed.
+  constexpr std::int64_t kStoring = 24;
+  const std::int64_t numbers = call.inputs[1].shape.elements(1, 4);
+  const double share = 1.0 + static_cast<double>(kStoring) / static_cast<double>(numbers);
+  return share * patch_seconds(call, filters, filters);
+}
+
+double patches_backward_seconds(const OpCall& call) {
+  const std::int64_t numbers = call.inputs[1].shape.elements(1, 4);
+  return patch_seconds(call, numbers, call.inputs[0].shape[1]);
+}
+
+double patches_gradient_seconds(const OpCall& call) {
+  const std::int64_t numbers = call.outputs[0].shape.elements(1, 4);
+  return patch_seconds(call, numbers, call.inputs[0].shape[1]);
+}
+
 }  // namespace
 
 std::span<const BackendKernel> kernels_convolution_simd() {
@@ -219,6 +365,10 @@ std::span<const BackendKernel> kernels_convolution_simd() {
       {"convolution", {"simd", forward, seconds<Pass::forward>}},
       {"convolution_backward_data", {"simd", backward_data, seconds<Pass::data_gradient>}},
       {"convolution_backward_weights", {"simd", backward_weights, seconds<Pass::weight_gradient>}},
+      {"convolution", {"simd:patches", patches_forward, patches_forward_seconds}},
+      {"convolution_backward_data", {"simd:patches", patches_backward, patches_backward_seconds}},
+      {"convolution_backward_weights",
+       {"simd:patches", patches_gradient, patches_gradient_seconds}},
   };
   return kernels;
 }

@@ -293,6 +293,10 @@ struct Case {
 std::vector<Case> cases() {
   return {
       {"max 2x2", {{"kernel", "(2, 2)"}, {"stride", "(2, 2)"}}, {2, 3, 6, 8}, {2, 3, 3, 4}},
+      {"max, windows aside, a column and a row left",
+       {{"kernel", "(3, 2)"}, {"stride", "(3, 2)"}},
+       {2, 3, 7, 51},
+       {2, 3, 2, 25}},
       {"max, overlapping, 17 channels",
        {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}},
        {1, 17, 7, 9},

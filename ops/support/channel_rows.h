@@ -39,29 +39,28 @@ struct ChannelRows {
   }
   /// Channels of a row, those that are missing included.
   std::int64_t row_channels() const { return channels_aside ? lanes : 1; }
-  /// Numbers of lane `lane` in a part.
-  std::int64_t count(std::int64_t part, std::int64_t lane) const {
-    return rows_of(part) + (lane < rest ? 1 : 0);
-  }
 };
 
-/// Runs first(group, part), then, of a group whose parts are through, middle(group), and then
-/// last(group, part). A group stays with one thread where there are enough of them for all, and the
-/// parts that were read last are read again first.
+/// Runs first(group, begin, end) over parts [begin, end), then, of a group whose parts are through,
+/// middle(group), and then last(group, begin, end). A group stays with one thread where there are
+/// enough of them for all; last() should begin with the last part, which was read last.
 template <typename First, typename Middle, typename Last>
 void run_groups(const KernelContext& context, const ChannelRows& p, First&& first, Middle&& middle,
                 Last&& last) {
   constexpr std::int64_t kGroupsOfThread = 4;
   if (p.groups % context.team == 0 || p.groups >= kGroupsOfThread * context.team) {
     context.parallel(p.groups, [&](std::int64_t group) {
-      for (std::int64_t part = 0; part < p.parts; ++part) first(group, part);
+      first(group, std::int64_t{0}, p.parts);
       middle(group);
-      for (std::int64_t part = p.parts; part-- > 0;) last(group, part);
+      last(group, std::int64_t{0}, p.parts);
     });
     return;
   }
   const auto each = [&](auto&& f) {
-    context.parallel(p.groups * p.parts, [&](std::int64_t at) { f(at / p.parts, at % p.parts); });
+    context.parallel(p.groups * p.parts, [&](std::int64_t at) {
+      const std::int64_t part = at % p.parts;
+      f(at / p.parts, part, part + 1);
+    });
   };
   each(first);
   context.parallel(p.groups, middle);

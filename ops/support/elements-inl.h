@@ -63,19 +63,23 @@ void run_range(const Elements& elements, std::int64_t begin, std::int64_t end) {
   run_vectors(hn::CappedTag<T, 1>(), elements, rest, end);
 }
 
-/// Runs a call of f32 or f64 flat over the memory of output 0. `Elements<T>` is made once per run;
-/// its `void operator()(D d, std::int64_t i) const`, marked HWY_INLINE, computes the elements of
-/// all outputs from `i` on, as many as the tag `d` has lanes.
+/// Runs a call of T flat over the memory of output 0. `Elements<T>` is made once per run; its `void
+/// operator()(D d, std::int64_t i) const`, marked HWY_INLINE, computes the elements of all outputs
+/// from `i` on, as many as the tag `d` has lanes.
+template <template <typename> class Elements, typename T>
+base::Status run_elements_of(const OpCall& call, const KernelContext& context) {
+  const Elements<T> elements{{call, context}};
+  const auto count = context.outputs[0].bytes() / static_cast<std::int64_t>(sizeof(T));
+  parallel_ranges(context, count,
+                  [&](auto begin, auto end) { run_range<T>(elements, begin, end); });
+  return {};
+}
+
+/// The same for f32 and f64.
 template <template <typename> class Elements>
 base::Status run_elements(const OpCall& call, const KernelContext& context) {
-  const base::TensorView& output = context.outputs[0];
-  return with_floating(output.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Elements<T> elements{{call, context}};
-    const auto count = output.bytes() / static_cast<std::int64_t>(sizeof(T));
-    parallel_ranges(context, count,
-                    [&](auto begin, auto end) { run_range<T>(elements, begin, end); });
-    return base::Status();
+  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    return run_elements_of<Elements, decltype(zero)>(call, context);
   });
 }
 

@@ -57,6 +57,11 @@ Result<Layout> common_layout(const OpCall& call) {
   return free && !present.is_dense() && check_flat(call, present).ok() ? present : Layout::dense();
 }
 
+Status only_f32(const OpCall& call) {
+  if (call.outputs.front().dtype == base::DType::f32) return {};
+  return base::error(Errc::unimplemented, "only f32");
+}
+
 KernelDef flat_kernel(std::string name,
                       std::function<Status(const OpCall&, const KernelContext&)> run,
                       std::function<Status(const OpCall&)> accepts) {

@@ -21,4 +21,7 @@ KernelDef flat_kernel(std::string name,
                       std::function<base::Status(const OpCall&, const KernelContext&)> run,
                       std::function<base::Status(const OpCall&)> accepts = {});
 
+/// For `accepts`: an error unless the output is f32.
+base::Status only_f32(const OpCall& call);
+
 }  // namespace troupe::ops

@@ -10,6 +10,7 @@
 
 #include "ops/support/chunks.h"
 #include "ops/support/flat_kernel.h"
+#include "ops/support/product_block.h"
 
 // A tile is an array of vectors, which scalable ones cannot form.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
@@ -18,25 +19,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#ifndef TROUPE_OPS_PRODUCT_ONCE
-#define TROUPE_OPS_PRODUCT_ONCE
-namespace troupe::ops {
-/// A block of left (rows, inner) times right (inner, columns), whose columns are neighbours.
-struct ProductBlock {
-  const float* left;
-  const float* right;
-  const float* bias;  ///< of out's columns; null: none
-  float* out;
-  std::int64_t rows, columns, inner;
-  std::int64_t left_row, left_inner, right_inner;
-  std::int64_t out_stride;  ///< from one row of out to the next
-  std::int64_t ahead;       ///< to what of right is needed next, so that it is fetched; 0: nothing
-  bool add;                 ///< to what is in out
-  bool stream;              ///< out goes past the caches; its rows begin at whole vectors
-  bool transposed;          ///< rows of the block are columns of out
-};
-}  // namespace troupe::ops
-#endif
+#include "ops/support/tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace troupe::ops {
@@ -58,43 +41,6 @@ inline std::int64_t lanes() {
   return static_cast<std::int64_t>(hn::Lanes(Lanes()));
 }
 
-/// The first `count` elements of a vector, which are all that a row has left.
-class Tail {
- public:
-#if HWY_TARGET <= HWY_AVX2
-  explicit Tail(std::int64_t count) : mask_(hn::FirstN(Lanes(), static_cast<std::size_t>(count))) {}
-
-  /// Zero in the elements behind.
-  HWY_INLINE Vector load(const float* place) const {
-    return hn::MaskedLoad(mask_, Lanes(), place);
-  }
-  HWY_INLINE void store(Vector vector, float* place) const {
-    hn::BlendedStore(vector, mask_, Lanes(), place);
-  }
-
- private:
-  hn::Mask<Lanes> mask_;
-#else
-  // On these targets the library's masked accesses want aligned addresses and touch the elements
-  // behind, which may be another thread's or nobody's.
-  explicit Tail(std::int64_t count) : count_(count) {}
-
-  HWY_INLINE Vector load(const float* place) const {
-    HWY_ALIGN float values[hn::MaxLanes(Lanes())] = {};
-    std::copy_n(place, count_, values);
-    return hn::Load(Lanes(), values);
-  }
-  HWY_INLINE void store(Vector vector, float* place) const {
-    HWY_ALIGN float values[hn::MaxLanes(Lanes())];
-    hn::Store(vector, Lanes(), values);
-    std::copy_n(values, count_, place);
-  }
-
- private:
-  std::int64_t count_;
-#endif
-};
-
 /// Sums of kRows x kVectors. Loops over them must be unrolled, or they live in memory.
 template <int kRows, int kVectors>
 struct Tile {
@@ -103,7 +49,7 @@ struct Tile {
 
   static HWY_INLINE void compute(const ProductBlock& b, std::int64_t columns) {
     const Lanes d;
-    const Tail tail(columns - kLast * lanes());
+    const Tail tail(d, columns - kLast * lanes());
     Sums sums;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -137,12 +83,12 @@ struct Tile {
   }
 
  private:
-  static HWY_INLINE Vector load(int v, const Tail& tail, const float* row) {
+  static HWY_INLINE Vector load(int v, const Tail<Lanes>& tail, const float* row) {
     const float* place = row + v * lanes();
     return v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
   }
 
-  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail& tail,
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail<Lanes>& tail,
                                bool full) {
     const Lanes d;
     const bool add = b.add;
@@ -376,7 +322,7 @@ class ProductKernel final : public Kernel {
       block.inner = std::min(size.inner, inner - i);
       const bool another = i + 2 * size.inner <= inner;
       block.ahead = size.ahead && another ? size.inner * block.right_inner : 0;
-      HWY_DYNAMIC_DISPATCH(multiply_block)(block);
+      multiply_product_block(block);
       block.left += size.inner * block.left_inner;
       block.right += size.inner * block.right_inner;
       block.bias = nullptr;
@@ -413,6 +359,10 @@ class ProductKernel final : public Kernel {
 };
 
 }  // namespace
+
+void multiply_product_block(const ProductBlock& block) {
+  HWY_DYNAMIC_DISPATCH(multiply_block)(block);
+}
 
 KernelDef product_kernel(Product (*read)(const OpCall&)) {
   const auto make = [read](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {

@@ -47,8 +47,8 @@ constexpr double kSmall = 2e5;
 bool spreads(const OpDef& op, const Kernel& kernel) {
   const bool mixes = op.name.find("convolution") != std::string::npos ||
                      op.name == "log_softmax_backward" || op.name == "lrn";
-  const bool winograd = kernel.name() == "simd:winograd";
-  return mixes && (kernel.name().starts_with("onednn") || winograd);
+  const bool own = kernel.name() == "simd:winograd" || kernel.name() == "simd:patches";
+  return mixes && (kernel.name().starts_with("onednn") || own);
 }
 
 /// Nothing that is not finite may be hidden: where the reference has NaN, so has the kernel; where

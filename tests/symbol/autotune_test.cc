@@ -149,7 +149,8 @@ TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
   ExecutorOptions options;
   options.train = GENERATE(true, false);
   options.predict = !options.train;
-  // The last statistics are those of two numbers, which makes much of how Winograd's form rounds.
+  // The last statistics are those of two numbers, which makes much of how kernels round, above all
+  // Winograd's form.
   options.winograd = !options.train;
   const auto measure = [&test](const ops::OpCall& call, const ops::Offer& offer) {
     const auto seconds = measure_on(test.runtime)(call, offer);
@@ -164,7 +165,7 @@ TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
     REQUIRE(executor->forward(bound.train).ok());
     return bytes_of(executor->outputs().front());
   };
-  CHECK(distance<float>(output(options), output(with(tuner, options))) < 1e-3);
+  CHECK(distance<float>(output(options), output(with(tuner, options))) < 3e-3);
 }
 
 }  // namespace
