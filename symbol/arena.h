@@ -14,8 +14,8 @@ namespace troupe::symbol {
 /// One block of device memory with a user at a time.
 class Arena {
  public:
-  /// The bytes and their tag. Operations read the variable, or a program holds it, while they use the
-  /// bytes; a holder lets go in an operation that writes it.
+  /// The bytes and their tag. Operations read the variable, or a program holds it, while they use
+  /// the bytes; a holder lets go in an operation that writes it.
   struct Memory {
     base::Buffer buffer;
     engine::Variable variable;

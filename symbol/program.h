@@ -47,8 +47,8 @@ class Program {
   static void release(std::unique_ptr<Program> program);
 
   /// Pushes what is out of date of the prologue, and behind it the forward nodes, or those of the
-  /// backward pass, in order. The first call takes the prologue's memory; resource_exhausted without
-  /// it.
+  /// backward pass, in order. The first call takes the prologue's memory; resource_exhausted
+  /// without it.
   base::Status push(bool backward);
 
   const PreparedGraph& prepared() const { return prepared_; }

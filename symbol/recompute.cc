@@ -29,6 +29,8 @@ constexpr double kCheap = 0.055;
 constexpr double kCheapProducts = 0.043, kWorthProducts = 0.92;
 /// A plan that is less smaller than this is not worth any time.
 constexpr double kWorthwhile = 0.99;
+/// Of the smallest plans, as far as they differ by less than this, the quickest is taken.
+constexpr double kAlike = 1.02;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
@@ -318,15 +320,21 @@ void Search::for_segments(F&& f) const {
 }
 
 Draft Search::smallest() const {
-  Draft best = original_;
+  std::vector<std::pair<std::size_t, Draft>> found;
   std::size_t least = peak_;
   for_segments([&](Draft draft) {
     const std::size_t bytes = peak(draft);
-    if (bytes >= least) return;
-    least = bytes;
-    best = std::move(draft);
+    least = std::min(least, bytes);
+    found.emplace_back(bytes, std::move(draft));
   });
-  return best;
+  if (least == peak_) return original_;
+  const auto most = static_cast<std::size_t>(kAlike * static_cast<double>(least));
+  std::erase_if(found, [most](const auto& each) { return each.first > most; });
+  const auto quickest =
+      std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+        return a.second.seconds < b.second.seconds;
+      });
+  return std::move(quickest->second);
 }
 
 base::Result<Draft> Search::fitting(std::size_t budget) const {

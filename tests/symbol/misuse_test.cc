@@ -102,7 +102,7 @@ TEST_CASE("an arena grows without holding two blocks, and keeps what it had when
   Arena arena(runtime, {});
   REQUIRE(arena.reserve(40 * kMiB).ok());
   int user = 0;
-  arena.claim(&user, 0);
+  arena.claim(&user);
   REQUIRE(arena.reserve(64 * kMiB).ok());
   CHECK_FALSE(arena.claimed_by(&user));
   CHECK(arena.bytes() == 64 * kMiB);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs keep an engine free to choose: whatever order their variables allow, the bits are the
-// same, though values lie in each other's bytes. And errors stay with the values they belong to.
+// Programs keep an engine free to choose: whatever order their slots allow, the bits are the same,
+// though values lie in each other's bytes. And errors stay with the values they belong to.
 #include "symbol/program.h"
 
 #include <algorithm>
@@ -15,88 +15,72 @@ namespace {
 
 using base::Errc;
 
-/// Holds operations back until somebody waits, then runs them on a serial engine in an order of its
-/// own: any that the variables allow.
+/// A serial engine that runs the operations of a program in an order of its own: any that their
+/// slots allow.
 class ShuffledEngine final : public engine::Engine {
  public:
   /// `latest`: always the youngest operation that may run; else one by chance.
   ShuffledEngine(unsigned seed, bool latest, base::Clock& clock)
       : inner_(engine::make_serial_engine({}, clock)), random_(seed), latest_(latest) {}
-  ~ShuffledEngine() override { run_all(); }
 
   engine::Variable new_variable(std::string_view label) override {
     return inner_->new_variable(label);
   }
   bool owns(const engine::Variable& variable) const override { return inner_->owns(variable); }
   void push(const engine::Operation& operation, engine::SyncFunction function) override {
-    Held& held = held_.emplace_back();
-    held.name = operation.name;
-    held.lists[0].assign(operation.reads.begin(), operation.reads.end());
-    held.lists[1].assign(operation.writes.begin(), operation.writes.end());
-    held.lists[2].assign(operation.overwrites.begin(), operation.overwrites.end());
-    held.operation = operation;
-    held.function = std::move(function);
+    inner_->push(operation, std::move(function));
   }
   void push_async(const engine::Operation& operation, engine::AsyncFunction function) override {
-    run_all();
     inner_->push_async(operation, std::move(function));
   }
   void push_stream(const engine::Operation& operation, engine::StreamFunction function) override {
-    push(operation, std::move(function));
+    inner_->push_stream(operation, std::move(function));
   }
-  base::Status wait(const engine::Variable& variable) override {
-    run_all();
-    return inner_->wait(variable);
+  engine::Program compile(engine::Recording recording) override {
+    shuffle(recording.operations());
+    return inner_->compile(std::move(recording));
   }
-  base::Status wait_all() override {
-    run_all();
-    return inner_->wait_all();
-  }
+  base::Status wait(const engine::Variable& variable) override { return inner_->wait(variable); }
+  base::Status wait_all() override { return inner_->wait_all(); }
   void cancel(std::string_view reason) override { inner_->cancel(reason); }
   std::string dump() const override { return inner_->dump(); }
   engine::EngineCounters counters() const override { return inner_->counters(); }
-  engine::Program compile(engine::Recording recording) override {
-    return inner_->compile(std::move(recording));
-  }
   int team(const engine::Lane& lane) const override { return inner_->team(lane); }
 
   /// How often a younger operation overtook an older one.
   std::size_t overtakings() const { return overtakings_; }
 
  private:
-  struct Held {
-    std::string name;
-    std::vector<engine::Variable> lists[3];  // reads, writes, overwrites
-    engine::Operation operation;
-    engine::SyncFunction function;
-  };
+  using Operations = std::vector<engine::InnerOperation>;
 
   /// True when `younger` must wait for `older`.
-  static bool waits(const Held& younger, const Held& older) {
-    for (int a = 0; a < 3; ++a) {
-      for (int b = 0; b < 3; ++b) {
-        if (a == 0 && b == 0) continue;
-        for (const engine::Variable& variable : younger.lists[a]) {
-          for (const engine::Variable& other : older.lists[b]) {
-            if (variable == other) return true;
-          }
-        }
-      }
-    }
-    return false;
+  static bool waits(const engine::InnerOperation& younger, const engine::InnerOperation& older) {
+    const auto touches = [](const engine::InnerOperation& operation, engine::Slot slot,
+                            bool write) {
+      const auto has = [slot](const std::vector<engine::Slot>& list) {
+        return std::ranges::any_of(list, [slot](auto s) { return s.number == slot.number; });
+      };
+      return has(operation.writes) || has(operation.overwrites) || (!write && has(operation.reads));
+    };
+    const auto meets = [&](const std::vector<engine::Slot>& list, bool write) {
+      return std::ranges::any_of(list, [&](auto slot) { return touches(older, slot, write); });
+    };
+    return meets(younger.reads, true) || meets(younger.writes, false) ||
+           meets(younger.overwrites, false);
   }
 
-  void run_all() {
-    std::vector<std::vector<std::size_t>> followers(held_.size());
-    std::vector<std::size_t> blocked(held_.size(), 0), ready;
-    for (std::size_t i = 0; i < held_.size(); ++i) {
+  void shuffle(Operations& operations) {
+    std::vector<std::vector<std::size_t>> followers(operations.size());
+    std::vector<std::size_t> blocked(operations.size(), 0), ready;
+    for (std::size_t i = 0; i < operations.size(); ++i) {
       for (std::size_t k = 0; k < i; ++k) {
-        if (!waits(held_[i], held_[k])) continue;
+        if (!waits(operations[i], operations[k])) continue;
         followers[k].push_back(i);
         ++blocked[i];
       }
       if (blocked[i] == 0) ready.push_back(i);
     }
+    Operations shuffled;
     while (!ready.empty()) {
       const auto latest = std::max_element(ready.begin(), ready.end());
       const auto any = ready.begin() + static_cast<std::ptrdiff_t>(random_() % ready.size());
@@ -104,27 +88,18 @@ class ShuffledEngine final : public engine::Engine {
       const std::size_t index = *chosen;
       overtakings_ += *std::min_element(ready.begin(), ready.end()) < index ? 1 : 0;
       ready.erase(chosen);
-      run(held_[index]);
+      shuffled.push_back(std::move(operations[index]));
       for (const std::size_t follower : followers[index]) {
         if (--blocked[follower] == 0) ready.push_back(follower);
       }
     }
-    held_.clear();
-  }
-
-  void run(Held& held) {
-    held.operation.name = held.name;
-    held.operation.reads = held.lists[0];
-    held.operation.writes = held.lists[1];
-    held.operation.overwrites = held.lists[2];
-    inner_->push(held.operation, std::move(held.function));
+    operations = std::move(shuffled);
   }
 
   std::unique_ptr<engine::Engine> inner_;
   std::mt19937 random_;
   const bool latest_;
   std::size_t overtakings_ = 0;
-  std::vector<Held> held_;
 };
 
 /// Two steps of training, the first of which stops half way, and a prediction, all pushed at once.
@@ -149,7 +124,7 @@ Results run(engine::Engine& engine, const Symbol& net, const base::Shape& data) 
   return results;
 }
 
-TEST_CASE("every order that the variables allow gives the same bits") {
+TEST_CASE("every order that the slots allow gives the same bits") {
   base::SteadyClock clock;
   for (const std::string network : {"tiny-bn", "resnet18"}) {
     INFO(network);
