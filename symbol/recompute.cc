@@ -30,7 +30,7 @@ constexpr double kCheapProducts = 0.043, kWorthProducts = 0.92;
 /// A plan that is less smaller than this is not worth any time.
 constexpr double kWorthwhile = 0.99;
 /// Of the smallest plans, as far as they differ by less than this, the quickest is taken.
-constexpr double kAlike = 1.02;
+constexpr double kAlike = 1.05;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
@@ -330,10 +330,9 @@ Draft Search::smallest() const {
   if (least == peak_) return original_;
   const auto most = static_cast<std::size_t>(kAlike * static_cast<double>(least));
   std::erase_if(found, [most](const auto& each) { return each.first > most; });
-  const auto quickest =
-      std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.second.seconds < b.second.seconds;
-      });
+  const auto quickest = std::min_element(
+      found.begin(), found.end(),
+      [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
   return std::move(quickest->second);
 }
 

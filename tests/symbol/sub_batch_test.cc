@@ -111,9 +111,11 @@ TEST_CASE("parts run on a device with streams, in order") {
 
 TEST_CASE("a node that mixes samples takes the whole batch") {
   Composer c(table());
-  Symbol net = c.call("convolution", "conv", {c.variable("data")},
-                      {{"kernel", "(3, 3)"}, {"num_filter", "16"}});
-  net = c.call("activation", "relu", {net}, {{"act_type", "relu"}});
+  Symbol net = c.variable("data");
+  for (const char* name : {"conv1", "conv2", "conv3"}) {
+    net = c.call("convolution", name, {net}, {{"kernel", "(3, 3)"}, {"num_filter", "16"}});
+    net = c.call("activation", std::string(name) + "_relu", {net}, {{"act_type", "relu"}});
+  }
   const auto bind = [&](const Symbol& last) {
     return predict(c.finish(last).value(), {6, 3, 9, 9}, {}, 2);
   };
