@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/file.h"
@@ -19,6 +20,7 @@ using base::Status;
 using Event = nlohmann::json;
 
 constexpr std::uint64_t kTraceBytesMax = std::uint64_t{2} << 30;
+constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;  // Troupe's are some kilobytes
 constexpr std::string_view kHead = "{\"traceEvents\":[\n", kTail = "]}\n";
 
 /// The text of a member, or nothing.
@@ -30,7 +32,11 @@ std::string text_of(const Event& object, const char* key) {
 template <typename T>
 bool read_number(const Event& object, const char* key, T& out) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return false;
+  if (found == object.end()) return false;
+  const bool fits = std::is_floating_point_v<T> ? found->is_number()
+                    : std::is_unsigned_v<T>     ? found->is_number_unsigned()
+                                                : found->is_number_integer();
+  if (!fits) return false;
   out = found->get<T>();
   return true;
 }
@@ -117,6 +123,7 @@ bool Collector::add(const Event& event) {
 
 /// A line has an event, or both ends of a flight.
 bool add_line(std::string_view line, Collector& collector) {
+  if (line.size() > kLineBytesMax) return false;
   const Event events = Event::parse(fmt::format("[{}]", line), nullptr, false);
   return !events.is_discarded() && !events.empty() &&
          std::ranges::all_of(events, [&](const Event& event) { return collector.add(event); });

@@ -53,9 +53,9 @@ void lay_plane(std::span<const std::uint8_t> pixels, const ImageShape& image,
       std::fill_n(out, width, table[0]);
       continue;
     }
-    const std::uint8_t* row = pixels.data() + source * width + placement.right;
+    const std::uint8_t* row = pixels.data() + source * width;
     std::fill(out, out + first, table[0]);
-    for (std::int64_t x = first; x < last; ++x) out[x] = table[row[x]];
+    for (std::int64_t x = first; x < last; ++x) out[x] = table[row[x + placement.right]];
     std::fill(out + last, out + width, table[0]);
     if (placement.mirrored) std::reverse(out, out + width);
   }

@@ -472,9 +472,13 @@ EngineCounters Core::counters() {
 
 void Core::shut_down() {
   TROUPE_CHECK(thread_role() != ThreadRole::engine, "an engine destroyed on an engine thread");
-  settle_submissions();
-  mutex_.lock();
-  while (first_ != nullptr) wait_until_done(serial_.load(std::memory_order_relaxed));
+  for (;;) {  // what ends may have pushed more
+    settle_submissions();
+    mutex_.lock();
+    if (first_ == nullptr && inbox_.empty()) break;
+    wait_until_done(serial_.load(std::memory_order_relaxed));
+    mutex_.unlock();
+  }
   wait_for_streams();
   open_.store(false, std::memory_order_release);
   leave();

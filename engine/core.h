@@ -156,7 +156,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void settle(Replay& replay, const std::shared_ptr<base::Event>& event) TROUPE_REQUIRES(mutex_);
   void release_port(Replay& replay, std::uint32_t index, const std::shared_ptr<base::Event>& event,
                     OperationList& unblocked) TROUPE_REQUIRES(mutex_);
-  void destroy_functions(Replay& replay);
   void end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
       TROUPE_REQUIRES(mutex_);
   void tell_pushers(bool bytes_freed) TROUPE_REQUIRES(mutex_);

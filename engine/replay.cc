@@ -203,7 +203,6 @@ void Core::run_replay(OperationState* operation, ReplayThread& thread) {
     if (thread.issued != nullptr && replay.program.on_stream()) {
       if (done || !replay.program.progress().released().empty()) event = thread.issued->record(0);
     }
-    if (done && replay.program.orphaned.load(std::memory_order_acquire)) destroy_functions(replay);
     mutex_.lock();
     settle(replay, event);
     if (done) return end_replay(replay, event);
@@ -338,17 +337,14 @@ void Core::release_port(Replay& replay, std::uint32_t index,
 }
 
 // What functions captured goes before their last replay counts as done.
-void Core::destroy_functions(Replay& replay) {
-  CompiledProgram& program = replay.program;
-  mutex_.lock();
-  const bool last = program.orphaned && program.pending == 1;
-  mutex_.unlock();
-  if (!last) return;
-  for (PlannedOperation& operation : program.plan().operations) operation.function.reset();
-}
-
 void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event) {
   CompiledProgram& program = replay.program;
+  const bool last = program.orphaned && program.pending == 1;
+  if (last) {
+    leave();
+    for (PlannedOperation& operation : program.plan().operations) operation.function.reset();
+    mutex_.lock();
+  }
   OperationState& whole = replay.operation;
   if (event != nullptr) {
     whole.event = {whole.lane, event};
@@ -363,7 +359,7 @@ void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
   program.free.emplace_back(&replay);
   --program.pending;
   advance(unblocked);
-  if (!program.orphaned || program.pending > 0) return;
+  if (!last) return;
   leave();
   delete &program;
   mutex_.lock();

@@ -34,7 +34,6 @@ struct Replay {
   bool begun = false;
   bool parked = false;  ///< begun, and every operation left waits for a port
   std::uint64_t ended = 0;
-  std::uint64_t skipped = 0;
 };
 
 /// What a program owns. Deleted when its handle and its last replay are gone.
@@ -62,13 +61,12 @@ class CompiledProgram {
   // Guarded by the core's mutex.
   std::vector<std::unique_ptr<Replay>> free;
   std::uint64_t pending = 0;
-  std::atomic<bool> orphaned{false};  ///< the handle is gone; read without the mutex
+  bool orphaned = false;  ///< the handle is gone
 
   // Of the thread that runs the replay.
   std::vector<std::shared_ptr<Failure>> failures;  ///< errors of functions, not remembered yet
   std::uint64_t ended = 0;                         ///< not counted yet
   std::uint64_t skipped = 0;
-  std::shared_ptr<Failure> cancelled;
   /// Per port of a program on a stream: what its first user must wait for, and whether the stream
   /// has work that uses the port.
   std::vector<std::vector<std::shared_ptr<base::Event>>> events;

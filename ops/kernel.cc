@@ -231,6 +231,12 @@ Status check(const OpCall& call) {
   return check_modes(call);
 }
 
+bool has_empty(const OpCall& call) {
+  const auto empty = [](const TensorDesc& tensor) { return tensor.shape.elements() == 0; };
+  return std::any_of(call.inputs.begin(), call.inputs.end(), empty) ||
+         std::any_of(call.outputs.begin(), call.outputs.end(), empty);
+}
+
 struct Candidate {
   const KernelDef* kernel;
   double seconds;
@@ -241,7 +247,8 @@ std::vector<Candidate> candidates(const OpCall& call) {
   std::vector<Candidate> list;
   for (const KernelDef& kernel : call.op->kernels) {
     if (call.reference_only && kernel.name != "reference") continue;
-    list.push_back({&kernel, kernel.seconds ? kernel.seconds(call) : roofline_seconds(call)});
+    const bool ruled = kernel.seconds && !has_empty(call);  // rules divide by extents
+    list.push_back({&kernel, ruled ? kernel.seconds(call) : roofline_seconds(call)});
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

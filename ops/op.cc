@@ -160,6 +160,9 @@ KeepsSamples samples_beside(std::string axis) {
 /// Elementwise: what carries no samples is broadcast over them.
 static bool samples_at_their_places(const OpCall& call, const std::vector<bool>& samples) {
   const int rank = call.outputs.front().shape.rank();
+  for (const TensorDesc& output : call.outputs) {
+    if (output.shape != call.outputs.front().shape) return false;
+  }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const Shape& shape = call.inputs[i].shape;
     if (samples[i] ? shape.rank() != rank : shape.rank() == rank && shape[0] != 1) return false;

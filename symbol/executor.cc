@@ -366,6 +366,9 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
                                                        const ExecutorOptions& options) {
   TROUPE_TRY(symbol.validate());
   TROUPE_TRY(check_bindings(runtime, symbol, bindings));
+  if (options.sub_batch < 0) {
+    return base::error(Errc::invalid_argument, "bind: parts of {} samples", options.sub_batch);
+  }
   if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
     return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",
                        symbol.output_count(), bindings.outputs.size());

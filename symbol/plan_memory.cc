@@ -205,6 +205,11 @@ class Precedence {
 
   void find() {
     plan_.after.assign(plan_.pieces.size(), {});
+    early_.assign(plan_.pieces.size(), false);
+    for (std::size_t value = 0; value < numbers_.size(); ++value) {
+      const int piece = plan_.value_piece[value];
+      if (piece >= 0 && is_gathered(value)) early_[static_cast<std::size_t>(piece)] = true;
+    }
     std::size_t next = 0;  // pieces are in the order of their first nodes
     for (std::size_t node = 0; node < graph_.nodes.size(); ++node) {
       if (graph_.nodes[node].is_variable()) continue;
@@ -212,13 +217,19 @@ class Precedence {
       const std::size_t begin = next;
       while (next < plan_.pieces.size() && plan_.pieces[next].first == node) ++next;
       for (std::size_t piece = begin; piece < next; ++piece) take_over(piece);
-      for (std::size_t piece = begin; piece < next; ++piece) users_[piece].push_back(node);
+      for (std::size_t piece = begin; piece < next; ++piece) {
+        if (!early_[piece]) users_[piece].push_back(node);
+      }
     }
   }
 
  private:
   bool optional(std::size_t node) const {
     return !request_.optional.empty() && request_.optional[node];
+  }
+
+  bool is_gathered(std::size_t value) const {
+    return !request_.gathered.empty() && request_.gathered[value];
   }
 
   /// `node` begins when `other` and all before it are done.
@@ -238,18 +249,19 @@ class Precedence {
     }
     for (std::size_t value = numbers_.begin(node); value < numbers_.end(node); ++value) {
       const int piece = plan_.value_piece[value];
-      if (piece < 0 || plan_.pieces[static_cast<std::size_t>(piece)].first == node) continue;
+      if (piece < 0) continue;
+      if (is_gathered(value)) use(node, piece);
+      if (is_gathered(value) || plan_.pieces[static_cast<std::size_t>(piece)].first == node)
+        continue;
       for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
         if (user != node) follow(node, user);
       }
-      if (request_.gathered.empty() || !request_.gathered[value]) continue;
-      use(node, piece);  // which an earlier node began for it
     }
   }
 
   void use(std::size_t node, int piece) {
     std::vector<std::size_t>& users = users_[static_cast<std::size_t>(piece)];
-    if (users.back() != node) users.push_back(node);
+    if (users.empty() || users.back() != node) users.push_back(node);
   }
 
   /// Looks at those whose bytes piece `index` takes over. Those before them need no look: their
@@ -275,7 +287,8 @@ class Precedence {
   const ValueNumbers& numbers_;
   MemoryPlan& plan_;
   std::vector<std::vector<std::size_t>> users_;  // per piece: nodes so far that read or write it
-  NodeSets done_;                                // per node: those done before it begins
+  std::vector<bool> early_;  // per piece: of a gathered value, begun for it by another node
+  NodeSets done_;            // per node: those done before it begins
   Owners owners_;
 };
 

@@ -50,6 +50,7 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       priority_(request.priority),
       memory_(arena.memory()),
       prologue_(runtime, request.device),
+      turn_(runtime.engine.new_variable("prologue's turn")),
       kept_(prepared_.numbers.size()) {
   plan_prologue(request.prologue);
   plan(request);
@@ -222,9 +223,7 @@ void Program::add_piece(Step& step, std::size_t node, int piece) {
   const auto index = static_cast<std::size_t>(piece);
   insert(step.overwrites, {{}, piece});
   if (plan_.pieces[index].first != node) return;
-  for (const std::size_t dead : plan_.after[index]) {
-    insert(step.overwrites, {{}, static_cast<int>(dead)});
-  }
+  for (const std::size_t dead : plan_.after[index]) insert(step.dead, static_cast<int>(dead));
 }
 
 bool Program::is_stale(Step& step) {
@@ -258,21 +257,22 @@ base::Status Program::push(bool backward) {
   return {};
 }
 
-/// Steps of the prologue share the arena among each other, and wait for the passes, which hold it.
+/// Steps of the prologue wait for the passes, which hold the arena, and run one after the other:
+/// the plan may order two of them through steps of a pass that stand between.
 void Program::push_prologue_step(Step& step) {
   const auto variables = [this](const Tags& tags) {
     std::vector<engine::Variable> list;
     for (const Tag& tag : tags) {
       const auto piece = static_cast<std::size_t>(tag.piece);
-      const engine::Variable& variable = tag.piece < 0 ? tag.variable : piece_variables_[piece];
-      if (variable) insert(list, variable);
+      insert(list, tag.piece < 0 ? tag.variable : piece_variables_[piece]);
     }
     return list;
   };
   std::vector<engine::Variable> reads = variables(step.reads);
   insert(reads, memory_->variable);
-  const std::vector<engine::Variable> writes = variables(step.writes),
-                                      overwrites = variables(step.overwrites);
+  const std::vector<engine::Variable> writes = variables(step.writes);
+  std::vector<engine::Variable> overwrites = variables(step.overwrites);
+  insert(overwrites, turn_);
   const engine::Operation operation{step.name, reads, writes, lane_, priority_, overwrites};
   const auto work = [this, &step](engine::RunContext& context) { return run(step, 0, context); };
   if (ndarray::uses_stream(lane_.device)) {
@@ -333,6 +333,7 @@ class Program::Recorder {
       const bool later = part > 0 && contains(step.gathered, tag);
       add_slot(later ? operation.writes : operation.overwrites, tag);
     }
+    for (const int dead : step.dead) add_slot(operation.overwrites, {{}, dead});
     if (step.in_parts) operation.reads.push_back(*parts_);
     operation.function = [program = &program_, &step, part](engine::RunContext& context) {
       return program->run(step, part, context);

@@ -85,6 +85,7 @@ class Program {
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
     Tags reads, writes, overwrites;
+    std::vector<int> dead;  // earlier pieces of the pass whose bytes it takes over
     bool in_parts = false;  // runs once for each part of the batch
     /// What is overwritten in parts: those behind the first keep what that one wrote.
     Tags gathered;
@@ -138,6 +139,7 @@ class Program {
   int priority_;
   std::shared_ptr<Arena::Memory> memory_;
   Arena prologue_;
+  engine::Variable turn_;  // written by all steps of the prologue
   std::size_t prologue_bytes_ = 0;
   std::vector<Kept> kept_;  // per value
   /// Per node: which steps of the prologue run together, because one reads what another gives,

@@ -232,7 +232,8 @@ class Search {
   /// f(draft) for drafts of segments, the longest first.
   template <typename F>
   void for_segments(F&& f) const;
-  Draft smallest() const;
+  /// The quickest of those that take at most `alike` times the smallest one's bytes.
+  Draft smallest(double alike) const;
   base::Result<Draft> fitting(std::size_t budget) const;
 
  private:
@@ -319,16 +320,16 @@ void Search::for_segments(F&& f) const {
   }
 }
 
-Draft Search::smallest() const {
+Draft Search::smallest(double alike) const {
   std::vector<std::pair<std::size_t, Draft>> found;
   std::size_t least = peak_;
+  found.emplace_back(peak_, original_);
   for_segments([&](Draft draft) {
     const std::size_t bytes = peak(draft);
     least = std::min(least, bytes);
     found.emplace_back(bytes, std::move(draft));
   });
-  if (least == peak_) return original_;
-  const auto most = static_cast<std::size_t>(kAlike * static_cast<double>(least));
+  const auto most = static_cast<std::size_t>(alike * static_cast<double>(least));
   std::erase_if(found, [most](const auto& each) { return each.first > most; });
   const auto quickest = std::min_element(
       found.begin(), found.end(),
@@ -355,7 +356,7 @@ base::Result<Draft> Search::fitting(std::size_t budget) const {
 }
 
 base::Status Search::too_small(std::size_t budget) const {
-  const Draft draft = smallest();
+  const Draft draft = smallest(1.0);
   const MemoryPlan plan = plan_memory(cloner_.request(draft, memory_));
   std::vector<std::string> largest;
   constexpr std::size_t kNamed = 3;
@@ -379,7 +380,7 @@ base::Result<Draft> choose(const Search& search, const RecomputeOptions& options
     case Recompute::cheap:
       return search.cheap();
     case Recompute::sqrt:
-      return search.smallest();
+      return search.smallest(kAlike);
     case Recompute::budget:
       return search.fitting(options.budget);
   }

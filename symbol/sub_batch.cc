@@ -3,6 +3,7 @@
 // whole batch are compared by the memory that they need.
 #include "symbol/sub_batch.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -54,17 +55,22 @@ PreparedGraph in_order(PreparedGraph from, const std::vector<std::size_t>& order
 class SubBatcher {
  public:
   SubBatcher(PreparedGraph prepared, const std::set<std::string>& weights, std::int64_t wanted)
-      : prepared_(std::move(prepared)), weights_(weights), wanted_(wanted) {}
+      : original_(std::move(prepared)), prepared_(original_), weights_(weights), wanted_(wanted) {}
 
   base::Result<PreparedGraph> run() {
     // Once more after each kernel that declines fewer samples.
+    // Its readers must stay where they are.
+    const auto assigns = [](const GraphNode& n) { return !n.is_variable() && n.op->assign; };
+    if (std::ranges::any_of(original_.graph.nodes, assigns)) return std::move(original_);
+    mark();
+    least_ = planned_live_set(request()).bytes;
     while (true) {
-      mark();
       bring_forward();
       const std::optional<Choice> choice = choose();
-      if (!choice) return std::move(prepared_);
+      if (!choice) return std::move(original_);
       TROUPE_TRY_ASSIGN(const bool taken, apply(*choice));
       if (taken) return std::move(prepared_);
+      mark();
     }
   }
 
@@ -93,10 +99,12 @@ class SubBatcher {
   std::vector<bool> sliced(const Choice& choice) const;
   base::Result<bool> apply(const Choice& choice);
 
-  PreparedGraph prepared_;
+  PreparedGraph original_;
+  PreparedGraph prepared_;  // in another order
   const std::set<std::string>& weights_;
   const std::int64_t wanted_;
   std::set<std::string> declined_;  // names of nodes
+  std::size_t least_ = 0;           // live set of the whole, in its own order
   std::int64_t batch_ = 0;
   std::vector<bool> prologue_, able_;  // per node
   std::vector<bool> samples_;          // per value: may be had in parts
@@ -247,8 +255,9 @@ std::vector<double> SubBatcher::weight_seconds() const {
 std::optional<SubBatcher::Choice> SubBatcher::choose() const {
   if (first_ == end_ || batch_ < 2) return std::nullopt;
   const PlanRequest whole = request();
-  std::size_t least = planned_live_set(whole).bytes;
-  if (wanted_ == kChosenSubBatch && least < kBytesLeast) return std::nullopt;
+  std::size_t least = least_;
+  const bool chosen = wanted_ == kChosenSubBatch;
+  if (chosen && least < kBytesLeast) return std::nullopt;
   double seconds = 0.0;
   for (std::size_t i = first_; i < prepared_.graph.nodes.size(); ++i) {
     seconds += prepared_.plans[i].offer.seconds;
@@ -258,23 +267,22 @@ std::optional<SubBatcher::Choice> SubBatcher::choose() const {
   std::optional<Choice> best;
   for (std::int64_t parts = 2; parts <= batch_; parts *= 2) {
     // As even as possible.
-    const std::int64_t count =
-        wanted_ == kChosenSubBatch ? parts : (batch_ + wanted_ - 1) / wanted_;
+    const std::int64_t count = chosen ? parts : (batch_ - 1) / std::min(wanted_, batch_) + 1;
     const std::int64_t samples = (batch_ + count - 1) / count;
-    if (wanted_ == kChosenSubBatch && samples < kSamplesLeast) break;
+    if (chosen && samples < kSamplesLeast) break;
     if (samples >= batch_) break;
     double lost = 0.0;
     std::size_t node = first_;
     for (const std::size_t end : ends) {
       for (; node < end; ++node) lost += static_cast<double>(count - 1) * reading[node];
-      if (wanted_ == kChosenSubBatch && lost > kSlowerMost * seconds) break;
+      if (chosen && lost > kSlowerMost * seconds) break;
       const Choice choice{samples, end};
       const std::size_t bytes = planned_bytes(whole, choice);
       if (bytes >= least) continue;
       least = bytes;
       best = choice;
     }
-    if (wanted_ != kChosenSubBatch) break;
+    if (!chosen) break;
   }
   return best;
 }

@@ -2,7 +2,9 @@
 // A rank's engine, memory, data and module, and what it tells from fit's callbacks.
 #include "train/rank_runner.h"
 
+#include <algorithm>
 #include <ctime>
+#include <limits>
 
 #include "data/metrics.h"
 #include "store/schedule.h"
@@ -125,7 +127,8 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.kernels = job->kernels;
   how.recompute = recompute_of(spec.memory);
   how.budget = spec.memory.budget;
-  how.sub_batch = static_cast<std::int64_t>(spec.memory.sub_batch);
+  constexpr std::uint64_t kAnyBatch = std::numeric_limits<std::int32_t>::max();
+  how.sub_batch = static_cast<std::int64_t>(std::min(spec.memory.sub_batch, kAnyBatch));
   how.check_gradients = spec.train.non_finite == schemas::NonFinite::fail;
   how.seed = spec.seed;
   how.rank = options.rank;

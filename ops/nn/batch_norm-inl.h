@@ -92,7 +92,7 @@ HWY_INLINE void for_rows(const ChannelRows& p, std::int64_t group, std::int64_t 
 }
 
 /// As many numbers as a vector has, side by side.
-struct Lanes {
+struct LaneArray {
   HWY_ALIGN float at[HWY_MAX_BYTES / sizeof(float)] = {};
 };
 
@@ -134,10 +134,10 @@ HWY_INLINE hn::Vec<D> of_group(D d, const ChannelRows& p, std::int64_t group, co
 
 /// What normalises a group: (x - mean) * scale + shift. Zeros that follow channels stay zero.
 template <typename D>
-struct Normal {
+struct Scaling {
   hn::Vec<D> mean, scale, shift;
 
-  HWY_INLINE Normal(D d, const NormCall& c, std::int64_t group)
+  HWY_INLINE Scaling(D d, const NormCall& c, std::int64_t group)
       : mean(of_group(d, c.places, group, c.mean, 0.0F)),
         scale(hn::Div(of_group(d, c.places, group, c.gamma, 1.0F),
                       hn::Sqrt(hn::Add(of_group(d, c.places, group, c.variance, 1.0F),
@@ -158,7 +158,7 @@ HWY_INLINE void for_wide(D d, Run&& run) {
 
 /// Lanes from `lane` on in f64.
 template <typename W>
-HWY_INLINE hn::Vec<W> widened(W wide, const Lanes& lanes, std::size_t lane) {
+HWY_INLINE hn::Vec<W> widened(W wide, const LaneArray& lanes, std::size_t lane) {
   return hn::PromoteTo(wide, hn::LoadU(hn::Rebind<float, W>(), lanes.at + lane));
 }
 
@@ -167,7 +167,7 @@ HWY_INLINE hn::Vec<W> widened(W wide, const Lanes& lanes, std::size_t lane) {
 template <typename D>
 HWY_INLINE void join_piece(D d, double* moments, std::int64_t before, const NormRows& rows,
                            hn::Vec<D> mean, hn::Vec<D> squares) {
-  Lanes means, squared;
+  LaneArray means, squared;
   hn::Store(mean, d, means.at);
   hn::Store(squares, d, squared.at);
   const double share = static_cast<double>(rows.count) / static_cast<double>(before + rows.count);
@@ -257,10 +257,10 @@ HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::in
 /// Writes the rows of one part. kSum: an addend; kStreams: past the caches. Here as below, what
 /// rows share is copied, or each store might have changed it.
 template <bool kSum, bool kStreams, typename D>
-HWY_INLINE void normalise_part(D d, const NormCall& c, const Normal<D>& shared, std::int64_t group,
+HWY_INLINE void normalise_part(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
                                std::int64_t part) {
   for_rows(c.places, group, part, c.places.rows, [&](const NormRows& rows, auto whole) HWY_ATTR {
-    const Normal<D> normal = shared;
+    const Scaling<D> normal = shared;
     const auto least = hn::Set(d, c.v.epilogue.relu ? 0.0F : -HUGE_VALF);
     const std::int64_t step = c.places.row_step;
     const float* from = c.data + rows.offset;
@@ -286,7 +286,7 @@ HWY_INLINE void normalise_part(D d, const NormCall& c, const Normal<D>& shared, 
 /// Adds the f32 sums of a piece to a part's.
 template <typename D>
 HWY_INLINE void add_piece(D d, double* sums, hn::Vec<D> piece) {
-  Lanes numbers;
+  LaneArray numbers;
   hn::Store(piece, d, numbers.at);
   for_wide(d, [&](auto w, std::size_t lane) HWY_ATTR {
     hn::StoreU(hn::Add(hn::LoadU(w, sums + lane), widened(w, numbers, lane)), w, sums + lane);
@@ -310,7 +310,7 @@ struct GradientRow {
 };
 
 template <bool kRelu, typename D, typename Whole>
-HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Normal<D>& normal,
+HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Scaling<D>& normal,
                                         const NormRows& rows, const float* gradient,
                                         const float* data) {
   GradientRow<D> row{load_row(d, whole, gradient, rows),
@@ -328,7 +328,7 @@ HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Normal<D>& norma
 
 /// The sums of one part by channels: of gradients, then of their products with distances.
 template <bool kRelu, typename D>
-HWY_INLINE void sum_part(D d, const NormCall& c, const Normal<D>& shared, std::int64_t group,
+HWY_INLINE void sum_part(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
                          std::int64_t part) {
   Pairs lanes;
   double* const sums = lanes.at;
@@ -339,7 +339,7 @@ HWY_INLINE void sum_part(D d, const NormCall& c, const Normal<D>& shared, std::i
     sum = products = hn::Zero(d);
   };
   for_rows(c.places, group, part, kNormPiece, [&](const NormRows& rows, auto whole) HWY_ATTR {
-    const Normal<D> normal = shared;
+    const Scaling<D> normal = shared;
     const std::int64_t step = c.places.row_step;
     const float *gradient = c.gradient + rows.offset, *data = c.data + rows.offset;
     auto odd_sum = hn::Zero(d), odd_products = hn::Zero(d);
@@ -377,7 +377,7 @@ struct Common {
 
   HWY_INLINE Common(D d, const NormCall& c, std::int64_t group) {
     const double* const sums = c.sums(group, 0);
-    Lanes shifts, slopes;
+    LaneArray shifts, slopes;
     for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) {
       const std::size_t from = c.places.channels_aside ? lane : 0;
       shifts.at[lane] = static_cast<float>(sums[from]);
@@ -392,10 +392,10 @@ struct Common {
 /// Writes the gradient of data of one part: a * gradient and, unless statistics are given,
 /// + b * distance + c.
 template <bool kRelu, bool kGlobal, typename D>
-HWY_INLINE void differentiate_part(D d, const NormCall& c, const Normal<D>& shared_normal,
+HWY_INLINE void differentiate_part(D d, const NormCall& c, const Scaling<D>& shared_normal,
                                    const Common<D>& shared, std::int64_t group, std::int64_t part) {
   for_rows(c.places, group, part, c.places.rows, [&](const NormRows& rows, auto whole) HWY_ATTR {
-    const Normal<D> normal = shared_normal;
+    const Scaling<D> normal = shared_normal;
     const Common<D> common = shared;
     const std::int64_t step = c.places.row_step;
     const float *gradient = c.gradient + rows.offset, *data = c.data + rows.offset;

@@ -48,7 +48,7 @@ void measure(const NormCall& c, std::int64_t group, const NormParts& parts) {
 void normalise(const NormCall& c, std::int64_t group, const NormParts& parts) {
   with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
     using D = decltype(d);
-    const Normal<D> normal(d, c, group);
+    const Scaling<D> normal(d, c, group);
     for (std::int64_t part = parts.end; part-- > parts.begin;) {
       if (c.v.epilogue.sum) {
         (c.streams ? normalise_part<true, true, D> : normalise_part<true, false, D>)(d, c, normal,
@@ -65,7 +65,7 @@ void normalise(const NormCall& c, std::int64_t group, const NormParts& parts) {
 void sum_gradients(const NormCall& c, std::int64_t group, const NormParts& parts) {
   with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
     using D = decltype(d);
-    const Normal<D> normal(d, c, group);
+    const Scaling<D> normal(d, c, group);
     for (std::int64_t part = parts.begin; part < parts.end; ++part) {
       (c.v.epilogue.relu ? sum_part<true, D> : sum_part<false, D>)(d, c, normal, group, part);
     }
@@ -75,7 +75,7 @@ void sum_gradients(const NormCall& c, std::int64_t group, const NormParts& parts
 void differentiate(const NormCall& c, std::int64_t group, const NormParts& parts) {
   with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
     using D = decltype(d);
-    const Normal<D> normal(d, c, group);
+    const Scaling<D> normal(d, c, group);
     const Common<D> common(d, c, group);
     const auto choose = [&c](auto* global, auto* whole) { return c.v.global ? global : whole; };
     const auto run =

@@ -218,6 +218,19 @@ Result<std::unique_ptr<Kernel>> backward_weights(const OpCall& call) {
 /// Rows beyond this many numbers are multiplied with more than a cache holds.
 constexpr std::int64_t kPatchNumbers = 2048;
 
+/// Padding that is placed in scratch, beside what there is to read and write.
+constexpr double kPaddedMost = 16.0;
+
+/// Elements of an image with its padding, which are more than can be counted in whole numbers where
+/// a pad is absurd.
+double padded_elements(const Convolution& v) {
+  double elements = static_cast<double>(v.batch) * static_cast<double>(v.in);
+  for (std::size_t axis = 0; axis < v.input.size(); ++axis) {
+    elements *= static_cast<double>(v.input[axis]) + 2.0 * static_cast<double>(v.window[axis].pad);
+  }
+  return elements;
+}
+
 /// The extents of a call on dense tensors of one group, or why it is left to others.
 Result<Convolution> read_patches(const OpCall& call, const base::Shape& data,
                                  const base::Shape& output) {
@@ -231,6 +244,9 @@ Result<Convolution> read_patches(const OpCall& call, const base::Shape& data,
   }
   if (v.in * v.taps() > kPatchNumbers) {
     return base::error(Errc::unimplemented, "windows of more than {} numbers", kPatchNumbers);
+  }
+  if (padded_elements(v) > kPaddedMost * static_cast<double>(data.elements() + output.elements())) {
+    return base::error(Errc::unimplemented, "much more padding than data");
   }
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const TensorDesc& tensor : *list) TROUPE_TRY(check_layout(tensor, Layout::dense()));

@@ -246,7 +246,14 @@ class ProductKernel final : public Kernel {
   ProductKernel(Product product, std::vector<WriteMode> modes)
       : p_(product), modes_(std::move(modes)) {}
 
-  std::string name() const override { return "simd:product"; }
+  /// Sums that are cut elsewhere have other bits, and so another name.
+  std::string name() const override {
+    ProductBlock whole{};
+    set_extents(whole);
+    const Blocks block = choose_blocks(whole);
+    if (whole.inner <= block.inner) return "simd:product";
+    return fmt::format("simd:product, {} terms at a time", block.inner);
+  }
   std::size_t scratch_bytes() const override {
     const std::int64_t kept = copies_y() ? p_.columns : copies_x() ? p_.rows : 0;
     return static_cast<std::size_t>(kept * p_.inner) * sizeof(float);
@@ -281,10 +288,9 @@ class ProductKernel final : public Kernel {
     if (copies_x()) transpose(context, x, p_.x_row, copy, p_.rows, p_.inner);
     if (copies_y()) transpose(context, y, p_.y_column, copy, p_.columns, p_.inner);
     ProductBlock whole{};
-    whole.inner = p_.inner;
+    set_extents(whole);
     whole.out = context.outputs[0].as<float>();
     whole.out_stride = p_.columns;
-    whole.transposed = transposed();
     whole.add = adds_to(0);
     if (p_.bias_input >= 0) {
       whole.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
@@ -302,9 +308,14 @@ class ProductKernel final : public Kernel {
       whole.right = copies_y() ? copy : y;
       whole.right_inner = copies_y() ? p_.columns : p_.y_inner;
     }
+    return whole;
+  }
+
+  void set_extents(ProductBlock& whole) const {
+    whole.inner = p_.inner;
+    whole.transposed = transposed();
     whole.rows = whole.transposed ? p_.columns : p_.rows;
     whole.columns = whole.transposed ? p_.rows : p_.columns;
-    return whole;
   }
 
   static void multiply(ProductBlock block, const Blocks& size, std::int64_t row,

@@ -23,9 +23,10 @@ struct Product {
   int row_sums_output = -1;  ///< output (rows,): sum over i of x[r, i]; -1: not wanted
 };
 
-/// A kernel "simd:product" for calls that are the product `read(call)`, with the widest vectors of
-/// the machine. Sums run over i in a fixed order per instruction set, whatever team and chunks are.
-/// Declines other dtypes than f32, blocked layouts and empty tensors. Outputs may be added to.
+/// A kernel "simd:product", whose name says how long sums are cut, for calls that are the product
+/// `read(call)`, with the widest vectors of the machine. Sums run over i in a fixed order per
+/// instruction set, whatever team and chunks are. Declines other dtypes than f32, blocked layouts
+/// and empty tensors. Outputs may be added to.
 KernelDef product_kernel(Product (*read)(const OpCall&));
 
 }  // namespace troupe::ops

@@ -72,7 +72,7 @@ TEST_CASE("convolutions run in oneDNN, on layouts it likes, or as products, like
         REQUIRE(kernel.ok());
         const std::string name = kernel.value()->name();
         INFO(name);
-        CHECK((product ? name == "simd:product"
+        CHECK((product ? name.starts_with("simd:product")
                        : name.starts_with("onednn:") || name == "simd:patches"));
       }
     }
@@ -116,7 +116,7 @@ TEST_CASE("a bias gradient over many rows keeps its digits", "[product]") {
   const std::vector<Tensor> inputs = {gradient, data};
   const OpCall call = make_call(op, params, describe(inputs)).value();
   const auto kernel = prepare(call).value();
-  CHECK(kernel->name() == "simd:product");
+  CHECK(kernel->name().starts_with("simd:product"));
   const auto outputs = make_outputs(call);
   run_kernel(*kernel, inputs, outputs, {});
   // Added one after the other in f32 they give 9998.6.

@@ -85,6 +85,10 @@ TEST_CASE("built-in networks predict the same in parts") {
     const Shape data{6, info->sample[0], info->sample[1], info->sample[2]};
     check_parts(make_network(table(), name).value(), data);
   }
+  // Sums of 784 terms, which a kernel cuts into pieces that follow from the number of samples.
+  const Symbol mlp = make_network(table(), "mlp").value();
+  CHECK(predict(mlp, {128, 1, 28, 28}, {}, 32).outputs ==
+        predict(mlp, {128, 1, 28, 28}, {}, 128).outputs);
   for (const char* name : {"resnet18", "inception-bn", "mobilenet-v2"}) {
     INFO(name);
     const Symbol net = make_network(table(), name).value();
@@ -148,6 +152,11 @@ TEST_CASE("an error in one part is the output's, until a pass without it") {
 TEST_CASE("small batches and small graphs stay whole unless asked") {
   CHECK(predict(residual(), {7, 3, 8, 8}, {}, kChosenSubBatch).report.sub_batch == 0);
   CHECK(predict(residual(), {1, 3, 8, 8}, {}, 1).report.sub_batch == 0);
+  tests::TestRuntime test;
+  const auto refused =
+      Executor::bind(test.runtime, residual(),
+                     make_bindings(test.runtime, residual(), {4, 3, 8, 8}), {.sub_batch = -1});
+  CHECK(mentions(refused.status(), {"parts of -1 samples"}));
   const Shape large{16, 3, 128, 128};
   const ExecutorReport chosen = predict(residual(), large, {}, kChosenSubBatch).report;
   CHECK(chosen.sub_batch >= 4);
