@@ -114,11 +114,19 @@ void Program::make_variables() {
       }
     }
   }
+  std::vector<std::string> labels(plan_.pieces.size(), "scratch");
+  for (std::size_t node = prepared_.graph.nodes.size(); node-- > 0;) {
+    for (int output = 0; output < prepared_.graph.nodes[node].outputs; ++output) {
+      const Value value{static_cast<std::int64_t>(node), output};
+      const int piece = plan_.value_piece[prepared_.numbers[value]];
+      if (piece < 0) continue;
+      labels[static_cast<std::size_t>(piece)] = prepared_.graph.value_name(value);
+    }
+  }
   piece_variables_.resize(plan_.pieces.size());
   for (std::size_t piece = 0; piece < uses.size(); ++piece) {
-    if (uses[piece] != kForward && uses[piece] != kBackward) {
-      piece_variables_[piece] = runtime_.engine.new_variable("piece of an arena");
-    }
+    if (uses[piece] == kForward || uses[piece] == kBackward) continue;
+    piece_variables_[piece] = runtime_.engine.new_variable(labels[piece]);
   }
 }
 
