@@ -18,7 +18,7 @@ enum class MemoryMode : std::uint8_t {
 /// bits of results are the same.
 enum class Recompute : std::uint8_t {
   none,
-  cheap,   ///< what costs about 5 % of a step by the kernels' rules; no products
+  cheap,   ///< what costs about 5 % of a step by the kernels' rules; few products or none
   sqrt,    ///< all but the borders of segments, as many of those as make the plan smallest
   budget,  ///< what costs least among the plans that fit into a budget
 };
