@@ -4,10 +4,11 @@
 // their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
+//                  [--trace=FILE]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
-// those of training with each way to recompute.
+// those of training with each way to recompute. `troupe trace` reads the file of --trace.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -52,9 +53,9 @@ std::vector<float> values_of(const std::string& name, const base::Shape& shape,
 /// A network bound on an engine of its own.
 class Bound {
  public:
-  Bound(const std::string& name, std::int64_t batch, int threads,
+  Bound(const std::string& name, std::int64_t batch, const engine::EngineOptions& engine,
         const symbol::ExecutorOptions& options)
-      : engine_(engine::make_threaded_engine({.threads = threads}, clock_)), train_(options.train) {
+      : engine_(engine::make_threaded_engine(engine, clock_)), train_(options.train) {
     const symbol::NetworkInfo* info = symbol::find_network(name);
     const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
     const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
@@ -201,7 +202,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
                  "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
-                 "[--sub-batch=0]\n",
+                 "[--sub-batch=0] [--trace=FILE]\n",
                  argv[0]);
     return 2;
   }
@@ -217,12 +218,13 @@ int run(int argc, char** argv) {
     if (std::find(argv, argv + argc, asked) != argv + argc) policy = each;
   }
   const int sub_batch = option(argc, argv, "sub-batch", 0);
+  const std::string trace(text_option(argc, argv, "trace"));
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
     options.train = train;
     options.predict = !train;
     options.winograd = winograd;
     if (options.sub_batch == 0) options.sub_batch = sub_batch;
-    return Bound(name, batch, threads, options);
+    return Bound(name, batch, {.threads = threads, .trace_path = trace}, options);
   };
   if (what == "memory") print_memory(name, bind);
   if (what == "modes") print_modes(name, bind);

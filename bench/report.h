@@ -75,21 +75,29 @@ inline void print_row(std::string_view what, const Seconds& each, double check =
   std::fflush(stdout);
 }
 
-/// The whole number behind `--name=` among the arguments, or `otherwise`; ends the program when it
-/// is none.
-inline int option(int argc, char** argv, std::string_view name, int otherwise) {
+/// What stands behind `--name=` among the arguments; empty: no such argument.
+inline std::string_view text_option(int argc, char** argv, std::string_view name) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (!argument.starts_with("--") || !argument.substr(2).starts_with(name)) continue;
     if (argument.size() <= name.size() + 3 || argument[name.size() + 2] != '=') continue;
-    const std::string_view digits = argument.substr(name.size() + 3);
-    int value = 0;
-    const auto read = std::from_chars(digits.begin(), digits.end(), value);
-    if (read.ec == std::errc() && read.ptr == digits.end() && value > 0) return value;
-    std::fprintf(stderr, "%s: a whole number above 0 is wanted\n", argv[i]);
-    std::exit(2);
+    return argument.substr(name.size() + 3);
   }
-  return otherwise;
+  return {};
+}
+
+/// The whole number behind `--name=` among the arguments, or `otherwise`; ends the program when it
+/// is none.
+inline int option(int argc, char** argv, std::string_view name, int otherwise) {
+  const std::string_view digits = text_option(argc, argv, name);
+  if (digits.empty()) return otherwise;
+  int value = 0;
+  const auto read = std::from_chars(digits.begin(), digits.end(), value);
+  if (read.ec == std::errc() && read.ptr == digits.end() && value > 0) return value;
+  std::fprintf(stderr, "--%.*s=%.*s: a whole number above 0 is wanted\n",
+               static_cast<int>(name.size()), name.data(), static_cast<int>(digits.size()),
+               digits.data());
+  std::exit(2);
 }
 
 }  // namespace troupe::bench

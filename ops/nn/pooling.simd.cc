@@ -26,6 +26,8 @@
 namespace troupe::ops {
 /// Most columns of a dense row that are looked at in one go.
 inline constexpr std::int64_t kPoolColumns = 512;
+/// The same where channels are neighbours, and where only values are wanted.
+inline constexpr std::int64_t kValueColumns = 64;
 
 /// First and end of a range.
 using Range = std::pair<std::int64_t, std::int64_t>;
@@ -51,6 +53,9 @@ struct MaxPool {
   void put(std::int64_t at, float value, std::int32_t tap) const {
     output[at] = add ? output[at] + value : value;
     put_index(at, tap);
+  }
+  bool values_only() const {
+    return narrow == nullptr && wide == nullptr && v.window[1].kernel <= kValueColumns;
   }
   void put_index(std::int64_t at, std::int32_t tap) const {
     if (narrow != nullptr) narrow[at] = static_cast<std::uint8_t>(tap);
@@ -131,28 +136,83 @@ HWY_INLINE void pool_lanes(D d, const MaxPool& p, std::int64_t corner, const Ran
   if (p.wide != nullptr) hn::StoreU(winner.tap, Ints<D>(), p.wide + target);
 }
 
+/// The greater of both, or NaN where one is.
+template <typename D>
+HWY_INLINE hn::Vec<D> greater(D, hn::Vec<D> value, hn::Vec<D> other) {
+  return hn::IfThenElse(hn::Or(hn::Gt(other, value), hn::IsNaN(other)), other, value);
+}
+
+/// Windows [windows.first, windows.second) of a row, as many channels as D has lanes, no indices:
+/// first the maxima over the rows, per column, then over the columns. `place`: column 0 of tap row
+/// rows.first, `target`: window 0. Windows that are all padding are left out.
+template <typename D>
+HWY_INLINE void pool_values(D d, const MaxPool& p, const float* place, const Range& rows,
+                            const Range& windows, float* target) {
+  const Window& window = p.v.window[1];
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = p.v.input[1], inner = p.inner, row = width * inner;
+  const std::int64_t left = window.position(windows.first, 0);
+  const std::int64_t first = std::max<std::int64_t>(0, left);
+  const std::int64_t end = std::min(width, window.position(windows.second - 1, 0) + window.kernel);
+  HWY_ALIGN float columns[kValueColumns * hn::MaxLanes(d)];
+  for (std::int64_t x = first; x < end; ++x) {
+    const float* const column = place + x * inner;
+    auto value = hn::LoadU(d, column);
+    for (std::int64_t y = 1; y < rows.second - rows.first; ++y) {
+      value = greater(d, value, hn::LoadU(d, column + y * row));
+    }
+    hn::Store(value, d, columns + (x - first) * step);
+  }
+  for (std::int64_t w = windows.first; w < windows.second; ++w) {
+    const Range taps = p.taps(1, w);
+    if (taps.first == taps.second) continue;
+    const float* column = columns + (window.position(w, taps.first) - first) * step;
+    auto value = hn::Load(d, column);
+    for (std::int64_t x = taps.first + 1; x < taps.second; ++x) {
+      value = greater(d, value, hn::Load(d, column += step));
+    }
+    float* const to = target + w * inner;
+    if (p.add) value = hn::Add(hn::LoadU(d, to), value);
+    hn::StoreU(value, d, to);
+  }
+}
+
 /// One row of windows of a plane whose channels are neighbours.
 void pool_channels(const MaxPool& p, std::int64_t plane, std::int64_t y) {
   const Range rows = p.taps(0, y);
   const std::int64_t top = plane * p.v.input[0] + p.v.window[0].position(y, 0);
   const bool last = plane % p.blocks == p.blocks - 1;
   const std::int64_t channels = last ? p.last_channels : p.inner;
+  const std::int64_t row_target = (plane * p.v.output[0] + y) * p.v.output[1] * p.inner;
+  const auto each_vector = [&](auto&& run) HWY_ATTR {
+    std::int64_t c = 0;
+    with_tags([&](auto d) HWY_ATTR {
+      const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+      for (; c + step <= p.inner; c += step) run(d, c);
+    });
+  };
+  const bool values_only = p.values_only() && rows.first < rows.second;
+  if (values_only) {
+    const float* const place = p.data + (top + rows.first) * p.v.input[1] * p.inner;
+    const std::int64_t most = (kValueColumns - p.v.window[1].kernel) / p.v.window[1].stride + 1;
+    for (std::int64_t x = 0; x < p.v.output[1]; x += most) {
+      const Range windows{x, std::min(x + most, p.v.output[1])};
+      each_vector([&](auto d, std::int64_t c) HWY_ATTR {
+        pool_values(d, p, place + c, rows, windows, p.output + row_target + c);
+      });
+    }
+  }
   for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
     const Range columns = p.taps(1, x);
     const std::int64_t corner = (top * p.v.input[1] + p.v.window[1].position(x, 0)) * p.inner;
-    const std::int64_t target = ((plane * p.v.output[0] + y) * p.v.output[1] + x) * p.inner;
+    const std::int64_t target = row_target + x * p.inner;
     if (rows.first == rows.second || columns.first == columns.second) {
       for (std::int64_t c = 0; c < channels; ++c) {
         p.put(target + c, std::numeric_limits<float>::lowest(), 0);
       }
-    } else {
-      std::int64_t c = 0;
-      with_tags([&](auto d) HWY_ATTR {
-        const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-        for (; c + step <= p.inner; c += step) {
-          pool_lanes(d, p, corner + c, rows, columns, target + c);
-        }
-      });
+    } else if (!values_only) {
+      each_vector([&](auto d, std::int64_t c)
+                      HWY_ATTR { pool_lanes(d, p, corner + c, rows, columns, target + c); });
     }
     // Padding stays zero, which the first tap inside a window at the border is not.
     for (std::int64_t c = channels; c < p.inner; ++c) {

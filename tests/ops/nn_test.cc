@@ -390,6 +390,61 @@ TEST_CASE("a maximum over padding alone is MXNet's lowest number", "[pooling]") 
   }
 }
 
+TEST_CASE("a maximum is the same number with and without its index", "[pooling][nan]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("pooling");
+  const std::vector<Attributes> windows = {
+      {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}},
+      {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"pooling_convention", "full"}},
+      {{"kernel", "(2, 5)"}, {"stride", "(3, 4)"}, {"pad", "(1, 4)"}},
+      {{"kernel", "(1, 70)"}, {"pad", "(0, 35)"}},  // wider than what is kept of a row
+      {{"global_pool", "True"}}};
+  const std::int64_t channels = 21;
+  Tensor data = random_tensor(DType::f32, {2, channels, 7, 131}, "data", -9, 9);
+  for (std::int64_t i = 0; i < data.elements(); ++i) {
+    if (i % 29 == 3) data.set(i, NAN);
+    if (i % 31 == 5 || i / 131 % 7 == 4) data.set(i, -INFINITY);
+    if (i % 97 == 7) data.set(i, INFINITY);
+  }
+  Layout last;
+  last.kind = Layout::Kind::blocked;
+  last.order = {0, 2, 3, 1};
+  for (const Tensor& input : {packed(data, by_16_channels(data.shape)),
+                              packed(data, layout_for(last, data.shape))}) {
+    for (const Attributes& window : windows) {
+      for (const WriteMode mode : {WriteMode::write, WriteMode::add}) {
+        Tensor values[2];
+        for (const bool indexed : {false, true}) {
+          Attributes attributes = window;
+          attributes["save_indices"] = indexed ? "True" : "False";
+          OpCall call =
+              make_call(op, parse_params(op, attributes).value(), describe({input})).value();
+          for (TensorDesc& output : call.outputs) output.any_layout = true;
+          call.modes = {mode};
+          if (indexed) call.modes.push_back(WriteMode::write);
+          const auto kernel = prepare(call).value();
+          CHECK(kernel->name() == "simd");
+          std::vector<Tensor> outputs = make_outputs(call);
+          for (std::size_t o = 0; o < outputs.size(); ++o) {
+            outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, kernel->output_layouts()[o]);
+          }
+          const Tensor before = random_tensor(DType::f32, outputs[0].shape, "before", -9, 9);
+          outputs[0] = packed(before, outputs[0].layout);
+          run_kernel(*kernel, {input}, outputs, {});
+          CHECK(padding_is_zero(outputs[0]));
+          values[indexed] = unpacked(outputs[0]);
+        }
+        for (std::int64_t i = 0; i < values[0].elements(); ++i) {
+          const double value = values[0].at(i), same = values[1].at(i);
+          if (std::isnan(value) ? !std::isnan(same) : value != same) {
+            FAIL("output " << i << ": " << value << " without, " << same << " with");
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("metrics are sums with weights", "[loss]") {
   const OpTable table = OpTable::build();
   Tensor probability(DType::f32, {2, 3});
