@@ -4,7 +4,7 @@
 // their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
-//                  [--trace=FILE]
+//                  [--budget=MIB] [--trace=FILE]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
@@ -202,7 +202,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
                  "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
-                 "[--sub-batch=0] [--trace=FILE]\n",
+                 "[--budget=MIB] [--sub-batch=0] [--trace=FILE]\n",
                  argv[0]);
     return 2;
   }
@@ -217,6 +217,7 @@ int run(int argc, char** argv) {
     const std::string asked = std::string("--recompute=") + title;
     if (std::find(argv, argv + argc, asked) != argv + argc) policy = each;
   }
+  const int budget = option(argc, argv, "budget", 0);
   const int sub_batch = option(argc, argv, "sub-batch", 0);
   const std::string trace(text_option(argc, argv, "trace"));
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
@@ -231,7 +232,8 @@ int run(int argc, char** argv) {
   if (what == "recompute") print_recompute(name, bind);
   if (what == "memory" || what == "modes" || what == "recompute") return 0;
   symbol::ExecutorOptions options;
-  options.recompute = policy;
+  options.recompute = budget > 0 ? symbol::Recompute::budget : policy;
+  options.budget = static_cast<std::size_t>(budget) << 20;
   Bound bound = bind(what == "train", options);
   bound.step();
   bound.write(argv[3]);

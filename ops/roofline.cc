@@ -32,7 +32,7 @@ std::int64_t vector_lanes() {
 }
 
 RuleProcessor rule_processor() {
-  constexpr double kTeam = 4.0, kFlopsPerLane = 7e9, kBytesPerSecond = 1e10;
+  constexpr double kTeam = 4.0, kFlopsPerLane = 7e9, kBytesPerSecond = 3e10;
   return {kTeam * kFlopsPerLane * static_cast<double>(vector_lanes()), kBytesPerSecond};
 }
 

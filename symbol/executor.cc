@@ -309,7 +309,8 @@ base::Status Binder::bind_training() {
   bound.head_names = outputs_;
   TROUPE_TRY(add_head_gradients(result.head_gradients, shapes, bound));
   TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
-  const Graph merged = eliminate_common_subexpressions(prune(result.graph));
+  Graph merged = eliminate_common_subexpressions(prune(result.graph));
+  if (fused) merged = fuse_gradient_sums(merged);
   bound.graph = separate_heads(runtime_.ops, merged, gradients);
   TROUPE_TRY_ASSIGN(executor_.train_,
                     make_program(runtime_, bound, executor_.options_, executor_.report_));

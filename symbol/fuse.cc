@@ -182,14 +182,63 @@ ops::Attributes some_of(const ops::Attributes& from, std::initializer_list<const
   return some;
 }
 
-}  // namespace
-
-Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
+/// How often the graph uses the outputs of each node.
+std::vector<int> count_readers(const Graph& graph) {
   std::vector<int> readers(graph.nodes.size(), 0);
   for (const GraphNode& node : graph.nodes) {
     for (const Value input : node.inputs) ++readers[node_index(input)];
   }
   for (const Value head : graph.heads) ++readers[node_index(head)];
+  return readers;
+}
+
+/// The sum that the relu's gradient `node` can take in, as an index.
+std::optional<std::size_t> sum_before(const Graph& graph, const GraphNode& node,
+                                      const std::vector<int>& readers) {
+  if (node.is_variable() || node.op->name != "activation_backward" ||
+      node.params.text("act_type") != "relu" || node.params.integer("num_gradients") != 1) {
+    return std::nullopt;
+  }
+  const std::size_t index = node_index(node.inputs[0]);
+  const GraphNode& before = graph.nodes[index];
+  if (before.is_variable() || before.op->name != "add_n" || readers[index] != 1) {
+    return std::nullopt;
+  }
+  return index;
+}
+
+}  // namespace
+
+Graph fuse_gradient_sums(const Graph& graph) {
+  const std::vector<int> readers = count_readers(graph);
+  std::vector<bool> taken(graph.nodes.size(), false);
+  for (const GraphNode& node : graph.nodes) {
+    if (const auto index = sum_before(graph, node, readers)) taken[*index] = true;
+  }
+  Graph result;
+  std::vector<std::int64_t> mapped(graph.nodes.size(), -1);
+  const auto map = [&mapped](Value v) { return Value{mapped[node_index(v)], v.output}; };
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (taken[i]) continue;
+    GraphNode node = graph.nodes[i];
+    if (const auto index = sum_before(graph, node, readers)) {
+      const std::vector<Value>& parts = graph.nodes[*index].inputs;
+      ops::Attributes attributes = node.params.to_attributes();
+      attributes["num_gradients"] = std::to_string(parts.size());
+      node.params = ops::parse_params(*node.op, attributes).value();
+      node.inputs.erase(node.inputs.begin());
+      node.inputs.insert(node.inputs.begin(), parts.begin(), parts.end());
+    }
+    for (Value& input : node.inputs) input = map(input);
+    mapped[i] = static_cast<std::int64_t>(result.nodes.size());
+    result.nodes.push_back(std::move(node));
+  }
+  for (const Value head : graph.heads) result.heads.push_back(map(head));
+  return result;
+}
+
+Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
+  const std::vector<int> readers = count_readers(graph);
   std::vector<bool> folded(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {
     if (const auto index = foldable(graph, node, readers)) folded[*index] = true;

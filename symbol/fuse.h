@@ -14,6 +14,10 @@ namespace troupe::symbol {
 /// their nodes. Of two nodes that could take a sum in, the later one does.
 Graph fuse_epilogues(const Graph& graph);
 
+/// A differentiated graph in which the gradient of a relu adds what reaches its output, where only
+/// it reads the sum. Same bits: the order of the additions stays.
+Graph fuse_gradient_sums(const Graph& graph);
+
 /// A frozen graph in which the weights and the bias of a convolution do what a batch normalisation
 /// behind it did, with that one's epilogue; `batch_norm_fold` makes them from the old ones. Where
 /// something else reads the convolution's output, or its weights or statistics are no variables,

@@ -5,6 +5,7 @@
 
 #include "ops/nn/support.h"
 #include "ops/support/chunks.h"
+#include "ops/support/variadic.h"
 
 namespace troupe::ops {
 namespace {
@@ -59,12 +60,17 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
-  const T* gradient = c.inputs[0].as<T>();
-  const T* output = c.inputs[1].as<T>();
+  const std::size_t gradients = c.inputs.size() - 1;
+  const T* output = c.inputs[gradients].as<T>();
   T* result = c.outputs[0].as<T>();
+  const auto sum_at = [&](std::int64_t at) {
+    T sum = c.inputs[0].as<T>()[at];
+    for (std::size_t i = 1; i < gradients; ++i) sum += c.inputs[i].as<T>()[at];
+    return sum;
+  };
   with_function<T>(call.params.text("act_type"), [&](auto, auto g) {
     parallel_ranges(c, c.outputs[0].elements(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) result[i] = g(gradient[i], output[i]);
+      for (std::int64_t i = begin; i < end; ++i) result[i] = g(sum_at(i), output[i]);
     });
   });
   return {};
@@ -113,19 +119,44 @@ OpDef define_forward() {
   return op;
 }
 
+/// The gradients that are added, then the output.
+std::vector<std::string> backward_inputs(const Params& p) {
+  std::vector<std::string> list = {"output_gradient"};
+  for (std::int64_t i = 1; i < p.integer("num_gradients"); ++i) {
+    list.push_back("output_gradient" + std::to_string(i));
+  }
+  list.emplace_back("output");
+  return list;
+}
+
 OpDef define_backward() {
   OpDef op;
   op.name = "activation_backward";
-  op.doc = "Gradient of activation from its output: `output_gradient * f'(x)`.";
+  op.doc =
+      "Gradient of activation from its output: `(output_gradient + output_gradient1 + ...) * "
+      "f'(x)`, added in this order.";
   op.params = params();
-  op.inputs = names({"output_gradient", "output"});
+  op.params.push_back({"num_gradients", ParamType::integer, std::int64_t{1},
+                       "Tensors whose sum is the output's gradient.", 1, kVariadicInputsMax});
+  op.inputs = backward_inputs;
   op.outputs = names({"data_gradient"});
   op.in_place = {{0, 0}, {1, 0}};
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = always;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
+  op.flops = [](const OpCall& call) {
+    return static_cast<double>(call.inputs.size() - 1) *
+           static_cast<double>(call.outputs[0].shape.elements());
+  };
   op.samples = samples(2, false);
+  for (const char* count : {"2", "3", "9"}) {
+    const std::size_t inputs = std::stoul(count) + 1;
+    op.samples.push_back({.title = std::string("relu, ") + count + " gradients",
+                          .attributes = {{"act_type", "relu"}, {"num_gradients", count}},
+                          .inputs = std::vector<base::Shape>(inputs, base::Shape{2, 17, 3, 5}),
+                          .gradient = false});
+  }
   return op;
 }
 

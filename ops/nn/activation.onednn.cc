@@ -27,6 +27,9 @@ base::Result<Plan> forward(const OpCall& call) {
 
 base::Result<Plan> backward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const onednn::Elementwise f, function(call.params));
+  if (call.params.integer("num_gradients") > 1) {
+    return base::error(base::Errc::unimplemented, "no sum of gradients");
+  }
   return onednn::elementwise_gradient(call, f);
 }
 

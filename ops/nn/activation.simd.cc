@@ -27,17 +27,17 @@ struct ReluElements : ElementsCall {
   }
 };
 
-/// output_gradient where output is not <= 0.
+/// The sum of the gradients where output is not <= 0.
 template <typename T>
 struct ReluBackwardElements : ElementsCall {
-  const T* gradient = input<T>(0);
-  const T* value = input<T>(1);
+  SummedInputs<T> gradient{context, context.inputs.size() - 1};
+  const T* value = input<T>(context.inputs.size() - 1);
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
     const auto ended = hn::Le(hn::LoadU(d, value + i), hn::Zero(d));
-    out.store(d, hn::IfThenZeroElse(ended, hn::LoadU(d, gradient + i)), i);
+    out.store(d, hn::IfThenZeroElse(ended, gradient.load(d, i)), i);
   }
 };
 
@@ -71,12 +71,18 @@ base::Status accepts(const OpCall& call) {
   return base::error(base::Errc::unimplemented, "only relu");
 }
 
+base::Status accepts_backward(const OpCall& call) {
+  TROUPE_TRY(accepts(call));
+  if (call.inputs.size() - 1 <= kSummedMost) return {};
+  return base::error(base::Errc::unimplemented, "the sum of {} gradients", call.inputs.size() - 1);
+}
+
 }  // namespace
 
 std::span<const BackendKernel> kernels_activation_simd() {
   static const std::vector<BackendKernel> kernels = {
       {"activation", flat_kernel("simd", run_forward, accepts)},
-      {"activation_backward", flat_kernel("simd", run_backward, accepts)},
+      {"activation_backward", flat_kernel("simd", run_backward, accepts_backward)},
   };
   return kernels;
 }

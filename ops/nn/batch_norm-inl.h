@@ -254,6 +254,16 @@ HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::in
   std::copy_n(moments, 2 * c.places.row_channels(), c.sums(group, part));
 }
 
+/// Writes a row of output; kStreams: past the caches, which whole rows can.
+template <bool kStreams, typename D, typename Whole>
+HWY_INLINE void put_row(D d, Whole whole, hn::Vec<D> value, float* to, const NormRows& rows) {
+  if constexpr (kStreams && Whole::value) {
+    hn::Stream(value, d, to);
+  } else {
+    store_row(d, whole, value, to, rows);
+  }
+}
+
 /// Writes the rows of one part. kSum: an addend; kStreams: past the caches. Here as below, what
 /// rows share is copied, or each store might have changed it.
 template <bool kSum, bool kStreams, typename D>
@@ -274,11 +284,7 @@ HWY_INLINE void normalise_part(D d, const NormCall& c, const Scaling<D>& shared,
         addend += step;
       }
       y = hn::IfThenElse(hn::Le(y, least), least, y);  // NaN stays
-      if constexpr (kStreams && decltype(whole)::value) {
-        hn::Stream(y, d, to);
-      } else {
-        store_row(d, whole, y, to, rows);
-      }
+      put_row<kStreams>(d, whole, y, to, rows);
     }
   });
 }
@@ -391,7 +397,7 @@ struct Common {
 
 /// Writes the gradient of data of one part: a * gradient and, unless statistics are given,
 /// + b * distance + c.
-template <bool kRelu, bool kGlobal, typename D>
+template <bool kRelu, bool kGlobal, bool kStreams, typename D>
 HWY_INLINE void differentiate_part(D d, const NormCall& c, const Scaling<D>& shared_normal,
                                    const Common<D>& shared, std::int64_t group, std::int64_t part) {
   for_rows(c.places, group, part, c.places.rows, [&](const NormRows& rows, auto whole) HWY_ATTR {
@@ -406,7 +412,7 @@ HWY_INLINE void differentiate_part(D d, const NormCall& c, const Scaling<D>& sha
       if constexpr (!kGlobal) {
         result = hn::Add(result, hn::MulAdd(common.slope, row.distance, common.shift));
       }
-      store_row(d, whole, result, to, rows);
+      put_row<kStreams>(d, whole, result, to, rows);
     }
   });
 }

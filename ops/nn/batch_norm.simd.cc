@@ -13,6 +13,7 @@
 #include "ops/roofline.h"
 #include "ops/support/channel_rows.h"
 #include "ops/support/layout_map.h"
+#include "ops/support/streaming.h"
 #include "ops/table.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -72,20 +73,26 @@ void sum_gradients(const NormCall& c, std::int64_t group, const NormParts& parts
   });
 }
 
-void differentiate(const NormCall& c, std::int64_t group, const NormParts& parts) {
+template <bool kStreams>
+void differentiate_parts(const NormCall& c, std::int64_t group, const NormParts& parts) {
   with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
     using D = decltype(d);
     const Scaling<D> normal(d, c, group);
     const Common<D> common(d, c, group);
     const auto choose = [&c](auto* global, auto* whole) { return c.v.global ? global : whole; };
-    const auto run =
-        c.v.epilogue.relu
-            ? choose(differentiate_part<true, true, D>, differentiate_part<true, false, D>)
-            : choose(differentiate_part<false, true, D>, differentiate_part<false, false, D>);
+    const auto run = c.v.epilogue.relu ? choose(differentiate_part<true, true, kStreams, D>,
+                                                differentiate_part<true, false, kStreams, D>)
+                                       : choose(differentiate_part<false, true, kStreams, D>,
+                                                differentiate_part<false, false, kStreams, D>);
     for (std::int64_t part = parts.end; part-- > parts.begin;) {
       run(d, c, normal, common, group, part);
     }
   });
+}
+
+void differentiate(const NormCall& c, std::int64_t group, const NormParts& parts) {
+  (c.streams ? differentiate_parts<true> : differentiate_parts<false>)(c, group, parts);
+  if (c.streams) hwy::FlushStream();
 }
 
 }  // namespace troupe::ops::HWY_NAMESPACE
@@ -105,10 +112,6 @@ using base::Errc;
 using base::Layout;
 using base::Result;
 using base::Status;
-
-/// Outputs above this size would push more useful things out of the caches.
-constexpr std::int64_t kStreamBytes = 8 << 20;
-constexpr std::uintptr_t kStreamAlignment = 64;
 
 /// Mean and variance of a group's channels from the moments of its parts.
 void finish_moments(const NormCall& c, std::int64_t group) {
@@ -180,6 +183,12 @@ class NormKernel : public Kernel {
     return c;
   }
   const BatchNorm& values() const { return plan_.v; }
+  /// Only memory that is not read for this is worth going past the caches.
+  static bool streams(const NormCall& c, std::int64_t bytes) {
+    const bool whole = c.places.padded && c.places.lanes == vector_lanes();
+    return whole && worth_streaming(c.output, bytes) && c.output != c.data &&
+           c.output != c.addend && c.output != c.gradient;
+  }
 
  private:
   Plan plan_;
@@ -220,14 +229,6 @@ class ForwardKernel final : public NormKernel {
     });
     return {};
   }
-
- private:
-  /// Only memory that is not read for this is worth going past the caches.
-  static bool streams(const NormCall& c, std::int64_t bytes) {
-    const bool whole = c.places.padded && c.places.lanes == vector_lanes();
-    return whole && bytes >= kStreamBytes && c.output != c.data && c.output != c.addend &&
-           reinterpret_cast<std::uintptr_t>(c.output) % kStreamAlignment == 0;
-  }
 };
 
 class BackwardKernel final : public NormKernel {
@@ -245,6 +246,7 @@ class BackwardKernel final : public NormKernel {
     if (c.v.epilogue.relu) c.beta = context.inputs[5].as<float>();
     c.first = context.outputs[1].as<float>();
     c.second = context.outputs[2].as<float>();
+    c.streams = streams(c, context.outputs[0].bytes());
     run_groups(
         context, c.places,
         [&](auto group, auto begin, auto end) {

@@ -87,7 +87,6 @@ Result<Winograd> read_call(const OpCall& call) {
 /// read once, in order and early, while products are computed; writing them is the reorder's.
 double seconds_of(const Winograd& w, Pass pass, double bytes) {
   constexpr double kTransform = 1e-8;  // of a vector of a tile, all threads
-  constexpr double kInOrder = 3.0;     // times as fast as the tensors of a network
   constexpr double kProducts = 36.0;
   const RuleProcessor processor = rule_processor();
   const auto lanes = static_cast<double>(winograd_lanes());
@@ -102,7 +101,7 @@ double seconds_of(const Winograd& w, Pass pass, double bytes) {
   }
   const double products = std::max(
       2 * kProducts * channels * filters * tiles / processor.flops_per_second,
-      weight_bytes / (kInOrder * processor.bytes_per_second));
+      weight_bytes / processor.bytes_per_second);
   return std::max(products + kTransform * tiles * transforms / lanes,
                   bytes / processor.bytes_per_second);
 }

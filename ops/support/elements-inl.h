@@ -2,14 +2,27 @@
 // The frame of element-wise SIMD kernels: a file `<stem>.simd.cc` states what happens to one vector
 // of elements, and this header cuts a call into chunks and chunks into vectors.
 // Include it after <hwy/foreach_target.h>. Pure functions; any thread.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <array>
+
 #include "ops/support/chunks.h"
+#include "ops/support/streaming.h"
 
 // Highway reads this file once per instruction set, each time into another namespace. From the last
 // one on, once is enough.
 #if HWY_ONCE
 #pragma once
+#endif
+
+#ifndef TROUPE_OPS_ELEMENTS_ONCE
+#define TROUPE_OPS_ELEMENTS_ONCE
+namespace troupe::ops {
+/// Most inputs that SummedInputs adds.
+inline constexpr std::size_t kSummedMost = 8;
+}  // namespace troupe::ops
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -32,18 +45,48 @@ struct ElementsCall {
   }
 };
 
-/// Output 0 of a call: overwritten or added to, as the call says.
+/// Output 0 of a call: overwritten or added to, as the call says; a long one past the caches.
 template <typename T>
 struct ElementsOutput : ElementsCall {
   T* data = output<T>(0);
   bool adds = !call.modes.empty() && call.modes[0] == WriteMode::add;
+  bool streams = !adds && worth_streaming(data, context.outputs[0].bytes()) && !is_read();
 
   /// Stores the vector `value` to the elements from `i` on.
   template <typename D, typename V>
   HWY_INLINE void store(D d, V value, std::int64_t i) const {
     if (adds) value = hn::Add(hn::LoadU(d, data + i), value);
+    if constexpr (hn::MaxLanes(D()) == hn::MaxLanes(hn::ScalableTag<T>())) {
+      if (streams) return hn::Stream(value, d, data + i);
+    }
     hn::StoreU(value, d, data + i);
   }
+
+ private:
+  bool is_read() const {
+    return std::any_of(context.inputs.begin(), context.inputs.end(),
+                       [this](const base::TensorView& input) { return input.data == data; });
+  }
+};
+
+/// ((in0 + in1) + in2) + ... of the first `count` inputs of a call.
+template <typename T>
+class SummedInputs {
+ public:
+  SummedInputs(const KernelContext& context, std::size_t count) : count_(count) {
+    for (std::size_t i = 0; i < count; ++i) data_[i] = context.inputs[i].as<T>();
+  }
+
+  template <typename D>
+  HWY_INLINE hn::Vec<D> load(D d, std::int64_t at) const {
+    auto sum = hn::LoadU(d, data_[0] + at);
+    for (std::size_t i = 1; i < count_; ++i) sum = hn::Add(sum, hn::LoadU(d, data_[i] + at));
+    return sum;
+  }
+
+ private:
+  std::size_t count_;
+  std::array<const T*, kSummedMost> data_ = {};
 };
 
 /// Elements [i, end) in steps of the tag's lanes, as many as fit; the first element left over.
@@ -71,7 +114,10 @@ base::Status run_elements_of(const OpCall& call, const KernelContext& context) {
   const Elements<T> elements{{call, context}};
   const auto count = context.outputs[0].bytes() / static_cast<std::int64_t>(sizeof(T));
   parallel_ranges(context, count,
-                  [&](auto begin, auto end) { run_range<T>(elements, begin, end); });
+                  [&](auto begin, auto end) {
+                    run_range<T>(elements, begin, end);
+                    hwy::FlushStream();
+                  });
   return {};
 }
 

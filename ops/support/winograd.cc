@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "ops/support/streaming.h"
+
 // Tiles of registers are arrays of vectors, which scalable ones cannot form.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
 #include <hwy/cache_control.h>
@@ -203,7 +205,13 @@ void transform_filters(const WinogradTaps& taps, std::int64_t start, float* to) 
   const std::int64_t width = std::min(kPanelVectors * step, taps.filters - start);
   float* out = to + start * taps.channels;
   HWY_ALIGN float values[kTaps * hn::MaxLanes(d)];
+  // Where filters are neighbours in memory, the next channel is far away.
+  const std::int64_t together = taps.filter_stride == kTaps ? width * kTaps : 0;
+  constexpr std::int64_t kChannelsAhead = 4, kLine = 16;
   for (std::int64_t channel = 0; channel < taps.channels; ++channel) {
+    const float* const ahead = taps.weight + (channel + kChannelsAhead) * taps.channel_stride +
+                               start * taps.filter_stride;
+    for (std::int64_t i = 0; i < together; i += kLine) hwy::Prefetch(ahead + i);
     for (std::int64_t filter = start; filter < start + width; filter += step, out += step) {
       for (std::int64_t lane = 0; lane < step; ++lane) {
         const float* const from =
@@ -239,9 +247,6 @@ constexpr std::int64_t kProductsOfTile = 36;
 /// Most tiles of a group, and of one when there are few; what transformed inputs may take.
 constexpr std::int64_t kGroupMost = 56;
 constexpr std::int64_t kInputBytes = 3'300'000;
-/// Outputs above this size would push more useful things out of the caches.
-constexpr std::int64_t kStreamBytes = 8 << 20;
-constexpr std::uintptr_t kStreamAlignment = 64;
 
 std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
   return TileSlabs(tiles, channels, winograd_lanes()).elements();
@@ -304,8 +309,7 @@ void WinogradConvolution::run(const KernelContext& context, const float* data, c
   const Winograd& w = extents_;
   const std::int64_t bytes =
       w.images * w.filters * w.out_height * w.out_width * static_cast<std::int64_t>(sizeof(float));
-  const bool streams = bytes >= kStreamBytes && output != epilogue.addend &&
-                       reinterpret_cast<std::uintptr_t>(output) % kStreamAlignment == 0;
+  const bool streams = worth_streaming(output, bytes) && output != epilogue.addend;
   auto* const scratch = reinterpret_cast<float*>(context.scratch.data());
   const std::int64_t products = slabs(group_, range_filters());
   const std::int64_t inputs = slabs(group_, w.channels);
