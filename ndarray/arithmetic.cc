@@ -26,26 +26,21 @@ NDArray binary(std::string_view op, const NDArray& a, const NDArray& b) {
   return call(a.runtime(), op, {a, b});
 }
 
-/// A 0-d array of a's dtype beside `a`. A number that is an operand is no part of a kernel's key:
-/// one kernel serves `a * x` for every x.
-NDArray number(std::string_view op, const NDArray& a, double value) {
-  base::Status status = check_operand(op, a);
+/// `a` and a number, which is input `index`.
+NDArray with_number(std::string_view op, const NDArray& a, double value, std::size_t index) {
+  const base::Status status = check_operand(op, a);
   if (!status.ok()) return NDArray::failed(status);
-  NDArray made;
-  status = ops::with_floating(a.dtype(), [&](auto zero) -> base::Status {
-    const auto narrowed = static_cast<decltype(zero)>(value);
-    TROUPE_TRY_ASSIGN(
-        made, NDArray::from(a.runtime(), base::Shape(), std::span(&narrowed, 1), a.device()));
-    return {};
-  });
-  return status.ok() ? made
-                     : NDArray::failed(status.with_context(fmt::format("[{}] its number", op)));
+  InvokeOptions options;
+  options.number = {value, index};
+  return call(a.runtime(), op, {a}, {}, options);
 }
 
-NDArray& assign(std::string_view op, NDArray& a, std::vector<NDArray> inputs) {
+NDArray& assign(std::string_view op, NDArray& a, const std::vector<NDArray>& inputs,
+                std::optional<NumberInput> number = {}) {
   base::Status status = check_operand(op, a);
   if (status.ok()) {
     InvokeOptions options;
+    options.number = number;
     options.outputs = {a};
     status = call(a.runtime(), op, inputs, {}, options).status();
   }
@@ -68,28 +63,28 @@ NDArray operator/(const NDArray& a, const NDArray& b) {
   return binary("divide", a, b);
 }
 NDArray operator+(const NDArray& a, double b) {
-  return binary("add", a, number("add", a, b));
+  return with_number("add", a, b, 1);
 }
 NDArray operator-(const NDArray& a, double b) {
-  return binary("subtract", a, number("subtract", a, b));
+  return with_number("subtract", a, b, 1);
 }
 NDArray operator*(const NDArray& a, double b) {
-  return binary("multiply", a, number("multiply", a, b));
+  return with_number("multiply", a, b, 1);
 }
 NDArray operator/(const NDArray& a, double b) {
-  return binary("divide", a, number("divide", a, b));
+  return with_number("divide", a, b, 1);
 }
 NDArray operator+(double a, const NDArray& b) {
   return b + a;
 }
 NDArray operator-(double a, const NDArray& b) {
-  return binary("subtract", number("subtract", b, a), b);
+  return with_number("subtract", b, a, 0);
 }
 NDArray operator*(double a, const NDArray& b) {
   return b * a;
 }
 NDArray operator/(double a, const NDArray& b) {
-  return binary("divide", number("divide", b, a), b);
+  return with_number("divide", b, a, 0);
 }
 
 NDArray operator-(const NDArray& a) {
@@ -110,16 +105,16 @@ NDArray& operator/=(NDArray& a, const NDArray& b) {
   return assign("divide", a, {a, b});
 }
 NDArray& operator+=(NDArray& a, double b) {
-  return assign("add", a, {a, number("add", a, b)});
+  return assign("add", a, {a}, NumberInput{b, 1});
 }
 NDArray& operator-=(NDArray& a, double b) {
-  return assign("subtract", a, {a, number("subtract", a, b)});
+  return assign("subtract", a, {a}, NumberInput{b, 1});
 }
 NDArray& operator*=(NDArray& a, double b) {
-  return assign("multiply", a, {a, number("multiply", a, b)});
+  return assign("multiply", a, {a}, NumberInput{b, 1});
 }
 NDArray& operator/=(NDArray& a, double b) {
-  return assign("divide", a, {a, number("divide", a, b)});
+  return assign("divide", a, {a}, NumberInput{b, 1});
 }
 
 }  // namespace troupe::ndarray

@@ -5,9 +5,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
+#include "ndarray/recycled.h"
 #include "ndarray/run_kernel.h"
 
 namespace troupe::ndarray {
@@ -16,21 +18,69 @@ namespace {
 
 using base::Errc;
 
+/// A number's bytes in the dtype of a call.
+class Number {
+ public:
+  /// invalid_argument where the dtype is not floating.
+  static base::Result<Number> make(const NumberInput& input, base::DType dtype) {
+    Number number;
+    number.index_ = input.index;
+    number.dtype_ = dtype;
+    TROUPE_TRY(ops::with_floating(dtype, [&](auto zero) {
+      const auto narrowed = static_cast<decltype(zero)>(input.value);
+      std::memcpy(number.bytes_, &narrowed, sizeof(narrowed));
+      return base::Status();
+    }));
+    return number;
+  }
+
+  std::size_t index() const { return index_; }
+  ops::TensorDesc desc() const { return {dtype_, base::Shape(), {}, false}; }
+  std::span<const std::byte> bytes() const { return {bytes_, base::dtype_size(dtype_)}; }
+  base::TensorView view() { return {bytes_, dtype_, base::Shape(), {}, {}}; }
+
+ private:
+  std::size_t index_ = 0;
+  base::DType dtype_ = base::DType::f32;
+  alignas(double) std::byte bytes_[sizeof(double)] = {};
+};
+
 /// Everything that one pushed call needs while it runs.
 struct Call {
   std::shared_ptr<const ops::Kernel> kernel;
   std::vector<NDArray> inputs, outputs;
-  std::vector<bool> content;  // per output: its old values matter
+  std::optional<Number> number;  // one more input
+  std::vector<bool> content;     // per output: its old values matter
   NDArray scratch;
   std::optional<RandomGenerator> generator;
+  std::vector<base::TensorView> input_views, output_views;  // while it runs
+  Call* next = nullptr;
 
-  base::Status run(engine::RunContext& lane) const {
-    std::vector<base::TensorView> input_views, output_views;
+  void clear() {
+    kernel.reset();
+    inputs.clear();
+    outputs.clear();
+    number.reset();
+    content.clear();
+    scratch = {};
+    generator.reset();
+    input_views.clear();
+    output_views.clear();
+  }
+
+  /// Which of the operator's inputs inputs[i] is.
+  std::size_t place(std::size_t i) const { return number && i >= number->index() ? i + 1 : i; }
+
+  base::Status run(engine::RunContext& lane) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       TROUPE_TRY(outputs[i].make_writable(content[i]));
       output_views.push_back(outputs[i].view());
     }
     for (const NDArray& input : inputs) input_views.push_back(input.view());
+    if (number) {
+      const auto at = static_cast<std::ptrdiff_t>(number->index());
+      input_views.insert(input_views.begin() + at, number->view());
+    }
     KernelBuffers buffers{.inputs = input_views, .outputs = output_views};
     if (scratch) buffers.scratch = {scratch.data(), scratch.bytes()};
     buffers.fresh = std::find(content.begin(), content.end(), true) == content.end();
@@ -67,6 +117,31 @@ base::Result<base::Device> common_device(const Runtime& runtime, const std::stri
   return inputs.front().device();
 }
 
+/// Brings in the number among the inputs. Work on a stream may run when the call is gone, so there
+/// it is an array.
+base::Status add_number(Runtime& runtime, const std::string& op, const InvokeOptions& options,
+                        base::Device device, Call& work) {
+  if (!options.number) return {};
+  const std::size_t index = options.number->index;
+  if (work.inputs.empty() || index > work.inputs.size()) {
+    return base::error(Errc::invalid_argument, "[{}] a number cannot be input {} beside {} arrays",
+                       op, index, work.inputs.size());
+  }
+  base::Result<Number> number = Number::make(*options.number, work.inputs.front().dtype());
+  if (!number.ok()) {
+    base::Status status = number.status();
+    return status.with_context(fmt::format("[{}] its number", op));
+  }
+  if (!uses_stream(device)) {
+    work.number = *number;
+    return {};
+  }
+  TROUPE_TRY_ASSIGN(NDArray array, NDArray::from_bytes(runtime, base::Shape(), number->desc().dtype,
+                                                       number->bytes(), device));
+  work.inputs.insert(work.inputs.begin() + static_cast<std::ptrdiff_t>(index), std::move(array));
+  return {};
+}
+
 /// Arrays for all outputs: those that were given, new ones for the others.
 base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpCall& call,
                                                 const InvokeOptions& options) {
@@ -100,12 +175,13 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
 
 /// True when kernels may write `output` while it is the memory of `input`.
 bool may_alias(const ops::OpCall& call, const Call& work, std::size_t input, std::size_t output) {
-  const std::pair<int, int> wanted{static_cast<int>(input), static_cast<int>(output)};
+  const std::size_t place = work.place(input);
+  const std::pair<int, int> wanted{static_cast<int>(place), static_cast<int>(output)};
   const auto& pairs = call.op->in_place;
-  const bool declared = (call.op->assign && input == 0 && output == 0) ||
+  const bool declared = (call.op->assign && place == 0 && output == 0) ||
                         std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
   return declared && work.inputs[input].same_memory(work.outputs[output]) &&
-         call.inputs[input].shape == call.outputs[output].shape;
+         call.inputs[place].shape == call.outputs[output].shape;
 }
 
 /// Outputs that overlap an input in a way the operator does not allow get memory of their own; the
@@ -134,8 +210,9 @@ base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime
   return later;
 }
 
-void push(Runtime& runtime, const std::string& name, Call work, const ops::OpCall& call,
-          int priority) {
+void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held,
+          const ops::OpCall& call, int priority) {
+  Call& work = *held;
   std::vector<engine::Variable> reads, writes, overwrites;
   for (const NDArray& input : work.inputs) reads.push_back(input.variable());
   for (std::size_t i = 0; i < work.outputs.size(); ++i) {
@@ -151,9 +228,7 @@ void push(Runtime& runtime, const std::string& name, Call work, const ops::OpCal
   engine::Operation operation{name, reads, writes, lane, priority, overwrites};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
   if (work.scratch) operation.bytes += work.scratch.bytes();
-  auto run = [held = std::make_unique<Call>(std::move(work))](engine::RunContext& context) {
-    return held->run(context);
-  };
+  auto run = [held = std::move(held)](engine::RunContext& context) { return held->run(context); };
   if (uses_stream(call.device)) {
     runtime.engine.push_stream(operation, std::move(run));
   } else {
@@ -168,13 +243,24 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
                                           const ops::Attributes& attributes,
                                           const InvokeOptions& options) {
   TROUPE_TRY_ASSIGN(const ops::OpDef* definition, runtime.ops.find(op));
+  const std::size_t count = inputs.size() + (options.number ? 1 : 0);
   TROUPE_TRY_ASSIGN(
       ops::Params params,
-      ops::parse_params(*definition, ops::with_num_args(*definition, attributes, inputs.size())));
+      ops::parse_params(*definition, ops::with_num_args(*definition, attributes, count)));
   TROUPE_TRY_ASSIGN(const base::Device device,
                     common_device(runtime, definition->name, inputs, options.device));
+  Recycled<Call>::Handle held = Recycled<Call>::take();
+  Call& work = *held;
+  work.inputs.assign(inputs.begin(), inputs.end());
+  TROUPE_TRY(add_number(runtime, definition->name, options, device, work));
   std::vector<ops::TensorDesc> tensors;
-  for (const NDArray& input : inputs) tensors.push_back({input.dtype(), input.shape(), {}, false});
+  for (const NDArray& input : work.inputs) {
+    tensors.push_back({input.dtype(), input.shape(), {}, false});
+  }
+  if (work.number) {
+    const auto at = static_cast<std::ptrdiff_t>(work.number->index());
+    tensors.insert(tensors.begin() + at, work.number->desc());
+  }
   TROUPE_TRY_ASSIGN(ops::OpCall call,
                     ops::make_call(*definition, std::move(params), std::move(tensors)));
   call.device = device;
@@ -182,7 +268,6 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
   call.reference_only = options.reference_only;
   if (options.mode == ops::WriteMode::add) call.modes.assign(call.outputs.size(), options.mode);
 
-  Call work;
   if (definition->random) {
     if (options.generator == nullptr) {
       return base::error(Errc::invalid_argument, "[{}] draws numbers and needs a generator",
@@ -194,7 +279,6 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
     }
     work.generator = *options.generator;
   }
-  work.inputs.assign(inputs.begin(), inputs.end());
   TROUPE_TRY_ASSIGN(work.outputs, make_outputs(runtime, call, options));
   std::vector<NDArray> results = work.outputs;
   TROUPE_TRY_ASSIGN(const auto later, separate(runtime, call, work));
@@ -204,7 +288,7 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
     TROUPE_TRY_ASSIGN(work.scratch,
                       NDArray::empty(runtime, shape, base::DType::u8, device, "scratch"));
   }
-  push(runtime, definition->name, std::move(work), call, options.priority);
+  push(runtime, definition->name, std::move(held), call, options.priority);
   for (const auto& [own, wanted] : later) TROUPE_TRY(wanted.copy_from(own));
   results.resize(static_cast<std::size_t>(definition->visible_output_count(call.params)));
   return results;

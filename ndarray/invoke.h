@@ -4,6 +4,8 @@
 // Functions that return NDArray give a failed array on bad arguments (NDArray::status).
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,8 +16,16 @@
 
 namespace troupe::ndarray {
 
+/// An input that is a number: no array, and no part of a prepared kernel's key.
+struct NumberInput {
+  double value = 0.0;
+  std::size_t index = 0;  ///< among the operator's inputs
+};
+
 /// How a call runs and where its results go.
 struct InvokeOptions {
+  /// A number as one more input, without axes and of the first input's dtype.
+  std::optional<NumberInput> number = {};
   /// Where results go; empty: new arrays. As many as visible outputs.
   std::vector<NDArray> outputs = {};
   ops::WriteMode mode = ops::WriteMode::write;

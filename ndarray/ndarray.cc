@@ -16,7 +16,10 @@ using base::Errc;
 namespace {
 
 constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
-constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::priority};
+constexpr engine::Lane kRebindLane{{}, engine::LaneKind::priority};
+// Kernels are the last users of most arrays: their thread is awake, and no other one need be woken.
+constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::compute};
+constexpr int kReleasePriority = 1;  // before the next kernel
 
 /// For shapes that check_array() has passed.
 std::size_t bytes_of(const base::Shape& shape, base::DType dtype) {
@@ -39,7 +42,7 @@ std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool sh
             std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
             if (!variable.engine_stands()) return;
-            last->runtime.engine.push({"release array", {}, {&variable, 1}, kReleaseLane, 0},
+            last->runtime.engine.push({"release array", {}, {&variable, 1}, kReleaseLane, kReleasePriority},
                                       [held = std::move(held)](engine::RunContext&) mutable {
                                         held.reset();
                                         return base::Status();
@@ -271,7 +274,7 @@ base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
   TROUPE_TRY(check_usable());
   const engine::Variable writes[] = {variable()};
   runtime().engine.push(
-      {.name = "rebind array", .lane = kReleaseLane, .overwrites = writes},
+      {.name = "rebind array", .lane = kRebindLane, .overwrites = writes},
       [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
         to.set_buffer(std::move(made), shared);
         return base::Status();

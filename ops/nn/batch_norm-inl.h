@@ -292,11 +292,17 @@ HWY_INLINE void normalise_part(D d, const NormCall& c, const Scaling<D>& shared,
 /// Adds the f32 sums of a piece to a part's.
 template <typename D>
 HWY_INLINE void add_piece(D d, double* sums, hn::Vec<D> piece) {
-  LaneArray numbers;
-  hn::Store(piece, d, numbers.at);
-  for_wide(d, [&](auto w, std::size_t lane) HWY_ATTR {
-    hn::StoreU(hn::Add(hn::LoadU(w, sums + lane), widened(w, numbers, lane)), w, sums + lane);
-  });
+#if HWY_TARGET == HWY_SCALAR  // one lane has no halves
+  *sums += static_cast<double>(hn::GetLane(piece));
+#else
+  const hn::Half<D> half;
+  const hn::Repartition<double, D> wide;
+  double* const upper = sums + hn::Lanes(wide);
+  const auto low = hn::PromoteTo(wide, hn::LowerHalf(half, piece));
+  const auto high = hn::PromoteTo(wide, hn::UpperHalf(half, piece));
+  hn::StoreU(hn::Add(hn::LoadU(wide, sums), low), wide, sums);
+  hn::StoreU(hn::Add(hn::LoadU(wide, upper), high), wide, upper);
+#endif
 }
 
 /// The sum over the lanes of D of what add_piece() added.
@@ -373,7 +379,8 @@ HWY_INLINE void sum_part(D d, const NormCall& c, const Scaling<D>& shared, std::
     sums[0] = sum_of_lanes(d, sums);
     sums[1] = second;
   }
-  std::copy_n(sums, 2 * c.places.row_channels(), c.sums(group, part));
+  double* const to = c.sums(group, part);
+  for (std::int64_t i = 0; i < 2 * c.places.row_channels(); ++i) to[i] = sums[i];
 }
 
 /// Per channel what all rows' gradients have in common, as finish_sums() left it.

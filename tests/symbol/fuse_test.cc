@@ -114,6 +114,29 @@ TEST_CASE("a sum of three is no epilogue, a relu behind a sum of a variable is")
   CHECK(graph.node(find(graph, "left").inputs[5]).name == "data");
 }
 
+TEST_CASE("a relu's gradient takes in the sum that it alone reads") {
+  const auto fused = [](const char* function, bool read_twice) {
+    Graph graph;
+    Builder builder(table(), graph);
+    std::vector<Value> parts;
+    for (const char* name : {"a", "b", "c"}) parts.push_back(builder.add_variable(name));
+    const Value output = builder.add_variable("y");
+    const Value sum = builder.add1("add_n", parts, {{"num_args", "3"}});
+    graph.heads = {builder.add1("activation_backward", {sum, output}, {{"act_type", function}})};
+    if (read_twice) graph.heads.push_back(builder.add1("exp", {sum}, {}));
+    return fuse_gradient_sums(graph);
+  };
+  const Graph graph = fused("relu", false);
+  REQUIRE(operators(graph) == std::multiset<std::string>{"activation_backward"});
+  const GraphNode& gradient = graph.node(graph.heads[0]);
+  CHECK(gradient.params.integer("num_gradients") == 3);
+  REQUIRE(gradient.inputs.size() == 4);
+  const char* const names[] = {"a", "b", "c", "y"};
+  for (int i = 0; i < 4; ++i) CHECK(graph.node(gradient.input(i)).name == names[i]);
+  CHECK(operators(fused("relu", true)).count("add_n") == 1);
+  CHECK(operators(fused("tanh", false)).count("add_n") == 1);
+}
+
 /// Results of one step and one prediction, and how many nodes ran.
 template <typename T>
 void check_fused(const std::string& network, const base::Shape& data, base::DType dtype,

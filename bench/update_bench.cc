@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// What it costs to write an optimizer by hand: `forward_backward(); w -= eta * g` for every
+// parameter, pushed call by call, beside the step whose updates are compiled to a program.
+//   bench_update NETWORK [--batch=32] [--threads=1] [--steps=5] [--repetitions=5]
+// NETWORK: a built-in one, or deep-mlp: 20 layers of 64 units, for which steps are mostly pushing.
+// The check: the first weight's first number after the last step, minus what it was.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bench/formula.h"
+#include "bench/report.h"
+#include "engine/program.h"
+#include "ndarray/invoke.h"
+#include "ndarray/run_kernel.h"
+#include "symbol/symbol.h"
+#include "symbol/executor.h"
+#include "symbol/networks/networks.h"
+
+namespace troupe::bench {
+namespace {
+
+using ndarray::NDArray;
+using symbol::Symbol;
+
+constexpr double kEta = 1e-4;
+constexpr int kLayers = 20;
+
+Symbol deep_mlp(const ops::OpTable& table) {
+  symbol::Composer c(table);
+  Symbol net = c.variable("data");
+  for (int i = 1; i <= kLayers; ++i) {
+    net = c.call("fully_connected", fmt::format("fc{}", i), {net}, {{"num_hidden", "64"}});
+    net = c.call("activation", fmt::format("relu{}", i), {net}, {{"act_type", "relu"}});
+  }
+  return must(c.finish(c.call("softmax_output", "softmax", {net})));
+}
+
+/// A network in training, and its updates in both ways.
+class Trained {
+ public:
+  Trained(const std::string& name, std::int64_t batch, int threads)
+      : engine_(engine::make_threaded_engine({.threads = threads}, clock_)) {
+    const bool deep = name == "deep-mlp";
+    const symbol::NetworkInfo* info = deep ? nullptr : symbol::find_network(name);
+    const Symbol net = deep ? deep_mlp(table_) : must(symbol::make_network(table_, name));
+    base::Shape data{batch, 64};
+    if (info != nullptr) {
+      data = base::Shape{batch, info->sample[0], info->sample[1], info->sample[2]};
+    }
+    symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
+    for (const auto& [key, array] : bindings.arguments) fill(array, key);
+    for (const auto& [key, array] : bindings.auxiliary) fill(array, key);
+    for (const std::string& key : net.list_parameters()) {
+      bindings.grad_req[key] = symbol::GradReq::write;
+      weights_.push_back(bindings.arguments.at(key));
+    }
+    symbol::ExecutorOptions options;
+    options.predict = false;
+    executor_ = must(symbol::Executor::bind(runtime_, net, std::move(bindings), options));
+    for (const std::string& key : net.list_parameters()) {
+      gradients_.push_back(executor_->gradients().at(key));
+    }
+    compile();
+  }
+
+  void forward_backward() {
+    must(executor_->forward(true));
+    must(executor_->backward());
+  }
+  void compiled_update() { program_.replay(); }
+  void update() {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      weights_[i] -= kEta * gradients_[i];
+      must(weights_[i].status());
+    }
+  }
+  void wait() { must(engine_->wait_all()); }
+  double first() const { return must(weights_.front().to_vector<float>()).front(); }
+
+ private:
+  static void fill(const NDArray& array, const std::string& name) {
+    const auto elements = static_cast<std::size_t>(array.shape().elements());
+    std::vector<float> values(elements, name.ends_with("_var") ? 1.0F : 0.0F);
+    if (name == "data") values = stream(stream_of(name), elements, 1.0);
+    if (name.ends_with("_gamma")) values.assign(elements, 0.5F);
+    if (name.ends_with("_weight")) {
+      const auto fan_in = static_cast<double>(elements) / static_cast<double>(array.shape()[0]);
+      values = stream(stream_of(name), elements, std::sqrt(6.0 / fan_in));
+    }
+    must(array.write(std::as_bytes(std::span(values))));
+  }
+
+  /// One inner operation a parameter: Troupe's own update, with a momentum of 0.
+  void compile() {
+    lr_ = number(kEta);
+    count_ = number(1.0);
+    const ops::OpDef& op = table_.at("sgd_update");
+    const ops::Params params = must(ops::parse_params(op, {}));
+    engine::Recording recording("updates", {});
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      momenta_.push_back(must(NDArray::zeros(runtime_, weights_[i].shape())));
+      std::vector<base::TensorView> inputs;
+      std::vector<ops::TensorDesc> described;
+      for (const NDArray& array : {weights_[i], gradients_[i], momenta_[i], lr_, count_}) {
+        must(array.wait());
+        inputs.push_back(array.view());
+        described.push_back({array.dtype(), array.shape(), {}, false});
+      }
+      ops::OpCall call = must(ops::make_call(op, params, described));
+      call.team = engine_->team({});
+      const std::shared_ptr<const ops::Kernel> kernel = must(ops::prepare(call));
+      const std::vector<base::TensorView> outputs = {inputs[0], inputs[2]};
+      recording.add({.name = "update",
+                     .reads = {recording.port(gradients_[i].variable())},
+                     .writes = {recording.port(weights_[i].variable())},
+                     .overwrites = {},
+                     .function = [kernel, inputs, outputs](engine::RunContext& lane) {
+                       return ndarray::run_kernel(kernel, {inputs, outputs, {}}, lane);
+                     }});
+    }
+    program_ = engine_->compile(std::move(recording));
+  }
+
+  NDArray number(double value) {
+    const auto narrowed = static_cast<float>(value);
+    return must(NDArray::from(runtime_, base::Shape(), std::span(&narrowed, 1)));
+  }
+
+  base::SteadyClock clock_;
+  const ops::OpTable table_ = ops::OpTable::build();
+  storage::Storage storage_;
+  ndarray::PreparedKernels kernels_;
+  std::unique_ptr<engine::Engine> engine_;
+  ndarray::Runtime runtime_{*engine_, storage_, table_, kernels_, clock_};
+  std::vector<NDArray> weights_, gradients_, momenta_;
+  NDArray lr_, count_;
+  std::unique_ptr<symbol::Executor> executor_;
+  engine::Program program_;
+};
+
+int run(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr,
+                 "usage: %s NETWORK|deep-mlp [--batch=32] [--threads=1] [--steps=5] "
+                 "[--repetitions=5]\n",
+                 argv[0]);
+    return 2;
+  }
+  const std::string name = argv[1];
+  const int batch = option(argc, argv, "batch", 32);
+  const int steps = option(argc, argv, "steps", 5);
+  const int repetitions = option(argc, argv, "repetitions", 5);
+  Trained trained(name, batch, option(argc, argv, "threads", 1));
+  const double before = trained.first();
+  const auto row = [&](const char* title, void (Trained::*update)()) {
+    const Seconds seconds = measure(1, repetitions, steps, [&] {
+      for (int i = 0; i < steps; ++i) {
+        trained.forward_backward();
+        if (update != nullptr) (trained.*update)();
+      }
+      trained.wait();
+    });
+    print_row(name + title, seconds, trained.first() - before);
+  };
+  row(" without update", nullptr);
+  row(" update compiled", &Trained::compiled_update);
+  row(" w -= eta * g", &Trained::update);
+  return 0;
+}
+
+}  // namespace
+}  // namespace troupe::bench
+
+int main(int argc, char** argv) {
+  return troupe::bench::run(argc, argv);
+}
