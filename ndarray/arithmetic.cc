@@ -48,7 +48,19 @@ NDArray& assign(std::string_view op, NDArray& a, const std::vector<NDArray>& inp
   return a;
 }
 
+/// a += b.array() * factor in one pass or, where that is not done, `op` of a and the product.
+NDArray& add_scaled(std::string_view op, NDArray& a, Scaled&& b, double factor) {
+  const NDArray& other = b.array();
+  const bool alike = a && other && a.shape() == other.shape() && a.dtype() == other.dtype();
+  if (!alike) return assign(op, a, {a, std::move(b)});
+  return assign("add_scaled", a, {a, other}, NumberInput{factor, 2});
+}
+
 }  // namespace
+
+NDArray Scaled::value() && {
+  return with_number("multiply", array_, factor_, 1);
+}
 
 NDArray operator+(const NDArray& a, const NDArray& b) {
   return binary("add", a, b);
@@ -68,8 +80,8 @@ NDArray operator+(const NDArray& a, double b) {
 NDArray operator-(const NDArray& a, double b) {
   return with_number("subtract", a, b, 1);
 }
-NDArray operator*(const NDArray& a, double b) {
-  return with_number("multiply", a, b, 1);
+Scaled operator*(const NDArray& a, double b) {
+  return {a, b};
 }
 NDArray operator/(const NDArray& a, double b) {
   return with_number("divide", a, b, 1);
@@ -80,8 +92,8 @@ NDArray operator+(double a, const NDArray& b) {
 NDArray operator-(double a, const NDArray& b) {
   return with_number("subtract", b, a, 0);
 }
-NDArray operator*(double a, const NDArray& b) {
-  return b * a;
+Scaled operator*(double a, const NDArray& b) {
+  return {b, a};
 }
 NDArray operator/(double a, const NDArray& b) {
   return with_number("divide", b, a, 0);
@@ -103,6 +115,12 @@ NDArray& operator*=(NDArray& a, const NDArray& b) {
 }
 NDArray& operator/=(NDArray& a, const NDArray& b) {
   return assign("divide", a, {a, b});
+}
+NDArray& operator+=(NDArray& a, Scaled&& b) {
+  return add_scaled("add", a, std::move(b), b.factor());
+}
+NDArray& operator-=(NDArray& a, Scaled&& b) {
+  return add_scaled("subtract", a, std::move(b), -b.factor());
 }
 NDArray& operator+=(NDArray& a, double b) {
   return assign("add", a, {a}, NumberInput{b, 1});

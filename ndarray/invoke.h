@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ndarray/ndarray.h"
@@ -44,17 +45,37 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
 NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& inputs,
              const ops::Attributes& attributes = {}, const InvokeOptions& options = {});
 
+/// `array * factor` that nobody has computed. += and -= add it to an array of its shape in one
+/// pass; everything else gets an array of it. It is a temporary alone and cannot be kept: by then
+/// the array might hold something else.
+class Scaled {
+ public:
+  Scaled(NDArray array, double factor) : array_(std::move(array)), factor_(factor) {}
+  Scaled(const Scaled&) = delete;
+  Scaled& operator=(const Scaled&) = delete;
+
+  const NDArray& array() const { return array_; }
+  double factor() const { return factor_; }
+  /// Pushes the product; a failed array as operator* of two arrays would give it.
+  operator NDArray() && { return std::move(*this).value(); }  // NOLINT: implicit by design
+  NDArray value() &&;
+
+ private:
+  NDArray array_;
+  double factor_;
+};
+
 NDArray operator+(const NDArray& a, const NDArray& b);
 NDArray operator-(const NDArray& a, const NDArray& b);
 NDArray operator*(const NDArray& a, const NDArray& b);
 NDArray operator/(const NDArray& a, const NDArray& b);
 NDArray operator+(const NDArray& a, double b);
 NDArray operator-(const NDArray& a, double b);
-NDArray operator*(const NDArray& a, double b);
+Scaled operator*(const NDArray& a, double b);
 NDArray operator/(const NDArray& a, double b);
 NDArray operator+(double a, const NDArray& b);
 NDArray operator-(double a, const NDArray& b);
-NDArray operator*(double a, const NDArray& b);
+Scaled operator*(double a, const NDArray& b);
 NDArray operator/(double a, const NDArray& b);
 NDArray operator-(const NDArray& a);
 
@@ -64,6 +85,8 @@ NDArray& operator+=(NDArray& a, const NDArray& b);
 NDArray& operator-=(NDArray& a, const NDArray& b);
 NDArray& operator*=(NDArray& a, const NDArray& b);
 NDArray& operator/=(NDArray& a, const NDArray& b);
+NDArray& operator+=(NDArray& a, Scaled&& b);
+NDArray& operator-=(NDArray& a, Scaled&& b);
 NDArray& operator+=(NDArray& a, double b);
 NDArray& operator-=(NDArray& a, double b);
 NDArray& operator*=(NDArray& a, double b);
