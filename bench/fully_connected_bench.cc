@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -81,7 +82,8 @@ Memory measure_memory(int threads, int repetitions) {
   };
   Memory memory;
   memory.write = timed("write", [&](float* at, std::size_t) {
-    HWY_DYNAMIC_DISPATCH(write_all)(at, part);
+    HWY_DYNAMIC_DISPATCH(write_all)
+    (at, part);
   });
   memory.read = timed("read", [&](float* at, std::size_t thread) {
     sums[thread] += HWY_DYNAMIC_DISPATCH(read_all)(at, part);
@@ -89,14 +91,22 @@ Memory measure_memory(int threads, int repetitions) {
   return memory;
 }
 
-/// One pass of one layer, on the kernel that the rule chooses. Its tensors are ones.
-void measure_pass(const ops::OpDef& op, const std::string& title, const ops::Attributes& attributes,
-                  const std::vector<base::Shape>& shapes, double bound, int threads,
-                  int repetitions) {
+/// One pass of one layer.
+struct Pass {
+  std::string title;
+  const ops::OpDef& op;
+  ops::Attributes attributes;
+  std::vector<base::Shape> shapes;  ///< of the inputs
+  double bound;                     ///< seconds for the weights alone
+};
+
+/// Runs a pass on the kernel that the rule chooses. Its tensors are ones.
+void measure_pass(const Pass& pass, int threads, int repetitions) {
   std::vector<ops::TensorDesc> described;
-  for (const base::Shape& shape : shapes) described.push_back({base::DType::f32, shape, {}, false});
-  const ops::Params params = must(ops::parse_params(op, attributes));
-  ops::OpCall call = must(ops::make_call(op, params, std::move(described)));
+  for (const base::Shape& shape : pass.shapes)
+    described.push_back({base::DType::f32, shape, {}, false});
+  const ops::Params params = must(ops::parse_params(pass.op, pass.attributes));
+  ops::OpCall call = must(ops::make_call(pass.op, params, std::move(described)));
   call.team = threads;
   const std::unique_ptr<ops::Kernel> kernel = must(ops::prepare(call));
   std::vector<base::Buffer> memory;
@@ -120,7 +130,7 @@ void measure_pass(const ops::OpDef& op, const std::string& title, const ops::Att
                                    .team = threads,
                                    .slots = &slots};
   const Seconds seconds = measure(1, repetitions, 1.0, [&] { must(kernel->run(context)); });
-  print_row(fmt::format("{} {}", title, kernel->name()), seconds, bound / seconds.wall);
+  print_row(fmt::format("{} {}", pass.title, kernel->name()), seconds, pass.bound / seconds.wall);
 }
 
 int run(int argc, char** argv) {
@@ -142,8 +152,9 @@ int run(int argc, char** argv) {
       const double bytes = static_cast<double>(in * out) * sizeof(float);
       const auto pass = [&](const char* title, const char* op, std::vector<base::Shape> shapes,
                             double seconds_a_byte) {
-        measure_pass(table.at(op), fmt::format("{} {}", name, title), attributes, shapes,
-                     bytes * seconds_a_byte, threads, repetitions);
+        measure_pass({fmt::format("{} {}", name, title), table.at(op), attributes,
+                      std::move(shapes), bytes * seconds_a_byte},
+                     threads, repetitions);
       };
       pass("forward", "fully_connected", {data, weight, {out}}, memory.read);
       pass("data gradient", "fully_connected_backward_data", {gradient, weight, data}, memory.read);

@@ -16,9 +16,9 @@
 #include "engine/program.h"
 #include "ndarray/invoke.h"
 #include "ndarray/run_kernel.h"
-#include "symbol/symbol.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
+#include "symbol/symbol.h"
 
 namespace troupe::bench {
 namespace {

@@ -42,11 +42,12 @@ std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool sh
             std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
             if (!variable.engine_stands()) return;
-            last->runtime.engine.push({"release array", {}, {&variable, 1}, kReleaseLane, kReleasePriority},
-                                      [held = std::move(held)](engine::RunContext&) mutable {
-                                        held.reset();
-                                        return base::Status();
-                                      });
+            last->runtime.engine.push(
+                {"release array", {}, {&variable, 1}, kReleaseLane, kReleasePriority},
+                [held = std::move(held)](engine::RunContext&) mutable {
+                  held.reset();
+                  return base::Status();
+                });
           }};
 }
 

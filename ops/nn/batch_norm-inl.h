@@ -338,10 +338,11 @@ HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Scaling<D>& norm
   return row;
 }
 
-/// The sums of one part by channels: of gradients, then of their products with distances.
+/// The sums of parts that go together by channels: of gradients, then of their products with
+/// distances. They are those of the first part.
 template <bool kRelu, typename D>
-HWY_INLINE void sum_part(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
-                         std::int64_t part) {
+HWY_INLINE void sum_parts(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
+                          const NormParts& parts) {
   Pairs lanes;
   double* const sums = lanes.at;
   auto sum = hn::Zero(d), products = hn::Zero(d);
@@ -350,7 +351,7 @@ HWY_INLINE void sum_part(D d, const NormCall& c, const Scaling<D>& shared, std::
     add_piece(d, sums + hn::Lanes(d), products);
     sum = products = hn::Zero(d);
   };
-  for_rows(c.places, group, part, kNormPiece, [&](const NormRows& rows, auto whole) HWY_ATTR {
+  const auto sum_rows = [&](const NormRows& rows, auto whole) HWY_ATTR {
     const Scaling<D> normal = shared;
     const std::int64_t step = c.places.row_step;
     const float *gradient = c.gradient + rows.offset, *data = c.data + rows.offset;
@@ -372,14 +373,17 @@ HWY_INLINE void sum_part(D d, const NormCall& c, const Scaling<D>& shared, std::
     sum = hn::Add(sum, odd_sum);
     products = hn::Add(products, odd_products);
     if (rows.count == kNormPiece) flush();
-  });
+  };
+  for (std::int64_t part = parts.begin; part < parts.end; ++part) {
+    for_rows(c.places, group, part, kNormPiece, sum_rows);
+  }
   flush();
   if (!c.places.channels_aside) {
     const double second = sum_of_lanes(d, sums + hn::Lanes(d));
     sums[0] = sum_of_lanes(d, sums);
     sums[1] = second;
   }
-  double* const to = c.sums(group, part);
+  double* const to = c.sums(group, parts.begin);
   for (std::int64_t i = 0; i < 2 * c.places.row_channels(); ++i) to[i] = sums[i];
 }
 

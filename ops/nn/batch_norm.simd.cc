@@ -67,8 +67,9 @@ void sum_gradients(const NormCall& c, std::int64_t group, const NormParts& parts
   with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
     using D = decltype(d);
     const Scaling<D> normal(d, c, group);
-    for (std::int64_t part = parts.begin; part < parts.end; ++part) {
-      (c.v.epilogue.relu ? sum_part<true, D> : sum_part<false, D>)(d, c, normal, group, part);
+    for (std::int64_t part = parts.begin; part < parts.end; part += c.places.together) {
+      const NormParts lot{part, std::min(part + c.places.together, parts.end)};
+      (c.v.epilogue.relu ? sum_parts<true, D> : sum_parts<false, D>)(d, c, normal, group, lot);
     }
   });
 }
@@ -136,7 +137,7 @@ void finish_moments(const NormCall& c, std::int64_t group) {
 void finish_sums(const NormCall& c, std::int64_t group) {
   const ChannelRows& p = c.places;
   double* const sums = c.sums(group, 0);
-  for (std::int64_t part = 1; part < p.parts; ++part) {
+  for (std::int64_t part = p.together; part < p.parts; part += p.together) {
     const double* const others = c.sums(group, part);
     for (std::int64_t i = 0; i < 2 * p.row_channels(); ++i) sums[i] += others[i];
   }

@@ -99,9 +99,9 @@ double seconds_of(const Winograd& w, Pass pass, double bytes) {
                  filters * std::ceil(channels / kWinogradBlock);
     weight_bytes = 0.0;
   }
-  const double products = std::max(
-      2 * kProducts * channels * filters * tiles / processor.flops_per_second,
-      weight_bytes / processor.bytes_per_second);
+  const double products =
+      std::max(2 * kProducts * channels * filters * tiles / processor.flops_per_second,
+               weight_bytes / processor.bytes_per_second);
   return std::max(products + kTransform * tiles * transforms / lanes,
                   bytes / processor.bytes_per_second);
 }

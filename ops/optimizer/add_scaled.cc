@@ -32,9 +32,11 @@ OpDef add_scaled_definition() {
     return 2.0 * static_cast<double>(call.outputs[0].shape.elements());
   };
   op.kernels = {floating_kernel([](auto&&... x) { return run(x...); })};
-  op.samples = {
-      {.title = "matrix", .inputs = {{3, 37}, {3, 37}, {}}, .gradient = false},
-      {.title = "large", .inputs = {{1 << 18}, {1 << 18}, {}}, .gradient = false, .benchmark = true}};
+  op.samples = {{.title = "matrix", .inputs = {{3, 37}, {3, 37}, {}}, .gradient = false},
+                {.title = "large",
+                 .inputs = {{1 << 18}, {1 << 18}, {}},
+                 .gradient = false,
+                 .benchmark = true}};
   return op;
 }
 

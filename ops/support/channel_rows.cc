@@ -13,6 +13,8 @@ using base::Layout;
 
 /// Rows of one part where a tensor's are one run.
 constexpr std::int64_t kPartRows = 1024;
+/// Most rows of short parts that go together.
+constexpr std::int64_t kTogetherRows = 128;
 
 /// The widest vectors that a block fills; 0: none do.
 std::int64_t lanes_for(std::int64_t block) {
@@ -47,6 +49,7 @@ ChannelRows of_planes(std::int64_t samples, std::int64_t channels, std::int64_t 
   r.row_step = r.lanes;
   r.part_step = channels * inner;
   r.block_step = inner;
+  r.together = std::max<std::int64_t>(1, kTogetherRows / (r.rows + 1));
   return r;
 }
 

@@ -26,6 +26,7 @@ struct ChannelRows {
   std::int64_t rest = 0;                 ///< numbers of one more row of each part
   std::int64_t row_step = 0, part_step = 0;
   std::int64_t groups_in_block = 1, block_step = 0;
+  std::int64_t together = 1;  ///< short parts, beginning at a multiple of this, that go together
 
   std::int64_t offset(std::int64_t group, std::int64_t part) const {
     return group / groups_in_block * block_step + group % groups_in_block * lanes +
@@ -41,9 +42,10 @@ struct ChannelRows {
   std::int64_t row_channels() const { return channels_aside ? lanes : 1; }
 };
 
-/// Runs first(group, begin, end) over parts [begin, end), then, of a group whose parts are through,
-/// middle(group), and then last(group, begin, end). A group stays with one thread where there are
-/// enough of them for all; last() should begin with the last part, which was read last.
+/// Runs first(group, begin, end) over parts [begin, end), whole lots that go together; then, of a
+/// group whose parts are through, middle(group), and then last(group, begin, end). A group stays
+/// with one thread where there are enough of them for all; last() should begin with the last part,
+/// which was read last.
 template <typename First, typename Middle, typename Last>
 void run_groups(const KernelContext& context, const ChannelRows& p, First&& first, Middle&& middle,
                 Last&& last) {
@@ -57,9 +59,10 @@ void run_groups(const KernelContext& context, const ChannelRows& p, First&& firs
     return;
   }
   const auto each = [&](auto&& f) {
-    context.parallel(p.groups * p.parts, [&](std::int64_t at) {
-      const std::int64_t part = at % p.parts;
-      f(at / p.parts, part, part + 1);
+    const std::int64_t batches = (p.parts + p.together - 1) / p.together;
+    context.parallel(p.groups * batches, [&](std::int64_t at) {
+      const std::int64_t part = at % batches * p.together;
+      f(at / batches, part, std::min(part + p.together, p.parts));
     });
   };
   each(first);

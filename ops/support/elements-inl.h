@@ -113,11 +113,10 @@ template <template <typename> class Elements, typename T>
 base::Status run_elements_of(const OpCall& call, const KernelContext& context) {
   const Elements<T> elements{{call, context}};
   const auto count = context.outputs[0].bytes() / static_cast<std::int64_t>(sizeof(T));
-  parallel_ranges(context, count,
-                  [&](auto begin, auto end) {
-                    run_range<T>(elements, begin, end);
-                    hwy::FlushStream();
-                  });
+  parallel_ranges(context, count, [&](auto begin, auto end) {
+    run_range<T>(elements, begin, end);
+    hwy::FlushStream();
+  });
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "ops/support/chunks.h"
+#include "ops/support/dot_rows.h"
 #include "ops/support/flat_kernel.h"
 #include "ops/support/product_block.h"
 
@@ -248,6 +249,7 @@ class ProductKernel final : public Kernel {
 
   /// Sums that are cut elsewhere have other bits, and so another name.
   std::string name() const override {
+    if (takes_dots()) return "simd:product, dots";
     ProductBlock whole{};
     set_extents(whole);
     const Blocks block = choose_blocks(whole);
@@ -255,11 +257,13 @@ class ProductKernel final : public Kernel {
     return fmt::format("simd:product, {} terms at a time", block.inner);
   }
   std::size_t scratch_bytes() const override {
+    if (takes_dots()) return static_cast<std::size_t>(p_.rows * dots_row()) * sizeof(float);
     const std::int64_t kept = copies_y() ? p_.columns : copies_x() ? p_.rows : 0;
     return static_cast<std::size_t>(kept * p_.inner) * sizeof(float);
   }
 
   Status run(const KernelContext& context) const override {
+    if (takes_dots()) return run_dots(context);
     ProductBlock whole = prepare_operands(context);
     const Blocks block = choose_blocks(whole);
     whole.stream = streams(whole, block);
@@ -273,6 +277,45 @@ class ProductKernel final : public Kernel {
   }
 
  private:
+  /// Few rows of both operands' neighbours: no copy, and y is read once.
+  bool takes_dots() const {
+    constexpr std::int64_t kLeastTerms = 128;  // for which adding up lanes pays
+    return p_.rows <= kDotRows && p_.x_inner == 1 && p_.y_inner == 1 && p_.y_column != 1 &&
+           p_.inner >= kLeastTerms && p_.row_sums_output < 0;
+  }
+
+  /// Rows of x are copied this far from each other: many lengths are multiples of a page, so that
+  /// all rows would want the same places of the first cache.
+  std::int64_t dots_row() const {
+    constexpr std::int64_t kLine = 16;
+    return (p_.inner / kLine + 2) * kLine;
+  }
+
+  Status run_dots(const KernelContext& context) const {
+    const auto* const x = context.inputs[p_.x_input].as<float>();
+    auto* const copy = reinterpret_cast<float*>(context.scratch.data());
+    context.parallel(p_.rows, [&](std::int64_t r) {
+      std::copy_n(x + r * p_.x_row, p_.inner, copy + r * dots_row());
+    });
+    DotRows dots;
+    dots.x = copy;
+    dots.y = context.inputs[p_.y_input].as<float>();
+    if (p_.bias_input >= 0) {
+      dots.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
+    }
+    dots.out = context.outputs[0].as<float>();
+    dots.rows = p_.rows;
+    dots.inner = p_.inner;
+    dots.x_row = dots_row();
+    dots.y_row = p_.y_column;
+    dots.out_stride = p_.columns;
+    dots.add = adds_to(0);
+    parallel_ranges(
+        context, p_.columns,
+        [&](std::int64_t begin, std::int64_t end) { dot_rows(dots, begin, end); }, kDotColumns);
+    return {};
+  }
+
   bool transposed() const { return p_.y_column != 1 && (p_.x_row == 1 || p_.rows < p_.columns); }
   bool copies_y() const { return p_.y_column != 1 && !transposed(); }
   bool copies_x() const { return transposed() && p_.x_row != 1; }

@@ -209,8 +209,8 @@ void transform_filters(const WinogradTaps& taps, std::int64_t start, float* to) 
   const std::int64_t together = taps.filter_stride == kTaps ? width * kTaps : 0;
   constexpr std::int64_t kChannelsAhead = 4, kLine = 16;
   for (std::int64_t channel = 0; channel < taps.channels; ++channel) {
-    const float* const ahead = taps.weight + (channel + kChannelsAhead) * taps.channel_stride +
-                               start * taps.filter_stride;
+    const float* const ahead =
+        taps.weight + (channel + kChannelsAhead) * taps.channel_stride + start * taps.filter_stride;
     for (std::int64_t i = 0; i < together; i += kLine) hwy::Prefetch(ahead + i);
     for (std::int64_t filter = start; filter < start + width; filter += step, out += step) {
       for (std::int64_t lane = 0; lane < step; ++lane) {
