@@ -68,7 +68,8 @@ Memory measure_memory(int threads, int repetitions) {
   constexpr std::int64_t kNumbers = 9216 * 4096;  // those of the largest layer
   const base::Buffer buffer = base::make_host_buffer(kNumbers * sizeof(float));
   auto* const numbers = reinterpret_cast<float*>(buffer.data());
-  const std::int64_t part = kNumbers / threads;
+  constexpr std::int64_t kLine = 16;
+  const std::int64_t part = kNumbers / threads / kLine * kLine;
   const auto billions = static_cast<double>(part * threads) * sizeof(float) * 1e-9;
   std::vector<float> sums(static_cast<std::size_t>(threads));
   const auto timed = [&](const char* name, auto&& work) {

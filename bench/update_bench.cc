@@ -94,18 +94,16 @@ class Trained {
     must(array.write(std::as_bytes(std::span(values))));
   }
 
-  /// One inner operation a parameter: Troupe's own update, with a momentum of 0.
+  /// One inner operation a parameter, which does what the loop's does.
   void compile() {
-    lr_ = number(kEta);
-    count_ = number(1.0);
-    const ops::OpDef& op = table_.at("sgd_update");
+    factor_ = number(-kEta);
+    const ops::OpDef& op = table_.at("add_scaled");
     const ops::Params params = must(ops::parse_params(op, {}));
     engine::Recording recording("updates", {});
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      momenta_.push_back(must(NDArray::zeros(runtime_, weights_[i].shape())));
       std::vector<base::TensorView> inputs;
       std::vector<ops::TensorDesc> described;
-      for (const NDArray& array : {weights_[i], gradients_[i], momenta_[i], lr_, count_}) {
+      for (const NDArray& array : {weights_[i], gradients_[i], factor_}) {
         must(array.wait());
         inputs.push_back(array.view());
         described.push_back({array.dtype(), array.shape(), {}, false});
@@ -113,7 +111,7 @@ class Trained {
       ops::OpCall call = must(ops::make_call(op, params, described));
       call.team = engine_->team({});
       const std::shared_ptr<const ops::Kernel> kernel = must(ops::prepare(call));
-      const std::vector<base::TensorView> outputs = {inputs[0], inputs[2]};
+      const std::vector<base::TensorView> outputs = {inputs[0]};
       recording.add({.name = "update",
                      .reads = {recording.port(gradients_[i].variable())},
                      .writes = {recording.port(weights_[i].variable())},
@@ -136,8 +134,8 @@ class Trained {
   ndarray::PreparedKernels kernels_;
   std::unique_ptr<engine::Engine> engine_;
   ndarray::Runtime runtime_{*engine_, storage_, table_, kernels_, clock_};
-  std::vector<NDArray> weights_, gradients_, momenta_;
-  NDArray lr_, count_;
+  std::vector<NDArray> weights_, gradients_;
+  NDArray factor_;
   std::unique_ptr<symbol::Executor> executor_;
   engine::Program program_;
 };

@@ -56,7 +56,9 @@ struct Call {
   std::vector<base::TensorView> input_views, output_views;  // while it runs
   Call* next = nullptr;
 
-  void clear() {
+  /// See Recycled.
+  bool clear() {
+    constexpr std::size_t kLong = 16;
     kernel.reset();
     inputs.clear();
     outputs.clear();
@@ -66,6 +68,7 @@ struct Call {
     generator.reset();
     input_views.clear();
     output_views.clear();
+    return inputs.capacity() <= kLong && outputs.capacity() <= kLong;
   }
 
   /// Which of the operator's inputs inputs[i] is.

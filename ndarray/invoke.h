@@ -46,8 +46,8 @@ NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& 
              const ops::Attributes& attributes = {}, const InvokeOptions& options = {});
 
 /// `array * factor` that nobody has computed. += and -= add it to an array of its shape in one
-/// pass; everything else gets an array of it. It is a temporary alone and cannot be kept: by then
-/// the array might hold something else.
+/// pass; everything else gets an array of it. It is meant as a temporary alone and cannot be
+/// copied: write `NDArray x = a * 0.1`, not `auto x`. A later use would see what the array is then.
 class Scaled {
  public:
   Scaled(NDArray array, double factor) : array_(std::move(array)), factor_(factor) {}

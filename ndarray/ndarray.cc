@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -19,7 +20,7 @@ constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
 constexpr engine::Lane kRebindLane{{}, engine::LaneKind::priority};
 // Kernels are the last users of most arrays: their thread is awake, and no other one need be woken.
 constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::compute};
-constexpr int kReleasePriority = 1;  // before the next kernel
+constexpr int kReleasePriority = std::numeric_limits<int>::max() / 2;  // before the next kernel
 
 /// For shapes that check_array() has passed.
 std::size_t bytes_of(const base::Shape& shape, base::DType dtype) {

@@ -2,6 +2,7 @@
 // Recycled<T>: objects that one thread fills and another empties, again and again. They go back
 // with the memory that they own: a heap that one thread takes from and another gives to makes both
 // wait for its lock. Any thread.
+// See docs/decisions/0025-imperative-calls.md.
 // Private to this folder.
 #pragma once
 
@@ -12,8 +13,8 @@
 
 namespace troupe::ndarray {
 
-/// T has a member `T* next`, for this alone, and `void clear()`, after which it owns nothing but
-/// memory.
+/// T has a member `T* next`, for this alone, and `bool clear()`, after which it owns nothing but
+/// memory; false: too much of it to keep.
 template <typename T>
 class Recycled {
  public:
@@ -33,7 +34,7 @@ class Recycled {
   }
 
  private:
-  static constexpr std::ptrdiff_t kMost = 4096;  // that wait to be taken
+  static constexpr std::ptrdiff_t kMost = 1024;  // that wait to be taken
 
   struct Shared {
     std::atomic<T*> list{nullptr};
@@ -54,7 +55,10 @@ class Recycled {
   };
 
   static void give(T* object) {
-    object->clear();
+    if (!object->clear()) {
+      delete object;
+      return;
+    }
     if (shared().count.fetch_add(1, std::memory_order_relaxed) >= kMost) {
       shared().count.fetch_sub(1, std::memory_order_relaxed);
       delete object;

@@ -192,8 +192,13 @@ std::vector<int> count_readers(const Graph& graph) {
   return readers;
 }
 
-/// The sum that the relu's gradient `node` can take in, as an index.
-std::optional<std::size_t> sum_before(const Graph& graph, const GraphNode& node,
+/// The sum that the relu's gradient `node` can take in, as an index, and the parameters with which
+/// it does.
+struct GradientSum {
+  std::size_t index;
+  ops::Params params;
+};
+std::optional<GradientSum> sum_before(const Graph& graph, const GraphNode& node,
                                       const std::vector<int>& readers) {
   if (node.is_variable() || node.op->name != "activation_backward" ||
       node.params.text("act_type") != "relu" || node.params.integer("num_gradients") != 1) {
@@ -204,7 +209,10 @@ std::optional<std::size_t> sum_before(const Graph& graph, const GraphNode& node,
   if (before.is_variable() || before.op->name != "add_n" || readers[index] != 1) {
     return std::nullopt;
   }
-  return index;
+  ops::Attributes attributes = node.params.to_attributes();
+  attributes["num_gradients"] = std::to_string(before.inputs.size());
+  const base::Result<ops::Params> params = ops::parse_params(*node.op, attributes);
+  return params.ok() ? std::optional(GradientSum{index, *params}) : std::nullopt;  // too many
 }
 
 }  // namespace
@@ -213,7 +221,7 @@ Graph fuse_gradient_sums(const Graph& graph) {
   const std::vector<int> readers = count_readers(graph);
   std::vector<bool> taken(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {
-    if (const auto index = sum_before(graph, node, readers)) taken[*index] = true;
+    if (const auto sum = sum_before(graph, node, readers)) taken[sum->index] = true;
   }
   Graph result;
   std::vector<std::int64_t> mapped(graph.nodes.size(), -1);
@@ -221,11 +229,9 @@ Graph fuse_gradient_sums(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (taken[i]) continue;
     GraphNode node = graph.nodes[i];
-    if (const auto index = sum_before(graph, node, readers)) {
-      const std::vector<Value>& parts = graph.nodes[*index].inputs;
-      ops::Attributes attributes = node.params.to_attributes();
-      attributes["num_gradients"] = std::to_string(parts.size());
-      node.params = ops::parse_params(*node.op, attributes).value();
+    if (const auto sum = sum_before(graph, node, readers)) {
+      const std::vector<Value>& parts = graph.nodes[sum->index].inputs;
+      node.params = sum->params;
       node.inputs.erase(node.inputs.begin());
       node.inputs.insert(node.inputs.begin(), parts.begin(), parts.end());
     }

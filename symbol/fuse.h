@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fusion: operators move into those before them, which save their passes over memory.
+// Fusion: operators move into those before them, and sums of gradients into those behind, which
+// saves their passes over memory.
 // Pure functions, any thread.
 // Private to this folder.
 #pragma once
@@ -15,7 +16,7 @@ namespace troupe::symbol {
 Graph fuse_epilogues(const Graph& graph);
 
 /// A differentiated graph in which the gradient of a relu adds what reaches its output, where only
-/// it reads the sum. Same bits: the order of the additions stays.
+/// it reads the sum and a kernel adds so many. Same bits: the order of the additions stays.
 Graph fuse_gradient_sums(const Graph& graph);
 
 /// A frozen graph in which the weights and the bias of a convolution do what a batch normalisation

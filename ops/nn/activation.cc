@@ -137,7 +137,7 @@ OpDef define_backward() {
       "f'(x)`, added in this order.";
   op.params = params();
   op.params.push_back({"num_gradients", ParamType::integer, std::int64_t{1},
-                       "Tensors whose sum is the output's gradient.", 1, kVariadicInputsMax});
+                       "Tensors whose sum is the output's gradient.", 1, kSummedMost});
   op.inputs = backward_inputs;
   op.outputs = names({"data_gradient"});
   op.in_place = {{0, 0}, {1, 0}};
@@ -150,7 +150,7 @@ OpDef define_backward() {
            static_cast<double>(call.outputs[0].shape.elements());
   };
   op.samples = samples(2, false);
-  for (const char* count : {"2", "3", "9"}) {
+  for (const char* count : {"2", "3", "8"}) {
     const std::size_t inputs = std::stoul(count) + 1;
     op.samples.push_back({.title = std::string("relu, ") + count + " gradients",
                           .attributes = {{"act_type", "relu"}, {"num_gradients", count}},

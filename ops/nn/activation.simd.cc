@@ -71,18 +71,12 @@ base::Status accepts(const OpCall& call) {
   return base::error(base::Errc::unimplemented, "only relu");
 }
 
-base::Status accepts_backward(const OpCall& call) {
-  TROUPE_TRY(accepts(call));
-  if (call.inputs.size() - 1 <= kSummedMost) return {};
-  return base::error(base::Errc::unimplemented, "the sum of {} gradients", call.inputs.size() - 1);
-}
-
 }  // namespace
 
 std::span<const BackendKernel> kernels_activation_simd() {
   static const std::vector<BackendKernel> kernels = {
       {"activation", flat_kernel("simd", run_forward, accepts)},
-      {"activation_backward", flat_kernel("simd", run_backward, accepts_backward)},
+      {"activation_backward", flat_kernel("simd", run_backward, accepts)},
   };
   return kernels;
 }

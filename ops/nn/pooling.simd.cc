@@ -2,7 +2,8 @@
 // Max pooling of f32 with the widest vectors of the machine, in the layout that data has. NaN wins
 // a window, and the last one gives the index, as in PyTorch; libraries drop it.
 // Channels that are neighbours in memory (blocked layouts) are the lanes of vectors. In dense
-// tensors the columns are: first the maxima over the rows of windows, then over their columns. The
+// tensors the columns are. There, and where no index is wanted, the maxima over the rows of windows
+// come first, then those over their columns; of zeros of both signs either may be the result. The
 // gradient of dense tensors goes by vectors where windows are two columns wide and do not overlap.
 #include <algorithm>
 #include <limits>

@@ -10,19 +10,12 @@
 
 #include "ops/support/chunks.h"
 #include "ops/support/streaming.h"
+#include "ops/support/variadic.h"
 
 // Highway reads this file once per instruction set, each time into another namespace. From the last
 // one on, once is enough.
 #if HWY_ONCE
 #pragma once
-#endif
-
-#ifndef TROUPE_OPS_ELEMENTS_ONCE
-#define TROUPE_OPS_ELEMENTS_ONCE
-namespace troupe::ops {
-/// Most inputs that SummedInputs adds.
-inline constexpr std::size_t kSummedMost = 8;
-}  // namespace troupe::ops
 #endif
 
 HWY_BEFORE_NAMESPACE();

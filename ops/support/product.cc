@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products in tiles of registers: elements of x times vectors of neighbours in y's rows.
 // Where y's columns are not neighbours (weights of fully_connected), the smaller operand is copied
-// transposed; if that is x, the product's transpose is computed. Pure functions; any thread.
+// transposed; if that is x, the product's transpose is computed. Few rows of x are multiplied with
+// y's rows as they lie (dot_rows.h). Pure functions; any thread.
 #include "ops/support/product.h"
 
 #include <hwy/cache_control.h>
@@ -12,6 +13,7 @@
 #include "ops/support/dot_rows.h"
 #include "ops/support/flat_kernel.h"
 #include "ops/support/product_block.h"
+#include "ops/support/streaming.h"
 
 // A tile is an array of vectors, which scalable ones cannot form.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_RVV)
@@ -216,11 +218,10 @@ constexpr std::int64_t kSumRows = 128;
 
 /// True where out is large, written once, and its rows begin where vectors may be streamed to.
 bool streams(const ProductBlock& whole, const Blocks& block) {
-  constexpr std::int64_t kAligned = 64;
-  const auto place = reinterpret_cast<std::uintptr_t>(whole.out);
+  constexpr std::int64_t kLine = 16;
+  const std::int64_t bytes = whole.rows * whole.columns * std::int64_t(sizeof(float));
   return !whole.add && !whole.transposed && whole.inner <= block.inner &&
-         whole.rows * whole.columns >= kLargeElements && place % kAligned == 0 &&
-         whole.out_stride * std::int64_t(sizeof(float)) % kAligned == 0;
+         worth_streaming(whole.out, bytes) && whole.out_stride % kLine == 0;
 }
 
 std::int64_t blocks(std::int64_t count, std::int64_t block) {
@@ -277,7 +278,7 @@ class ProductKernel final : public Kernel {
   }
 
  private:
-  /// Few rows of both operands' neighbours: no copy, and y is read once.
+  /// Few rows of x and terms that are neighbours in both: y is read once, as it lies.
   bool takes_dots() const {
     constexpr std::int64_t kLeastTerms = 128;  // for which adding up lanes pays
     return p_.rows <= kDotRows && p_.x_inner == 1 && p_.y_inner == 1 && p_.y_column != 1 &&

@@ -15,6 +15,9 @@ namespace troupe::ops {
 /// Most inputs of a variadic operator.
 inline constexpr int kVariadicInputsMax = 256;
 
+/// Most tensors that vector kernels add in one pass.
+inline constexpr int kSummedMost = 8;
+
 /// The parameter `num_args`. Whoever composes fills it in where it is missing.
 inline ParamDef num_args_param() {
   return {"num_args", ParamType::integer, std::nullopt, "Number of inputs.", 1, kVariadicInputsMax};

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise vector kernels beyond the conformance test: long outputs, sums of gradients.
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/ops/cases.h"
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+using namespace testing;  // NOLINT: the test's own vocabulary
+
+/// The outputs of an element-wise operator's kernel called `name`, of its first input's shape.
+std::vector<Tensor> run_elementwise(const OpDef& op, const Params& params, const char* name,
+                                    const std::vector<Tensor>& inputs,
+                                    const std::vector<Tensor>& into) {
+  const OpCall call = make_call(op, params, describe(inputs)).value();
+  for (const KernelDef& candidate : op.kernels) {
+    if (candidate.name != name) continue;
+    const auto kernel = prepare_candidate(candidate, call);
+    REQUIRE(kernel);
+    run_kernel(*kernel, inputs, into, {.team = 2});
+    return into;
+  }
+  FAIL("no kernel " << name);
+  return {};
+}
+
+TEST_CASE("outputs that go past the caches have the reference's bits, beside and over an input") {
+  const OpTable table = OpTable::build();
+  const Shape shape{(std::int64_t{3} << 20) + 5};  // 12 MiB and a tail
+  const Tensor a = random_tensor(DType::f32, shape, "a", -1, 1);
+  const Tensor b = random_tensor(DType::f32, shape, "b", -1, 1);
+  const std::vector<std::tuple<const char*, Attributes, std::vector<Tensor>>> calls = {
+      {"activation", {{"act_type", "relu"}}, {a}},
+      {"add", {}, {a, b}},
+      {"add_n", {{"num_args", "2"}}, {a, b}}};
+  for (const auto& [name, attributes, inputs] : calls) {
+    INFO(name);
+    const OpDef& op = table.at(name);
+    const Params params = parse_params(op, attributes).value();
+    const Tensor expected =
+        run_elementwise(op, params, "reference", inputs, {Tensor(DType::f32, shape)})[0];
+    CHECK(run_elementwise(op, params, "simd", inputs, {Tensor(DType::f32, shape)})[0].same_bits(
+        expected));
+    std::vector<Tensor> over = inputs;
+    over[0] = inputs[0].clone();
+    CHECK(run_elementwise(op, params, "simd", over, {over[0]})[0].same_bits(expected));
+  }
+}
+
+TEST_CASE("a relu's gradient of a sum has the bits of sum and gradient one by one") {
+  const OpTable table = OpTable::build();
+  std::vector<Tensor> parts;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    parts.push_back(random_tensor(DType::f32, {3, 41}, name, -1, 1));
+  }
+  const Tensor output = random_tensor(DType::f32, {3, 41}, "output", -1, 1);
+  for (std::size_t count = 1; count <= parts.size(); ++count) {
+    std::vector<Tensor> some(parts.begin(), parts.begin() + std::ptrdiff_t(count));
+    const std::string number = std::to_string(count);
+    const Tensor sum = evaluate(table, "add_n", some, {{"num_args", number}})[0];
+    const Tensor expected =
+        evaluate(table, "activation_backward", {sum, output}, {{"act_type", "relu"}})[0];
+    const OpDef& op = table.at("activation_backward");
+    const Params params =
+        parse_params(op, {{"act_type", "relu"}, {"num_gradients", number}}).value();
+    some.push_back(output);
+    for (const char* kernel : {"reference", "simd"}) {
+      CHECK(run_elementwise(op, params, kernel, some, {Tensor(DType::f32, {3, 41})})[0].same_bits(
+          expected));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ops
