@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "engine/engine.h"
 #include "ndarray/runtime.h"
@@ -59,12 +60,14 @@ base::Result<base::Shape> sample_shape(const InspectOptions& options) {
   TROUPE_TRY_ASSIGN(const base::Shape sample, base::parse_shape(input_of(options)));
   double elements = static_cast<double>(options.batch);
   for (const std::int64_t extent : sample.dims()) elements *= static_cast<double>(extent);
-  constexpr double kElementsMax = 1u << 31;
+  constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 31;
   if (!sample.complete() || sample.rank() == base::kRankMax || !(elements >= 1) ||
-      elements > kElementsMax) {
-    return base::error(base::Errc::invalid_argument, "no batch of {} of shape {} can be inspected",
+      elements > static_cast<double>(kElementsMax)) {
+    return base::error(base::Errc::invalid_argument,
+                       "no batch of {} of shape {} can be inspected: it "
+                       "needs 1 number at least, and {} at most",
                        base::format_counted(static_cast<std::uint64_t>(options.batch), "sample"),
-                       sample.to_string());
+                       sample.to_string(), base::format_count(kElementsMax));
   }
   return sample;
 }
@@ -72,7 +75,12 @@ base::Result<base::Shape> sample_shape(const InspectOptions& options) {
 /// Rows of cells, written in columns, and lines between them.
 class TextTable {
  public:
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Cells that are too long lose their end.
+  void add(std::vector<std::string> row) {
+    constexpr std::size_t kCellMost = 80;
+    for (std::string& cell : row) cell = base::shortened(cell, kCellMost);
+    rows_.push_back(std::move(row));
+  }
   /// A line that is no row: its length does not count.
   void note(std::string line) { rows_.push_back({std::move(line)}); }
   std::string to_string() const {
@@ -130,20 +138,23 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
   return layers;
 }
 
-std::string summarize(const ModelReport& report) {
+std::string summarize(const ModelReport& report, bool why) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
       "planned memory  {} for training ({} unshared), {} for prediction\n"
-      "live set        {} for training, {} for prediction: no plan takes less\n"
+      "live set        {} for training, {} for prediction: no plan of this order takes less\n"
       "prologue        {} of weights, folded or in kernels' layouts, kept between predictions\n"
-      "outputs and gradients {}, kernels' scratch {} (inside the plan), {} results in place\n"
-      "forward work    {:.{}f} GFLOP for a batch of {}, {:.{}f} G multiply-adds a sample\n",
+      "outputs and gradients {}, kernels' scratch {} in sum, which the plan shares, {} results in "
+      "place\n"
+      "forward work    {:.{}f} GFLOP for a batch of {}, {} multiply-adds a sample\n",
       base::format_count(report.parameters), base::format_bytes(report.train_bytes),
       base::format_bytes(report.unshared_bytes), base::format_bytes(report.predict_bytes),
       base::format_bytes(report.live_set_bytes), base::format_bytes(report.predict_live_set_bytes),
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
-      report.batch, report.multiply_adds() * 1e-9 / static_cast<double>(report.batch), kDigits);
+      report.batch,
+      base::format_count(
+          static_cast<std::uint64_t>(report.multiply_adds() / static_cast<double>(report.batch))));
   if (report.sub_batch > 0) {
     text += fmt::format(
         "sub-batches     of {} in the first {} of a prediction\n",
@@ -160,7 +171,9 @@ std::string summarize(const ModelReport& report) {
                         base::format_counted(*report.stored_choices, "kernel"));
   }
   text += fmt::format("reorders        {}\n", report.reorders.size());
-  for (const std::string& reorder : report.reorders) text += "  " + reorder + "\n";
+  for (const std::string& reorder : report.reorders) {
+    if (why) text += "  " + reorder + "\n";
+  }
   return text;
 }
 
@@ -299,8 +312,8 @@ auto look_at(const InspectOptions& options, F&& look)
   TROUPE_TRY_ASSIGN(const Symbol network, load(options, table));
   auto found = look(options, table, network);
   if (found.ok()) return found;
-  return found.status().with_context(
-      fmt::format("{} with --input {}", options.model, input_of(options)));
+  return found.status().with_context(fmt::format("{} with --input {} --batch {}", options.model,
+                                                 input_of(options), options.batch));
 }
 
 }  // namespace
@@ -325,7 +338,7 @@ std::string ModelReport::to_string(bool why) const {
       if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
     }
   }
-  return table.to_string() + summarize(*this);
+  return table.to_string() + summarize(*this, why);
 }
 
 Json json_of(const ModelReport& report) {

@@ -51,8 +51,9 @@ struct ModelReport {
   std::vector<LayerReport> layers;
   std::int64_t batch = 0;
   std::uint64_t parameters = 0;
-  std::uint64_t train_bytes = 0;     ///< planned memory
-  std::uint64_t live_set_bytes = 0;  ///< the most that training needs at once: no plan takes less
+  std::uint64_t train_bytes = 0;  ///< planned memory
+  std::uint64_t live_set_bytes =
+      0;  ///< what training needs at once: no plan of this order takes less
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
   std::uint64_t predict_live_set_bytes = 0;
@@ -60,7 +61,7 @@ struct ModelReport {
   std::int64_t nodes_in_parts = 0;   ///< of a prediction
   std::uint64_t prologue_bytes = 0;  ///< folded weights and those in kernels' layouts, kept
   std::uint64_t external_bytes = 0;  ///< outputs and gradients, outside the plan
-  std::uint64_t scratch_bytes = 0;   ///< of kernels, inside the plan
+  std::uint64_t scratch_bytes = 0;   ///< of all kernels in sum; in the plan they share it
   /// Nodes, also of the backward pass, whose kernel is a stored choice; absent: none are given.
   std::optional<std::uint64_t> stored_choices;
   std::uint64_t in_place = 0;    ///< results that took an input's memory

@@ -33,6 +33,12 @@ ExitCode inspect(const InspectVerb& verb, Context& context) {
   const auto report = inspect_model(verb.model);
   if (!report.ok()) return context.fail(report.status());
   context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string(verb.why));
+  if (report->stored_choices == 0) {
+    context.console.note(fmt::format(
+        "warning: {} has no call of this training step: it was tuned for another network, batch, "
+        "image or dtype",
+        verb.model.kernels));
+  }
   return ExitCode::ok;
 }
 
@@ -141,15 +147,17 @@ void add_memory_options(CLI::App* verb, InspectOptions& options) {
           "--budget",
           [&options](const std::string& text) {
             options.budget = base::parse_bytes(text).value();
-            options.recompute = symbol::Recompute::budget;
+            if (options.budget > 0) options.recompute = symbol::Recompute::budget;
           },
-          "What training's values and scratch may take, such as 4g: recompute what costs least")
+          "What training's values and scratch may take, such as 4g: recompute what costs least; "
+          "0: anything")
       ->check(check_size)
       ->excludes(recompute)
       ->type_name("SIZE");
-  verb->add_option("--sub-batch", options.sub_batch,
-                   "Samples that a prediction computes at a time; default: chosen; the batch: all")
-      ->check(CLI::Range(1, 1 << 20))
+  verb->add_option(
+          "--sub-batch", options.sub_batch,
+          "Samples that a prediction computes at a time; 0, the default: chosen; the batch: all")
+      ->check(CLI::Range(0, 1 << 20))
       ->type_name("N");
 }
 
@@ -191,11 +199,16 @@ void add_model_verbs(CLI::App& app, Context& context) {
   add_memory_options(verb, options->model);
   CLI::Option* json = add_json_flag(*verb, options->json);
   CLI::Option* why = verb->add_flag("--why", options->why,
-                                    "Below each layer: the kernels that declined it, and why")
+                                    "Below each layer: the kernels that declined it, and why; at "
+                                    "the end the reorders")
                          ->excludes(json);
   CLI::Option* dot =
       verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
-          ->excludes(json);
+          ->excludes(json)
+          ->excludes(why);
+  for (const char* unused : {"--kernels", "--recompute", "--budget", "--sub-batch"}) {
+    dot->excludes(verb->get_option(unused));
+  }
   verb->add_flag(
           "--print-passes", options->passes,
           "Print what is alive where most memory is needed, and every node after all passes, "

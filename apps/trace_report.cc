@@ -185,16 +185,18 @@ void add_groups(std::string& text, const std::vector<TraceGroup>& groups, TraceK
 
 void add_lanes(std::string& text, const TraceReport& report) {
   std::size_t width = std::string_view("LANE").size();
-  for (const TraceLane& lane : report.lanes) width = std::max(width, lane.name.size());
+  for (const TraceLane& lane : report.lanes) width = std::max(width, shortened(lane.name).size());
   add_line(text, fmt::format("{:<{}} {:>4} {:>9} {:>11} {:>6} {:>8} {:>11} {:>11}  {}", "LANE",
                              width, "ROW", "RUNS", "BUSY ms", "BUSY", "GAPS", "IN GAPS ms",
                              "LONGEST ms", "BETWEEN"));
   for (const TraceLane& lane : report.lanes) {
     const std::string between =
-        lane.gaps == 0 ? "" : fmt::format("{} and {}", lane.before_gap, lane.behind_gap);
+        lane.gaps == 0
+            ? ""
+            : fmt::format("{} and {}", shortened(lane.before_gap), shortened(lane.behind_gap));
     add_line(text,
              fmt::format("{:<{}} {:>4} {:>9} {:>11.3f} {:>5.1f}% {:>8} {:>11.3f} {:>11.3f}  {}",
-                         lane.name, width, lane.row, base::format_count(lane.runs),
+                         shortened(lane.name), width, lane.row, base::format_count(lane.runs),
                          lane.busy_us / kUsPerMs, lane.utilisation * kPercent,
                          base::format_count(lane.gaps), lane.gaps_us / kUsPerMs,
                          lane.longest_gap_us / kUsPerMs, between));

@@ -126,28 +126,65 @@ base::Status parse_metadata(const json& entry, std::map<std::string, std::string
   return {};
 }
 
-/// The JSON object of the header; doubled keys are errors, which nlohmann alone would not say.
+/// Looks over a header before it is parsed: names that occur twice, which the library alone would
+/// not say, depth, and how many tensors there are.
+class HeaderWatch : public nlohmann::json_sax<json> {
+ public:
+  /// What is wrong; empty: nothing.
+  const std::string& fault() const { return fault_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& name) override {
+    if (!names_.back().insert(name).second) return fail("a name occurs twice in the header");
+    if (names_.size() > 1 || names_.back().size() <= kSafetensorsTensorsMax + 1) return true;
+    return fail(fmt::format("more than {} tensors", kSafetensorsTensorsMax));
+  }
+  bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
+    return fail(fmt::format("header byte {}: not JSON", position));
+  }
+
+ private:
+  static constexpr std::size_t kDeepest = 8;
+
+  bool enter() {
+    names_.emplace_back();
+    return names_.size() <= kDeepest || fail("the header is not JSON of this format");
+  }
+  bool leave() {
+    names_.pop_back();
+    return true;
+  }
+  bool fail(std::string fault) {
+    if (fault_.empty()) fault_ = std::move(fault);
+    return false;
+  }
+
+  std::vector<std::set<std::string>> names_;  // of the objects and arrays that are open
+  std::string fault_;
+};
+
+/// The JSON object of the header.
 base::Result<json> parse_header(std::string_view text) {
   if (text.empty() || text.front() != '{') return damaged("the header does not begin with '{{'");
-  std::vector<std::set<std::string>> keys;
-  bool doubled = false;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key) {
-      doubled = doubled || !keys.back().insert(parsed.get<std::string>()).second;
-    }
-    return depth < 8;
-  };
+  HeaderWatch watch;
+  if (!json::sax_parse(text, &watch)) return damaged("{}", watch.fault());
   try {
-    json header = json::parse(text, watch);
-    if (doubled) return damaged("a name occurs twice in the header");
-    if (!header.is_object()) return damaged("the header is no object");
-    if (header.size() > kSafetensorsTensorsMax)
+    json header = json::parse(text);
+    const std::size_t tensors = header.size() - header.count(kMetadata);
+    if (tensors > kSafetensorsTensorsMax) {
       return damaged("more than {} tensors", kSafetensorsTensorsMax);
+    }
     return header;
-  } catch (const json::parse_error& fault) {
-    return damaged("header byte {}: not JSON", fault.byte);
   } catch (const json::exception&) {
     return damaged("the header is not JSON of this format");
   }

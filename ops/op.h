@@ -129,6 +129,9 @@ struct OpDef {
   /// (input, output) pairs that may share memory when the input is not needed afterwards and both
   /// have the same shape and dtype (a broadcast input does not).
   std::vector<std::pair<int, int>> in_place;
+  /// Output 0 has the bytes of input 0 under another shape, so that in place there is nothing to do
+  /// and the shapes need not agree.
+  bool renames = false;
   /// Outputs that can be accumulated into (WriteMode::add).
   std::vector<int> accumulates;
   bool is_loss = false;  ///< head gradient is ones; outputs a sum over samples or predictions

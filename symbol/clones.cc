@@ -45,19 +45,46 @@ class Walk {
     }
   }
 
+  /// True when late nodes read a clone of the value's node.
+  bool is_cloned(Value value) const {
+    const std::size_t node = node_index(value);
+    return !keep_[node] && static_cast<std::size_t>(value.output) < cloner_.outputs(from_, node);
+  }
+
   /// The value as late nodes read it.
   Value again_of(Value value) {
-    const std::size_t node = node_index(value);
-    const auto output = static_cast<std::size_t>(value.output);
-    if (keep_[node] || output >= cloner_.outputs(from_, node)) return map(value);
-    if (clones_[node] < 0) {
-      GraphNode call = cloner_.call(from_, node);
+    if (!is_cloned(value)) return map(value);
+    make_clone(node_index(value));
+    return {clones_[node_index(value)], value.output};
+  }
+
+  /// A node's clone behind those of what it reads: by a list, since chains may be long.
+  void make_clone(std::size_t wanted) {
+    struct Open {
+      std::size_t node;
+      GraphNode call;
+      std::size_t next = 0;  // input to look at
+    };
+    std::vector<Open> open;
+    if (clones_[wanted] < 0) open.push_back({wanted, cloner_.call(from_, wanted)});
+    while (!open.empty()) {
+      Open& top = open.back();
+      if (top.next < top.call.inputs.size()) {
+        const std::size_t k = top.next++;
+        const Value input = top.call.inputs[k];
+        const bool missing =
+            top.call.reads(k) && is_cloned(input) && clones_[node_index(input)] < 0;
+        if (missing) open.push_back({node_index(input), cloner_.call(from_, node_index(input))});
+        continue;
+      }
+      const std::size_t node = top.node;
+      GraphNode call = std::move(top.call);
+      open.pop_back();
       find_inputs(call, true);
       const NodePlan& plan = cloner_.plan(from_, node);
       result_.seconds += plan.offer.seconds;
       clones_[node] = append(std::move(call), node, plan, true);
     }
-    return {clones_[node], value.output};
   }
 
   std::int64_t append(GraphNode node, std::size_t from, const NodePlan& plan, bool clone) {

@@ -155,8 +155,7 @@ std::optional<Value> Differentiator::sum(Value value) {
   if (parts.empty()) return std::nullopt;
   if (parts.size() > 1) {
     builder_.set_prefix(name);
-    const Value total = builder_.add1("add_n", parts, {{"num_args", std::to_string(parts.size())}});
-    parts.assign(1, total);
+    parts.assign(1, builder_.add_sum(parts));
   }
   return parts.front();
 }

@@ -101,6 +101,18 @@ std::vector<Value> Builder::add(std::string_view op, std::vector<Value> inputs,
   return add_node(std::move(node));
 }
 
+Value Builder::add_sum(std::vector<Value> parts) {
+  const auto most = static_cast<std::size_t>(table_.at("add_n").params.front().high);
+  while (parts.size() > 1) {
+    const std::size_t count = std::min(parts.size(), most);
+    const auto end = parts.begin() + static_cast<std::ptrdiff_t>(count);
+    const Value sum = add1("add_n", {parts.begin(), end}, {{"num_args", std::to_string(count)}});
+    *(end - 1) = sum;
+    parts.erase(parts.begin(), end - 1);
+  }
+  return parts.front();
+}
+
 Value Builder::add_variable(std::string name) {
   GraphNode node;
   node.name = std::move(name);

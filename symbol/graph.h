@@ -73,6 +73,9 @@ class Builder : public ops::GraphBuilder {
   /// these that is free.
   std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
                          const ops::Attributes& attributes) override;
+  /// The sum of values, one at least, in their order: a call of add_n or, of more than it takes,
+  /// several.
+  Value add_sum(std::vector<Value> parts);
   /// The caller keeps names of variables apart.
   Value add_variable(std::string name);
   /// A node as it is.

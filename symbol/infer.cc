@@ -64,6 +64,7 @@ class Sweeper {
     // three.
     for (std::size_t sweep = 0; sweep <= 2 * values_.size() + 1; ++sweep) {
       changed_ = false;
+      learnt_.clear();
       const std::size_t count = graph_.nodes.size();
       for (std::size_t k = 0; k < count; ++k) {
         TROUPE_TRY(visit(sweep % 2 == 0 ? k : count - 1 - k));
@@ -73,7 +74,32 @@ class Sweeper {
     return {};
   }
 
+  /// Goes on, behind run(), from what somebody has just said about value number `value`.
+  base::Status follow(std::size_t value) {
+    if (around_.empty()) find_neighbours();
+    std::vector<std::size_t> nodes = around_[value];
+    while (!nodes.empty()) {
+      const std::size_t node = nodes.back();
+      nodes.pop_back();
+      learnt_.clear();
+      TROUPE_TRY(visit(node));
+      for (const std::size_t learnt : learnt_) {
+        nodes.insert(nodes.end(), around_[learnt].begin(), around_[learnt].end());
+      }
+    }
+    return {};
+  }
+
  private:
+  void find_neighbours() {
+    around_.resize(values_.size());
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].is_variable()) continue;
+      for (const Value input : graph_.nodes[i].inputs) around_[numbers_[input]].push_back(i);
+      for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) around_[v].push_back(i);
+    }
+  }
+
   T& value(Value v) { return values_[numbers_[v]]; }
 
   base::Status visit(std::size_t index) {
@@ -106,6 +132,7 @@ class Sweeper {
     if (*merged == known) return {};
     known = std::move(merged).value();
     changed_ = true;
+    learnt_.push_back(numbers_[v]);
     return {};
   }
 
@@ -120,6 +147,8 @@ class Sweeper {
   std::vector<T>& values_;
   Infer infer_;
   bool changed_ = false;
+  std::vector<std::size_t> learnt_;               // values, since somebody cleared it
+  std::vector<std::vector<std::size_t>> around_;  // per value: nodes that read or make it
 };
 
 template <typename T>
@@ -162,11 +191,6 @@ base::Status ask_dtypes(const GraphNode& node, std::vector<OptionalDType>& input
   return ops::infer_same_dtype(node.params, inputs, outputs);
 }
 
-base::Status sweep_dtypes(const Graph& graph, std::vector<OptionalDType>& dtypes) {
-  Sweeper sweeper(graph, dtypes, ask_dtypes);
-  return sweeper.run();
-}
-
 }  // namespace
 
 base::Result<ValueShapes> infer_shapes(const Graph& graph,
@@ -194,6 +218,11 @@ base::Status check_complete(const Graph& graph, const ValueShapes& shapes) {
       if (shapes[v].complete()) continue;
       const Value value{static_cast<std::int64_t>(i), static_cast<int>(v - numbers.begin(i))};
       std::string& text = graph.nodes[i].is_variable() ? missing : values;
+      constexpr std::size_t kTextMost = 1000;
+      if (text.size() > kTextMost) {
+        if (!text.ends_with(", ...")) text += ", ...";
+        continue;
+      }
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", graph.value_name(value),
                           shapes[v].to_string());
     }
@@ -220,11 +249,12 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
       dtypes[numbers.begin(i)] = *dtype;
     }
   }
-  TROUPE_TRY(sweep_dtypes(graph, dtypes));
+  Sweeper sweeper(graph, dtypes, ask_dtypes);
+  TROUPE_TRY(sweeper.run());
   for (std::size_t v = 0; v < dtypes.size(); ++v) {
     if (dtypes[v]) continue;
     dtypes[v] = otherwise;
-    TROUPE_TRY(sweep_dtypes(graph, dtypes));
+    TROUPE_TRY(sweeper.follow(v));
   }
   ValueDTypes result;
   for (const OptionalDType& dtype : dtypes) result.push_back(*dtype);

@@ -171,6 +171,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   TROUPE_TRY_ASSIGN(std::vector<FileNode> nodes, read_nodes(file));
   upgrade(table, nodes);
   std::vector<std::shared_ptr<const Node>> made;
+  std::size_t count = nodes.size();  // with variables for inputs that the file leaves out
   const auto find = [&made](Value value, const std::string& where) -> base::Result<Entry> {
     const auto& node = made[node_index(value)];
     if (value.output < node->outputs) return Entry{node, value.output};
@@ -191,6 +192,12 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
     base::Result<Symbol> symbol =
         create(table, node.op, std::move(node.name), inputs, node.attributes);
     if (!symbol.ok()) return malformed(node.where, symbol.status().text());
+    count += symbol->outputs_.front().node->inputs.size() - node.inputs.size();
+    if (count > kJsonNodesMax) {
+      return base::error(Errc::resource_exhausted,
+                         "symbol JSON has more than {} nodes with the inputs that it leaves out",
+                         kJsonNodesMax);
+    }
     made.push_back(symbol->outputs_.front().node);
   }
   TROUPE_TRY_ASSIGN(const json* heads, member_array(file, "heads", "top level"));

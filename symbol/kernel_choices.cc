@@ -69,6 +69,10 @@ base::Status read_choice(const json& entry, KernelChoices& choices) {
   }
   KernelChoice choice;
   TROUPE_TRY_ASSIGN(choice.kernel, text_of(entry, "kernel"));
+  // decisions() has a line for each.
+  if ((call + choice.kernel).find('\n') != std::string::npos) {
+    return malformed("'call' and 'kernel' are one line each");
+  }
   TROUPE_TRY(read_seconds(entry, choice));
   if (choices.calls.emplace(call, std::move(choice)).second) return {};
   return malformed("there is one for '{}' already", call);

@@ -61,7 +61,9 @@ class Lives {
       const int piece = plan_.value_piece[input];
       const bool last = uses_[input] == 1 && node.reads(index);
       const bool taken = std::find(taken_.begin(), taken_.end(), piece) != taken_.end();
-      const bool fits = request_.value_kind[input] == request_.value_kind[value];
+      const bool fits =
+          request_.value_kind[input] == request_.value_kind[value] ||
+          (node.op->renames && request_.value_bytes[input] == request_.value_bytes[value]);
       if (piece < 0 || !last || !fits || taken) continue;
       if (found < 0 || (oldest_ && piece < found)) found = piece;
     }

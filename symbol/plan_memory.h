@@ -29,7 +29,8 @@ inline std::size_t piece_bytes(std::size_t bytes) {
 struct PlanRequest {
   const Graph* graph = nullptr;
   std::vector<std::size_t> value_bytes;
-  /// Values with equal numbers have equal shape, dtype and layout; only those go in place.
+  /// Values with equal numbers have equal shape, dtype and layout; only those go in place, and what
+  /// an operator only renames.
   std::vector<int> value_kind;
   std::vector<bool> external;              ///< values whose memory is not the plan's
   std::vector<std::size_t> scratch_bytes;  ///< per node

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/units.h"
 #include "symbol/clones.h"
 
 namespace troupe::symbol {
@@ -364,13 +365,14 @@ base::Status Search::too_small(std::size_t budget) const {
     if (largest.size() == kNamed) break;
     const std::string name =
         alive.value ? draft.graph.value_name(*alive.value) : std::string("its scratch");
-    largest.push_back(fmt::format("{} ({} bytes)", name, alive.bytes));
+    largest.push_back(fmt::format("{} ({})", name, base::format_bytes(alive.bytes)));
   }
   return base::error(base::Errc::resource_exhausted,
-                     "no plan fits into the budget of {} bytes for values and scratch; the "
-                     "smallest found takes {}, without recomputation {}. At {} it needs most: {}",
-                     budget, plan.arena_bytes, arena(original_),
-                     draft.graph.nodes[plan.peak.node].name, fmt::join(largest, ", "));
+                     "no plan fits into the budget of {} for values and scratch; the smallest "
+                     "found takes {}, without recomputation {}. At {} it needs most: {}",
+                     base::format_bytes(budget), base::format_bytes(plan.arena_bytes),
+                     base::format_bytes(arena(original_)), draft.graph.nodes[plan.peak.node].name,
+                     fmt::join(largest, ", "));
 }
 
 base::Result<Draft> choose(const Search& search, const RecomputeOptions& options) {

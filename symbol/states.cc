@@ -56,8 +56,7 @@ Value batch_value(Builder& builder, const StateUpdate& update) {
     shares.push_back(
         builder.add1("multiply_scalar", {value}, {{"scalar", ops::to_attribute(weight)}}));
   }
-  const std::string count = std::to_string(shares.size());
-  return builder.add1("add_n", std::move(shares), {{"num_args", count}});
+  return builder.add_sum(std::move(shares));
 }
 
 }  // namespace troupe::symbol

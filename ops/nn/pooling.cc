@@ -79,6 +79,14 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
     result.set(axis + 2, window.outputs(in[0][axis + 2], full));
   }
   TROUPE_TRY(refine("output", out[0], result));
+  // Indices count the positions of a window in 32 bits.
+  constexpr std::int64_t kPositionsMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t height = windows[0].kernel, width = windows[1].kernel;
+  if (out.size() > 1 && height > 0 && width > kPositionsMost / height) {
+    return base::error(base::Errc::invalid_argument,
+                       "a window of {} x {} positions; the most is {}", height, width,
+                       kPositionsMost);
+  }
   return out.size() > 1 ? refine("indices", out[1], out[0]) : Status();
 }
 

@@ -25,10 +25,12 @@ TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[progr
   CHECK(std::regex_search(lenet.out, conv2));
   CHECK_THAT(lenet.out, Contains("fc2      fully_connected  (32, 7)"));
   CHECK_THAT(lenet.out, Contains("\nparameters      429,577\n") && Contains("planned memory"));
-  CHECK_THAT(lenet.out, Contains(" dense -> ") && !Contains("reorders        0\n"));
+  CHECK_THAT(lenet.out, !Contains(" dense -> ") && !Contains("reorders        0\n"));
+  CHECK_THAT(run({"model", "inspect", "lenet", "--why"}).out, Contains(" dense -> "));
   const Run dense = run({"model", "inspect", "tiny-bn", "--dense", "--reference"});
   CHECK_THAT(dense.out, Contains("reorders        0\n") && !Contains("onednn"));
   CHECK_THAT(run({"model", "inspect", "lenet", "--dot"}).out, StartsWith("digraph"));
+  CHECK(run({"model", "inspect", "lenet", "--dot", "--kernels", "nofile.json"}).code == 2);
 }
 
 TEST_CASE("model inspect says why kernels declined, and knows a network's own image") {
@@ -72,7 +74,10 @@ TEST_CASE("model inspect says what is recomputed, and which budget is too small"
   CHECK_THAT(with({"--budget", "100g"}).out, !Contains("\nrecomputed"));
   const Run small = with({"--budget", "1k"});
   CHECK(small.code != 0);
-  CHECK_THAT(small.err, Contains("resnet18") && Contains("budget of 1024 bytes"));
+  CHECK_THAT(small.err,
+             Contains("resnet18") && Contains("--batch 32") && Contains("budget of 1.0 KiB"));
+  CHECK(small.code == 7);
+  CHECK(with({"--budget", "0", "--sub-batch", "0"}).out == with({}).out);
   CHECK(with({"--budget", "much"}).code == 2);
   CHECK(with({"--recompute", "all"}).code == 2);
   CHECK(with({"--budget", "1g", "--recompute", "sqrt"}).code == 2);
@@ -147,7 +152,8 @@ TEST_CASE("models that cannot be are refused with their names", "[program]") {
     INFO(input);
     const Run bad = run({"model", "inspect", "lenet", "--input", input});
     CHECK(bad.code == 3);
-    CHECK_THAT(bad.err, StartsWith(std::string("error: lenet with --input ") + input + ": "));
+    CHECK_THAT(bad.err,
+               StartsWith(std::string("error: lenet with --input ") + input + " --batch "));
   }
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.json";
   for (const char* text : {"", "{", "{\"nodes\": 3}", "[1]", "{\"nodes\": [{\"op\": \"x\"}]}"}) {

@@ -91,6 +91,11 @@ TEST_CASE("the reader refuses what is not exactly the format") {
   refused("{" + a + "}", 7);
   refused("{" + a + "}", 9);
   CHECK(refused("{" + a + "," + a + "}", 8).find("twice") != std::string::npos);
+  // Nothing that is deep hides a name.
+  std::string deep = R"("a":{"x":1})";
+  for (int i = 0; i < 9; ++i) deep = R"("a":{)" + deep + "}";
+  CHECK(refused("{" + deep + "," + a + "}", 8).find("not JSON of this format") !=
+        std::string::npos);
   refused("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8);
   refused("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})", 16);
   refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8);

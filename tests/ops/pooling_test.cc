@@ -43,6 +43,21 @@ TEST_CASE("NaN wins a maximum, and the last one takes the gradient", "[pooling][
   }
 }
 
+TEST_CASE("windows whose positions 32 bits cannot count have no indices", "[pooling]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("pooling");
+  const auto status = [&](const char* indices) {
+    const Attributes huge = {{"kernel", "(65536, 65536)"},
+                             {"stride", "(65536, 65536)"},
+                             {"pad", "(65535, 65535)"},
+                             {"save_indices", indices}};
+    const std::vector<TensorDesc> data = {{DType::f32, {1, 1, 2, 2}, {}, false}};
+    return make_call(op, parse_params(op, huge).value(), data).status();
+  };
+  CHECK(status("True").text().find("65536 x 65536 positions") != std::string::npos);
+  CHECK(status("False").ok());
+}
+
 TEST_CASE("a maximum over padding alone is MXNet's lowest number", "[pooling]") {
   const OpTable table = OpTable::build();
   const Attributes hanging = {{"kernel", "(2, 2)"},

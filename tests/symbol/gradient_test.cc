@@ -25,6 +25,23 @@ TEST_CASE("gradients are symbols, with head gradients as inputs") {
   CHECK(loss.list_arguments().size() == 6);
 }
 
+TEST_CASE("a value may be used more often than one sum takes") {
+  Composer c(table());
+  const Symbol x = c.variable("x");
+  Symbol sum = x;
+  for (int i = 0; i < 600; ++i) sum = c.call("add", fmt::format("s{}", i), {sum, x});
+  const Graph graph = gradient(table(), sum, Names{"x"}).value().graph();
+  std::size_t parts = 0, sums = 0;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable() || node.op->name != "add_n") continue;
+    ++sums;
+    CHECK(node.inputs.size() <= 256);
+    parts += node.inputs.size();
+  }
+  CHECK(sums >= 3);
+  CHECK(parts == 601 + sums - 1);
+}
+
 TEST_CASE("gradients that do not exist are errors that name the argument") {
   const Symbol net = two_layers();
   CHECK(mentions(gradient(table(), net, Names{"softmax_label"}).status(), {"softmax_label"}));

@@ -86,6 +86,9 @@ TEST_CASE("damaged files of choices are refused by name and place", "[kernel_cho
       {R"({"troupe_kernels": 1, "machine": "m", "choices": [{"call": "a", "kernel": ""}]})",
        "k.json: choices[0]: has no text 'kernel'"},
       {R"({"troupe_kernels": 1, "machine": "m", "choices": [
+         {"call": "a: b\nc", "kernel": "d"}]})",
+       "choices[0]: 'call' and 'kernel' are one line each"},
+      {R"({"troupe_kernels": 1, "machine": "m", "choices": [
          {"call": "a", "kernel": "b", "seconds": 3}]})",
        "choices[0]: 'seconds' must be an object"},
       {R"({"troupe_kernels": 1, "machine": "m", "choices": [

@@ -279,6 +279,30 @@ TEST_CASE(
   CHECK(waits < pieces);
 }
 
+TEST_CASE("another shape of a value is the same bytes, unless somebody else reads it later") {
+  for (const bool read_later : {false, true}) {
+    Graph graph;
+    Builder builder(table(), graph);
+    const Value data = builder.add1("exp", {builder.add_variable("x")}, {});
+    const Value flat = builder.add1("flatten", {data}, {});
+    graph.heads = {builder.add1("exp", {flat}, {})};
+    if (read_later) graph.heads.push_back(builder.add1("log", {data}, {}));
+    const ValueNumbers numbers(graph);
+    PlanRequest request;
+    request.graph = &graph;
+    for (std::size_t v = 0; v < numbers.size(); ++v) {
+      request.value_kind.push_back(v == numbers[data] ? 0 : 1);
+      request.value_bytes.push_back(4096);
+      request.external.push_back(false);
+    }
+    request.external[0] = true;
+    for (const Value head : graph.heads) request.external[numbers[head]] = true;
+    request.scratch_bytes.assign(graph.nodes.size(), 0);
+    const MemoryPlan plan = plan_memory(request);
+    CHECK((plan.value_piece[numbers[data]] == plan.value_piece[numbers[flat]]) == !read_later);
+  }
+}
+
 TEST_CASE("each mode shares as it says") {
   std::map<MemoryMode, std::size_t> sums;
   for (unsigned seed = 0; seed < 50; ++seed) {

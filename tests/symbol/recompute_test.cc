@@ -169,7 +169,7 @@ TEST_CASE("a budget that nothing fits into is an error that says what takes the 
                           training(Recompute::budget, budget))
         .status();
   };
-  CHECK(mentions(bind(1000), {"budget of 1000 bytes", "the smallest found takes ",
+  CHECK(mentions(bind(1000), {"budget of 1000 B", "the smallest found takes ",
                               "without recomputation ", "_output ("}));
   CHECK(bind(1000).code() == base::Errc::resource_exhausted);
   CHECK(bind(std::size_t{1} << 40).ok());
