@@ -21,13 +21,12 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kFar = std::numeric_limits<int>::max() / 2;
-/// The share of a step's time that cheap recomputation may take by the kernels' rules. These take
-/// memory to be slower beside arithmetic than it is with two threads.
-constexpr double kCheap = 0.055;
+/// The share of a step's time that cheap recomputation may take by the kernels' rules.
+constexpr double kCheap = 0.04;
 /// The same where products and convolutions are among it, for which the rules take too little. They
-/// are looked at where the others take less than half of their share, and taken where the plan is
-/// smaller by this.
-constexpr double kCheapProducts = 0.043, kWorthProducts = 0.92;
+/// are looked at where the others leave a tenth of that, and taken where the plan is smaller by
+/// kWorthProducts.
+constexpr double kCheapProducts = 0.029, kWorthProducts = 0.92, kRoom = 0.9;
 /// A plan that is less smaller than this is not worth any time.
 constexpr double kWorthwhile = 0.99;
 /// Of the smallest plans, as far as they differ by less than this, the quickest is taken.
@@ -292,7 +291,7 @@ Draft Search::cheap() const {
   auto least = static_cast<std::size_t>(kWorthwhile * static_cast<double>(peak_));
   for (const bool products : {false, true}) {
     const double most = (products ? kCheapProducts : kCheap) * step_seconds_;
-    if (products && best.seconds > kCheap / 2 * step_seconds_) break;
+    if (products && best.seconds > kRoom * kCheapProducts * step_seconds_) break;
     if (products) least = static_cast<std::size_t>(kWorthProducts * static_cast<double>(least));
     const auto consider = [&](Draft draft, std::size_t bytes) {
       if (draft.seconds > most) return false;
