@@ -146,18 +146,19 @@ int run(int argc, char** argv) {
   const ops::OpTable table = ops::OpTable::build();
   base::lead_team(threads, [&] {
     const Memory memory = measure_memory(threads, repetitions);
-    for (const auto& [name, in, out] :
-         {Layer{"fc6", 9216, 4096}, {"fc7", 4096, 4096}, {"fc8", 4096, 1000}}) {
-      const base::Shape data{batch, in}, weight{out, in}, gradient{batch, out};
-      const ops::Attributes attributes = {{"num_hidden", std::to_string(out)}};
-      const double bytes = static_cast<double>(in * out) * sizeof(float);
+    for (const Layer& layer :
+         {Layer{"fc6", 9216, 4096}, Layer{"fc7", 4096, 4096}, Layer{"fc8", 4096, 1000}}) {
+      const base::Shape data{batch, layer.inputs}, weight{layer.outputs, layer.inputs};
+      const base::Shape bias{layer.outputs}, gradient{batch, layer.outputs};
+      const ops::Attributes attributes = {{"num_hidden", std::to_string(layer.outputs)}};
+      const double bytes = static_cast<double>(weight.elements()) * sizeof(float);
       const auto pass = [&](const char* title, const char* op, std::vector<base::Shape> shapes,
                             double seconds_a_byte) {
-        measure_pass({fmt::format("{} {}", name, title), table.at(op), attributes,
+        measure_pass({fmt::format("{} {}", layer.name, title), table.at(op), attributes,
                       std::move(shapes), bytes * seconds_a_byte},
                      threads, repetitions);
       };
-      pass("forward", "fully_connected", {data, weight, {out}}, memory.read);
+      pass("forward", "fully_connected", {data, weight, bias}, memory.read);
       pass("data gradient", "fully_connected_backward_data", {gradient, weight, data}, memory.read);
       pass("weight gradient", "fully_connected_backward_weights", {gradient, data}, memory.write);
     }
