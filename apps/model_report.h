@@ -51,9 +51,8 @@ struct ModelReport {
   std::vector<LayerReport> layers;
   std::int64_t batch = 0;
   std::uint64_t parameters = 0;
-  std::uint64_t train_bytes = 0;  ///< planned memory
-  std::uint64_t live_set_bytes =
-      0;  ///< what training needs at once: no plan of this order takes less
+  std::uint64_t train_bytes = 0;     ///< planned memory
+  std::uint64_t live_set_bytes = 0;  ///< the least that a plan of training's order takes
   std::uint64_t unshared_bytes = 0;  ///< the same if no tensors shared memory
   std::uint64_t predict_bytes = 0;   ///< of prediction alone
   std::uint64_t predict_live_set_bytes = 0;

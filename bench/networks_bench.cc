@@ -10,13 +10,12 @@
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
 // those of training with each way to recompute. `troupe trace` reads the file of --trace.
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <functional>
 
 #include <fmt/format.h>
 
-#include "bench/formula.h"
+#include "bench/network_values.h"
 #include "bench/report.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
@@ -26,29 +25,6 @@ namespace {
 
 using ndarray::NDArray;
 using symbol::Symbol;
-
-constexpr double kScale = 0.5;  // of batch normalisation: keeps sums of many units small
-constexpr int kLabelStep = 7;
-
-/// First values of an argument or state by its name; peers/convnets.py has the same rule.
-std::vector<float> values_of(const std::string& name, const base::Shape& shape,
-                             std::int64_t classes) {
-  const auto elements = static_cast<std::size_t>(shape.elements());
-  if (name == "data") return stream(stream_of(name), elements, 1.0);
-  if (name == "softmax_label") {
-    std::vector<float> labels;
-    for (std::int64_t i = 0; i < shape[0]; ++i) {
-      labels.push_back(static_cast<float>(i * kLabelStep % classes));
-    }
-    return labels;
-  }
-  if (name.ends_with("_weight")) {
-    const double fan_in = static_cast<double>(shape.elements()) / static_cast<double>(shape[0]);
-    return stream(stream_of(name), elements, std::sqrt(6.0 / fan_in));
-  }
-  const double constant = name.ends_with("_gamma") ? kScale : name.ends_with("_var") ? 1.0 : 0.0;
-  return std::vector<float>(elements, static_cast<float>(constant));
-}
 
 /// A network bound on an engine of its own.
 class Bound {
@@ -100,11 +76,6 @@ class Bound {
   }
 
  private:
-  static void fill(const NDArray& array, const std::string& name, std::int64_t classes) {
-    const std::vector<float> values = values_of(name, array.shape(), classes);
-    must(array.write(std::as_bytes(std::span(values))));
-  }
-
   base::SteadyClock clock_;
   const ops::OpTable table_ = ops::OpTable::build();
   storage::Storage storage_;

@@ -4,14 +4,13 @@
 //   bench_update NETWORK [--batch=32] [--threads=1] [--steps=5] [--repetitions=5]
 // NETWORK: a built-in one, or deep-mlp: 20 layers of 64 units, for which steps are mostly pushing.
 // The check: the first weight's first number after the last step, minus what it was.
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "bench/formula.h"
+#include "bench/network_values.h"
 #include "bench/report.h"
 #include "engine/program.h"
 #include "ndarray/invoke.h"
@@ -27,13 +26,14 @@ using ndarray::NDArray;
 using symbol::Symbol;
 
 constexpr double kEta = 1e-4;
-constexpr int kLayers = 20;
+constexpr int kLayers = 20, kUnits = 64;
 
 Symbol deep_mlp(const ops::OpTable& table) {
   symbol::Composer c(table);
   Symbol net = c.variable("data");
   for (int i = 1; i <= kLayers; ++i) {
-    net = c.call("fully_connected", fmt::format("fc{}", i), {net}, {{"num_hidden", "64"}});
+    net = c.call("fully_connected", fmt::format("fc{}", i), {net},
+                 {{"num_hidden", std::to_string(kUnits)}});
     net = c.call("activation", fmt::format("relu{}", i), {net}, {{"act_type", "relu"}});
   }
   return must(c.finish(c.call("softmax_output", "softmax", {net})));
@@ -47,13 +47,14 @@ class Trained {
     const bool deep = name == "deep-mlp";
     const symbol::NetworkInfo* info = deep ? nullptr : symbol::find_network(name);
     const Symbol net = deep ? deep_mlp(table_) : must(symbol::make_network(table_, name));
-    base::Shape data{batch, 64};
+    base::Shape data{batch, kUnits};
+    const std::int64_t classes = deep ? kUnits : info->classes;
     if (info != nullptr) {
       data = base::Shape{batch, info->sample[0], info->sample[1], info->sample[2]};
     }
     symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
-    for (const auto& [key, array] : bindings.arguments) fill(array, key);
-    for (const auto& [key, array] : bindings.auxiliary) fill(array, key);
+    for (const auto& [key, array] : bindings.arguments) fill(array, key, classes);
+    for (const auto& [key, array] : bindings.auxiliary) fill(array, key, classes);
     for (const std::string& key : net.list_parameters()) {
       bindings.grad_req[key] = symbol::GradReq::write;
       weights_.push_back(bindings.arguments.at(key));
@@ -82,18 +83,6 @@ class Trained {
   double first() const { return must(weights_.front().to_vector<float>()).front(); }
 
  private:
-  static void fill(const NDArray& array, const std::string& name) {
-    const auto elements = static_cast<std::size_t>(array.shape().elements());
-    std::vector<float> values(elements, name.ends_with("_var") ? 1.0F : 0.0F);
-    if (name == "data") values = stream(stream_of(name), elements, 1.0);
-    if (name.ends_with("_gamma")) values.assign(elements, 0.5F);
-    if (name.ends_with("_weight")) {
-      const auto fan_in = static_cast<double>(elements) / static_cast<double>(array.shape()[0]);
-      values = stream(stream_of(name), elements, std::sqrt(6.0 / fan_in));
-    }
-    must(array.write(std::as_bytes(std::span(values))));
-  }
-
   /// One inner operation a parameter, which does what the loop's does.
   void compile() {
     factor_ = number(-kEta);

@@ -219,9 +219,11 @@ std::optional<GradientSum> sum_before(const Graph& graph, const GraphNode& node,
 
 Graph fuse_gradient_sums(const Graph& graph) {
   const std::vector<int> readers = count_readers(graph);
+  std::vector<std::optional<GradientSum>> sums;
   std::vector<bool> taken(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {
-    if (const auto sum = sum_before(graph, node, readers)) taken[sum->index] = true;
+    sums.push_back(sum_before(graph, node, readers));
+    if (sums.back()) taken[sums.back()->index] = true;
   }
   Graph result;
   std::vector<std::int64_t> mapped(graph.nodes.size(), -1);
@@ -229,7 +231,7 @@ Graph fuse_gradient_sums(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (taken[i]) continue;
     GraphNode node = graph.nodes[i];
-    if (const auto sum = sum_before(graph, node, readers)) {
+    if (const auto& sum = sums[i]) {
       const std::vector<Value>& parts = graph.nodes[sum->index].inputs;
       node.params = sum->params;
       node.inputs.erase(node.inputs.begin());

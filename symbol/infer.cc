@@ -63,13 +63,12 @@ class Sweeper {
     // A sweep that changes something learns about one value at least; chains settle in two or
     // three.
     for (std::size_t sweep = 0; sweep <= 2 * values_.size() + 1; ++sweep) {
-      changed_ = false;
       learnt_.clear();
       const std::size_t count = graph_.nodes.size();
       for (std::size_t k = 0; k < count; ++k) {
         TROUPE_TRY(visit(sweep % 2 == 0 ? k : count - 1 - k));
       }
-      if (!changed_) break;
+      if (learnt_.empty()) break;
     }
     return {};
   }
@@ -131,7 +130,6 @@ class Sweeper {
     }
     if (*merged == known) return {};
     known = std::move(merged).value();
-    changed_ = true;
     learnt_.push_back(numbers_[v]);
     return {};
   }
@@ -146,7 +144,6 @@ class Sweeper {
   const ValueNumbers numbers_;
   std::vector<T>& values_;
   Infer infer_;
-  bool changed_ = false;
   std::vector<std::size_t> learnt_;               // values, since somebody cleared it
   std::vector<std::vector<std::size_t>> around_;  // per value: nodes that read or make it
 };

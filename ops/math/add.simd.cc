@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add of equal shapes with the widest vectors of the machine: the sums of the gradient tree.
+// add_n, and add of equal shapes, with the widest vectors of the machine.
 // Bits equal the reference's: one rounding per element (two when adding to the output).
 #include "ops/support/flat_kernel.h"
 #include "ops/table.h"
@@ -14,16 +14,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace troupe::ops::HWY_NAMESPACE {
 
-/// lhs + rhs.
+/// The sum of all inputs, in their order.
 template <typename T>
 struct AddElements : ElementsCall {
-  const T* lhs = input<T>(0);
-  const T* rhs = input<T>(1);
+  SummedInputs<T> sum{context, context.inputs.size()};
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    out.store(d, hn::Add(hn::LoadU(d, lhs + i), hn::LoadU(d, rhs + i)), i);
+    out.store(d, sum.load(d, i), i);
   }
 };
 
@@ -45,6 +44,11 @@ base::Status run(const OpCall& call, const KernelContext& context) {
   return HWY_DYNAMIC_DISPATCH(run_add)(call, context);
 }
 
+base::Status accepts_n(const OpCall& call) {
+  if (call.inputs.size() <= kSummedMost) return {};
+  return base::error(base::Errc::unimplemented, "the sum of {} tensors", call.inputs.size());
+}
+
 base::Status accepts(const OpCall& call) {
   if (call.inputs[0].shape == call.inputs[1].shape) return {};
   return base::error(base::Errc::unimplemented, "shapes {} and {} differ",
@@ -56,7 +60,8 @@ base::Status accepts(const OpCall& call) {
 std::span<const BackendKernel> kernels_add_simd() {
   static const std::vector<BackendKernel> kernels = {
       {"add", flat_kernel("simd", run, accepts)},
-      {"add_elemwise", flat_kernel("simd", run, accepts)}};
+      {"add_elemwise", flat_kernel("simd", run, accepts)},
+      {"add_n", flat_kernel("simd", run, accepts_n)}};
   return kernels;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // activation (relu, sigmoid, tanh, softrelu, softsign) and its gradient, which needs the output
 // only, so the input's memory is free for the output. Pure functions of views; any thread.
+#include <array>
 #include <cmath>
 
 #include "ops/nn/support.h"
@@ -63,9 +64,11 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const std::size_t gradients = c.inputs.size() - 1;
   const T* output = c.inputs[gradients].as<T>();
   T* result = c.outputs[0].as<T>();
-  const auto sum_at = [&](std::int64_t at) {
-    T sum = c.inputs[0].as<T>()[at];
-    for (std::size_t i = 1; i < gradients; ++i) sum += c.inputs[i].as<T>()[at];
+  std::array<const T*, kSummedMost> parts = {};
+  for (std::size_t i = 0; i < gradients; ++i) parts[i] = c.inputs[i].as<T>();
+  const auto sum_at = [&parts, gradients](std::int64_t at) {
+    T sum = parts[0][at];
+    for (std::size_t i = 1; i < gradients; ++i) sum += parts[i][at];
     return sum;
   };
   with_function<T>(call.params.text("act_type"), [&](auto, auto g) {

@@ -145,7 +145,7 @@ HWY_INLINE hn::Vec<D> greater(D, hn::Vec<D> value, hn::Vec<D> other) {
 
 /// Windows [windows.first, windows.second) of a row, as many channels as D has lanes, no indices:
 /// first the maxima over the rows, per column, then over the columns. `place`: column 0 of tap row
-/// rows.first, `target`: window 0. Windows that are all padding are left out.
+/// rows.first, `target`: window 0.
 template <typename D>
 HWY_INLINE void pool_values(D d, const MaxPool& p, const float* place, const Range& rows,
                             const Range& windows, float* target) {
@@ -166,15 +166,44 @@ HWY_INLINE void pool_values(D d, const MaxPool& p, const float* place, const Ran
   }
   for (std::int64_t w = windows.first; w < windows.second; ++w) {
     const Range taps = p.taps(1, w);
-    if (taps.first == taps.second) continue;
-    const float* column = columns + (window.position(w, taps.first) - first) * step;
-    auto value = hn::Load(d, column);
-    for (std::int64_t x = taps.first + 1; x < taps.second; ++x) {
-      value = greater(d, value, hn::Load(d, column += step));
+    auto value = hn::Set(d, std::numeric_limits<float>::lowest());  // of padding alone
+    if (taps.first < taps.second) {
+      const float* column = columns + (window.position(w, taps.first) - first) * step;
+      value = hn::Load(d, column);
+      for (std::int64_t x = taps.first + 1; x < taps.second; ++x) {
+        value = greater(d, value, hn::Load(d, column += step));
+      }
     }
     float* const to = target + w * inner;
     if (p.add) value = hn::Add(hn::LoadU(d, to), value);
     hn::StoreU(value, d, to);
+  }
+}
+
+/// run(d, c) for vectors of neighbouring channels, of which c is the first.
+template <typename Run>
+HWY_INLINE void for_channels(std::int64_t inner, Run&& run) {
+  std::int64_t c = 0;
+  with_tags([&](auto d) HWY_ATTR {
+    const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; c + step <= inner; c += step) run(d, c);
+  });
+}
+
+/// One row of windows of a plane whose channels are neighbours, of which `channels` are no padding;
+/// `rows` are those of the windows that lie inside, one at least. No indices.
+void pool_channel_values(const MaxPool& p, const float* place, const Range& rows,
+                         std::int64_t channels, float* target) {
+  const std::int64_t most = (kValueColumns - p.v.window[1].kernel) / p.v.window[1].stride + 1;
+  for (std::int64_t x = 0; x < p.v.output[1]; x += most) {
+    const Range windows{x, std::min(x + most, p.v.output[1])};
+    for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
+      pool_values(d, p, place + c, rows, windows, target + c);
+    });
+  }
+  if (channels == p.inner) return;
+  for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
+    std::fill(target + x * p.inner + channels, target + (x + 1) * p.inner, 0.0F);
   }
 }
 
@@ -185,23 +214,9 @@ void pool_channels(const MaxPool& p, std::int64_t plane, std::int64_t y) {
   const bool last = plane % p.blocks == p.blocks - 1;
   const std::int64_t channels = last ? p.last_channels : p.inner;
   const std::int64_t row_target = (plane * p.v.output[0] + y) * p.v.output[1] * p.inner;
-  const auto each_vector = [&](auto&& run) HWY_ATTR {
-    std::int64_t c = 0;
-    with_tags([&](auto d) HWY_ATTR {
-      const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-      for (; c + step <= p.inner; c += step) run(d, c);
-    });
-  };
-  const bool values_only = p.values_only() && rows.first < rows.second;
-  if (values_only) {
+  if (p.values_only() && rows.first < rows.second) {
     const float* const place = p.data + (top + rows.first) * p.v.input[1] * p.inner;
-    const std::int64_t most = (kValueColumns - p.v.window[1].kernel) / p.v.window[1].stride + 1;
-    for (std::int64_t x = 0; x < p.v.output[1]; x += most) {
-      const Range windows{x, std::min(x + most, p.v.output[1])};
-      each_vector([&](auto d, std::int64_t c) HWY_ATTR {
-        pool_values(d, p, place + c, rows, windows, p.output + row_target + c);
-      });
-    }
+    return pool_channel_values(p, place, rows, channels, p.output + row_target);
   }
   for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
     const Range columns = p.taps(1, x);
@@ -211,9 +226,10 @@ void pool_channels(const MaxPool& p, std::int64_t plane, std::int64_t y) {
       for (std::int64_t c = 0; c < channels; ++c) {
         p.put(target + c, std::numeric_limits<float>::lowest(), 0);
       }
-    } else if (!values_only) {
-      each_vector([&](auto d, std::int64_t c)
-                      HWY_ATTR { pool_lanes(d, p, corner + c, rows, columns, target + c); });
+    } else {
+      for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
+        pool_lanes(d, p, corner + c, rows, columns, target + c);
+      });
     }
     // Padding stays zero, which the first tap inside a window at the border is not.
     for (std::int64_t c = channels; c < p.inner; ++c) {

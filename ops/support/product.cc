@@ -243,6 +243,10 @@ void transpose(const KernelContext& context, const float* from, std::int64_t str
   });
 }
 
+bool adds_to(const std::vector<WriteMode>& modes, std::size_t output) {
+  return output < modes.size() && modes[output] == WriteMode::add;
+}
+
 class ProductKernel final : public Kernel {
  public:
   ProductKernel(Product product, std::vector<WriteMode> modes)
@@ -250,7 +254,6 @@ class ProductKernel final : public Kernel {
 
   /// Sums that are cut elsewhere have other bits, and so another name.
   std::string name() const override {
-    if (takes_dots()) return "simd:product, dots";
     ProductBlock whole{};
     set_extents(whole);
     const Blocks block = choose_blocks(whole);
@@ -258,13 +261,11 @@ class ProductKernel final : public Kernel {
     return fmt::format("simd:product, {} terms at a time", block.inner);
   }
   std::size_t scratch_bytes() const override {
-    if (takes_dots()) return static_cast<std::size_t>(p_.rows * dots_row()) * sizeof(float);
     const std::int64_t kept = copies_y() ? p_.columns : copies_x() ? p_.rows : 0;
     return static_cast<std::size_t>(kept * p_.inner) * sizeof(float);
   }
 
   Status run(const KernelContext& context) const override {
-    if (takes_dots()) return run_dots(context);
     ProductBlock whole = prepare_operands(context);
     const Blocks block = choose_blocks(whole);
     whole.stream = streams(whole, block);
@@ -278,52 +279,9 @@ class ProductKernel final : public Kernel {
   }
 
  private:
-  /// Few rows of x and terms that are neighbours in both: y is read once, as it lies.
-  bool takes_dots() const {
-    constexpr std::int64_t kLeastTerms = 128;  // for which adding up lanes pays
-    return p_.rows <= kDotRows && p_.x_inner == 1 && p_.y_inner == 1 && p_.y_column != 1 &&
-           p_.inner >= kLeastTerms && p_.row_sums_output < 0;
-  }
-
-  /// Rows of x are copied this far from each other: many lengths are multiples of a page, so that
-  /// all rows would want the same places of the first cache.
-  std::int64_t dots_row() const {
-    constexpr std::int64_t kLine = 16;
-    return (p_.inner / kLine + 2) * kLine;
-  }
-
-  Status run_dots(const KernelContext& context) const {
-    const auto* const x = context.inputs[p_.x_input].as<float>();
-    auto* const copy = reinterpret_cast<float*>(context.scratch.data());
-    context.parallel(p_.rows, [&](std::int64_t r) {
-      std::copy_n(x + r * p_.x_row, p_.inner, copy + r * dots_row());
-    });
-    DotRows dots;
-    dots.x = copy;
-    dots.y = context.inputs[p_.y_input].as<float>();
-    if (p_.bias_input >= 0) {
-      dots.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
-    }
-    dots.out = context.outputs[0].as<float>();
-    dots.rows = p_.rows;
-    dots.inner = p_.inner;
-    dots.x_row = dots_row();
-    dots.y_row = p_.y_column;
-    dots.out_stride = p_.columns;
-    dots.add = adds_to(0);
-    parallel_ranges(
-        context, p_.columns,
-        [&](std::int64_t begin, std::int64_t end) { dot_rows(dots, begin, end); }, kDotColumns);
-    return {};
-  }
-
   bool transposed() const { return p_.y_column != 1 && (p_.x_row == 1 || p_.rows < p_.columns); }
   bool copies_y() const { return p_.y_column != 1 && !transposed(); }
   bool copies_x() const { return transposed() && p_.x_row != 1; }
-  bool adds_to(std::size_t output) const {
-    return output < modes_.size() && modes_[output] == WriteMode::add;
-  }
-
   /// The whole product, with neighbours on the right side.
   ProductBlock prepare_operands(const KernelContext& context) const {
     const auto* x = context.inputs[p_.x_input].as<float>();
@@ -335,7 +293,7 @@ class ProductKernel final : public Kernel {
     set_extents(whole);
     whole.out = context.outputs[0].as<float>();
     whole.out_stride = p_.columns;
-    whole.add = adds_to(0);
+    whole.add = adds_to(modes_, 0);
     if (p_.bias_input >= 0) {
       whole.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
     }
@@ -389,7 +347,7 @@ class ProductKernel final : public Kernel {
     const auto index = static_cast<std::size_t>(p_.row_sums_output);
     const auto* x = context.inputs[p_.x_input].as<float>();
     float* sums = context.outputs[index].as<float>();
-    const bool add = adds_to(index);
+    const bool add = adds_to(modes_, index);
     const auto sum_block = [&](std::int64_t begin, std::int64_t end) {
       double totals[kSumRows] = {};
       for (std::int64_t first = 0; first < p_.inner; first += kSumTerms) {
@@ -413,6 +371,60 @@ class ProductKernel final : public Kernel {
   std::vector<WriteMode> modes_;
 };
 
+/// A product of few rows of x with y's rows as they lie: y is read once.
+class DotKernel final : public Kernel {
+ public:
+  DotKernel(Product product, bool add) : p_(product), add_(add) {}
+
+  /// Terms must be neighbours in both, and so many that adding up lanes pays.
+  static bool takes(const Product& p) {
+    constexpr std::int64_t kLeastTerms = 128;
+    return p.rows <= kDotRows && p.x_inner == 1 && p.y_inner == 1 && p.y_column != 1 &&
+           p.inner >= kLeastTerms && p.row_sums_output < 0;
+  }
+
+  std::string name() const override { return "simd:product, dots"; }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(p_.rows * row()) * sizeof(float);
+  }
+
+  Status run(const KernelContext& context) const override {
+    const auto* const x = context.inputs[p_.x_input].as<float>();
+    auto* const copy = reinterpret_cast<float*>(context.scratch.data());
+    context.parallel(p_.rows, [&](std::int64_t r) {
+      std::copy_n(x + r * p_.x_row, p_.inner, copy + r * row());
+    });
+    DotRows dots;
+    dots.x = copy;
+    dots.y = context.inputs[p_.y_input].as<float>();
+    if (p_.bias_input >= 0) {
+      dots.bias = context.inputs[static_cast<std::size_t>(p_.bias_input)].as<float>();
+    }
+    dots.out = context.outputs[0].as<float>();
+    dots.rows = p_.rows;
+    dots.inner = p_.inner;
+    dots.x_row = row();
+    dots.y_row = p_.y_column;
+    dots.out_stride = p_.columns;
+    dots.add = add_;
+    parallel_ranges(
+        context, p_.columns,
+        [&](std::int64_t begin, std::int64_t end) { dot_rows(dots, begin, end); }, kDotColumns);
+    return {};
+  }
+
+ private:
+  /// Rows of x are copied this far from each other: many lengths are multiples of a page, so that
+  /// all rows would want the same places of the first cache.
+  std::int64_t row() const {
+    constexpr std::int64_t kLine = 16;
+    return (p_.inner / kLine + 2) * kLine;
+  }
+
+  Product p_;
+  bool add_;
+};
+
 }  // namespace
 
 void multiply_product_block(const ProductBlock& block) {
@@ -428,6 +440,9 @@ KernelDef product_kernel(Product (*read)(const OpCall&)) {
     const Product product = read(call);
     if (product.rows * product.columns * product.inner == 0) {
       return base::error(Errc::unimplemented, "empty tensor");
+    }
+    if (DotKernel::takes(product)) {
+      return std::unique_ptr<Kernel>(std::make_unique<DotKernel>(product, adds_to(call.modes, 0)));
     }
     return std::unique_ptr<Kernel>(std::make_unique<ProductKernel>(product, call.modes));
   };
