@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "ndarray/run_kernel.h"
 #include "symbol/arena.h"
 #include "symbol/fuse.h"
 #include "symbol/gradient.h"
@@ -196,6 +197,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   request.rank = options.rank;
   request.priority = options.priority;
   request.memory = options.memory;
+  request.monitor = options.monitor;
   return std::make_unique<Program>(runtime, std::move(request), *options.arena);
 }
 
@@ -369,6 +371,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   TROUPE_TRY(check_bindings(runtime, symbol, bindings));
   if (options.sub_batch < 0) {
     return base::error(Errc::invalid_argument, "bind: parts of {} samples", options.sub_batch);
+  }
+  if (options.monitor && ndarray::uses_stream(options.device)) {
+    return base::error(Errc::unimplemented, "bind: a monitor of values on {}",
+                       options.device.to_string());
   }
   if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
     return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",

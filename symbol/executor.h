@@ -15,6 +15,7 @@
 #include "base/layout.h"
 #include "ndarray/ndarray.h"
 #include "symbol/memory_mode.h"
+#include "symbol/monitor.h"
 #include "symbol/symbol.h"
 
 namespace troupe::symbol {
@@ -66,6 +67,8 @@ struct ExecutorOptions {
   std::shared_ptr<Arena> arena = nullptr;
   /// The step that random nodes count by: 0-d i64; empty: an own one, see set_step.
   ndarray::NDArray step = {};
+  /// Called behind every node; null: nobody looks. unimplemented on devices with streams.
+  Monitor monitor = nullptr;
 };
 
 /// One node as it was prepared, for people.

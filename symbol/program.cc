@@ -46,6 +46,7 @@ Program::Program(ndarray::Runtime& runtime, ProgramRequest request, const Arena&
       prepared_(std::move(request.prepared)),
       externals_(std::move(request.externals)),
       random_step_(request.step),
+      monitor_(std::move(request.monitor)),
       lane_{request.device, engine::LaneKind::compute},
       priority_(request.priority),
       memory_(arena.memory()),
@@ -200,6 +201,8 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     add_view(index, value, source(value), step.outputs, step.output_sources);
+    const Value output{static_cast<std::int64_t>(index), static_cast<int>(step.outputs.size()) - 1};
+    if (monitor_) step.output_names.push_back(prepared_.graph.value_name(output));
     if (kept_[value].variable) step.keeps.push_back(kept_[value].variable);
     const bool content = contains(step.reads, tag(value));
     step.output_sources.back().content = content;
@@ -414,7 +417,11 @@ base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& con
     draw = {step.key, *reinterpret_cast<const std::int64_t*>(random_step_.data())};
   }
   const base::Status status = ndarray::run_kernel(step.kernel, buffers, context, draw);
-  return status.ok() ? status : status.with_context(step.name);
+  if (!status.ok()) return status.with_context(step.name);
+  for (std::size_t k = 0; k < step.output_names.size(); ++k) {
+    monitor_(step.output_names[k], step.outputs[k]);
+  }
+  return {};
 }
 
 void Program::release(std::unique_ptr<Program> program) {

@@ -16,6 +16,7 @@
 #include "ndarray/ndarray.h"
 #include "symbol/arena.h"
 #include "symbol/layouts.h"
+#include "symbol/monitor.h"
 #include "symbol/plan_memory.h"
 
 namespace troupe::symbol {
@@ -34,6 +35,7 @@ struct ProgramRequest {
   std::int64_t rank = 0;
   int priority = 0;
   MemoryMode memory = MemoryMode::both;
+  Monitor monitor = nullptr;
 };
 
 /// Steps in order, ready to be run any number of times.
@@ -82,6 +84,7 @@ class Program {
     std::string detail;  // for traces; made when the first one asks
     std::shared_ptr<const ops::Kernel> kernel;
     std::vector<base::TensorView> inputs, outputs;
+    std::vector<std::string> output_names;  // for the monitor
     std::vector<Source> input_sources, output_sources;
     std::size_t scratch_offset = 0, scratch_bytes = 0;
     Tags reads, writes, overwrites;
@@ -135,6 +138,7 @@ class Program {
   PreparedGraph prepared_;
   std::vector<ndarray::NDArray> externals_;
   ndarray::NDArray random_step_;
+  Monitor monitor_;
   engine::Lane lane_;
   int priority_;
   std::shared_ptr<Arena::Memory> memory_;

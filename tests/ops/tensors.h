@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "ops/table.h"
 #include "tests/support/catch.h"
+#include "tests/support/layout_offset.h"
 
 namespace troupe::ops::testing {
 
@@ -109,38 +110,13 @@ inline Tensor random_tensor(DType dtype, const Shape& shape, std::string_view na
   return tensor;
 }
 
-/// Offset, in elements, of a logical index in a dense or blocked layout.
-inline std::int64_t offset_in(const Layout& layout, const Shape& shape, std::int64_t linear) {
-  if (layout.is_dense()) return linear;
-  std::array<std::int64_t, base::kRankMax> index{};
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    index[std::size_t(axis)] = linear % shape[axis];
-    linear /= shape[axis];
-  }
-  auto outer = layout.padded;
-  std::int64_t offset = 0;
-  std::int64_t stride = 1;
-  for (auto block = layout.blocks.rbegin(); block != layout.blocks.rend(); ++block) {
-    auto& rest = index[std::size_t(block->axis)];
-    offset += rest % block->size * stride;
-    rest /= block->size;
-    stride *= block->size;
-    outer.set(block->axis, outer[block->axis] / block->size);
-  }
-  for (auto axis = layout.order.rbegin(); axis != layout.order.rend(); ++axis) {
-    offset += index[std::size_t(*axis)] * stride;
-    stride *= outer[*axis];
-  }
-  return offset;
-}
-
 /// A dense tensor in another layout, padding zero; and back.
 inline Tensor packed(const Tensor& dense, const Layout& layout) {
   if (layout.is_dense()) return dense;
   Tensor result(dense.dtype, dense.shape, layout);
   std::memset(result.memory.data(), 0, result.bytes());
   for (std::int64_t i = 0; i < dense.elements(); ++i) {
-    result.set(offset_in(layout, dense.shape, i), dense.at(i));
+    result.set(tests::offset_in(layout, dense.shape, i), dense.at(i));
   }
   return result;
 }
@@ -148,7 +124,7 @@ inline Tensor unpacked(const Tensor& tensor) {
   if (tensor.layout.is_dense()) return tensor;
   Tensor dense(tensor.dtype, tensor.shape);
   for (std::int64_t i = 0; i < dense.elements(); ++i) {
-    dense.set(i, tensor.at(offset_in(tensor.layout, tensor.shape, i)));
+    dense.set(i, tensor.at(tests::offset_in(tensor.layout, tensor.shape, i)));
   }
   return dense;
 }

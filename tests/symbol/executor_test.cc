@@ -3,6 +3,8 @@
 // accumulation, errors.
 #include "symbol/executor.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -391,6 +393,72 @@ TEST_CASE("a bound optimizer writes its arguments, as the imperative call does")
   CHECK(bytes_of(weight) != before);
   CHECK(bytes_of(weight) == bytes_of(copies[0]));
   CHECK(bytes_of(momentum) == bytes_of(copies[2]));
+}
+
+TEST_CASE("a monitor sees what every node computes, and changes no bit") {
+  TestRuntime test;
+  const Symbol net = make_network(table(), "lenet").value();
+  const Bindings bindings = make_bindings(test.runtime, net, {2, 1, 28, 28});
+  std::map<std::string, std::vector<float>> seen;
+  ExecutorOptions options;
+  options.layouts = base::LayoutPolicy::dense;
+  options.monitor = [&](const std::string& name, const base::TensorView& value) {
+    if (value.dtype != base::DType::f32) return;
+    const auto* begin = static_cast<const float*>(value.data);
+    CHECK(seen.emplace(name, std::vector<float>(begin, begin + value.shape.elements())).second);
+  };
+  const auto executor = Executor::bind(test.runtime, net, bindings, options).value();
+  REQUIRE(executor->forward(true).ok());
+  REQUIRE(executor->backward().ok());
+  const std::string output = net.list_outputs()[0];
+  for (const auto& [name, gradient] : executor->gradients()) REQUIRE(gradient.wait().ok());
+  CHECK(executor->outputs()[0].to_vector<float>().value() == seen.at(output));
+  for (const char* name : {"conv1_output", "pool1_output", "fc1_output", "fc2_output"}) {
+    INFO(name);
+    CHECK(seen.count(name) == 1);
+  }
+  options.monitor = nullptr;
+  const auto unseen = Executor::bind(test.runtime, net, bindings, options).value();
+  REQUIRE(unseen->forward(true).ok());
+  CHECK(unseen->outputs()[0].to_vector<float>().value() == seen.at(output));
+
+  options.monitor = [](const std::string&, const base::TensorView&) {};
+  options.device = {base::DeviceKind::delayed, 0};
+  CHECK(mentions(Executor::bind(test.runtime, net, bindings, options).status(), {"monitor"}));
+}
+
+TEST_CASE("an inner layer's outputs run only the nodes that they need") {
+  TestRuntime test;
+  const Symbol net = make_network(table(), "googlenet").value();
+  const Symbol inner = net.internals().output("in3a_3x3_relu_output").value();
+  // Of each node the layer needs: convolution, bias and rectifier in one, the two pools.
+  const Names needed = {"conv1", "pool1", "conv2_reduce", "conv2", "pool2", "in3a_3x3_reduce",
+                        "in3a_3x3"};
+  for (const bool train : {false, true}) {
+    INFO(train);
+    std::vector<std::string> ran;
+    ExecutorOptions options;
+    options.reference_only = true;  // no reorders
+    options.monitor = [&](const std::string& name, const base::TensorView&) {
+      ran.push_back(name.substr(0, name.find("_output")));
+    };
+    Bindings bindings = make_bindings(test.runtime, inner, {1, 3, 32, 32});
+    const auto executor = Executor::bind(test.runtime, inner, bindings, options).value();
+    REQUIRE(executor->forward(train).ok());
+    REQUIRE(executor->outputs()[0].wait().ok());
+    UNSCOPED_INFO(fmt::format("{}", fmt::join(ran, " ")));
+    CHECK(ran.size() <= 2 * needed.size());
+    for (const std::string& name : ran) {
+      INFO(name);
+      CHECK(std::any_of(needed.begin(), needed.end(),
+                        [&](const std::string& of) { return name.rfind(of, 0) == 0; }));
+    }
+    for (const std::string& of : needed) {
+      INFO(of);
+      CHECK(std::any_of(ran.begin(), ran.end(),
+                        [&](const std::string& name) { return name.rfind(of, 0) == 0; }));
+    }
+  }
 }
 
 TEST_CASE("bind and run report what is wrong") {

@@ -25,25 +25,34 @@ compare tiny-bn f64 0.05 100 given
 compare lenet f32 0.05 100 given
 compare lenet f32 0.01 20 free
 
-# network NETWORK SIDE DTYPE DRAWS: a step through a built-in network (side 0: of its own images)
+# network NETWORK SIDE DRAWS HOW...: steps through a built-in network (side 0: of its own images)
 network() {
-  for draw in $(seq 0 $(($4 - 1))); do
-    "$python" "$source/tests/torch/networks.py" "$1" "$2" "$draw" "$work/network.$draw"
+  local name=$1 side=$2 draws=$3 how draw files
+  shift 3
+  for draw in $(seq "$draws"); do
+    "$python" "$source/tests/torch/networks.py" inputs "$name" "$side" $((draw - 1)) "$work/inputs.$draw"
   done
-  "$build/bin/torch_networks" "$1" "$3" "$work"/network.*
-  rm "$work"/network.*
+  for how in "$@"; do
+    files=()
+    for draw in $(seq "$draws"); do
+      "$build/bin/torch_networks" "$name" "$how" "$work/inputs.$draw" "$work/results.$draw"
+      files+=("$work/inputs.$draw" "$work/results.$draw")
+    done
+    "$python" "$source/tests/torch/networks.py" compare "$name" "$how" "${files[@]}"
+  done
+  rm "$work"/inputs.* "$work"/results.*
 }
 export PYTHONPATH=$PYTHONPATH:$source/bench/peers
-network alexnet 63 f64 1
-network overfeat 71 f64 1
-for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 f64 1; done
+network alexnet 63 1 f64
+network overfeat 71 1 f64
+for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 1 f64; done
 for name in inception-bn resnet{18,34,50,101,152,200} resnet{50,101,152}-v1.5 resnet{18,34,50,101,152,200}-v2 \
   mobilenet-v2; do
-  network "$name" 64 f64 1
+  network "$name" 64 1 f64
 done
-for name in resnet20 resnet56 resnet110 wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 f64 1; done
-for name in alexnet overfeat vgg-a; do network "$name" 0 f32 1; done
-for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 f32 8; done
+for name in resnet20 resnet56 resnet110 wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 1 f64; done
+for name in alexnet overfeat vgg-a; do network "$name" 0 1 f32 winograd; done
+for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 8 f32 winograd; done
 
 theirs=$("$python" "$source/tests/torch/accuracy.py")
 "$build/bin/troupe" data pack fashion-mnist --out "$work/fashion"
