@@ -34,8 +34,11 @@ constexpr double kAlike = 1.05;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
-/// Of the live set: about how many bytes' values are dropped before it is measured again.
+/// Of the live set: about how many bytes' values are dropped before it is measured again; of a graph
+/// of more than kBatchNodes nodes more, in proportion, so that the time for the search grows with
+/// the nodes, not with their square.
 constexpr double kBatch = 0.007;
+constexpr std::size_t kBatchNodes = 1500;
 /// Of the live set without recomputation: what a segment and the borders before it may take.
 constexpr double kLargestSegment = 0.6, kSmallestSegment = 0.03, kSegmentStep = 0.87;
 
@@ -257,13 +260,15 @@ void Search::for_values(bool products, int depth, F&& f) const {
   std::vector<bool> drop(facts_.nodes.size(), false);
   LiveSet peak = planned_live_set(request_);
   std::size_t moment = peak.node;
+  const std::size_t nodes = facts_.nodes.size();
+  const double share = kBatch * static_cast<double>(std::max(nodes, kBatchNodes)) / kBatchNodes;
   while (true) {
     std::size_t bytes = 0;
     std::vector<std::size_t> batch;
     std::erase_if(list, [&](std::size_t i) {
       const Facts::Node& node = facts_.nodes[i];
       const bool helps = node.last < moment && moment < node.first_late;
-      if (!helps || static_cast<double>(bytes) > kBatch * static_cast<double>(peak.bytes))
+      if (!helps || static_cast<double>(bytes) > share * static_cast<double>(peak.bytes))
         return false;
       bytes += node.bytes;
       batch.push_back(i);
@@ -327,10 +332,17 @@ Draft Search::smallest(double alike) const {
   for_segments([&](Draft draft) {
     const std::size_t bytes = peak(draft);
     least = std::min(least, bytes);
-    found.emplace_back(bytes, std::move(draft));
+    const auto most = static_cast<std::size_t>(alike * static_cast<double>(least));
+    // A draft is as large as the graph, so those that can no longer be chosen go at once.
+    std::erase_if(found, [&](const auto& each) {
+      const bool beaten = bytes <= each.first && draft.seconds < each.second.seconds;
+      return each.first > most || beaten;
+    });
+    const bool chosen = bytes <= most && std::none_of(found.begin(), found.end(), [&](auto& each) {
+      return each.first <= bytes && each.second.seconds <= draft.seconds;
+    });
+    if (chosen) found.emplace_back(bytes, std::move(draft));
   });
-  const auto most = static_cast<std::size_t>(alike * static_cast<double>(least));
-  std::erase_if(found, [most](const auto& each) { return each.first > most; });
   const auto quickest = std::min_element(
       found.begin(), found.end(),
       [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
