@@ -22,8 +22,10 @@ constexpr std::size_t kDataHeaderBytes = 16'384;
 constexpr std::size_t kSmallHeaderBytes = 4'096;
 constexpr std::size_t kControlHeaderBytes = 65'536;
 constexpr std::size_t kLargeHeaderBytes = 4'194'304;
-/// Words that a reader may visit beyond the message's own: the root pointer is counted too.
-constexpr std::uint64_t kTraversalSlackWords = 64;
+/// Words that a reader may visit: every one of the message twice, since the question whether a field
+/// is there (hasInitializer) follows a pointer into another segment as reading it does, and some
+/// more for the root pointer. So a small message that points to the same bytes many times is refused.
+constexpr std::uint64_t kTraversalsMax = 2, kTraversalSlackWords = 64;
 constexpr int kNestingMax = 16;
 /// First segment on the stack: most headers fit, so encoding them allocates only the result.
 constexpr std::size_t kScratchWords = 128;
@@ -83,7 +85,7 @@ Result<Plain> decode_root(std::string_view what, std::span<const std::byte> byte
   try {
     const Words words(bytes);
     capnp::ReaderOptions options;
-    options.traversalLimitInWords = words.get().size() + kTraversalSlackWords;
+    options.traversalLimitInWords = kTraversalsMax * words.get().size() + kTraversalSlackWords;
     options.nestingLimit = kNestingMax;
     capnp::FlatArrayMessageReader reader(words.get(), options);
     if (reader.getEnd() != words.get().end()) {

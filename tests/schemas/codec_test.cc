@@ -101,6 +101,23 @@ void refused(const Message& message, const std::string& part) {
   CHECK_THAT(got.status().text(), Catch::Contains(part));
 }
 
+TEST_CASE("manifests of networks with thousands of parameters survive", "[codec]") {
+  Manifest manifest;
+  for (std::uint32_t i = 0; i < 5'000; ++i) {
+    KeyInfo key{i, fmt::format("stage{}_bn_gamma", i), base::Shape{64}};
+    key.initializer.emplace().scale = 0.5;
+    key.wd_mult = 0.0;
+    manifest.keys.push_back(key);
+  }
+  const auto bytes = encode_manifest(manifest);
+  REQUIRE(bytes.ok());
+  const auto back = decode_manifest(*bytes);
+  INFO(back.status().to_string());
+  REQUIRE(back.ok());
+  CHECK(back->keys.size() == manifest.keys.size());
+  CHECK(back->keys.back().wd_mult == 0.0);
+}
+
 TEST_CASE("values that break a rule are refused by name", "[codec]") {
   refused(GradientPush{.count = std::nan("")}, "count");
   refused(GradientPush{.count = -1.0}, "count");
