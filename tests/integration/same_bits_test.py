@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples give one checkpoint hash, however 2 machines x 2 devices are run.
 
-Usage: same_bits_test.py TROUPE [unittest arguments]. Both files of examples/ on Fashion-MNIST, the
+Usage: same_bits_test.py TROUPE [unittest arguments]. Two files of examples/ on Fashion-MNIST, the
 first STEPS steps: one process, the local store, any number of shards and prefetch threads, real
-processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed.
+processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed. Then networks of many
+parameters in place of the second one's, a few steps: one process, the local store, 2 + 2 slots.
 """
 import pathlib
 import tempfile
@@ -15,6 +16,7 @@ from cluster import DEADLINE_S, Cluster, checkpoint_hash, troupe
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 STEPS = 100
+NETWORK_STEPS = 24
 
 
 class SameBitsTest(unittest.TestCase):
@@ -56,9 +58,9 @@ class SameBitsTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0, out + err + company.text())
         return checkpoint_hash(self.folder / f"{example}-{name}")
 
-    def stop_in_the_middle(self, company, example, name):
+    def stop_in_the_middle(self, company, example, name, *settings):
         words = ["job", "submit", EXAMPLES / f"{example}.toml", "--id", name]
-        for setting in self.settings(example, name):
+        for setting in (*self.settings(example, name), *settings):
             words += ["--set", setting]
         company.troupe(*words).communicate(timeout=DEADLINE_S)
         company.wait_status(name, r"checkpoint ")
@@ -83,11 +85,30 @@ class SameBitsTest(unittest.TestCase):
                                           example, "uneven")
         self.assertEqual(same, dict.fromkeys(same, expected))
 
+    def check_network(self, network):
+        settings = [f'model.network="{network}"', "data.batch=8",
+                    f"train.max_steps={NETWORK_STEPS}", 'checkpoint.every="8 steps"',
+                    "checkpoint.keep=1"]
+        expected = self.run_here("tiny-bn", f"{network}-run", *settings)
+        same = {"local store": self.run_here("tiny-bn", f"{network}-local", *settings,
+                                             flags=["--local-store"])}
+        pair = self.company("tiny-bn", network, {"a": 2, "b": 2})
+        same["2 + 2 slots"] = self.submit(pair, "tiny-bn", f"{network}-pair", *settings)
+        self.stop_in_the_middle(pair, "tiny-bn", f"{network}-stopped", *settings)
+        same["stopped and resumed"] = self.submit(pair, "tiny-bn", f"{network}-stopped", *settings)
+        self.assertEqual(same, dict.fromkeys(same, expected))
+
     def test_fashion_lenet(self):
         self.check("fashion-lenet")
 
     def test_tiny_bn(self):
         self.check("tiny-bn")
+
+    def test_resnet18(self):
+        self.check_network("resnet18")
+
+    def test_inception_bn(self):
+        self.check_network("inception-bn")
 
 
 if __name__ == "__main__":
