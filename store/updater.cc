@@ -113,6 +113,31 @@ ops::OpCall call_of(const symbol::Graph& graph, const UpdatePlan& plan, std::siz
   return call;
 }
 
+/// Per value, where weight, gradient and states are of `dtype`.
+base::Result<symbol::ValueDTypes> dtypes_of(const symbol::Graph& graph, base::DType dtype) {
+  std::map<std::string, base::DType> known;
+  for (const std::int64_t node : graph.arguments()) {
+    const std::string& name = graph.nodes[static_cast<std::size_t>(node)].name;
+    if (!is_scalar(name)) known[name] = dtype;
+  }
+  return symbol::infer_dtypes(graph, known);
+}
+
+/// The numbers of a step are written as f32 or f64 (Application::store).
+base::Status check_scalars(const symbol::Graph& graph, base::DType dtype) {
+  TROUPE_TRY_ASSIGN(const symbol::ValueDTypes dtypes, dtypes_of(graph, dtype));
+  const symbol::ValueNumbers numbers(graph);
+  for (const std::int64_t node : graph.arguments()) {
+    const std::string& name = graph.nodes[static_cast<std::size_t>(node)].name;
+    const base::DType own = dtypes[numbers[{node, 0}]];
+    if (is_scalar(name) && own != base::DType::f32 && own != base::DType::f64) {
+      return base::error(base::Errc::invalid_argument, "[updater] '{}' is {}, not f32 or f64",
+                         name, base::dtype_name(own));
+    }
+  }
+  return {};
+}
+
 // One application of a plan: the views of all values and the buffers behind them.
 class Application {
  public:
@@ -230,6 +255,7 @@ base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const Symbol& update
   symbol::Graph graph = symbol::prune(update.graph());
   TROUPE_TRY(check_elementwise(graph));
   TROUPE_TRY(check_heads(graph));
+  TROUPE_TRY(check_scalars(graph, dtype));
   std::vector<std::string> slots;
   for (const std::string& name : update.list_arguments()) {
     if (name != "weight" && name != "gradient" && !is_scalar(name)) slots.push_back(name);
@@ -279,16 +305,14 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::plan(std::int64_t eleme
 base::Result<std::shared_ptr<const UpdatePlan>> Updater::make_plan(
     std::int64_t elements, const UpdateContext& context) const {
   std::map<std::string, base::Shape> shapes;
-  std::map<std::string, base::DType> dtypes;
   for (const std::int64_t node : graph_.arguments()) {
     const std::string& name = graph_.nodes[static_cast<std::size_t>(node)].name;
     shapes[name] = is_scalar(name) ? base::Shape{} : base::Shape{elements};
-    if (!is_scalar(name)) dtypes[name] = dtype_;
   }
   auto plan = std::make_shared<UpdatePlan>();
   TROUPE_TRY_ASSIGN(plan->shapes, symbol::infer_shapes(graph_, shapes));
   TROUPE_TRY(symbol::check_complete(graph_, plan->shapes));
-  TROUPE_TRY_ASSIGN(plan->dtypes, symbol::infer_dtypes(graph_, dtypes));
+  TROUPE_TRY_ASSIGN(plan->dtypes, dtypes_of(graph_, dtype_));
   plan->numbers = symbol::ValueNumbers(graph_);
   plan->heads.assign(plan->numbers.size(), -1);
   for (std::size_t head = 0; head < graph_.heads.size(); ++head) {

@@ -28,6 +28,11 @@ TEST_CASE("what cannot update a slice is refused with the node's name", "[update
   const Symbol next = composer.call("subtract", "next", {weight, gradient});
   const std::vector<Symbol> twice = {next, next};
   CHECK_THAT(refused(Symbol::group(twice)), Catch::Contains("value of its own"));
+  const Symbol step = Symbol::variable("step", {{"__dtype__", "4"}});
+  const Symbol counted = composer.call("cast", "real", {step}, {{"dtype", "float32"}});
+  const Symbol scaled = composer.call("multiply", "scaled", {gradient, counted});
+  CHECK_THAT(refused(composer.call("subtract", "next", {weight, scaled})),
+             Catch::Contains("'step' is i32, not f32 or f64"));
   schemas::OptimizerSpec unknown;
   unknown.name = "adam";
   CHECK_THAT(Updater::create(table, unknown, base::DType::f32).status().text(),
