@@ -22,9 +22,10 @@ constexpr std::size_t kDataHeaderBytes = 16'384;
 constexpr std::size_t kSmallHeaderBytes = 4'096;
 constexpr std::size_t kControlHeaderBytes = 65'536;
 constexpr std::size_t kLargeHeaderBytes = 4'194'304;
-/// Words that a reader may visit: every one of the message twice, since the question whether a field
-/// is there (hasInitializer) follows a pointer into another segment as reading it does, and some
-/// more for the root pointer. So a small message that points to the same bytes many times is refused.
+/// Words that a reader may visit: every one of the message twice, since the question whether a
+/// field is there (hasInitializer) follows a pointer into another segment as reading it does, and
+/// some more for the root pointer. So a small message that points to the same bytes many times is
+/// refused.
 constexpr std::uint64_t kTraversalsMax = 2, kTraversalSlackWords = 64;
 constexpr int kNestingMax = 16;
 /// First segment on the stack: most headers fit, so encoding them allocates only the result.

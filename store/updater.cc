@@ -131,8 +131,8 @@ base::Status check_scalars(const symbol::Graph& graph, base::DType dtype) {
     const std::string& name = graph.nodes[static_cast<std::size_t>(node)].name;
     const base::DType own = dtypes[numbers[{node, 0}]];
     if (is_scalar(name) && own != base::DType::f32 && own != base::DType::f64) {
-      return base::error(base::Errc::invalid_argument, "[updater] '{}' is {}, not f32 or f64",
-                         name, base::dtype_name(own));
+      return base::error(base::Errc::invalid_argument, "[updater] '{}' is {}, not f32 or f64", name,
+                         base::dtype_name(own));
     }
   }
   return {};

@@ -34,10 +34,10 @@ constexpr double kAlike = 1.05;
 /// How many clones may stand one behind another before a value: one that is made of many makes all
 /// of them live again.
 constexpr int kDepths[] = {1, 2, 3, 4, 6};
-/// Of the live set: about how many bytes' values are dropped before it is measured again; of a graph
-/// of more than kBatchNodes nodes more, in proportion, so that the time for the search grows with
-/// the nodes, not with their square.
-constexpr double kBatch = 0.007;
+/// Of the live set: about how many bytes' values are dropped before it is measured again; of a
+/// graph of more than kBatchNodes nodes more, in proportion, so that the time for the search grows
+/// with the nodes, not with their square, up to kLargestBatch.
+constexpr double kBatch = 0.007, kLargestBatch = 0.05;
 constexpr std::size_t kBatchNodes = 1500;
 /// Of the live set without recomputation: what a segment and the borders before it may take.
 constexpr double kLargestSegment = 0.6, kSmallestSegment = 0.03, kSegmentStep = 0.87;
@@ -261,7 +261,8 @@ void Search::for_values(bool products, int depth, F&& f) const {
   LiveSet peak = planned_live_set(request_);
   std::size_t moment = peak.node;
   const std::size_t nodes = facts_.nodes.size();
-  const double share = kBatch * static_cast<double>(std::max(nodes, kBatchNodes)) / kBatchNodes;
+  const double share = std::min(
+      kLargestBatch, kBatch * static_cast<double>(std::max(nodes, kBatchNodes)) / kBatchNodes);
   while (true) {
     std::size_t bytes = 0;
     std::vector<std::size_t> batch;
@@ -338,9 +339,10 @@ Draft Search::smallest(double alike) const {
       const bool beaten = bytes <= each.first && draft.seconds < each.second.seconds;
       return each.first > most || beaten;
     });
-    const bool chosen = bytes <= most && std::none_of(found.begin(), found.end(), [&](auto& each) {
+    const auto as_good = [&](const auto& each) {
       return each.first <= bytes && each.second.seconds <= draft.seconds;
-    });
+    };
+    const bool chosen = bytes <= most && std::none_of(found.begin(), found.end(), as_good);
     if (chosen) found.emplace_back(bytes, std::move(draft));
   });
   const auto quickest = std::min_element(

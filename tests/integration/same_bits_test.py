@@ -5,7 +5,8 @@
 Usage: same_bits_test.py TROUPE [unittest arguments]. Two files of examples/ on Fashion-MNIST, the
 first STEPS steps: one process, the local store, any number of shards and prefetch threads, real
 processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed. Then networks of many
-parameters in place of the second one's, a few steps: one process, the local store, 2 + 2 slots.
+parameters in place of the second one's, a few steps: one process, the local store, 2 + 2 slots,
+stopped and resumed.
 """
 import pathlib
 import tempfile
@@ -16,7 +17,7 @@ from cluster import DEADLINE_S, Cluster, checkpoint_hash, troupe
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 STEPS = 100
-NETWORK_STEPS = 24
+NETWORK_STEPS = 40
 
 
 class SameBitsTest(unittest.TestCase):
@@ -87,7 +88,7 @@ class SameBitsTest(unittest.TestCase):
 
     def check_network(self, network):
         settings = [f'model.network="{network}"', "data.batch=8",
-                    f"train.max_steps={NETWORK_STEPS}", 'checkpoint.every="8 steps"',
+                    f"train.max_steps={NETWORK_STEPS}", 'checkpoint.every="4 steps"',
                     "checkpoint.keep=1"]
         expected = self.run_here("tiny-bn", f"{network}-run", *settings)
         same = {"local store": self.run_here("tiny-bn", f"{network}-local", *settings,

@@ -10,7 +10,8 @@
 namespace troupe::tests {
 
 /// Offset, in elements, of a logical index in a dense or blocked layout.
-inline std::int64_t offset_in(const base::Layout& layout, const base::Shape& shape, std::int64_t linear) {
+inline std::int64_t offset_in(const base::Layout& layout, const base::Shape& shape,
+                              std::int64_t linear) {
   if (layout.is_dense()) return linear;
   std::array<std::int64_t, base::kRankMax> index{};
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {

@@ -59,8 +59,8 @@ Inner copied(const base::TensorView& view) {
 std::unique_ptr<symbol::Executor> bind(ndarray::Runtime& runtime, const symbol::Symbol& net,
                                        const ndarray::Safetensors& file, const How& how,
                                        Values& values) {
-  symbol::Bindings bindings = must(symbol::allocate_bindings(
-      runtime, net, {{"data", file.find("data")->shape}}, how.dtype));
+  symbol::Bindings bindings = must(
+      symbol::allocate_bindings(runtime, net, {{"data", file.find("data")->shape}}, how.dtype));
   for (const auto& [name, array] : bindings.arguments) {
     load(array, file, name == "softmax_label" ? "label" : name);
   }
@@ -116,8 +116,8 @@ void add_decisions(const symbol::Symbol& net, Values& values,
       inner.slopes[i] = x > low || (x == low && !relu) ? x <= high : false;
     }
     const auto add = [&](const char* what, const std::vector<float>& elements) {
-      results.push_back({what + node.name, base::DType::f32, inner.shape,
-                         std::as_bytes(std::span(elements))});
+      results.push_back(
+          {what + node.name, base::DType::f32, inner.shape, std::as_bytes(std::span(elements))});
     };
     add("value.", inner.elements);
     add("slope.", inner.slopes);
@@ -136,7 +136,9 @@ void run(const std::string& network, const How& how, const char* inputs, const c
   const auto add = [&results](const std::string& name, const NDArray& array) {
     must(array.wait());
     const base::TensorView view = array.view();
-    results.push_back({name, view.dtype, view.shape,
+    results.push_back({name,
+                       view.dtype,
+                       view.shape,
                        {static_cast<const std::byte*>(view.data), std::size_t(view.bytes())}});
   };
   add("probabilities", executor->outputs().front());
