@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codecs of job specs and manifests.
 #include <algorithm>
+#include <cmath>
 
 #include "schemas/codec_internal.h"
 

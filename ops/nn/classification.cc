@@ -3,6 +3,8 @@
 // of parts of the data add up to the pair of the whole. Pure functions of views; any thread.
 #include "ops/nn/class_axis.h"
 
+#include <cmath>
+
 namespace troupe::ops {
 namespace {
 

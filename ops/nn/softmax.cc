@@ -3,6 +3,8 @@
 // Pure functions of views; any thread.
 #include "ops/nn/class_axis.h"
 
+#include <cmath>
+
 namespace troupe::ops {
 namespace {
 

@@ -4,6 +4,7 @@
 #include "ops/support/winograd.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/support/streaming.h"
 

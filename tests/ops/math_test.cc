@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known values and helpful errors of math, reduce and random operators.
 #include "tests/ops/tensors.h"
+
+#include <cmath>
 #include "tests/support/catch.h"
 
 namespace troupe::ops {

@@ -2,6 +2,7 @@
 // Network operators beyond the conformance test: which kernels take which calls, layouts, labels,
 // prediction forms, reshape codes.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "ops/support/layout_map.h"
