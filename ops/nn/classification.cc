@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics of classification as pairs (sum, weight) in f64: their quotient is the metric, and pairs
 // of parts of the data add up to the pair of the whole. Pure functions of views; any thread.
-#include "ops/nn/class_axis.h"
-
 #include <cmath>
+
+#include "ops/nn/class_axis.h"
 
 namespace troupe::ops {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax and log_softmax along one axis, and their gradients from the outputs.
 // Pure functions of views; any thread.
-#include "ops/nn/class_axis.h"
-
 #include <cmath>
+
+#include "ops/nn/class_axis.h"
 
 namespace troupe::ops {
 namespace {

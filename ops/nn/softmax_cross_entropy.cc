@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_cross_entropy: the loss itself, summed over samples, from unnormalised scores.
 // Pure functions of views; any thread.
-#include "ops/nn/class_axis.h"
-
 #include <cmath>
+
+#include "ops/nn/class_axis.h"
 
 namespace troupe::ops {
 namespace {

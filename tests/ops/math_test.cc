@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known values and helpful errors of math, reduce and random operators.
+#include <cmath>
+
 #include "tests/ops/tensors.h"
 
-#include <cmath>
 #include "tests/support/catch.h"
 
 namespace troupe::ops {
