@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "tests/ops/tensors.h"
-
 #include "tests/support/catch.h"
 
 namespace troupe::ops {
