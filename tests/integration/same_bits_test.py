@@ -68,35 +68,34 @@ class SameBitsTest(unittest.TestCase):
         out, err = company.troupe("job", "stop", name).communicate(timeout=DEADLINE_S)
         self.assertRegex(out, r"stopped: .*resumes from .*step-", err + company.text())
 
+    def runs(self, example, prefix="", settings=()):
+        """The hash of one process, and of other runs by their names."""
+        expected = self.run_here(example, f"{prefix}run", *settings)
+        same = {"local store": self.run_here(example, f"{prefix}local", *settings,
+                                             flags=["--local-store"])}
+        pair = self.company(example, f"{prefix}pair", {"a": 2, "b": 2})
+        same["2 + 2 slots"] = self.submit(pair, example, f"{prefix}pair", *settings)
+        self.stop_in_the_middle(pair, example, f"{prefix}stopped", *settings)
+        same["stopped and resumed"] = self.submit(pair, example, f"{prefix}stopped", *settings)
+        return expected, same
+
     def check(self, example):
-        expected = self.run_here(example, "run")
-        same = {"local store": self.run_here(example, "local", flags=["--local-store"])}
+        expected, same = self.runs(example)
         for shards in (1, 3):
             same[f"{shards} shards"] = self.run_here(example, f"s{shards}",
                                                      f"servers.shards={shards}")
         for threads in (1, 4):
             same[f"{threads} prefetch threads"] = self.run_here(
                 example, f"p{threads}", f"data.prefetch_threads={threads}")
-        pair = self.company(example, "pair", {"a": 2, "b": 2})
-        same["2 + 2 slots"] = self.submit(pair, example, "pair")
-        self.stop_in_the_middle(pair, example, "stopped")
-        same["stopped and resumed"] = self.submit(pair, example, "stopped")
         same["4 slots"] = self.submit(self.company(example, "one", {"a": 4}), example, "one")
         same["3 + 1 slots"] = self.submit(self.company(example, "uneven", {"a": 3, "b": 1}),
                                           example, "uneven")
         self.assertEqual(same, dict.fromkeys(same, expected))
 
     def check_network(self, network):
-        settings = [f'model.network="{network}"', "data.batch=8",
-                    f"train.max_steps={NETWORK_STEPS}", 'checkpoint.every="4 steps"',
-                    "checkpoint.keep=1"]
-        expected = self.run_here("tiny-bn", f"{network}-run", *settings)
-        same = {"local store": self.run_here("tiny-bn", f"{network}-local", *settings,
-                                             flags=["--local-store"])}
-        pair = self.company("tiny-bn", network, {"a": 2, "b": 2})
-        same["2 + 2 slots"] = self.submit(pair, "tiny-bn", f"{network}-pair", *settings)
-        self.stop_in_the_middle(pair, "tiny-bn", f"{network}-stopped", *settings)
-        same["stopped and resumed"] = self.submit(pair, "tiny-bn", f"{network}-stopped", *settings)
+        expected, same = self.runs("tiny-bn", f"{network}-", (
+            f'model.network="{network}"', "data.batch=8", f"train.max_steps={NETWORK_STEPS}",
+            'checkpoint.every="4 steps"', "checkpoint.keep=1"))
         self.assertEqual(same, dict.fromkeys(same, expected))
 
     def test_fashion_lenet(self):

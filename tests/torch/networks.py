@@ -127,7 +127,8 @@ def step(net, data, label):
 
 def differences(net, data, decisions, exact):
     """Units that two runs have on other sides, and windows whose maximum is elsewhere."""
-    count = sum(int((decisions[key] != exact[key]).sum()) for key in exact if SLOPE in key)
+    count = sum(int((decisions[key] != exact[key]).sum()) for key in exact
+                if key.startswith(SLOPE))
     ours, theirs = (places_of(net.eval(), data, x) for x in (decisions, exact))
     return count + sum(int((ours[name] != theirs[name]).sum()) for name in ours)
 

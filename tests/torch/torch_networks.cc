@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -56,6 +57,23 @@ Inner copied(const base::TensorView& view) {
   return inner;
 }
 
+bool has_kinks(const symbol::GraphNode& node) {
+  return !node.is_variable() && (node.is_relu() || node.op->name == "clip");
+}
+
+/// Names of what each ReLU and clipping takes, and of a sum's parts where it takes a sum.
+std::set<std::string> deciding(const symbol::Graph& graph) {
+  std::set<std::string> names;
+  for (const symbol::GraphNode& node : graph.nodes) {
+    if (!has_kinks(node)) continue;
+    names.insert(graph.value_name(node.input(0)));
+    for (const symbol::Value part : graph.node(node.input(0)).inputs) {
+      names.insert(graph.value_name(part));
+    }
+  }
+  return names;
+}
+
 std::unique_ptr<symbol::Executor> bind(ndarray::Runtime& runtime, const symbol::Symbol& net,
                                        const ndarray::Safetensors& file, const How& how,
                                        Values& values) {
@@ -72,12 +90,13 @@ std::unique_ptr<symbol::Executor> bind(ndarray::Runtime& runtime, const symbol::
   options.reference_only = how.dtype == base::DType::f64;
   options.predict = false;
   options.winograd = how.winograd;
-  // A name once: what the backward pass computes again has its own.
-  options.monitor = [&values](const std::string& name, const base::TensorView& value) {
-    if (value.dtype == base::DType::f32 && name.ends_with("_output")) {
-      values.emplace(name, copied(value));
-    }
-  };
+  if (how.dtype == base::DType::f32) {
+    // A name once: what the backward pass computes again has its own.
+    options.monitor = [&values, wanted = deciding(net.graph())](const std::string& name,
+                                                                const base::TensorView& value) {
+      if (wanted.count(name) > 0) values.emplace(name, copied(value));
+    };
+  }
   return must(symbol::Executor::bind(runtime, net, std::move(bindings), options));
 }
 
@@ -104,8 +123,8 @@ void add_decisions(const symbol::Symbol& net, Values& values,
                    std::vector<ndarray::RawTensor>& results) {
   const symbol::Graph graph = net.graph();
   for (const symbol::GraphNode& node : graph.nodes) {
+    if (!has_kinks(node)) continue;
     const bool relu = node.is_relu();
-    if (!relu && (node.is_variable() || node.op->name != "clip")) continue;
     Inner& inner = relu ? relu_value(graph, node, values)
                         : must_find(values, graph.value_name(node.input(0)), node);
     inner.slopes.resize(inner.elements.size());
@@ -126,9 +145,9 @@ void add_decisions(const symbol::Symbol& net, Values& values,
 
 void run(const std::string& network, const How& how, const char* inputs, const char* path) {
   const ndarray::Safetensors file = must(ndarray::read_safetensors(inputs));
+  Values values;  // outlives the engine
   tests::TestRuntime setup;
   const auto net = must(symbol::make_network(tests::test_operators(), network, {.dropout = 0.0}));
-  Values values;
   const auto executor = bind(setup.runtime, net, file, how, values);
   must(executor->forward(true));
   must(executor->backward());
