@@ -4,11 +4,12 @@
 in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
 
 networks.py [--networks NAME,...] [--what train,predict,memory,modes,recompute] [--batches 1,32]
-            [--rounds 3] [--repetitions 5] [--threads 2] [--no-winograd] [--build DIR]
+            [--rounds 3] [--repetitions 5] [--threads 2] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
 start from the same weights and batch (peers/convnets.py); a peer whose outputs or gradients differ
-is named below the tables. Training is measured at the largest batch only.
+is named below the tables. Training is measured at the largest batch only, and a second time with
+direct convolutions alone.
 """
 import argparse
 import array
@@ -22,6 +23,7 @@ from peers import MXNET, ROOT, TROUPE, Missing, json_rows, machine, mxnet, run, 
 
 TRAINED = ("eager", "channels_last", "compile")
 PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
+DIRECT = "without Winograd"  # Troupe, with direct convolutions alone
 NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
 MEMORY_BATCH = 64
 SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form
@@ -38,11 +40,11 @@ class Contest:
     def path(self, contestant):
         return Path(self.folder.name) / contestant
 
-    def ours(self, what, network, batch):
-        return run([self.bin / "bench_networks", what, network, self.path(TROUPE),
+    def ours(self, what, network, batch, contestant=TROUPE):
+        return run([self.bin / "bench_networks", what, network, self.path(contestant),
                     f"--batch={batch}", f"--threads={self.options.threads}",
                     f"--repetitions={self.options.repetitions}",
-                    *(["--no-winograd"] if self.options.no_winograd else [])])
+                    *(["--no-winograd"] if contestant == DIRECT else [])])
 
     def peak(self):
         """Operations a second that the processors' vectors do at most."""
@@ -60,7 +62,8 @@ class Contest:
     def contestants(self, what):
         peers = {how: lambda _, *call, how=how: self.torch(how, *call)
                  for how in (TRAINED if what == "train" else PREDICTED)}
-        return {TROUPE: self.ours, MXNET: self.mxnet, **peers}
+        direct = {DIRECT: lambda *call: self.ours(*call, contestant=DIRECT)}
+        return {TROUPE: self.ours, **(direct if what == "train" else {}), MXNET: self.mxnet, **peers}
 
     def numbers(self, contestant):
         """What the contestant's program wrote: probabilities, then gradients."""
@@ -124,24 +127,36 @@ def difference(a, b):
     return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b))) / max(size, 1e-30)
 
 
+def ratios(seconds, row, peers):
+    """{peer: how many times as long it takes, median of the rounds}."""
+    return {peer: statistics.median(b / a for a, b in zip(seconds, row[peer]))
+            for peer in peers if seconds and len(row.get(peer, [])) == len(seconds)}
+
+
+def best(beside):
+    return f"{min(beside.values()):.2f}" if beside else ""
+
+
 def speed_table(contest, what, batch):
     names = contest.options.networks.split(",")
     rows = {name: contest.measure(what, name, batch) for name in names}
-    columns = [name for name in contest.contestants(what) if name != TROUPE]
+    contestants = contest.contestants(what)
+    peers = [name for name in contestants if name not in (TROUPE, DIRECT)]
+    last = [f"{DIRECT}, beside the best"] if DIRECT in contestants else []
     print(f"\n## {'Forward and backward' if what == 'train' else 'Prediction'}, batch {batch}, "
           f"{contest.options.threads} threads\n")
-    print(f"| network | Troupe, images/s | {SHARE} | beside the best | {' | '.join(columns)} |")
-    print("|" + "---|" * (len(columns) + 4))
+    print(f"| network | Troupe, images/s | {SHARE} | beside the best "
+          f"| {' | '.join(peers + last)} |")
+    print("|" + "---|" * (4 + len(peers) + len(last)))
     for name, row in rows.items():
         if TROUPE not in row:
             continue
-        ours = row[TROUPE]
-        ratios = {peer: statistics.median(b / a for a, b in zip(ours, row[peer]))
-                  for peer in columns if len(row.get(peer, [])) == len(ours)}
-        best = f"{min(ratios.values()):.2f}" if ratios else ""
-        cells = " | ".join(f"{ratios[peer]:.2f}" if peer in ratios else "" for peer in columns)
-        print(f"| {name} | {1 / statistics.median(ours):.4g} | {statistics.median(row[SHARE]):.0%} "
-              f"| {best} | {cells} |")
+        beside = ratios(row[TROUPE], row, peers)
+        cells = [f"{beside[peer]:.2f}" if peer in beside else "" for peer in peers]
+        if last:
+            cells.append(best(ratios(row.get(DIRECT, []), row, peers)))
+        print(f"| {name} | {1 / statistics.median(row[TROUPE]):.4g} "
+              f"| {statistics.median(row[SHARE]):.0%} | {best(beside)} | {' | '.join(cells)} |")
     sys.stdout.flush()
 
 
@@ -204,7 +219,6 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--no-winograd", action="store_true")
     parser.add_argument("--build", default=ROOT / "build/release")
     options = parser.parse_args()
     contest = Contest(options)
