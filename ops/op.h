@@ -98,6 +98,18 @@ struct Recomputation {
   std::vector<std::pair<int, int>> kept;
 };
 
+/// Bytes that an input and an output of a call can have in common, because they hold the same:
+/// those of the smaller one, from byte `input_offset` of the input and `output_offset` of the
+/// output on.
+struct View {
+  int input = 0;
+  int output = 0;
+  std::int64_t input_offset = 0;
+  std::int64_t output_offset = 0;
+};
+/// The views of a call whose layouts are all fixed.
+using Views = std::function<std::vector<View>(const OpCall&)>;
+
 /// Whether samples stay apart: with some rows (along axis 0) of the inputs that `samples` marks,
 /// and the whole of the others, a call gives the same rows of all its outputs. Asked about calls
 /// whose marked inputs and outputs have equally many rows.
@@ -129,9 +141,9 @@ struct OpDef {
   /// (input, output) pairs that may share memory when the input is not needed afterwards and both
   /// have the same shape and dtype (a broadcast input does not).
   std::vector<std::pair<int, int>> in_place;
-  /// Output 0 has the bytes of input 0 under another shape, so that in place there is nothing to do
-  /// and the shapes need not agree.
-  bool renames = false;
+  /// What it need not copy: its kernels leave alone what lies at one address in input and output.
+  /// Empty: nothing.
+  Views views;
   /// Outputs that can be accumulated into (WriteMode::add).
   std::vector<int> accumulates;
   bool is_loss = false;  ///< head gradient is ones; outputs a sum over samples or predictions

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "symbol/views.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -215,6 +217,7 @@ PlanRequest Cloner::request(const Draft& draft, MemoryMode mode) const {
     const bool variable = draft.graph.nodes[i].is_variable();
     if (variable) request.external[numbers.begin(i)] = true;
     request.scratch_bytes.push_back(variable ? 0 : draft.plans[i]->offer.scratch_bytes);
+    add_views(i, *draft.plans[i], request.views);
   }
   return request;
 }

@@ -13,6 +13,9 @@ enum class MemoryMode : std::uint8_t {
   share,     ///< bytes are used again when what they hold is not needed any more
   both,
 };
+inline bool goes_in_place(MemoryMode mode) {
+  return mode == MemoryMode::in_place || mode == MemoryMode::both;
+}
 
 /// Which forward values the backward pass computes once more, so that they need not be kept. The
 /// bits of results are the same.

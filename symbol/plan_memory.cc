@@ -10,14 +10,12 @@
 #include <utility>
 
 #include "symbol/value_numbers.h"
+#include "symbol/views.h"
 
 namespace troupe::symbol {
 
 namespace {
 
-bool goes_in_place(MemoryMode mode) {
-  return mode == MemoryMode::in_place || mode == MemoryMode::both;
-}
 bool shares(MemoryMode mode) {
   return mode == MemoryMode::share || mode == MemoryMode::both;
 }
@@ -27,20 +25,24 @@ class Lives {
  public:
   /// `oldest`: of several inputs that an output may replace, the one whose piece began first; else
   /// the one that the operator names first.
-  Lives(const PlanRequest& request, const ValueNumbers& numbers, bool oldest)
+  Lives(const PlanRequest& request, const ValueNumbers& numbers, const ViewGroups& groups,
+        bool oldest)
       : request_(request),
         graph_(*request.graph),
         numbers_(numbers),
+        groups_(groups),
         oldest_(oldest),
-        uses_(numbers.size(), 0) {
+        uses_(numbers.size(), 0),
+        pieces_(numbers.size(), -1) {
     plan_.value_piece.assign(numbers_.size(), -1);
+    plan_.value_offset.assign(numbers_.size(), 0);
     plan_.scratch_piece.assign(graph_.nodes.size(), -1);
   }
 
   MemoryPlan find() {
     for (const GraphNode& node : graph_.nodes) {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-        if (node.reads(k)) ++uses_[numbers_[node.inputs[k]]];
+        if (node.reads(k)) ++uses_[groups_.group(numbers_[node.inputs[k]])];
       }
     }
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -52,18 +54,17 @@ class Lives {
  private:
   /// The piece of an input that `node` is the last to read and may overwrite with `output`.
   int in_place_piece(const GraphNode& node, int output, std::size_t value) const {
-    if (!goes_in_place(request_.mode)) return -1;
+    if (!goes_in_place(request_.mode) || !groups_.is_whole(value)) return -1;
     int found = -1;
     for (const auto& [from, to] : node.op->in_place) {
       const auto index = static_cast<std::size_t>(from);
       if (to != output || index >= node.inputs.size()) continue;
       const std::size_t input = numbers_[node.inputs[index]];
       const int piece = plan_.value_piece[input];
-      const bool last = uses_[input] == 1 && node.reads(index);
+      const bool last = uses_[groups_.group(input)] == 1 && node.reads(index);
       const bool taken = std::find(taken_.begin(), taken_.end(), piece) != taken_.end();
       const bool fits =
-          request_.value_kind[input] == request_.value_kind[value] ||
-          (node.op->renames && request_.value_bytes[input] == request_.value_bytes[value]);
+          request_.value_kind[input] == request_.value_kind[value] && groups_.is_whole(input);
       if (piece < 0 || !last || !fits || taken) continue;
       if (found < 0 || (oldest_ && piece < found)) found = piece;
     }
@@ -75,11 +76,13 @@ class Lives {
     return static_cast<int>(plan_.pieces.size()) - 1;
   }
 
-  /// The piece of a value that takes no other's.
+  static std::size_t bytes_of(std::size_t value_bytes) {
+    return piece_bytes(std::max<std::size_t>(value_bytes, 1));
+  }
+
+  /// The piece of a value's group, which takes no other's.
   int own_piece(std::size_t node, std::size_t value) {
-    const std::size_t bytes = piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
-    plan_.unshared_bytes += bytes;
-    return add_piece(node, bytes);
+    return add_piece(node, bytes_of(groups_.bytes(groups_.group(value))));
   }
 
   bool gathered(std::size_t value) const {
@@ -98,19 +101,11 @@ class Lives {
     if (index == request_.gathered_from) begin_gathered(index);
     for (std::size_t value = numbers_.begin(index); value < numbers_.end(index); ++value) {
       if (request_.external[value]) continue;
-      int& piece = plan_.value_piece[value];
+      plan_.unshared_bytes += bytes_of(request_.value_bytes[value]);
       if (gathered(value)) {
-        extend(piece, index);
-        continue;
-      }
-      const auto output = static_cast<int>(value - numbers_.begin(index));
-      piece = in_place_piece(node, output, value);
-      if (piece >= 0) {
-        ++plan_.in_place;
-        taken_.push_back(piece);
-        plan_.unshared_bytes += piece_bytes(std::max<std::size_t>(request_.value_bytes[value], 1));
+        extend(plan_.value_piece[value], index);
       } else {
-        piece = own_piece(index, value);
+        give_piece(index, value);
       }
     }
     if (request_.scratch_bytes[index] > 0) {
@@ -121,10 +116,27 @@ class Lives {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       if (!node.reads(k)) continue;
       const std::size_t input = numbers_[node.inputs[k]];
-      --uses_[input];
+      --uses_[groups_.group(input)];
       extend(plan_.value_piece[input], index);
     }
-    for (const int piece : taken_) extend(piece, index);
+  }
+
+  void give_piece(std::size_t index, std::size_t value) {
+    const GraphNode& node = graph_.nodes[index];
+    int& piece = pieces_[groups_.group(value)];
+    if (piece < 0) {
+      piece = in_place_piece(node, static_cast<int>(value - numbers_.begin(index)), value);
+      if (piece >= 0) taken_.push_back(piece);
+    }
+    if (piece < 0) piece = own_piece(index, value);
+    plan_.value_piece[value] = piece;
+    plan_.value_offset[value] = groups_.offset(value);
+    extend(piece, index);
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      if (!node.reads(k) || plan_.value_piece[numbers_[node.inputs[k]]] != piece) continue;
+      ++plan_.in_place;
+      break;
+    }
   }
 
   void extend(int piece, std::size_t node) {
@@ -134,9 +146,11 @@ class Lives {
   const PlanRequest& request_;
   const Graph& graph_;
   const ValueNumbers& numbers_;
+  const ViewGroups& groups_;
   const bool oldest_;
-  std::vector<int> uses_;   // per value: reads that are still to come
-  std::vector<int> taken_;  // pieces of inputs that this node's outputs took over
+  std::vector<int> uses_;    // per group: reads that are still to come
+  std::vector<int> pieces_;  // per group; -1: nobody has written it yet
+  std::vector<int> taken_;   // pieces of inputs that this node's outputs took over
   MemoryPlan plan_;
 };
 
@@ -252,12 +266,13 @@ class Precedence {
     for (std::size_t value = numbers_.begin(node); value < numbers_.end(node); ++value) {
       const int piece = plan_.value_piece[value];
       if (piece < 0) continue;
-      if (is_gathered(value)) use(node, piece);
-      if (is_gathered(value) || plan_.pieces[static_cast<std::size_t>(piece)].first == node)
-        continue;
-      for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
-        if (user != node) follow(node, user);
+      const bool begins = plan_.pieces[static_cast<std::size_t>(piece)].first == node;
+      if (!is_gathered(value) && !begins) {
+        for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
+          if (user != node) follow(node, user);
+        }
       }
+      if (is_gathered(value) || !begins) use(node, piece);
     }
   }
 
@@ -298,9 +313,25 @@ class Precedence {
 
 namespace {
 
+LiveSet live_set(const PlanRequest& request, const ValueNumbers& numbers,
+                 const ViewGroups& groups) {
+  return largest_live_set(Lives(request, numbers, groups, true).find().pieces);
+}
+
+/// Parts keep the bytes of their whole in use, or take them early: where that needs more memory
+/// than copies do, there are none.
+ViewGroups chosen_groups(const PlanRequest& request, const ValueNumbers& numbers) {
+  ViewGroups all(request, numbers, true);
+  if (!all.any_parts()) return all;
+  ViewGroups whole(request, numbers, false);
+  const bool more = live_set(request, numbers, all).bytes > live_set(request, numbers, whole).bytes;
+  return more ? whole : all;
+}
+
 /// All but `after`.
-MemoryPlan place(const PlanRequest& request, const ValueNumbers& numbers, bool oldest) {
-  MemoryPlan plan = Lives(request, numbers, oldest).find();
+MemoryPlan place(const PlanRequest& request, const ValueNumbers& numbers, const ViewGroups& groups,
+                 bool oldest) {
+  MemoryPlan plan = Lives(request, numbers, groups, oldest).find();
   plan.peak = largest_live_set(plan.pieces);
   if (shares(request.mode)) {
     plan.arena_bytes = pack(plan.pieces);
@@ -338,8 +369,10 @@ PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> extern
     }
     request.value_kind.push_back(static_cast<int>(kind));
   }
-  for (const auto& kernel : prepared.kernels) {
+  for (std::size_t node = 0; node < prepared.kernels.size(); ++node) {
+    const auto& kernel = prepared.kernels[node];
     request.scratch_bytes.push_back(kernel == nullptr ? 0 : kernel->scratch_bytes());
+    add_views(node, prepared.plans[node], request.views);
   }
   return request;
 }
@@ -366,15 +399,17 @@ std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan) {
 }
 
 LiveSet planned_live_set(const PlanRequest& request) {
-  return largest_live_set(Lives(request, ValueNumbers(*request.graph), true).find().pieces);
+  const ValueNumbers numbers(*request.graph);
+  return live_set(request, numbers, chosen_groups(request, numbers));
 }
 
 MemoryPlan plan_memory(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
   // An old piece lies among what stays, so what takes it over leaves no hole there. Mostly.
-  MemoryPlan plan = place(request, numbers, true);
+  const ViewGroups groups = chosen_groups(request, numbers);
+  MemoryPlan plan = place(request, numbers, groups, true);
   if (request.mode == MemoryMode::both && plan.arena_bytes > plan.peak.bytes) {
-    MemoryPlan other = place(request, numbers, false);
+    MemoryPlan other = place(request, numbers, groups, false);
     if (other.arena_bytes < plan.arena_bytes) plan = std::move(other);
   }
   Precedence(request, numbers, plan).find();

@@ -2,9 +2,10 @@
 // Memory planning: where in an executor's arena each value and each kernel's scratch lies. A piece
 // of memory lives from the first node that writes it to the last that uses it; pieces that do not
 // live at the same time may have the same bytes. Outputs take an input's piece where the operator
-// allows it and nobody else needs the input (in place, by reference counts). The plan says which
-// earlier pieces' bytes a piece takes over, so that it is right whatever the engine runs in
-// parallel. Pure functions, any thread.
+// allows it and nobody else needs the input (in place, by reference counts). Values that are others
+// under another shape, their parts or what they are joined to have one piece (views.h). The plan
+// says which earlier pieces' bytes a piece takes over, so that it is right whatever the engine runs
+// in parallel. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +26,21 @@ inline std::size_t piece_bytes(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
+/// A view of a node.
+struct NodeView {
+  std::size_t node = 0;
+  ops::View view;
+};
+
 /// What a plan is made from. Values are numbered by ValueNumbers.
 struct PlanRequest {
   const Graph* graph = nullptr;
   std::vector<std::size_t> value_bytes;
-  /// Values with equal numbers have equal shape, dtype and layout; only those go in place, and what
-  /// an operator only renames.
+  /// Values with equal numbers have equal shape, dtype and layout; only those go in place.
   std::vector<int> value_kind;
   std::vector<bool> external;              ///< values whose memory is not the plan's
   std::vector<std::size_t> scratch_bytes;  ///< per node
+  std::vector<NodeView> views;             ///< in the order of the nodes
   /// Per node: it is left out of some runs, so nothing is ordered through it. Empty: none is.
   std::vector<bool> optional;
   /// Per value: parts of a batch write it one after the other (sub_batch.h), so that its bytes are
@@ -54,11 +61,12 @@ struct MemoryPlan {
   /// done by what its first writer reads. That writer must wait for their users.
   std::vector<std::vector<std::size_t>> after;
   std::vector<int> value_piece;
+  std::vector<std::size_t> value_offset;  ///< where it begins in its piece, see views.h
   std::vector<int> scratch_piece;
   std::size_t arena_bytes = 0;
   LiveSet peak;                    ///< the largest of these pieces: no arena is smaller
   std::size_t unshared_bytes = 0;  ///< what the same values and scratch need without sharing
-  int in_place = 0;                ///< outputs that took an input's piece
+  int in_place = 0;                ///< outputs that lie in an input's piece
 };
 
 MemoryPlan plan_memory(const PlanRequest& request);
@@ -66,7 +74,8 @@ MemoryPlan plan_memory(const PlanRequest& request);
 /// A piece that is alive where the plan needs most.
 struct Alive {
   std::size_t bytes = 0;
-  std::optional<Value> value;  ///< what it holds there; nothing: scratch
+  /// What was written to it last, maybe a part of it; nothing: scratch.
+  std::optional<Value> value;
 };
 /// The largest first.
 std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan);

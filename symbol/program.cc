@@ -141,7 +141,7 @@ Program::Source Program::source(std::size_t value) const {
   } else {
     const int piece = plan_.value_piece[value];
     TROUPE_CHECK(piece >= 0, "a value without memory");
-    from.offset = plan_.pieces[static_cast<std::size_t>(piece)].offset;
+    from.offset = plan_.pieces[static_cast<std::size_t>(piece)].offset + plan_.value_offset[value];
   }
   return from;
 }
@@ -214,9 +214,17 @@ void Program::add_step(std::size_t index, const ProgramRequest& request) {
 void Program::add_tags(Step& step, std::size_t index) {
   const ValueNumbers& numbers = prepared_.numbers;
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
-    insert(is_part(value) ? step.writes : step.overwrites, tag(value));
-    if (plan_.value_piece[value] >= 0) add_piece(step, index, plan_.value_piece[value]);
-    if (step.in_parts && prepared_.sub_batch.sliced[value]) insert(step.gathered, tag(value));
+    const bool gathered = step.in_parts && prepared_.sub_batch.sliced[value];
+    const int piece = plan_.value_piece[value];
+    const bool joins = piece >= 0 && !gathered && !contains(step.reads, tag(value)) &&
+                       plan_.pieces[static_cast<std::size_t>(piece)].first != index;
+    if (is_part(value) || joins) {
+      insert(step.writes, tag(value));
+      continue;
+    }
+    insert(step.overwrites, tag(value));
+    if (piece >= 0) add_piece(step, index, piece);
+    if (gathered) insert(step.gathered, tag(value));
   }
   if (const int scratch = plan_.scratch_piece[index]; scratch >= 0) {
     step.scratch_offset = plan_.pieces[static_cast<std::size_t>(scratch)].offset;
@@ -227,9 +235,10 @@ void Program::add_tags(Step& step, std::size_t index) {
   if (step.random) insert(step.reads, {random_step_.variable()});
 }
 
-/// What a step does to the arena when it begins a piece: it overwrites the piece, and the dead
-/// values whose bytes it takes over. So it waits for their users, neither inherits nor keeps their
-/// errors, and has no error that anybody waits for: readers of the dead come before it.
+/// What a step does to the arena when it begins a piece, or writes all of it once more: it
+/// overwrites the piece, and the dead values whose bytes it takes over. So it waits for their
+/// users, neither inherits nor keeps their errors, and has no error that anybody waits for: readers
+/// of the dead come before it.
 void Program::add_piece(Step& step, std::size_t node, int piece) {
   const auto index = static_cast<std::size_t>(piece);
   insert(step.overwrites, {{}, piece});
@@ -441,7 +450,7 @@ std::string Program::place(std::size_t value) const {
   if (kept_[value].variable) return fmt::format("prologue+{}", kept_[value].offset);
   const int piece = plan_.value_piece[value];
   if (piece < 0) return "nowhere";
-  return fmt::format("arena+{}", plan_.pieces[static_cast<std::size_t>(piece)].offset);
+  return fmt::format("arena+{}", source(value).offset);
 }
 
 }  // namespace troupe::symbol

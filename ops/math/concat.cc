@@ -126,6 +126,35 @@ Status run_backward(const OpCall& call, const KernelContext& context) {
   });
 }
 
+/// Where the parts lie in the whole; nothing, where each lies in several places.
+std::vector<std::int64_t> part_offsets(const Params& params, const TensorDesc& whole,
+                                       std::span<const TensorDesc> parts) {
+  std::vector<std::int64_t> offsets;
+  for_each_part(params, whole, parts,
+                [&](auto, const auto& whole_view, const auto&, const AxisRange& range) {
+                  const std::size_t element = base::dtype_size(whole.dtype);
+                  const std::int64_t offset = offset_along(whole_view, range.to, element);
+                  if (offset >= 0) offsets.push_back(offset);
+                });
+  return offsets;
+}
+
+std::vector<View> concat_views(const OpCall& call) {
+  std::vector<View> views;
+  for (const std::int64_t offset : part_offsets(call.params, call.outputs[0], call.inputs)) {
+    views.push_back({static_cast<int>(views.size()), 0, 0, offset});
+  }
+  return views;
+}
+
+std::vector<View> concat_backward_views(const OpCall& call) {
+  std::vector<View> views;
+  for (const std::int64_t offset : part_offsets(call.params, call.inputs[0], call.outputs)) {
+    views.push_back({0, static_cast<int>(views.size()), offset, 0});
+  }
+  return views;
+}
+
 OpDef concat_definition() {
   OpDef op;
   op.name = "concat";
@@ -150,6 +179,7 @@ OpDef concat_definition() {
   };
   op.keeps_samples = samples_beside("dim");
   op.commutes_with_relu = [](const Params&, const Shape&, const Shape&) { return true; };
+  op.views = concat_views;
   op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = concat_samples();
   return op;
@@ -185,6 +215,7 @@ OpDef concat_backward_definition() {
   const auto accepts = [](const OpCall& call) {
     return check_blocks(call.params, call.inputs[0], call.outputs);
   };
+  op.views = concat_backward_views;
   op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
   op.samples = concat_samples();
   op.samples[0].inputs.insert(op.samples[0].inputs.begin(), {3, 6});

@@ -88,6 +88,15 @@ Status check_blocks(const Params& params, const TensorDesc& data) {
                      range.end, block);
 }
 
+std::vector<View> slice_views(const OpCall& call) {
+  const TensorDesc& data = call.inputs[0];
+  const Range range = checked_range(call.params, data.shape).value();
+  const std::int64_t offset =
+      offset_along(axis_view(data, range.axis), range.begin, base::dtype_size(data.dtype));
+  if (offset < 0) return {};
+  return {{0, 0, offset, 0}};
+}
+
 std::vector<Sample> slice_samples() {
   return {{.title = "rows", .attributes = {{"begin", "1"}, {"end", "3"}}, .inputs = {{4, 3}}},
           {.title = "from the end",
@@ -117,6 +126,7 @@ OpDef slice_axis_definition() {
   };
   op.accumulates = {0};
   op.keeps_samples = samples_beside("axis");
+  op.views = slice_views;
   const auto accepts = [](const OpCall& call) { return check_blocks(call.params, call.inputs[0]); };
   op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
   op.samples = slice_samples();

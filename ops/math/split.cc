@@ -127,6 +127,18 @@ Status check_blocks(const OpCall& call) {
                      parts.whole.block);
 }
 
+std::vector<View> split_views(const OpCall& call) {
+  const Parts parts = read_parts(call);
+  std::vector<View> views;
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const std::int64_t offset =
+        offset_along(parts.whole, static_cast<std::int64_t>(i) * parts.extent,
+                     base::dtype_size(call.inputs[0].dtype));
+    if (offset >= 0) views.push_back({0, static_cast<int>(i), offset, 0});
+  }
+  return views;
+}
+
 Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
   const Params& params = b.params();
   const Attributes all = params.to_attributes();
@@ -159,6 +171,7 @@ OpDef split_definition() {
   op.infer_shape = infer_split;
   op.keeps_samples = samples_beside("axis");
   op.gradient = gradient;
+  op.views = split_views;
   op.kernels = {blocked_copy_kernel(check_blocks, run), reference_kernel(run)};
   op.samples = {
       {.title = "channels", .attributes = {{"num_outputs", "2"}}, .inputs = {{2, 6, 3, 2}}},

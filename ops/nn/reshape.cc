@@ -206,7 +206,7 @@ OpDef renaming(std::string name, std::vector<std::string> aliases, std::string d
   op.infer_dtype = infer_copied_dtype;
   op.gradient = gradient;
   op.in_place = {{0, 0}};
-  op.renames = true;
+  op.views = [](const OpCall&) { return std::vector<View>{{}}; };
   // Rows of as many elements, whatever the shapes are: what is only looked at may have any.
   op.keeps_samples = [](const OpCall&, const std::vector<bool>& samples) { return samples[0]; };
   op.kernels = {copy_kernel()};

@@ -68,6 +68,11 @@ AxisView axis_view(const TensorDesc& tensor, int axis) {
   return view;
 }
 
+std::int64_t offset_along(const AxisView& view, std::int64_t at, std::size_t element) {
+  if (view.outer != 1) return -1;
+  return at / view.block * view.inner * static_cast<std::int64_t>(element);
+}
+
 KernelDef blocked_copy_kernel(std::function<Status(const OpCall&)> accepts,
                               std::function<Status(const OpCall&, const KernelContext&)> run) {
   const auto make = [accepts = std::move(accepts),

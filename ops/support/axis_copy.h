@@ -36,13 +36,19 @@ struct AxisRange {
   std::int64_t count = 0;
 };
 
-/// target[o, range.to + k, i] = source[o, range.from + k, i] for k in [0, range.count).
+/// The byte at which the places from `at` on, where a block begins, lie in a tensor of `element`
+/// bytes each that has one outer place. -1: it has more, so that they lie in several parts.
+std::int64_t offset_along(const AxisView& view, std::int64_t at, std::size_t element);
+
+/// target[o, range.to + k, i] = source[o, range.from + k, i] for k in [0, range.count). Nothing,
+/// where these are one and the same memory.
 template <typename T>
 void copy_axis(const KernelContext& context, const T* source, const AxisView& source_view,
                T* target, const AxisView& target_view, const AxisRange& range) {
   const std::int64_t inner = source_view.inner, block = source_view.block;
   const std::int64_t length = (range.count + block - 1) / block * inner;
-  if (length == 0) return;
+  const T* first = source + range.from / block * inner;
+  if (length == 0 || (source_view.outer == 1 && first == target + range.to / block * inner)) return;
   const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElements / length);
   parallel_ranges(
       context, source_view.outer,

@@ -86,6 +86,32 @@ inline Symbol two_layers() {
   return c.finish(net).value();
 }
 
+/// Images of any number of channels: convolutions whose outputs are joined, cut apart and joined
+/// again, parts that others read, too, and a softmax_output of 10 classes.
+inline Symbol parted() {
+  Composer c(table());
+  const auto convolved = [&](const std::string& name, const Symbol& from, const char* filters) {
+    const Symbol result =
+        c.call("convolution", name, Inputs{{from}, {}},
+               {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", filters}});
+    return c.call("activation", name + "_relu", {result}, {{"act_type", "relu"}});
+  };
+  const Symbol data = c.variable("data");
+  const Symbol a = convolved("a", data, "16"), b = convolved("b", data, "32");
+  const Symbol ab = c.call("concat", "ab", {a, b}, {{"num_args", "2"}});
+  const Symbol d = convolved("d", ab, "32"), e = convolved("e", b, "16");
+  const Symbol parts = c.call("split", "parts", {d}, {{"num_outputs", "2"}});
+  const Symbol tail = c.call("slice_axis", "tail", {ab}, {{"axis", "1"}, {"begin", "32"}});
+  // `a` is in two wholes, the first part of `d` twice in one.
+  Symbol net = c.call("concat", "all", {parts[0], e, a, tail, parts[0], ab}, {{"num_args", "6"}});
+  net = c.call("add_scalar", "", {net}, {{"scalar", "0.5"}});
+  net = c.call("flatten", "flat", {convolved("f", net, "16")});
+  net = c.call("fully_connected", "fc", Inputs{{net}, {}}, {{"num_hidden", "20"}});
+  const Symbol halves = c.call("split", "halves", {net}, {{"num_outputs", "2"}});
+  net = c.call("add", "sum", {halves[0], halves[1]});
+  return c.finish(c.call("softmax_output", "softmax", {net})).value();
+}
+
 /// Arrays for `net` with `data` of the given shape; weights are small, gradients wanted for all
 /// arguments but data and label.
 inline Bindings make_bindings(ndarray::Runtime& runtime, const Symbol& net, const base::Shape& data,

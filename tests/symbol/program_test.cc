@@ -126,11 +126,12 @@ Results run(engine::Engine& engine, const Symbol& net, const base::Shape& data) 
 
 TEST_CASE("every order that the slots allow gives the same bits") {
   base::SteadyClock clock;
-  for (const std::string network : {"tiny-bn", "resnet18"}) {
+  for (const std::string network : {"tiny-bn", "resnet18", "parted"}) {
     INFO(network);
     const base::Shape data =
         network == "tiny-bn" ? base::Shape{2, 1, 12, 12} : base::Shape{1, 3, 32, 32};
-    const Symbol net = make_network(table(), network, {.classes = 10}).value();
+    const Symbol net =
+        network == "parted" ? parted() : make_network(table(), network, {.classes = 10}).value();
     const auto serial = engine::make_serial_engine({}, clock);
     const Results expected = run(*serial, net, data);
     for (unsigned seed = 0; seed < 4; ++seed) {
