@@ -63,7 +63,7 @@ struct ModelReport {
   std::uint64_t scratch_bytes = 0;   ///< of all kernels in sum; in the plan they share it
   /// Nodes, also of the backward pass, whose kernel is a stored choice; absent: none are given.
   std::optional<std::uint64_t> stored_choices;
-  std::uint64_t in_place = 0;    ///< results that took an input's memory
+  std::uint64_t in_place = 0;    ///< results that lie where an input does
   std::uint64_t recomputed = 0;  ///< nodes that compute something once more for the backward pass
   double recompute_seconds = 0;  ///< that these take, by the kernels' rules
   double step_seconds = 0;       ///< that all others of a training step take, by the same

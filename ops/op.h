@@ -107,8 +107,8 @@ struct View {
   std::int64_t input_offset = 0;
   std::int64_t output_offset = 0;
 };
-/// The views of a call whose layouts are all fixed.
-using Views = std::function<std::vector<View>(const OpCall&)>;
+/// Those of a call whose layouts are all fixed.
+using FindViews = std::function<std::vector<View>(const OpCall&)>;
 
 /// Whether samples stay apart: with some rows (along axis 0) of the inputs that `samples` marks,
 /// and the whole of the others, a call gives the same rows of all its outputs. Asked about calls
@@ -143,7 +143,7 @@ struct OpDef {
   std::vector<std::pair<int, int>> in_place;
   /// What it need not copy: its kernels leave alone what lies at one address in input and output.
   /// Empty: nothing.
-  Views views;
+  FindViews views;
   /// Outputs that can be accumulated into (WriteMode::add).
   std::vector<int> accumulates;
   bool is_loss = false;  ///< head gradient is ones; outputs a sum over samples or predictions

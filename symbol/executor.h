@@ -100,7 +100,7 @@ struct ExecutorReport {
   std::size_t stored_choices = 0;   ///< nodes whose kernel is one of ExecutorOptions::kernels
   std::int64_t sub_batch = 0;       ///< samples of a prediction's parts; 0: nothing runs in parts
   std::int64_t nodes_in_parts = 0;  ///< of a prediction
-  int in_place = 0;                 ///< outputs that took an input's memory
+  int in_place = 0;                 ///< outputs that lie where an input does
   int recomputed = 0;            ///< nodes of the training graph that compute something once more
   double recompute_seconds = 0;  ///< that these take, by the kernels' rules
   double step_seconds = 0;       ///< that the training graph's other nodes take, by the same

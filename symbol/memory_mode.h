@@ -8,9 +8,11 @@ namespace troupe::symbol {
 
 /// How values may share memory. The bits of results are the same.
 enum class MemoryMode : std::uint8_t {
-  none,      ///< every value and scratch has bytes of its own
-  in_place,  ///< an output may take the place of an input that nobody else needs
-  share,     ///< bytes are used again when what they hold is not needed any more
+  none,  ///< every value and scratch has bytes of its own
+  /// An output may take the place of an input that nobody else needs, and values that are others in
+  /// another shape, their parts or what they are joined to lie in them.
+  in_place,
+  share,  ///< bytes are used again when what they hold is not needed any more
   both,
 };
 inline bool goes_in_place(MemoryMode mode) {

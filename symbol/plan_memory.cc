@@ -91,7 +91,8 @@ class Lives {
 
   void begin_gathered(std::size_t node) {
     for (std::size_t value = 0; value < numbers_.size(); ++value) {
-      if (gathered(value)) plan_.value_piece[value] = own_piece(node, value);
+      if (!gathered(value)) continue;
+      plan_.value_piece[value] = pieces_[groups_.group(value)] = own_piece(node, value);
     }
   }
 
@@ -132,11 +133,20 @@ class Lives {
     plan_.value_piece[value] = piece;
     plan_.value_offset[value] = groups_.offset(value);
     extend(piece, index);
+    const bool begins = plan_.pieces[static_cast<std::size_t>(piece)].first == index;
+    if (!begins && overlaps_input(node, value)) ++plan_.in_place;
+  }
+
+  /// The value lies where one does that `node` reads.
+  bool overlaps_input(const GraphNode& node, std::size_t value) const {
+    const std::size_t begin = plan_.value_offset[value], bytes = request_.value_bytes[value];
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      if (!node.reads(k) || plan_.value_piece[numbers_[node.inputs[k]]] != piece) continue;
-      ++plan_.in_place;
-      break;
+      const std::size_t input = numbers_[node.inputs[k]];
+      const std::size_t other = plan_.value_offset[input];
+      if (plan_.value_piece[input] != plan_.value_piece[value] || !node.reads(k)) continue;
+      if (begin < other + request_.value_bytes[input] && other < begin + bytes) return true;
     }
+    return false;
   }
 
   void extend(int piece, std::size_t node) {
@@ -313,19 +323,30 @@ class Precedence {
 
 namespace {
 
-LiveSet live_set(const PlanRequest& request, const ValueNumbers& numbers,
-                 const ViewGroups& groups) {
-  return largest_live_set(Lives(request, numbers, groups, true).find().pieces);
-}
+/// Groups, and what plans with them need.
+struct Grouping {
+  Grouping(const PlanRequest& request, const ValueNumbers& numbers, ViewKind kind)
+      : groups(request, numbers, kind) {
+    const std::vector<Piece> pieces = Lives(request, numbers, groups, true).find().pieces;
+    live_set = largest_live_set(pieces);
+    bytes = live_set.bytes;
+    if (shares(request.mode)) return;
+    bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.bytes;
+  }
 
-/// Parts keep the bytes of their whole in use, or take them early: where that needs more memory
-/// than copies do, there are none.
-ViewGroups chosen_groups(const PlanRequest& request, const ValueNumbers& numbers) {
-  ViewGroups all(request, numbers, true);
-  if (!all.any_parts()) return all;
-  ViewGroups whole(request, numbers, false);
-  const bool more = live_set(request, numbers, all).bytes > live_set(request, numbers, whole).bytes;
-  return more ? whole : all;
+  ViewGroups groups;
+  LiveSet live_set;
+  std::size_t bytes = 0;
+};
+
+/// A range keeps all bytes of its group in use, or takes them early: where that needs more memory
+/// than copies do, there are only views of wholes.
+Grouping choose_groups(const PlanRequest& request, const ValueNumbers& numbers) {
+  Grouping any(request, numbers, ViewKind::any);
+  if (!any.groups.any_ranges()) return any;
+  Grouping whole(request, numbers, ViewKind::whole);
+  return any.bytes > whole.bytes ? whole : any;
 }
 
 /// All but `after`.
@@ -400,13 +421,13 @@ std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan) {
 
 LiveSet planned_live_set(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
-  return live_set(request, numbers, chosen_groups(request, numbers));
+  return choose_groups(request, numbers).live_set;
 }
 
 MemoryPlan plan_memory(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
   // An old piece lies among what stays, so what takes it over leaves no hole there. Mostly.
-  const ViewGroups groups = chosen_groups(request, numbers);
+  const ViewGroups groups = choose_groups(request, numbers).groups;
   MemoryPlan plan = place(request, numbers, groups, true);
   if (request.mode == MemoryMode::both && plan.arena_bytes > plan.peak.bytes) {
     MemoryPlan other = place(request, numbers, groups, false);

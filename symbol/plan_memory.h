@@ -26,7 +26,7 @@ inline std::size_t piece_bytes(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-/// A view of a node.
+/// A view that a node may give.
 struct NodeView {
   std::size_t node = 0;
   ops::View view;
@@ -61,12 +61,12 @@ struct MemoryPlan {
   /// done by what its first writer reads. That writer must wait for their users.
   std::vector<std::vector<std::size_t>> after;
   std::vector<int> value_piece;
-  std::vector<std::size_t> value_offset;  ///< where it begins in its piece, see views.h
+  std::vector<std::size_t> value_offset;  ///< where each begins in its piece (views.h)
   std::vector<int> scratch_piece;
   std::size_t arena_bytes = 0;
   LiveSet peak;                    ///< the largest of these pieces: no arena is smaller
   std::size_t unshared_bytes = 0;  ///< what the same values and scratch need without sharing
-  int in_place = 0;                ///< outputs that lie in an input's piece
+  int in_place = 0;                ///< outputs that lie where an input of their node does
 };
 
 MemoryPlan plan_memory(const PlanRequest& request);

@@ -216,6 +216,7 @@ void Program::add_tags(Step& step, std::size_t index) {
   for (std::size_t value = numbers.begin(index); value < numbers.end(index); ++value) {
     const bool gathered = step.in_parts && prepared_.sub_batch.sliced[value];
     const int piece = plan_.value_piece[value];
+    // It adds a value to a piece that others began: their values stay, and so do their errors.
     const bool joins = piece >= 0 && !gathered && !contains(step.reads, tag(value)) &&
                        plan_.pieces[static_cast<std::size_t>(piece)].first != index;
     if (is_part(value) || joins) {
@@ -235,10 +236,10 @@ void Program::add_tags(Step& step, std::size_t index) {
   if (step.random) insert(step.reads, {random_step_.variable()});
 }
 
-/// What a step does to the arena when it begins a piece, or writes all of it once more: it
-/// overwrites the piece, and the dead values whose bytes it takes over. So it waits for their
-/// users, neither inherits nor keeps their errors, and has no error that anybody waits for: readers
-/// of the dead come before it.
+/// What a step does to the arena when it begins a piece, or writes to one that it reads: it
+/// overwrites the piece, and, where it begins it, the dead values whose bytes it takes over. So it
+/// waits for their users, neither inherits nor keeps their errors, and has no error that anybody
+/// waits for: readers of the dead come before it.
 void Program::add_piece(Step& step, std::size_t node, int piece) {
   const auto index = static_cast<std::size_t>(piece);
   insert(step.overwrites, {{}, piece});

@@ -81,6 +81,7 @@ class SubBatcher {
   };
   struct Part {
     ops::OpCall call;
+    std::vector<base::Layout> inputs, outputs;
     std::shared_ptr<const ops::Kernel> kernel;
   };
 
@@ -308,22 +309,27 @@ base::Result<bool> SubBatcher::apply(const Choice& choice) {
   std::vector<Part> made;
   for (std::size_t i = first_; i < choice.end; ++i) {
     const NodePlan& plan = prepared_.plans[i];
-    Part part{call_of(i, choice.samples), nullptr};
+    Part part{call_of(i, choice.samples), {}, {}, nullptr};
     auto kernel = plan.offer.maker->prepare(part.call);
     bool fits = kernel.ok() && (*kernel)->name() == plan.offer.kernel;
-    const auto alike = [&](std::vector<base::Layout> layouts, const std::vector<base::Layout>& of,
-                           const std::vector<ops::TensorDesc>& whole,
-                           const std::vector<ops::TensorDesc>& cut) {
-      if (layouts.empty()) layouts.resize(of.size());
+    const auto cut = [&](const std::vector<base::Layout>& of,
+                         const std::vector<ops::TensorDesc>& whole,
+                         const std::vector<ops::TensorDesc>& tensors) {
+      std::vector<base::Layout> layouts = of;
       for (std::size_t k = 0; k < of.size(); ++k) {
-        const bool has_samples = whole[k].shape != cut[k].shape;
-        fits = fits && layouts[k] == (has_samples ? of_samples(of[k], choice.samples) : of[k]);
+        const bool has_samples = whole[k].shape != tensors[k].shape;
+        if (has_samples) layouts[k] = of_samples(std::move(layouts[k]), choice.samples);
       }
+      return layouts;
     };
-    if (fits) {
-      alike((*kernel)->input_layouts(), plan.offer.inputs, plan.call.inputs, part.call.inputs);
-      alike((*kernel)->output_layouts(), plan.offer.outputs, plan.call.outputs, part.call.outputs);
-    }
+    part.inputs = cut(plan.offer.inputs, plan.call.inputs, part.call.inputs);
+    part.outputs = cut(plan.offer.outputs, plan.call.outputs, part.call.outputs);
+    const auto alike = [](std::vector<base::Layout> layouts, const std::vector<base::Layout>& of) {
+      if (layouts.empty()) layouts.resize(of.size());
+      return layouts == of;
+    };
+    fits = fits && alike((*kernel)->input_layouts(), part.inputs) &&
+           alike((*kernel)->output_layouts(), part.outputs);
     if (!fits) {
       if (!kernel.ok() && kernel.status().code() != base::Errc::unimplemented) {
         return kernel.status().with_context(node_label(node(i)));
@@ -341,6 +347,8 @@ base::Result<bool> SubBatcher::apply(const Choice& choice) {
     Part& part = made[i - first_];
     sub.nodes[i] = true;
     prepared_.plans[i].call = std::move(part.call);
+    prepared_.plans[i].offer.inputs = std::move(part.inputs);
+    prepared_.plans[i].offer.outputs = std::move(part.outputs);
     prepared_.plans[i].offer.scratch_bytes = part.kernel->scratch_bytes();
     prepared_.kernels[i] = std::move(part.kernel);
     for (std::size_t v = prepared_.numbers.begin(i); v < prepared_.numbers.end(i); ++v) {

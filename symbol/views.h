@@ -13,15 +13,24 @@
 
 namespace troupe::symbol {
 
+/// Which values of a request have their bytes in common.
+enum class ViewKind {
+  whole,  ///< those that have as many bytes
+  any,    ///< also those that are a range of another one
+};
+
 /// Which bytes each value has within its group. A value that shares none is a group of its own.
+/// There are no views
+/// - where the request's mode puts nothing in place,
+/// - of values whose memory is not the plan's,
+/// - that optional nodes make,
+/// - of values that parts of a batch write, but for wholes of what is read behind these parts,
+/// - that begin inside a line of 64 bytes.
 class ViewGroups {
  public:
-  /// The views of the request that may be; without `parts` only those of whole values. None of
-  /// values whose memory is not the plan's, which parts of a batch write, or of optional nodes;
-  /// none where the request's mode puts nothing in place, and none that begins inside a line.
-  ViewGroups(const PlanRequest& request, const ValueNumbers& numbers, bool parts);
+  ViewGroups(const PlanRequest& request, const ValueNumbers& numbers, ViewKind kind);
 
-  /// Groups are named by the number of one of their values.
+  /// Groups are named by the number of one of their values, which has all their bytes.
   std::size_t group(std::size_t value) const { return places_[value].group; }
   /// Where the value begins in its group.
   std::size_t offset(std::size_t value) const { return places_[value].offset; }
@@ -31,8 +40,8 @@ class ViewGroups {
   bool is_whole(std::size_t value) const {
     return offset(value) == 0 && bytes_[value] == bytes_[group(value)];
   }
-  /// Some value is a part of its group.
-  bool any_parts() const { return any_parts_; }
+  /// Some value is less than its group.
+  bool any_ranges() const { return any_ranges_; }
 
  private:
   struct Place {
@@ -41,19 +50,19 @@ class ViewGroups {
   };
 
   void link(const PlanRequest& request, const ValueNumbers& numbers, const NodeView& of);
-  /// The group of `lower`, of which that is the whole, becomes `offset` bytes of the one of
-  /// `upper`.
+  /// Value `lower` names its group. That is placed in the group of `upper`, `offset` bytes behind
+  /// the begin of `upper`.
   void put(std::size_t lower, std::size_t upper, std::size_t offset);
-  /// Follows a value's places until one is a group's own.
-  Place find(std::size_t value) const;
+  /// The value's place; those that were passed on the way know theirs from now on.
+  Place find(std::size_t value);
 
-  const bool parts_;
-  std::vector<Place> places_;       // per value; while views are linked, of a chain
-  std::vector<std::size_t> bytes_;  // per value; groups have those of the value that names them
-  bool any_parts_ = false;
+  const ViewKind kind_;
+  std::vector<Place> places_;       // per value; while views are linked: in a value of its group
+  std::vector<std::size_t> bytes_;  // per value
+  bool any_ranges_ = false;
 };
 
-/// The views of a node, whose kernel is chosen.
+/// Adds the views of a node, whose kernel is chosen.
 void add_views(std::size_t node, const NodePlan& plan, std::vector<NodeView>& views);
 
 }  // namespace troupe::symbol

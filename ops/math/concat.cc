@@ -69,7 +69,10 @@ std::vector<Sample> concat_samples() {
            .inputs = {{1, 2}, {2, 2}, {3, 2}}},
           {.title = "channels",
            .attributes = {{"num_args", "2"}, {"dim", "-3"}},
-           .inputs = {{2, 3, 2, 2}, {2, 1, 2, 2}}}};
+           .inputs = {{2, 3, 2, 2}, {2, 1, 2, 2}}},
+          {.title = "channels of one sample",
+           .attributes = {{"num_args", "3"}},
+           .inputs = {{1, 16, 2, 3}, {1, 8, 2, 3}, {1, 3, 2, 3}}}};
 }
 
 /// copy(number of a part, the whole, the part, from the part's places to the whole's).
@@ -126,33 +129,30 @@ Status run_backward(const OpCall& call, const KernelContext& context) {
   });
 }
 
-/// Where the parts lie in the whole; nothing, where each lies in several places.
-std::vector<std::int64_t> part_offsets(const Params& params, const TensorDesc& whole,
-                                       std::span<const TensorDesc> parts) {
-  std::vector<std::int64_t> offsets;
+/// view(number of a part, its offset in the whole) for each part, where they lie in one piece.
+template <typename MakeView>
+std::vector<View> part_views(const Params& params, const TensorDesc& whole,
+                             std::span<const TensorDesc> parts, MakeView view) {
+  std::vector<View> views;
   for_each_part(params, whole, parts,
-                [&](auto, const auto& whole_view, const auto&, const AxisRange& range) {
+                [&](auto i, const auto& whole_view, const auto&, const AxisRange& range) {
                   const std::size_t element = base::dtype_size(whole.dtype);
                   const std::int64_t offset = offset_along(whole_view, range.to, element);
-                  if (offset >= 0) offsets.push_back(offset);
+                  if (offset >= 0) views.push_back(view(static_cast<int>(i), offset));
                 });
-  return offsets;
+  return views;
 }
 
 std::vector<View> concat_views(const OpCall& call) {
-  std::vector<View> views;
-  for (const std::int64_t offset : part_offsets(call.params, call.outputs[0], call.inputs)) {
-    views.push_back({static_cast<int>(views.size()), 0, 0, offset});
-  }
-  return views;
+  return part_views(call.params, call.outputs[0], call.inputs, [](int part, std::int64_t offset) {
+    return View{part, 0, 0, offset};
+  });
 }
 
 std::vector<View> concat_backward_views(const OpCall& call) {
-  std::vector<View> views;
-  for (const std::int64_t offset : part_offsets(call.params, call.inputs[0], call.outputs)) {
-    views.push_back({0, static_cast<int>(views.size()), offset, 0});
-  }
-  return views;
+  return part_views(call.params, call.inputs[0], call.outputs, [](int part, std::int64_t offset) {
+    return View{0, part, offset, 0};
+  });
 }
 
 OpDef concat_definition() {
@@ -221,6 +221,7 @@ OpDef concat_backward_definition() {
   op.samples[0].inputs.insert(op.samples[0].inputs.begin(), {3, 6});
   op.samples[1].inputs.insert(op.samples[1].inputs.begin(), {6, 2});
   op.samples[2].inputs.insert(op.samples[2].inputs.begin(), {2, 4, 2, 2});
+  op.samples[3].inputs.insert(op.samples[3].inputs.begin(), {1, 27, 2, 3});
   return op;
 }
 

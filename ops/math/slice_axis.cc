@@ -104,7 +104,10 @@ std::vector<Sample> slice_samples() {
            .inputs = {{2, 5}}},
           {.title = "to the end",
            .attributes = {{"axis", "1"}, {"begin", "1"}, {"end", "None"}},
-           .inputs = {{2, 3, 2}}}};
+           .inputs = {{2, 3, 2}}},
+          {.title = "channels of one sample",
+           .attributes = {{"axis", "-3"}, {"begin", "8"}, {"end", "16"}},
+           .inputs = {{1, 20, 2, 3}}}};
 }
 
 OpDef slice_axis_definition() {
@@ -155,7 +158,7 @@ OpDef slice_axis_backward_definition() {
   };
   op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
   op.samples = slice_samples();
-  const std::vector<Shape> slices = {{2, 3}, {2, 2}, {2, 2, 2}};
+  const std::vector<Shape> slices = {{2, 3}, {2, 2}, {2, 2, 2}, {1, 8, 2, 3}};
   for (std::size_t i = 0; i < slices.size(); ++i) {
     op.samples[i].inputs.insert(op.samples[i].inputs.begin(), slices[i]);
   }

@@ -36,8 +36,8 @@ struct AxisRange {
   std::int64_t count = 0;
 };
 
-/// The byte at which the places from `at` on, where a block begins, lie in a tensor of `element`
-/// bytes each that has one outer place. -1: it has more, so that they lie in several parts.
+/// Offset in bytes of place `at`, the first of a block, in a tensor whose elements have `element`
+/// bytes. -1: the tensor has several outer places, so that no range of the axis lies in one piece.
 std::int64_t offset_along(const AxisView& view, std::int64_t at, std::size_t element);
 
 /// target[o, range.to + k, i] = source[o, range.from + k, i] for k in [0, range.count). Nothing,

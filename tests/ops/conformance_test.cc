@@ -146,6 +146,64 @@ TEST_CASE("in-place pairs give the same bits, in blocked layouts too", "[conform
   CHECK(blocked_operators.contains("activation_backward"));
 }
 
+TEST_CASE("views hold the same, and kernels leave them alone in one place", "[conformance]") {
+  const OpTable table = OpTable::build();
+  std::map<std::string, int> checked;
+  const auto check_views = [&](const OpDef& op, const Case& c, const KernelDef& candidate,
+                               bool blocked) {
+    const Chosen chosen = choose(candidate, c, c.inputs, blocked);
+    if (!chosen.kernel) return;
+    const auto apart = chosen.make_outputs(c.call);
+    run_kernel(*chosen.kernel, chosen.inputs, apart, {});
+    OpCall call = c.call;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      call.inputs[i].layout = chosen.inputs[i].layout;
+    }
+    for (std::size_t o = 0; o < apart.size(); ++o) call.outputs[o].layout = apart[o].layout;
+    for (const View& view : op.views(call)) {
+      INFO("kernel " << chosen.kernel->name() << ", input " << view.input << ", output "
+                     << view.output);
+      std::vector<Tensor> inputs = chosen.inputs;
+      std::vector<Tensor> outputs = chosen.make_outputs(c.call);
+      Tensor& input = inputs[std::size_t(view.input)];
+      Tensor& output = outputs[std::size_t(view.output)];
+      const std::size_t bytes = std::min(input.bytes(), output.bytes());
+      REQUIRE(std::size_t(view.input_offset) + bytes <= input.bytes());
+      REQUIRE(std::size_t(view.output_offset) + bytes <= output.bytes());
+      CHECK(std::memcmp(input.memory.data() + view.input_offset,
+                        apart[std::size_t(view.output)].memory.data() + view.output_offset,
+                        bytes) == 0);
+      if (input.bytes() < output.bytes()) {
+        const base::Buffer place = output.memory.slice(std::size_t(view.output_offset), bytes);
+        std::memcpy(place.data(), input.memory.data(), bytes);
+        input.memory = place;
+      } else {
+        input = input.clone();
+        output.memory = input.memory.slice(std::size_t(view.input_offset), bytes);
+      }
+      run_kernel(*chosen.kernel, inputs, outputs, {});
+      for (std::size_t k = 0; k < outputs.size(); ++k) CHECK(outputs[k].same_bits(apart[k]));
+      CHECK(input.same_bits(chosen.inputs[std::size_t(view.input)]));
+      ++checked[fmt::format("{} {}", op.name, blocked ? "blocked" : "dense")];
+    }
+  };
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+      if (!op.views) return;
+      const auto made = make_case(op, sample, dtype);
+      REQUIRE(made.ok());
+      for (const KernelDef& candidate : op.kernels) {
+        for (const bool blocked : {false, true}) check_views(op, *made, candidate, blocked);
+      }
+    });
+  }
+  for (const char* op : {"concat", "concat_backward", "slice_axis", "split", "reshape"}) {
+    INFO(op);
+    CHECK(checked[std::string(op) + " dense"] > 0);
+    if (std::string(op) != "reshape") CHECK(checked[std::string(op) + " blocked"] > 0);
+  }
+}
+
 TEST_CASE("own kernels give the same bits for every team", "[conformance]") {
   const OpTable table = OpTable::build();
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {

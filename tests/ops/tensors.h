@@ -44,7 +44,9 @@ struct Tensor {
   }
   base::TensorView view() const { return {memory.data(), dtype, shape, layout, {}}; }
   std::int64_t elements() const { return shape.elements(); }
+  /// Also where the memory is a part of another tensor's, which has no guard behind it.
   bool guard_intact() const {
+    if (memory.size() < bytes() + kGuardBytes) return true;
     return std::all_of(memory.data() + bytes(), memory.data() + bytes() + kGuardBytes,
                        [](std::byte b) { return b == kGuard; });
   }

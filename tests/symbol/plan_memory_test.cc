@@ -236,7 +236,10 @@ int check_contents(const RandomPlan& random, const MemoryPlan& plan) {
       bool shares = false;
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
         const std::size_t input = random.numbers[node.inputs[k]];
-        shares = shares || (read(k) && plan.value_piece[input] == plan.value_piece[v]);
+        const bool one_piece = read(k) && plan.value_piece[input] == plan.value_piece[v];
+        const std::size_t end_of_input = plan.value_offset[input] + request.value_bytes[input];
+        shares = shares || (one_piece && plan.value_offset[v] < end_of_input &&
+                            plan.value_offset[input] < plan.value_offset[v] + own);
       }
       in_place += shares ? 1 : 0;
     }
@@ -465,7 +468,8 @@ TEST_CASE("each mode shares as it says") {
     CHECK(plans[MemoryMode::none].arena_bytes == plans[MemoryMode::none].unshared_bytes);
     CHECK(plans[MemoryMode::none].in_place == 0);
     CHECK(plans[MemoryMode::share].in_place == 0);
-    CHECK(plans[MemoryMode::in_place].in_place == plans[MemoryMode::both].in_place);
+    CHECK(plans[MemoryMode::in_place].in_place > 0);
+    CHECK(plans[MemoryMode::both].in_place > 0);
     const MemoryPlan& both = plans[MemoryMode::both];
     CHECK(both.arena_bytes * 10 <= both.peak.bytes * 11);
   }
