@@ -8,15 +8,16 @@ namespace troupe::symbol {
 
 namespace {
 
-/// Initial value of an auxiliary state, as its operator says.
-double initial_value(const Graph& graph, std::int64_t variable) {
+/// Initial values of auxiliary states by node, as the first operator that takes each says.
+std::map<std::int64_t, double> initial_values(const Graph& graph) {
+  std::map<std::int64_t, double> values;
   for (const GraphNode& node : graph.nodes) {
     if (node.is_variable()) continue;
     for (const ops::AuxiliaryState& state : node.op->auxiliary) {
-      if (node.input(state.input).node == variable) return state.initial;
+      values.try_emplace(node.input(state.input).node, state.initial);
     }
   }
-  return 0;
+  return values;
 }
 
 base::Result<ndarray::NDArray> filled(ndarray::Runtime& runtime, const base::Shape& shape,
@@ -50,10 +51,11 @@ base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol
     TROUPE_TRY_ASSIGN(bindings.arguments[graph.node({node, 0}).name],
                       filled(runtime, shapes[v], dtypes[v], device, 0));
   }
+  const std::map<std::int64_t, double> initial = initial_values(graph);
   for (std::int64_t node : graph.auxiliary_states()) {
     const std::size_t v = numbers[{node, 0}];
     TROUPE_TRY_ASSIGN(bindings.auxiliary[graph.node({node, 0}).name],
-                      filled(runtime, shapes[v], dtypes[v], device, initial_value(graph, node)));
+                      filled(runtime, shapes[v], dtypes[v], device, initial.at(node)));
   }
   return bindings;
 }

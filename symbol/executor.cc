@@ -42,14 +42,18 @@ struct BoundGraph {
   std::set<std::string> weights;  // prediction keeps what it reorders of these
 };
 
-base::Status check_known(const char* what, const std::vector<std::string>& names,
+base::Status check_known(const char* what, const std::set<std::string>& names,
                          const std::set<std::string>& given) {
   for (const std::string& name : given) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    if (!names.contains(name)) {
       return base::error(Errc::not_found, "bind: the symbol has no {} '{}'", what, name);
     }
   }
   return {};
+}
+
+std::set<std::string> set_of(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
 }
 
 template <typename T>
@@ -72,8 +76,8 @@ base::Status check_array(const ndarray::Runtime& runtime, const std::string& nam
 /// The names of the symbol's variables with arrays; label inputs may be missing for prediction.
 base::Status check_bindings(const ndarray::Runtime& runtime, const Symbol& symbol,
                             const Bindings& bindings) {
-  const std::vector<std::string> arguments = symbol.list_arguments();
-  const std::vector<std::string> states = symbol.list_auxiliary_states();
+  const std::set<std::string> arguments = set_of(symbol.list_arguments());
+  const std::set<std::string> states = set_of(symbol.list_auxiliary_states());
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.arguments)));
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.grad_req)));
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.gradients)));

@@ -5,9 +5,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "symbol/infer.h"
@@ -93,15 +94,18 @@ class NodeGradient final : public ops::GradientBuilder {
 
 base::Result<std::vector<Value>> Differentiator::find_arguments(
     std::span<const std::string> wrt) const {
+  std::unordered_map<std::string_view, Value> variables;
+  for (std::size_t i = 0; i < forward_nodes_; ++i) {
+    if (!graph_.nodes[i].is_variable()) continue;
+    variables.try_emplace(graph_.nodes[i].name, Value{static_cast<std::int64_t>(i), 0});
+  }
   std::vector<Value> arguments;
   for (const std::string& name : wrt) {
-    const auto it = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const auto& node) {
-      return node.is_variable() && node.name == name;
-    });
-    if (it == graph_.nodes.end()) {
+    const auto it = variables.find(name);
+    if (it == variables.end()) {
       return base::error(Errc::not_found, "gradient: the symbol has no argument '{}'", name);
     }
-    arguments.push_back({it - graph_.nodes.begin(), 0});
+    arguments.push_back(it->second);
     const base::DType dtype = dtypes_[numbers_[arguments.back()]];
     if (!base::is_floating(dtype)) {
       return base::error(Errc::invalid_argument,
@@ -146,15 +150,15 @@ std::vector<HeadGradient> Differentiator::seed_heads() {
 /// The gradient of a forward value: its contributions added in the order in which they came.
 std::optional<Value> Differentiator::sum(Value value) {
   std::vector<Value>& parts = contributions_[numbers_[value]];
-  const std::string name = graph_.value_name(value) + "_gradient";
+  const auto set_prefix = [&] { builder_.set_prefix(graph_.value_name(value) + "_gradient"); };
   if (ones_[numbers_[value]]) {
-    builder_.set_prefix(name);
+    set_prefix();
     parts.insert(parts.begin(), builder_.add1("ones_like", {value}));
     ones_[numbers_[value]] = false;
   }
   if (parts.empty()) return std::nullopt;
   if (parts.size() > 1) {
-    builder_.set_prefix(name);
+    set_prefix();
     parts.assign(1, builder_.add_sum(parts));
   }
   return parts.front();

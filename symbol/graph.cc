@@ -75,13 +75,13 @@ Builder::Builder(const ops::OpTable& table, Graph& graph, std::string prefix)
 }
 
 std::string Builder::free_name(std::string_view op) {
-  std::string name = prefix_;
-  if (!names_.contains(name)) return name;
-  name = fmt::format("{}_{}", prefix_, op);
-  for (int number = 2; names_.contains(name); ++number) {
-    name = fmt::format("{}_{}{}", prefix_, op, number);
+  if (!names_.contains(prefix_)) return prefix_;
+  const std::string stem = fmt::format("{}_{}", prefix_, op);
+  if (!names_.contains(stem)) return stem;
+  for (int& number = numbers_.try_emplace(stem, 2).first->second;; ++number) {
+    std::string name = fmt::format("{}{}", stem, number);
+    if (!names_.contains(name)) return name;
   }
-  return name;
 }
 
 std::vector<Value> Builder::add(std::string_view op, std::vector<Value> inputs,
@@ -102,15 +102,15 @@ std::vector<Value> Builder::add(std::string_view op, std::vector<Value> inputs,
 }
 
 Value Builder::add_sum(std::vector<Value> parts) {
-  const auto most = static_cast<std::size_t>(table_.at("add_n").params.front().high);
-  while (parts.size() > 1) {
-    const std::size_t count = std::min(parts.size(), most);
-    const auto end = parts.begin() + static_cast<std::ptrdiff_t>(count);
-    const Value sum = add1("add_n", {parts.begin(), end}, {{"num_args", std::to_string(count)}});
-    *(end - 1) = sum;
-    parts.erase(parts.begin(), end - 1);
+  const auto most = static_cast<std::ptrdiff_t>(table_.at("add_n").params.front().high);
+  auto begin = parts.begin();
+  while (parts.end() - begin > 1) {
+    const auto count = std::min(parts.end() - begin, most);
+    const Value sum = add1("add_n", {begin, begin + count}, {{"num_args", std::to_string(count)}});
+    begin += count - 1;
+    *begin = sum;
   }
-  return parts.front();
+  return *begin;
 }
 
 Value Builder::add_variable(std::string name) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -91,6 +92,8 @@ class Builder : public ops::GraphBuilder {
   Graph& graph_;
   std::string prefix_;
   std::unordered_set<std::string> names_;
+  /// By name without number: the least number that may be free.
+  std::unordered_map<std::string, int> numbers_;
   bool backward_ = false;
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference: sweeps forth and back over the nodes until nothing new is learnt.
+// Inference: sweeps forth and back over the nodes that may tell something new, until none is left.
 #include "symbol/infer.h"
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <span>
+#include <set>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "symbol/mxnet.h"
@@ -52,35 +53,41 @@ std::string list(const Graph& graph, const GraphNode& node, const std::vector<T>
   return text;
 }
 
-/// The sweeps; T is what is inferred, `infer` asks an operator.
+/// The sweeps; T is what is inferred, `infer` asks an operator. A node is asked again only when
+/// something was learnt about its inputs or outputs, since otherwise it would say the same: so the
+/// work grows with what is learnt, not with the number of sweeps.
 template <typename T, typename Infer>
 class Sweeper {
  public:
   Sweeper(const Graph& graph, std::vector<T>& values, Infer infer)
-      : graph_(graph), numbers_(graph), values_(values), infer_(std::move(infer)) {}
+      : graph_(graph),
+        numbers_(graph),
+        values_(values),
+        infer_(std::move(infer)),
+        around_(values.size()) {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].is_variable()) continue;
+      for (const Value input : graph_.nodes[i].inputs) around_[numbers_[input]].push_back(i);
+      for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) around_[v].push_back(i);
+      pending_.insert(pending_.end(), i);
+    }
+  }
 
   base::Status run() {
-    // A sweep that changes something learns about one value at least; chains settle in two or
-    // three.
-    for (std::size_t sweep = 0; sweep <= 2 * values_.size() + 1; ++sweep) {
-      learnt_.clear();
-      const std::size_t count = graph_.nodes.size();
-      for (std::size_t k = 0; k < count; ++k) {
-        TROUPE_TRY(visit(sweep % 2 == 0 ? k : count - 1 - k));
-      }
-      if (learnt_.empty()) break;
+    for (bool forth = true; !pending_.empty(); forth = !forth) {
+      TROUPE_TRY(forth ? sweep_forth() : sweep_back());
     }
     return {};
   }
 
   /// Goes on, behind run(), from what somebody has just said about value number `value`.
   base::Status follow(std::size_t value) {
-    if (around_.empty()) find_neighbours();
+    note(value);
     std::vector<std::size_t> nodes = around_[value];
     while (!nodes.empty()) {
       const std::size_t node = nodes.back();
       nodes.pop_back();
-      learnt_.clear();
+      if (!pending_.contains(node)) continue;  // asked since
       TROUPE_TRY(visit(node));
       for (const std::size_t learnt : learnt_) {
         nodes.insert(nodes.end(), around_[learnt].begin(), around_[learnt].end());
@@ -90,20 +97,35 @@ class Sweeper {
   }
 
  private:
-  void find_neighbours() {
-    around_.resize(values_.size());
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (graph_.nodes[i].is_variable()) continue;
-      for (const Value input : graph_.nodes[i].inputs) around_[numbers_[input]].push_back(i);
-      for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) around_[v].push_back(i);
+  /// Nodes that become pending behind the sweep wait for the next one, those before it do not.
+  base::Status sweep_forth() {
+    for (auto at = pending_.begin(); at != pending_.end();) {
+      const std::size_t node = *at;
+      TROUPE_TRY(visit(node));
+      at = pending_.upper_bound(node);
     }
+    return {};
+  }
+  base::Status sweep_back() {
+    for (auto at = pending_.end(); at != pending_.begin();) {
+      const std::size_t node = *--at;
+      TROUPE_TRY(visit(node));
+      at = pending_.lower_bound(node);
+    }
+    return {};
   }
 
   T& value(Value v) { return values_[numbers_[v]]; }
 
+  void note(std::size_t learnt) {
+    learnt_.push_back(learnt);
+    pending_.insert(around_[learnt].begin(), around_[learnt].end());
+  }
+
   base::Status visit(std::size_t index) {
     const GraphNode& node = graph_.nodes[index];
-    if (node.is_variable()) return {};
+    pending_.erase(index);
+    learnt_.clear();
     std::vector<T> inputs, outputs;
     for (Value input : node.inputs) inputs.push_back(value(input));
     for (int i = 0; i < node.outputs; ++i) {
@@ -130,7 +152,7 @@ class Sweeper {
     }
     if (*merged == known) return {};
     known = std::move(merged).value();
-    learnt_.push_back(numbers_[v]);
+    note(numbers_[v]);
     return {};
   }
 
@@ -144,17 +166,19 @@ class Sweeper {
   const ValueNumbers numbers_;
   std::vector<T>& values_;
   Infer infer_;
-  std::vector<std::size_t> learnt_;               // values, since somebody cleared it
   std::vector<std::vector<std::size_t>> around_;  // per value: nodes that read or make it
+  std::set<std::size_t> pending_;                 // nodes that may tell something new
+  std::vector<std::size_t> learnt_;               // values, by the last visit
 };
 
 template <typename T>
 base::Status check_names(const Graph& graph, const std::map<std::string, T>& known) {
+  std::unordered_set<std::string_view> names;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable()) names.insert(node.name);
+  }
   for (const auto& [name, unused] : known) {
-    const bool found = std::any_of(
-        graph.nodes.begin(), graph.nodes.end(),
-        [&wanted = name](const auto& node) { return node.is_variable() && node.name == wanted; });
-    if (!found) {
+    if (!names.contains(name)) {
       return base::error(Errc::not_found, "the symbol has no argument '{}'", name);
     }
   }

@@ -171,7 +171,14 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   TROUPE_TRY_ASSIGN(std::vector<FileNode> nodes, read_nodes(file));
   upgrade(table, nodes);
   std::vector<std::shared_ptr<const Node>> made;
-  std::size_t count = nodes.size();  // with variables for inputs that the file leaves out
+  std::size_t values = 0;  // with variables for inputs that the file leaves out
+  const auto count = [&values](std::size_t more) -> base::Status {
+    values += more;
+    if (values <= kJsonValuesMax) return {};
+    return base::error(Errc::resource_exhausted,
+                       "symbol JSON makes more than {} values with the inputs that it leaves out",
+                       kJsonValuesMax);
+  };
   const auto find = [&made](Value value, const std::string& where) -> base::Result<Entry> {
     const auto& node = made[node_index(value)];
     if (value.output < node->outputs) return Entry{node, value.output};
@@ -180,6 +187,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   };
   for (FileNode& node : nodes) {
     if (node.is_variable()) {
+      TROUPE_TRY(count(1));
       made.push_back(
           variable(std::move(node.name), std::move(node.attributes)).outputs_.front().node);
       continue;
@@ -192,13 +200,10 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
     base::Result<Symbol> symbol =
         create(table, node.op, std::move(node.name), inputs, node.attributes);
     if (!symbol.ok()) return malformed(node.where, symbol.status().text());
-    count += symbol->outputs_.front().node->inputs.size() - node.inputs.size();
-    if (count > kJsonNodesMax) {
-      return base::error(Errc::resource_exhausted,
-                         "symbol JSON has more than {} nodes with the inputs that it leaves out",
-                         kJsonNodesMax);
-    }
-    made.push_back(symbol->outputs_.front().node);
+    std::shared_ptr<const Node> call = symbol->outputs_.front().node;
+    TROUPE_TRY(
+        count(static_cast<std::size_t>(call->outputs) + call->inputs.size() - node.inputs.size()));
+    made.push_back(std::move(call));
   }
   TROUPE_TRY_ASSIGN(const json* heads, member_array(file, "heads", "top level"));
   if (heads->empty()) return malformed("heads", "a symbol needs at least one output");

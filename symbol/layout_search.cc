@@ -35,14 +35,14 @@ LayoutSearch::LayoutSearch(const ops::OpTable& table, const Graph& graph, const 
       heads_(numbers_.size(), false),
       free_to_reorder_(numbers_.size(), false),
       aliases_(numbers_.size()),
-      readers_(numbers_.size()),
+      wants_(numbers_.size()),
       layouts_(numbers_.size()),
       plans_(graph.nodes.size()) {
   for (const Value head : graph.heads) heads_[numbers_[head]] = true;
-  find_readers();
+  find_aliases();
 }
 
-void LayoutSearch::find_readers() {
+void LayoutSearch::find_aliases() {
   const std::set<std::string> none;
   const std::set<std::string>& weights = options_.weights != nullptr ? *options_.weights : none;
   const std::vector<bool> prologue = prologue_nodes(graph_, weights);
@@ -55,10 +55,6 @@ void LayoutSearch::find_readers() {
     if (node.op->identity_if_alike && !heads_[first] &&
         shapes_[numbers_[node.inputs[0]]] == shapes_[first]) {
       aliases_[first] = source_of(node.inputs[0]);
-      continue;
-    }
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      if (node.reads(k)) readers_[source_of(node.inputs[k])].push_back({i, k});
     }
   }
 }
@@ -165,10 +161,29 @@ bool LayoutSearch::leaves_layout(std::size_t node, const ops::Offer& offer) cons
 }
 
 void LayoutSearch::take(std::size_t node, const ops::Offer& offer) {
+  const GraphNode& n = graph_.nodes[node];
+  const ops::Offer& before = plans_[node].offer;
+  for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+    if (!n.reads(k)) continue;
+    const Layout* wanted = before.maker != nullptr ? &before.inputs[k] : nullptr;
+    if (wanted != nullptr && *wanted == offer.inputs[k]) continue;
+    change_want(source_of(n.inputs[k]), {node, k}, wanted, offer.inputs[k]);
+  }
   plans_[node].offer = offer;
   for (std::size_t v = numbers_.begin(node); v < numbers_.end(node); ++v) {
     layouts_[v] = offer.outputs[v - numbers_.begin(node)];
   }
+}
+
+void LayoutSearch::change_want(std::size_t value, Reader reader, const Layout* before,
+                               const Layout& now) {
+  std::vector<Want>& wants = wants_[value];
+  if (before != nullptr) std::ranges::find(wants, *before, &Want::layout)->readers.erase(reader);
+  auto it = std::ranges::find(wants, now, &Want::layout);
+  if (it == wants.end()) it = wants.insert(it, {now, {}});
+  it->readers.insert(reader);
+  std::erase_if(wants, [](const Want& want) { return want.readers.empty(); });
+  std::ranges::sort(wants, {}, [](const Want& want) { return *want.readers.begin(); });
 }
 
 /// Takes the cheapest offer for a node while all others stay as they are. Kernels choose freely;
@@ -250,10 +265,7 @@ double LayoutSearch::reorder_seconds(std::size_t value) {
         asked.status.ok() ? asked.offers.front().seconds : std::numeric_limits<double>::infinity();
   };
   if (heads_[value]) want(Layout::dense());
-  for (const Reader& reader : readers_[value]) {
-    const NodePlan& plan = plans_[reader.node];
-    if (plan.offer.maker != nullptr) want(plan.offer.inputs[reader.input]);
-  }
+  for (const Want& each : wants_[value]) want(each.layout);
   return seconds;
 }
 

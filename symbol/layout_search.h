@@ -5,7 +5,9 @@
 // Private to this folder.
 #pragma once
 
+#include <compare>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,12 +45,18 @@ class LayoutSearch {
   struct Reader {
     std::size_t node;
     std::size_t input;
+    friend auto operator<=>(const Reader&, const Reader&) = default;
+  };
+  /// A layout that some readers of a value want.
+  struct Want {
+    base::Layout layout;
+    std::set<Reader> readers;
   };
   struct Hash {
     std::size_t operator()(const ops::OpCall& call) const { return call.hash(); }
   };
 
-  void find_readers();
+  void find_aliases();
   const Asked& ask(const ops::OpCall& call);
   void heed_choices(const ops::OpCall& call, Asked& asked) const;
   /// Leaves what the stored choice says; else an error says why it cannot be.
@@ -58,6 +66,9 @@ class LayoutSearch {
   /// True where `offer` would bring a value out of a layout that is not dense.
   bool leaves_layout(std::size_t node, const ops::Offer& offer) const;
   void take(std::size_t node, const ops::Offer& offer);
+  /// A reader of the value has wanted the layout `before` (null: none) and wants another one now.
+  void change_want(std::size_t value, Reader reader, const base::Layout* before,
+                   const base::Layout& now);
   /// Of all reorders of the values that the node reads and writes.
   double reorder_seconds_around(std::size_t node);
   double reorder_seconds(std::size_t value);
@@ -76,8 +87,10 @@ class LayoutSearch {
   std::vector<bool> heads_;                          // per value
   std::vector<bool> free_to_reorder_;                // per value: done once, not at each run
   std::vector<std::optional<std::size_t>> aliases_;  // per value: the one that it is
-  std::vector<std::vector<Reader>> readers_;         // per value that is no alias
-  std::vector<base::Layout> layouts_;                // per value that is no alias
+  /// Per value that is no alias: what its readers want by their plans. Each layout is there once,
+  /// and they lie in the order of their first readers.
+  std::vector<std::vector<Want>> wants_;
+  std::vector<base::Layout> layouts_;  // per value that is no alias
   std::vector<NodePlan> plans_;
   std::unordered_map<ops::OpCall, Asked, Hash> asked_;
 };

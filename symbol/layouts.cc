@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <unordered_map>
 #include <utility>
 
 #include "symbol/layout_search.h"
@@ -101,8 +102,8 @@ class Writer {
   base::Result<Value> reordered(Value value, const Layout& layout, const std::string& user) {
     const std::size_t from = result_.numbers[value];
     if (result_.layouts[from] == layout) return value;
-    for (const auto& [source, target] : reorders_) {
-      if (source == value && result_.layouts[result_.numbers[target]] == layout) return target;
+    for (const Value target : reorders_[from]) {
+      if (result_.layouts[result_.numbers[target]] == layout) return target;
     }
     ops::OpCall call = search_.call_of(runtime_.ops.at("reorder"), {});
     call.inputs = {{result_.dtypes[from], result_.shapes[from], result_.layouts[from], false}};
@@ -123,7 +124,7 @@ class Writer {
     result_.numbers.add_node(1);
     result_.kernels.push_back(*std::move(kernel));
     result_.plans.push_back(std::move(plan));
-    reorders_.emplace_back(value, target);
+    reorders_[from].push_back(target);
     return target;
   }
 
@@ -137,7 +138,7 @@ class Writer {
   PreparedGraph result_;
   Builder builder_;
   std::vector<Value> mapped_;  // per old value: the value of the result
-  std::vector<std::pair<Value, Value>> reorders_;
+  std::unordered_map<std::size_t, std::vector<Value>> reorders_;  // of a value of the result
   bool backward_ = false;  // of the node being visited: its reorders run in the same pass
 };
 

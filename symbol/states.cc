@@ -3,6 +3,8 @@
 #include "symbol/states.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 namespace troupe::symbol {
 
@@ -29,17 +31,16 @@ void normalise(StateUpdate& update) {
 
 std::vector<StateUpdate> state_updates(const Graph& graph) {
   std::vector<StateUpdate> updates;
+  std::unordered_map<std::string_view, std::size_t> positions;  // by the state's name
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const GraphNode& node = graph.nodes[i];
     if (node.is_variable()) continue;
     for (auto state = node.op->auxiliary.rbegin(); state != node.op->auxiliary.rend(); ++state) {
       const GraphNode& variable = graph.node(node.input(state->input));
       if (!variable.is_variable()) continue;
-      auto it = std::find_if(updates.begin(), updates.end(), [&](const StateUpdate& update) {
-        return update.state == variable.name;
-      });
-      if (it == updates.end()) it = updates.insert(updates.end(), {variable.name, 1.0, {}});
-      move_after(*it, {static_cast<std::int64_t>(i), state->output},
+      const auto [it, added] = positions.try_emplace(variable.name, updates.size());
+      if (added) updates.push_back({variable.name, 1.0, {}});
+      move_after(updates[it->second], {static_cast<std::int64_t>(i), state->output},
                  node.params.real(state->momentum));
     }
   }

@@ -104,9 +104,12 @@ class Symbol {
   std::vector<Entry> outputs_;
 };
 
-/// Longest JSON and most nodes that from_json takes.
+/// Longest JSON and most nodes that from_json takes, and most values that these may make: outputs
+/// of all nodes, and inputs that the file leaves out. A short node may have 256 of them, and for
+/// each that nobody reads a gradient has one more node. Built-in networks have some thousands.
 inline constexpr std::size_t kJsonBytesMax = 64u << 20;
 inline constexpr std::size_t kJsonNodesMax = 1'000'000;
+inline constexpr std::size_t kJsonValuesMax = 200'000;
 
 /// Builds symbols as one reads them: after the first error all further calls give empty symbols,
 /// and finish() reports it. One thread.

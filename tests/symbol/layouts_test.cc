@@ -123,6 +123,90 @@ TEST_CASE("no node has a better offer than the one it took") {
   CHECK(weighed > 40);
 }
 
+/// Seconds of the reorders of a value to all layouts that somebody wants, from the plans of all.
+double seconds_of_reorders(const Graph& graph, const std::vector<const NodePlan*>& plans,
+                           Value value) {
+  const auto produced = plans[node_index(value)];
+  const auto out = static_cast<std::size_t>(value.output);
+  const base::Layout own = produced ? produced->offer.outputs[out] : base::Layout::dense();
+  std::vector<base::Layout> wanted = {own};
+  double seconds = 0;
+  const auto want = [&](const base::Layout& layout, ops::OpCall call, ops::TensorDesc desc) {
+    if (std::ranges::find(wanted, layout) != wanted.end()) return;
+    wanted.push_back(layout);
+    call.op = &table().at("reorder");
+    call.params = {};
+    desc.any_layout = false;
+    desc.layout = own;
+    call.inputs = {desc};
+    desc.layout = layout;
+    call.outputs = {desc};
+    seconds += ops::offers(call).value().front().seconds;
+  };
+  if (std::ranges::find(graph.heads, value) != graph.heads.end()) {
+    want(base::Layout::dense(), produced->call, produced->call.outputs[out]);
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (std::size_t k = 0; k < graph.nodes[i].inputs.size(); ++k) {
+      if (graph.nodes[i].inputs[k] != value || !graph.nodes[i].reads(k)) continue;
+      want(plans[i]->offer.inputs[k], plans[i]->call, plans[i]->call.inputs[k]);
+    }
+  }
+  return seconds;
+}
+
+/// A value that many read, in layouts of several kinds, behind a convolution and before others.
+Symbol much_read() {
+  Composer c(table());
+  const ops::Attributes convolution = {{"num_filter", "32"}, {"kernel", "(3, 3)"}};
+  const Symbol shared = c.call("convolution", "shared", {c.variable("data")}, convolution);
+  std::vector<Symbol> heads = {shared};
+  for (int i = 0; i < 4; ++i) {
+    const std::string number = std::to_string(i);
+    heads.push_back(c.call("softmax", "softmax" + number, {shared}, {{"axis", "1"}}));
+    heads.push_back(c.call("convolution", "conv" + number, {shared}, convolution));
+    heads.push_back(c.call("exp", "exp" + number, {c.call("negate", "negate" + number, {shared})}));
+    const Symbol twice = c.call("multiply", "twice" + number, {shared, shared});
+    heads.push_back(c.call("fully_connected", "fc" + number, {twice}, {{"num_hidden", "3"}}));
+  }
+  return c.finish(Symbol::group(heads)).value();
+}
+
+TEST_CASE("a node pays for each layout that is wanted of the values around it, once") {
+  tests::TestRuntime test;
+  const Graph graph = much_read().graph();
+  const PreparedGraph result = prepared(test, much_read(), {4, 16, 12, 12});
+  std::vector<const NodePlan*> plans;
+  for (const GraphNode& node : graph.nodes) {
+    const auto it = std::ranges::find(result.graph.nodes, node.name, &GraphNode::name);
+    REQUIRE(it != result.graph.nodes.end());
+    const auto at = static_cast<std::size_t>(it - result.graph.nodes.begin());
+    plans.push_back(node.is_variable() ? nullptr : &result.plans[at]);
+  }
+  double all = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (plans[i] == nullptr) continue;
+    const GraphNode& node = graph.nodes[i];
+    INFO(node.name);
+    double seconds = 0;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const auto end = node.inputs.begin() + static_cast<std::ptrdiff_t>(k);
+      if (std::find(node.inputs.begin(), end, node.inputs[k]) != end) continue;
+      seconds += seconds_of_reorders(graph, plans, node.inputs[k]);
+    }
+    seconds += seconds_of_reorders(graph, plans, {static_cast<std::int64_t>(i), 0});
+    const ops::Offer& offer = plans[i]->offer;
+    const auto taken = std::ranges::find_if(plans[i]->alternatives, [&](const Alternative& each) {
+      return each.kernel == offer.kernel && each.inputs == offer.inputs &&
+             each.outputs == offer.outputs;
+    });
+    REQUIRE(taken != plans[i]->alternatives.end());
+    CHECK(taken->reorder_seconds == seconds);
+    all += seconds;
+  }
+  CHECK(all > 0);
+}
+
 /// One convolution with many weights for few places.
 Symbol wide_convolution() {
   Composer c(table());

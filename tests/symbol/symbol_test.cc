@@ -163,6 +163,53 @@ TEST_CASE("malformed JSON gives one error that says where") {
   }
 }
 
+/// A file of calls of one operator, all of one variable.
+std::string calls_in_json(int calls, const std::string& op) {
+  std::string text = R"({"nodes": [{"op": "null", "name": "x", "inputs": []})";
+  for (int i = 0; i < calls; ++i) {
+    text += fmt::format(R"(, {{"name": "s{}", "inputs": [[0, 0]], {}}})", i, op);
+  }
+  return text + fmt::format(R"(], "heads": [[{}, 0]]}})", calls);
+}
+
+TEST_CASE("a file may make so many values and no more") {
+  const std::string split = R"("op": "SliceChannel", "attrs": {"num_outputs": "256"})";
+  const auto read = [&](std::size_t calls, const std::string& op) {
+    return Symbol::from_json(table(), calls_in_json(static_cast<int>(calls), op)).status();
+  };
+  constexpr std::size_t kSplits = (kJsonValuesMax - 1) / 256;
+  CHECK(read(kSplits, split).ok());
+  for (const std::size_t calls : {kSplits + 1, std::size_t{12'000}}) {
+    const base::Status status = read(calls, split);
+    CHECK(status.code() == Errc::resource_exhausted);
+    CHECK(mentions(status, {fmt::format("more than {} values", kJsonValuesMax).c_str()}));
+  }
+  // Inputs that the file leaves out are values, too.
+  const std::string sum = R"("op": "add_n", "attrs": {"num_args": "256"})";
+  CHECK(read(kJsonValuesMax / 256 - 1, sum).ok());
+  CHECK(mentions(read(kJsonValuesMax / 256 + 1, sum), {"values"}));
+}
+
+TEST_CASE("a new node has the first free name of its prefix and operator") {
+  Graph graph;
+  Builder builder(table(), graph, "p");
+  const Value x = builder.add_variable("x");
+  builder.add_variable("p_exp3");
+  const auto added = [&](const std::string& op) { return graph.node(builder.add1(op, {x})).name; };
+  CHECK(added("exp") == "p");
+  CHECK(added("exp") == "p_exp");
+  CHECK(added("negate") == "p_negate");
+  CHECK(added("exp") == "p_exp2");
+  CHECK(added("exp") == "p_exp4");  // the third is taken
+  builder.set_prefix("q");
+  CHECK(added("exp") == "q");
+  CHECK(added("exp") == "q_exp");
+  builder.add_variable("p_exp5");
+  builder.set_prefix("p");
+  CHECK(added("exp") == "p_exp6");
+  CHECK(added("negate") == "p_negate2");
+}
+
 TEST_CASE("a very long chain of nodes is built, saved and destroyed without recursion") {
   Symbol net = Symbol::variable("x");
   for (int i = 0; i < 200'000; ++i) {
