@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
+
 namespace troupe::train {
 namespace {
 
@@ -23,6 +25,12 @@ template <typename... Args>
 base::Status refused(fmt::format_string<Args...> format, Args&&... args) {
   return base::error(base::Errc::invalid_argument, "{}",
                      fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// What a file says, as an error quotes it.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kShownMax = 80;
+  return base::shortened(text, kShownMax);
 }
 
 /// A finite number, also one in quotes: MXNet takes both.
@@ -39,7 +47,7 @@ std::optional<double> number_of(const json& value) {
   return value.get<double>();
 }
 
-/// The arguments of one initialiser, each taken once.
+/// The arguments of one initialiser, each a number or a text and taken once.
 class Arguments {
  public:
   Arguments(std::string name, json given) : name_(std::move(name)), given_(std::move(given)) {}
@@ -48,7 +56,7 @@ class Arguments {
     const auto found = given_.find(key);
     if (found == given_.end()) return {};
     out = number_of(*found);
-    if (!out) return refused("{} {} is {}, no number", name_, key, found->dump());
+    if (!out) return refused("{} {} is {}, no number", name_, key, shown(found->dump()));
     given_.erase(found);
     return {};
   }
@@ -64,11 +72,11 @@ class Arguments {
       given_.erase(found);
       return {};
     }
-    return refused("{} {} {} is unknown", name_, key, found->dump());
+    return refused("{} {} {} is unknown", name_, key, shown(found->dump()));
   }
   base::Status finish() const {
     if (given_.empty()) return {};
-    return refused("{} takes no argument '{}'", name_, given_.begin().key());
+    return refused("{} takes no argument '{}'", name_, shown(given_.begin().key()));
   }
 
  private:
@@ -111,7 +119,7 @@ base::Result<InitializerSpec> make_initializer(const std::string& name, json giv
     return refused(
         "initialiser '{}' is unknown (known: constant, msraprelu, normal, one, uniform, xavier, "
         "zero)",
-        name);
+        shown(name));
   }
   TROUPE_TRY(arguments.finish());
   return spec;
@@ -120,16 +128,24 @@ base::Result<InitializerSpec> make_initializer(const std::string& name, json giv
 }  // namespace
 
 base::Result<InitializerSpec> parse_initializer(std::string_view text) {
+  if (text.size() > kInitializerBytesMax) {
+    return refused("has {} bytes; the limit is {}", text.size(), kInitializerBytesMax);
+  }
   std::string name(text);
   json arguments = json::object();
   if (text.starts_with('[')) {
-    const json parsed = json::parse(text, nullptr, false);
+    json parsed = json::parse(text, nullptr, false);
     if (!parsed.is_array() || parsed.size() != 2 || !parsed[0].is_string() ||
         !parsed[1].is_object()) {
       return refused("is neither a name nor [\"NAME\", {{ARGUMENTS}}]");
     }
+    // Values are copied and written by functions that call themselves at each level.
+    for (const auto& [key, value] : parsed[1].items()) {
+      if (value.is_primitive()) continue;
+      return refused("argument '{}' is neither a number nor a text", shown(key));
+    }
     name = parsed[0].get<std::string>();
-    arguments = parsed[1];
+    arguments = std::move(parsed[1]);
   }
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
@@ -143,7 +159,7 @@ base::Result<KeyAttributes> read_key_attributes(const symbol::GraphNode& variabl
     auto spec = parse_initializer(init->second);
     if (!spec.ok()) {
       return spec.status().with_context(
-          fmt::format("variable '{}': __init__ '{}'", variable.name, init->second));
+          fmt::format("variable '{}': __init__ '{}'", shown(variable.name), shown(init->second)));
     }
     read.initializer = *spec;
   }
@@ -153,7 +169,8 @@ base::Result<KeyAttributes> read_key_attributes(const symbol::GraphNode& variabl
     if (given == variable.extra.end()) continue;
     *out = number_of(std::string_view(given->second));
     if (*out) continue;
-    return refused("variable '{}': {} '{}' is no number", variable.name, name, given->second);
+    return refused("variable '{}': {} '{}' is no number", shown(variable.name), name,
+                   shown(given->second));
   }
   return read;
 }

@@ -3,6 +3,7 @@
 // first values are made, what multiplies its learning rate and decay. Pure functions, any thread.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -19,12 +20,16 @@ struct KeyAttributes {
   std::optional<double> wd_mult;                        ///< __wd_mult__
 };
 
+/// Longest text of __init__.
+inline constexpr std::size_t kInitializerBytesMax = 4'096;
+
 /// invalid_argument naming variable, attribute and value.
 base::Result<KeyAttributes> read_key_attributes(const symbol::GraphNode& variable);
 
 /// The initialiser of MXNet's form of text: a name ("zeros") or JSON of name and arguments
 /// (["xavier", {"magnitude": 2}]). Known: zero, one, constant, uniform, normal, xavier, msraprelu,
-/// with MXNet's defaults for what is left out. invalid_argument for anything else.
+/// with MXNet's defaults for what is left out. invalid_argument for anything else, and for more
+/// than kInitializerBytesMax bytes.
 base::Result<schemas::InitializerSpec> parse_initializer(std::string_view text);
 
 }  // namespace troupe::train

@@ -49,13 +49,39 @@ TEST_CASE("what is no initialiser is refused by what is wrong with it", "[key_at
       {"[\"xavier\", {\"factor_type\": 1}]", "xavier factor_type 1 is unknown"},
       {"[\"uniform\", {\"sigma\": 1}]", "uniform takes no argument 'sigma'"},
       {"[\"constant\", {}]", "constant needs its argument 'value'"},
-      {"[\"constant\", {\"value\": [1, 2]}]", "constant value is [1,2], no number"},
+      {"[\"constant\", {\"value\": [1, 2]}]", "argument 'value' is neither a number nor a text"},
+      {"[\"constant\", {\"value\": {}}]", "argument 'value' is neither a number nor a text"},
       {"[\"constant\", {\"value\": \"inf\"}]", "no number"}};
   for (const auto& [text, fault] : wrong) {
     const base::Status refused = parse_initializer(text).status();
     CHECK(refused.code() == base::Errc::invalid_argument);
     CHECK_THAT(refused.text(), Catch::Contains(fault));
   }
+}
+
+/// ["constant", {"value": [[[...]]]}] of so many levels.
+std::string nested(std::size_t levels) {
+  return "[\"constant\", {\"value\": " + std::string(levels, '[') + std::string(levels, ']') + "}]";
+}
+
+TEST_CASE("an initialiser of many levels or bytes is refused, and quoted in part",
+          "[key_attributes]") {
+  constexpr std::size_t kMany = 500'000;
+  const base::Status deep = parse_initializer(nested(kMany)).status();
+  CHECK(deep.code() == base::Errc::invalid_argument);
+  CHECK(deep.text() == "has 1000025 bytes; the limit is 4096");
+  CHECK_THAT(parse_initializer(nested(2'000)).status().text(),
+             Catch::Contains("argument 'value' is neither a number nor a text"));
+  const std::string name(kInitializerBytesMax, 'x');
+  CHECK_THAT(parse_initializer(name).status().text(), Catch::Contains("...' is unknown"));
+  CHECK_THAT(parse_initializer(name + "x").status().text(), Catch::Contains("has 4097 bytes"));
+
+  symbol::GraphNode variable;
+  variable.name = std::string(kMany, 'n');
+  variable.extra["__init__"] = nested(kMany);
+  CHECK(read_key_attributes(variable).status().text().size() < 300);
+  variable.extra = {{"__lr_mult__", std::string(kMany, '1') + "x"}};
+  CHECK(read_key_attributes(variable).status().text().size() < 300);
 }
 
 }  // namespace
