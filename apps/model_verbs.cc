@@ -64,7 +64,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   if (status.ok()) status = file.write(std::as_bytes(std::span(text)));
   if (status.ok()) status = file.commit();
   if (!status.ok()) return context.fail(status);
-  context.console.data(fmt::format("{}: kernels for {}; measured now: {}\n", verb.output,
+  context.console.line(fmt::format("{}: kernels for {}; measured now: {}", verb.output,
                                    base::format_counted(tuned->choices.calls.size(), "call"),
                                    tuned->measured));
   if (tuned->left > 0) {
