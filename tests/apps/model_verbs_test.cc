@@ -131,6 +131,13 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
                             Contains("tiny-bn") && Contains("]: "));
   std::ofstream(path) << "{";
   CHECK_THAT(run(inspect).err, Contains(path + ": byte 2: not JSON"));
+  for (const char* text : {"{", "", "my notes\n", "{\"troupe_kernels\": 99}"}) {
+    std::ofstream(path) << text;
+    const Run other = tune({"--batch", "4"});
+    CHECK(other.code == static_cast<int>(ExitCode::conflict));
+    CHECK_THAT(other.err, StartsWith("error: " + path + ": ") && Contains("is not replaced"));
+    CHECK(text_of(path) == text);
+  }
   CHECK(run({"model", "autotune", "tiny-bn", "-o", "/nowhere/k.json"}).code != 0);
   CHECK(run({"model", "autotune", "tiny-bn"}).code == 2);
 }
