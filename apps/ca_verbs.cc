@@ -70,7 +70,7 @@ ExitCode hand_out(trust::Authority& authority, const base::Result<trust::Credent
   if (made->info.validity.until == end) {
     context.console.note("it is valid as long as the authority itself, no longer");
   }
-  context.console.data(fmt::format("{}: {}, certificate {}, until {}\n", file.string(),
+  context.console.line(fmt::format("{}: {}, certificate {}, until {}", file.string(),
                                    made->info.identity.to_string(), made->info.serial,
                                    base::format_date(made->info.validity.until)));
   return ExitCode::ok;
@@ -138,8 +138,8 @@ ExitCode tell(const Options& options, Context& context) {
         authority->issued().begin(), authority->issued().end(), [now](const trust::Issued& each) {
           return each.withdrawn != 0 && !trust::ended(each.validity, now);
         });
-    context.console.data(fmt::format(
-        "the coordinator knows {}\n",
+    context.console.line(fmt::format(
+        "the coordinator knows {}",
         base::format_counted(static_cast<std::uint64_t>(revoked), "revoked certificate")));
     return ExitCode::ok;
   });

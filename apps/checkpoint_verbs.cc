@@ -7,11 +7,14 @@
 #include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "store/checkpoint.h"
 
 namespace troupe::apps {
 namespace {
+
+using base::printable;
 
 /// Opens the newest complete checkpoint of a folder, where what is newer and damaged is said, or
 /// the one that is named like in the last lines of a run, with or without ".manifest".
@@ -51,14 +54,16 @@ std::string text_of(const store::Checkpoint& checkpoint) {
   std::string text = fmt::format(
       "checkpoint  {}\njob         {}\nstep        {}\nepoch       {}\nsamples     {}\n"
       "numerics    {}{}\n",
-      checkpoint.path().string(), manifest.job_name, base::format_count(manifest.step),
-      manifest.epoch, base::format_count(manifest.samples), manifest.numeric_class.to_string(),
+      printable(checkpoint.path().string()), printable(manifest.job_name),
+      base::format_count(manifest.step), manifest.epoch, base::format_count(manifest.samples),
+      printable(manifest.numeric_class.to_string()),
       manifest.numerics_changed ? ", earlier steps in another class" : "");
   for (const schemas::ShardFile& file : manifest.files) {
-    text += fmt::format("file        {} {}\n", file.name, base::format_bytes(file.bytes));
+    text +=
+        fmt::format("file        {} {}\n", printable(file.name), base::format_bytes(file.bytes));
   }
   for (const schemas::KeyInfo& key : manifest.keys) {
-    text += fmt::format("key         {} {} {}\n", key.name, key.shape.to_string(),
+    text += fmt::format("key         {} {} {}\n", printable(key.name), key.shape.to_string(),
                         base::dtype_name(key.dtype));
   }
   return text;

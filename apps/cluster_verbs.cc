@@ -56,7 +56,7 @@ struct ProcessVerb {
 /// The limits file's limits; false after its errors have been shown.
 bool read_limits(const ProcessVerb& options, Context& context, base::Limits& limits) {
   if (options.limits_path.empty()) return true;
-  const LimitsFile file = read_limits_file(options.limits_path);
+  const LimitsFile file = read_limits_file(options.limits_path, base::FileKind::any);
   limits = file.limits;
   if (!file.errors.empty()) context.fail_all(file.errors, "nothing was started");
   return file.errors.empty();

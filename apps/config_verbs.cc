@@ -26,9 +26,9 @@ const std::string& model_of(const schemas::JobSpec& spec) {
   return spec.model.network.empty() ? spec.model.symbol : spec.model.network;
 }
 
-std::string text_of(const std::string& path, const schemas::JobSpec& spec) {
-  return fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}\n", path, spec.name,
-                     model_of(spec), base::format_counted(spec.workers.machines, "machine"),
+std::string line_of(const std::string& path, const schemas::JobSpec& spec) {
+  return fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}", path, spec.name, model_of(spec),
+                     base::format_counted(spec.workers.machines, "machine"),
                      base::format_counted(spec.workers.devices, "worker"),
                      base::format_counted(spec.shards(), "parameter server"),
                      base::format_counted(spec.train.epochs, "epoch"));
@@ -75,7 +75,7 @@ ExitCode check(const JobFileOptions& options, bool json, Context& context) {
   if (json) {
     context.console.data(json_text(json_of_check(options.path, job.spec, job.errors)));
   } else if (code == ExitCode::ok) {
-    context.console.data(text_of(options.path, job.spec));
+    context.console.line(line_of(options.path, job.spec));
   }
   return code;
 }

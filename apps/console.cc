@@ -18,6 +18,10 @@ void Console::data(std::string_view text) {
   out_ << text << std::flush;
 }
 
+void Console::line(std::string_view line) {
+  data(printable(line) + "\n");
+}
+
 void Console::note(std::string_view line) {
   clear_status_line();
   err_ << printable(line) << std::endl;

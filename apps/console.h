@@ -26,8 +26,11 @@ class Console {
   Console(std::ostream& out, std::ostream& err, ConsoleOptions options = {})
       : out_(out), err_(err), options_(options) {}
 
-  /// Data: what a script reads. Written as it is.
+  /// Data: what a script reads. Written as it is; whoever makes tables and lines for people of it
+  /// has passed them through base::printable.
   void data(std::string_view text);
+  /// One line of data for people; control characters in it become '?'.
+  void line(std::string_view line);
   /// One line for people; control characters in it become '?'.
   void note(std::string_view line);
   /// note(), unless only warnings and errors are wanted.

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <iostream>
@@ -87,7 +88,7 @@ void read_job_limits(Section& root, JobSpec& spec, std::vector<ConfigError>& err
   if (root.kind("limits") == ValueKind::text) {
     std::string path;
     root.read("limits", path);
-    LimitsFile file = read_limits_file(path);
+    LimitsFile file = read_limits_file(path, base::FileKind::regular);
     spec.limits = file.limits;
     errors.insert(errors.end(), file.errors.begin(), file.errors.end());
   } else if (root.kind("limits") != ValueKind::absent && root.kind("limits") != ValueKind::table) {
@@ -371,9 +372,10 @@ base::Status make_absolute(std::string& path) {
   return {};
 }
 
+/// The text of a file that the job names: of anybody's job, so no pipe is waited for.
 base::Status take_in(const std::string& path, std::uint64_t bytes_max, std::string& text) {
   if (path.empty()) return {};
-  TROUPE_TRY_ASSIGN(text, base::read_text_file(path, bytes_max, base::FileKind::any));
+  TROUPE_TRY_ASSIGN(text, base::read_text_file(path, bytes_max));
   return {};
 }
 
@@ -402,10 +404,9 @@ JobFile read_job_file(const std::string& path, const std::vector<std::string>& o
   return job;
 }
 
-LimitsFile read_limits_file(const std::string& path) {
+LimitsFile read_limits_file(const std::string& path, base::FileKind kind) {
   LimitsFile result;
-  const auto text =
-      base::read_text_file(path, base::Limits().job_file_bytes_max, base::FileKind::any);
+  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max, kind);
   if (!text.ok()) {
     result.errors.push_back({"", 0, 0, "", text.status().text()});
     return result;
@@ -422,7 +423,9 @@ base::Status prepare_submission(schemas::JobSpec& spec) {
         &spec.train.weights, &spec.checkpoint.dir, &spec.numerics.kernels}) {
     TROUPE_TRY(make_absolute(*path));
   }
-  const std::uint64_t bytes_max = spec.limits.job_file_bytes_max;
+  // The job may raise its own limit, but not above what an encoded job can hold.
+  const std::uint64_t bytes_max =
+      std::min<std::uint64_t>(spec.limits.job_file_bytes_max, schemas::kModelBytesMax);
   TROUPE_TRY(take_in(spec.model.symbol, bytes_max, spec.model.symbol_json));
   TROUPE_TRY(take_in(spec.train.optimizer.symbol, bytes_max, spec.train.optimizer.symbol_json));
   schemas::NumericsSpec& numerics = spec.numerics;

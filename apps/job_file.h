@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/config_file.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "schemas/job_spec.h"
@@ -34,7 +35,8 @@ JobFile parse_job(const std::string& name, const std::string& text,
                   const std::vector<std::string>& overrides);
 
 /// Reads a limits file: any of the keys of base/limits.h, durations and sizes also with units.
-LimitsFile read_limits_file(const std::string& path);
+/// `kind`: what it may be; what a job file names is a regular file.
+LimitsFile read_limits_file(const std::string& path, base::FileKind kind);
 
 /// Makes all paths absolute and takes symbol files in, so that the job means the same everywhere.
 base::Status prepare_submission(schemas::JobSpec& spec);

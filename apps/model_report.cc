@@ -75,14 +75,16 @@ base::Result<base::Shape> sample_shape(const InspectOptions& options) {
 /// Rows of cells, written in columns, and lines between them.
 class TextTable {
  public:
-  /// Cells that are too long lose their end.
+  /// Cells that are too long lose their end. Names in them are from files: no terminal obeys them.
   void add(std::vector<std::string> row) {
     constexpr std::size_t kCellMost = 80;
-    for (std::string& cell : row) cell = base::shortened(cell, kCellMost);
+    for (std::string& cell : row) {
+      cell = base::shortened(base::printable(cell), kCellMost);
+    }
     rows_.push_back(std::move(row));
   }
   /// A line that is no row: its length does not count.
-  void note(std::string line) { rows_.push_back({std::move(line)}); }
+  void note(std::string_view line) { rows_.push_back({base::printable(line)}); }
   std::string to_string() const {
     std::vector<std::size_t> widths;
     for (const auto& row : rows_) {
@@ -172,7 +174,7 @@ std::string summarize(const ModelReport& report, bool why) {
   }
   text += fmt::format("reorders        {}\n", report.reorders.size());
   for (const std::string& reorder : report.reorders) {
-    if (why) text += "  " + reorder + "\n";
+    if (why) text += "  " + base::printable(reorder) + "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 // parameters, kernels and planned memory, found by binding it as a worker would. troupe model
 // autotune: kernels chosen by measuring, for a job's numerics.kernels.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "apps/model_list.h"
@@ -49,10 +50,23 @@ struct AutotuneVerb {
   std::string time = "5m";
 };
 
+/// What is there and holds no kernel choices was named by mistake.
+base::Status check_replaced(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return {};
+  const base::Status there = symbol::KernelChoices::load(path).status();
+  if (there.ok()) return {};
+  return base::error(base::Errc::already_exists,
+                     "{}; a file with other content than kernel choices is not replaced, name "
+                     "another --output",
+                     there.text());
+}
+
 ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   // That the file can be written is found out before the time is spent.
   base::AtomicFile file(verb.output);
-  base::Status status = file.open();
+  base::Status status = check_replaced(verb.output);
+  if (status.ok()) status = file.open();
   if (!status.ok()) return context.fail(status);
   constexpr double kMilliseconds = 1e-3;
   const auto most_ms = static_cast<double>(base::parse_duration_ms(verb.time).value());
@@ -64,7 +78,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   if (status.ok()) status = file.write(std::as_bytes(std::span(text)));
   if (status.ok()) status = file.commit();
   if (!status.ok()) return context.fail(status);
-  context.console.data(fmt::format("{}: kernels for {}; measured now: {}\n", verb.output,
+  context.console.line(fmt::format("{}: kernels for {}; measured now: {}", verb.output,
                                    base::format_counted(tuned->choices.calls.size(), "call"),
                                    tuned->measured));
   if (tuned->left > 0) {

@@ -7,6 +7,7 @@
 
 #include "apps/job_report.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/units.h"
 
 namespace troupe::apps {
@@ -116,7 +117,7 @@ std::string RunResult::to_string() const {
     text += fmt::format("test accuracy {:.4f} on {}, loss {:.4f}\n", score->accuracy(),
                         base::format_counted(score->samples, "image"), mean_loss(*score));
   }
-  if (!checkpoint.empty()) text += fmt::format("checkpoint {}\n", checkpoint);
+  if (!checkpoint.empty()) text += fmt::format("checkpoint {}\n", base::printable(checkpoint));
   if (!trained) return nothing_trained_line(steps_total) + text;
   if (!text.empty()) return text;
   return fmt::format("{} {} done; nothing was saved: checkpoint.dir is not set\n",

@@ -118,7 +118,7 @@ ExitCode make(const Options& options, Context& context) {
     static_cast<void>(book->revoke(made.id, now));  // nobody has it
     return context.fail(written);
   }
-  context.console.data(fmt::format("{}: token {} of '{}', {}, until {}\n", options.out.string(),
+  context.console.line(fmt::format("{}: token {} of '{}', {}, until {}", options.out.string(),
                                    made.id, made.name, text_of(made.rights),
                                    base::format_date(made.validity.until)));
   return ExitCode::ok;

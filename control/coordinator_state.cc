@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -51,14 +50,19 @@ std::filesystem::path plain_path(const std::string& path) {
 
 /// Others read these words on their terminals and in the log.
 base::Status check_words(const schemas::JobSpec& spec) {
-  const std::array<std::pair<const char*, const std::string*>, 7> words = {
-      {{"model.network", &spec.model.network},
-       {"model.symbol", &spec.model.symbol},
-       {"data.train", &spec.data.train},
-       {"data.test", &spec.data.test},
-       {"train.optimizer.symbol", &spec.train.optimizer.symbol},
-       {"train.weights", &spec.train.weights},
-       {"checkpoint.dir", &spec.checkpoint.dir}}};
+  std::vector<std::pair<const char*, const std::string*>> words = {
+      {"model.network", &spec.model.network},
+      {"model.symbol", &spec.model.symbol},
+      {"data.train", &spec.data.train},
+      {"data.test", &spec.data.test},
+      {"train.optimizer.name", &spec.train.optimizer.name},
+      {"train.optimizer.symbol", &spec.train.optimizer.symbol},
+      {"train.weights", &spec.train.weights},
+      {"checkpoint.dir", &spec.checkpoint.dir},
+      {"numerics.kernels", &spec.numerics.kernels}};
+  for (const schemas::KeyRule& rule : spec.train.keys) {
+    words.emplace_back("train.keys.match", &rule.match);
+  }
   for (const auto& [key, word] : words) {
     if (!base::has_control(*word)) continue;
     return base::error(Errc::invalid_argument, "{}: '{}' has a control character", key,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/text.h"
 #include "data/image_decode.h"
 #include "data/index.h"
 
@@ -98,17 +99,17 @@ Status CheckReport::status() const {
 }
 
 std::string CheckReport::to_string() const {
-  std::string text = fmt::format("{}: {} records, {} bytes, checksum {:#010x}", path.string(),
-                                 records, bytes, checksum);
+  std::string text = fmt::format("{}: {} records, {} bytes, checksum {:#010x}",
+                                 base::printable(path.string()), records, bytes, checksum);
   if (split_records > 0) text += fmt::format(", {} of them split", split_records);
   if (first_image)
     text += fmt::format(", {} images, the first {}", images, first_image->to_string());
   text += "\n";
   if (!first_bad.ok()) {
     text += fmt::format("damaged: {} places, {} images; first bad offset {}: {}\n", damaged_places,
-                        damaged_images, first_bad_offset, first_bad.text());
+                        damaged_images, first_bad_offset, base::printable(first_bad.text()));
   }
-  if (!index_fault.ok()) text += fmt::format("index: {}\n", index_fault.text());
+  if (!index_fault.ok()) text += fmt::format("index: {}\n", base::printable(index_fault.text()));
   return text;
 }
 
@@ -136,7 +137,7 @@ Result<CheckReport> check_record_file(const std::filesystem::path& path, bool de
 }
 
 std::string IndexReport::to_string() const {
-  return fmt::format("{}: {} records\n", path.string(), records);
+  return fmt::format("{}: {} records\n", base::printable(path.string()), records);
 }
 
 Result<IndexReport> index_record_file(const std::filesystem::path& path) {

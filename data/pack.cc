@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/idx_file.h"
 #include "data/image_decode.h"
 #include "data/index.h"
@@ -231,8 +232,9 @@ class FolderPacker {
 std::string PackReport::to_string() const {
   std::string text;
   for (const PackedFile& file : files) {
-    text += fmt::format("{}: {} records of {}, {} classes, {} bytes\n", file.path.string(),
-                        file.records, file.image.to_string(), file.classes, file.bytes);
+    text += fmt::format("{}: {} records of {}, {} classes, {} bytes\n",
+                        base::printable(file.path.string()), file.records, file.image.to_string(),
+                        file.classes, file.bytes);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "base/text.h"
 #include "symbol/infer.h"
 #include "symbol/value_numbers.h"
 
@@ -21,12 +22,13 @@ std::string quoted(const std::string& text) {
 }
 
 std::string node_text(const GraphNode& node) {
-  if (node.is_variable()) return node.name;
-  std::string text = node.name + "\n" + node.op->name;
-  for (const auto& [name, value] : node.params.to_attributes()) {
-    const ops::ParamDef* param = node.op->find_param(name);
+  const std::string name = base::printable(node.name);
+  if (node.is_variable()) return name;
+  std::string text = name + "\n" + node.op->name;
+  for (const auto& [param_name, value] : node.params.to_attributes()) {
+    const ops::ParamDef* param = node.op->find_param(param_name);
     const bool usual = param->initial && ops::to_attribute(*param->initial) == value;
-    if (!usual) text += fmt::format("\n{}={}", name, value);
+    if (!usual) text += "\n" + base::printable(fmt::format("{}={}", param_name, value));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "symbol/executor.h"
 #include "symbol/program.h"
@@ -18,7 +19,7 @@ constexpr double kMilliseconds = 1e3;
 /// "data (32, 1, 28, 28) f32 dense"
 std::string describe(const PreparedGraph& prepared, Value value) {
   const std::size_t v = prepared.numbers[value];
-  return fmt::format("{} {} {} {}", prepared.graph.value_name(value),
+  return fmt::format("{} {} {} {}", base::printable(prepared.graph.value_name(value)),
                      prepared.shapes[v].to_string(), base::dtype_name(prepared.dtypes[v]),
                      prepared.layouts[v].to_string());
 }
@@ -61,8 +62,8 @@ NodeReport report_node(const PreparedGraph& prepared, std::size_t index) {
 /// What is alive where the plan needs most, the largest first: "  822083584 relu1_output".
 std::string describe_peak(const PreparedGraph& prepared, const MemoryPlan& plan) {
   if (plan.pieces.empty()) return "";
-  std::string text =
-      fmt::format("  most is alive at {}:\n", prepared.graph.nodes[plan.peak.node].name);
+  std::string text = fmt::format("  most is alive at {}:\n",
+                                 base::printable(prepared.graph.nodes[plan.peak.node].name));
   for (const Alive& alive : alive_at_peak(prepared.graph, plan)) {
     text += fmt::format("      alive  {} {}\n", alive.bytes,
                         alive.value ? describe(prepared, *alive.value) : "scratch");
@@ -127,8 +128,8 @@ std::string Executor::dump() const {
     for (std::size_t i = 0; i < prepared.graph.nodes.size(); ++i) {
       const GraphNode& node = prepared.graph.nodes[i];
       if (node.is_variable()) continue;
-      text += fmt::format("  {}{} = {}({}){}\n", node.backward ? "< " : "> ", node.name,
-                          node.op->name, prepared.kernels[i]->name(),
+      text += fmt::format("  {}{} = {}({}){}\n", node.backward ? "< " : "> ",
+                          base::printable(node.name), node.op->name, prepared.kernels[i]->name(),
                           prepared.plans[i].stored ? " by a stored choice" : "");
       for (const Alternative& offer : prepared.plans[i].alternatives) {
         text += fmt::format(

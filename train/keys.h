@@ -42,7 +42,8 @@ base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
                          std::span<const schemas::KeyRule> rules);
 
 /// invalid_argument naming node, operator and shapes when the network does not fit the sample, or a
-/// variable and what it says that cannot be obeyed, and what check_rules() says.
+/// variable and what it says that cannot be obeyed, more keys than schemas::kKeysMax or a name of
+/// more than schemas::kNameBytesMax bytes, and what check_rules() says.
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules = {});
 

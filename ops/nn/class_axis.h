@@ -54,10 +54,13 @@ inline std::vector<ParamDef> ignore_params() {
 /// The labels of one call: integers, kept in any of f32, f64, i64, i32, u8.
 class Labels {
  public:
-  Labels(const base::TensorView& view, const Params& p)
-      : view_(view),
-        use_ignore_(p.boolean("use_ignore")),
-        ignore_(static_cast<std::int64_t>(p.real("ignore_label"))) {}
+  Labels(const base::TensorView& view, const Params& p) : view_(view) {
+    // What is no 64-bit integer is no label either.
+    const double ignore = p.real("ignore_label");
+    if (p.boolean("use_ignore") && ignore > -0x1.0p63 && ignore < 0x1.0p63) {
+      ignore_ = static_cast<std::int64_t>(ignore);
+    }
+  }
 
   /// An error naming the first label that is no class and not ignored.
   base::Status check(std::int64_t classes) const {
@@ -78,7 +81,7 @@ class Labels {
   }
 
  private:
-  bool ignored(std::int64_t label) const { return use_ignore_ && label == ignore_; }
+  bool ignored(std::int64_t label) const { return label == ignore_; }
   std::int64_t raw(std::int64_t row) const {
     switch (view_.dtype) {
       case base::DType::f32:
@@ -100,8 +103,7 @@ class Labels {
   }
 
   base::TensorView view_;
-  bool use_ignore_;
-  std::int64_t ignore_;
+  std::optional<std::int64_t> ignore_;  // absent: no row is left out
 };
 
 /// An error unless labels may have this dtype.

@@ -3,13 +3,16 @@
 #include "apps/job_file.h"
 
 #include <rapidcheck.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "schemas/codec.h"
 #include "symbol/kernel_choices.h"
 #include "tests/support/catch.h"
+#include "tests/support/test_folder.h"
 
 namespace troupe::apps {
 namespace {
@@ -334,7 +337,7 @@ TEST_CASE("wrong overrides name themselves", "[job_file]") {
 TEST_CASE("limits come from a file with units", "[job_file]") {
   const auto path = std::filesystem::temp_directory_path() / "troupe-limits-test.toml";
   std::ofstream(path) << "ping_ms = 50\nsilence_dead_ms = \"2s\"\nsend_queue_bytes_max = \"8m\"\n";
-  const LimitsFile file = read_limits_file(path.string());
+  const LimitsFile file = read_limits_file(path.string(), base::FileKind::regular);
   CHECK(lines_of(file.errors) == Lines{});
   CHECK(file.limits.ping_ms == 50);
   CHECK(file.limits.silence_dead_ms == 2'000);
@@ -347,7 +350,43 @@ TEST_CASE("limits come from a file with units", "[job_file]") {
   CHECK_THAT(parse("", {"limits=" + path.string()}).errors.at(0).to_string(),
              Contains("troupe-limits-test.toml:1:1: error: pingms: unknown key"));
   std::filesystem::remove(path);
-  CHECK_THAT(read_limits_file(path.string()).errors.at(0).to_string(), Contains(path.string()));
+  CHECK_THAT(read_limits_file(path.string(), base::FileKind::regular).errors.at(0).to_string(),
+             Contains(path.string()));
+}
+
+TEST_CASE("files that a job names are regular ones, and nobody waits for another", "[job_file]") {
+  const TestFolder folder("job-file-kinds");
+  const std::string pipe = (folder.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(parse("", {"limits=" + pipe}).errors.at(0).to_string(), Contains(pipe + ": "));
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    for (const std::string& setting :
+         {"model={symbol = '" + path + "'}", "train.optimizer.symbol='" + path + "'",
+          "numerics.kernels='" + path + "'"}) {
+      JobFile job = parse("", {setting});
+      REQUIRE(lines_of(job.errors) == Lines{});
+      const base::Status refused = prepare_submission(job.spec);
+      INFO(setting);
+      CHECK(refused.code() == base::Errc::invalid_argument);
+      CHECK_THAT(refused.text(), Contains(path + ": "));
+    }
+  }
+}
+
+TEST_CASE("a job cannot raise what its symbol may have above what can be sent", "[job_file]") {
+  const TestFolder folder("job-file-large");
+  const auto path = folder.path() / "symbol.json";
+  std::ofstream(path) << std::string(schemas::kModelBytesMax, ' ');
+  const auto prepared = [&path](const char* limit) {
+    JobFile job = parse(std::string("[limits]\njob_file_bytes_max = ") + limit,
+                        {"model={symbol = '" + path.string() + "'}"});
+    REQUIRE(lines_of(job.errors) == Lines{});
+    return prepare_submission(job.spec);
+  };
+  CHECK(prepared("\"1m\"").code() == base::Errc::resource_exhausted);
+  CHECK(prepared("\"64m\"").ok());
+  std::ofstream(path, std::ios::app) << ' ';
+  CHECK_THAT(prepared("\"64m\"").text(), Contains("symbol.json") && Contains("4194304"));
 }
 
 TEST_CASE("a submission has absolute paths and its symbols inside", "[job_file]") {

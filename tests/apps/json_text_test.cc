@@ -153,6 +153,7 @@ TEST_CASE("record files are packed, indexed and checked with JSON", "[json]") {
   CHECK(good.json["first_bad"].is_null());
   CHECK(good.json["index_fault"].is_null());
   CHECK_THAT(good.json["file"].get<std::string>(), Contains("a\"b\\c\n"));
+  CHECK_THAT(good.text.out, Contains("a\"b\\c??[2J"));
   const Both index({"data", "index", path.string()});
   CHECK(index.json["records"] == 20);
   const std::uint64_t whole = std::filesystem::file_size(path);

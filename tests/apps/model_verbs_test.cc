@@ -8,6 +8,7 @@
 #include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
+#include "tests/support/job_files.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::apps {
@@ -130,8 +131,58 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
                             Contains("tiny-bn") && Contains("]: "));
   std::ofstream(path) << "{";
   CHECK_THAT(run(inspect).err, Contains(path + ": byte 2: not JSON"));
+  for (const char* text : {"{", "", "my notes\n", "{\"troupe_kernels\": 99}"}) {
+    std::ofstream(path) << text;
+    const Run other = tune({"--batch", "4"});
+    CHECK(other.code == static_cast<int>(ExitCode::conflict));
+    CHECK_THAT(other.err, StartsWith("error: " + path + ": ") && Contains("is not replaced"));
+    CHECK(text_of(path) == text);
+  }
   CHECK(run({"model", "autotune", "tiny-bn", "-o", "/nowhere/k.json"}).code != 0);
   CHECK(run({"model", "autotune", "tiny-bn"}).code == 2);
+}
+
+/// A network whose operator and parameter have names that a terminal would obey.
+constexpr const char* kWildNetwork = R"({"nodes": [
+  {"op": "null", "name": "data", "inputs": []},
+  {"op": "null", "name": "w\u001b[31m\nkey", "inputs": []},
+  {"op": "FullyConnected", "name": "f\u001b]0;owned\u0007\nforged  layer", "inputs": [[0, 0], [1, 0]],
+   "attrs": {"num_hidden": "4", "no_bias": "True"}},
+  {"op": "SoftmaxOutput", "name": "softmax", "inputs": [[2, 0]]}], "heads": [[3, 0]]})";
+
+TEST_CASE("names in a symbol file are shown, and obeyed by no terminal") {
+  const TestFolder folder("model-verbs-test-wild");
+  const std::string path = (folder.path() / "wild.json").string();
+  std::ofstream(path) << kWildNetwork;
+  const auto inspect = [&path](const char* flag) {
+    const Run shown = run({"model", "inspect", path, "--input", "1,4,4", flag});
+    INFO(shown.err);
+    CHECK(shown.code == 0);
+    return shown.out;
+  };
+  for (const char* flag : {"--dense", "--why", "--dot", "--print-passes"}) {
+    const std::string out = inspect(flag);
+    INFO(flag << ": " << out);
+    CHECK(out.find_first_of("\x1b\x07") == std::string::npos);
+    CHECK_THAT(out, Contains("f?]0;owned??forged  layer") && !Contains("\nforged"));
+  }
+  CHECK_THAT(inspect("--dot"), Contains("\"w?[31m?key\""));
+  CHECK_THAT(inspect("--json"), Contains("f\\u001b]0;owned\\u0007\\nforged  layer"));
+
+  train::write_test_records(folder.path() / "train.rec", 16, 4);
+  const auto job = folder.path() / "job.toml";
+  std::ofstream(job) << "name = \"wild\"\nmodel = { symbol = '" << path << "' }\n[data]\ntrain = '"
+                     << (folder.path() / "train.rec").string() << "'\nbatch = 8\n[checkpoint]\n"
+                     << "dir = \"" << (folder.path() / "out").string() << "\\u001b[2J\"\n";
+  const Run ran = run({"run", job.string(), "--quiet"});
+  INFO(ran.err);
+  REQUIRE(ran.code == 0);
+  CHECK_THAT(ran.out, Contains("/out?[2J/step-2-g1\n"));
+  const std::string out = (folder.path() / "out\x1b[2J").string();
+  CHECK_THAT(
+      run({"checkpoint", "show", out}).out,
+      Contains("/out?[2J/step-2-g1.manifest\n") && Contains("\nkey         w?[31m?key (4, 16)"));
+  CHECK_THAT(run({"checkpoint", "show", out, "--json"}).out, Contains("w\\u001b[31m\\nkey"));
 }
 
 TEST_CASE("model list has every built-in network with its size") {

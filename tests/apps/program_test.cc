@@ -343,6 +343,17 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
   CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
 }
 
+TEST_CASE("config check shows a symbol's path, and no terminal obeys it", "[program]") {
+  const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.toml";
+  std::ofstream(path) << "name = \"x\"\nmodel = { symbol = \"net\\u001b[2J\\n.json\" }\n"
+                      << "data = { train = \"t.rec\" }\n";
+  const Run shown = run({"config", "check", path.string()});
+  CHECK_THAT(shown.out, Contains("job 'x', net?[2J?.json on 1 machine"));
+  CHECK_THAT(run({"config", "check", path.string(), "--json"}).out,
+             Contains("net\\u001b[2J\\n.json"));
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("config check knows the parameters of built-in networks", "[program]") {
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test-keys.toml";
   std::filesystem::copy_file(kExample, path, std::filesystem::copy_options::overwrite_existing);

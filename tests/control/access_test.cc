@@ -170,21 +170,34 @@ TEST_CASE("while tokens cannot be read nobody may, and hears that") {
              Contains("the coordinator cannot read its tokens"));
 }
 
-TEST_CASE("a job with a path that a terminal would obey is refused") {
+TEST_CASE("a job with a word that a terminal would obey is refused") {
   Guarded world(trust::Role::person, "ann");
   world.drop(1, schemas::PersonHello{"s"});
-  const auto answer = [&](const std::string& folder) {
-    schemas::JobSpec spec = ControlWorld::job_spec(1, 1, 1);
-    spec.checkpoint.dir = folder;
+  const auto answer_to = [&](const schemas::JobSpec& spec) {
     CHECK(world.drop(1, schemas::JobSubmit{"x", ControlWorld::job_text(spec), ""}).empty());
     REQUIRE(world.sent.size() == 1);
     return std::get<schemas::JobSubmitted>(world.sent[0].message);
+  };
+  const schemas::JobSpec plain = ControlWorld::job_spec(1, 1, 1);
+  const auto answer = [&](const std::string& folder) {
+    schemas::JobSpec spec = plain;
+    spec.checkpoint.dir = folder;
+    return answer_to(spec);
   };
   for (const char* folder : {"/a\x1b]0;title\x07", "/a\nid b", "/\u009b31m", "/\x7f"}) {
     const schemas::JobSubmitted refused = answer(folder);
     CHECK(refused.code == Errc::invalid_argument);
     CHECK_THAT(refused.text, Contains("checkpoint.dir: '/") && Contains("a control character"));
     CHECK(refused.text.find_first_of("\x1b\n\x7f") == std::string::npos);
+  }
+  const std::string obeyed = "a\x1b[2J";
+  schemas::JobSpec kernels = plain, optimizer = plain, rule = plain;
+  kernels.numerics.kernels = optimizer.train.optimizer.name = obeyed;
+  rule.train.keys = {{"fc*", 0.5, {}}, {obeyed, 0.5, {}}};
+  for (const auto& [key, spec] :
+       {std::pair("numerics.kernels", &kernels), std::pair("train.optimizer.name", &optimizer),
+        std::pair("train.keys.match", &rule)}) {
+    CHECK(answer_to(*spec).text == std::string(key) + ": 'a?[2J' has a control character");
   }
   CHECK(world.state.jobs().empty());
   CHECK(answer("/caf\u00e9 \xe9").code == Errc::ok);  // not every name of a folder is UTF-8

@@ -278,6 +278,11 @@ TEST_CASE("labels: scaled, ignored, smoothed, out of range", "[loss]") {
   for (std::int64_t i = 0; i < 12; ++i) {
     CHECK(masked[0]->at(i) == (i / 4 == 1 ? 0.0 : 2 * plain[0]->at(i)));
   }
+  for (const char* none : {"1e300", "-1e300", "9223372036854775808"}) {  // no label has this number
+    const auto kept = gradients_of(table, "softmax_output", {data, label},
+                                   {{"use_ignore", "True"}, {"ignore_label", none}});
+    for (std::int64_t i = 0; i < 12; ++i) CHECK(kept[0]->at(i) == plain[0]->at(i));
+  }
   const auto smooth =
       gradients_of(table, "softmax_output", {data, label}, {{"smooth_alpha", "0.3"}});
   CHECK(smooth[0]->at(1) - plain[0]->at(1) == Approx(0.3));

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "schemas/codec.h"
 #include "store/initializer.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
@@ -175,6 +176,39 @@ TEST_CASE("a multiplier that is no number is an error with variable and value", 
     CHECK(refused.code() == base::Errc::invalid_argument);
     CHECK(refused.text() == "variable 'fc2_bias': __wd_mult__ '" + value + "' is no number");
   }
+}
+
+TEST_CASE("keys that no checkpoint can name are refused by their number or name", "[keys]") {
+  symbol::Composer c(tests::test_operators());
+  Symbol sum = c.variable("data");
+  std::size_t keys = 0;
+  while (keys <= schemas::kKeysMax) {
+    symbol::Inputs inputs;
+    inputs.positional = {sum};
+    while (inputs.positional.size() < 256) {
+      inputs.positional.push_back(c.variable("p" + std::to_string(keys++)));
+    }
+    sum = c.call("add_n", "sum" + std::to_string(keys), inputs, {{"num_args", "256"}});
+  }
+  const auto many = c.finish(c.call("softmax_output", "softmax", {sum}));
+  REQUIRE(many.ok());
+  CHECK(network_keys(*many, kTwo).status().text() ==
+        "the network has " + std::to_string(keys) + " parameters and states; the limit is 65536");
+
+  const auto with_name = [](const std::string& name) {
+    symbol::Composer composer(tests::test_operators());
+    symbol::Inputs inputs;
+    inputs.positional = {composer.variable("data"), composer.variable(name)};
+    const Symbol fc = composer.call("fully_connected", "fc", inputs, {{"num_hidden", "3"}});
+    return network_keys(*composer.finish(composer.call("softmax_output", "softmax", {fc})), kTwo);
+  };
+  const std::string longest(schemas::kNameBytesMax, 'w');
+  CHECK(with_name(longest).ok());
+  const base::Status refused = with_name(longest + "w").status();
+  CHECK(refused.code() == base::Errc::invalid_argument);
+  CHECK_THAT(refused.text(), Catch::Contains("the name of parameter 'www") &&
+                                 Catch::Contains("w...' has 4097 bytes; the limit is 4096"));
+  CHECK_THAT(keys_of_norm("m", longest + "w").status().text(), Catch::Contains("has 4097 bytes"));
 }
 
 TEST_CASE("what is frozen or behind stop_gradient has no gradient", "[keys]") {
