@@ -63,7 +63,8 @@ class Contest:
         peers = {how: lambda _, *call, how=how: self.torch(how, *call)
                  for how in (TRAINED if what == "train" else PREDICTED)}
         direct = {DIRECT: lambda *call: self.ours(*call, contestant=DIRECT)}
-        return {TROUPE: self.ours, **(direct if what == "train" else {}), MXNET: self.mxnet, **peers}
+        twice = direct if what == "train" else {}
+        return {TROUPE: self.ours, **twice, MXNET: self.mxnet, **peers}
 
     def numbers(self, contestant):
         """What the contestant's program wrote: probabilities, then gradients."""
