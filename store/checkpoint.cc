@@ -9,13 +9,12 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "schemas/codec.h"
+#include "store/checkpoint_size.h"
 
 namespace troupe::store {
 namespace {
@@ -363,10 +362,9 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
   checkpoint->manifest_ = std::move(manifest).value();
   checkpoint->path_ = file;
   TROUPE_TRY(checkpoint->check_files(check));
-  const auto& [keys, files] = std::tie(checkpoint->manifest_.keys, checkpoint->manifest_.files);
-  if (files.empty()) return checkpoint;
-  TROUPE_TRY(checkpoint->check_keys());
-  auto layout = SliceLayout::create(keys, static_cast<std::uint32_t>(files.size()));
+  const schemas::Manifest& read = checkpoint->manifest_;
+  TROUPE_TRY(check_keys(read).with_context(file.string()));
+  auto layout = SliceLayout::create(read.keys, static_cast<std::uint32_t>(read.files.size()));
   if (layout.ok()) checkpoint->layout_ = std::move(layout).value();
   return checkpoint;
 }
@@ -376,26 +374,6 @@ base::Status Checkpoint::check_files(CheckpointCheck check) const {
   for (const schemas::ShardFile& file : manifest_.files) {
     TROUPE_TRY_ASSIGN(const auto reader, ShardReader::open(path_.parent_path() / file.name, file));
     if (check == CheckpointCheck::contents) TROUPE_TRY(reader->verify());
-  }
-  return {};
-}
-
-// A file has no more bytes than its checksums cover, so a small manifest asks for a small layout.
-base::Status Checkpoint::check_keys() const {
-  constexpr std::size_t kShownMax = 80;
-  std::uint64_t held = 0;
-  for (const schemas::ShardFile& file : manifest_.files) {
-    held += std::min<std::uint64_t>(file.bytes, file.checksums.size() * kChecksumChunkBytes);
-  }
-  std::uint64_t needed = 0;
-  for (const schemas::KeyInfo& key : manifest_.keys) {
-    if (!base::check_shape(key.shape).ok() || !key.shape.complete()) continue;  // in no layout
-    needed += static_cast<std::uint64_t>(key.shape.elements()) * base::dtype_size(key.dtype);
-    if (needed <= held) continue;
-    return base::error(base::Errc::data_loss,
-                       "{}: its files hold {} bytes, its keys up to '{}' of shape {} need {}",
-                       path_.string(), held, base::shortened(key.name, kShownMax),
-                       key.shape.to_string(), needed);
   }
   return {};
 }

@@ -179,8 +179,6 @@ class Checkpoint {
 
   Checkpoint() = default;
   base::Status check_files(CheckpointCheck check) const;
-  /// data_loss when the keys' values need more bytes than the files that the manifest names have.
-  base::Status check_keys() const;
   base::Result<const ShardReader*> reader(std::size_t file) const;
   base::Result<Found> find(const schemas::KeyInfo& key, std::uint32_t slice,
                            std::string_view slot) const;
