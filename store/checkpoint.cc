@@ -9,12 +9,12 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "schemas/codec.h"
+#include "store/checkpoint_size.h"
 
 namespace troupe::store {
 namespace {
@@ -362,9 +362,9 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& file,
   checkpoint->manifest_ = std::move(manifest).value();
   checkpoint->path_ = file;
   TROUPE_TRY(checkpoint->check_files(check));
-  const auto& [keys, files] = std::tie(checkpoint->manifest_.keys, checkpoint->manifest_.files);
-  if (files.empty()) return checkpoint;
-  auto layout = SliceLayout::create(keys, static_cast<std::uint32_t>(files.size()));
+  const schemas::Manifest& read = checkpoint->manifest_;
+  TROUPE_TRY(check_keys(read).with_context(file.string()));
+  auto layout = SliceLayout::create(read.keys, static_cast<std::uint32_t>(read.files.size()));
   if (layout.ok()) checkpoint->layout_ = std::move(layout).value();
   return checkpoint;
 }

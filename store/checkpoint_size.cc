@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/shape.h"
+#include "base/text.h"
 #include "store/checkpoint.h"
 #include "store/slice_layout.h"
 
@@ -63,6 +64,26 @@ base::Status check_sizes(const schemas::Manifest& manifest, std::uint64_t bytes_
                        "the manifest of {} names files of {} bytes or more together, the job's "
                        "parameters and their state take at most {}",
                        name, bytes, most);
+  }
+  return {};
+}
+
+// A file has no more bytes than its checksums cover, so a small manifest asks for a small layout.
+base::Status check_keys(const schemas::Manifest& manifest) {
+  if (manifest.files.empty()) return {};
+  constexpr std::size_t kShownMax = 80;
+  std::uint64_t held = 0;
+  for (const schemas::ShardFile& file : manifest.files) {
+    held += std::min<std::uint64_t>(file.bytes, file.checksums.size() * kChecksumChunkBytes);
+  }
+  std::uint64_t needed = 0;
+  for (const schemas::KeyInfo& key : manifest.keys) {
+    if (!base::check_shape(key.shape).ok() || !key.shape.complete()) continue;  // in no layout
+    needed += static_cast<std::uint64_t>(key.shape.elements()) * base::dtype_size(key.dtype);
+    if (needed <= held) continue;
+    return base::error(base::Errc::data_loss,
+                       "its files hold {} bytes, its keys up to '{}' of shape {} need {}", held,
+                       base::shortened(key.name, kShownMax), key.shape.to_string(), needed);
   }
   return {};
 }

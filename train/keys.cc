@@ -114,25 +114,25 @@ base::Result<std::vector<std::string>> parameter_names(const symbol::Symbol& sym
   return base::error(base::Errc::invalid_argument, "the network has nothing to learn");
 }
 
-/// A checkpoint names all keys: what it cannot hold is refused before the first step.
-base::Status check_names(std::span<const std::string> parameters,
-                         std::span<const std::string> states) {
+/// A checkpoint names all keys: what it cannot hold is refused before the first step. `inputs` has
+/// the label's real name.
+base::Status check_names(const symbol::Symbol& symbol, const InputSpec& inputs) {
   constexpr std::size_t kShownMax = 80;
-  const std::size_t count = parameters.size() + states.size();
-  if (count > schemas::kKeysMax) {
-    return base::error(base::Errc::invalid_argument,
-                       "the network has {} parameters and states; the limit is {}", count,
-                       schemas::kKeysMax);
-  }
-  for (const auto names : {parameters, states}) {
+  std::size_t count = 0;
+  for (const auto& names : {symbol.list_arguments(), symbol.list_auxiliary_states()}) {
     for (const std::string& name : names) {
+      if (name == inputs.data || name == inputs.label) continue;
+      ++count;
       if (name.size() <= schemas::kNameBytesMax) continue;
       return base::error(base::Errc::invalid_argument,
                          "the name of parameter '{}' has {} bytes; the limit is {}",
                          base::shortened(name, kShownMax), name.size(), schemas::kNameBytesMax);
     }
   }
-  return {};
+  if (count <= schemas::kKeysMax) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "the network has {} parameters and states; the limit is {}", count,
+                     schemas::kKeysMax);
 }
 
 void apply_rules(std::span<const schemas::KeyRule> rules, KeyInfo& parameter) {
@@ -194,8 +194,7 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
   const auto arguments = symbol.list_arguments();
   const auto states = symbol.list_auxiliary_states();
   TROUPE_TRY_ASSIGN(network.inputs.label, find_label(arguments, inputs));
-  TROUPE_TRY_ASSIGN(const auto parameters, parameter_names(symbol, inputs));
-  TROUPE_TRY(check_names(parameters, states));
+  TROUPE_TRY(check_names(symbol, network.inputs));
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
                     symbol.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
                                          {network.inputs.label, base::Shape{1}}}));

@@ -146,8 +146,8 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
 constexpr const char* kWildNetwork = R"({"nodes": [
   {"op": "null", "name": "data", "inputs": []},
   {"op": "null", "name": "w\u001b[31m\nkey", "inputs": []},
-  {"op": "FullyConnected", "name": "f\u001b]0;owned\u0007\nforged  layer", "inputs": [[0, 0], [1, 0]],
-   "attrs": {"num_hidden": "4", "no_bias": "True"}},
+  {"op": "FullyConnected", "name": "f\u001b]0;owned\u0007\nforged  layer",
+   "inputs": [[0, 0], [1, 0]], "attrs": {"num_hidden": "4", "no_bias": "True"}},
   {"op": "SoftmaxOutput", "name": "softmax", "inputs": [[2, 0]]}], "heads": [[3, 0]]})";
 
 TEST_CASE("names in a symbol file are shown, and obeyed by no terminal") {

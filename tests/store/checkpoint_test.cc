@@ -193,6 +193,33 @@ TEST_CASE("a manifest that nobody could read is not written", "[checkpoint]") {
   CHECK(files_of(folder.path()).count("step-4-g1.manifest") == 0);
 }
 
+TEST_CASE("keys that need more bytes than the files have are damage", "[checkpoint]") {
+  const TestFolder folder("checkpoint-keys");
+  schemas::Manifest manifest = manifest_of({2, 1});
+  const auto file = write_shard(folder.path(), {{2, 1}, 0, 1, manifest.keys, {}, {}});
+  REQUIRE(file.ok());
+  manifest.files = {*file};
+  const auto opened = [&](const schemas::Manifest& written, CheckpointCheck check) {
+    REQUIRE(write_manifest(folder.path(), written).ok());
+    return Checkpoint::open(folder.path() / "step-2-g1.manifest", check).status();
+  };
+  CHECK(opened(manifest, CheckpointCheck::sizes).ok());
+  for (std::uint32_t id = 0; id < 1'000; ++id) {
+    if (id > 0) manifest.keys.push_back(manifest.keys[0]);
+    manifest.keys[id].id = id;
+    manifest.keys[id].shape = base::Shape{std::int64_t{1} << 40};
+  }
+  for (const CheckpointCheck check : {CheckpointCheck::manifest, CheckpointCheck::sizes}) {
+    const base::Status refused = opened(manifest, check);
+    CHECK(refused.code() == base::Errc::data_loss);
+    CHECK_THAT(refused.text(), Catch::Contains("step-2-g1.manifest: its files hold ") &&
+                                   Catch::Contains("its keys up to 'w' of shape (1099511627776,)"));
+  }
+  // One checksum of a huge chunk makes no huge file.
+  manifest.files[0].bytes = manifest.files[0].chunk_bytes = std::uint64_t{1} << 60;
+  CHECK(opened(manifest, CheckpointCheck::manifest).code() == base::Errc::data_loss);
+}
+
 TEST_CASE("a link in a checkpoint's place is replaced, and what it leads to stays",
           "[checkpoint]") {
   const TestFolder folder("checkpoint-link");
