@@ -12,6 +12,8 @@ namespace troupe::base {
 /// `text`, or its beginning with "..." behind it: at most `bytes_max` bytes (at least 3), and no
 /// character of UTF-8 cut in two.
 std::string shortened(std::string_view text, std::size_t bytes_max);
+/// How much of a name or text from outside an error quotes.
+inline constexpr std::size_t kQuotedBytesMax = 80;
 
 /// One line that a terminal shows and does nothing else with: each control character (C0, DEL, C1)
 /// and each byte that is no UTF-8 is '?'.

@@ -71,7 +71,6 @@ base::Status check_sizes(const schemas::Manifest& manifest, std::uint64_t bytes_
 // A file has no more bytes than its checksums cover, so a small manifest asks for a small layout.
 base::Status check_keys(const schemas::Manifest& manifest) {
   if (manifest.files.empty()) return {};
-  constexpr std::size_t kShownMax = 80;
   std::uint64_t held = 0;
   for (const schemas::ShardFile& file : manifest.files) {
     held += std::min<std::uint64_t>(file.bytes, file.checksums.size() * kChecksumChunkBytes);
@@ -81,9 +80,9 @@ base::Status check_keys(const schemas::Manifest& manifest) {
     if (!base::check_shape(key.shape).ok() || !key.shape.complete()) continue;  // in no layout
     needed += static_cast<std::uint64_t>(key.shape.elements()) * base::dtype_size(key.dtype);
     if (needed <= held) continue;
-    return base::error(base::Errc::data_loss,
-                       "its files hold {} bytes, its keys up to '{}' of shape {} need {}", held,
-                       base::shortened(key.name, kShownMax), key.shape.to_string(), needed);
+    return base::error(
+        base::Errc::data_loss, "its files hold {} bytes, its keys up to '{}' of shape {} need {}",
+        held, base::shortened(key.name, base::kQuotedBytesMax), key.shape.to_string(), needed);
   }
   return {};
 }

@@ -323,21 +323,27 @@ class Precedence {
 
 namespace {
 
-/// Groups, and what plans with them need.
+/// All but offsets and what follows from them.
+MemoryPlan find_lives(const PlanRequest& request, const ValueNumbers& numbers,
+                      const ViewGroups& groups, bool oldest) {
+  MemoryPlan plan = Lives(request, numbers, groups, oldest).find();
+  plan.peak = largest_live_set(plan.pieces);
+  return plan;
+}
+
+std::size_t sum_of_bytes(const std::vector<Piece>& pieces) {
+  std::size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
+
+/// Groups, and the lives that follow from them.
 struct Grouping {
   Grouping(const PlanRequest& request, const ValueNumbers& numbers, ViewKind kind)
-      : groups(request, numbers, kind) {
-    const std::vector<Piece> pieces = Lives(request, numbers, groups, true).find().pieces;
-    live_set = largest_live_set(pieces);
-    bytes = live_set.bytes;
-    if (shares(request.mode)) return;
-    bytes = 0;
-    for (const Piece& piece : pieces) bytes += piece.bytes;
-  }
+      : groups(request, numbers, kind), lives(find_lives(request, numbers, groups, true)) {}
 
   ViewGroups groups;
-  LiveSet live_set;
-  std::size_t bytes = 0;
+  MemoryPlan lives;
 };
 
 /// A range keeps all bytes of its group in use, or takes them early: where that needs more memory
@@ -346,15 +352,15 @@ Grouping choose_groups(const PlanRequest& request, const ValueNumbers& numbers) 
   Grouping any(request, numbers, ViewKind::any);
   if (!any.groups.any_ranges()) return any;
   Grouping whole(request, numbers, ViewKind::whole);
-  return any.bytes > whole.bytes ? whole : any;
+  const auto needed = [&request](const MemoryPlan& lives) {
+    return shares(request.mode) ? lives.peak.bytes : sum_of_bytes(lives.pieces);
+  };
+  return needed(any.lives) > needed(whole.lives) ? whole : any;
 }
 
-/// All but `after`.
-MemoryPlan place(const PlanRequest& request, const ValueNumbers& numbers, const ViewGroups& groups,
-                 bool oldest) {
-  MemoryPlan plan = Lives(request, numbers, groups, oldest).find();
-  plan.peak = largest_live_set(plan.pieces);
-  if (shares(request.mode)) {
+/// Gives the pieces their offsets.
+MemoryPlan place(MemoryPlan plan, MemoryMode mode) {
+  if (shares(mode)) {
     plan.arena_bytes = pack(plan.pieces);
     return plan;
   }
@@ -421,16 +427,16 @@ std::vector<Alive> alive_at_peak(const Graph& graph, const MemoryPlan& plan) {
 
 LiveSet planned_live_set(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
-  return choose_groups(request, numbers).live_set;
+  return choose_groups(request, numbers).lives.peak;
 }
 
 MemoryPlan plan_memory(const PlanRequest& request) {
   const ValueNumbers numbers(*request.graph);
   // An old piece lies among what stays, so what takes it over leaves no hole there. Mostly.
-  const ViewGroups groups = choose_groups(request, numbers).groups;
-  MemoryPlan plan = place(request, numbers, groups, true);
+  Grouping grouping = choose_groups(request, numbers);
+  MemoryPlan plan = place(std::move(grouping.lives), request.mode);
   if (request.mode == MemoryMode::both && plan.arena_bytes > plan.peak.bytes) {
-    MemoryPlan other = place(request, numbers, groups, false);
+    MemoryPlan other = place(find_lives(request, numbers, grouping.groups, false), request.mode);
     if (other.arena_bytes < plan.arena_bytes) plan = std::move(other);
   }
   Precedence(request, numbers, plan).find();

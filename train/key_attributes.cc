@@ -29,8 +29,7 @@ base::Status refused(fmt::format_string<Args...> format, Args&&... args) {
 
 /// What a file says, as an error quotes it.
 std::string shown(std::string_view text) {
-  constexpr std::size_t kShownMax = 80;
-  return base::shortened(text, kShownMax);
+  return base::shortened(text, base::kQuotedBytesMax);
 }
 
 /// A finite number, also one in quotes: MXNet takes both.

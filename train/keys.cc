@@ -117,16 +117,15 @@ base::Result<std::vector<std::string>> parameter_names(const symbol::Symbol& sym
 /// A checkpoint names all keys: what it cannot hold is refused before the first step. `inputs` has
 /// the label's real name.
 base::Status check_names(const symbol::Symbol& symbol, const InputSpec& inputs) {
-  constexpr std::size_t kShownMax = 80;
   std::size_t count = 0;
   for (const auto& names : {symbol.list_arguments(), symbol.list_auxiliary_states()}) {
     for (const std::string& name : names) {
       if (name == inputs.data || name == inputs.label) continue;
       ++count;
       if (name.size() <= schemas::kNameBytesMax) continue;
-      return base::error(base::Errc::invalid_argument,
-                         "the name of parameter '{}' has {} bytes; the limit is {}",
-                         base::shortened(name, kShownMax), name.size(), schemas::kNameBytesMax);
+      return base::error(
+          base::Errc::invalid_argument, "the name of parameter '{}' has {} bytes; the limit is {}",
+          base::shortened(name, base::kQuotedBytesMax), name.size(), schemas::kNameBytesMax);
     }
   }
   if (count <= schemas::kKeysMax) return {};
