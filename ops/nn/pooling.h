@@ -26,14 +26,12 @@ struct Pooling {
     }
     return false;
   }
-  /// True when a window covers no input at all.
-  bool empty_window() const {
-    for (std::size_t axis = 0; axis < 2; ++axis) {
-      const std::int64_t last = window[axis].position(output[axis] - 1, 0);
-      if (input[axis] == 0 || last >= input[axis]) return true;
-    }
-    return false;
+  /// True when a window at this place of an axis covers no input: the last ones, or all.
+  bool is_empty(std::size_t axis, std::int64_t at) const {
+    return input[axis] == 0 || window[axis].position(at, 0) >= input[axis];
   }
+  /// True when a window covers no input at all.
+  bool empty_window() const { return is_empty(0, output[0] - 1) || is_empty(1, output[1] - 1); }
 };
 
 /// The windows of pooling over data of this shape: the whole plane when pooling is global.

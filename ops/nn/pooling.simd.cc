@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Max pooling of f32 with the widest vectors of the machine, in the layout that data has. NaN wins
 // a window, and the last one gives the index, as in PyTorch; libraries drop it.
-// Channels that are neighbours in memory (blocked layouts) are the lanes of vectors. In dense
-// tensors the columns are. There, and where no index is wanted, the maxima over the rows of windows
-// come first, then those over their columns; of zeros of both signs either may be the result. The
-// gradient of dense tensors goes by vectors where windows are two columns wide and do not overlap.
+// Channels that are neighbours in memory (blocked layouts) are the lanes of vectors; where windows
+// overlap, the winner of each row of data in each window is found once. In dense tensors the
+// columns are the lanes: there the maxima over the rows of windows come first, then those over
+// their columns. The gradient of dense tensors goes by vectors where windows are two columns wide
+// and do not overlap.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -27,8 +28,9 @@
 namespace troupe::ops {
 /// Most columns of a dense row that are looked at in one go.
 inline constexpr std::int64_t kPoolColumns = 512;
-/// The same where channels are neighbours, and where only values are wanted.
-inline constexpr std::int64_t kValueColumns = 64;
+/// Where channels are neighbours: most windows of a row that are looked at in one go, and most rows
+/// of overlapping windows.
+inline constexpr std::int64_t kPoolWindows = 32, kPoolRows = 8;
 
 /// First and end of a range.
 using Range = std::pair<std::int64_t, std::int64_t>;
@@ -55,8 +57,11 @@ struct MaxPool {
     output[at] = add ? output[at] + value : value;
     put_index(at, tap);
   }
-  bool values_only() const {
-    return narrow == nullptr && wide == nullptr && v.window[1].kernel <= kValueColumns;
+  bool has_indices() const { return narrow != nullptr || wide != nullptr; }
+  /// Windows have rows in common, few enough that what was found in each of them is kept.
+  bool overlaps() const {
+    const Window& rows = v.window[0];
+    return v.output[0] > 1 && rows.stride < rows.kernel && rows.kernel <= kPoolRows;
   }
   void put_index(std::int64_t at, std::int32_t tap) const {
     if (narrow != nullptr) narrow[at] = static_cast<std::uint8_t>(tap);
@@ -100,8 +105,8 @@ HWY_INLINE void with_tags(Run&& run) {
 }
 
 /// The winner among the taps that were met, per lane: the greatest value, the first of equals, but
-/// the last NaN. They are met in the order of their numbers.
-template <typename D>
+/// the last NaN. They are met in the order of their numbers. Without kIndices `tap` means nothing.
+template <bool kIndices, typename D>
 struct Winner {
   hn::Vec<D> value;
   hn::Vec<Ints<D>> tap;
@@ -109,76 +114,23 @@ struct Winner {
   HWY_INLINE void meet(hn::Vec<D> other, hn::Vec<Ints<D>> from) {
     const auto wins = hn::Or(hn::Gt(other, value), hn::IsNaN(other));
     value = hn::IfThenElse(wins, other, value);
-    tap = hn::IfThenElse(hn::RebindMask(Ints<D>(), wins), from, tap);
+    if constexpr (kIndices) {
+      tap = hn::IfThenElse(hn::RebindMask(Ints<D>(), wins), from, tap);
+    }
+  }
+  /// Neighbouring channels of a window.
+  HWY_INLINE void put(D d, const MaxPool& p, std::int64_t target) const {
+    const auto result = p.add ? hn::Add(hn::LoadU(d, p.output + target), value) : value;
+    hn::StoreU(result, d, p.output + target);
+    if constexpr (kIndices) {
+      if (p.narrow != nullptr) {
+        const hn::Rebind<std::uint8_t, D> bytes;
+        hn::StoreU(hn::DemoteTo(bytes, tap), bytes, p.narrow + target);
+      }
+      if (p.wide != nullptr) hn::StoreU(tap, Ints<D>(), p.wide + target);
+    }
   }
 };
-
-/// As many channels as D has lanes, of the window whose first tap is at offset `corner`.
-template <typename D>
-HWY_INLINE void pool_lanes(D d, const MaxPool& p, std::int64_t corner, const Range& rows,
-                           const Range& columns, std::int64_t target) {
-  const std::int64_t width = p.v.window[1].kernel;
-  const auto load = [&](std::int64_t y, std::int64_t x) HWY_ATTR {
-    return hn::LoadU(d, p.data + corner + (y * p.v.input[1] + x) * p.inner);
-  };
-  Winner<D> winner{load(rows.first, columns.first), ints(d, rows.first * width + columns.first)};
-  std::int64_t begin = columns.first + 1;
-  for (std::int64_t y = rows.first; y < rows.second; ++y, begin = columns.first) {
-    for (std::int64_t x = begin; x < columns.second; ++x) {
-      winner.meet(load(y, x), ints(d, y * width + x));
-    }
-  }
-  if (p.add) winner.value = hn::Add(hn::LoadU(d, p.output + target), winner.value);
-  hn::StoreU(winner.value, d, p.output + target);
-  if (p.narrow != nullptr) {
-    const hn::Rebind<std::uint8_t, D> bytes;
-    hn::StoreU(hn::DemoteTo(bytes, winner.tap), bytes, p.narrow + target);
-  }
-  if (p.wide != nullptr) hn::StoreU(winner.tap, Ints<D>(), p.wide + target);
-}
-
-/// The greater of both, or NaN where one is.
-template <typename D>
-HWY_INLINE hn::Vec<D> greater(D, hn::Vec<D> value, hn::Vec<D> other) {
-  return hn::IfThenElse(hn::Or(hn::Gt(other, value), hn::IsNaN(other)), other, value);
-}
-
-/// Windows [windows.first, windows.second) of a row, as many channels as D has lanes, no indices:
-/// first the maxima over the rows, per column, then over the columns. `place`: column 0 of tap row
-/// rows.first, `target`: window 0.
-template <typename D>
-HWY_INLINE void pool_values(D d, const MaxPool& p, const float* place, const Range& rows,
-                            const Range& windows, float* target) {
-  const Window& window = p.v.window[1];
-  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t width = p.v.input[1], inner = p.inner, row = width * inner;
-  const std::int64_t left = window.position(windows.first, 0);
-  const std::int64_t first = std::max<std::int64_t>(0, left);
-  const std::int64_t end = std::min(width, window.position(windows.second - 1, 0) + window.kernel);
-  HWY_ALIGN float columns[kValueColumns * hn::MaxLanes(d)];
-  for (std::int64_t x = first; x < end; ++x) {
-    const float* const column = place + x * inner;
-    auto value = hn::LoadU(d, column);
-    for (std::int64_t y = 1; y < rows.second - rows.first; ++y) {
-      value = greater(d, value, hn::LoadU(d, column + y * row));
-    }
-    hn::Store(value, d, columns + (x - first) * step);
-  }
-  for (std::int64_t w = windows.first; w < windows.second; ++w) {
-    const Range taps = p.taps(1, w);
-    auto value = hn::Set(d, std::numeric_limits<float>::lowest());  // of padding alone
-    if (taps.first < taps.second) {
-      const float* column = columns + (window.position(w, taps.first) - first) * step;
-      value = hn::Load(d, column);
-      for (std::int64_t x = taps.first + 1; x < taps.second; ++x) {
-        value = greater(d, value, hn::Load(d, column += step));
-      }
-    }
-    float* const to = target + w * inner;
-    if (p.add) value = hn::Add(hn::LoadU(d, to), value);
-    hn::StoreU(value, d, to);
-  }
-}
 
 /// run(d, c) for vectors of neighbouring channels, of which c is the first.
 template <typename Run>
@@ -190,51 +142,197 @@ HWY_INLINE void for_channels(std::int64_t inner, Run&& run) {
   });
 }
 
-/// One row of windows of a plane whose channels are neighbours, of which `channels` are no padding;
-/// `rows` are those of the windows that lie inside, one at least. No indices.
-void pool_channel_values(const MaxPool& p, const float* place, const Range& rows,
-                         std::int64_t channels, float* target) {
-  const std::int64_t most = (kValueColumns - p.v.window[1].kernel) / p.v.window[1].stride + 1;
-  for (std::int64_t x = 0; x < p.v.output[1]; x += most) {
-    const Range windows{x, std::min(x + most, p.v.output[1])};
-    for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
-      pool_values(d, p, place + c, rows, windows, target + c);
-    });
+/// As many channels as D has lanes, of the window whose first tap is at offset `corner`.
+template <bool kIndices, typename D>
+HWY_INLINE void pool_lanes(D d, const MaxPool& p, std::int64_t corner, const Range& rows,
+                           const Range& columns, std::int64_t target) {
+  const std::int64_t width = p.v.window[1].kernel;
+  const auto load = [&](std::int64_t y, std::int64_t x) HWY_ATTR {
+    return hn::LoadU(d, p.data + corner + (y * p.v.input[1] + x) * p.inner);
+  };
+  Winner<kIndices, D> winner{load(rows.first, columns.first),
+                             ints(d, rows.first * width + columns.first)};
+  std::int64_t begin = columns.first + 1;
+  for (std::int64_t y = rows.first; y < rows.second; ++y, begin = columns.first) {
+    for (std::int64_t x = begin; x < columns.second; ++x) {
+      winner.meet(load(y, x), ints(d, y * width + x));
+    }
   }
-  if (channels == p.inner) return;
-  for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
-    std::fill(target + x * p.inner + channels, target + (x + 1) * p.inner, 0.0F);
+  winner.put(d, p, target);
+}
+
+/// The winners of each row of data in the windows of a strip, of as many channels as D has lanes.
+/// Windows that have rows in common take them from here.
+template <bool kIndices, typename D>
+class RowWinners {
+ public:
+  RowWinners(D d, const MaxPool& p, const Range& windows) : d_(d), p_(p), windows_(windows) {
+    const Window& window = p.v.window[1];
+    const auto whole = [&](std::int64_t w) {
+      return window.position(w, 0) >= 0 && window.position(w, window.kernel) <= p.v.input[1];
+    };
+    while (windows_.second > windows_.first && p.v.is_empty(1, windows_.second - 1)) {
+      --windows_.second;
+    }
+    inside_ = windows_;
+    while (inside_.first < inside_.second && !whole(inside_.first)) ++inside_.first;
+    while (inside_.first < inside_.second && !whole(inside_.second - 1)) --inside_.second;
+  }
+
+  /// Looks at row `y` of data, which begins at `row`.
+  HWY_INLINE void find(std::int64_t y, const float* row) {
+    Line& line = lines_[y % kPoolRows];
+    for (std::int64_t w = windows_.first; w < inside_.first; ++w) find_one(line, w, row);
+    switch (p_.v.window[1].kernel) {
+      case 2:
+        find_inside<2>(line, row);
+        break;
+      case 3:
+        find_inside<3>(line, row);
+        break;
+      default:
+        find_inside<0>(line, row);
+    }
+    for (std::int64_t w = inside_.second; w < windows_.second; ++w) find_one(line, w, row);
+  }
+
+  /// Writes the windows of a row but those of padding alone. Their first tap is in row `top` of
+  /// data; `target`: the first column of the output's row.
+  HWY_INLINE void put(std::int64_t top, const Range& rows, std::int64_t target) const {
+    const std::int64_t width = p_.v.window[1].kernel;
+    for (std::int64_t w = windows_.first; w < windows_.second; ++w) {
+      const std::int64_t at = (w - windows_.first) * lanes_;
+      const auto of_row = [&](std::int64_t y) HWY_ATTR {
+        const Line& line = lines_[(top + y) % kPoolRows];
+        Winner<kIndices, D> winner{hn::Load(d_, line.value + at), hn::Zero(Ints<D>())};
+        if constexpr (kIndices) {
+          winner.tap = hn::Add(hn::Load(Ints<D>(), line.tap + at), ints(d_, y * width));
+        }
+        return winner;
+      };
+      auto winner = of_row(rows.first);
+      for (std::int64_t y = rows.first + 1; y < rows.second; ++y) {
+        const auto other = of_row(y);
+        winner.meet(other.value, other.tap);
+      }
+      winner.put(d_, p_, target + w * p_.inner);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kNumbers = kPoolWindows * hn::MaxLanes(D());
+  /// Of one row: the greatest value, and its column in the window.
+  struct Line {
+    HWY_ALIGN float value[kNumbers];
+    HWY_ALIGN std::int32_t tap[kIndices ? kNumbers : 1];
+  };
+
+  HWY_INLINE void keep(Line& line, std::int64_t w, const Winner<kIndices, D>& winner) {
+    const std::int64_t at = (w - windows_.first) * lanes_;
+    hn::Store(winner.value, d_, line.value + at);
+    if constexpr (kIndices) hn::Store(winner.tap, Ints<D>(), line.tap + at);
+  }
+
+  /// The taps of a window, from column `taps.first` of it on; `from`: its place.
+  HWY_INLINE Winner<kIndices, D> look(const float* from, std::int64_t first,
+                                      std::int64_t count) const {
+    Winner<kIndices, D> winner{hn::LoadU(d_, from), ints(d_, first)};
+    for (std::int64_t x = 1; x < count; ++x) {
+      winner.meet(hn::LoadU(d_, from + x * p_.inner), ints(d_, first + x));
+    }
+    return winner;
+  }
+
+  /// A window that reaches over the border.
+  HWY_INLINE void find_one(Line& line, std::int64_t w, const float* row) {
+    const Range taps = p_.taps(1, w);
+    const float* const from = row + p_.v.window[1].position(w, taps.first) * p_.inner;
+    keep(line, w, look(from, taps.first, taps.second - taps.first));
+  }
+
+  /// Windows inside, kWidth columns wide; 0: as wide as they are.
+  template <std::int64_t kWidth>
+  HWY_INLINE void find_inside(Line& line, const float* row) {
+    const Window& window = p_.v.window[1];
+    const std::int64_t width = kWidth > 0 ? kWidth : window.kernel;
+    const float* from = row + window.position(inside_.first, 0) * p_.inner;
+    for (std::int64_t w = inside_.first; w < inside_.second; ++w) {
+      keep(line, w, look(from, 0, width));
+      from += window.stride * p_.inner;
+    }
+  }
+
+  const D d_;
+  const MaxPool& p_;
+  Range windows_;  // that have columns of data
+  Range inside_;   // of these, those that do not reach over the border
+  const std::int64_t lanes_ = static_cast<std::int64_t>(hn::Lanes(d_));
+  Line lines_[kPoolRows];
+};
+
+/// Rows [range.first, range.second) of a plane's windows, which have rows of data in common.
+template <bool kIndices>
+void pool_overlapping(const MaxPool& p, std::int64_t plane, const Range& range) {
+  const std::int64_t row = p.v.input[1] * p.inner, window_row = p.v.output[1] * p.inner;
+  for (std::int64_t w = 0; w < p.v.output[1]; w += kPoolWindows) {
+    const Range windows{w, std::min(w + kPoolWindows, p.v.output[1])};
+    for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
+      RowWinners<kIndices, decltype(d)> winners(d, p, windows);
+      std::int64_t next = 0;
+      for (std::int64_t y = range.first; y < range.second; ++y) {
+        if (p.v.is_empty(0, y)) break;
+        const Range rows = p.taps(0, y);
+        const std::int64_t top = p.v.window[0].position(y, 0);
+        next = std::max(next, top + rows.first);
+        for (; next < top + rows.second; ++next) {
+          winners.find(next, p.data + (plane * p.v.input[0] + next) * row + c);
+        }
+        winners.put(top, rows, (plane * p.v.output[0] + y) * window_row + c);
+      }
+    });
   }
 }
 
 /// One row of windows of a plane whose channels are neighbours.
-void pool_channels(const MaxPool& p, std::int64_t plane, std::int64_t y) {
+template <bool kIndices>
+void pool_row(const MaxPool& p, std::int64_t plane, std::int64_t y) {
   const Range rows = p.taps(0, y);
   const std::int64_t top = plane * p.v.input[0] + p.v.window[0].position(y, 0);
-  const bool last = plane % p.blocks == p.blocks - 1;
-  const std::int64_t channels = last ? p.last_channels : p.inner;
-  const std::int64_t row_target = (plane * p.v.output[0] + y) * p.v.output[1] * p.inner;
-  if (p.values_only() && rows.first < rows.second) {
-    const float* const place = p.data + (top + rows.first) * p.v.input[1] * p.inner;
-    return pool_channel_values(p, place, rows, channels, p.output + row_target);
-  }
-  for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
+  if (p.v.is_empty(0, y)) return;
+  for (std::int64_t x = 0; x < p.v.output[1] && !p.v.is_empty(1, x); ++x) {
     const Range columns = p.taps(1, x);
     const std::int64_t corner = (top * p.v.input[1] + p.v.window[1].position(x, 0)) * p.inner;
-    const std::int64_t target = row_target + x * p.inner;
-    if (rows.first == rows.second || columns.first == columns.second) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        p.put(target + c, std::numeric_limits<float>::lowest(), 0);
+    const std::int64_t target = ((plane * p.v.output[0] + y) * p.v.output[1] + x) * p.inner;
+    for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
+      pool_lanes<kIndices>(d, p, corner + c, rows, columns, target + c);
+    });
+  }
+}
+
+/// Rows of windows [range.first, range.second) of a plane whose channels are neighbours.
+template <bool kIndices>
+void pool_channels(const MaxPool& p, std::int64_t plane, const Range& range) {
+  if (p.overlaps()) {
+    pool_overlapping<kIndices>(p, plane, range);
+  } else {
+    for (std::int64_t y = range.first; y < range.second; ++y) pool_row<kIndices>(p, plane, y);
+  }
+  const bool last = plane % p.blocks == p.blocks - 1;
+  const std::int64_t channels = last ? p.last_channels : p.inner;
+  if (channels == p.inner && !p.v.empty_window()) return;
+  for (std::int64_t y = range.first; y < range.second; ++y) {
+    for (std::int64_t x = 0; x < p.v.output[1]; ++x) {
+      const std::int64_t target = ((plane * p.v.output[0] + y) * p.v.output[1] + x) * p.inner;
+      if (p.v.is_empty(0, y) || p.v.is_empty(1, x)) {
+        for (std::int64_t c = 0; c < channels; ++c) {
+          p.put(target + c, std::numeric_limits<float>::lowest(), 0);
+        }
       }
-    } else {
-      for_channels(p.inner, [&](auto d, std::int64_t c) HWY_ATTR {
-        pool_lanes(d, p, corner + c, rows, columns, target + c);
-      });
-    }
-    // Padding stays zero, which the first tap inside a window at the border is not.
-    for (std::int64_t c = channels; c < p.inner; ++c) {
-      p.output[target + c] = 0.0F;
-      p.put_index(target + c, 0);
+      // Padding stays zero, which the first tap inside a window at the border is not.
+      for (std::int64_t c = channels; c < p.inner; ++c) {
+        p.output[target + c] = 0.0F;
+        p.put_index(target + c, 0);
+      }
     }
   }
 }
@@ -261,7 +359,7 @@ HWY_INLINE void pool_rows(const float* place, std::int64_t row_step, const Range
     const auto step = static_cast<std::int64_t>(hn::Lanes(d));
     for (; i + step <= range.second; i += step) {
       const float* column = place + (i - range.first);
-      Winner<D> winner{hn::LoadU(d, column), ints(d, rows.first)};
+      Winner<true, D> winner{hn::LoadU(d, column), ints(d, rows.first)};
       for (std::int64_t y = rows.first + 1; y < rows.second; ++y) {
         winner.meet(hn::LoadU(d, column + (y - rows.first) * row_step), ints(d, y));
       }
@@ -379,15 +477,20 @@ void pool_dense(const MaxPool& p, std::int64_t plane, std::int64_t y, const Rang
 void max_pool(const MaxPool& p, const Range& range) {
   const Window& window = p.v.window[1];
   const std::int64_t step = (kPoolColumns - window.kernel) / window.stride + 1;
-  for (std::int64_t row = range.first; row < range.second; ++row) {
+  for (std::int64_t row = range.first; row < range.second;) {
     const std::int64_t plane = row / p.v.output[0];
-    const std::int64_t y = row % p.v.output[0];
+    const std::int64_t first = row - plane * p.v.output[0];
+    const std::int64_t count = std::min(p.v.output[0] - first, range.second - row);
+    row += count;
     if (p.inner > 1) {
-      pool_channels(p, plane, y);
+      const Range rows{first, first + count};
+      p.has_indices() ? pool_channels<true>(p, plane, rows) : pool_channels<false>(p, plane, rows);
       continue;
     }
-    for (std::int64_t x = 0; x < p.v.output[1]; x += step) {
-      pool_dense(p, plane, y, {x, std::min(x + step, p.v.output[1])});
+    for (std::int64_t y = first; y < first + count; ++y) {
+      for (std::int64_t x = 0; x < p.v.output[1]; x += step) {
+        pool_dense(p, plane, y, {x, std::min(x + step, p.v.output[1])});
+      }
     }
   }
 }

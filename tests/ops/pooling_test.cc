@@ -93,18 +93,67 @@ TEST_CASE("a maximum over padding alone is MXNet's lowest number", "[pooling]") 
   }
 }
 
-TEST_CASE("a maximum is the same number with and without its index", "[pooling][nan]") {
+/// The call's outputs by one kernel, output 0 added to `before` or written; dense.
+std::vector<Tensor> pool(const OpDef& op, Attributes window, const Tensor& input,
+                         const Tensor* before, bool indexed, bool reference) {
+  window["save_indices"] = indexed ? "True" : "False";
+  OpCall call = make_call(op, parse_params(op, window).value(), describe({input})).value();
+  for (TensorDesc& output : call.outputs) output.any_layout = true;
+  call.reference_only = reference;
+  call.modes = {before != nullptr ? WriteMode::add : WriteMode::write};
+  if (indexed) call.modes.push_back(WriteMode::write);
+  const auto kernel = prepare(call).value();
+  CHECK(kernel->name() == (reference ? "reference" : "simd"));
+  std::vector<Tensor> outputs = make_outputs(call);
+  for (std::size_t o = 0; o < outputs.size() && !reference; ++o) {
+    outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, kernel->output_layouts()[o]);
+  }
+  if (before != nullptr) outputs[0] = packed(before->clone(), outputs[0].layout);
+  run_kernel(*kernel, {input}, outputs, {});
+  for (Tensor& output : outputs) {
+    if (!output.layout.is_dense()) CHECK(padding_is_zero(output));
+    output = unpacked(output);
+  }
+  return outputs;
+}
+
+void check_same_bits(const Tensor& found, const Tensor& wanted) {
+  for (std::int64_t i = 0; i < wanted.elements(); ++i) {
+    const double value = found.at(i), same = wanted.at(i);
+    const bool nan = std::isnan(value) && std::isnan(same);
+    if (!nan && (value != same || std::signbit(value) != std::signbit(same))) {
+      FAIL("output " << i << ": " << value << " instead of " << same);
+    }
+  }
+}
+
+TEST_CASE("a maximum has the same bits with and without its index, in every layout",
+          "[pooling][nan]") {
   const OpTable table = OpTable::build();
   const OpDef& op = table.at("pooling");
   const std::vector<Attributes> windows = {
       {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}},
       {{"kernel", "(3, 3)"}, {"stride", "(2, 2)"}, {"pooling_convention", "full"}},
+      {{"kernel", "(3, 2)"}, {"stride", "(2, 3)"}, {"pad", "(2, 1)"}},
+      // Last windows of padding alone, in columns and in rows.
+      {{"kernel", "(3, 2)"},
+       {"stride", "(2, 3)"},
+       {"pad", "(1, 1)"},
+       {"pooling_convention", "full"}},
+      {{"kernel", "(3, 3)"},
+       {"stride", "(3, 2)"},
+       {"pad", "(2, 2)"},
+       {"pooling_convention", "full"}},
       {{"kernel", "(2, 5)"}, {"stride", "(3, 4)"}, {"pad", "(1, 4)"}},
-      {{"kernel", "(1, 70)"}, {"pad", "(0, 35)"}},  // wider than what is kept of a row
+      {{"kernel", "(8, 4)"}, {"pad", "(4, 3)"}},  // all rows that are kept
+      {{"kernel", "(9, 4)"}, {"pad", "(4, 3)"}},  // and one more
+      {{"kernel", "(2, 70)"}, {"pad", "(0, 35)"}},
       {{"global_pool", "True"}}};
   const std::int64_t channels = 21;
   Tensor data = random_tensor(DType::f32, {2, channels, 7, 131}, "data", -9, 9);
   for (std::int64_t i = 0; i < data.elements(); ++i) {
+    if (i % 2 == 0) data.set(i, std::copysign(0.0, data.at(i)));  // which of equals?
+    if (i / 131 % 7 < 3) data.set(i, std::copysign(std::min(data.at(i), 0.0), data.at(i)));
     if (i % 29 == 3) data.set(i, NAN);
     if (i % 31 == 5 || i / 131 % 7 == 4) data.set(i, -INFINITY);
     if (i % 97 == 7) data.set(i, INFINITY);
@@ -112,37 +161,18 @@ TEST_CASE("a maximum is the same number with and without its index", "[pooling][
   Layout last;
   last.kind = Layout::Kind::blocked;
   last.order = {0, 2, 3, 1};
-  for (const Tensor& input :
-       {packed(data, by_16_channels(data.shape)), packed(data, layout_for(last, data.shape))}) {
-    for (const Attributes& window : windows) {
-      for (const WriteMode mode : {WriteMode::write, WriteMode::add}) {
-        Tensor values[2];
-        for (const bool indexed : {false, true}) {
-          Attributes attributes = window;
-          attributes["save_indices"] = indexed ? "True" : "False";
-          OpCall call =
-              make_call(op, parse_params(op, attributes).value(), describe({input})).value();
-          for (TensorDesc& output : call.outputs) output.any_layout = true;
-          call.modes = {mode};
-          if (indexed) call.modes.push_back(WriteMode::write);
-          const auto kernel = prepare(call).value();
-          CHECK(kernel->name() == "simd");
-          std::vector<Tensor> outputs = make_outputs(call);
-          for (std::size_t o = 0; o < outputs.size(); ++o) {
-            outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, kernel->output_layouts()[o]);
-          }
-          const Tensor before = random_tensor(DType::f32, outputs[0].shape, "before", -9, 9);
-          outputs[0] = packed(before, outputs[0].layout);
-          run_kernel(*kernel, {input}, outputs, {});
-          CHECK(padding_is_zero(outputs[0]));
-          values[indexed] = unpacked(outputs[0]);
-        }
-        for (std::int64_t i = 0; i < values[0].elements(); ++i) {
-          const double value = values[0].at(i), same = values[1].at(i);
-          if (std::isnan(value) ? !std::isnan(same) : value != same) {
-            FAIL("output " << i << ": " << value << " without, " << same << " with");
-          }
-        }
+  for (const Attributes& window : windows) {
+    const std::vector<Tensor> wanted = pool(op, window, data, nullptr, true, true);
+    const Tensor before = random_tensor(DType::f32, wanted[0].shape, "before", -9, 9);
+    const Tensor sum = pool(op, window, data, &before, true, true)[0];
+    for (const Tensor& input : {data, packed(data, by_16_channels(data.shape)),
+                                packed(data, layout_for(last, data.shape))}) {
+      for (const bool indexed : {false, true}) {
+        CAPTURE(window, input.layout.to_string(), indexed);
+        const std::vector<Tensor> found = pool(op, window, input, nullptr, indexed, false);
+        check_same_bits(found[0], wanted[0]);
+        if (indexed) check_same_bits(found[1], wanted[1]);
+        check_same_bits(pool(op, window, input, &before, indexed, false)[0], sum);
       }
     }
   }
