@@ -173,6 +173,9 @@ struct OpDef {
   /// node that takes them, which must not ask for them, may stand behind them. Empty: the operator
   /// is the same in prediction.
   std::function<base::Result<std::vector<Value>>(GradientBuilder&)> predict_form;
+  /// The boolean parameter that, False, leaves out the hidden outputs; the others keep their bits.
+  /// Empty: none does.
+  std::string keeps_hidden;
   /// How outputs are computed once more where others are kept; nothing: by the same call.
   std::optional<Recomputation> recomputation;
   /// Multiply-adds count as 2. Empty: one operation per output element.

@@ -16,6 +16,27 @@ bool repeats(const GraphNode& node) {
   return !node.is_variable() && !node.op->random && !node.op->assign;
 }
 
+/// Per value: whether an input or a head names it.
+std::vector<bool> named_values(const Graph& graph, const ValueNumbers& numbers) {
+  std::vector<bool> named(numbers.size(), false);
+  for (const GraphNode& node : graph.nodes) {
+    for (const Value input : node.inputs) named[numbers[input]] = true;
+  }
+  for (const Value head : graph.heads) named[numbers[head]] = true;
+  return named;
+}
+
+/// True when the node has hidden outputs, could leave them out, and none is `named`. `first`: its
+/// first value.
+bool has_idle_outputs(const GraphNode& node, std::size_t first, const std::vector<bool>& named) {
+  if (node.is_variable() || node.op->keeps_hidden.empty()) return false;
+  const int visible = node.op->visible_output_count(node.params);
+  for (int output = visible; output < node.outputs; ++output) {
+    if (named[first + static_cast<std::size_t>(output)]) return false;
+  }
+  return node.outputs > visible;
+}
+
 class Walk {
  public:
   Walk(const Cloner& cloner, const Draft& from, const std::vector<bool>& keep)
@@ -118,6 +139,35 @@ Cloner::Cloner(const ops::OpTable& table, PreparedGraph prepared)
   for (std::size_t i = 0; i < forms_.size(); ++i) forms_[i] = find_form(table, i);
 }
 
+std::optional<Cloner::Form> Cloner::form_of(std::size_t index, GraphNode call, const ops::OpDef& op,
+                                            const ops::Attributes& attributes) const {
+  Form form{std::move(call), prepared_.plans[index]};
+  form.node.op = &op;
+  form.node.params = ops::parse_params(op, attributes).value();
+  form.node.outputs = static_cast<int>(op.outputs(form.node.params).size());
+  const auto tensor = [this](Value value) {
+    const std::size_t v = prepared_.numbers[value];
+    return ops::TensorDesc{prepared_.dtypes[v], prepared_.shapes[v], prepared_.layouts[v], false};
+  };
+  ops::OpCall& planned = form.plan.call;
+  planned.op = &op;
+  planned.params = form.node.params;
+  planned.inputs.clear();
+  planned.outputs.clear();
+  for (const Value input : form.node.inputs) planned.inputs.push_back(tensor(input));
+  for (int output = 0; output < form.node.outputs; ++output) {
+    planned.outputs.push_back(tensor({static_cast<std::int64_t>(index), output}));
+  }
+  const auto offers = ops::offers(planned);
+  if (!offers.ok()) return std::nullopt;
+  for (const ops::Offer& offer : *offers) {
+    if (offer.maker->name != form.plan.offer.maker->name) continue;
+    form.plan.offer = offer;
+    return form;
+  }
+  return std::nullopt;
+}
+
 std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::size_t index) const {
   const GraphNode& node = prepared_.graph.nodes[index];
   if (node.is_variable() || node.backward || !node.op->recomputation) return std::nullopt;
@@ -126,34 +176,18 @@ std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::si
   for (const auto& [name, value] : node.params.to_attributes()) {
     if (op.find_param(name) != nullptr) attributes.emplace(name, value);
   }
-  Form form{node, prepared_.plans[index]};
-  form.node.op = &op;
-  form.node.params = ops::parse_params(op, attributes).value();
-  form.node.outputs = static_cast<int>(op.outputs(form.node.params).size());
+  GraphNode call = node;
   for (const auto& [input, output] : node.op->recomputation->kept) {
-    form.node.inputs[static_cast<std::size_t>(input)] = {static_cast<std::int64_t>(index), output};
+    call.inputs[static_cast<std::size_t>(input)] = {static_cast<std::int64_t>(index), output};
   }
-  const auto tensor = [this](Value value) {
-    const std::size_t v = prepared_.numbers[value];
-    return ops::TensorDesc{prepared_.dtypes[v], prepared_.shapes[v], prepared_.layouts[v], false};
-  };
-  ops::OpCall& call = form.plan.call;
-  call.op = &op;
-  call.params = form.node.params;
-  call.inputs.clear();
-  call.outputs.clear();
-  for (const Value input : form.node.inputs) call.inputs.push_back(tensor(input));
-  for (int output = 0; output < form.node.outputs; ++output) {
-    call.outputs.push_back(tensor({static_cast<std::int64_t>(index), output}));
-  }
-  const auto offers = ops::offers(call);
-  if (!offers.ok()) return std::nullopt;
-  for (const ops::Offer& offer : *offers) {
-    if (offer.maker->name != form.plan.offer.maker->name) continue;
-    form.plan.offer = offer;
-    return form;
-  }
-  return std::nullopt;
+  return form_of(index, std::move(call), op, attributes);
+}
+
+std::optional<Cloner::Form> Cloner::find_lean(std::size_t index) const {
+  const GraphNode& node = prepared_.graph.nodes[index];
+  ops::Attributes attributes = node.params.to_attributes();
+  attributes[node.op->keeps_hidden] = "False";
+  return form_of(index, node, *node.op, attributes);
 }
 
 Draft Cloner::original() const {
@@ -225,23 +259,34 @@ PlanRequest Cloner::request(const Draft& draft, MemoryMode mode) const {
 base::Result<PreparedGraph> Cloner::finish(const Draft& draft) {
   PreparedGraph result;
   result.graph = draft.graph;
-  result.numbers = ValueNumbers(draft.graph);
-  for (const std::size_t value : draft.values) {
-    result.shapes.push_back(prepared_.shapes[value]);
-    result.dtypes.push_back(prepared_.dtypes[value]);
-    result.layouts.push_back(prepared_.layouts[value]);
-  }
+  const ValueNumbers numbers(draft.graph);
+  const std::vector<bool> named = named_values(draft.graph, numbers);
   for (std::size_t i = 0; i < draft.graph.nodes.size(); ++i) {
+    GraphNode& node = result.graph.nodes[i];
     result.plans.push_back(*draft.plans[i]);
-    if (!draft.clone[i]) {
+    std::optional<Form> lean;
+    if (has_idle_outputs(node, numbers.begin(i), named)) lean = find_lean(draft.nodes[i]);
+    if (lean) {
+      node.params = lean->node.params;
+      node.outputs = lean->node.outputs;
+      result.plans.back() = std::move(lean->plan);
+    }
+    for (int output = 0; output < node.outputs; ++output) {
+      const std::size_t value = draft.values[numbers.begin(i) + static_cast<std::size_t>(output)];
+      result.shapes.push_back(prepared_.shapes[value]);
+      result.dtypes.push_back(prepared_.dtypes[value]);
+      result.layouts.push_back(prepared_.layouts[value]);
+    }
+    if (!draft.clone[i] && !lean) {
       result.kernels.push_back(std::move(prepared_.kernels[draft.nodes[i]]));
       continue;
     }
     result.plans.back().alternatives.clear();  // nothing was weighed
-    auto kernel = symbol::prepare(*draft.plans[i]);
-    if (!kernel.ok()) return kernel.status().with_context(node_label(draft.graph.nodes[i]));
+    auto kernel = symbol::prepare(result.plans.back());
+    if (!kernel.ok()) return kernel.status().with_context(node_label(node));
     result.kernels.push_back(*std::move(kernel));
   }
+  result.numbers = ValueNumbers(result.graph);
   result.reorders = std::move(prepared_.reorders);
   return result;
 }

@@ -52,13 +52,19 @@ class Cloner {
   base::Result<PreparedGraph> finish(const Draft& draft);
 
  private:
-  /// Another call that gives the first outputs of a node (OpDef::recomputation).
+  /// Another call that gives the first outputs of a node.
   struct Form {
     GraphNode node;
     NodePlan plan;
   };
-  /// Nothing where no kernel gives the same bits.
+  /// OpDef::recomputation's. Nothing where no kernel gives the same bits.
   std::optional<Form> find_form(const ops::OpTable& table, std::size_t node) const;
+  /// Without hidden outputs (OpDef::keeps_hidden).
+  std::optional<Form> find_lean(std::size_t node) const;
+  /// `node` of the prepared graph with the call of `op` and `attributes`: it has as many outputs as
+  /// that, described as the first ones of the node. Nothing where the node's maker declines it.
+  std::optional<Form> form_of(std::size_t node, GraphNode call, const ops::OpDef& op,
+                              const ops::Attributes& attributes) const;
 
   PreparedGraph prepared_;
   PlanRequest base_;

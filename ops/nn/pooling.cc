@@ -358,6 +358,7 @@ OpDef define_forward() {
   op.infer_dtype = infer_types;
   op.gradient = gradient;
   op.predict_form = predict_form;
+  op.keeps_hidden = "save_indices";
   op.accumulates = {0};
   op.keeps_samples = samples_in_data;
   op.flops = flops;

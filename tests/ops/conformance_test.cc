@@ -204,6 +204,40 @@ TEST_CASE("views hold the same, and kernels leave them alone in one place", "[co
   }
 }
 
+TEST_CASE("without hidden outputs the others keep their bits", "[conformance]") {
+  const OpTable table = OpTable::build();
+  int checked = 0;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    if (op.keeps_hidden.empty()) return;
+    Attributes lean = sample.attributes;
+    lean[op.keeps_hidden] = "False";
+    const Params params = parse_params(op, lean).value();
+    const auto visible = std::size_t(op.visible_output_count(params));
+    REQUIRE(op.outputs(params).size() == visible);
+    const auto made = make_case(op, sample, DType::f32);
+    REQUIRE(made.ok());
+    Case without = *made;
+    without.call.params = params;
+    without.call.outputs.resize(visible);
+    for (const KernelDef& candidate : op.kernels) {
+      for (const bool blocked : {false, true}) {
+        const Chosen whole = choose(candidate, *made, made->inputs, blocked);
+        const Chosen part = choose(candidate, without, made->inputs, blocked);
+        REQUIRE(bool(whole.kernel) == bool(part.kernel));
+        if (!whole.kernel) continue;
+        INFO("kernel " << whole.kernel->name());
+        const auto all = whole.make_outputs(made->call), fewer = part.make_outputs(without.call);
+        run_kernel(*whole.kernel, whole.inputs, all, {});
+        run_kernel(*part.kernel, part.inputs, fewer, {});
+        REQUIRE(fewer.size() == visible);
+        for (std::size_t o = 0; o < visible; ++o) CHECK(fewer[o].same_bits(all[o]));
+        if (all.size() > visible) ++checked;
+      }
+    }
+  });
+  CHECK(checked > 0);
+}
+
 TEST_CASE("own kernels give the same bits for every team", "[conformance]") {
   const OpTable table = OpTable::build();
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {

@@ -123,6 +123,24 @@ TEST_CASE("every clone is there once, right before what reads it") {
   }
 }
 
+TEST_CASE("a node whose hidden output its clone alone needs does not compute it") {
+  const ExecutorReport report = report_of("googlenet", {8, 3, 96, 96}, training(Recompute::cheap));
+  const auto outputs = [&report](const std::string& name) {
+    const auto node = std::ranges::find(report.nodes, name, &NodeReport::name);
+    REQUIRE(node != report.nodes.end());
+    return node->outputs.size();
+  };
+  int cloned = 0;
+  for (const NodeReport& clone : clones_of(report)) {
+    if (clone.op != "pooling") continue;
+    CHECK(clone.outputs.size() == 2);
+    CHECK(outputs(clone.name.substr(0, clone.name.rfind('_'))) == 1);
+    ++cloned;
+  }
+  CHECK(cloned > 0);
+  CHECK(outputs("pool1") == 2);
+}
+
 TEST_CASE("training needs less memory with every policy, for the time that is said") {
   const auto report = [](const char* name, Recompute policy, std::size_t budget = 0) {
     return report_of(name, {8, 3, 224, 224}, training(policy, budget));
