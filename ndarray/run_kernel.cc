@@ -17,7 +17,7 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
                                    .scratch = buffers.scratch,
                                    .random_key = draw.key,
                                    .random_step = draw.step,
-                                   .team = lane.team,
+                                   .team = kernel->runs_alone() ? 1 : lane.team,
                                    .slots = lane.slots,
                                    .stream = lane.stream};
   if (lane.stream == nullptr || lane.stream->native() != nullptr) return kernel->run(context);
@@ -28,7 +28,7 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
     }
   }
   lane.stream->enqueue_host(
-      [kernel, later = context,
+      [kernel, later = context, team = lane.team,
        inputs = std::vector<base::TensorView>(buffers.inputs.begin(), buffers.inputs.end()),
        outputs = std::vector<base::TensorView>(buffers.outputs.begin(),
                                                buffers.outputs.end())]() mutable {
@@ -36,7 +36,7 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
         later.outputs = outputs;
         // The stream's thread is not the lane's: it must lead the team that the kernel is made for.
         base::Status status;
-        base::lead_team(later.team, [&] { status = kernel->run(later); });
+        base::lead_team(team, [&] { status = kernel->run(later); });
         return status;
       });
   return {};

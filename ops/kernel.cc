@@ -221,6 +221,30 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
 
 namespace {
 
+bool has_empty(const OpCall& call) {
+  const auto empty = [](const TensorDesc& tensor) { return tensor.shape.elements() == 0; };
+  return std::any_of(call.inputs.begin(), call.inputs.end(), empty) ||
+         std::any_of(call.outputs.begin(), call.outputs.end(), empty);
+}
+
+}  // namespace
+
+double KernelDef::rule_seconds(const OpCall& call) const {
+  const bool ruled = seconds && !has_empty(call);  // rules divide by extents
+  return ruled ? seconds(call) : roofline_seconds(call);
+}
+
+Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
+  if (call.team == 1 || !is_quicker_alone(call, rule_seconds(call))) return make(call);
+  OpCall alone = call;
+  alone.team = 1;
+  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make(alone));
+  kernel->runs_alone_ = true;
+  return kernel;
+}
+
+namespace {
+
 Status check(const OpCall& call) {
   TROUPE_CHECK(call.op != nullptr && !call.op->kernels.empty(), "call without operator or kernels");
   TROUPE_CHECK(call.inputs.size() == call.op->inputs(call.params).size() &&
@@ -229,12 +253,6 @@ Status check(const OpCall& call) {
   TROUPE_CHECK(call.modes.empty() || call.modes.size() == call.outputs.size(),
                "[" + call.op->name + "] call with another number of write modes");
   return check_modes(call);
-}
-
-bool has_empty(const OpCall& call) {
-  const auto empty = [](const TensorDesc& tensor) { return tensor.shape.elements() == 0; };
-  return std::any_of(call.inputs.begin(), call.inputs.end(), empty) ||
-         std::any_of(call.outputs.begin(), call.outputs.end(), empty);
 }
 
 struct Candidate {
@@ -247,8 +265,7 @@ std::vector<Candidate> candidates(const OpCall& call) {
   std::vector<Candidate> list;
   for (const KernelDef& kernel : call.op->kernels) {
     if (call.reference_only && kernel.name != "reference") continue;
-    const bool ruled = kernel.seconds && !has_empty(call);  // rules divide by extents
-    list.push_back({&kernel, ruled ? kernel.seconds(call) : roofline_seconds(call)});
+    list.push_back({&kernel, kernel.rule_seconds(call)});
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

@@ -61,7 +61,7 @@ struct KernelContext {
   std::span<std::byte> scratch;  ///< scratch_bytes() bytes, aligned to 64, content unspecified
   base::RandomKey random_key;    ///< of the node; operators marked `random` only
   std::int64_t random_step = 0;
-  int team = 1;
+  int team = 1;  ///< threads that it may use, at most those that the lane's thread leads
   base::SlotStore* slots = nullptr;
   base::Stream* stream = nullptr;
 
@@ -87,6 +87,13 @@ class Kernel {
   /// Layouts it takes and gives, one per input and output; empty: all dense.
   virtual std::vector<base::Layout> input_layouts() const { return {}; }
   virtual std::vector<base::Layout> output_layouts() const { return {}; }
+  /// True: it is prepared for a team of one, whatever the call says, since what it does takes less
+  /// time than a team to come together. It should run so, too.
+  bool runs_alone() const { return runs_alone_; }
+
+ private:
+  friend struct KernelDef;
+  bool runs_alone_ = false;
 };
 
 using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)>;
@@ -97,8 +104,12 @@ using SecondsFunction = std::function<double(const OpCall&)>;
 /// A candidate for an operator's calls. Declining is Errc::unimplemented with the reason.
 struct KernelDef {
   std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
-  PrepareFunction prepare;
+  PrepareFunction make;
   SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
+
+  double rule_seconds(const OpCall& call) const;
+  /// What `make` makes, for the call's team or for one thread alone.
+  base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) const;
 };
 
 /// A reference kernel from a plain function: dense layouts, no scratch (or `scratch(call)` bytes).

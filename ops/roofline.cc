@@ -31,8 +31,12 @@ std::int64_t vector_lanes() {
   return HWY_DYNAMIC_DISPATCH(count_vector_lanes)();
 }
 
+namespace {
+constexpr double kTeam = 4.0;
+}
+
 RuleProcessor rule_processor() {
-  constexpr double kTeam = 4.0, kFlopsPerLane = 7e9, kBytesPerSecond = 3e10;
+  constexpr double kFlopsPerLane = 7e9, kBytesPerSecond = 3e10;
   return {kTeam * kFlopsPerLane * static_cast<double>(vector_lanes()), kBytesPerSecond};
 }
 
@@ -62,6 +66,13 @@ double roofline_seconds(const OpCall& call, const Speed& speed) {
   const RuleProcessor processor = rule_processor();
   return std::max(flops_of(call) / (processor.flops_per_second * speed.compute),
                   bytes_moved(call) / (processor.bytes_per_second * speed.memory));
+}
+
+bool is_quicker_alone(const OpCall& call, double seconds) {
+  constexpr double kWorthTeam = 4e-6;
+  // As much slower alone as a kernel at full speed; memory is no faster for a team.
+  const double team = roofline_seconds(call), alone = roofline_seconds(call, {1.0 / kTeam, 1.0});
+  return team > 0.0 && seconds / team * alone < kWorthTeam;
 }
 
 }  // namespace troupe::ops

@@ -32,5 +32,8 @@ double flops_of(const OpCall& call);
 double bytes_moved(const OpCall& call);
 /// The rule, from flops_of() and bytes_moved().
 double roofline_seconds(const OpCall& call, const Speed& speed = {});
+/// True for a call that takes `seconds` by the rule of its kernel and is quicker on one thread: a
+/// team comes together and parts in a microsecond or two, and its members spin afterwards.
+bool is_quicker_alone(const OpCall& call, double seconds);
 
 }  // namespace troupe::ops

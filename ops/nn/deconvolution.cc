@@ -302,7 +302,7 @@ Result<std::unique_ptr<Kernel>> prepare_twin(const OpCall& call, const Twins& tw
 }
 
 KernelDef twin_kernel(const KernelDef& convolution, const Twins& twins) {
-  const auto prepare = [twins, inner = convolution.prepare](const OpCall& call) {
+  const auto prepare = [twins, inner = convolution.make](const OpCall& call) {
     return prepare_twin(call, twins, inner);
   };
   const auto seconds = [twins, inner = convolution.seconds](const OpCall& call) {

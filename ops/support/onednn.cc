@@ -33,7 +33,7 @@ struct LaneStream {
 
   /// Some primitives allocate on every member of the team.
   void lead(int members) {
-    if (members == team) return;
+    if (members <= team) return;
     team = members;
     base::parallel_chunks(members, members, [](std::int64_t member) {
       if (member > 0) base::CallMemory::keep_on_this_thread();
@@ -98,6 +98,7 @@ struct Parts {
   dnnl::primitive primitive;
   std::vector<Bound> bound;
   std::vector<Layout> inputs, outputs;
+  int team = 1;  ///< that the primitive is made for, and runs with
   dnnl::memory::desc scratchpad;
   std::size_t scratch_bytes = 0;
   int addend = -1;
@@ -179,10 +180,18 @@ class PrimitiveKernel final : public Kernel {
       arguments[count++].arg = DNNL_ARG_SCRATCHPAD;
     }
     auto& lane = context.slot<LaneStream>();
-    lane.lead(context.team);
+    lane.lead(parts_.team);
     const base::CallMemory tables;  // the library puts the arguments into tables at every call
-    const dnnl_status_t status = dnnl_primitive_execute(parts_.primitive.get(), lane.stream.get(),
-                                                        static_cast<int>(count), arguments.data());
+    dnnl_status_t status = dnnl_success;
+    const auto run = [&] {
+      status = dnnl_primitive_execute(parts_.primitive.get(), lane.stream.get(),
+                                      static_cast<int>(count), arguments.data());
+    };
+    if (base::thread_team() == parts_.team) {
+      run();
+    } else {
+      base::lead_team(parts_.team, run);
+    }
     if (status == dnnl_success) return {};
     return base::error(Errc::internal, "oneDNN primitive {} failed with status {}", parts_.name,
                        static_cast<int>(status));
@@ -306,6 +315,7 @@ Result<std::unique_ptr<Kernel>> make_for_team(
   try {
     TROUPE_TRY_ASSIGN(const Plan plan, build(call));
     TROUPE_TRY_ASSIGN(Parts parts, assemble(call, plan));
+    parts.team = call.team;
     return std::unique_ptr<Kernel>(std::make_unique<PrimitiveKernel>(std::move(parts)));
   } catch (const dnnl::error& e) {
     return base::error(Errc::unimplemented, "{}", e.what());

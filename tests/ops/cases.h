@@ -99,9 +99,9 @@ inline void for_each_sample(const OpTable& table, F&& f) {
   }
 }
 
-/// One candidate's kernel for a call, or null when it declines.
+/// One candidate's kernel for a call and its team, however small it is, or null when it declines.
 inline std::unique_ptr<Kernel> prepare_candidate(const KernelDef& candidate, const OpCall& call) {
-  auto kernel = candidate.prepare(call);
+  auto kernel = candidate.make(call);
   if (kernel.ok()) return std::move(kernel).value();
   INFO(kernel.status().to_string());
   CHECK(kernel.status().code() == base::Errc::unimplemented);

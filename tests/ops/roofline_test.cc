@@ -48,6 +48,39 @@ TEST_CASE("padding does not count, a private layout does", "[offers]") {
   CHECK(bytes_moved(reorder) == dense / 2 + 1000);
 }
 
+TEST_CASE("kernels of little work are made for one thread, and run right on one that leads more",
+          "[offers][team]") {
+  const OpTable table = OpTable::build();
+  const auto alone = [&table](const char* op, std::vector<Shape> inputs, int team,
+                              const Attributes& attributes = {}) {
+    OpCall call = free_call(table, op, std::move(inputs), attributes);
+    call.team = team;
+    return prepare(call).value()->runs_alone();
+  };
+  const Attributes hidden = {{"num_hidden", "64"}};
+  CHECK(alone("fully_connected", {{32, 64}, {64, 64}, {64}}, 2, hidden));
+  CHECK_FALSE(alone("fully_connected", {{32, 64}, {64, 64}, {64}}, 1, hidden));
+  CHECK_FALSE(alone("fully_connected", {{256, 64}, {64, 64}, {64}}, 2, hidden));
+  CHECK(alone("fully_connected", {{0, 64}, {64, 64}, {64}}, 2, hidden));
+  CHECK(alone("add", {{1000}, {1000}}, 16));
+  CHECK_FALSE(alone("add", {{100'000}, {100'000}}, 2));
+  // A library's kernel, made for one thread, on a thread that leads three.
+  const OpDef& op = table.at("log_softmax");
+  const testing::Tensor data = testing::random_tensor(DType::f32, {40, 10}, "data", -4, 4);
+  OpCall call = make_call(op, parse_params(op, {}).value(), testing::describe({data})).value();
+  std::vector<testing::Tensor> results[2];
+  for (const int team : {1, 3}) {
+    call.team = team;
+    const auto kernel = prepare(call).value();
+    CHECK(kernel->name().starts_with("onednn"));
+    CHECK(kernel->runs_alone() == (team > 1));
+    auto& outputs = results[team > 1];
+    outputs = testing::make_outputs(call);
+    testing::run_kernel(*kernel, {data}, outputs, {.team = team});
+  }
+  CHECK(results[0][0].same_bits(results[1][0]));
+}
+
 TEST_CASE("offers come in the order of their seconds, and the first one is prepared", "[offers]") {
   const OpTable table = OpTable::build();
   const OpCall call = free_call(
