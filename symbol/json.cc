@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symbols as JSON, in the layout of MXNet's symbol files (nnvm's saveload_json): nodes in
 // topological order, variables with the operator "null", all attribute values as text.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -34,6 +34,12 @@ ordered_json node_to_json(const GraphNode& node) {
   entry["inputs"] = ordered_json::array();
   for (Value input : node.inputs) entry["inputs"].push_back(reference(input));
   return entry;
+}
+
+/// In one line. Names from outside may hold any bytes; what is no UTF-8 is replaced rather than
+/// thrown about.
+std::string line(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 base::Status malformed(const std::string& where, std::string_view what) {
@@ -143,26 +149,24 @@ base::Result<std::vector<FileNode>> read_nodes(const json& file) {
 
 std::string Symbol::to_json() const {
   const Graph flat = graph();
-  ordered_json nodes = ordered_json::array();
+  std::vector<std::string> nodes;
   ordered_json arguments = ordered_json::array();
   ordered_json row_starts = ordered_json::array();
   ordered_json heads = ordered_json::array();
   const ValueNumbers numbers(flat);
   for (std::size_t i = 0; i < flat.nodes.size(); ++i) {
-    nodes.push_back(node_to_json(flat.nodes[i]));
+    nodes.push_back("    " + line(node_to_json(flat.nodes[i])));
     if (flat.nodes[i].is_variable()) arguments.push_back(i);
     row_starts.push_back(numbers.begin(i));
   }
   row_starts.push_back(numbers.size());
   for (Value head : flat.heads) heads.push_back(reference(head));
-  ordered_json file;
-  file["nodes"] = std::move(nodes);
-  file["arg_nodes"] = std::move(arguments);
-  file["node_row_ptr"] = std::move(row_starts);
-  file["heads"] = std::move(heads);
-  file["attrs"]["mxnet_version"] = {"int", kMxnetVersion};
-  // Names from outside may hold any bytes; what is no UTF-8 is replaced rather than thrown about.
-  return file.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  const ordered_json attributes = {{"mxnet_version", {"int", kMxnetVersion}}};
+  return fmt::format(
+      "{{\n  \"nodes\": [\n{}\n  ],\n  \"arg_nodes\": {},\n  \"node_row_ptr\": {},\n  \"heads\": "
+      "{},\n"
+      "  \"attrs\": {}\n}}",
+      fmt::join(nodes, ",\n"), line(arguments), line(row_starts), line(heads), line(attributes));
 }
 
 base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_view text) {

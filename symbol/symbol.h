@@ -86,7 +86,7 @@ class Symbol {
   /// Arguments that nothing decides are f32.
   base::Result<InferredDTypes> infer_dtypes(const std::map<std::string, base::DType>& known) const;
 
-  /// MXNet's symbol JSON.
+  /// MXNet's symbol JSON, one node a line.
   std::string to_json() const;
   /// Reads to_json()'s form and files of MXNet (old attribute keys, aliases, two-element inputs).
   /// Malformed text gives one error with position or node.

@@ -108,8 +108,10 @@ Status run_spread(const OpCall& call, const KernelContext& context) {
   const std::int64_t plane = std::max<std::int64_t>(1, p.v.input[0] * p.v.input[1]);
   parallel_ranges(
       context, p.v.planes,
-      [&](auto begin, auto end) { HWY_DYNAMIC_DISPATCH(max_spread)
-                                  (p, begin, end); },
+      [&](auto begin, auto end) {
+        HWY_DYNAMIC_DISPATCH(max_spread)
+        (p, begin, end);
+      },
       std::max<std::int64_t>(1, kChunkElements / plane));
   return {};
 }

@@ -56,7 +56,7 @@ TEST_CASE("files of old MXNet versions load") {
   const InferredShapes shapes = net.infer_shapes({{"data", Shape{2, 3, 8, 8}}}).value();
   CHECK(shapes.arguments[1] == Shape{6, 3, 3, 3});
   CHECK(shapes.auxiliary[0] == Shape{6});
-  CHECK(net.to_json().find("\"__lr_mult__\": \"0.1\"") != std::string::npos);
+  CHECK(net.to_json().find("\"__lr_mult__\":\"0.1\"") != std::string::npos);
 }
 
 /// A file of one call of `op` with the given attributes, behind one variable per input.
@@ -98,7 +98,7 @@ TEST_CASE("what Gluon exports is read: dtypes as numbers, extents of 0 that are 
   CHECK(shapes.arguments == std::vector<Shape>{{1, 3, 64, 64}, {64, 3, 7, 7}, {5}});
   CHECK(net.infer_dtypes({}).value().arguments[1] == base::DType::f32);
   CHECK(mentions(net.infer_dtypes({{"data", base::DType::f64}}).status(), {"conv", "f32", "f64"}));
-  CHECK(net.to_json().find(R"x("__shape__": "(64, 0, 7, 7)")x") != std::string::npos);
+  CHECK(net.to_json().find(R"x("__shape__":"(64, 0, 7, 7)")x") != std::string::npos);
 }
 
 TEST_CASE("__shape__ and __dtype__ are MXNet's: what is unknown tells nothing") {
@@ -127,9 +127,9 @@ TEST_CASE("__shape__ and __dtype__ are MXNet's: what is unknown tells nothing") 
   const Symbol written =
       Symbol::variable("v", {{"__dtype__", "f64"}, {"__shape__", "(3, ?)"}, {"colour", "red"}});
   const std::string text = written.to_json();
-  CHECK(text.find(R"("__dtype__": "1")") != std::string::npos);
-  CHECK(text.find(R"x("__shape__": "(3, 0)")x") != std::string::npos);
-  CHECK(text.find(R"("colour": "red")") != std::string::npos);
+  CHECK(text.find(R"("__dtype__":"1")") != std::string::npos);
+  CHECK(text.find(R"x("__shape__":"(3, 0)")x") != std::string::npos);
+  CHECK(text.find(R"("colour":"red")") != std::string::npos);
 }
 
 TEST_CASE("attributes of old files: Reshape's target_shape, lr_mult of inputs, users' own") {
