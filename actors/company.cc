@@ -2,6 +2,8 @@
 // One actor system, one post office, all roles.
 #include "actors/company.h"
 
+#include <algorithm>
+
 #include "actors/local_coordinator.h"
 #include "actors/parameter_server.h"
 #include "store/slice_rules.h"
@@ -64,6 +66,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     how.device = options.run.device;
     if (!options.run.streams.empty()) how.streams = {options.run.streams[rank]};
     how.metrics = options.run.metrics;
+    how.stop = options.run.stop;
     if (rank == 0) how.trace_path = options.run.trace_path;
     workers.push_back(std::make_unique<Worker>(parts, how));
   }
@@ -71,6 +74,11 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
   observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
   const base::Status status = coordinator.wait(options.run.stop);
+  const auto has_trained = [](const auto& worker) {
+    const train::RankFigures* figures = worker->figures();
+    return figures != nullptr && figures->samples.load() > 0;
+  };
+  if (std::ranges::any_of(workers, has_trained)) observer.trained();
   if (status.ok() && options.run.at_end) options.run.at_end();
   return status;
 }

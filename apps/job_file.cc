@@ -154,8 +154,9 @@ void read_data(Section section, schemas::DataSpec& data) {
   section.choose("on_bad_record", kNames<schemas::BadRecord>, data.on_bad_record);
   read_augment(table_of(section, "augment"), data.augment);
   if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
-    section.fail("std", fmt::format("{} channels here but {} in data.mean", data.std.size(),
-                                    data.mean.size()));
+    section.fail("std",
+                 fmt::format("{} here but {} in data.mean",
+                             base::format_counted(data.std.size(), "channel"), data.mean.size()));
   }
   for (const float deviation : data.std) {
     if (!(deviation > 0)) section.fail_value("std", "numbers > 0");

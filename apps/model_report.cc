@@ -272,7 +272,8 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
 }
 
 base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable& table,
-                              const Symbol& network, double seconds) {
+                              const Symbol& network, double seconds,
+                              const std::atomic<bool>& stop) {
   TunedModel tuned;
   if (!options.kernels.empty()) {
     TROUPE_TRY_ASSIGN(tuned.choices, symbol::KernelChoices::load(options.kernels));
@@ -281,7 +282,7 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
   std::string& machine = tuned.choices.machine;
   if (machine.find(here) == std::string::npos) machine += (machine.empty() ? "" : "; ") + here;
   const auto measure = [&](ndarray::Runtime& runtime) -> base::Status {
-    symbol::Autotuner tuner(symbol::measure_on(runtime), runtime.clock, seconds);
+    symbol::Autotuner tuner(symbol::measure_on(runtime), runtime.clock, seconds, &stop);
     TROUPE_TRY(bind(runtime, options, network, &tuner).status());
     auto found = tuner.choices();
     tuned.measured = found.size();
@@ -328,14 +329,15 @@ double ModelReport::multiply_adds() const {
 
 std::string ModelReport::to_string(bool why) const {
   TextTable table;
-  table.add({"layer", "operator", "output", "layout", "parameters", "multiply-adds", "kernel"});
+  table.add(
+      {"layer", "operator", "output", "layout", "parameters", "multiply-adds/batch", "kernel"});
   for (const LayerReport& layer : layers) {
     const bool fused = layer.kernel.empty();
     const auto work = static_cast<std::uint64_t>(layer.multiply_adds);
-    table.add({layer.name, layer.op, layer.output.to_string(),
-               fused ? "" : layer.layout.to_string(),
-               layer.parameters == 0 ? "" : base::format_count(layer.parameters),
-               work == 0 ? "" : base::format_count(work), fused ? "(left out)" : layer.kernel});
+    table.add(
+        {layer.name, layer.op, layer.output.to_string(), fused ? "" : layer.layout.to_string(),
+         layer.parameters == 0 ? "" : base::format_count(layer.parameters),
+         work == 0 ? "" : base::format_count(work), fused ? "(fused or left out)" : layer.kernel});
     for (const ops::Decline& decline : layer.declines) {
       if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
     }
@@ -395,10 +397,12 @@ base::Result<std::string> model_passes(const InspectOptions& options) {
   return look_at(options, passes_of);
 }
 
-base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds) {
+base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds,
+                                        const std::atomic<bool>& stop) {
   return look_at(options,
-                 [seconds](const InspectOptions& how, const ops::OpTable& table,
-                           const Symbol& network) { return tune(how, table, network, seconds); });
+                 [&](const InspectOptions& how, const ops::OpTable& table, const Symbol& network) {
+                   return tune(how, table, network, seconds, stop);
+                 });
 }
 
 }  // namespace troupe::apps

@@ -95,7 +95,9 @@ struct TunedModel {
   std::size_t failed = 0;         ///< calls of which no kernel could be run
 };
 /// Measures the kernels of every call of the network, in training and in prediction, for about
-/// `seconds` at most. Calls that InspectOptions::kernels decides keep their kernels.
-base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds);
+/// `seconds` at most and not when `stop` is set. Calls that InspectOptions::kernels decides keep
+/// their kernels.
+base::Result<TunedModel> autotune_model(const InspectOptions& options, double seconds,
+                                        const std::atomic<bool>& stop);
 
 }  // namespace troupe::apps

@@ -8,8 +8,10 @@
 
 #include "apps/model_list.h"
 #include "apps/model_report.h"
+#include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/units.h"
 
 namespace troupe::apps {
@@ -64,28 +66,34 @@ base::Status check_replaced(const std::string& path) {
 
 ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   // That the file can be written is found out before the time is spent.
-  base::AtomicFile file(verb.output);
   base::Status status = check_replaced(verb.output);
-  if (status.ok()) status = file.open();
+  if (status.ok()) status = base::AtomicFile(verb.output).open();
   if (!status.ok()) return context.fail(status);
   constexpr double kMilliseconds = 1e-3;
   const auto most_ms = static_cast<double>(base::parse_duration_ms(verb.time).value());
-  const auto tuned = autotune_model(verb.model, most_ms * kMilliseconds);
+  std::atomic<bool> stop{false};
+  StopSignals signals([&stop](int) {
+    base::log_info("stopping with what was measured; once more to end at once");
+    stop.store(true);
+  });
+  const auto tuned = autotune_model(verb.model, most_ms * kMilliseconds, stop);
   if (!tuned.ok()) return context.fail(tuned.status());
   const std::string text = tuned->choices.to_json();
   // What was there stays as it was rather than become too large to be read.
   status = symbol::KernelChoices::from_json(text, verb.output).status();
-  if (status.ok()) status = file.write(std::as_bytes(std::span(text)));
-  if (status.ok()) status = file.commit();
+  if (status.ok()) {
+    status = base::write_file_atomically(verb.output, std::as_bytes(std::span(text)));
+  }
   if (!status.ok()) return context.fail(status);
   context.console.line(fmt::format("{}: kernels for {}; measured now: {}", verb.output,
                                    base::format_counted(tuned->choices.calls.size(), "call"),
                                    tuned->measured));
   if (tuned->left > 0) {
+    const bool stopped = signals.received() != 0;
     context.console.note(
-        fmt::format("warning: the time of {} was used up: {} left to the rule; --kernels {} goes "
-                    "on from here",
-                    verb.time, base::format_counted(tuned->left, "call"), verb.output));
+        fmt::format("{}: {} left to the rule; --kernels {} goes on from here",
+                    stopped ? "stopped" : "warning: the time of " + verb.time + " was used up",
+                    base::format_counted(tuned->left, "call"), verb.output));
   }
   if (tuned->failed > 0) {
     context.console.note(
@@ -93,6 +101,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
                     "perhaps",
                     base::format_counted(tuned->failed, "call")));
   }
+  if (signals.received() != 0) return exit_code_of_signal(signals.received());
   return ExitCode::ok;
 }
 

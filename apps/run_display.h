@@ -41,14 +41,17 @@ class RunDisplay final : public train::JobObserver {
   [[nodiscard]] monitoring::Collection start(std::shared_ptr<const train::Job> job,
                                              monitoring::Metrics& metrics);
   void began(const train::RunStart& start) override;
+  void trained() override { trained_ = true; }
   void progress(const control::StepProgress& progress) override;
   void scored(const control::EpochScore& score) override;
   void checkpointed(std::uint64_t step, const std::string& path) override;
   /// Leaves the last line standing.
   void end() { display_.end(); }
 
-  /// True once training has begun.
+  /// True once the job's actors work.
   bool has_begun() const { return began_; }
+  /// True after a run in which a step was done.
+  bool has_trained() const { return trained_; }
 
   /// After a stop: what the same command does next.
   std::string way_on() const;
@@ -60,7 +63,7 @@ class RunDisplay final : public train::JobObserver {
   Console& console_;
   const base::Clock& clock_;
   ProgressDisplay display_;
-  bool began_ = false;
+  bool began_ = false, trained_ = false;
   bool diverged_ = false;  // and said so
   std::shared_ptr<const train::Job> job_;
   std::string job_name_;

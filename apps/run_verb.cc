@@ -149,7 +149,10 @@ ExitCode run(const RunOptions& options, Context& context) {
   }
   if (!status.ok()) {
     const ExitCode code = context.fail(status);
-    return display.has_begun() ? ExitCode::failed : code;
+    // The actors themselves find out what does not fit into memory, and which choices do not hold.
+    const bool of_job = code == ExitCode::bad_input || code == ExitCode::no_resources;
+    const bool before = !display.has_begun() || (of_job && !display.has_trained());
+    return before ? code : ExitCode::failed;
   }
   const RunResult result = display.result();
   context.console.data(options.json ? json_text(json_of(result)) : result.to_string());

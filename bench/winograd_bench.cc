@@ -191,7 +191,7 @@ int run(int argc, char** argv) {
           rows.emplace_back(who, std::make_unique<Row>(table, call, *std::move(kernel)));
         };
         for (const ops::KernelDef& candidate : call.op->kernels) {
-          if (candidate.name == "simd") add("Troupe", candidate.prepare(call));
+          if (candidate.name == "simd:winograd") add("Troupe", candidate.prepare(call));
           if (candidate.name == "onednn") add("oneDNN direct", candidate.prepare(call));
         }
         add("oneDNN",

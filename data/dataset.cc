@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "data/image_decode.h"
 #include "data/index.h"
 
@@ -73,8 +74,9 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::filesystem::path
     entries = build_index(file, on_damage, &damage);
     TROUPE_TRY(entries.status());
     if (damage.places > 0) {
-      base::log_warn("skipped {} damaged places of {} bytes in all; the first: {}", damage.places,
-                     damage.bytes, damage.first.text());
+      base::log_warn("skipped {} of {} bytes in all; the first: {}",
+                     base::format_counted(damage.places, "damaged place"), damage.bytes,
+                     damage.first.text());
     }
   }
   std::vector<std::uint64_t> offsets(entries->size());

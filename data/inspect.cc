@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "data/image_decode.h"
 #include "data/index.h"
 
@@ -106,8 +107,10 @@ std::string CheckReport::to_string() const {
     text += fmt::format(", {} images, the first {}", images, first_image->to_string());
   text += "\n";
   if (!first_bad.ok()) {
-    text += fmt::format("damaged: {} places, {} images; first bad offset {}: {}\n", damaged_places,
-                        damaged_images, first_bad_offset, base::printable(first_bad.text()));
+    text += fmt::format("damaged: {}, {}; first bad offset {}: {}\n",
+                        base::format_counted(damaged_places, "place"),
+                        base::format_counted(damaged_images, "image"), first_bad_offset,
+                        base::printable(first_bad.text()));
   }
   if (!index_fault.ok()) text += fmt::format("index: {}\n", base::printable(index_fault.text()));
   return text;

@@ -111,8 +111,9 @@ MeasureFunction measure_on(ndarray::Runtime& runtime) {
   };
 }
 
-Autotuner::Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max)
-    : measure_(std::move(measure)), clock_(clock), seconds_max_(seconds_max) {}
+Autotuner::Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max,
+                     const std::atomic<bool>* stop)
+    : measure_(std::move(measure)), clock_(clock), seconds_max_(seconds_max), stop_(stop) {}
 
 void Autotuner::time(const std::string& signature, const ops::OpCall& call,
                      std::vector<ops::Offer>& offers) {
@@ -123,7 +124,7 @@ void Autotuner::time(const std::string& signature, const ops::OpCall& call,
   for (ops::Offer& offer : offers) {
     const std::int64_t start = clock_.now_ns();
     base::Result<double> seconds = base::error(base::Errc::deadline_exceeded, "not run");
-    const bool in_time = spent_ < seconds_max_;
+    const bool in_time = spent_ < seconds_max_ && (stop_ == nullptr || !stop_->load());
     if (in_time && offer.seconds <= kHopeless * times.rule) seconds = measure_(call, offer);
     if (in_time && !seconds.ok()) times.failed = true;
     spent_ += static_cast<double>(clock_.now_ns() - start) * kNanoseconds;

@@ -3,6 +3,7 @@
 // layouts counts with what that took. What came out is kept as KernelChoices. One thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -26,8 +27,10 @@ MeasureFunction measure_on(ndarray::Runtime& runtime);
 /// Collects what a binding's searches measure and choose.
 class Autotuner {
  public:
-  /// Behind `seconds_max` seconds of measuring by `clock`, calls are left to the rule.
-  Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max);
+  /// Behind `seconds_max` seconds of measuring by `clock`, or once `stop` is set, if it is given,
+  /// calls are left to the rule.
+  Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max,
+            const std::atomic<bool>* stop = nullptr);
 
   /// Replaces the rule's seconds of a call's offers (one at least) by measured ones, least first.
   /// Offers that the rule puts far behind the best, and what cannot be run, have seconds in
@@ -61,6 +64,7 @@ class Autotuner {
   const MeasureFunction measure_;
   const base::Clock& clock_;
   const double seconds_max_;
+  const std::atomic<bool>* const stop_;
   double spent_ = 0;
   double measured_sum_ = 0, rule_sum_ = 0;                        // of the best of each call
   std::map<std::string, Times> times_;                            // by signature

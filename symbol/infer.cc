@@ -179,7 +179,7 @@ base::Status check_names(const Graph& graph, const std::map<std::string, T>& kno
   }
   for (const auto& [name, unused] : known) {
     if (!names.contains(name)) {
-      return base::error(Errc::not_found, "the symbol has no argument '{}'", name);
+      return base::error(Errc::invalid_argument, "the symbol has no argument '{}'", name);
     }
   }
   return {};

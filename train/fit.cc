@@ -112,7 +112,12 @@ base::Status FitLoop::end_epoch(std::uint64_t number) {
   EpochEnd end{(number + 1) / options_.steps.epoch_steps, number + 1, {}};
   if (options_.evaluation != nullptr && end.epochs % options_.evaluation_epochs == 0) {
     const InPhase scoring(phases_, RankPhase::eval);
-    TROUPE_TRY_ASSIGN(end.evaluation, module_.score(*options_.evaluation, options_.deadline));
+    auto found = module_.score(*options_.evaluation, options_.deadline, options_.stop);
+    const bool stopped = options_.stop != nullptr && options_.stop->load();
+    if (!found.ok() && !(stopped && found.status().code() == base::Errc::cancelled)) {
+      return found.status();
+    }
+    if (found.ok()) end.evaluation = *std::move(found);
   }
   return options_.epoch_end ? options_.epoch_end(end) : base::Status();
 }

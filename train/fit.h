@@ -3,6 +3,7 @@
 // Plain values; callbacks run on the thread that called fit.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -40,8 +41,11 @@ struct FitOptions {
   store::StepPlan steps;  ///< start, end, epochs and barriers: the store's own plan
   /// The module's present values become version 0; false: the store draws or loads its own.
   bool publish = true;
-  data::BatchIterator* evaluation = nullptr;            ///< scored from its begin at ends of epochs
-  std::uint64_t evaluation_epochs = 1;                  ///< at every n-th; at least 1
+  data::BatchIterator* evaluation = nullptr;  ///< scored from its begin at ends of epochs
+  std::uint64_t evaluation_epochs = 1;        ///< at every n-th; at least 1
+  /// Set from outside: an epoch that is being scored is not scored to its end, and training goes on
+  /// to where it is stopped. Null: nobody sets it.
+  const std::atomic<bool>* stop = nullptr;
   std::chrono::milliseconds deadline = kBatchDeadline;  ///< of the wait for one batch
   RankPhases* phases = nullptr;                         ///< told what the calling thread waits for
   /// After each step and after each epoch. They may read metrics and weights (which waits), score

@@ -30,6 +30,17 @@ base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
                      dataset.path().string(), found.to_string());
 }
 
+/// The images of the test set are as those that the network learns from. Later ones may still
+/// differ.
+base::Status check_test_images(const Job& job, data::OnDamage on_damage) {
+  auto found = job.test_data->first_image_shape(on_damage);
+  if (!found.ok()) return found.status().with_context("data.test");
+  if (*found == job.samples.image) return {};
+  return base::error(base::Errc::invalid_argument, "data.test: images of {} are {}, those of {} {}",
+                     job.test_data->path().string(), found->to_string(),
+                     job.train_data->path().string(), job.samples.image.to_string());
+}
+
 /// A path of the job's `key`, below the root that an option of this program says.
 base::Status inside(std::string_view key, const std::filesystem::path& path,
                     std::string_view option, const std::string& root) {
@@ -177,6 +188,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
     }
   }
   TROUPE_TRY_ASSIGN(job->samples.image, image_shape(spec.model, *job->train_data, on_damage));
+  if (job->test_data != nullptr) TROUPE_TRY(check_test_images(*job, on_damage));
   job->samples.mean = spec.data.mean;
   job->samples.std = spec.data.std;
   job->samples.on_bad_record = on_damage;

@@ -3,6 +3,7 @@
 #include "train/local_run.h"
 
 #include <fmt/core.h>
+#include <algorithm>
 
 #include <chrono>
 #include <optional>
@@ -48,6 +49,10 @@ class SharedObserver final : public RankObserver {
     const base::MutexLock lock(mutex_);
     observer_.began(start);
   }
+  void trained() {
+    const base::MutexLock lock(mutex_);
+    observer_.trained();
+  }
   void checkpointed(std::uint64_t step, const std::string& path) {
     const base::MutexLock lock(mutex_);
     observer_.checkpointed(step, path);
@@ -88,6 +93,10 @@ class LocalRun {
     for (std::thread& thread : threads) thread.join();
     finish();
     if (watch.joinable()) watch.join();
+    const auto has_trained = [](const auto& runner) {
+      return runner->figures().samples.load() > 0;
+    };
+    if (std::ranges::any_of(runners_, has_trained)) observer_.trained();
     base::Status status = failure();
     if (status.ok()) status = store_->failure();
     if (status.ok() && options.at_end) options.at_end();
@@ -170,6 +179,7 @@ base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
     how.device = options.device;
     if (!options.streams.empty()) how.streams = {options.streams[rank]};
     how.metrics = options.metrics;
+    how.stop = options.stop;
     if (rank == 0) how.trace_path = options.trace_path;
     TROUPE_TRY_ASSIGN(auto runner, RankRunner::create(job_, table_, clock_, how));
     runners_.push_back(std::move(runner));

@@ -29,6 +29,8 @@ class JobObserver {
   virtual ~JobObserver() = default;
   /// Everything given was found fit and training begins: what fails from here on is the job.
   virtual void began(const RunStart&) {}
+  /// At the end of a run in which a rank has done a step.
+  virtual void trained() {}
   virtual void progress(const control::StepProgress& progress) = 0;
   virtual void scored(const control::EpochScore& score) = 0;
   /// A checkpoint is durable.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/log.h"
 #include "store/initializer.h"
 #include "symbol/arena.h"
+#include "symbol/kernel_choices.h"
 #include "train/finite.h"
 #include "train/weighed_average.h"
 
@@ -75,6 +77,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.recompute = options_.recompute;
   how.budget = options_.budget;
   how.sub_batch = options_.sub_batch;
+  how.monitor = options_.monitor;
   how.seed = options_.seed;
   how.rank = options_.rank;
   how.arena = arena_;
@@ -82,6 +85,13 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   Bound made{batch, {}, {}};
   TROUPE_TRY_ASSIGN(made.executor,
                     symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how));
+  const bool idle = options_.kernels && made.executor->report().stored_choices == 0;
+  if (idle && executors_.empty() && options_.rank == 0) {
+    base::log_warn(
+        "numerics.kernels: {} has no call of these steps: it was tuned for another "
+        "network, batch, image or dtype",
+        options_.kernels->name);
+  }
   for (const KeyInfo& key : keys_) {
     if (key.kind != KeyKind::average) continue;
     TROUPE_TRY_ASSIGN(made.averages[key.id],
@@ -197,8 +207,10 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
           if (found == 0) return {};
           return base::error(base::Errc::not_finite,
                              "the gradient of '{}' of rank {} at step {} holds {} values that are "
-                             "NaN or infinite; a lower train.optimizer.lr may help",
-                             name, rank, step, found);
+                             "NaN or infinite; {}",
+                             name, rank, step, found,
+                             step == 0 ? "look at the initial weights and the data"
+                                       : "a lower train.optimizer.lr may help");
         });
   }
   store_->push(key, gradient, info);
@@ -278,12 +290,16 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
 }
 
 base::Result<MetricValues> Module::score(data::BatchIterator& batches,
-                                         std::chrono::milliseconds deadline) {
+                                         std::chrono::milliseconds deadline,
+                                         const std::atomic<bool>* stop) {
   MetricValues sums;
   // The engine has a batch to compute while the numbers of the one before are read.
   std::optional<BatchMetrics> before;
   batches.seek(0);
   while (true) {
+    if (stop != nullptr && stop->load()) {
+      return base::error(base::Errc::cancelled, "scoring was stopped");
+    }
     data::BatchIterator::Item item = batches.next(deadline);
     TROUPE_TRY(item.status());
     const bool end = !item->has_value();

@@ -5,6 +5,7 @@
 // which outlives it. Start with fit, score and predict; the calls between are their steps.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,7 @@ struct ModuleOptions {
   symbol::Recompute recompute = symbol::Recompute::cheap;  ///< as in ExecutorOptions
   std::size_t budget = 0;                                  ///< as in ExecutorOptions
   std::int64_t sub_batch = 0;                              ///< as in ExecutorOptions
+  symbol::Monitor monitor = nullptr;                       ///< as in ExecutorOptions
   bool check_gradients = true;  ///< one with NaN or infinity is not pushed but an error: not_finite
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;
@@ -89,9 +91,10 @@ class Module {
   /// Blocks.
   base::Status fit(data::BatchIterator& batches, store::KVStore& store, const FitOptions& options);
   /// Metrics over all batches of `batches`, from its first; empty when it has none. Blocks; waits
-  /// at most `deadline` for each batch.
+  /// at most `deadline` for each batch. cancelled once `stop`, if given, is set.
   base::Result<MetricValues> score(data::BatchIterator& batches,
-                                   std::chrono::milliseconds deadline = kBatchDeadline);
+                                   std::chrono::milliseconds deadline = kBatchDeadline,
+                                   const std::atomic<bool>* stop = nullptr);
   /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph of pass
   /// `freeze`: new arrays with n rows each. invalid_argument for another shape or dtype.
   base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);

@@ -180,6 +180,7 @@ FitOptions RankRunner::Parts::fit_options(RankObserver& observer) {
   fit.rule = job->rule();
   fit.steps = plan;
   fit.publish = false;
+  fit.stop = options.stop;
   fit.phases = &phases;
   fit.deadline = std::chrono::milliseconds(job->spec.limits.stall_ms);
   if (job->spec.train.score_every.count != 0) {

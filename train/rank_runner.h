@@ -44,6 +44,8 @@ struct RankOptions {
   std::vector<base::Stream*> streams = {};  ///< of `device`, if it is no CPU
   base::Device device = {};
   monitoring::Metrics* metrics = nullptr;  ///< shows the rank while it lives; null: nobody looks
+  /// Set from outside when the run is to end early: then no epoch is scored any more.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 /// Figures of a running rank for metrics; any thread.

@@ -379,9 +379,10 @@ double patches_gradient_seconds(const OpCall& call) {
 
 std::span<const BackendKernel> kernels_convolution_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"convolution", {"simd", forward, seconds<Pass::forward>}},
-      {"convolution_backward_data", {"simd", backward_data, seconds<Pass::data_gradient>}},
-      {"convolution_backward_weights", {"simd", backward_weights, seconds<Pass::weight_gradient>}},
+      {"convolution", {"simd:winograd", forward, seconds<Pass::forward>}},
+      {"convolution_backward_data", {"simd:winograd", backward_data, seconds<Pass::data_gradient>}},
+      {"convolution_backward_weights",
+       {"simd:winograd", backward_weights, seconds<Pass::weight_gradient>}},
       {"convolution", {"simd:patches", patches_forward, patches_forward_seconds}},
       {"convolution_backward_data", {"simd:patches", patches_backward, patches_backward_seconds}},
       {"convolution_backward_weights",

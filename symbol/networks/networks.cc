@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/suggest.h"
 #include "symbol/networks/layers.h"
 
 namespace troupe::symbol {
@@ -119,8 +120,9 @@ base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view na
   const auto found =
       std::ranges::find(all, name, [](const Network& network) { return network.info.name; });
   if (found == all.end()) {
-    return base::error(Errc::not_found, "no built-in network '{}'; there are {}", name,
-                       fmt::join(network_names(), ", "));
+    const std::vector<std::string> known = network_names();
+    return base::error(Errc::not_found, "no built-in network '{}'; there are {}{}", name,
+                       fmt::join(known, ", "), base::did_you_mean(name, known));
   }
   const std::int64_t classes = options.classes.value_or(found->info.classes);
   const double dropout = options.dropout.value_or(found->info.dropout);

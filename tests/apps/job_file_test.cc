@@ -183,7 +183,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"batch = -3", "data.batch: expected integer >= 1, got -3"},
       {"batch = 99999999999", "data.batch: expected integer from 1 to 2147483647"},
       {"std = [0.0]", "data.std: expected numbers > 0"},
-      {"mean = [1, 2]\nstd = [1]", "data.std: 1 channels here but 2 in data.mean"},
+      {"mean = [1, 2]\nstd = [1]", "data.std: 1 channel here but 2 in data.mean"},
       {"mean = [\"x\"]", "data.mean: expected an array of numbers"},
       {"on_bad_record = \"ignore\"", "expected \"fail\" or \"skip\", got \"ignore\""},
       {"[train]\nepochs = 1.5", "train.epochs: expected integer >= 1, got 1.5"},

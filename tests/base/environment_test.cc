@@ -12,17 +12,21 @@ namespace {
 
 TEST_CASE("OpenMP's variables are found and left out, others stay", "[environment]") {
   setenv("OMP_NUM_THREADS", "3", 1);
-  setenv("GOMP_SPINCOUNT", "9", 1);
+  setenv("GOMP_CPU_AFFINITY", "0", 1);
+  setenv("OMP_WAIT_POLICY", "passive", 1);
   setenv("COMP_X", "1", 1);
   const auto found = openmp_variables();
   CHECK(std::count(found.begin(), found.end(), "OMP_NUM_THREADS=3") == 1);
-  CHECK(std::count(found.begin(), found.end(), "GOMP_SPINCOUNT=9") == 1);
+  CHECK(std::count(found.begin(), found.end(), "GOMP_CPU_AFFINITY=0") == 1);
+  CHECK(std::count(found.begin(), found.end(), "OMP_WAIT_POLICY=passive") == 0);
   const auto kept = environment_without_openmp();
   CHECK(std::count(kept.begin(), kept.end(), "COMP_X=1") == 1);
+  CHECK(std::count(kept.begin(), kept.end(), "OMP_WAIT_POLICY=passive") == 1);
   CHECK(std::none_of(kept.begin(), kept.end(),
-                     [](const auto& entry) { return entry.starts_with("OMP_"); }));
+                     [](const auto& entry) { return entry.starts_with("OMP_NUM"); }));
   unsetenv("OMP_NUM_THREADS");
-  unsetenv("GOMP_SPINCOUNT");
+  unsetenv("GOMP_CPU_AFFINITY");
+  unsetenv("OMP_WAIT_POLICY");
   unsetenv("COMP_X");
 }
 

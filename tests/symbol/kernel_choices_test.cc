@@ -181,9 +181,9 @@ TEST_CASE("a choice that cannot be made names file, layer, kernel and reason", "
                  {"[convolution conv]: k.json chooses kernel 'onednn', which declines here: "}));
   ExecutorOptions direct;
   direct.winograd = false;
-  CHECK(mentions(refused("simd", direct), {"[convolution conv]: ",
-                                           "'simd', which declines here: "
-                                           "Winograd's form is switched off"}));
+  CHECK(mentions(refused("simd:winograd", direct), {"[convolution conv]: ",
+                                                    "'simd:winograd', which declines here: "
+                                                    "Winograd's form is switched off"}));
   ExecutorOptions plain;
   plain.reference_only = true;
   CHECK(mentions(refused("onednn", plain), {"conv]: ", "only the reference kernels are wanted"}));
