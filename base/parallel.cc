@@ -70,6 +70,9 @@ void lead_team(int team, FunctionRef<void()> body) {
 int thread_team() {
   return this_thread_team;
 }
+bool teams_stay() {
+  return true;
+}
 
 #else
 
@@ -133,6 +136,10 @@ void lead_team(int team, FunctionRef<void()> body) {
   // No call sets the limit; a region of one team, which this thread leads, has a limit of its own.
 #pragma omp teams num_teams(1) thread_limit(team)
   body();
+}
+
+bool teams_stay() {
+  return kRegionLiftsLimit;  // true for all runtimes but LLVM's
 }
 
 int thread_team() {

@@ -23,6 +23,10 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
 /// beyond it thread_team() is 0. `body` must not throw.
 void lead_team(int team, FunctionRef<void()> body);
 
+/// Whether a thread that leads teams of several sizes in turn keeps their threads. LLVM's runtime
+/// lets those go that the smaller one does not need.
+bool teams_stay();
+
 /// The team that the calling thread leads, or 0 when it would get none (inside a parallel region,
 /// or as OMP_* want it): then no primitive may be prepared here.
 int thread_team();

@@ -34,7 +34,7 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
                                                buffers.outputs.end())]() mutable {
         later.inputs = inputs;
         later.outputs = outputs;
-        // The stream's thread is not the lane's: it must lead the team that the kernel is made for.
+        // The stream's thread is not the lane's: it must lead the lane's team.
         base::Status status;
         base::lead_team(team, [&] { status = kernel->run(later); });
         return status;

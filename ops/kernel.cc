@@ -235,7 +235,9 @@ double KernelDef::rule_seconds(const OpCall& call) const {
 }
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
-  if (call.team == 1 || !is_quicker_alone(call, rule_seconds(call))) return make(call);
+  const bool leads = name == "onednn";  // for each run, the team that its primitive is made for
+  if (call.team == 1 || (leads && !base::teams_stay())) return make(call);
+  if (!is_quicker_alone(call, rule_seconds(call))) return make(call);
   OpCall alone = call;
   alone.team = 1;
   TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make(alone));

@@ -28,7 +28,7 @@ std::vector<bool> named_values(const Graph& graph, const ValueNumbers& numbers) 
 
 /// True when the node has hidden outputs, could leave them out, and none is `named`. `first`: its
 /// first value.
-bool has_idle_outputs(const GraphNode& node, std::size_t first, const std::vector<bool>& named) {
+bool is_idle(const GraphNode& node, std::size_t first, const std::vector<bool>& named) {
   if (node.is_variable() || node.op->keeps_hidden.empty()) return false;
   const int visible = node.op->visible_output_count(node.params);
   for (int output = visible; output < node.outputs; ++output) {
@@ -135,8 +135,12 @@ class Walk {
 Cloner::Cloner(const ops::OpTable& table, PreparedGraph prepared)
     : prepared_(std::move(prepared)),
       base_(plan_request(prepared_, std::vector<bool>(prepared_.numbers.size(), false))),
-      forms_(prepared_.graph.nodes.size()) {
-  for (std::size_t i = 0; i < forms_.size(); ++i) forms_[i] = find_form(table, i);
+      forms_(prepared_.graph.nodes.size()),
+      lean_(prepared_.graph.nodes.size()) {
+  for (std::size_t i = 0; i < forms_.size(); ++i) {
+    forms_[i] = find_form(table, i);
+    lean_[i] = find_lean(i);
+  }
 }
 
 std::optional<Cloner::Form> Cloner::form_of(std::size_t index, GraphNode call, const ops::OpDef& op,
@@ -185,6 +189,8 @@ std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::si
 
 std::optional<Cloner::Form> Cloner::find_lean(std::size_t index) const {
   const GraphNode& node = prepared_.graph.nodes[index];
+  if (node.is_variable() || node.op->keeps_hidden.empty()) return std::nullopt;
+  if (node.outputs == node.op->visible_output_count(node.params)) return std::nullopt;
   ops::Attributes attributes = node.params.to_attributes();
   attributes[node.op->keeps_hidden] = "False";
   return form_of(index, node, *node.op, attributes);
@@ -200,11 +206,33 @@ Draft Cloner::original() const {
     draft.plans.push_back(&prepared_.plans[i]);
   }
   for (std::size_t v = 0; v < prepared_.numbers.size(); ++v) draft.values.push_back(v);
+  leave_out_idle(draft);
   return draft;
 }
 
+void Cloner::leave_out_idle(Draft& draft) const {
+  const ValueNumbers numbers(draft.graph);
+  const std::vector<bool> named = named_values(draft.graph, numbers);
+  std::vector<std::size_t> values;
+  for (std::size_t i = 0; i < draft.graph.nodes.size(); ++i) {
+    GraphNode& node = draft.graph.nodes[i];
+    const std::optional<Form>& lean = lean_[draft.nodes[i]];
+    if (lean && !draft.clone[i] && is_idle(node, numbers.begin(i), named)) {
+      node.params = lean->node.params;
+      node.outputs = lean->node.outputs;
+      draft.plans[i] = &lean->plan;
+    }
+    for (int output = 0; output < node.outputs; ++output) {
+      values.push_back(draft.values[numbers.begin(i) + static_cast<std::size_t>(output)]);
+    }
+  }
+  draft.values = std::move(values);
+}
+
 Draft Cloner::clone(const Draft& from, const std::vector<bool>& keep) const {
-  return Walk(*this, from, keep).run();
+  Draft draft = Walk(*this, from, keep).run();
+  leave_out_idle(draft);
+  return draft;
 }
 
 std::size_t Cloner::outputs(const Draft& draft, std::size_t node) const {
@@ -259,36 +287,35 @@ PlanRequest Cloner::request(const Draft& draft, MemoryMode mode) const {
 base::Result<PreparedGraph> Cloner::finish(const Draft& draft) {
   PreparedGraph result;
   result.graph = draft.graph;
-  const ValueNumbers numbers(draft.graph);
-  const std::vector<bool> named = named_values(draft.graph, numbers);
+  result.numbers = ValueNumbers(draft.graph);
+  for (const std::size_t value : draft.values) {
+    result.shapes.push_back(prepared_.shapes[value]);
+    result.dtypes.push_back(prepared_.dtypes[value]);
+    result.layouts.push_back(prepared_.layouts[value]);
+  }
   for (std::size_t i = 0; i < draft.graph.nodes.size(); ++i) {
-    GraphNode& node = result.graph.nodes[i];
     result.plans.push_back(*draft.plans[i]);
-    std::optional<Form> lean;
-    if (has_idle_outputs(node, numbers.begin(i), named)) lean = find_lean(draft.nodes[i]);
-    if (lean) {
-      node.params = lean->node.params;
-      node.outputs = lean->node.outputs;
-      result.plans.back() = std::move(lean->plan);
-    }
-    for (int output = 0; output < node.outputs; ++output) {
-      const std::size_t value = draft.values[numbers.begin(i) + static_cast<std::size_t>(output)];
-      result.shapes.push_back(prepared_.shapes[value]);
-      result.dtypes.push_back(prepared_.dtypes[value]);
-      result.layouts.push_back(prepared_.layouts[value]);
-    }
-    if (!draft.clone[i] && !lean) {
-      result.kernels.push_back(std::move(prepared_.kernels[draft.nodes[i]]));
+    const std::size_t from = draft.nodes[i];
+    if (!draft.clone[i] && draft.plans[i] == &prepared_.plans[from]) {
+      result.kernels.push_back(std::move(prepared_.kernels[from]));
       continue;
     }
-    result.plans.back().alternatives.clear();  // nothing was weighed
-    auto kernel = symbol::prepare(result.plans.back());
-    if (!kernel.ok()) return kernel.status().with_context(node_label(node));
+    if (draft.clone[i]) result.plans.back().alternatives.clear();  // nothing was weighed
+    auto kernel = symbol::prepare(*draft.plans[i]);
+    if (!kernel.ok()) return kernel.status().with_context(node_label(draft.graph.nodes[i]));
     result.kernels.push_back(*std::move(kernel));
   }
-  result.numbers = ValueNumbers(result.graph);
   result.reorders = std::move(prepared_.reorders);
   return result;
+}
+
+bool has_idle_outputs(const Graph& graph) {
+  const ValueNumbers numbers(graph);
+  const std::vector<bool> named = named_values(graph, numbers);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (is_idle(graph.nodes[i], numbers.begin(i), named)) return true;
+  }
+  return false;
 }
 
 }  // namespace troupe::symbol

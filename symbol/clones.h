@@ -34,7 +34,8 @@ class Cloner {
   Cloner(const Cloner&) = delete;
   Cloner& operator=(const Cloner&) = delete;
 
-  /// The graph itself.
+  /// The graph itself. As in every draft, a node whose hidden outputs nobody reads leaves them out
+  /// (OpDef::keeps_hidden).
   Draft original() const;
   /// `from` with clones of all nodes without `keep` that late nodes need, right before the first
   /// that does. A clone reads kept values and other clones.
@@ -59,8 +60,9 @@ class Cloner {
   };
   /// OpDef::recomputation's. Nothing where no kernel gives the same bits.
   std::optional<Form> find_form(const ops::OpTable& table, std::size_t node) const;
-  /// Without hidden outputs (OpDef::keeps_hidden).
+  /// The node without its hidden outputs. Nothing where it has none, or cannot leave them out.
   std::optional<Form> find_lean(std::size_t node) const;
+  void leave_out_idle(Draft& draft) const;
   /// `node` of the prepared graph with the call of `op` and `attributes`: it has as many outputs as
   /// that, described as the first ones of the node. Nothing where the node's maker declines it.
   std::optional<Form> form_of(std::size_t node, GraphNode call, const ops::OpDef& op,
@@ -69,6 +71,10 @@ class Cloner {
   PreparedGraph prepared_;
   PlanRequest base_;
   std::vector<std::optional<Form>> forms_;  // per node
+  std::vector<std::optional<Form>> lean_;   // the same
 };
+
+/// Whether the graph has hidden outputs that a draft leaves out.
+bool has_idle_outputs(const Graph& graph);
 
 }  // namespace troupe::symbol

@@ -19,7 +19,7 @@ inline constexpr std::size_t kKernelChoicesBytesMax = 1u << 20;
 /// What takes a call.
 struct KernelChoice {
   std::string kernel;                     ///< KernelDef::name
-  std::map<std::string, double> seconds;  ///< per kernel that was measured; for people
+  std::map<std::string, double> seconds;  ///< per kernel that was measured: for tuning on
   friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
 };
 

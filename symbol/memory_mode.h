@@ -23,7 +23,7 @@ inline bool goes_in_place(MemoryMode mode) {
 /// bits of results are the same.
 enum class Recompute : std::uint8_t {
   none,
-  cheap,   ///< what costs about 5 % of a step by the kernels' rules; few products or none
+  cheap,   ///< what costs about 4 % of a step by the kernels' rules; few products or none
   sqrt,    ///< all but the borders of segments, as many of those as make the plan smallest
   budget,  ///< what costs least among the plans that fit into a budget
 };

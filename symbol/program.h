@@ -57,7 +57,7 @@ class Program {
   const MemoryPlan& plan() const { return plan_; }
   /// Of what the prologue keeps, outside the arena. What it alone reads lies inside.
   std::size_t prologue_bytes() const { return prologue_bytes_; }
-  /// Where the memory of value `value` is: "arena+4096", "fc1_weight", "unread".
+  /// Where the memory of value `value` is: "arena+4096", "prologue+64", "array", "nowhere".
   std::string place(std::size_t value) const;
 
  private:

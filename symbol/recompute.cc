@@ -410,11 +410,16 @@ base::Result<Recomputed> recompute(const ops::OpTable& table, PreparedGraph prep
   for (const NodePlan& plan : prepared.plans) result.step_seconds += plan.offer.seconds;
   const bool shares = options.memory == MemoryMode::share || options.memory == MemoryMode::both;
   const bool wanted = options.policy == Recompute::budget || shares;
-  if (options.policy == Recompute::none || !wanted) {
+  const bool searches = options.policy != Recompute::none && wanted;
+  if (!searches && !has_idle_outputs(prepared.graph)) {
     result.prepared = std::move(prepared);
     return result;
   }
   Cloner cloner(table, std::move(prepared));
+  if (!searches) {
+    TROUPE_TRY_ASSIGN(result.prepared, cloner.finish(cloner.original()));
+    return result;
+  }
   const Search search(cloner, options.memory, result.step_seconds);
   TROUPE_TRY_ASSIGN(const Draft draft, choose(search, options));
   result.clones = static_cast<int>(std::count(draft.clone.begin(), draft.clone.end(), true));

@@ -2,7 +2,8 @@
 // Recomputation: the backward pass of a training graph computes forward values once more that the
 // forward pass would have to keep for it (Chen et al. 2016). A clone runs its original's kernel on
 // the same numbers, or another that gives the same bits (OpDef::recomputation), right before the
-// first node that reads it. Pure function; any thread that may lead the team.
+// first node that reads it. Whatever the policy, hidden outputs that nobody reads are left out
+// (OpDef::keeps_hidden). Pure function; any thread that may lead the team.
 #pragma once
 
 #include <cstddef>

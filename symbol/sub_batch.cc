@@ -58,12 +58,12 @@ class SubBatcher {
       : original_(std::move(prepared)), prepared_(original_), weights_(weights), wanted_(wanted) {}
 
   base::Result<PreparedGraph> run() {
-    // Once more after each kernel that declines fewer samples.
     // Its readers must stay where they are.
     const auto assigns = [](const GraphNode& n) { return !n.is_variable() && n.op->assign; };
     if (std::ranges::any_of(original_.graph.nodes, assigns)) return std::move(original_);
     mark();
     least_ = planned_live_set(request()).bytes;
+    // Once more after each kernel that declines fewer samples.
     while (true) {
       bring_forward();
       const std::optional<Choice> choice = choose();

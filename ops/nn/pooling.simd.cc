@@ -494,6 +494,7 @@ Result<MaxPool> read_layout(const OpCall& call, const Layout& layout) {
   if (!layout.is_dense()) {
     const bool in_order = layout.order == std::vector<std::int32_t>{0, 1, 2, 3};
     const bool behind = layout.order == std::vector<std::int32_t>{0, 2, 3, 1};
+    if (channels == 0) return base::error(Errc::unimplemented, "no channels");
     if (layout.kind == Layout::Kind::blocked && behind && layout.blocks.empty()) {
       p.inner = channels;
     } else if (layout.kind == Layout::Kind::blocked && in_order && layout.blocks.size() == 1 &&

@@ -26,10 +26,10 @@ using base::Status;
 /// Most arguments of a primitive, scratch included.
 constexpr std::size_t kArgumentsMax = 12;
 
-/// Lives in a lane's slot: a stream belongs to one thread, which leads one team.
+/// Lives in a lane's slot: a stream belongs to one thread.
 struct LaneStream {
   dnnl::stream stream{cpu()};
-  int team = 1;
+  int team = 1;  // the largest that it has led
 
   /// Some primitives allocate on every member of the team.
   void lead(int members) {

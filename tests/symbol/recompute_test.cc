@@ -141,6 +141,32 @@ TEST_CASE("a node whose hidden output its clone alone needs does not compute it"
   CHECK(outputs("pool1") == 2);
 }
 
+TEST_CASE("hidden outputs that nobody reads are left out under every policy, and budgets know it") {
+  Composer c(table());
+  const Symbol data = c.variable("data");
+  std::vector<Symbol> parts;
+  for (const char* kernel : {"(3, 3)", "(1, 1)"}) {
+    const std::string name = fmt::format("p{}", kernel[1]),
+                      pad = kernel[1] == '3' ? "(1, 1)" : "()";
+    const Symbol pool = c.call("pooling", name, {data}, {{"kernel", kernel}, {"pad", pad}});
+    parts.push_back(c.call("flatten", name + "_flat", {pool}));
+  }
+  Symbol net = c.call("add", "sum", parts);
+  net = c.call("fully_connected", "fc", {net}, {{"num_hidden", "10"}});
+  net = c.finish(c.call("softmax_output", "softmax", {net})).value();
+  std::size_t bytes = 0;
+  for (const Recompute policy : {Recompute::none, Recompute::cheap, Recompute::budget}) {
+    const ExecutorReport report =
+        Bound(net, {32, 8, 32, 32}, training(policy, bytes)).executor->report();
+    const auto pool = std::ranges::find(report.nodes, "p3", &NodeReport::name);
+    REQUIRE(pool != report.nodes.end());
+    CHECK(pool->outputs.size() == 1);
+    CHECK(report.recomputed == 0);
+    if (policy == Recompute::none) bytes = report.arena_bytes;
+    CHECK(report.arena_bytes == bytes);
+  }
+}
+
 TEST_CASE("training needs less memory with every policy, for the time that is said") {
   const auto report = [](const char* name, Recompute policy, std::size_t budget = 0) {
     return report_of(name, {8, 3, 224, 224}, training(policy, budget));
