@@ -94,6 +94,30 @@ TEST_CASE("a relative path that leads nowhere is shown with the folder of the co
   CHECK_THAT(absent.err, !Contains("made absolute"));
 }
 
+TEST_CASE("what the actors find before the first step ends like what the command finds", "[run]") {
+  const SmallJob job;
+  for (const Words& store : {Words{}, Words{"--local-store"}}) {
+    const auto with = [&](const std::string& setting) {
+      Words words = {"--set", setting};
+      words.insert(words.end(), store.begin(), store.end());
+      return job(words);
+    };
+    const Run small = with("memory.budget=100");
+    CHECK(small.code == 7);
+    CHECK_THAT(small.err, Contains("no plan fits into the budget of 100 B"));
+    const Run diverged = with("train.optimizer.lr=1e30");
+    CHECK(diverged.code == 1);
+    CHECK_THAT(diverged.err, Contains("NaN or infinite; a lower train.optimizer.lr may help"));
+    std::filesystem::remove_all(job.path("out"));
+  }
+  // Images of another size are found before anything is trained.
+  const SmallJob other;
+  train::write_test_records(other.path("other.rec"), 16, 12);
+  const Run images = job({"--set", "data.test=" + other.path("other.rec")});
+  CHECK(images.code == 3);
+  CHECK_THAT(images.err, Contains("data.test: images of") && Contains("1 x 8 x 8"));
+}
+
 TEST_CASE("a job without test data trains and scores nothing", "[run]") {
   const SmallJob job;
   const Run result = job({"--set", "data.test=", "--set", "checkpoint.dir=" + job.path("bare")});

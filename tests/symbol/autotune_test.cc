@@ -2,6 +2,7 @@
 // Tuning with made-up times, where each choice can be foretold, and with measured ones.
 #include "symbol/autotune.h"
 
+#include <atomic>
 #include <cmath>
 #include <set>
 
@@ -110,6 +111,25 @@ TEST_CASE("without time all calls are left to the rule", "[autotune]") {
   for (std::size_t i = 0; i < plain.nodes.size(); ++i) {
     CHECK(plain.nodes[i].kernel == untuned.nodes[i].kernel);
   }
+}
+
+TEST_CASE("once stopped, what was measured is kept and the rest is left to the rule",
+          "[autotune]") {
+  tests::TestRuntime test;
+  std::atomic<bool> stop{false};
+  int runs = 0;
+  const auto measure = [&](const ops::OpCall&, const ops::Offer& offer) {
+    stop.store(++runs == 5);
+    return kSlower * offer.seconds;
+  };
+  Autotuner tuner(measure, test.clock, kEver, &stop);
+  ExecutorOptions options;
+  options.tuner = &tuner;
+  REQUIRE(bind(test, options).ok());
+  CHECK(runs == 5);
+  CHECK(!tuner.choices().empty());
+  CHECK(tuner.left() > 10);
+  CHECK(tuner.failed() == 0);
 }
 
 TEST_CASE("kernels that cannot be run are left to the rule", "[autotune]") {

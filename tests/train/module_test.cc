@@ -264,6 +264,18 @@ TEST_CASE("score counts what a known network gets right, whatever the last batch
   }
 }
 
+TEST_CASE("scoring ends when it is stopped", "[module]") {
+  const TestFolder folder("module-stop");
+  Trainer trainer(linear_job(folder));
+  std::atomic<bool> stop{true};
+  const auto score = [&] {
+    return trainer.module->score(*trainer.test_batches, kBatchDeadline, &stop);
+  };
+  CHECK(score().status().code() == base::Errc::cancelled);
+  stop.store(false);
+  CHECK(score().ok());
+}
+
 LinearModel some_model() {
   LinearModel model;
   for (std::size_t k = 0; k < kClasses; ++k) {
