@@ -189,9 +189,10 @@ base::Result<base::Shape> batch_shape(const InspectOptions& options) {
 
 /// What `use` finds with a runtime that has the options' threads.
 template <typename F>
-auto with_runtime(const InspectOptions& options, const ops::OpTable& table, F&& use) {
+auto with_runtime(const InspectOptions& options, const ops::OpTable& table,
+                  const storage::PoolOptions& memory, F&& use) {
   base::SteadyClock clock;
-  storage::Storage storage;
+  storage::Storage storage(memory);
   ndarray::PreparedKernels kernels;
   engine::EngineOptions engine_options;
   engine_options.threads = options.threads;
@@ -233,7 +234,7 @@ auto with_executor(const InspectOptions& options, const ops::OpTable& table, con
                    F&& look)
     -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
   using Found = base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>>;
-  return with_runtime(options, table, [&](ndarray::Runtime& runtime) -> Found {
+  return with_runtime(options, table, {}, [&](ndarray::Runtime& runtime) -> Found {
     TROUPE_TRY_ASSIGN(const auto executor, bind(runtime, options, network));
     return look(*executor);
   });
@@ -291,7 +292,12 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
     tuned.choices.calls.merge(std::move(found));  // what was there stays
     return {};
   };
-  TROUPE_TRY(with_runtime(options, table, measure));
+  // What is measured is written, to the last page: the system would rather end the program than
+  // give more memory than there is.
+  constexpr double kShare = 0.9;
+  const auto room =
+      static_cast<std::uint64_t>(kShare * static_cast<double>(storage::available_host_bytes()));
+  TROUPE_TRY(with_runtime(options, table, {.limit_bytes = room}, measure));
   return tuned;
 }
 

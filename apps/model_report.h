@@ -3,6 +3,7 @@
 // engine of its own; one thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>

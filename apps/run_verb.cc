@@ -149,10 +149,9 @@ ExitCode run(const RunOptions& options, Context& context) {
   }
   if (!status.ok()) {
     const ExitCode code = context.fail(status);
-    // The actors themselves find out what does not fit into memory, and which choices do not hold.
-    const bool of_job = code == ExitCode::bad_input || code == ExitCode::no_resources;
-    const bool before = !display.has_begun() || (of_job && !display.has_trained());
-    return before ? code : ExitCode::failed;
+    // What does not fit into memory is found out by the actors themselves.
+    const bool too_large = code == ExitCode::no_resources && !display.has_trained();
+    return display.has_begun() && !too_large ? ExitCode::failed : code;
   }
   const RunResult result = display.result();
   context.console.data(options.json ? json_text(json_of(result)) : result.to_string());

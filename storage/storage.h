@@ -34,6 +34,10 @@ struct PoolFigures {
   std::map<std::string, std::uint64_t> holders;  ///< used bytes per holder text
 };
 
+/// Host memory that a program can have now without pushing others out, as the system estimates it;
+/// where it says nothing, all of it.
+std::uint64_t available_host_bytes();
+
 /// The pools of a process or of one worker.
 class Storage {
  public:

@@ -94,7 +94,7 @@ TEST_CASE("a relative path that leads nowhere is shown with the folder of the co
   CHECK_THAT(absent.err, !Contains("made absolute"));
 }
 
-TEST_CASE("what the actors find before the first step ends like what the command finds", "[run]") {
+TEST_CASE("what does not fit ends with 7, and images that differ are found first", "[run]") {
   const SmallJob job;
   for (const Words& store : {Words{}, Words{"--local-store"}}) {
     const auto with = [&](const std::string& setting) {
