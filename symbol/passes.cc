@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -101,6 +102,16 @@ class PredictForm final : public ops::GradientBuilder {
   std::optional<std::size_t> missing_;
 };
 
+/// Of the nodes from `first` on, which replace one called `name`, the one that gives `result` takes
+/// the name: whoever knows the network looks for the result there.
+void name_result(Graph& graph, std::size_t first, Value result, const std::string& name) {
+  if (node_index(result) < first) return;
+  const auto begin = graph.nodes.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto named = std::find_if(begin, graph.nodes.end(),
+                                  [&name](const GraphNode& node) { return node.name == name; });
+  if (named != graph.nodes.end()) std::swap(named->name, graph.nodes[node_index(result)].name);
+}
+
 }  // namespace
 
 base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
@@ -130,10 +141,13 @@ base::Result<Graph> freeze(const ops::OpTable& table, const Graph& graph) {
     }
     builder.set_prefix(node.name);
     PredictForm form(builder, node);
+    const std::size_t first = result.nodes.size();
     base::Result<std::vector<Value>> values = node.op->predict_form(form);
     if (!values.ok()) return values.status().with_context(node_label(node));
     if (form.missing()) return missing(graph.nodes[i].inputs[*form.missing()]);
     mapped[i] = std::move(values).value();
+    if (!mapped[i].empty() && mapped[i].front() != kMissing)
+      name_result(result, first, mapped[i].front(), node.name);
   }
   for (Value head : graph.heads) {
     result.heads.push_back(map(head));

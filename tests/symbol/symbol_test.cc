@@ -234,7 +234,8 @@ TEST_CASE("prune, common subexpressions and freeze") {
       CHECK(node.op->name != "batch_norm");
     }
   }
-  CHECK(frozen.heads.size() == 1);
+  REQUIRE(frozen.heads.size() == 1);
+  CHECK(frozen.value_name(frozen.heads[0]) == "softmax_output");  // the probabilities, no logits
   Graph wider = sum.graph();
   const std::size_t nodes = wider.nodes.size();
   wider.heads.front() = {1, 0};
