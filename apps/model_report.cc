@@ -234,7 +234,9 @@ auto with_executor(const InspectOptions& options, const ops::OpTable& table, con
                    F&& look)
     -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
   using Found = base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>>;
-  return with_runtime(options, table, {}, [&](ndarray::Runtime& runtime) -> Found {
+  // What is bound is looked at and never run, so it may be larger than the machine.
+  constexpr storage::PoolOptions kAnySize{.limit_bytes = std::uint64_t{1} << 46};
+  return with_runtime(options, table, kAnySize, [&](ndarray::Runtime& runtime) -> Found {
     TROUPE_TRY_ASSIGN(const auto executor, bind(runtime, options, network));
     return look(*executor);
   });

@@ -35,8 +35,9 @@ class HostMemory final : public MemorySource {
     // Map one huge page more than wanted, and unmap what lies outside the aligned window.
     const std::size_t wanted = round_up(bytes, kPageBytes);
     const std::size_t mapped = wanted + kHugePageBytes;
-    void* const map =
-        mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // Pools have limits of their own: pages that nobody writes need not be there.
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* const map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, kFlags, -1, 0);
     if (map == MAP_FAILED) return nullptr;
     auto* const begin = static_cast<std::byte*>(map);
     const std::size_t address = reinterpret_cast<std::uintptr_t>(map);

@@ -124,6 +124,18 @@ TEST_CASE("arenas are zero, exact and never cached") {
   CHECK(storage.statistics(kCpu).reserved_bytes == 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they want address space, too
+TEST_CASE("an arena may be larger than the machine where nobody writes it") {
+  Storage storage({.limit_bytes = std::uint64_t{1} << 46});
+  constexpr std::size_t kTebibyte = std::size_t{1} << 40;
+  const auto arena = storage.allocate_arena(base::Device{}, kTebibyte, "plan");
+  REQUIRE(arena.ok());
+  CHECK(arena->data()[kTebibyte - 1] == std::byte{0});
+  CHECK(available_host_bytes() > 0);
+  CHECK(available_host_bytes() < kTebibyte * 1024);
+}
+#endif
+
 TEST_CASE("the debug fill shows reads of memory that nobody wrote") {
   Storage storage({.fill_with_nan = true});
   for (int round = 0; round < 2; ++round) {
