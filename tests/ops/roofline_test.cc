@@ -49,7 +49,7 @@ TEST_CASE("padding does not count, a private layout does", "[offers]") {
 }
 
 TEST_CASE("kernels of little work are made for one thread, and run right on one that leads more",
-          "[offers][team]") {
+          "[offers][team][onednn]") {
   const OpTable table = OpTable::build();
   const auto alone = [&table](const char* op, std::vector<Shape> inputs, int team,
                               const Attributes& attributes = {}) {

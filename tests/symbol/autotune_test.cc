@@ -45,7 +45,8 @@ Autotuner tuned(tests::TestRuntime& test, const MeasureFunction& measure, double
   return tuner;
 }
 
-TEST_CASE("the kernel that measures least is chosen, and a binding takes it", "[autotune]") {
+TEST_CASE("the kernel that measures least is chosen, and a binding takes it",
+          "[autotune][onednn]") {
   tests::TestRuntime test;
   std::set<std::string> run;
   bool stem_by_reference = false;

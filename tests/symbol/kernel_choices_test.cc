@@ -161,7 +161,8 @@ TEST_CASE("a stored choice goes before the rule, in its pass and for its call",
   CHECK(bound({{"train nothing() -> ", {"reference", {}}}}).value().stored_choices == 0);
 }
 
-TEST_CASE("a choice that cannot be made names file, layer, kernel and reason", "[kernel_choices]") {
+TEST_CASE("a choice that cannot be made names file, layer, kernel and reason",
+          "[kernel_choices][onednn]") {
   const auto refused = [](const std::string& kernel, const ExecutorOptions& options = {},
                           base::DType dtype = base::DType::f32) {
     std::string call = "train " + kBound;

@@ -45,7 +45,7 @@ Symbol residual_network() {
   return c.finish(c.call("softmax_output", "softmax", {net})).value();
 }
 
-TEST_CASE("residual additions and their gradients keep blocked layouts") {
+TEST_CASE("residual additions and their gradients keep blocked layouts", "[onednn]") {
   tests::TestRuntime test;
   const Symbol net = residual_network();
   Bindings bindings = make_bindings(test.runtime, net, {4, 3, 16, 16});
@@ -273,7 +273,7 @@ TEST_CASE("a decoder computes on fast kernels what it does on plain ones") {
   }
 }
 
-TEST_CASE("a reorder of weights has its price where it runs each time") {
+TEST_CASE("a reorder of weights has its price where it runs each time", "[onednn]") {
   if (ops::winograd_lanes() == 0) return;  // vectors of less than 8 numbers
   tests::TestRuntime test;
   // Winograd's form gains as much as its weights' transform costs at about so many images.
