@@ -153,7 +153,12 @@ ExitCode run(const RunOptions& options, Context& context) {
     const bool too_large = code == ExitCode::no_resources && !display.has_trained();
     return display.has_begun() && !too_large ? ExitCode::failed : code;
   }
-  const RunResult result = display.result();
+  RunResult result = display.result();
+  const bool scored = result.score && result.score->step == result.steps_total;
+  if (signals.received() != 0 && !job.spec.data.test.empty() && !scored) {
+    result.score.reset();  // of an epoch before, if any
+    context.console.note("stopped; all steps are done, but the end is not scored");
+  }
   context.console.data(options.json ? json_text(json_of(result)) : result.to_string());
   return ExitCode::ok;
 }
