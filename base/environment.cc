@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -16,23 +16,12 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-/// How long threads of a team spin before they sleep is their caller's to say: it changes no team.
-bool is_wait_policy(std::string_view entry) {
-  constexpr std::array<std::string_view, 3> names = {
-      "OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="};
-  for (const std::string_view name : names) {
-    if (entry.starts_with(name)) return true;
-  }
-  return false;
-}
-
 bool steers_openmp(std::string_view entry) {
-  if (is_wait_policy(entry)) return false;
-  constexpr std::array<std::string_view, 3> prefixes = {"OMP_", "GOMP_", "KMP_"};
-  for (const std::string_view prefix : prefixes) {
-    if (entry.starts_with(prefix)) return true;
-  }
-  return false;
+  constexpr std::string_view kPrefixes[] = {"OMP_", "GOMP_", "KMP_"};
+  // How long threads of a team spin before they sleep changes no team: it is their caller's to say.
+  constexpr std::string_view kWaiting[] = {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="};
+  const auto begins = [entry](std::string_view name) { return entry.starts_with(name); };
+  return std::ranges::any_of(kPrefixes, begins) && std::ranges::none_of(kWaiting, begins);
 }
 
 std::vector<std::string> variables(bool openmp) {

@@ -97,10 +97,9 @@ void parallel_chunks(int team, std::int64_t chunks, FunctionRef<void(std::int64_
 namespace {
 
 #if defined(KMP_VERSION_MAJOR)
-/// LLVM's runtime, clang's, tells a region its own limit and gives it no more threads than before.
-constexpr bool kRegionLiftsLimit = false;
+constexpr bool kLlvm = true;  // LLVM's runtime, clang's
 #else
-constexpr bool kRegionLiftsLimit = true;
+constexpr bool kLlvm = false;
 #endif
 
 /// The calling thread's settings that decide how many threads a parallel region gets; restored at
@@ -129,17 +128,18 @@ void lead_team(int team, FunctionRef<void()> body) {
   omp_set_dynamic(0);
   omp_set_num_threads(team);
   omp_set_max_active_levels(std::max(omp_get_max_active_levels(), 1));
-  if (!kRegionLiftsLimit || omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
+  if (kLlvm || omp_get_thread_limit() >= team || omp_in_parallel() != 0) {
     body();
     return;
   }
   // No call sets the limit; a region of one team, which this thread leads, has a limit of its own.
+  // LLVM's runtime tells a region its own limit and gives it no more threads than before.
 #pragma omp teams num_teams(1) thread_limit(team)
   body();
 }
 
 bool teams_stay() {
-  return kRegionLiftsLimit;  // true for all runtimes but LLVM's
+  return !kLlvm;
 }
 
 int thread_team() {

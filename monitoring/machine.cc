@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/machine_memory.h"
+
 namespace troupe::monitoring {
 namespace {
 
@@ -16,18 +18,14 @@ void scrape_load(Scrape& scrape, const std::string& path) {
   if (file >> minute) scrape.value(family("troupe_machine_load_average"), {}, minute);
 }
 
-/// Lines are "NAME: NUMBER kB".
 void scrape_memory(Scrape& scrape, const std::string& path) {
-  constexpr double kUnit = 1024;
-  std::ifstream file(path);
-  std::string name;
-  double number = 0;
-  for (std::string unit; file >> name >> number && std::getline(file, unit);) {
-    if (name == "MemTotal:") {
-      scrape.value(family("troupe_machine_memory_bytes"), {}, number * kUnit);
-    } else if (name == "MemAvailable:") {
-      scrape.value(family("troupe_machine_memory_available_bytes"), {}, number * kUnit);
-    }
+  const base::MachineMemory memory = base::read_machine_memory(path);
+  if (memory.total > 0) {
+    scrape.value(family("troupe_machine_memory_bytes"), {}, static_cast<double>(memory.total));
+  }
+  if (memory.available > 0) {
+    scrape.value(family("troupe_machine_memory_available_bytes"), {},
+                 static_cast<double>(memory.available));
   }
 }
 

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "base/file.h"
+#include "base/machine_memory.h"
 #include "storage/size_class.h"
 #include "storage/storage.h"
 
@@ -71,15 +71,9 @@ class HostMemory final : public MemorySource {
 }  // namespace
 
 std::uint64_t available_host_bytes() {
-  constexpr std::size_t kMost = 8192;
-  constexpr std::string_view kKey = "MemAvailable:";
-  const auto text = base::read_text_file("/proc/meminfo", kMost);
-  const std::size_t at = text.ok() ? text->find(kKey) : std::string::npos;
   const std::uint64_t total = HostMemory().total_bytes();
-  if (at == std::string::npos) return total;
-  constexpr std::uint64_t kKibibyte = 1024;
-  return std::min<std::uint64_t>(
-      total, kKibibyte * std::strtoull(text->c_str() + at + kKey.size(), nullptr, 10));
+  const std::uint64_t available = base::read_machine_memory().available;
+  return available > 0 ? std::min(total, available) : total;
 }
 
 base::Result<std::unique_ptr<MemorySource>> make_memory_source(base::Device device) {
