@@ -76,7 +76,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
   const base::Status status = coordinator.wait(options.run.stop);
   const auto has_trained = [](const auto& worker) {
     const train::RankFigures* figures = worker->figures();
-    return figures != nullptr && figures->samples.load() > 0;
+    return figures != nullptr && figures->steps.load() > 0;
   };
   if (std::ranges::any_of(workers, has_trained)) observer.trained();
   if (status.ok() && options.run.at_end) options.run.at_end();

@@ -93,9 +93,7 @@ class LocalRun {
     for (std::thread& thread : threads) thread.join();
     finish();
     if (watch.joinable()) watch.join();
-    const auto has_trained = [](const auto& runner) {
-      return runner->figures().samples.load() > 0;
-    };
+    const auto has_trained = [](const auto& runner) { return runner->figures().steps.load() > 0; };
     if (std::ranges::any_of(runners_, has_trained)) observer_.trained();
     base::Status status = failure();
     if (status.ok()) status = store_->failure();

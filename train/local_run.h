@@ -29,7 +29,7 @@ class JobObserver {
   virtual ~JobObserver() = default;
   /// Everything given was found fit and training begins: what fails from here on is the job.
   virtual void began(const RunStart&) {}
-  /// At the end of a run in which a rank has done a step.
+  /// At the end of a run in which a step was done by all ranks.
   virtual void trained() {}
   virtual void progress(const control::StepProgress& progress) = 0;
   virtual void scored(const control::EpochScore& score) = 0;
