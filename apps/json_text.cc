@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of values that several documents have.
+// JSON of values that several documents have. Control characters are escaped, also those behind
+// U+007F, which terminals obey.
 #include "apps/json_text.h"
 
 namespace troupe::apps {
 
 std::string json_text(const Json& document) {
   constexpr int kIndent = 2;
-  return document.dump(kIndent, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = document.dump(kIndent, ' ', false, Json::error_handler_t::replace);
+  std::string result;
+  result.reserve(text.size() + 1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    if (byte == 0x7f) {
+      result += "\\u007f";
+    } else if (byte == 0xc2 && next >= 0x80 && next <= 0x9f) {  // U+0080 to U+009F in UTF-8
+      result += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      result += text[i];
+    }
+  }
+  result += '\n';
+  return result;
 }
 
 Json json_or_null(const std::string& text) {

@@ -140,6 +140,12 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
   return layers;
 }
 
+/// A count of work as a whole number; the largest there is where it is more.
+std::uint64_t whole_count(double count) {
+  constexpr double kMost = 1.8e19;  // below 2^64
+  return count < kMost ? static_cast<std::uint64_t>(count) : UINT64_MAX;
+}
+
 std::string summarize(const ModelReport& report, bool why) {
   std::string text = fmt::format(
       "\nparameters      {}\n"
@@ -155,8 +161,7 @@ std::string summarize(const ModelReport& report, bool why) {
       base::format_bytes(report.prologue_bytes), base::format_bytes(report.external_bytes),
       base::format_bytes(report.scratch_bytes), report.in_place, report.flops * 1e-9, kDigits,
       report.batch,
-      base::format_count(
-          static_cast<std::uint64_t>(report.multiply_adds() / static_cast<double>(report.batch))));
+      base::format_count(whole_count(report.multiply_adds() / static_cast<double>(report.batch))));
   if (report.sub_batch > 0) {
     text += fmt::format(
         "sub-batches     of {} in the first {} of a prediction\n",
@@ -186,6 +191,9 @@ base::Result<base::Shape> batch_shape(const InspectOptions& options) {
   extents.insert(extents.end(), sample.dims().begin(), sample.dims().end());
   return base::Shape(extents);
 }
+
+/// For plans that nobody runs: more than any machine has.
+constexpr std::uint64_t kAnyArenaBytes = std::uint64_t{1} << 46;
 
 /// What `use` finds with a runtime that has the options' threads.
 template <typename F>
@@ -234,9 +242,11 @@ auto with_executor(const InspectOptions& options, const ops::OpTable& table, con
                    F&& look)
     -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
   using Found = base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>>;
-  // What is bound is looked at and never run, so it may be larger than the machine.
-  constexpr storage::PoolOptions kAnySize{.limit_bytes = std::uint64_t{1} << 46};
-  return with_runtime(options, table, kAnySize, [&](ndarray::Runtime& runtime) -> Found {
+  // Plans are looked at and never run, so they may be larger than the machine; parameters and
+  // gradients are cleared, which takes memory.
+  const storage::PoolOptions memory{.limit_bytes = storage::available_host_bytes(),
+                                    .arena_limit_bytes = kAnyArenaBytes};
+  return with_runtime(options, table, memory, [&](ndarray::Runtime& runtime) -> Found {
     TROUPE_TRY_ASSIGN(const auto executor, bind(runtime, options, network));
     return look(*executor);
   });
@@ -295,11 +305,12 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
     return {};
   };
   // What is measured is written, to the last page: the system would rather end the program than
-  // give more memory than there is.
+  // give more memory than there is. The plan is not.
   constexpr double kShare = 0.9;
   const auto room =
       static_cast<std::uint64_t>(kShare * static_cast<double>(storage::available_host_bytes()));
-  TROUPE_TRY(with_runtime(options, table, {.limit_bytes = room}, measure));
+  const storage::PoolOptions memory{.limit_bytes = room, .arena_limit_bytes = kAnyArenaBytes};
+  TROUPE_TRY(with_runtime(options, table, memory, measure));
   return tuned;
 }
 
@@ -341,7 +352,7 @@ std::string ModelReport::to_string(bool why) const {
       {"layer", "operator", "output", "layout", "parameters", "multiply-adds/batch", "kernel"});
   for (const LayerReport& layer : layers) {
     const bool fused = layer.kernel.empty();
-    const auto work = static_cast<std::uint64_t>(layer.multiply_adds);
+    const std::uint64_t work = whole_count(layer.multiply_adds);
     table.add(
         {layer.name, layer.op, layer.output.to_string(), fused ? "" : layer.layout.to_string(),
          layer.parameters == 0 ? "" : base::format_count(layer.parameters),

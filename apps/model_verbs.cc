@@ -64,6 +64,18 @@ base::Status check_replaced(const std::string& path) {
                      there.text());
 }
 
+/// What the file at `path` has of calls that `choices` lacks joins them.
+void keep_older(const std::string& path, symbol::KernelChoices& choices) {
+  auto older = symbol::KernelChoices::load(path);
+  if (!older.ok()) return;  // there is none
+  const std::size_t before = choices.calls.size();
+  choices.calls.merge(older->calls);
+  const bool same_machine = choices.machine.find(older->machine) != std::string::npos;
+  if (choices.calls.size() > before && !same_machine) {
+    choices.machine += "; " + older->machine;
+  }
+}
+
 ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   // That the file can be written is found out before the time is spent.
   base::Status status = check_replaced(verb.output);
@@ -76,8 +88,19 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
     base::log_info("stopping with what was measured; once more to end at once");
     stop.store(true);
   });
-  const auto tuned = autotune_model(verb.model, most_ms * kMilliseconds, stop);
+  auto tuned = autotune_model(verb.model, most_ms * kMilliseconds, stop);
   if (!tuned.ok()) return context.fail(tuned.status());
+  const bool stopped = signals.received() != 0 && tuned->left > 0;
+  const ExitCode code = stopped ? exit_code_of_signal(signals.received()) : ExitCode::ok;
+  if (tuned->measured == 0 && tuned->left > 0) {
+    context.console.note(fmt::format("{}: nothing was measured, so {} is not written",
+                                     stopped ? "stopped" : "warning: in " + verb.time,
+                                     verb.output));
+    return stopped ? code : ExitCode::failed;
+  }
+  status = check_replaced(verb.output);  // some time has passed
+  if (!status.ok()) return context.fail(status);
+  if (tuned->left > 0) keep_older(verb.output, tuned->choices);
   const std::string text = tuned->choices.to_json();
   // What was there stays as it was rather than become too large to be read.
   status = symbol::KernelChoices::from_json(text, verb.output).status();
@@ -89,7 +112,6 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
                                    base::format_counted(tuned->choices.calls.size(), "call"),
                                    tuned->measured));
   if (tuned->left > 0) {
-    const bool stopped = signals.received() != 0;
     context.console.note(
         fmt::format("{}: {} left to the rule; --kernels {} goes on from here",
                     stopped ? "stopped" : "warning: the time of " + verb.time + " was used up",
@@ -101,8 +123,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
                     "perhaps",
                     base::format_counted(tuned->failed, "call")));
   }
-  if (signals.received() != 0) return exit_code_of_signal(signals.received());
-  return ExitCode::ok;
+  return code;
 }
 
 ExitCode list(bool json, Context& context) {

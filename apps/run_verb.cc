@@ -144,6 +144,7 @@ ExitCode run(const RunOptions& options, Context& context) {
   RunDisplay display(context.console, clock);
   const base::Status status = train_job(job.spec, options, display, stop);
   if (!status.ok() && signals.received() != 0) {
+    if (status.code() != base::Errc::cancelled) context.fail(status);  // it also failed
     context.console.note("stopped; " + display.way_on());
     return exit_code_of_signal(signals.received());
   }

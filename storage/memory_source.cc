@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/control_group.h"
 #include "base/file.h"
 #include "base/machine_memory.h"
 #include "storage/size_class.h"
@@ -71,9 +72,13 @@ class HostMemory final : public MemorySource {
 }  // namespace
 
 std::uint64_t available_host_bytes() {
-  const std::uint64_t total = HostMemory().total_bytes();
+  std::uint64_t bytes = HostMemory().total_bytes();
   const std::uint64_t available = base::read_machine_memory().available;
-  return available > 0 ? std::min(total, available) : total;
+  if (available > 0) bytes = std::min(bytes, available);
+  if (const auto group = base::ControlGroup::of_this_process().memory()) {
+    bytes = std::min(bytes, group->limit - std::min(group->limit, group->used));
+  }
+  return bytes;
 }
 
 base::Result<std::unique_ptr<MemorySource>> make_memory_source(base::Device device) {

@@ -47,7 +47,7 @@ Pool::~Pool() {
 
 base::Result<base::Buffer> Pool::allocate(std::size_t bytes, std::string_view holder) {
   TROUPE_TRY(source_status_);
-  if (bytes > limit_bytes_ || bytes > kRequestBytesMax) return out_of_memory(bytes, holder);
+  if (bytes > limit_bytes_ || bytes > kRequestBytesMax) return out_of_memory(bytes, 0, holder);
   TROUPE_TRY_ASSIGN(base::Buffer buffer, take(bytes, size_class(bytes), holder));
   // All bits set is a NaN in every floating-point type: who reads before writing shows it.
   if (options_.fill_with_nan) std::memset(buffer.data(), 0xff, bytes);
@@ -56,7 +56,9 @@ base::Result<base::Buffer> Pool::allocate(std::size_t bytes, std::string_view ho
 
 base::Result<base::Buffer> Pool::allocate_arena(std::size_t bytes, std::string_view holder) {
   TROUPE_TRY(source_status_);
-  if (bytes > limit_bytes_ || bytes > kRequestBytesMax) return out_of_memory(bytes, holder);
+  if (bytes > limit(kNoClass) || bytes > kRequestBytesMax) {
+    return out_of_memory(bytes, kNoClass, holder);
+  }
   TROUPE_TRY_ASSIGN(base::Buffer buffer, take(bytes, kNoClass, holder));
   // Mapped memory is zero already; touching it would only cost time.
   if (buffer.size() < options_.huge_page_bytes_min) std::memset(buffer.data(), 0, bytes);
@@ -87,9 +89,9 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
                                 ? (std::max<std::size_t>(wanted, 1) + kBlockAlignment - 1) /
                                       kBlockAlignment * kBlockAlignment
                                 : size_class_bytes(size_class);
-  if (!reserve(bytes)) {
+  if (!reserve(bytes, size_class)) {
     trim();
-    if (!reserve(bytes)) return out_of_memory(wanted, holder);
+    if (!reserve(bytes, size_class)) return out_of_memory(wanted, size_class, holder);
   }
   const bool large = bytes >= options_.huge_page_bytes_min;
   std::byte* data = source_->take(bytes, large);
@@ -98,8 +100,11 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
     data = source_->take(bytes, large);
   }
   if (data == nullptr) {
-    unreserve(bytes);
-    return out_of_memory(wanted, holder);
+    {
+      const base::MutexLock lock(mutex_);
+      unreserve(bytes, size_class);
+    }
+    return out_of_memory(wanted, size_class, holder);
   }
   const base::MutexLock lock(mutex_);
   if (unused_ == nullptr) unused_ = &blocks_.emplace_back();
@@ -110,16 +115,19 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
   return block;
 }
 
-bool Pool::reserve(std::size_t bytes) {
+bool Pool::reserve(std::size_t bytes, std::size_t size_class) {
   const base::MutexLock lock(mutex_);
-  if (statistics_.reserved_bytes + bytes > limit_bytes_) return false;
+  const bool apart = has_own_limit(size_class);
+  const std::uint64_t held = apart ? apart_bytes_ : statistics_.reserved_bytes - apart_bytes_;
+  if (held + bytes > limit(size_class)) return false;
   statistics_.reserved_bytes += bytes;
+  if (apart) apart_bytes_ += bytes;
   return true;
 }
 
-void Pool::unreserve(std::size_t bytes) {
-  const base::MutexLock lock(mutex_);
+void Pool::unreserve(std::size_t bytes, std::size_t size_class) {
   statistics_.reserved_bytes -= bytes;
+  if (has_own_limit(size_class)) apart_bytes_ -= bytes;
 }
 
 void Pool::count_use(Block* block, std::string_view holder) {
@@ -179,7 +187,7 @@ void Pool::free_blocks(Block* blocks) {
     Block* const block = std::exchange(blocks, blocks->next);
     source_->give(block->data, block->bytes, huge(*block));
     const base::MutexLock lock(mutex_);
-    statistics_.reserved_bytes -= block->bytes;
+    unreserve(block->bytes, block->size_class);
     block->next = std::exchange(unused_, block);
   }
 }
@@ -202,7 +210,8 @@ void Pool::close() {
   drop_user();
 }
 
-base::Status Pool::out_of_memory(std::size_t wanted, std::string_view holder) {
+base::Status Pool::out_of_memory(std::size_t wanted, std::size_t size_class,
+                                 std::string_view holder) {
   const PoolFigures now = statistics();
   {
     const base::MutexLock lock(mutex_);
@@ -221,7 +230,7 @@ base::Status Pool::out_of_memory(std::size_t wanted, std::string_view holder) {
                      "[storage] {}: out of memory: '{}' wanted {}; {} used, {} held of a limit of "
                      "{}; largest holders: {}",
                      device_.to_string(), holder, bytes_text(wanted), bytes_text(now.used_bytes),
-                     bytes_text(now.reserved_bytes), bytes_text(limit_bytes_),
+                     bytes_text(now.reserved_bytes), bytes_text(limit(size_class)),
                      names.empty() ? "none" : names);
 }
 

@@ -63,13 +63,19 @@ class Pool final : public base::BufferPool {
                                   std::string_view holder);
   base::Result<Block*> take_from_system(std::size_t wanted, std::size_t size_class,
                                         std::string_view holder);
-  bool reserve(std::size_t bytes);
-  void unreserve(std::size_t bytes);
+  bool has_own_limit(std::size_t size_class) const {
+    return size_class == kNoClass && options_.arena_limit_bytes > 0;
+  }
+  std::uint64_t limit(std::size_t size_class) const {
+    return has_own_limit(size_class) ? options_.arena_limit_bytes : limit_bytes_;
+  }
+  bool reserve(std::size_t bytes, std::size_t size_class);
+  void unreserve(std::size_t bytes, std::size_t size_class) TROUPE_REQUIRES(mutex_);
   Block* take_cached() TROUPE_REQUIRES(mutex_);
   void free_blocks(Block* blocks);
   void count_use(Block* block, std::string_view holder) TROUPE_REQUIRES(mutex_);
   std::size_t find_holder(std::string_view name) TROUPE_REQUIRES(mutex_);
-  base::Status out_of_memory(std::size_t wanted, std::string_view holder);
+  base::Status out_of_memory(std::size_t wanted, std::size_t size_class, std::string_view holder);
   void release(Block* block);
   void drop_user();  // the last one deletes the pool
 
@@ -84,7 +90,8 @@ class Pool final : public base::BufferPool {
   std::array<Block*, kSizeClasses> cached_ TROUPE_GUARDED_BY(mutex_){};
   std::uint64_t cached_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;
   bool closed_ TROUPE_GUARDED_BY(mutex_) = false;
-  PoolFigures statistics_ TROUPE_GUARDED_BY(mutex_);  // without holders
+  PoolFigures statistics_ TROUPE_GUARDED_BY(mutex_);         // without holders
+  std::uint64_t apart_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;  // reserved under arena_limit_bytes
   std::deque<Block> blocks_ TROUPE_GUARDED_BY(mutex_);
   Block* unused_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // block records without memory
   std::deque<Holder> holders_ TROUPE_GUARDED_BY(mutex_);

@@ -17,6 +17,8 @@ namespace troupe::storage {
 /// Limits of one pool.
 struct PoolOptions {
   std::uint64_t limit_bytes = 0;  ///< most bytes held from the system; 0: the device's memory
+  /// Most bytes of arenas, which then do not count for limit_bytes; 0: they do.
+  std::uint64_t arena_limit_bytes = 0;
   std::uint64_t cache_bytes_max = 1u << 30;      ///< free bytes kept for reuse
   std::uint64_t huge_page_bytes_min = 2u << 20;  ///< blocks from this size ask for huge pages
   bool fill_with_nan = false;  ///< debug: fresh and recycled memory holds NaN patterns

@@ -291,7 +291,7 @@ HWY_INLINE void normalise_part(D d, const NormCall& c, const Scaling<D>& shared,
 
 /// Adds the f32 sums of a piece to a part's.
 template <typename D>
-HWY_INLINE void add_piece(D d, double* sums, hn::Vec<D> piece) {
+HWY_INLINE void add_piece([[maybe_unused]] D d, double* sums, hn::Vec<D> piece) {
 #if HWY_TARGET == HWY_SCALAR  // one lane has no halves
   *sums += static_cast<double>(hn::GetLane(piece));
 #else

@@ -57,7 +57,10 @@ bool has_indices(const Params& p) {
 /// Windows of fewer than 255 taps are counted in bytes; global ones may have any size.
 DType index_dtype(const Params& p) {
   const Shape& kernel = p.shape("kernel");
-  const bool small = !p.boolean("global_pool") && kernel.complete() && kernel.elements() < 255;
+  constexpr std::int64_t kPositions = 255;
+  const bool small = !p.boolean("global_pool") && kernel.complete() && kernel.rank() == 2 &&
+                     kernel[0] < kPositions && kernel[1] < kPositions &&
+                     kernel[0] * kernel[1] < kPositions;
   return small ? DType::u8 : DType::i32;
 }
 
@@ -68,6 +71,10 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("data", in[0], Shape{out[0][0], out[0][1], kAny, kAny}));
   TROUPE_TRY_ASSIGN(const auto windows, pooling_windows(p, in[0]));
   const bool full = p.text("pooling_convention") == "full";
+  if (p.boolean("global_pool") && (in[0][2] == 0 || in[0][3] == 0)) {
+    return base::error(base::Errc::invalid_argument, "global pooling of images without pixels: {}",
+                       in[0].to_string());
+  }
   Shape result{kAny, kAny, 1, 1};
   for (int axis = 0; axis < 2 && !p.boolean("global_pool"); ++axis) {
     const Window& window = windows[static_cast<std::size_t>(axis)];

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +41,7 @@ struct Both {
 const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
 
 /// Not UTF-8, with a quote, a backslash, a line break and an escape.
-const std::string kWildName = "a\"b\\c\n\x1b[2J\xff\xc3(.rec";
+const std::string kWildName = "a\"b\\c\n\x1b[2J\xff\xc3(\x7f\xc2\x9b\xc3\x9b.rec";
 
 TEST_CASE("texts and numbers of every kind give valid JSON", "[json]") {
   const Json document = {{"text", kWildName},
@@ -51,9 +52,11 @@ TEST_CASE("texts and numbers of every kind give valid JSON", "[json]") {
                          {"known", json_or_null(std::optional<int>(3))},
                          {"unknown", json_or_null(std::optional<int>())}};
   const std::string text = json_text(document);
+  CHECK(std::none_of(text.begin(), text.end(), [](char c) { return c == '\x1b' || c == '\x7f'; }));
+  CHECK(text.find("\xc2\x9b") == std::string::npos);
   CHECK(text.back() == '\n');
   const Json read = Json::parse(text);
-  CHECK(read["text"] == "a\"b\\c\n\x1b[2J\xef\xbf\xbd\xef\xbf\xbd(.rec");
+  CHECK(read["text"] == "a\"b\\c\n\x1b[2J\xef\xbf\xbd\xef\xbf\xbd(\x7f\xc2\x9b\xc3\x9b.rec");
   for (const char* key : {"none", "nan", "infinity", "unknown"}) CHECK(read[key].is_null());
   CHECK(read["large"] == std::numeric_limits<std::uint64_t>::max());
   CHECK(read["known"] == 3);

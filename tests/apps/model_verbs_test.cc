@@ -84,6 +84,12 @@ TEST_CASE("model inspect says what is recomputed, and which budget is too small"
   CHECK(with({"--budget", "1g", "--recompute", "sqrt"}).code == 2);
 }
 
+TEST_CASE("model inspect refuses parameters that the machine cannot hold, at once") {
+  const Run huge = run({"model", "inspect", "lenet", "--classes", "1073741824"});
+  CHECK(huge.code == static_cast<int>(ExitCode::no_resources));
+  CHECK_THAT(huge.err, Contains("lenet") && Contains("out of memory"));
+}
+
 TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {
   const TestFolder folder("model-verbs-test-autotune");
   const std::string path = (folder.path() / "kernels.json").string();
@@ -120,9 +126,19 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
   REQUIRE(tune({"--kernels", path, "--batch", "2"}).code == 0);
   CHECK(symbol::KernelChoices::load(path).value().calls.size() > calls);
 
-  const Run late = run({"model", "autotune", "tiny-bn", "-o", path, "--time", "0s"});
+  // Without time nothing is lost: neither all of the file, nor what it has beside a little that was
+  // measured anew.
+  const std::string before = text_of(path);
+  const Run none = tune({"--time", "0s"});
+  CHECK(none.code == static_cast<int>(ExitCode::failed));
+  CHECK_THAT(none.err, Contains("in 0s: nothing was measured, so " + path + " is not written"));
+  CHECK(text_of(path) == before);
+  const auto all = symbol::KernelChoices::load(path).value();
+  const Run late = tune({"--time", "1ms", "--batch", "2"});
   CHECK(late.code == 0);
-  CHECK_THAT(late.err, Contains("the time of 0s was used up: ") && Contains(" left to the rule"));
+  CHECK_THAT(late.err, Contains("the time of 1ms was used up: ") && Contains(" left to the rule"));
+  const auto kept = symbol::KernelChoices::load(path).value();
+  for (const auto& [call, choice] : all.calls) CHECK(kept.calls.contains(call));
   choices.calls.begin()->second.kernel = "cudnn";
   std::ofstream(path) << choices.to_json();
   const Run wrong = run(inspect);

@@ -50,10 +50,10 @@ inline std::vector<DType> input_dtypes(const OpDef& op, const Sample& sample, co
   return dtypes;
 }
 
-/// The case of a sample; its inputs hold the same values for every dtype. `batch` >= 0 replaces
-/// the first extent of every input that has the first input's.
+/// The case of a sample; its inputs hold the same values for every dtype. With an axis
+/// `emptied` >= 0 its extent is 0 in every input that has the first input's there.
 inline base::Result<Case> make_case(const OpDef& op, const Sample& sample, DType dtype,
-                                    std::int64_t batch = -1) {
+                                    int emptied = -1) {
   Attributes attributes = sample.attributes;
   if (op.inputs && op.find_param("dtype") != nullptr && sample.inputs.empty()) {
     attributes["dtype"] = base::dtype_name(dtype);
@@ -71,9 +71,8 @@ inline base::Result<Case> make_case(const OpDef& op, const Sample& sample, DType
     const double high = is_whole ? double(whole->second.second) : sample.high;
     Shape shape = sample.inputs[i];
     const Shape& first = sample.inputs[0];
-    if (batch >= 0 && shape.rank() > 0 && first.rank() > 0 && shape[0] == first[0]) {
-      shape.set(0, batch);
-    }
+    const bool has_axis = emptied >= 0 && shape.rank() > emptied && first.rank() > emptied;
+    if (has_axis && shape[emptied] == first[emptied]) shape.set(emptied, 0);
     result.inputs.push_back(
         random_tensor(dtypes[i], shape, op.name + std::to_string(i), low, high, is_whole));
   }
