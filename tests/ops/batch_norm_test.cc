@@ -20,7 +20,7 @@ TEST_CASE("batch_norm runs in our kernel, whatever layout its data has", "[layou
       CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
       if (sample.inputs[0].rank() != 4 || sample.attributes.contains("axis")) continue;
       for (TensorDesc& input : call.inputs) {
-        if (input.shape.rank() == 4) input.layout = by_16_channels(input.shape);
+        if (input.shape.rank() == 4) input.layout = by_channels(input.shape);
       }
       for (TensorDesc& output : call.outputs) output.any_layout = true;
       CHECK(std::string(prepare(call).value()->name()) == "simd:norm");
@@ -54,7 +54,7 @@ TEST_CASE("batch_norm gives the same bits for every team, in every layout near o
     base::Layout channels_last = last;
     channels_last.padded = data;
     for (const base::Layout& layout :
-         {base::Layout::dense(), by_16_channels(data), channels_last}) {
+         {base::Layout::dense(), by_channels(data), channels_last}) {
       INFO(data.to_string() << ' ' << layout.to_string());
       const auto alone = normalised(data, layout, 1);
       for (const int team : {2, 3}) {
@@ -97,7 +97,7 @@ TEST_CASE(
     "[team]") {
   // Of 25 numbers many planes go together, of 41x41 one; the last gradient goes past the caches.
   for (const Shape& data : {Shape{300, 3, 5, 5}, Shape{40, 5, 41, 41}, Shape{8, 32, 97, 96}}) {
-    for (const base::Layout& layout : {base::Layout::dense(), by_16_channels(data)}) {
+    for (const base::Layout& layout : {base::Layout::dense(), by_channels(data)}) {
       INFO(data.to_string() << ' ' << layout.to_string());
       const auto alone = differentiated(data, layout, 1);
       for (const int team : {2, 3}) {

@@ -250,12 +250,12 @@ inline std::vector<Tensor> sample_inputs(const OpCall& call, const Sample& sampl
   return inputs;
 }
 
-/// nChw16c for a shape of four axes.
-inline Layout by_16_channels(const Shape& shape) {
+/// For a shape of four axes: nChw16c, or what else has blocks of so many channels.
+inline Layout by_channels(const Shape& shape, std::int64_t channels = 16) {
   Layout layout;
   layout.kind = Layout::Kind::blocked;
   layout.order = {0, 1, 2, 3};
-  layout.blocks = {{1, 16}};
+  layout.blocks = {{1, channels}};
   return layout_for(layout, shape);
 }
 

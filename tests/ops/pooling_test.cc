@@ -25,7 +25,7 @@ TEST_CASE("NaN wins a maximum, and the last one takes the gradient", "[pooling][
     for (std::int64_t i = 0; i < data.elements(); ++i) data.set(i, rows[i / 12 % 2][i % 12]);
     for (const bool blocked : {false, true}) {
       if (blocked && channels == 1) continue;
-      Tensor input = blocked ? packed(data, by_16_channels(data.shape)) : data;
+      Tensor input = blocked ? packed(data, by_channels(data.shape)) : data;
       OpCall call = make_call(op, params, describe({input})).value();
       for (TensorDesc& output : call.outputs) output.any_layout = true;
       const auto kernel = prepare(call).value();
@@ -66,7 +66,7 @@ TEST_CASE("a maximum over padding alone is MXNet's lowest number", "[pooling]") 
                               {"pooling_convention", "full"}};
   const OpDef& op = table.at("pooling");
   const Tensor data = random_tensor(DType::f32, {1, 17, 4, 4}, "data", -9, -5);
-  for (const Tensor& input : {data, packed(data, by_16_channels(data.shape))}) {
+  for (const Tensor& input : {data, packed(data, by_channels(data.shape))}) {
     for (const bool reference : {false, true}) {
       OpCall call = make_call(op, parse_params(op, hanging).value(), describe({input})).value();
       for (TensorDesc& output : call.outputs) output.any_layout = true;
@@ -165,7 +165,7 @@ TEST_CASE("a maximum has the same bits with and without its index, in every layo
     const std::vector<Tensor> wanted = pool(op, window, data, nullptr, true, true);
     const Tensor before = random_tensor(DType::f32, wanted[0].shape, "before", -9, 9);
     const Tensor sum = pool(op, window, data, &before, true, true)[0];
-    for (const Tensor& input : {data, packed(data, by_16_channels(data.shape)),
+    for (const Tensor& input : {data, packed(data, by_channels(data.shape)),
                                 packed(data, layout_for(last, data.shape))}) {
       for (const bool indexed : {false, true}) {
         CAPTURE(window, input.layout.to_string(), indexed);

@@ -58,9 +58,10 @@ TEST_CASE("kernels of little work are made for one thread, and run right on one 
     return prepare(call).value()->runs_alone();
   };
   const Attributes hidden = {{"num_hidden", "64"}};
-  CHECK(alone("fully_connected", {{32, 64}, {64, 64}, {64}}, 2, hidden));
-  CHECK_FALSE(alone("fully_connected", {{32, 64}, {64, 64}, {64}}, 1, hidden));
-  CHECK_FALSE(alone("fully_connected", {{256, 64}, {64, 64}, {64}}, 2, hidden));
+  const std::int64_t rows = 2 * vector_lanes();  // the rule counts with vectors as wide as here
+  CHECK(alone("fully_connected", {{rows, 64}, {64, 64}, {64}}, 2, hidden));
+  CHECK_FALSE(alone("fully_connected", {{rows, 64}, {64, 64}, {64}}, 1, hidden));
+  CHECK_FALSE(alone("fully_connected", {{8 * rows, 64}, {64, 64}, {64}}, 2, hidden));
   CHECK(alone("fully_connected", {{0, 64}, {64, 64}, {64}}, 2, hidden));
   CHECK(alone("add", {{1000}, {1000}}, 16));
   CHECK_FALSE(alone("add", {{100'000}, {100'000}}, 2));
