@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe version, troupe metrics: what this program is and what it counts.
+// troupe version, troupe metrics: what this program is, what it can use and what it counts.
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "apps/json_text.h"
 #include "apps/verbs.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "gpu/inventory.h"
 #include "monitoring/families.h"
 
 namespace troupe::apps {
@@ -37,6 +40,50 @@ std::string text_of_families() {
   return text;
 }
 
+Json json_of_gpus() {
+  const gpu::Inventory& found = gpu::inventory();
+  Json devices = Json::array();
+  for (const gpu::DeviceFacts& device : found.devices) {
+    devices.push_back(
+        {{"name", device.name},
+         {"memory_bytes", device.memory_bytes},
+         {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+         {"multiprocessors", device.multiprocessors}});
+  }
+  Json libraries = Json::array();
+  for (const gpu::LibraryFacts& library : gpu::libraries()) {
+    libraries.push_back({{"name", library.name},
+                         {"version", json_or_null(library.version)},
+                         {"problem", json_or_null(library.problem)}});
+  }
+  return {{"toolkit", json_or_null(found.toolkit)},
+          {"driver", json_or_null(found.driver)},
+          {"problem", json_or_null(found.problem)},
+          {"devices", std::move(devices)},
+          {"libraries", std::move(libraries)}};
+}
+
+/// A line per device, or why there is none; a line per library.
+std::string text_of_gpus() {
+  const gpu::Inventory& found = gpu::inventory();
+  std::string text;
+  if (!found.toolkit.empty()) text += fmt::format("built with {}\n", found.toolkit);
+  if (!found.driver.empty()) text += fmt::format("driver for CUDA {}\n", found.driver);
+  if (!found.problem.empty()) text += fmt::format("no GPU: {}\n", found.problem);
+  for (std::size_t i = 0; i < found.devices.size(); ++i) {
+    const gpu::DeviceFacts& device = found.devices[i];
+    text += fmt::format("gpu:{} {}, {}, compute capability {}.{}\n", i, device.name,
+                        base::format_bytes(device.memory_bytes), device.compute_major,
+                        device.compute_minor);
+  }
+  for (const gpu::LibraryFacts& library : gpu::libraries()) {
+    text += library.problem.empty()
+                ? fmt::format("{} {}\n", library.name, library.version)
+                : fmt::format("no {}: {}\n", library.name, base::printable(library.problem));
+  }
+  return text;
+}
+
 }  // namespace
 
 void add_about_verbs(CLI::App& app, Context& context) {
@@ -49,11 +96,15 @@ void add_about_verbs(CLI::App& app, Context& context) {
     return ExitCode::ok;
   });
 
-  CLI::App* version = app.add_subcommand("version", "Print the version");
+  CLI::App* version = app.add_subcommand(
+      "version", describe("Print the version, and which GPUs this program can use or why none",
+                          {"troupe version", "troupe version --json | jq .gpu"}));
   add_json_flag(*version, *json);
   set_action(version, context, [&context, json] {
-    const Json document = {{"program", "troupe"}, {"version", program_version()}};
-    context.console.data(*json ? json_text(document) : version_text() + "\n");
+    context.console.data(*json ? json_text({{"program", "troupe"},
+                                            {"version", program_version()},
+                                            {"gpu", json_of_gpus()}})
+                               : version_text() + "\n" + text_of_gpus());
     return ExitCode::ok;
   });
 }

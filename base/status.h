@@ -96,7 +96,7 @@ Status error(Errc code, fmt::format_string<Args...> format, Args&&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
+  Result(T made) : value_(std::move(made)) {}           // NOLINT: implicit by design
   Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit by design
     TROUPE_CHECK(!status_.ok(), "a Result without a value needs an error");
   }

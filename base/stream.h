@@ -31,6 +31,8 @@ class Stream {
   virtual Device device() const = 0;
   /// The library's stream (cudaStream_t), or null for streams that run host closures.
   virtual void* native() const { return nullptr; }
+  /// The calling thread is the one that will issue; called by its lane before anything else.
+  virtual void attach() {}
   /// Queues a host closure behind the work issued so far; what it throws is an error like one that
   /// it returns. CHECKs for streams that have a native().
   virtual void enqueue_host(std::function<Status()> work) = 0;
@@ -38,6 +40,11 @@ class Stream {
   /// the next closure: who reads it too early sees NaN. For outputs that the closure overwrites
   /// whole; other streams ignore it.
   virtual void poison(std::span<std::byte> output) { static_cast<void>(output); }
+  /// Queues a copy of bytes between places that do not overlap, of the host or of any device. On a
+  /// device's stream, memory of the host that is not pinned is copied before this returns.
+  virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  /// Queues setting bytes to zero.
+  virtual Status clear(std::byte* to, std::size_t bytes) = 0;
   virtual std::shared_ptr<Event> record() = 0;
   /// Later work of this stream waits for `event` on the device, not on the host.
   virtual void wait_for(const std::shared_ptr<Event>& event) = 0;

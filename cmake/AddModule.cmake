@@ -78,5 +78,6 @@ function(troupe_add_test target)
     set(arguments EXTRA_ARGS --warn NoTests)
   endif()
   catch_discover_tests(${target} TEST_PREFIX "${target}: " ${arguments}
-    PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${timeout})
+    PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT ${timeout}
+      SKIP_REGULAR_EXPRESSION "skipped: no device")
 endfunction()

@@ -7,9 +7,13 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 target_compile_features(troupe_options INTERFACE cxx_std_20)
 # Fused multiply-add is explicit where we want it; the compiler must not invent it. Inline functions
 # of installed headers have no such sums, so programs compile with flags of their own.
+set(flags -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  -fno-semantic-interposition -ffp-contract=off -fno-math-errno)
+list(JOIN flags "," host_flags)
 target_compile_options(troupe_options INTERFACE
-  "$<BUILD_INTERFACE:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers>"
-  "$<BUILD_INTERFACE:-fno-semantic-interposition;-ffp-contract=off;-fno-math-errno>")
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:${flags}>>"
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags};-fmad=false>>"
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>>")
 target_include_directories(troupe_options INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Tests have this analysis whatever the compiler: tools/syntax.py.
@@ -38,4 +42,5 @@ find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()

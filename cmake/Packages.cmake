@@ -17,6 +17,7 @@ endforeach()
 
 # find_package() finds these.
 set(TROUPE_TARGET_CAF CAF::core)
+set(TROUPE_TARGET_CUDAToolkit CUDA::cudart_static)
 set(TROUPE_TARGET_OneDNN OneDNN::OneDNN)
 set(TROUPE_TARGET_OpenMP OpenMP::OpenMP_CXX)
 set(TROUPE_TARGET_OpenSSL OpenSSL::Crypto)

@@ -55,6 +55,7 @@ endforeach()
 
 # The Debian packages that programs on the library build with, from what its folders link.
 set(debian_CAF libcaf-dev)
+set(debian_CUDAToolkit "")  # NVIDIA's packages, or PyPI's
 set(debian_OneDNN libdnnl-dev)
 set(debian_OpenMP g++)
 set(debian_OpenSSL libssl-dev)

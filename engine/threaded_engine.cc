@@ -251,6 +251,7 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   worker.row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
   worker.context = {.team = info.team, .slots = &worker.slots};
   if (info.stream != nullptr) {
+    info.stream->attach();
     worker.issued = std::make_unique<IssuedWork>(*info.stream, options().stream_operations_max);
   }
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);

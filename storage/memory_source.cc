@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory: small blocks from malloc, large ones mapped on borders of huge pages.
+// Host memory: small blocks from malloc, large ones mapped on borders of huge pages. Pinned memory
+// and memory of GPUs: gpu/memory.h.
 #include "storage/memory_source.h"
 
 #include <sys/mman.h>
@@ -7,11 +8,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "base/control_group.h"
 #include "base/file.h"
 #include "base/machine_memory.h"
+#include "gpu/inventory.h"
+#include "gpu/memory.h"
 #include "storage/size_class.h"
 #include "storage/storage.h"
 
@@ -59,6 +63,13 @@ class HostMemory final : public MemorySource {
     }
   }
 
+  /// Mapped pages are.
+  bool zeroed(bool huge) const override { return huge; }
+  base::Status fill(std::byte* data, std::byte value, std::size_t bytes) override {
+    if (bytes > 0) std::memset(data, std::to_integer<int>(value), bytes);
+    return {};
+  }
+
   std::uint64_t total_bytes() const override {
     const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
     const std::uint64_t machine = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
@@ -67,6 +78,39 @@ class HostMemory final : public MemorySource {
     const std::uint64_t limit = group.ok() ? std::strtoull(group->c_str(), nullptr, 10) : 0;
     return limit > 0 ? std::min(limit, machine) : machine;
   }
+};
+
+/// Host memory that a driver has pinned. Its use is that of host memory.
+class PinnedMemory final : public MemorySource {
+ public:
+  std::byte* take(std::size_t bytes, bool) override {
+    auto data = gpu::allocate_pinned(bytes);
+    return data.ok() ? *data : nullptr;
+  }
+  void give(std::byte* data, std::size_t, bool) override { gpu::release_pinned(data); }
+  bool zeroed(bool) const override { return false; }
+  base::Status fill(std::byte* data, std::byte value, std::size_t bytes) override {
+    return HostMemory().fill(data, value, bytes);
+  }
+  std::uint64_t total_bytes() const override { return HostMemory().total_bytes(); }
+};
+
+class GpuMemory final : public MemorySource {
+ public:
+  explicit GpuMemory(base::Device device) : device_(device) {}
+  std::byte* take(std::size_t bytes, bool) override {
+    auto data = gpu::allocate(device_, bytes);
+    return data.ok() ? *data : nullptr;
+  }
+  void give(std::byte* data, std::size_t, bool) override { gpu::release(device_, data); }
+  bool zeroed(bool) const override { return false; }
+  base::Status fill(std::byte* data, std::byte value, std::size_t bytes) override {
+    return bytes > 0 ? gpu::fill(device_, data, value, bytes) : base::Status();
+  }
+  std::uint64_t total_bytes() const override { return gpu::total_bytes(device_); }
+
+ private:
+  const base::Device device_;
 };
 
 }  // namespace
@@ -82,11 +126,18 @@ std::uint64_t available_host_bytes() {
 }
 
 base::Result<std::unique_ptr<MemorySource>> make_memory_source(base::Device device) {
-  if (!device.host_memory()) {
-    return base::error(base::Errc::unimplemented, "[storage] this build has no memory of device {}",
-                       device.to_string());
+  if (device.host_memory()) {
+    return std::unique_ptr<MemorySource>(std::make_unique<HostMemory>());
   }
-  return std::unique_ptr<MemorySource>(std::make_unique<HostMemory>());
+  if (base::Status status = gpu::check_device(device); !status.ok()) {
+    return status.with_context("[storage]");
+  }
+  return std::unique_ptr<MemorySource>(std::make_unique<GpuMemory>(device));
+}
+
+std::unique_ptr<MemorySource> make_pinned_source() {
+  if (gpu::inventory().devices.empty()) return std::make_unique<HostMemory>();
+  return std::make_unique<PinnedMemory>();
 }
 
 }  // namespace troupe::storage

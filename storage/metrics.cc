@@ -32,6 +32,8 @@ void scrape_storage(monitoring::Scrape& scrape, const Storage& storage, std::str
   for (const base::Device& device : storage.devices()) {
     show_pool(scrape, storage.statistics(device), device.to_string(), name);
   }
+  const PoolFigures pinned = storage.pinned_statistics();
+  if (pinned.misses > 0) show_pool(scrape, pinned, "pinned", name);
 }
 
 monitoring::Collection show_storage(monitoring::Metrics& metrics, const Storage& storage,

@@ -3,24 +3,19 @@
 #include "storage/pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
+
+#include "base/units.h"
 
 namespace troupe::storage {
 
 namespace {
 
-/// "3.5 MiB".
-std::string bytes_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+/// An arena's block for `bytes`.
+std::size_t arena_bytes(std::size_t bytes) {
+  return (std::max<std::size_t>(bytes, 1) + kBlockAlignment - 1) / kBlockAlignment *
+         kBlockAlignment;
 }
 
 std::unique_ptr<MemorySource> take_value(base::Result<std::unique_ptr<MemorySource>>& source) {
@@ -50,7 +45,9 @@ base::Result<base::Buffer> Pool::allocate(std::size_t bytes, std::string_view ho
   if (bytes > limit_bytes_ || bytes > kRequestBytesMax) return out_of_memory(bytes, 0, holder);
   TROUPE_TRY_ASSIGN(base::Buffer buffer, take(bytes, size_class(bytes), holder));
   // All bits set is a NaN in every floating-point type: who reads before writing shows it.
-  if (options_.fill_with_nan) std::memset(buffer.data(), 0xff, bytes);
+  if (options_.fill_with_nan) {
+    TROUPE_TRY(source_->fill(buffer.data(), std::byte{0xff}, bytes));
+  }
   return buffer;
 }
 
@@ -60,8 +57,9 @@ base::Result<base::Buffer> Pool::allocate_arena(std::size_t bytes, std::string_v
     return out_of_memory(bytes, kNoClass, holder);
   }
   TROUPE_TRY_ASSIGN(base::Buffer buffer, take(bytes, kNoClass, holder));
-  // Mapped memory is zero already; touching it would only cost time.
-  if (buffer.size() < options_.huge_page_bytes_min) std::memset(buffer.data(), 0, bytes);
+  if (!source_->zeroed(huge(arena_bytes(bytes)))) {
+    TROUPE_TRY(source_->fill(buffer.data(), std::byte{0}, bytes));
+  }
   return buffer;
 }
 
@@ -85,15 +83,13 @@ base::Result<base::Buffer> Pool::take(std::size_t bytes, std::size_t size_class,
 
 base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_t size_class,
                                                   std::string_view holder) {
-  const std::size_t bytes = size_class == kNoClass
-                                ? (std::max<std::size_t>(wanted, 1) + kBlockAlignment - 1) /
-                                      kBlockAlignment * kBlockAlignment
-                                : size_class_bytes(size_class);
+  const std::size_t bytes =
+      size_class == kNoClass ? arena_bytes(wanted) : size_class_bytes(size_class);
   if (!reserve(bytes, size_class)) {
     trim();
     if (!reserve(bytes, size_class)) return out_of_memory(wanted, size_class, holder);
   }
-  const bool large = bytes >= options_.huge_page_bytes_min;
+  const bool large = huge(bytes);
   std::byte* data = source_->take(bytes, large);
   if (data == nullptr) {
     trim();
@@ -185,7 +181,7 @@ Pool::Block* Pool::take_cached() {
 void Pool::free_blocks(Block* blocks) {
   while (blocks != nullptr) {
     Block* const block = std::exchange(blocks, blocks->next);
-    source_->give(block->data, block->bytes, huge(*block));
+    source_->give(block->data, block->bytes, huge(block->bytes));
     const base::MutexLock lock(mutex_);
     unreserve(block->bytes, block->size_class);
     block->next = std::exchange(unused_, block);
@@ -224,14 +220,14 @@ base::Status Pool::out_of_memory(std::size_t wanted, std::size_t size_class,
   std::string names;
   for (const auto& [bytes, name] : largest) {
     fmt::format_to(std::back_inserter(names), "{}'{}' {}", names.empty() ? "" : ", ", name,
-                   bytes_text(bytes));
+                   base::format_bytes(bytes));
   }
   return base::error(base::Errc::resource_exhausted,
                      "[storage] {}: out of memory: '{}' wanted {}; {} used, {} held of a limit of "
                      "{}; largest holders: {}",
-                     device_.to_string(), holder, bytes_text(wanted), bytes_text(now.used_bytes),
-                     bytes_text(now.reserved_bytes), bytes_text(limit(size_class)),
-                     names.empty() ? "none" : names);
+                     device_.to_string(), holder, base::format_bytes(wanted),
+                     base::format_bytes(now.used_bytes), base::format_bytes(now.reserved_bytes),
+                     base::format_bytes(limit(size_class)), names.empty() ? "none" : names);
 }
 
 PoolFigures Pool::statistics() const {

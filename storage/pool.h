@@ -58,7 +58,7 @@ class Pool final : public base::BufferPool {
 
   ~Pool() override;
 
-  bool huge(const Block& block) const { return block.bytes >= options_.huge_page_bytes_min; }
+  bool huge(std::size_t bytes) const { return bytes >= options_.huge_page_bytes_min; }
   base::Result<base::Buffer> take(std::size_t bytes, std::size_t size_class,
                                   std::string_view holder);
   base::Result<Block*> take_from_system(std::size_t wanted, std::size_t size_class,

@@ -24,6 +24,11 @@ struct PoolOptions {
   bool fill_with_nan = false;  ///< debug: fresh and recycled memory holds NaN patterns
 };
 
+/// Limits of a GPU's pool: what it has taken it keeps, since giving memory back stops the device.
+inline PoolOptions gpu_pool_options(std::uint64_t limit_bytes = 0) {
+  return {.limit_bytes = limit_bytes, .cache_bytes_max = UINT64_MAX};
+}
+
 /// A pool's state, for metrics and out-of-memory errors. Blocks count in full: up to an eighth more
 /// than was asked for.
 struct PoolFigures {
@@ -43,18 +48,24 @@ std::uint64_t available_host_bytes();
 /// The pools of a process or of one worker.
 class Storage {
  public:
-  explicit Storage(const PoolOptions& options = {});
+  /// `host` holds for the pools of the host, each by itself, `gpu` for each GPU's.
+  explicit Storage(const PoolOptions& host = {}, const PoolOptions& gpu = gpu_pool_options());
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   /// The pool of a device; made on first use. `cpu` and `delayed` have host pools.
   base::BufferPool& pool(base::Device device);
+  /// Memory of the host that GPUs copy from and to while the host goes on; made on first use. Its
+  /// buffers are the host's like those of pool({}).
+  base::BufferPool& pinned_pool();
   /// One block for a plan: like pool(device).allocate, but never cut from or kept in the cache,
   /// on huge pages where it is large, cleared to zero.
   base::Result<base::Buffer> allocate_arena(base::Device device, std::size_t bytes,
                                             std::string_view holder);
   PoolFigures statistics(base::Device device) const;
+  /// Of pinned_pool().
+  PoolFigures pinned_statistics() const;
   std::vector<base::Device> devices() const;
   /// Gives free memory back to the system.
   void trim();

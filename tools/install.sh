@@ -4,6 +4,8 @@
 # "build" is what demo.sh and cmake need (OpenCL: oneDNN's CMake files look for it); "package" adds
 # what cpack needs, "test" also what the tests talk to. Needs root or sudo only when something is
 # missing. Safe to run again.
+#   tools/install.sh cuda   a CUDA toolkit with cuDNN and NCCL from PyPI, into build/cuda-toolkit, for
+#                           machines without NVIDIA's packages; cmake --preset cuda finds it there
 set -euo pipefail
 
 build=(
@@ -31,11 +33,31 @@ if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
   formatter=
 fi
 
+# Versions fit drivers from 580 on. The wheels lack what a linker looks for: names without versions.
+install_cuda() {
+  local folder build packages link name
+  build=$(cd "$(dirname "$0")/.." && pwd)/build
+  mkdir -p "$build"
+  [ -x "$build/cuda-env/bin/pip" ] || python3 -m venv "$build/cuda-env"
+  packages=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl
+    nvidia-cuda-nvrtc nvidia-cublas)
+  "$build/cuda-env/bin/pip" install -q "${packages[@]/%/==13.0.*}" \
+    "nvidia-cudnn-cu13==9.*" nvidia-nccl-cu13
+  folder=$(echo "$build"/cuda-env/lib/python3*/site-packages/nvidia)
+  ln -sfn lib "$folder/cu13/lib64"
+  for link in cudnn nccl; do ln -sfn "../$link" "$folder/cu13/$link"; done
+  for name in "$folder"/cu13/lib/*.so.*; do
+    [ -e "${name%%.so.*}.so" ] || ln -s "$(basename "$name")" "${name%%.so.*}.so"
+  done
+  ln -sfn "$folder/cu13" "$build/cuda-toolkit"
+}
+
 case "${1:-}" in
+  cuda) install_cuda; exit ;;
   build) wanted=("${build[@]}") ;;
   package) wanted=("${build[@]}" "${packing[@]}") ;;
   test) wanted=("${build[@]}" "${packing[@]}" "${test[@]}") ;;
-  *) echo "usage: tools/install.sh build|package|test" >&2; exit 2 ;;
+  *) echo "usage: tools/install.sh build|package|test|cuda" >&2; exit 2 ;;
 esac
 
 missing=()

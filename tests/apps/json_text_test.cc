@@ -65,8 +65,14 @@ TEST_CASE("texts and numbers of every kind give valid JSON", "[json]") {
 
 TEST_CASE("version and metrics are the same facts as JSON", "[json]") {
   const Both version({"version"});
-  CHECK(fmt::format("{} {}\n", version.json["program"].get<std::string>(),
-                    version.json["version"].get<std::string>()) == version.text.out);
+  CHECK_THAT(version.text.out,
+             Catch::StartsWith(fmt::format("{} {}\n", version.json["program"].get<std::string>(),
+                                           version.json["version"].get<std::string>())));
+  const Json& gpu = version.json["gpu"];
+  CHECK(gpu["devices"].empty() == gpu["problem"].is_string());
+  if (gpu["problem"].is_string()) {
+    CHECK_THAT(version.text.out, Contains("no GPU: " + gpu["problem"].get<std::string>()));
+  }
   const Both metrics({"metrics"});
   CHECK(metrics.json["metrics"].size() == monitoring::families().size());
   std::string lines;

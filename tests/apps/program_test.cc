@@ -396,10 +396,13 @@ TEST_CASE("metrics names every family", "[program]") {
         static_cast<std::ptrdiff_t>(monitoring::families().size()));
 }
 
-TEST_CASE("version is one line", "[program]") {
-  CHECK_THAT(run({"version"}).out, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
-  CHECK(run({"--version"}).out == run({"version"}).out);
+TEST_CASE("version is a line, and what of GPUs can be used", "[program]") {
+  const std::string line = run({"--version"}).out;
+  CHECK_THAT(line, Catch::Matchers::Matches("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   CHECK(run({"--version"}).code == 0);
+  const Run version = run({"version"});
+  CHECK(version.code == 0);
+  CHECK_THAT(version.out, StartsWith(line) && (Contains("\nno GPU: ") || Contains("\ngpu:0 ")));
 }
 
 TEST_CASE("help and documentation list every exit code", "[program]") {

@@ -83,6 +83,24 @@ void DelayedStream::poison(std::span<std::byte> output) {
   issue([output] { std::memset(output.data(), 0xff, output.size()); });
 }
 
+base::Status DelayedStream::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  poison({to, bytes});
+  enqueue_host([to, from, bytes] {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return base::Status();
+  });
+  return {};
+}
+
+base::Status DelayedStream::clear(std::byte* to, std::size_t bytes) {
+  poison({to, bytes});
+  enqueue_host([to, bytes] {
+    if (bytes > 0) std::memset(to, 0, bytes);
+    return base::Status();
+  });
+  return {};
+}
+
 std::shared_ptr<base::Event> DelayedStream::record() {
   auto point = std::make_shared<Point>();
   issue([this, point] { point->pass(broken_); });

@@ -39,6 +39,8 @@ class DelayedStream final : public base::Stream {
   base::Device device() const override { return options_.device; }
   void enqueue_host(std::function<base::Status()> work) override;
   void poison(std::span<std::byte> output) override;
+  base::Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  base::Status clear(std::byte* to, std::size_t bytes) override;
   std::shared_ptr<base::Event> record() override;
   void wait_for(const std::shared_ptr<base::Event>& event) override;
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The refusal of devices that are not there, in the same words for every build.
+#include "gpu/inventory.h"
+
+namespace troupe::gpu {
+
+base::Status check_device(base::Device device) {
+  TROUPE_CHECK(device.kind == base::DeviceKind::cuda, "a question about GPUs only");
+  const Inventory& found = inventory();
+  const auto count = static_cast<std::int32_t>(found.devices.size());
+  if (device.index >= 0 && device.index < count) return {};
+  if (count == 0) {
+    return base::error(base::Errc::failed_precondition, "no device {}: {}", device.to_string(),
+                       found.problem);
+  }
+  return base::error(base::Errc::failed_precondition, "no device {}: this machine shows {} of them",
+                     device.to_string(), count);
+}
+
+}  // namespace troupe::gpu

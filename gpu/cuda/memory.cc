@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory by the CUDA runtime.
+#include "gpu/memory.h"
+
+#include "gpu/cuda/error.h"
+#include "gpu/inventory.h"
+
+namespace troupe::gpu {
+
+using base::Device;
+using base::Result;
+using base::Status;
+
+Result<std::byte*> allocate(Device device, std::size_t bytes) {
+  TROUPE_TRY(check_device(device));
+  const DeviceScope scope(device);
+  void* data = nullptr;
+  TROUPE_TRY(status_of(cudaMalloc(&data, bytes), device, "cudaMalloc"));
+  return static_cast<std::byte*>(data);
+}
+
+void release(Device device, std::byte* data) {
+  const DeviceScope scope(device);
+  static_cast<void>(cudaFree(data));  // fails when the process ends or the device has failed
+}
+
+Status fill(Device device, std::byte* data, std::byte value, std::size_t bytes) {
+  const DeviceScope scope(device);
+  TROUPE_TRY(status_of(cudaMemset(data, std::to_integer<int>(value), bytes), device, "cudaMemset"));
+  return status_of(cudaStreamSynchronize(nullptr), device, "cudaStreamSynchronize");
+}
+
+std::uint64_t total_bytes(Device device) {
+  return check_device(device).ok()
+             ? inventory().devices[static_cast<std::size_t>(device.index)].memory_bytes
+             : 0;
+}
+
+std::uint64_t free_bytes(Device device) {
+  if (!check_device(device).ok()) return 0;
+  const DeviceScope scope(device);
+  std::size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+Result<std::byte*> allocate_pinned(std::size_t bytes) {
+  const Inventory& found = inventory();
+  if (found.devices.empty()) {
+    return base::error(base::Errc::failed_precondition, "no pinned memory: {}", found.problem);
+  }
+  void* data = nullptr;
+  // Portable: pinned for every device of the process.
+  TROUPE_TRY(
+      status_of(cudaHostAlloc(&data, bytes, cudaHostAllocPortable), Device{}, "cudaHostAlloc"));
+  return static_cast<std::byte*>(data);
+}
+
+void release_pinned(std::byte* data) {
+  static_cast<void>(cudaFreeHost(data));
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and events by the CUDA runtime. Events are taken from a pool that the stream and its
+// events share, since one in use may outlive its stream.
+#include "gpu/stream.h"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "gpu/cuda/error.h"
+#include "gpu/inventory.h"
+
+namespace troupe::gpu {
+namespace {
+
+using base::Device;
+using base::Status;
+
+/// Events of one device that nobody uses.
+class EventPool {
+ public:
+  explicit EventPool(Device device) : device_(device) {}
+  ~EventPool() {
+    for (cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
+  }
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+
+  Device device() const { return device_; }
+  base::Result<cudaEvent_t> take() {
+    {
+      const base::MutexLock lock(mutex_);
+      if (!free_.empty()) {
+        cudaEvent_t event = free_.back();
+        free_.pop_back();
+        return event;
+      }
+    }
+    cudaEvent_t event = nullptr;
+    TROUPE_TRY(status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), device_,
+                         "cudaEventCreate"));
+    return event;
+  }
+  void give(cudaEvent_t event) {
+    const base::MutexLock lock(mutex_);
+    free_.push_back(event);
+  }
+
+ private:
+  const Device device_;
+  base::Mutex mutex_;
+  std::vector<cudaEvent_t> free_ TROUPE_GUARDED_BY(mutex_);
+};
+
+/// A recorded event, or the error of a stream that could not record one.
+class CudaEvent final : public base::Event {
+ public:
+  CudaEvent(std::shared_ptr<EventPool> pool, cudaEvent_t event)
+      : pool_(std::move(pool)), event_(event) {}
+  explicit CudaEvent(Status failure) : failure_(std::move(failure)) {}
+  ~CudaEvent() override {
+    if (event_ != nullptr) pool_->give(event_);
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  bool passed() const override {
+    if (event_ == nullptr || passed_.load(std::memory_order_acquire)) return true;
+    if (cudaEventQuery(event_) == cudaErrorNotReady) return false;
+    passed_.store(true, std::memory_order_release);  // an error is told by wait_on_host()
+    return true;
+  }
+  Status wait_on_host() const override {
+    if (event_ == nullptr) return failure_;
+    return status_of(cudaEventSynchronize(event_), pool_->device(), "cudaEventSynchronize");
+  }
+  cudaEvent_t native() const { return event_; }
+
+ private:
+  const std::shared_ptr<EventPool> pool_;
+  const cudaEvent_t event_ = nullptr;
+  const Status failure_;
+  mutable std::atomic<bool> passed_{false};
+};
+
+class CudaStream final : public base::Stream {
+ public:
+  CudaStream(Device device, cudaStream_t stream)
+      : device_(device), stream_(stream), events_(std::make_shared<EventPool>(device)) {}
+  ~CudaStream() override {
+    const DeviceScope scope(device_);
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Device device() const override { return device_; }
+  void* native() const override { return stream_; }
+  void attach() override {
+    keep(status_of(cudaSetDevice(device_.index), device_, "cudaSetDevice"));
+    attached_device = device_.index;
+  }
+  void enqueue_host(std::function<Status()>) override {
+    TROUPE_CHECK(false, "a host closure on a stream of the CUDA runtime");
+  }
+  Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes == 0) return {};
+    return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), device_,
+                     "cudaMemcpyAsync");
+  }
+  Status clear(std::byte* to, std::size_t bytes) override {
+    if (bytes == 0) return {};
+    return status_of(cudaMemsetAsync(to, 0, bytes, stream_), device_, "cudaMemsetAsync");
+  }
+
+  std::shared_ptr<base::Event> record() override {
+    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
+    base::Result<cudaEvent_t> event = events_->take();
+    if (!event.ok()) return std::make_shared<CudaEvent>(event.status());
+    auto recorded = std::make_shared<CudaEvent>(events_, *event);
+    keep(status_of(cudaEventRecord(*event, stream_), device_, "cudaEventRecord"));
+    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
+    return recorded;
+  }
+  void wait_for(const std::shared_ptr<base::Event>& event) override {
+    const auto* own = dynamic_cast<const CudaEvent*>(event.get());
+    if (own == nullptr || own->native() == nullptr) {  // a stream of another kind, or an error
+      keep(event->wait_on_host());
+      return;
+    }
+    keep(status_of(cudaStreamWaitEvent(stream_, own->native(), 0), device_, "cudaStreamWaitEvent"));
+  }
+
+ private:
+  /// An error of the stream itself is carried by every later event.
+  void keep(Status status) {
+    if (broken_.ok()) broken_ = std::move(status);
+  }
+
+  const Device device_;
+  const cudaStream_t stream_;
+  const std::shared_ptr<EventPool> events_;
+  Status broken_;  // the issuing thread's
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<base::Stream>> make_stream(Device device, StreamPriority priority) {
+  TROUPE_TRY(check_device(device));
+  const DeviceScope scope(device);
+  int least = 0, greatest = 0;  // smaller numbers go first
+  TROUPE_TRY(status_of(cudaDeviceGetStreamPriorityRange(&least, &greatest), device,
+                       "cudaDeviceGetStreamPriorityRange"));
+  cudaStream_t stream = nullptr;
+  TROUPE_TRY(
+      status_of(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                             priority == StreamPriority::high ? greatest : least),
+                device, "cudaStreamCreate"));
+  return std::unique_ptr<base::Stream>(std::make_unique<CudaStream>(device, stream));
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// dlopen and dlsym.
+#include "gpu/shared_library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace troupe::gpu {
+namespace {
+
+using base::Errc;
+
+/// The folders of TROUPE_CUDA_LIBRARY_FOLDERS, which CMake sets: colons between them.
+std::vector<std::string> toolkit_folders() {
+  std::vector<std::string> folders;
+  std::string_view rest = TROUPE_CUDA_LIBRARY_FOLDERS;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    if (end > 0) folders.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return folders;
+}
+
+}  // namespace
+
+base::Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& files) {
+  std::string reason;
+  for (const std::string& file : files) {
+    std::vector<std::string> paths = {file};
+    for (const std::string& folder : toolkit_folders()) paths.push_back(folder + "/" + file);
+    for (const std::string& path : paths) {
+      if (void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        return SharedLibrary(handle, path);
+      }
+      const char* const problem = dlerror();  // also clears it
+      if (reason.empty() && problem != nullptr) reason = problem;
+    }
+  }
+  return base::error(Errc::failed_precondition, "{}", reason);
+}
+
+base::Result<void*> SharedLibrary::find(const char* name) const {
+  if (void* const address = dlsym(handle_, name)) return address;
+  return base::error(Errc::failed_precondition, "{} has no function {}", file_, name);
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory, streams and events of the first GPU. Not run where there is none.
+#include "gpu/stream.h"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "gpu/inventory.h"
+#include "gpu/memory.h"
+#include "tests/support/catch.h"
+
+namespace troupe::gpu {
+namespace {
+
+const base::Device kFirst{base::DeviceKind::cuda, 0};
+
+/// True, said with the reason, where tests of a device cannot run.
+bool without_device() {
+  if (check_device(kFirst).ok()) return false;
+  WARN("skipped: " << check_device(kFirst).text());
+  return true;
+}
+
+TEST_CASE("bytes go to a device, between its places and back in stream order", "[gpu][device]") {
+  if (without_device()) return;
+  constexpr std::size_t kBytes = 1 << 20;
+  std::byte* const host = allocate_pinned(kBytes).value();
+  std::byte* const first = allocate(kFirst, kBytes).value();
+  std::byte* const second = allocate(kFirst, kBytes).value();
+  CHECK(reinterpret_cast<std::uintptr_t>(first) % 256 == 0);
+  const auto stream = make_stream(kFirst, StreamPriority::normal).value();
+  const auto other = make_stream(kFirst, StreamPriority::high).value();
+  stream->attach();
+  CHECK(stream->device() == kFirst);
+  CHECK(stream->native() != nullptr);
+  for (std::size_t i = 0; i < kBytes; ++i) host[i] = static_cast<std::byte>(i * 7);
+  REQUIRE(fill(kFirst, second, std::byte{0xff}, kBytes).ok());
+  REQUIRE(stream->copy(first, host, kBytes).ok());
+  const auto copied = stream->record();
+  other->wait_for(copied);
+  REQUIRE(other->copy(second, first, kBytes / 2).ok());
+  REQUIRE(other->clear(first, kBytes).ok());
+  std::vector<std::byte> back(kBytes), cleared(kBytes, std::byte{1});
+  REQUIRE(other->copy(back.data(), second, kBytes).ok());
+  REQUIRE(other->copy(cleared.data(), first, kBytes).ok());
+  const auto done = other->record();
+  REQUIRE(done->wait_on_host().ok());
+  CHECK(done->passed());
+  CHECK(copied->passed());
+  CHECK(std::memcmp(back.data(), host, kBytes / 2) == 0);
+  CHECK(back[kBytes - 1] == std::byte{0xff});
+  CHECK(cleared == std::vector<std::byte>(kBytes));
+  release(kFirst, second);
+  release(kFirst, first);
+  release_pinned(host);
+}
+
+TEST_CASE("a device without room answers that, and goes on", "[gpu][device]") {
+  if (without_device()) return;
+  CHECK(total_bytes(kFirst) >= free_bytes(kFirst));
+  const auto huge = allocate(kFirst, total_bytes(kFirst) + 1);
+  CHECK(huge.status().code() == base::Errc::resource_exhausted);
+  CHECK_THAT(huge.status().text(), Catch::Contains("cuda:0"));
+  std::byte* const small = allocate(kFirst, 1).value();
+  release(kFirst, small);
+}
+
+TEST_CASE("events outlive their stream and are used again", "[gpu][device]") {
+  if (without_device()) return;
+  std::shared_ptr<base::Event> late;
+  {
+    const auto stream = make_stream(kFirst, StreamPriority::normal).value();
+    stream->attach();
+    for (int i = 0; i < 100; ++i) CHECK(stream->record()->wait_on_host().ok());
+    late = stream->record();
+  }
+  CHECK(late->wait_on_host().ok());
+  CHECK(late->passed());
+}
+
+}  // namespace
+}  // namespace troupe::gpu
