@@ -299,11 +299,11 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.read("reference_only", numerics.reference_only);
   section.read("winograd", numerics.winograd);
   section.read("kernels", numerics.kernels, EmptyText::allowed);
-  std::size_t wide = 0;
-  constexpr std::array<std::string_view, 2> kTypes = {"f32", "f64"};
-  if (section.choose("dtype", kTypes, wide)) {
-    numerics.dtype = wide == 1 ? base::DType::f64 : base::DType::f32;
-  }
+  std::size_t choice = 0;
+  constexpr std::array<std::string_view, 3> kTypes = {"f32", "f64", "bf16"};
+  constexpr std::array<base::DType, 3> kDTypes = {base::DType::f32, base::DType::f64,
+                                                  base::DType::bf16};
+  if (section.choose("dtype", kTypes, choice)) numerics.dtype = kDTypes[choice];
   section.finish();
 }
 

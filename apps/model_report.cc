@@ -220,6 +220,7 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
   how.winograd = options.winograd;
+  how.products = options.products;
   how.recompute = options.recompute;
   how.budget = options.budget;
   how.sub_batch = options.sub_batch;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/json_text.h"
+#include "base/dtype.h"
 #include "base/shape.h"
 #include "base/status.h"
 #include "ops/kernel.h"
@@ -29,6 +30,7 @@ struct InspectOptions {
   bool dense = false;
   bool reference_only = false;
   bool winograd = true;
+  base::DType products = base::DType::f32;  ///< as in symbol::ExecutorOptions
   symbol::Recompute recompute = symbol::Recompute::cheap;
   std::uint64_t budget = 0;    ///< bytes, of Recompute::budget
   std::int64_t sub_batch = 0;  ///< as in ExecutorOptions

@@ -167,6 +167,15 @@ void add_options(CLI::App* verb, InspectOptions& options) {
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
   verb->add_flag("!--no-winograd", options.winograd, "No convolution in Winograd's form");
+  verb->add_option_function<std::string>(
+          "--dtype",
+          [&options](const std::string& name) {
+            options.products = base::parse_dtype(name).value();
+          },
+          "Type in which products are computed, as numerics.dtype of a job: f32 (the default) or "
+          "bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->type_name("TYPE");
   verb->add_option("--kernels", options.kernels,
                    "Kernels that go before the rule's: what troupe model autotune has written")
       ->type_name("FILE");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/float16.h"
 #include "base/status.h"
 
 namespace troupe::base {
@@ -28,6 +29,10 @@ int mxnet_dtype_number(DType dtype);
 Result<DType> parse_dtype(std::string_view text);
 /// True for f32, f64, f16 and bf16.
 bool is_floating(DType dtype);
+/// True for f16 and bf16.
+inline bool is_16_bit(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
 
 template <typename T>
 struct DTypeOf;
@@ -38,6 +43,14 @@ struct DTypeOf<float> {
 template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<F16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<BF16> {
+  static constexpr DType value = DType::bf16;
 };
 template <>
 struct DTypeOf<std::int64_t> {

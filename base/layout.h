@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "base/inline_vector.h"
 #include "base/shape.h"
 
 namespace troupe::base {
@@ -27,12 +27,14 @@ struct InnerBlock {
 /// zeros; opaque = a library's private form (`tag` identifies it, never converted back).
 struct Layout {
   enum class Kind : std::uint8_t { dense, blocked, opaque };
+  using Order = InlineVector<std::int32_t, kRankMax>;
+  using Blocks = InlineVector<InnerBlock, 4>;
 
   Kind kind = Kind::dense;
   /// blocked: order of the outer axes, outermost first.
-  std::vector<std::int32_t> order;
+  Order order;
   /// blocked: inner blocks, outermost first; the last is contiguous.
-  std::vector<InnerBlock> blocks;
+  Blocks blocks;
   /// blocked: extents after padding to whole blocks.
   Shape padded;
   /// opaque: library's identifying bytes and the size of the buffer.

@@ -28,6 +28,12 @@ struct TensorView {
     TROUPE_CHECK(kDTypeOf<T> == dtype, "tensor read as another dtype");
     return static_cast<T*>(data);
   }
+  /// The elements as a T of their size, whatever they are; CHECKs the size.
+  template <typename T>
+  T* raw() const {
+    TROUPE_CHECK(sizeof(T) == dtype_size(dtype), "tensor read in elements of another size");
+    return static_cast<T*>(data);
+  }
 };
 
 }  // namespace troupe::base

@@ -128,7 +128,7 @@ void measure_pass(const Pass& pass, int threads, int repetitions) {
   const ops::KernelContext context{.inputs = inputs,
                                    .outputs = outputs,
                                    .scratch = {scratch.data(), kernel->scratch_bytes()},
-                                   .team = kernel->runs_alone() ? 1 : threads,
+                                   .team = kernel->threads(threads),
                                    .slots = &slots};
   const Seconds seconds = measure(1, repetitions, 1.0, [&] { must(kernel->run(context)); });
   print_row(fmt::format("{} {}", pass.title, kernel->name()), seconds, pass.bound / seconds.wall);

@@ -87,7 +87,7 @@ void run_row(benchmark::State& state, const Prepared& row) {
                               .outputs = row.outputs,
                               .scratch = {row.scratch.data(), row.kernel->scratch_bytes()},
                               .random_key = {7},
-                              .team = row.kernel->runs_alone() ? 1 : row.call.team,
+                              .team = row.kernel->threads(row.call.team),
                               .slots = &slots};
   for (auto unused : state) {
     const base::Status status = row.kernel->run(context);

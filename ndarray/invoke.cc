@@ -26,7 +26,7 @@ class Number {
     Number number;
     number.index_ = input.index;
     number.dtype_ = dtype;
-    TROUPE_TRY(ops::with_floating(dtype, [&](auto zero) {
+    TROUPE_TRY(ops::with_real(dtype, [&](auto zero) {
       const auto narrowed = static_cast<decltype(zero)>(input.value);
       std::memcpy(number.bytes_, &narrowed, sizeof(narrowed));
       return base::Status();

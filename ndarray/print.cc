@@ -35,9 +35,12 @@ std::string number(const std::vector<std::byte>& bytes, base::DType dtype, std::
       return fmt::format("{}", static_cast<int>(element<std::uint8_t>(bytes, index)));
     case base::DType::boolean:
       return element<std::uint8_t>(bytes, index) != 0 ? "True" : "False";
-    default:
-      return fmt::format("0x{:04x}", element<std::uint16_t>(bytes, index));
+    case base::DType::f16:
+      return fmt::format("{:.4g}", static_cast<float>(element<base::F16>(bytes, index)));
+    case base::DType::bf16:
+      return fmt::format("{:.4g}", static_cast<float>(element<base::BF16>(bytes, index)));
   }
+  return "?";
 }
 
 struct Printer {

@@ -17,7 +17,7 @@ base::Status run_kernel(const std::shared_ptr<const ops::Kernel>& kernel,
                                    .scratch = buffers.scratch,
                                    .random_key = draw.key,
                                    .random_step = draw.step,
-                                   .team = kernel->runs_alone() ? 1 : lane.team,
+                                   .team = kernel->threads(lane.team),
                                    .slots = lane.slots,
                                    .stream = lane.stream};
   if (lane.stream == nullptr || lane.stream->native() != nullptr) return kernel->run(context);

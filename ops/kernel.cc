@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <new>
 
 #include "ops/op.h"
 #include "ops/roofline.h"
 #include "ops/support/chunks.h"
 #include "ops/support/flat_kernel.h"
+#include "ops/support/scratch_views.h"
+#include "ops/support/widened.h"
 
 namespace troupe::ops {
 namespace {
@@ -23,45 +24,21 @@ using base::Shape;
 using base::Status;
 using base::TensorView;
 
-std::size_t aligned(std::int64_t bytes) {
-  return (static_cast<std::size_t>(bytes) + 63) / 64 * 64;
-}
-
 /// to[i] += from[i]; chunks follow from the size alone.
 Status accumulate(const KernelContext& context, const TensorView& from, const TensorView& to) {
-  return with_floating(to.dtype, [&](auto zero) {
+  return with_real(to.dtype, [&](auto zero) {
     using T = decltype(zero);
+    using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
     const T* source = from.as<T>();
     T* target = to.as<T>();
     parallel_ranges(context, to.elements(), [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) target[i] += source[i];
+      for (std::int64_t i = begin; i < end; ++i) {
+        target[i] = T(static_cast<Wide>(target[i]) + static_cast<Wide>(source[i]));
+      }
     });
     return Status();
   });
 }
-
-/// Views in a piece of scratch memory, for a scope: there may be any number of them.
-class ScratchViews {
- public:
-  explicit ScratchViews(std::byte* memory) : views_(reinterpret_cast<TensorView*>(memory)) {}
-  ~ScratchViews() { std::destroy_n(views_, count_); }
-  ScratchViews(const ScratchViews&) = delete;
-  ScratchViews& operator=(const ScratchViews&) = delete;
-
-  /// Appends make(index, view) of every view in `from`; what was appended.
-  template <typename Make>
-  std::span<const TensorView> add(std::span<const TensorView> from, Make&& make) {
-    TensorView* const first = views_ + count_;
-    for (std::size_t i = 0; i < from.size(); ++i, ++count_) {
-      ::new (views_ + count_) TensorView(make(i, from[i]));
-    }
-    return {first, from.size()};
-  }
-
- private:
-  TensorView* views_;
-  std::size_t count_ = 0;
-};
 
 class ReferenceKernel final : public Kernel {
  public:
@@ -72,7 +49,7 @@ class ReferenceKernel final : public Kernel {
       : call_(std::move(call)),
         flat_(std::move(flat)),
         run_(std::move(run)),
-        inner_scratch_(aligned(static_cast<std::int64_t>(inner_scratch))),
+        inner_scratch_(scratch_piece(static_cast<std::int64_t>(inner_scratch))),
         scratch_bytes_(inner_scratch_) {
     if (!flat_.is_dense()) flat_shape_ = Shape{flat_.padded.elements()};
     for (auto* group : {&call_.inputs, &call_.outputs}) {
@@ -88,7 +65,7 @@ class ReferenceKernel final : public Kernel {
     std::size_t views = adds_ ? call_.outputs.size() : 0;
     if (!flat_.is_dense()) views += call_.inputs.size() + call_.outputs.size();
     views_offset_ = scratch_bytes_;
-    scratch_bytes_ += aligned(static_cast<std::int64_t>(views * sizeof(TensorView)));
+    scratch_bytes_ += scratch_piece(static_cast<std::int64_t>(views * sizeof(TensorView)));
   }
 
   std::string name() const override { return "reference"; }
@@ -106,7 +83,8 @@ class ReferenceKernel final : public Kernel {
   }
   std::size_t output_bytes(std::size_t i) const {
     const TensorDesc& output = call_.outputs[i];
-    return aligned(Layout::dense().buffer_bytes(output.shape, base::dtype_size(output.dtype)));
+    return scratch_piece(
+        Layout::dense().buffer_bytes(output.shape, base::dtype_size(output.dtype)));
   }
 
   /// Runs on flat views and on temporaries for the outputs that are added to.
@@ -164,19 +142,6 @@ void mix(std::size_t& hash, const std::vector<TensorDesc>& tensors) {
   }
 }
 
-/// Reference kernels know no 16-bit types: those are for back-ends.
-Status check_dtypes(const OpCall& call) {
-  for (const auto* group : {&call.inputs, &call.outputs}) {
-    for (const TensorDesc& desc : *group) {
-      if (desc.dtype == base::DType::f16 || desc.dtype == base::DType::bf16) {
-        return base::error(Errc::unimplemented, "no kernel for dtype {}",
-                           base::dtype_name(desc.dtype));
-      }
-    }
-  }
-  return {};
-}
-
 Status check_modes(const OpCall& call) {
   for (std::size_t i = 0; i < call.modes.size(); ++i) {
     const auto& allowed = call.op->accumulates;
@@ -206,7 +171,6 @@ KernelDef reference_kernel(std::function<Status(const OpCall&, const KernelConte
                            std::function<std::size_t(const OpCall&)> scratch) {
   const auto make = [run = std::move(run), scratch = std::move(scratch)](
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
-    TROUPE_TRY(check_dtypes(call));
     TROUPE_TRY_ASSIGN(Layout layout, common_layout(call));
     const std::size_t bytes = scratch ? scratch(call) : 0;
     return std::unique_ptr<Kernel>(
@@ -230,17 +194,24 @@ bool has_empty(const OpCall& call) {
 }  // namespace
 
 double KernelDef::rule_seconds(const OpCall& call) const {
+  if (has_16_bits(call) && !takes_16_bits) {
+    return rule_seconds(widened_call(call)) + widening_seconds(call);
+  }
   const bool ruled = seconds && !has_empty(call);  // rules divide by extents
   return ruled ? seconds(call) : roofline_seconds(call);
 }
 
+Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const {
+  return has_16_bits(call) && !takes_16_bits ? make_widened(call, make) : make(call);
+}
+
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
   const bool leads = name == "onednn";  // for each run, the team that its primitive is made for
-  if (call.team == 1 || (leads && !base::teams_stay())) return make(call);
-  if (!is_quicker_alone(call, rule_seconds(call))) return make(call);
+  if (call.team == 1 || (leads && !base::teams_stay())) return make_kernel(call);
+  if (!is_quicker_alone(call, rule_seconds(call))) return make_kernel(call);
   OpCall alone = call;
   alone.team = 1;
-  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make(alone));
+  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make_kernel(alone));
   kernel->runs_alone_ = true;
   return kernel;
 }

@@ -87,9 +87,14 @@ class Kernel {
   /// Layouts it takes and gives, one per input and output; empty: all dense.
   virtual std::vector<base::Layout> input_layouts() const { return {}; }
   virtual std::vector<base::Layout> output_layouts() const { return {}; }
+  /// True: where samples stay apart (OpDef::keeps_samples), each has the bits that it has among any
+  /// number of others. False: only nearly.
+  virtual bool keeps_sample_bits() const { return true; }
   /// True: it is prepared for a team of one, whatever the call says, since what it does takes less
   /// time than a team to come together. It should run so, too.
   bool runs_alone() const { return runs_alone_; }
+  /// KernelContext::team for a run by a thread that leads `team`.
+  int threads(int team) const { return runs_alone_ ? 1 : team; }
 
  private:
   friend struct KernelDef;
@@ -106,9 +111,14 @@ struct KernelDef {
   std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
   PrepareFunction make;
   SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
+  /// `make` and `seconds` know tensors of f16 and bf16. Otherwise they only see calls in which
+  /// these are f32, and what is made converts around each run (support/widened.h).
+  bool takes_16_bits = false;
 
   double rule_seconds(const OpCall& call) const;
-  /// What `make` makes, for the call's team or for one thread alone.
+  /// What `make` makes, around which tensors of 16 bits are converted unless it takes them.
+  base::Result<std::unique_ptr<Kernel>> make_kernel(const OpCall& call) const;
+  /// The same, for the call's team or for one thread alone.
   base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) const;
 };
 
@@ -151,6 +161,39 @@ base::Status with_floating(base::DType dtype, F&& f) {
       return base::error(base::Errc::unimplemented, "no kernel for dtype {}",
                          base::dtype_name(dtype));
   }
+}
+
+/// The same, or T = base::F16 or base::BF16.
+template <typename F>
+base::Status with_real(base::DType dtype, F&& f) {
+  switch (dtype) {
+    case base::DType::f16:
+      return f(base::F16{});
+    case base::DType::bf16:
+      return f(base::BF16{});
+    default:
+      return with_floating(dtype, f);
+  }
+}
+
+/// f(T{}) for kernels that move elements and compute nothing: T is a type of that size.
+template <typename F>
+base::Status with_moved(base::DType dtype, F&& f) {
+  switch (base::dtype_size(dtype)) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
+/// `kernel`, whose run moves elements of any type.
+inline KernelDef moving_kernel(KernelDef kernel) {
+  kernel.takes_16_bits = true;
+  return kernel;
 }
 
 /// A reference kernel from f(call, context, T{}) with T = float or double, the dtype of the call's

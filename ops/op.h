@@ -115,6 +115,13 @@ using FindViews = std::function<std::vector<View>(const OpCall&)>;
 /// whose marked inputs and outputs have equally many rows.
 using KeepsSamples = std::function<bool(const OpCall&, const std::vector<bool>& samples)>;
 
+/// What an operator computes in where a network computes in 16 bits (symbol/precision.h).
+enum class MixedPrecision : std::uint8_t {
+  wide,       ///< f32: sums over many values, and functions that 16 bits spoil
+  as_inputs,  ///< 16 bits where all its floating inputs have them, else f32
+  narrow,     ///< 16 bits: products, for which processors have units
+};
+
 /// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
 struct OpDef {
   std::string name;
@@ -146,6 +153,7 @@ struct OpDef {
   FindViews views;
   /// Outputs that can be accumulated into (WriteMode::add).
   std::vector<int> accumulates;
+  MixedPrecision mixed = MixedPrecision::wide;
   bool is_loss = false;  ///< head gradient is ones; outputs a sum over samples or predictions
   bool assign = false;   ///< its first output may overwrite its first input (optimizers)
   bool random = false;   ///< reads the node's random key and the step

@@ -215,7 +215,8 @@ struct NumericsSpec {
   Isa isa = Isa::native;                          ///< highest instruction set used
   LayoutChoice layout = LayoutChoice::automatic;  ///< of convolutions' tensors
   bool reference_only = false;                    ///< only the plain reference kernels
-  base::DType dtype = base::DType::f32;           ///< f32 or f64
+  /// f32 or f64: of all tensors; bf16: of products, in a network whose weights are f32.
+  base::DType dtype = base::DType::f32;
   bool winograd = true;  ///< Winograd's form of convolutions where it is faster
   std::string kernels;  ///< path of a file of kernel choices (`troupe model autotune`); empty: none
   std::string kernels_json;  ///< its text, read by the submitter: one choice for everybody

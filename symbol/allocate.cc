@@ -25,7 +25,7 @@ base::Result<ndarray::NDArray> filled(ndarray::Runtime& runtime, const base::Sha
   TROUPE_TRY_ASSIGN(ndarray::NDArray array, ndarray::NDArray::zeros(runtime, shape, dtype, device));
   if (value == 0) return array;
   // Nobody else knows the array yet, so no operation is needed.
-  TROUPE_TRY(ops::with_floating(dtype, [&](auto zero) {
+  TROUPE_TRY(ops::with_real(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* elements = array.view().as<T>();
     std::fill_n(elements, array.elements(), static_cast<T>(value));

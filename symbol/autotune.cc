@@ -28,8 +28,8 @@ constexpr double kRunsSeconds = 0.2;
 void fill(const base::TensorView& view) {
   const auto bytes = static_cast<std::size_t>(view.bytes());
   std::fill_n(static_cast<std::byte*>(view.data), bytes, std::byte{0});
-  if (view.dtype != base::DType::f32 && view.dtype != base::DType::f64) return;
-  const base::Status filled = ops::with_floating(view.dtype, [&](auto zero) {
+  if (!base::is_floating(view.dtype)) return;
+  const base::Status filled = ops::with_real(view.dtype, [&](auto zero) {
     using T = decltype(zero);
     constexpr std::uint32_t kStride = 0x9e3779b9;  // of Weyl's sequence
     T* values = view.as<T>();
@@ -38,7 +38,7 @@ void fill(const base::TensorView& view) {
     }
     return base::Status();
   });
-  TROUPE_CHECK(filled.ok(), "f32 and f64 are floating");
+  TROUPE_CHECK(filled.ok(), "every floating type is real");
 }
 
 /// A kernel with memory of its own.

@@ -15,6 +15,7 @@
 #include "symbol/gradient.h"
 #include "symbol/layouts.h"
 #include "symbol/passes.h"
+#include "symbol/precision.h"
 #include "symbol/program.h"
 #include "symbol/prologue.h"
 #include "symbol/recompute.h"
@@ -232,6 +233,7 @@ class Binder {
   base::Status reserve();
 
  private:
+  base::Result<Graph> in_precision(Graph forward) const;
   base::Result<Differentiated> differentiate_wanted(const Graph& forward);
   base::Status add_head_gradients(const std::vector<HeadGradient>& gradients,
                                   const ValueShapes& shapes, BoundGraph& bound);
@@ -246,6 +248,15 @@ class Binder {
   std::set<std::string> weights_;    // parameters and auxiliary states
   Arrays variables_;
 };
+
+/// A forward graph with products in the type that the options name.
+base::Result<Graph> Binder::in_precision(Graph forward) const {
+  const base::DType products = executor_.options_.products;
+  if (!base::is_16_bit(products)) return forward;
+  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
+                    infer_dtypes(forward, dtypes_of(forward, variables_)));
+  return compute_in(runtime_.ops, forward, products, dtypes);
+}
 
 base::Result<Differentiated> Binder::differentiate_wanted(const Graph& forward) {
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
@@ -299,7 +310,8 @@ base::Status Binder::bind_training() {
   }
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   const bool fused = executor_.options_.fused;
-  Graph forward = fused ? fuse_epilogues(delay_rectifiers(flat_, shapes)) : flat_;
+  TROUPE_TRY_ASSIGN(Graph forward,
+                    in_precision(fused ? fuse_epilogues(delay_rectifiers(flat_, shapes)) : flat_));
   const std::vector<StateUpdate> updates = state_updates(forward);
   Builder builder(runtime_.ops, forward);
   std::vector<Value> batch_values;
@@ -338,6 +350,7 @@ base::Status Binder::bind_prediction() {
   const bool fused = executor_.options_.fused;
   TROUPE_TRY_ASSIGN(Graph frozen, freeze(runtime_.ops, fused ? fuse_epilogues(flat_) : flat_));
   if (fused) frozen = fold_batch_norms(runtime_.ops, frozen);
+  TROUPE_TRY_ASSIGN(frozen, in_precision(std::move(frozen)));
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
   bound.variables = variables_;
@@ -375,6 +388,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   TROUPE_TRY(check_bindings(runtime, symbol, bindings));
   if (options.sub_batch < 0) {
     return base::error(Errc::invalid_argument, "bind: parts of {} samples", options.sub_batch);
+  }
+  if (options.products != base::DType::f32 && !base::is_16_bit(options.products)) {
+    return base::error(Errc::invalid_argument, "bind: products in {}; there are f32, f16 and bf16",
+                       base::dtype_name(options.products));
   }
   if (options.monitor && ndarray::uses_stream(options.device)) {
     return base::error(Errc::unimplemented, "bind: a monitor of values on {}",

@@ -47,6 +47,8 @@ struct ExecutorOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;  ///< take Winograd's form where it is faster; a bit less precise
+  /// f16 or bf16: products of a network of f32 are computed so (precision.h); f32: they are not.
+  base::DType products = base::DType::f32;
   /// Kernels that go before the rule's (kernel_choices.h); null: none.
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule

@@ -138,6 +138,7 @@ void SubBatcher::mark() {
 
 bool SubBatcher::runs_in_parts(std::size_t index) const {
   if (prologue_[index] || declined_.contains(node(index).name)) return false;
+  if (!prepared_.kernels[index]->keeps_sample_bits()) return false;
   std::vector<bool> samples;
   for (const Value input : node(index).inputs) {
     const std::size_t value = number(input), from = node_index(input);

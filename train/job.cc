@@ -91,6 +91,14 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
                      backward.head_gradients.front().name);
 }
 
+/// The dtype of weights and data in a job whose products are computed in `dtype`.
+base::Result<base::DType> weight_dtype(base::DType dtype) {
+  if (dtype == base::DType::f32 || dtype == base::DType::f64) return dtype;
+  if (dtype == base::DType::bf16) return base::DType::f32;
+  return base::error(base::Errc::invalid_argument,
+                     "numerics.dtype is {}; there are f32, f64 and bf16", base::dtype_name(dtype));
+}
+
 base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
     const schemas::NumericsSpec& numerics) {
   if (numerics.kernels.empty() && numerics.kernels_json.empty())
@@ -199,7 +207,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   InputSpec inputs;
   inputs.sample =
       base::Shape{job->samples.image.channels, job->samples.image.height, job->samples.image.width};
-  inputs.dtype = spec.numerics.dtype;
+  TROUPE_TRY_ASSIGN(inputs.dtype, weight_dtype(spec.numerics.dtype));
   auto keys = network_keys(job->network, inputs, spec.train.keys);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);

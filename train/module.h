@@ -45,6 +45,7 @@ struct ModuleOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;                                            ///< as in ExecutorOptions
+  base::DType products = base::DType::f32;                         ///< as in ExecutorOptions
   std::shared_ptr<const symbol::KernelChoices> kernels = nullptr;  ///< as in ExecutorOptions
   symbol::MemoryMode memory = symbol::MemoryMode::both;
   symbol::Recompute recompute = symbol::Recompute::cheap;  ///< as in ExecutorOptions

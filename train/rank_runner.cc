@@ -124,6 +124,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
                                                                      : base::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
   how.winograd = spec.numerics.winograd;
+  if (base::is_16_bit(spec.numerics.dtype)) how.products = spec.numerics.dtype;
   how.kernels = job->kernels;
   how.recompute = recompute_of(spec.memory);
   how.budget = spec.memory.budget;

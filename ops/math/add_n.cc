@@ -32,6 +32,7 @@ base::Status run(const OpCall&, const KernelContext& context) {
 OpDef add_n_definition() {
   OpDef op;
   op.name = "add_n";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"ElementWiseSum", "_sum"};
   op.doc = "`out = ((data0 + data1) + data2) + ...`, all of one shape, added in this order.";
   op.params = {num_args_param()};

@@ -20,6 +20,10 @@ Status with_castable(DType dtype, F&& f) {
       return f(float{});
     case DType::f64:
       return f(double{});
+    case DType::f16:
+      return f(base::F16{});
+    case DType::bf16:
+      return f(base::BF16{});
     case DType::i64:
       return f(std::int64_t{});
     case DType::i32:
@@ -30,16 +34,24 @@ Status with_castable(DType dtype, F&& f) {
       return f(std::uint8_t{});
     case DType::boolean:
       return f(bool{});
-    default:
-      return base::error(base::Errc::unimplemented, "no cast from or to dtype {}",
-                         base::dtype_name(dtype));
   }
+  return base::error(base::Errc::unimplemented, "no cast from or to dtype {}",
+                     base::dtype_name(dtype));
 }
+
+template <typename T>
+constexpr bool kIs16Bit = std::is_same_v<T, base::F16> || std::is_same_v<T, base::BF16>;
 
 /// Floating values go towards zero and stop at the integer type's ends, NaN gives 0; integers wrap.
 template <typename To, typename From>
 To cast_value(From x) {
-  if constexpr (std::is_same_v<To, bool>) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (kIs16Bit<From>) {
+    return cast_value<To>(static_cast<float>(x));
+  } else if constexpr (kIs16Bit<To>) {
+    return To(static_cast<double>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     using Limits = std::numeric_limits<To>;
@@ -79,13 +91,19 @@ Status set_dtype(std::optional<DType>& dtype, std::optional<DType> value) {
   return with_castable(*value, [](auto) { return Status(); });
 }
 
+KernelDef cast_kernel() {
+  KernelDef kernel = reference_kernel(run);
+  kernel.takes_16_bits = true;
+  return kernel;
+}
+
 OpDef cast_definition() {
   OpDef op;
   op.name = "cast";
   op.aliases = {"Cast"};
   op.doc =
       "`data` in another dtype. From floating to integer types values go towards zero and stop at "
-      "the type's ends; NaN gives 0.";
+      "the type's ends; NaN gives 0. To types of 16 bits they are rounded to the nearest.";
   op.params = {{"dtype", ParamType::dtype, std::nullopt, "The output's dtype."}};
   op.inputs = names({"data"});
   op.outputs = names({"out"});
@@ -97,7 +115,9 @@ OpDef cast_definition() {
     return {{b.add1("cast_like", {*b.output_gradient(0), b.input(0)})}};
   };
   op.elementwise = true;
-  op.kernels = {reference_kernel(run)};
+  op.maps_zero_to_zero = always;
+  op.prepares_weights = true;
+  op.kernels = {cast_kernel()};
   op.samples = {{.title = "to f64", .attributes = {{"dtype", "f64"}}, .inputs = {{3, 5}}},
                 {.title = "to i32",
                  .attributes = {{"dtype", "i32"}},
@@ -120,7 +140,8 @@ OpDef cast_like_definition() {
   };
   op.shape_only_inputs = {1};
   op.elementwise = true;
-  op.kernels = {reference_kernel(run)};
+  op.maps_zero_to_zero = always;
+  op.kernels = {cast_kernel()};
   op.samples = {{.title = "matrix", .inputs = {{3, 5}, {3, 5}}, .gradient = false}};
   return op;
 }

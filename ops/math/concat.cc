@@ -104,12 +104,12 @@ Status check_blocks(const Params& params, const TensorDesc& whole,
 }
 
 Status run(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_moved(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* whole = context.outputs[0].as<T>();
+    T* whole = context.outputs[0].raw<T>();
     for_each_part(call.params, call.outputs[0], call.inputs,
                   [&](auto i, const auto& whole_view, const auto& part_view, const auto& range) {
-                    copy_axis<T>(context, context.inputs[i].template as<T>(), part_view, whole,
+                    copy_axis<T>(context, context.inputs[i].template raw<T>(), part_view, whole,
                                  whole_view, range);
                   });
     return Status();
@@ -117,12 +117,12 @@ Status run(const OpCall& call, const KernelContext& context) {
 }
 
 Status run_backward(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.inputs[0].dtype, [&](auto zero) {
+  return with_moved(context.inputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* whole = context.inputs[0].as<T>();
+    const T* whole = context.inputs[0].raw<T>();
     for_each_part(call.params, call.inputs[0], call.outputs,
                   [&](auto i, const auto& whole_view, const auto& part_view, const auto& range) {
-                    copy_axis<T>(context, whole, whole_view, context.outputs[i].template as<T>(),
+                    copy_axis<T>(context, whole, whole_view, context.outputs[i].template raw<T>(),
                                  part_view, {range.to, range.from, range.count});
                   });
     return Status();
@@ -158,6 +158,7 @@ std::vector<View> concat_backward_views(const OpCall& call) {
 OpDef concat_definition() {
   OpDef op;
   op.name = "concat";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"Concat"};
   op.doc = "The inputs one after the other along axis `dim`; all other extents are equal.";
   op.params = concat_params();
@@ -180,7 +181,7 @@ OpDef concat_definition() {
   op.keeps_samples = samples_beside("dim");
   op.commutes_with_relu = [](const Params&, const Shape&, const Shape&) { return true; };
   op.views = concat_views;
-  op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
+  op.kernels = {blocked_copy_kernel(accepts, run), moving_kernel(reference_kernel(run))};
   op.samples = concat_samples();
   return op;
 }
@@ -216,7 +217,8 @@ OpDef concat_backward_definition() {
     return check_blocks(call.params, call.inputs[0], call.outputs);
   };
   op.views = concat_backward_views;
-  op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
+  op.kernels = {blocked_copy_kernel(accepts, run_backward),
+                moving_kernel(reference_kernel(run_backward))};
   op.samples = concat_samples();
   op.samples[0].inputs.insert(op.samples[0].inputs.begin(), {3, 6});
   op.samples[1].inputs.insert(op.samples[1].inputs.begin(), {6, 2});

@@ -15,6 +15,7 @@ Value by_rhs(GradientBuilder& b, Value dy) {
 
 OpDef divide_definition() {
   OpDef op = broadcast_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "divide";
   op.aliases = {"broadcast_div"};
   op.doc = "`out = lhs / rhs`, broadcast as in NumPy; IEEE 754 division by zero.";
@@ -26,6 +27,7 @@ OpDef divide_definition() {
 
 OpDef divide_scalar_definition() {
   OpDef op = scalar_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "divide_scalar";
   op.aliases = {"_div_scalar", "_DivScalar"};
   op.doc = "`out = data / scalar`.";
@@ -39,6 +41,7 @@ OpDef divide_scalar_definition() {
 
 OpDef reverse_divide_scalar_definition() {
   OpDef op = scalar_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "reverse_divide_scalar";
   op.aliases = {"_rdiv_scalar", "_RDivScalar"};
   op.doc = "`out = scalar / data`.";

@@ -104,6 +104,7 @@ base::Result<Shape> infer_product(const Params& params, Shape& lhs, Shape& rhs) 
 
 OpDef product_definition() {
   OpDef op;
+  op.mixed = MixedPrecision::narrow;
   op.params = {{"transpose_a", ParamType::boolean, false, "Sum over the first axis of lhs."},
                {"transpose_b", ParamType::boolean, false, "Sum over the last axis of rhs."}};
   op.accumulates = {0};

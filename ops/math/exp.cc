@@ -9,6 +9,7 @@ namespace {
 
 OpDef exp_definition() {
   OpDef op = unary_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "exp";
   op.doc = "`out = e^data`.";
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {

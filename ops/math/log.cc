@@ -9,6 +9,7 @@ namespace {
 
 OpDef log_definition() {
   OpDef op = unary_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "log";
   op.doc = "`out = ln(data)`; NaN below zero.";
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {

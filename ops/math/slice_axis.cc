@@ -54,26 +54,26 @@ Result<Shape> slice_shape(const Params& params, const Shape& data) {
 }
 
 Status run(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_moved(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const Range range = checked_range(call.params, call.inputs[0].shape).value();
-    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0], range.axis),
-              context.outputs[0].as<T>(), axis_view(call.outputs[0], range.axis),
+    copy_axis(context, context.inputs[0].raw<T>(), axis_view(call.inputs[0], range.axis),
+              context.outputs[0].raw<T>(), axis_view(call.outputs[0], range.axis),
               {range.begin, 0, range.end - range.begin});
     return Status();
   });
 }
 
 Status run_backward(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_moved(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const Range range = checked_range(call.params, call.outputs[0].shape).value();
     const AxisView whole = axis_view(call.outputs[0], range.axis);
-    T* out = context.outputs[0].as<T>();
+    T* out = context.outputs[0].raw<T>();
     parallel_ranges(context, whole.outer * whole.extent * whole.inner,
-                    [=](auto begin, auto end) { std::fill(out + begin, out + end, T{0}); });
-    copy_axis(context, context.inputs[0].as<T>(), axis_view(call.inputs[0], range.axis), out, whole,
-              {0, range.begin, range.end - range.begin});
+                    [=](auto begin, auto end) { std::fill(out + begin, out + end, T{}); });
+    copy_axis(context, context.inputs[0].raw<T>(), axis_view(call.inputs[0], range.axis), out,
+              whole, {0, range.begin, range.end - range.begin});
     return Status();
   });
 }
@@ -113,6 +113,7 @@ std::vector<Sample> slice_samples() {
 OpDef slice_axis_definition() {
   OpDef op;
   op.name = "slice_axis";
+  op.mixed = MixedPrecision::as_inputs;
   op.doc = "The elements of `data` whose index along `axis` is in `[begin, end)`.";
   op.params = slice_params();
   op.inputs = names({"data"});
@@ -131,7 +132,7 @@ OpDef slice_axis_definition() {
   op.keeps_samples = samples_beside("axis");
   op.views = slice_views;
   const auto accepts = [](const OpCall& call) { return check_blocks(call.params, call.inputs[0]); };
-  op.kernels = {blocked_copy_kernel(accepts, run), reference_kernel(run)};
+  op.kernels = {blocked_copy_kernel(accepts, run), moving_kernel(reference_kernel(run))};
   op.samples = slice_samples();
   return op;
 }
@@ -156,7 +157,8 @@ OpDef slice_axis_backward_definition() {
   const auto accepts = [](const OpCall& call) {
     return check_blocks(call.params, call.outputs[0]);
   };
-  op.kernels = {blocked_copy_kernel(accepts, run_backward), reference_kernel(run_backward)};
+  op.kernels = {blocked_copy_kernel(accepts, run_backward),
+                moving_kernel(reference_kernel(run_backward))};
   op.samples = slice_samples();
   const std::vector<Shape> slices = {{2, 3}, {2, 2}, {2, 2, 2}, {1, 8, 2, 3}};
   for (std::size_t i = 0; i < slices.size(); ++i) {

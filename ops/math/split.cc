@@ -108,11 +108,11 @@ Status run(const OpCall& call, const KernelContext& context) {
   const Parts parts = read_parts(call);
   AxisView part_view = parts.whole;
   part_view.extent = (parts.extent + part_view.block - 1) / part_view.block;
-  return with_floating(call.inputs[0].dtype, [&](auto zero) {
+  return with_moved(call.inputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t i = 0; i < call.outputs.size(); ++i) {
       const std::int64_t from = static_cast<std::int64_t>(i) * parts.extent;
-      copy_axis(context, context.inputs[0].as<T>(), parts.whole, context.outputs[i].as<T>(),
+      copy_axis(context, context.inputs[0].raw<T>(), parts.whole, context.outputs[i].raw<T>(),
                 part_view, {from, 0, parts.extent});
     }
     return Status();
@@ -157,6 +157,7 @@ Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 OpDef split_definition() {
   OpDef op;
   op.name = "split";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"SliceChannel"};
   op.doc = "`data` cut along `axis` into `num_outputs` equal parts.";
   op.params = split_params();
@@ -172,7 +173,7 @@ OpDef split_definition() {
   op.keeps_samples = samples_beside("axis");
   op.gradient = gradient;
   op.views = split_views;
-  op.kernels = {blocked_copy_kernel(check_blocks, run), reference_kernel(run)};
+  op.kernels = {blocked_copy_kernel(check_blocks, run), moving_kernel(reference_kernel(run))};
   op.samples = {
       {.title = "channels", .attributes = {{"num_outputs", "2"}}, .inputs = {{2, 6, 3, 2}}},
       {.title = "whole blocks of channels",

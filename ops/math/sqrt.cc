@@ -9,6 +9,7 @@ namespace {
 
 OpDef sqrt_definition() {
   OpDef op = unary_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "sqrt";
   op.doc = "`out = sqrt(data)`; NaN below zero.";
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {

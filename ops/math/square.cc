@@ -7,6 +7,7 @@ namespace {
 
 OpDef square_definition() {
   OpDef op = unary_definition();
+  op.mixed = MixedPrecision::wide;
   op.name = "square";
   op.doc = "`out = data^2`.";
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {

@@ -132,14 +132,14 @@ Status run(const OpCall& call, const KernelContext& context) {
   const std::int64_t tiles = (loops.rows.extent + kRows - 1) / kRows;
   const std::int64_t chunk =
       std::max<std::int64_t>(1, kChunkElements / (kRows * loops.columns.extent));
-  return with_floating(call.inputs[0].dtype, [&](auto zero) {
+  return with_moved(call.inputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     parallel_ranges(
         context, loops.planes() * tiles,
         [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t at = begin; at < end; ++at) {
-            const T* from = context.inputs[0].as<T>();
-            T* to = context.outputs[0].as<T>();
+            const T* from = context.inputs[0].raw<T>();
+            T* to = context.outputs[0].raw<T>();
             std::int64_t plane = at / tiles;
             for (int i = loops.outer_count; i-- > 0;) {
               const Axis& axis = loops.outer[static_cast<std::size_t>(i)];
@@ -167,6 +167,7 @@ Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 OpDef transpose_definition() {
   OpDef op;
   op.name = "transpose";
+  op.mixed = MixedPrecision::as_inputs;
   op.doc =
       "`data` with its axes in the order `axes`: the output's axis i is data's axis `axes[i]`.";
   op.params = {{"axes", ParamType::shape, Shape{},
@@ -180,7 +181,7 @@ OpDef transpose_definition() {
     const Shape& data = call.inputs[0].shape;
     return read_order(call.params, data.rank()).value()[0] == 0;
   };
-  op.kernels = {reference_kernel(run)};
+  op.kernels = {moving_kernel(reference_kernel(run))};
   op.samples = {
       {.title = "matrix", .inputs = {{5, 37}}},
       {.title = "channels last",

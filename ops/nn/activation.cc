@@ -104,6 +104,7 @@ std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
 OpDef define_forward() {
   OpDef op;
   op.name = "activation";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"Activation"};
   op.doc =
       "Element-wise: relu max(x, 0); sigmoid 1 / (1 + exp(-x)); tanh; softrelu (softplus) log(1 + "

@@ -14,7 +14,7 @@ namespace troupe::ops {
 
 /// Copies input 0 to output 0; nothing when they share memory.
 inline KernelDef copy_kernel() {
-  return reference_kernel([](const OpCall&, const KernelContext& c) -> base::Status {
+  return moving_kernel(reference_kernel([](const OpCall&, const KernelContext& c) -> base::Status {
     const auto* from = static_cast<const std::byte*>(c.inputs[0].data);
     auto* to = static_cast<std::byte*>(c.outputs[0].data);
     if (from == to) return {};
@@ -25,7 +25,7 @@ inline KernelDef copy_kernel() {
         },
         std::int64_t{1} << 20);
     return {};
-  });
+  }));
 }
 
 /// Inference for output 0 of input 0's dtype, whatever that is.

@@ -273,7 +273,7 @@ class TwinKernel final : public Kernel {
 /// The output's channels, whose blocks, if they are cut, must be innermost.
 Result<AxisView> channels_of(TensorDesc output, const std::vector<Layout>& layouts) {
   output.layout = layouts.empty() ? Layout::dense() : layouts[0];
-  const std::vector<base::InnerBlock>& blocks = output.layout.blocks;
+  const Layout::Blocks& blocks = output.layout.blocks;
   const bool others = blocks.size() > 1 || (blocks.size() == 1 && blocks[0].axis != 1);
   if (output.layout.kind == Layout::Kind::opaque || others) {
     return base::error(Errc::unimplemented, "a bias in layout {}", output.layout.to_string());

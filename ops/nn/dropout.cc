@@ -269,6 +269,7 @@ std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
 OpDef define_forward() {
   OpDef op;
   op.name = "dropout";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"Dropout"};
   op.ignored = library_choices();
   op.doc =

@@ -233,6 +233,7 @@ std::vector<Sample> samples(std::size_t tensors, bool differentiable) {
 OpDef define_forward() {
   OpDef op;
   op.name = "leaky_relu";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"LeakyReLU"};
   op.doc =
       "`x` where x > 0; elsewhere leaky `slope * x`; prelu the same with a learnt slope, the input "

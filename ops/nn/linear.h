@@ -105,6 +105,7 @@ inline GradientFunction linear_gradient(std::string name, bool epilogue) {
 inline OpDef linear_definition(const LinearOperator& linear) {
   OpDef op;
   op.name = linear.name;
+  op.mixed = MixedPrecision::narrow;
   op.params = linear.params;
   op.inputs = [epilogue = linear.epilogue](const Params& p) {
     const bool sum = epilogue && read_epilogue(p).sum;

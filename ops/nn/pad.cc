@@ -264,6 +264,7 @@ std::vector<Sample> samples(bool forward) {
 OpDef define_forward() {
   OpDef op;
   op.name = "pad";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"Pad"};
   op.doc = "data with a border; `pad_width` says how wide it is at both ends of each axis.";
   op.params = params();

@@ -347,6 +347,7 @@ std::vector<Case> cases() {
 OpDef define_forward() {
   OpDef op;
   op.name = "pooling";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"Pooling", "Pooling_v1"};
   op.ignored = library_choices();
   op.ignored.push_back({"p_value"});

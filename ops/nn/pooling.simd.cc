@@ -492,8 +492,8 @@ Result<MaxPool> read_layout(const OpCall& call, const Layout& layout) {
   const std::int64_t channels = call.inputs[0].shape[1];
   p.blocks = channels;
   if (!layout.is_dense()) {
-    const bool in_order = layout.order == std::vector<std::int32_t>{0, 1, 2, 3};
-    const bool behind = layout.order == std::vector<std::int32_t>{0, 2, 3, 1};
+    const bool in_order = layout.order == base::Layout::Order{0, 1, 2, 3};
+    const bool behind = layout.order == base::Layout::Order{0, 2, 3, 1};
     if (channels == 0) return base::error(Errc::unimplemented, "no channels");
     if (layout.kind == Layout::Kind::blocked && behind && layout.blocks.empty()) {
       p.inner = channels;

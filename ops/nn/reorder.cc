@@ -102,7 +102,7 @@ std::span<const OpDef> ops_reorder() {
     op.prepares_weights = true;
     op.keeps_samples = samples_in_data;
     op.flops = [](const OpCall&) { return 0.0; };
-    op.kernels = {{"reference", prepare_reorder}};
+    op.kernels = {moving_kernel({"reference", prepare_reorder})};
     op.samples = {
         {.title = "four axes", .inputs = {{2, 17, 3, 5}}},
         {.title = "batch 32 of lenet conv2", .inputs = {{32, 50, 8, 8}}, .benchmark = true}};

@@ -199,6 +199,7 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 OpDef renaming(std::string name, std::vector<std::string> aliases, std::string doc) {
   OpDef op;
   op.name = std::move(name);
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = std::move(aliases);
   op.doc = std::move(doc);
   op.inputs = names({"data"});

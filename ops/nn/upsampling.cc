@@ -55,7 +55,7 @@ Status run(const OpCall& call, const KernelContext& context) {
   const std::int64_t height = data.shape[2], width = data.shape[3];
   const std::int64_t block = block_along(data.layout, 1);
   const std::int64_t rows = data.shape[0] * ((data.shape[1] + block - 1) / block) * height;
-  return with_floating(data.dtype, [&](auto zero) {
+  return with_moved(data.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t from_row = width * block, to_row = from_row * scale;
     const std::int64_t row_elements = std::max<std::int64_t>(1, to_row * scale);
@@ -63,8 +63,8 @@ Status run(const OpCall& call, const KernelContext& context) {
         context, rows,
         [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t row = begin; row < end; ++row) {
-            const T* from = context.inputs[0].as<T>() + row * from_row;
-            T* const first = context.outputs[0].as<T>() + row * scale * to_row;
+            const T* from = context.inputs[0].raw<T>() + row * from_row;
+            T* const first = context.outputs[0].raw<T>() + row * scale * to_row;
             T* to = first;
             for (std::int64_t x = 0; x < width; ++x, from += block) {
               for (std::int64_t i = 0; i < scale; ++i) {
@@ -103,6 +103,7 @@ base::Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
 OpDef upsampling_definition() {
   OpDef op;
   op.name = "upsampling";
+  op.mixed = MixedPrecision::as_inputs;
   op.aliases = {"UpSampling"};
   op.doc =
       "data (N, C, H, W) as (N, C, scale * H, scale * W): every position becomes a square of equal "
@@ -132,7 +133,7 @@ OpDef upsampling_definition() {
   op.gradient = gradient;
   op.keeps_samples = samples_in_data;
   op.accumulates = {0};
-  op.kernels = {blocked_copy_kernel(check_blocks, run), reference_kernel(run)};
+  op.kernels = {blocked_copy_kernel(check_blocks, run), moving_kernel(reference_kernel(run))};
   const auto attributes = [](const char* scale) {
     return Attributes{{"scale", scale}, {"sample_type", "nearest"}, {"num_args", "1"}};
   };

@@ -14,6 +14,7 @@ OpDef broadcast_definition() {
   op.in_place = {{0, 0}, {1, 0}};
   op.accumulates = {0};
   op.elementwise = true;
+  op.mixed = MixedPrecision::as_inputs;
   return op;
 }
 
@@ -24,6 +25,7 @@ OpDef unary_definition() {
   op.in_place = {{0, 0}};
   op.accumulates = {0};
   op.elementwise = true;
+  op.mixed = MixedPrecision::as_inputs;
   return op;
 }
 

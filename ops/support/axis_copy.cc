@@ -77,7 +77,6 @@ KernelDef blocked_copy_kernel(std::function<Status(const OpCall&)> accepts,
                               std::function<Status(const OpCall&, const KernelContext&)> run) {
   const auto make = [accepts = std::move(accepts),
                      run = std::move(run)](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
-    TROUPE_TRY(with_floating(call.outputs.front().dtype, [](auto) { return Status(); }));
     for (const WriteMode mode : call.modes) {
       if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
     }
@@ -86,7 +85,7 @@ KernelDef blocked_copy_kernel(std::function<Status(const OpCall&)> accepts,
     return std::unique_ptr<Kernel>(
         std::make_unique<FunctionKernel>("blocked", std::move(fixed), run));
   };
-  return {"blocked", make};
+  return moving_kernel({"blocked", make});
 }
 
 }  // namespace troupe::ops

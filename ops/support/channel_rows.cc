@@ -66,11 +66,11 @@ base::Result<ChannelRows> read_channel_rows(const base::Shape& shape, int axis,
     return base::error(Errc::unimplemented, "layout {}", layout.to_string());
   };
   if (layout.kind != Layout::Kind::blocked || shape.rank() != 4 || axis != 1) return declined();
-  if (layout.blocks.empty() && layout.order == std::vector<std::int32_t>{0, 2, 3, 1}) {
+  if (layout.blocks.empty() && layout.order == Layout::Order{0, 2, 3, 1}) {
     return of_run(channels, samples * inner);
   }
   const bool by_channels = layout.blocks.size() == 1 && layout.blocks[0].axis == axis;
-  if (!by_channels || layout.order != std::vector<std::int32_t>{0, 1, 2, 3}) return declined();
+  if (!by_channels || layout.order != Layout::Order{0, 1, 2, 3}) return declined();
   const std::int64_t block = layout.blocks[0].size;
   ChannelRows r;
   r.padded = true;

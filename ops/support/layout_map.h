@@ -19,7 +19,7 @@ class LayoutMap {
   /// CHECKs that the layout is dense or blocked.
   LayoutMap(const base::Layout& layout, const base::Shape& shape) : shape_(shape) {
     TROUPE_CHECK(layout.kind != base::Layout::Kind::opaque, "opaque layouts have no offsets");
-    std::vector<std::int32_t> order = layout.order;
+    base::Layout::Order order = layout.order;
     if (layout.is_dense()) {
       for (int axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
     }

@@ -115,6 +115,8 @@ class PrimitiveKernel final : public Kernel {
 
   std::string name() const override { return "onednn:" + parts_.name; }
   std::size_t scratch_bytes() const override { return parts_.scratch_bytes; }
+  /// Products of matrices cut their sums by all of their rows.
+  bool keeps_sample_bits() const override { return parts_.name.find("gemm") == std::string::npos; }
   std::vector<Layout> input_layouts() const override { return parts_.inputs; }
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
 

@@ -63,7 +63,7 @@ BlockedForm form_of(const Shape& shape, const Layout& layout, std::int64_t group
   form.extents.assign(shape.dims().begin(), shape.dims().end());
   form.padded.assign(padded.dims().begin(), padded.dims().end());
   form.blocks = layout.blocks;
-  std::vector<std::int32_t> order = layout.order;
+  Layout::Order order = layout.order;
   if (layout.is_dense()) {
     for (std::int32_t axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
   }

@@ -33,7 +33,7 @@ dnnl::primitive_attr adding_attributes() {
   return attr;
 }
 
-std::int64_t block_of(const std::vector<base::InnerBlock>& blocks, std::int32_t axis) {
+std::int64_t block_of(const base::Layout::Blocks& blocks, std::int32_t axis) {
   std::int64_t product = 1;
   for (const base::InnerBlock& block : blocks) {
     if (block.axis == axis) product *= block.size;
@@ -86,6 +86,9 @@ std::optional<BlockedForm> read_form(const memory::desc& descriptor) {
   if (d.format_kind != dnnl_blocked || d.offset0 != 0) return std::nullopt;
   BlockedForm form;
   const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
+  if (blocking.inner_nblks > static_cast<int>(base::Layout::Blocks::max_size())) {
+    return std::nullopt;
+  }
   for (int i = 0; i < blocking.inner_nblks; ++i) {
     form.blocks.push_back(
         {static_cast<std::int32_t>(blocking.inner_idxs[i]), blocking.inner_blks[i]});
@@ -196,6 +199,7 @@ std::optional<BlockedForm> read_form(const memory::desc& descriptor) {
   BlockedForm form;
   const memory::dims axes = descriptor.get_inner_idxs();
   const memory::dims sizes = descriptor.get_inner_blks();
+  if (axes.size() > base::Layout::Blocks::max_size()) return std::nullopt;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     form.blocks.push_back({static_cast<std::int32_t>(axes[i]), sizes[i]});
   }

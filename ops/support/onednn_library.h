@@ -103,12 +103,12 @@ struct OuterAxis {
 };
 
 /// Elements of all blocks of an axis; 1 where it has none.
-std::int64_t block_of(const std::vector<base::InnerBlock>& blocks, std::int32_t axis);
+std::int64_t block_of(const base::Layout::Blocks& blocks, std::int32_t axis);
 
 /// A blocked memory descriptor: outer axes with strides, then inner blocks, outermost first.
 struct BlockedForm {
   std::vector<OuterAxis> outer;  ///< in any order
-  std::vector<base::InnerBlock> blocks;
+  base::Layout::Blocks blocks;
   std::vector<std::int64_t> extents;  ///< logical
   std::vector<std::int64_t> padded;
 

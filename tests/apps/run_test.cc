@@ -186,6 +186,31 @@ TEST_CASE("a job computes with its stored kernels, and so does every resume", "[
   CHECK_THAT(with_kernels("corrupt").err, Contains(file + ": is no file of kernel choices"));
 }
 
+TEST_CASE("products in bf16 train as well, to the same bits however the job runs", "[run]") {
+  const SmallJob job;
+  const auto narrow = [&job](const std::string& folder, const Words& more = {}) {
+    Words words = {"--set", "numerics.dtype=bf16", "--set", "checkpoint.dir=" + job.path(folder)};
+    words.insert(words.end(), more.begin(), more.end());
+    return job(words);
+  };
+  const Run whole = narrow("whole");
+  INFO(whole.err);
+  REQUIRE(whole.code == 0);
+  REQUIRE(job().code == 0);
+  CHECK(job.hash("whole") != job.hash("out"));
+  // Weights, states and sums are f32 in every checkpoint.
+  CHECK_THAT(run({"checkpoint", "show", job.path("whole")}).out,
+             Contains("conv1_weight (8, 1, 3, 3) f32"));
+  REQUIRE(narrow("parts", {"--set", "train.max_steps=6"}).code == 0);
+  REQUIRE(narrow("parts").code == 0);
+  CHECK(job.hash("parts") == job.hash("whole"));
+  REQUIRE(narrow("local", {"--local-store"}).code == 0);
+  CHECK(job.hash("local") == job.hash("whole"));
+  // A run in f32 does not go on from it unasked.
+  CHECK(job({"--set", "checkpoint.dir=" + job.path("whole")}).code == 6);
+  CHECK(job({"--set", "numerics.dtype=f16"}).code == 2);
+}
+
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
   const SmallJob job;
   const Run missing = job({"--set", "data.train=" + job.path("none.rec")});

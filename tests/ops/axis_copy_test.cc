@@ -11,8 +11,8 @@ namespace {
 
 using namespace testing;  // NOLINT: the test's own vocabulary
 
-using Order = std::vector<std::int32_t>;
-using Blocks = std::vector<base::InnerBlock>;
+using Order = Layout::Order;
+using Blocks = Layout::Blocks;
 
 const Order kInOrder = {0, 1, 2, 3};
 const Blocks kBy16 = {{1, 16}};

@@ -53,8 +53,7 @@ TEST_CASE("batch_norm gives the same bits for every team, in every layout near o
     const auto dense = normalised(data, base::Layout::dense(), 1);
     base::Layout channels_last = last;
     channels_last.padded = data;
-    for (const base::Layout& layout :
-         {base::Layout::dense(), by_channels(data), channels_last}) {
+    for (const base::Layout& layout : {base::Layout::dense(), by_channels(data), channels_last}) {
       INFO(data.to_string() << ' ' << layout.to_string());
       const auto alone = normalised(data, layout, 1);
       for (const int team : {2, 3}) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "ops/support/layout_map.h"
 #include "ops/roofline.h"
+#include "ops/support/layout_map.h"
 #include "tests/ops/cases.h"
 #include "tests/support/catch.h"
 

@@ -76,6 +76,10 @@ struct Tensor {
         return f(static_cast<float*>(data));
       case DType::f64:
         return f(static_cast<double*>(data));
+      case DType::f16:
+        return f(static_cast<base::F16*>(data));
+      case DType::bf16:
+        return f(static_cast<base::BF16*>(data));
       case DType::i64:
         return f(static_cast<std::int64_t*>(data));
       case DType::i32:
@@ -86,9 +90,8 @@ struct Tensor {
         return f(static_cast<std::uint8_t*>(data));
       case DType::boolean:
         return f(static_cast<bool*>(data));
-      default:
-        FAIL("tests do not know dtype " << base::dtype_name(dtype));
     }
+    FAIL("unknown dtype");
   }
 };
 

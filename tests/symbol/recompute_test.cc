@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/roofline.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls on tensors of f16 and bf16 by kernels of f32: converted before, rounded once behind. So
+// every operator takes 16 bits on every processor, and sums are taken in f32.
+#pragma once
+
+#include <memory>
+
+#include "ops/kernel.h"
+
+namespace troupe::ops {
+
+/// True when an input or output has 16 bits.
+bool has_16_bits(const OpCall& call);
+/// The call with these in f32.
+OpCall widened_call(OpCall call);
+/// What converting around one run takes by rule.
+double widening_seconds(const OpCall& call);
+/// A kernel for `call` around the one that `make` makes for widened_call(call). unimplemented where
+/// that one wants a tensor of 16 bits in a layout of its library's own; else what `make` answers.
+base::Result<std::unique_ptr<Kernel>> make_widened(const OpCall& call, const PrepareFunction& make);
+
+}  // namespace troupe::ops

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// One walk in the graph's order: the type of each node from those of its inputs, casts on demand.
+#include "symbol/precision.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "symbol/value_numbers.h"
+
+namespace troupe::symbol {
+namespace {
+
+using base::DType;
+using ops::MixedPrecision;
+
+class Caster {
+ public:
+  Caster(const ops::OpTable& table, const Graph& graph, DType narrow, const ValueDTypes& dtypes)
+      : graph_(graph),
+        numbers_(graph),
+        dtypes_(dtypes),
+        narrow_(narrow),
+        builder_(table, result_),
+        forms_(numbers_.size()) {}
+
+  Graph run() {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) take(i);
+    for (const Value head : graph_.heads) {
+      result_.heads.push_back(is_f32(head) ? form(head, false) : original(head));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// A value of the graph in the result: as its node gives it, and cast to the other type if
+  /// somebody has asked for that.
+  struct Forms {
+    bool narrow = false;                                         ///< what the node gives
+    std::array<Value, 2> values = {Value{-1, 0}, Value{-1, 0}};  ///< in f32, in 16 bits
+  };
+
+  bool is_f32(Value value) const { return dtypes_[numbers_[value]] == DType::f32; }
+  Value original(Value value) const {
+    const Forms& forms = forms_[numbers_[value]];
+    return forms.values[forms.narrow ? 1 : 0];
+  }
+  /// The value in f32 or in 16 bits.
+  Value form(Value value, bool narrow) {
+    Forms& forms = forms_[numbers_[value]];
+    Value& wanted = forms.values[narrow ? 1 : 0];
+    if (wanted.node >= 0) return wanted;
+    const DType dtype = narrow ? narrow_ : DType::f32;
+    builder_.set_prefix(graph_.value_name(value) + "_" + std::string(base::dtype_name(dtype)));
+    wanted =
+        builder_.add1("cast", {original(value)}, {{"dtype", std::string(base::dtype_name(dtype))}});
+    return wanted;
+  }
+
+  /// Whether a node computes in 16 bits.
+  bool is_narrow(const GraphNode& node) const {
+    if (node.is_variable() || node.op->mixed == MixedPrecision::wide) return false;
+    std::size_t floating = 0, narrow = 0;
+    for (const Value input : node.inputs) {
+      if (!is_f32(input)) continue;
+      ++floating;
+      narrow += forms_[numbers_[input]].narrow ? 1 : 0;
+    }
+    return floating > 0 && (node.op->mixed == MixedPrecision::narrow || narrow == floating);
+  }
+
+  void take(std::size_t index) {
+    GraphNode node = graph_.nodes[index];
+    const bool narrow = is_narrow(node);
+    for (Value& input : node.inputs) input = is_f32(input) ? form(input, narrow) : original(input);
+    const std::vector<Value> outputs = builder_.add_node(std::move(node));
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const Value value{static_cast<std::int64_t>(index), static_cast<int>(o)};
+      Forms& forms = forms_[numbers_[value]];
+      forms.narrow = narrow && is_f32(value);
+      forms.values[forms.narrow ? 1 : 0] = outputs[o];
+    }
+  }
+
+  const Graph& graph_;
+  const ValueNumbers numbers_;
+  const ValueDTypes& dtypes_;
+  const DType narrow_;
+  Graph result_;
+  Builder builder_;
+  std::vector<Forms> forms_;
+};
+
+}  // namespace
+
+Graph compute_in(const ops::OpTable& table, const Graph& graph, DType narrow,
+                 const ValueDTypes& dtypes) {
+  TROUPE_CHECK(base::is_16_bit(narrow), "products in a type of 16 bits");
+  return Caster(table, graph, narrow, dtypes).run();
+}
+
+}  // namespace troupe::symbol
