@@ -46,7 +46,6 @@ TEST_CASE("a rectifier goes behind the max pooling that alone reads it") {
   CHECK(order_of(pair(outside), {2, 3, 8, 8}) == "pool act end");
   CHECK(order_of(pair(outside), {2, 3, 7, 8}) == "act pool end");
   CHECK(order_of(pair({{"kernel", "(2, 2)"}, {"pad", "(1, 1)"}}), {2, 3, 0, 8}) == "act pool end");
-  CHECK(order_of(pair({{"global_pool", "True"}}), {2, 3, 0, 0}) == "act pool end");
   CHECK(order_of(pair(max), {2, 3, -1, 8}) == "act pool end");
 
   Composer c(table());
