@@ -92,7 +92,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   if (!tuned.ok()) return context.fail(tuned.status());
   const bool stopped = signals.received() != 0 && tuned->left > 0;
   const ExitCode code = stopped ? exit_code_of_signal(signals.received()) : ExitCode::ok;
-  if (tuned->measured == 0 && tuned->left > 0) {
+  if (tuned->choices.calls.empty()) {  // nor was anything given to go on from
     context.console.note(fmt::format("{}: nothing was measured, so {} is not written",
                                      stopped ? "stopped" : "warning: in " + verb.time,
                                      verb.output));

@@ -208,7 +208,7 @@ TEST_CASE("products in bf16 train as well, to the same bits however the job runs
   CHECK(job.hash("local") == job.hash("whole"));
   // A run in f32 does not go on from it unasked.
   CHECK(job({"--set", "checkpoint.dir=" + job.path("whole")}).code == 6);
-  CHECK(job({"--set", "numerics.dtype=f16"}).code == 2);
+  CHECK(job({"--set", "numerics.dtype=f16"}).code == 3);
 }
 
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {
