@@ -53,9 +53,7 @@ void narrow(const KernelContext& context, const float* from, const TensorView& t
 class WidenedKernel final : public Kernel {
  public:
   WidenedKernel(const OpCall& call, std::unique_ptr<Kernel> inner)
-      : inner_(std::move(inner)),
-        added_(call.outputs.size()),
-        views_(call.inputs.size() + call.outputs.size()) {
+      : inner_(std::move(inner)), added_(call.outputs.size()) {
     const std::vector<int>& unread = call.op->shape_only_inputs;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       const auto index = static_cast<int>(i);
@@ -68,8 +66,9 @@ class WidenedKernel final : public Kernel {
     for (std::size_t o = 0; o < call.modes.size(); ++o) {
       added_[o] = call.modes[o] == WriteMode::add;
     }
+    const std::size_t views = call.inputs.size() + call.outputs.size();
     inner_scratch_ =
-        tensor_bytes_ + scratch_piece(static_cast<std::int64_t>(views_ * sizeof(TensorView)));
+        tensor_bytes_ + scratch_piece(static_cast<std::int64_t>(views * sizeof(TensorView)));
   }
 
   std::string name() const override { return inner_->name() + " in f32"; }
@@ -124,7 +123,6 @@ class WidenedKernel final : public Kernel {
   const std::unique_ptr<Kernel> inner_;
   std::vector<bool> read_;   // per input
   std::vector<bool> added_;  // per output
-  std::size_t views_;
   std::size_t tensor_bytes_ = 0;
   std::size_t inner_scratch_ = 0;
 };
