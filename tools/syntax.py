@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compiles without making code, with the flags of a build: tools/syntax.py CHECK BUILD_FOLDER
-  locks    clang++ with -Werror=thread-safety: every source that sees base/mutex.h, and such headers
-           as no source begins with
+  locks    clang++ with -Werror=thread-safety: every source that has mutexes, or includes a header
+           of the project that has, and such headers as no source begins with
   headers  the build's compiler: each header alone. A source begins with the header of its own stem
            (tools/tidy.py), so the build compiles that one alone; the others are compiled here.
 Exit 1 and the compiler's words where something does not compile."""
@@ -17,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MUTEXES = re.compile(
+    r"\bTROUPE_(GUARDED_BY|REQUIRES|ACQUIRE|RELEASE|EXCLUDES)"
+    r"|\b(Shared)?Mutex\b|\b(Mutex|Writer|Reader)Lock\b")
 LOCKS = ("-Wthread-safety", "-Werror=thread-safety")
 
 
@@ -35,7 +38,8 @@ class Build:
         self.commands = {}  # source, relative to ROOT -> flags
         for entry in json.loads((folder / "compile_commands.json").read_text()):
             source = Path(entry["file"])
-            if source.is_relative_to(ROOT) and not source.is_relative_to(folder):
+            ours = source.is_relative_to(ROOT) and not source.is_relative_to(folder)
+            if ours and source.suffix == ".cc":  # nvcc compiles the others
                 self.commands[str(source.relative_to(ROOT))] = self._flags(entry)
 
     def _flags(self, entry):
@@ -49,21 +53,26 @@ class Build:
         flags = words[compiler + 1:output] + words[output + 2:]
         return [word for word in flags if word not in ("-c", entry["file"])]
 
-    def flags_of_folder(self, folder):
-        return next(flags for source, flags in self.commands.items()
-                    if source.startswith(folder + "/"))
+    def flags_near(self, name):
+        """Those of a source beside the header `name`, or of its folder; None where the build leaves
+        the sources beside it out (gpu/cuda without CUDA)."""
+        place = str(Path(name).parent)
+        for source, flags in self.commands.items():
+            if str(Path(source).parent) == place:
+                return flags
+        if any((ROOT / place).glob("*.cc")):
+            return None
+        folder = name.split("/")[0] + "/"
+        return next(flags for source, flags in self.commands.items() if source.startswith(folder))
 
 
-def sees_mutex(name, seen):
-    """True when `name` includes base/mutex.h, by whatever ways."""
-    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', (ROOT / name).read_text(), re.M):
-        if target == "base/mutex.h":
-            return True
-        if target not in seen and (ROOT / target).is_file():
-            seen.add(target)
-            if sees_mutex(target, seen):
-                return True
-    return False
+def names_mutexes(name):
+    """True when `name` has mutexes, locks or clang's annotations, or a header that it includes has:
+    whoever uses what a mutex guards includes the header that says so."""
+    text = (ROOT / name).read_text()
+    headers = [ROOT / header for header in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M)]
+    texts = [text, *(header.read_text() for header in headers if header.is_file())]
+    return any(MUTEXES.search(text) for text in texts)
 
 
 def lone_headers():
@@ -81,11 +90,12 @@ def jobs(check, build):
         sys.exit("locks: clang++ is missing; tools/install.sh test installs it")
     program = [clang, *LOCKS] if check == "locks" else [build.compiler]
     for name in lone_headers():
-        if check == "headers" or sees_mutex(name, set()):
-            flags = ["-fsyntax-only", *build.flags_of_folder(name.split("/")[0]), "-x", "c++", "-"]
+        flags = build.flags_near(name)
+        if flags is not None and (check == "headers" or names_mutexes(name)):
+            flags = ["-fsyntax-only", *flags, "-x", "c++", "-"]
             yield name, [*program, *flags], f'#include "{name}"\n'
     for name, flags in build.commands.items():
-        if check == "locks" and name.split("/")[0] in folders() and sees_mutex(name, set()):
+        if check == "locks" and name.split("/")[0] in folders() and names_mutexes(name):
             yield name, [*program, "-fsyntax-only", *flags, str(ROOT / name)], ""
 
 

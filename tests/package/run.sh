@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of what `cmake --install` leaves: run.sh CHECK BUILD COMPILER
 #   install   installs the build into BUILD/package/installed, where the other checks find it
-#   headers   each header alone, with the warnings that careful people switch on
+#   headers   all headers, first to last and last to first, with the warnings that careful people
+#             switch on (the test "headers" compiles each alone)
 #   arrays    a project that takes two components (arrays/)
 #   debs      the Debian packages: what they hold and need (tools/smoke_deb.sh installs them)
 #   programs  a project that takes everything (this folder); its programs run
@@ -43,11 +44,12 @@ check_headers() {
       compilers+=("$other")
     fi
   done
-  (cd "$installed/include" && find . -name '*.h' -printf '%P\n') | sort >"$work/headers"
-  [ -s "$work/headers" ]
+  (cd "$installed/include" && find . -name '*.h' -printf '#include <%P>\n') | sort >"$work/forward"
+  [ -s "$work/forward" ]
+  tac "$work/forward" >"$work/backward"
   for other in "${compilers[@]}"; do
-    xargs -P "$(nproc)" -I HEADER bash -c 'echo "#include <HEADER>" | "$@" || { echo HEADER; exit 1; }' \
-      - "$other" "${flags[@]}" <"$work/headers"
+    "$other" "${flags[@]}" <"$work/forward"
+    "$other" "${flags[@]}" <"$work/backward"
   done
 }
 
