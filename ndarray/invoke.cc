@@ -76,7 +76,7 @@ struct Call {
 
   base::Status run(engine::RunContext& lane) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      TROUPE_TRY(outputs[i].make_writable(content[i]));
+      TROUPE_TRY(outputs[i].make_writable(content[i], lane.stream));
       output_views.push_back(outputs[i].view());
     }
     for (const NDArray& input : inputs) input_views.push_back(input.view());
@@ -231,12 +231,9 @@ void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held
   engine::Operation operation{name, reads, writes, lane, priority, overwrites};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
   if (work.scratch) operation.bytes += work.scratch.bytes();
-  auto run = [held = std::move(held)](engine::RunContext& context) { return held->run(context); };
-  if (uses_stream(call.device)) {
-    runtime.engine.push_stream(operation, std::move(run));
-  } else {
-    runtime.engine.push(operation, std::move(run));
-  }
+  push_on_lane(runtime.engine, operation, [held = std::move(held)](engine::RunContext& context) {
+    return held->run(context);
+  });
 }
 
 }  // namespace

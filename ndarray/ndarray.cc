@@ -10,13 +10,14 @@
 #include <memory>
 #include <utility>
 
+#include "ndarray/run_kernel.h"
+
 namespace troupe::ndarray {
 
 using base::Errc;
 
 namespace {
 
-constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
 constexpr engine::Lane kRebindLane{{}, engine::LaneKind::priority};
 // Kernels are the last users of most arrays: their thread is awake, and no other one need be woken.
 constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::compute};
@@ -52,11 +53,27 @@ std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool sh
           }};
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+/// Queues a copy on `stream`; without one it is done on return.
+base::Status copy_bytes(base::Stream* stream, std::byte* to, const std::byte* from,
+                        std::size_t bytes) {
+  if (stream != nullptr) return stream->copy(to, from, bytes);
   if (bytes > 0) std::memmove(to, from, bytes);
+  return {};
 }
 
-/// Pushes work(to), which fills all of `to`; `operation` says what it reads and holds.
+base::Status clear_bytes(base::Stream* stream, std::byte* to, std::size_t bytes) {
+  if (stream != nullptr) return stream->clear(to, bytes);
+  if (bytes > 0) std::memset(to, 0, bytes);
+  return {};
+}
+
+/// Where bytes go between two devices: the host's threads copy only between places of the host.
+engine::Lane copy_lane(base::Device to, base::Device from) {
+  return {uses_stream(to) ? to : from, engine::LaneKind::copy};
+}
+
+/// Pushes work(to, stream), which fills all of `to`; `operation` says what it reads and holds. The
+/// stream is that of the operation's lane; null: the work is done when the function returns.
 template <typename Work>
 void push_write(const NDArray& to, engine::Operation operation, Work work) {
   const engine::Variable written[] = {to.variable()};
@@ -64,12 +81,11 @@ void push_write(const NDArray& to, engine::Operation operation, Work work) {
   const bool content =
       !to.whole() || std::find(reads.begin(), reads.end(), written[0]) != reads.end();
   (content ? operation.writes : operation.overwrites) = written;
-  operation.lane = kCopyLane;
-  to.runtime().engine.push(operation, [to, content, work = std::move(work)](engine::RunContext&) {
-    TROUPE_TRY(to.make_writable(content));
-    work(to);
-    return base::Status();
-  });
+  push_on_lane(to.runtime().engine, operation,
+               [to, content, work = std::move(work)](engine::RunContext& context) {
+                 TROUPE_TRY(to.make_writable(content, context.stream));
+                 return work(to, context.stream);
+               });
 }
 
 }  // namespace
@@ -93,8 +109,11 @@ base::Result<NDArray> NDArray::empty(Runtime& runtime, const base::Shape& shape,
 base::Result<NDArray> NDArray::zeros(Runtime& runtime, const base::Shape& shape, base::DType dtype,
                                      base::Device device) {
   TROUPE_TRY_ASSIGN(NDArray array, empty(runtime, shape, dtype, device));
-  // Nobody else knows the array yet, so no operation is needed.
-  if (array.bytes() > 0) std::memset(array.data(), 0, array.bytes());
+  if (uses_stream(device)) {
+    TROUPE_TRY(array.clear());
+  } else {  // nobody else knows the array yet, so no operation is needed
+    TROUPE_TRY(clear_bytes(nullptr, array.data(), array.bytes()));
+  }
   return array;
 }
 
@@ -103,7 +122,6 @@ NDArray NDArray::from_buffer(Runtime& runtime, base::Buffer buffer, const base::
   if (base::Status status = check_array(shape, dtype); !status.ok()) return failed(status);
   const std::size_t bytes = bytes_of(shape, dtype);
   TROUPE_CHECK(buffer.size() >= bytes, "a buffer smaller than its array");
-  TROUPE_CHECK(!buffer || buffer.device().host_memory(), "arrays of this build are host memory");
   NDArray array;
   array.device_ = buffer.device();
   array.whole_ = buffer.size() == bytes;
@@ -121,7 +139,15 @@ base::Result<NDArray> NDArray::from_bytes(Runtime& runtime, const base::Shape& s
     return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", bytes.size(),
                        shape.to_string(), base::dtype_name(dtype));
   }
-  copy_bytes(array.data(), bytes.data(), bytes.size());
+  if (!uses_stream(device)) {
+    TROUPE_TRY(copy_bytes(nullptr, array.data(), bytes.data(), bytes.size()));
+    return array;
+  }
+  TROUPE_TRY_ASSIGN(base::Buffer pinned,
+                    runtime.storage.pinned_pool().allocate(std::max<std::size_t>(bytes.size(), 1),
+                                                           "copies to devices"));
+  TROUPE_TRY(copy_bytes(nullptr, pinned.data(), bytes.data(), bytes.size()));
+  TROUPE_TRY(array.copy_from(pinned.slice(0, bytes.size())));
   return array;
 }
 
@@ -204,8 +230,11 @@ base::Status NDArray::copy_from(const NDArray& source) const {
                        base::dtype_name(dtype_), shape_.to_string());
   }
   const engine::Variable reads[] = {source.variable()};
-  push_write(*this, {.name = "copy array", .reads = reads},
-             [source](const NDArray& to) { copy_bytes(to.data(), source.data(), to.bytes()); });
+  push_write(*this,
+             {.name = "copy array", .reads = reads, .lane = copy_lane(device_, source.device_)},
+             [source](const NDArray& to, base::Stream* stream) {
+               return copy_bytes(stream, to.data(), source.data(), to.bytes());
+             });
   return {};
 }
 
@@ -215,18 +244,24 @@ base::Status NDArray::copy_from(base::Buffer host_bytes) const {
     return base::error(Errc::invalid_argument, "{} host bytes do not fill {} of {}",
                        host_bytes.size(), shape_.to_string(), base::dtype_name(dtype_));
   }
-  push_write(*this, {.name = "copy from host", .bytes = host_bytes.size()},
-             [from = std::move(host_bytes)](const NDArray& to) {
-               copy_bytes(to.data(), from.data(), from.size());
+  // What a stream reads must stay until its work is done, which an array's bytes do.
+  if (uses_stream(device_)) {
+    return copy_from(from_buffer(runtime(), std::move(host_bytes), shape_, dtype_, true));
+  }
+  push_write(*this,
+             {.name = "copy from host", .lane = copy_lane(device_, {}), .bytes = host_bytes.size()},
+             [from = std::move(host_bytes)](const NDArray& to, base::Stream* stream) {
+               return copy_bytes(stream, to.data(), from.data(), from.size());
              });
   return {};
 }
 
 base::Status NDArray::clear() const {
   TROUPE_TRY(check_usable());
-  push_write(*this, {.name = "clear array"}, [](const NDArray& to) {
-    if (to.bytes() > 0) std::memset(to.data(), 0, to.bytes());
-  });
+  push_write(*this, {.name = "clear array", .lane = copy_lane(device_, {})},
+             [](const NDArray& to, base::Stream* stream) {
+               return clear_bytes(stream, to.data(), to.bytes());
+             });
   return {};
 }
 
@@ -245,11 +280,10 @@ base::Status NDArray::read(std::span<std::byte> destination) const {
   engine::Engine& engine = runtime().engine;
   const engine::Variable done = engine.new_variable("read array");
   const engine::Variable reads[] = {variable()};
-  engine.push({"read array", reads, {&done, 1}, kCopyLane, 0},
-              [from = *this, to = destination.data()](engine::RunContext&) {
-                copy_bytes(to, from.data(), from.bytes());
-                return base::Status();
-              });
+  push_on_lane(engine, {"read array", reads, {&done, 1}, copy_lane(device_, {}), 0},
+               [from = *this, to = destination.data()](engine::RunContext& context) {
+                 return copy_bytes(context.stream, to, from.data(), from.bytes());
+               });
   return engine.wait(done);
 }
 
@@ -259,9 +293,10 @@ base::Status NDArray::write(std::span<const std::byte> source) const {
     return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", source.size(),
                        shape_.to_string(), base::dtype_name(dtype_));
   }
-  push_write(*this, {.name = "write array"}, [from = source.data()](const NDArray& to) {
-    copy_bytes(to.data(), from, to.bytes());
-  });
+  push_write(*this, {.name = "write array", .lane = copy_lane(device_, {})},
+             [from = source.data()](const NDArray& to, base::Stream* stream) {
+               return copy_bytes(stream, to.data(), from, to.bytes());
+             });
   return wait();
 }
 
@@ -299,13 +334,22 @@ void NDArray::set_buffer(base::Buffer buffer, bool shared) const {
   chunk_->shared = shared;
 }
 
-base::Status NDArray::make_writable(bool content) const {
+base::Status NDArray::make_writable(bool content, base::Stream* stream) const {
   if (!chunk_->shared) return {};
-  const base::Buffer& old = chunk_->buffer;
+  base::Buffer old = chunk_->buffer;
   TROUPE_TRY_ASSIGN(base::Buffer own,
                     runtime().storage.pool(device_).allocate(old.size(), "copy on write"));
-  if (content || !whole_) copy_bytes(own.data(), old.data(), old.size());
+  if (content || !whole_) TROUPE_TRY(copy_bytes(stream, own.data(), old.data(), old.size()));
   set_buffer(std::move(own), false);
+  if (stream == nullptr) return {};
+  // What was issued before this may still read the old bytes.
+  const engine::Variable variable = chunk_->variable;
+  runtime().engine.push(
+      {"release shared bytes", {}, {&variable, 1}, kReleaseLane, kReleasePriority},
+      [held = std::move(old)](engine::RunContext&) mutable {
+        held = {};
+        return base::Status();
+      });
   return {};
 }
 

@@ -54,7 +54,8 @@ class NDArray {
   /// where empty() would give an error.
   static NDArray from_buffer(Runtime& runtime, base::Buffer buffer, const base::Shape& shape,
                              base::DType dtype, bool shared = false);
-  /// A copy of host values, in row-major order; their number must fit the shape.
+  /// A copy of host values, in row-major order, which are read before it returns; their number must
+  /// fit the shape.
   template <typename T>
   static base::Result<NDArray> from(Runtime& runtime, const base::Shape& shape,
                                     std::span<const T> values, base::Device device = {}) {
@@ -135,7 +136,8 @@ class NDArray {
   /// Gives the chunk other bytes of the same size. Write tag.
   void set_buffer(base::Buffer buffer, bool shared) const;
   /// Before writing: replaces a shared buffer by an own copy. `content`: the old values matter.
-  base::Status make_writable(bool content) const;
+  /// `stream`: that of the operation, which then copies; null: the copy is made on return.
+  base::Status make_writable(bool content, base::Stream* stream) const;
 
  private:
   NDArray window(std::size_t offset, const base::Shape& shape) const;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "base/random.h"
 #include "engine/engine.h"
@@ -17,6 +18,17 @@ namespace troupe::ndarray {
 /// True when work on `device` goes through stream lanes.
 inline bool uses_stream(base::Device device) {
   return device.kind != base::DeviceKind::cpu;
+}
+
+/// Pushes `run`, a Status(engine::RunContext&): on a device that has streams it only issues on
+/// RunContext::stream, else it does the work and sees no stream.
+template <typename Run>
+void push_on_lane(engine::Engine& engine, const engine::Operation& operation, Run run) {
+  if (uses_stream(operation.lane.device)) {
+    engine.push_stream(operation, std::move(run));
+  } else {
+    engine.push(operation, std::move(run));
+  }
 }
 
 /// The memory of one run of a kernel. The caller owns everything; addresses are those of now.

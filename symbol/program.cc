@@ -295,12 +295,9 @@ void Program::push_prologue_step(Step& step) {
   std::vector<engine::Variable> overwrites = variables(step.overwrites);
   insert(overwrites, turn_);
   const engine::Operation operation{step.name, reads, writes, lane_, priority_, overwrites};
-  const auto work = [this, &step](engine::RunContext& context) { return run(step, 0, context); };
-  if (ndarray::uses_stream(lane_.device)) {
-    runtime_.engine.push_stream(operation, work);
-  } else {
-    runtime_.engine.push(operation, work);
-  }
+  ndarray::push_on_lane(runtime_.engine, operation, [this, &step](engine::RunContext& context) {
+    return run(step, 0, context);
+  });
 }
 
 /// Writes the steps of one pass down for the engine.
@@ -410,7 +407,9 @@ base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& con
   if (context.detail != nullptr) *context.detail = describe(step);
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
     const Source& to = step.output_sources[k];
-    if (to.array != nullptr) TROUPE_TRY(to.array->make_writable(to.content || part > 0));
+    if (to.array != nullptr) {
+      TROUPE_TRY(to.array->make_writable(to.content || part > 0, context.stream));
+    }
     step.outputs[k].data = address(to, first);
   }
   for (std::size_t k = 0; k < step.inputs.size(); ++k) {

@@ -2,11 +2,16 @@
 // Lazy arrays: arithmetic, views, copies, errors, lifetime of memory, random numbers.
 #include "ndarray/ndarray.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "ndarray/invoke.h"
 #include "tests/support/catch.h"
@@ -341,19 +346,99 @@ TEST_CASE("printing waits and shortens") {
         "0\n<i64 () on cpu:0>");
 }
 
-TEST_CASE("the delayed device gives the same values and copies to and from the host") {
-  tests::DelayedStream stream;
+/// A runtime with a device whose work is late, on a stream of its own for each of `streams` lanes.
+struct DelayedRuntime {
+  explicit DelayedRuntime(bool threaded, std::size_t streams = 2, bool held = false) {
+    for (std::size_t i = 0; i < streams; ++i) {
+      owned.push_back(std::make_unique<tests::DelayedStream>(
+          tests::DelayedStreamOptions{.device = device, .held = held}));
+      options.streams.push_back(owned.back().get());
+    }
+    test = std::make_unique<TestRuntime>(threaded, options);
+  }
+
+  const base::Device device{base::DeviceKind::delayed, 0};
+  std::vector<std::unique_ptr<tests::DelayedStream>> owned;
   engine::EngineOptions options;
-  options.streams = {&stream};
-  TestRuntime test(true, options);
-  const base::Device delayed{base::DeviceKind::delayed, 0};
-  const NDArray host = array(test.runtime, {3}, {1, 2, 3});
-  NDArray a = host.copy(delayed);
+  std::unique_ptr<TestRuntime> test;  // last: its engine waits for the streams' work
+};
+
+TEST_CASE("the delayed device gives the same values and copies to and from the host") {
+  const bool threaded = GENERATE(true, false);
+  const std::size_t streams = GENERATE(1, 2, 3);
+  DelayedRuntime late(threaded, streams);
+  Runtime& runtime = late.test->runtime;
+  const NDArray host = array(runtime, {3}, {1, 2, 3});
+  NDArray a = host.copy(late.device);
   const NDArray b = a * 2.0 + a;
   a += b;
   CHECK(values(a) == std::vector<float>{4, 8, 12});
   CHECK(values(b.copy(base::Device{}) + host) == std::vector<float>{4, 8, 12});
   CHECK((a + host).status().text().find("delayed") != std::string::npos);
+
+  const std::vector<float> numbers{1, 2, 3, 4, 5, 6};
+  const NDArray c = NDArray::from<float>(runtime, {3, 2}, std::span(numbers), late.device).value();
+  CHECK(c.device() == late.device);
+  CHECK(values(c) == numbers);
+  CHECK(values(NDArray::zeros(runtime, {2, 2}, base::DType::f32, late.device).value()) ==
+        std::vector<float>(4));
+  REQUIRE(c.at(1).clear().ok());  // a part: the other rows stay
+  CHECK(values(c) == std::vector<float>{1, 2, 0, 0, 5, 6});
+  const std::vector<float> row{7, 8};
+  REQUIRE(c.at(0).write(std::as_bytes(std::span(row))).ok());
+  CHECK(values(c) == std::vector<float>{7, 8, 0, 0, 5, 6});
+  REQUIRE(c.slice(1, 3).copy_from(c.slice(0, 2).copy()).ok());
+  CHECK(values(c) == std::vector<float>{7, 8, 7, 8, 0, 0});
+  CHECK(values(NDArray::zeros(runtime, {0, 2}, base::DType::f32, late.device).value()).empty());
+  CHECK(NDArray::from_bytes(runtime, {2}, base::DType::f32, {}, late.device).status().code() ==
+        base::Errc::invalid_argument);
+  CHECK(c.to_string() == "[[7, 8],\n [7, 8],\n [0, 0]]\n<f32 (3, 2) on delayed:0>");
+}
+
+TEST_CASE("bytes of the host live until a late copy has read them") {
+  DelayedRuntime late(true, 2, true);
+  Runtime& runtime = late.test->runtime;
+  NDArray a = NDArray::empty(runtime, {4}, base::DType::f32, late.device).value();
+  std::atomic<bool> gone = false;
+  auto owned = std::make_unique<std::vector<float>>(std::vector<float>{1, 2, 3, 4});
+  auto* data = reinterpret_cast<std::byte*>(owned->data());
+  base::Buffer bytes(data, 16, {}, [&gone, held = std::shared_ptr(std::move(owned))]() mutable {
+    std::fill(held->begin(), held->end(), -1.0F);
+    gone = true;
+  });
+  REQUIRE(a.copy_from(std::exchange(bytes, {})).ok());
+  CHECK_FALSE(gone);
+  for (const auto& stream : late.owned) stream->release();
+  CHECK(values(a) == std::vector<float>{1, 2, 3, 4});
+  REQUIRE(runtime.engine.wait_all().ok());
+  CHECK(gone);
+}
+
+TEST_CASE("a shared buffer lives until late readers of it are done") {
+  const bool content = GENERATE(true, false);
+  DelayedRuntime late(true);
+  Runtime& runtime = late.test->runtime;
+  std::vector<float> numbers{1, 2, 3, 4};
+  std::atomic<bool> gone = false;
+  base::Buffer shared(reinterpret_cast<std::byte*>(numbers.data()), 16, late.device,
+                      [&numbers, &gone] {
+                        std::fill(numbers.begin(), numbers.end(), -1.0F);
+                        gone = true;
+                      });
+  NDArray a = NDArray::from_buffer(runtime, std::exchange(shared, {}), {4}, base::DType::f32, true);
+  for (const auto& stream : late.owned) stream->hold();
+  const NDArray doubled = a * 2.0;
+  if (content) {
+    a += 1.0;
+  } else {
+    REQUIRE(a.clear().ok());
+  }
+  CHECK_FALSE(gone);
+  for (const auto& stream : late.owned) stream->release();
+  CHECK(values(doubled) == std::vector<float>{2, 4, 6, 8});
+  CHECK(values(a) == (content ? std::vector<float>{2, 3, 4, 5} : std::vector<float>(4)));
+  REQUIRE(runtime.engine.wait_all().ok());
+  CHECK(gone);
 }
 
 TEST_CASE("a number beside an array does not prepare another kernel") {
