@@ -207,7 +207,7 @@ Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
   const bool leads = name == "onednn";  // for each run, the team that its primitive is made for
-  if (call.team == 1 || (leads && !base::teams_stay())) return make_kernel(call);
+  if (on_gpus || call.team == 1 || (leads && !base::teams_stay())) return make_kernel(call);
   if (!is_quicker_alone(call, rule_seconds(call))) return make_kernel(call);
   OpCall alone = call;
   alone.team = 1;
@@ -238,6 +238,7 @@ std::vector<Candidate> candidates(const OpCall& call) {
   std::vector<Candidate> list;
   for (const KernelDef& kernel : call.op->kernels) {
     if (call.reference_only && kernel.name != "reference") continue;
+    if (kernel.on_gpus != (call.device.kind == base::DeviceKind::cuda)) continue;
     list.push_back({&kernel, kernel.rule_seconds(call)});
   }
   std::stable_sort(list.begin(), list.end(),
@@ -268,8 +269,8 @@ Status none(const OpCall& call, const std::vector<Decline>& declines) {
   for (const Decline& decline : declines) {
     reasons += fmt::format("; {}: {}", decline.kernel, decline.reason);
   }
-  return base::error(Errc::unimplemented, "[{}] no kernel takes this call{}", call.op->name,
-                     reasons);
+  return base::error(Errc::unimplemented, "[{}] no kernel takes this call on {}{}", call.op->name,
+                     call.device.to_string(), reasons);
 }
 
 /// What a kernel says, with "empty: all dense" written out.

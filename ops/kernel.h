@@ -108,12 +108,13 @@ using SecondsFunction = std::function<double(const OpCall&)>;
 
 /// A candidate for an operator's calls. Declining is Errc::unimplemented with the reason.
 struct KernelDef {
-  std::string name;  ///< "reference", "blocked", "simd", "onednn", "cudnn", "cuda"
+  std::string name;  ///< "reference", "blocked", "simd", "onednn", "cuda"
   PrepareFunction make;
   SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
   /// `make` and `seconds` know tensors of f16 and bf16. Otherwise they only see calls in which
   /// these are f32, and what is made converts around each run (support/widened.h).
   bool takes_16_bits = false;
+  bool on_gpus = false;  ///< for calls on GPUs; else for all others
 
   double rule_seconds(const OpCall& call) const;
   /// What `make` makes, around which tensors of 16 bits are converted unless it takes them.
@@ -141,9 +142,10 @@ struct Offer {
   double seconds = 0;  ///< by the candidate's rule
 };
 
-/// All offers for a call, least seconds first, then in the operator's order; an error says why
-/// there is none. failed_precondition where a candidate makes its objects for a team and the
-/// calling thread is in a parallel region. `declines`, if given, gets those that declined.
+/// All offers of candidates for the call's device, least seconds first, then in the operator's
+/// order; an error says why there is none. failed_precondition where a candidate makes its objects
+/// for a team and the calling thread is in a parallel region. `declines`, if given, gets those that
+/// declined.
 base::Result<std::vector<Offer>> offers(const OpCall& call,
                                         std::vector<Decline>* declines = nullptr);
 /// The kernel of the first of offers(). Candidates behind it are not asked.

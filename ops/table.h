@@ -33,7 +33,9 @@ class OpTable {
   base::Result<const OpDef*> find(std::string_view name) const;
   /// find() for names that code spells out; CHECKs.
   const OpDef& at(std::string_view name) const;
-  std::span<const OpDef> all() const { return definitions_->ops; }
+  std::span<const OpDef> all() const {
+    return {definitions_->ops.data(), definitions_->ops.size()};
+  }
 
  private:
   struct Definitions {

@@ -30,7 +30,7 @@ if [ -z "$program" ]; then
   exit 77
 fi
 
-git ls-files -z -co --exclude-standard '*.h' '*.cc' |
+git ls-files -z -co --exclude-standard '*.h' '*.cc' '*.cu' |
   while IFS= read -r -d '' file; do
     # A file that was deleted but not yet committed is listed too.
     if [ -f "$file" ]; then printf '%s\0' "$file"; fi

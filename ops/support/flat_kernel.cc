@@ -62,6 +62,17 @@ Status only_f32(const OpCall& call) {
   return base::error(Errc::unimplemented, "only f32");
 }
 
+Result<std::unique_ptr<Kernel>> make_flat(
+    const std::string& name, const OpCall& call,
+    const std::function<Status(const OpCall&, const KernelContext&)>& run) {
+  TROUPE_TRY_ASSIGN(const Layout layout, common_layout(call));
+  OpCall fixed = call;
+  for (auto* group : {&fixed.inputs, &fixed.outputs}) {
+    for (TensorDesc& desc : *group) desc.layout = layout;
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<FunctionKernel>(name, std::move(fixed), run));
+}
+
 KernelDef flat_kernel(std::string name,
                       std::function<Status(const OpCall&, const KernelContext&)> run,
                       std::function<Status(const OpCall&)> accepts) {
@@ -69,12 +80,7 @@ KernelDef flat_kernel(std::string name,
                         const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(with_floating(call.outputs.front().dtype, [](auto) { return Status(); }));
     if (accepts) TROUPE_TRY(accepts(call));
-    TROUPE_TRY_ASSIGN(const Layout layout, common_layout(call));
-    OpCall fixed = call;
-    for (auto* group : {&fixed.inputs, &fixed.outputs}) {
-      for (TensorDesc& desc : *group) desc.layout = layout;
-    }
-    return std::unique_ptr<Kernel>(std::make_unique<FunctionKernel>(name, std::move(fixed), run));
+    return make_flat(name, call, run);
   };
   return {name, make};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "ops/op.h"
@@ -14,9 +15,13 @@ namespace troupe::ops {
 /// Where all are free, a blocked layout that one of them has now goes before dense.
 base::Result<base::Layout> common_layout(const OpCall& call);
 
-/// A kernel for f32 and f64 that runs over the memory of the outputs from start to end, in
-/// common_layout(). `run` honours the call's write modes itself; `accepts`, where given, may
-/// decline more.
+/// A kernel that runs over the memory of the outputs from start to end, in common_layout(). `run`
+/// honours the call's write modes itself.
+base::Result<std::unique_ptr<Kernel>> make_flat(
+    const std::string& name, const OpCall& call,
+    const std::function<base::Status(const OpCall&, const KernelContext&)>& run);
+
+/// make_flat() for f32 and f64; `accepts`, where given, may decline more.
 KernelDef flat_kernel(std::string name,
                       std::function<base::Status(const OpCall&, const KernelContext&)> run,
                       std::function<base::Status(const OpCall&)> accepts = {});

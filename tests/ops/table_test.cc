@@ -2,12 +2,30 @@
 // The table of operators: definitions are complete, names unique, errors helpful.
 #include "ops/table.h"
 
+#include <algorithm>
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "tests/support/catch.h"
 
 namespace troupe::ops {
 namespace {
+
+bool has_device_kernel(const OpDef& op) {
+  return std::any_of(op.kernels.begin(), op.kernels.end(),
+                     [](const KernelDef& kernel) { return kernel.on_gpus; });
+}
+
+/// A call on f32 tensors of these shapes.
+OpCall call_on(const OpTable& table, const std::string& op, const base::Device& device,
+               const std::vector<base::Shape>& shapes) {
+  std::vector<TensorDesc> inputs;
+  for (const base::Shape& shape : shapes) inputs.push_back({base::DType::f32, shape, {}, false});
+  OpCall call = make_call(table.at(op), parse_params(table.at(op), {}).value(), inputs).value();
+  call.device = device;
+  return call;
+}
 
 TEST_CASE("every operator is documented and has samples", "[table]") {
   const OpTable table = OpTable::build();
@@ -38,6 +56,38 @@ TEST_CASE("an unknown operator's error names one that may be meant", "[table]") 
   for (const char* name : {"relu", "BilinearSampler", ""}) {
     CHECK(table.find(name).status().text() == fmt::format("unknown operator '{}'", name));
   }
+}
+
+TEST_CASE("the operators without a kernel for GPUs are those of the list", "[table]") {
+  std::ifstream file(TROUPE_SOURCE_DIR "/tests/ops/without_device_kernel.txt");
+  std::set<std::string> listed;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.front() != '#') listed.insert(line);
+  }
+  REQUIRE_FALSE(listed.empty());
+  std::set<std::string> found;
+  const OpTable table = OpTable::build();
+  for (const OpDef& op : table.all()) {
+    if (!has_device_kernel(op)) found.insert(op.name);
+  }
+  CHECK(found == listed);
+}
+
+TEST_CASE("a GPU's calls get kernels for GPUs, and only those", "[table]") {
+  const OpTable table = OpTable::build();
+  for (const auto kind :
+       {base::DeviceKind::cpu, base::DeviceKind::delayed, base::DeviceKind::cuda}) {
+    const auto offered = offers(call_on(table, "add", {kind, 0}, {{3}, {3}}));
+    REQUIRE(offered.ok());
+    for (const Offer& offer : *offered) {
+      CHECK(offer.maker->on_gpus == (kind == base::DeviceKind::cuda));
+      CHECK((offer.kernel == "cuda") == (kind == base::DeviceKind::cuda));
+    }
+  }
+  const base::Status none =
+      prepare(call_on(table, "softmax", {base::DeviceKind::cuda, 1}, {{2, 3}})).status();
+  CHECK(none.code() == base::Errc::unimplemented);
+  CHECK(none.text() == "[softmax] no kernel takes this call on cuda:1");
 }
 
 TEST_CASE("the numeric class names what bits depend on", "[numerics]") {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// add_n on GPUs: the sum of any number of tensors, in the order of the inputs.
+#include "ops/support/device_kernel.h"
+#include "ops/support/variadic.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+/// ((in[0] + in[1]) + in[2]) + ... at one index.
+template <typename T>
+struct SumAt {
+  const T* in[kVariadicInputsMax];
+  std::size_t count;
+  DeviceOutput<T> out;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    auto sum = static_cast<Wide<T>>(in[0][i]);
+    for (std::size_t k = 1; k < count; ++k) sum += static_cast<Wide<T>>(in[k][i]);
+    out.store(i, sum);
+  }
+};
+
+template <typename T>
+base::Status run(const OpCall& call, const KernelContext& context, T) {
+  SumAt<T> at{{}, context.inputs.size(), device_output<T>(call, context, 0)};
+  for (std::size_t k = 0; k < at.count; ++k) at.in[k] = context.inputs[k].as<T>();
+  return for_each_index(context, flat_elements<T>(context), at);
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_add_n_cuda() {
+  static const BackendKernel kernels[] = {
+      {"add_n", real_device_kernel([](auto&&... x) { return run(x...); })}};
+  return kernels;
+}
+
+}  // namespace troupe::ops

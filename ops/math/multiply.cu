@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// multiply on GPUs: with broadcasting, of equal shapes, and with a number.
+#include "ops/support/device_kernel.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+struct Product {
+  template <typename W>
+  TROUPE_HOST_DEVICE W operator()(W a, W b) const {
+    return a * b;
+  }
+};
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_multiply_cuda() {
+  static const BackendKernel kernels[] = {{"multiply", broadcast_device_kernel(Product())},
+                                          {"multiply_elemwise", broadcast_device_kernel(Product())},
+                                          {"multiply_scalar", scalar_device_kernel(Product())}};
+  return kernels;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// activation and its gradient on GPUs. NaN stays NaN; where relu is zero, even an infinite gradient
+// ends.
+#include <cmath>
+
+#include "ops/support/device_kernel.h"
+#include "ops/support/variadic.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+// Each: the function of x, and its gradient from its own value y.
+
+struct Relu {
+  template <typename W>
+  TROUPE_HOST_DEVICE static W value(W x) {
+    return x <= W{0} ? W{0} : x;
+  }
+  template <typename W>
+  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
+    return y <= W{0} ? W{0} : dy;
+  }
+};
+
+struct Sigmoid {
+  template <typename W>
+  TROUPE_HOST_DEVICE static W value(W x) {
+    using std::exp;
+    return W{1} / (W{1} + exp(-x));
+  }
+  template <typename W>
+  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
+    return dy * (y * (W{1} - y));
+  }
+};
+
+struct Tanh {
+  template <typename W>
+  TROUPE_HOST_DEVICE static W value(W x) {
+    using std::tanh;
+    return tanh(x);
+  }
+  template <typename W>
+  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
+    return dy * (W{1} - y * y);
+  }
+};
+
+/// log(1 + exp(x)) without overflow for large x.
+struct Softrelu {
+  template <typename W>
+  TROUPE_HOST_DEVICE static W value(W x) {
+    using std::exp, std::fabs, std::log1p;
+    const W positive = x < W{0} ? W{0} : x;
+    return positive + log1p(exp(-fabs(x)));
+  }
+  template <typename W>
+  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
+    using std::expm1;
+    return dy * -expm1(-y);
+  }
+};
+
+struct Softsign {
+  template <typename W>
+  TROUPE_HOST_DEVICE static W value(W x) {
+    using std::fabs;
+    return x / (W{1} + fabs(x));
+  }
+  template <typename W>
+  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
+    using std::fabs;
+    return dy * ((W{1} - fabs(y)) * (W{1} - fabs(y)));
+  }
+};
+
+/// use(function) for the one that the call names.
+template <typename Use>
+base::Status with_function(const OpCall& call, const Use& use) {
+  const std::string& type = call.params.text("act_type");
+  if (type == "relu") return use(Relu());
+  if (type == "sigmoid") return use(Sigmoid());
+  if (type == "tanh") return use(Tanh());
+  if (type == "softrelu") return use(Softrelu());
+  return use(Softsign());
+}
+
+template <typename Function, typename T>
+struct ForwardAt {
+  const T* in;
+  DeviceOutput<T> out;
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    out.store(i, Function::value(static_cast<Wide<T>>(in[i])));
+  }
+};
+
+/// From the sum of the gradients, in their order.
+template <typename Function, typename T>
+struct BackwardAt {
+  const T* gradients[kSummedMost];
+  std::size_t count;
+  const T* value;
+  DeviceOutput<T> out;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    auto sum = static_cast<Wide<T>>(gradients[0][i]);
+    for (std::size_t k = 1; k < count; ++k) sum += static_cast<Wide<T>>(gradients[k][i]);
+    out.store(i, Function::gradient(sum, static_cast<Wide<T>>(value[i])));
+  }
+};
+
+template <typename T>
+base::Status run_forward(const OpCall& call, const KernelContext& context, T) {
+  return with_function(call, [&](auto function) {
+    return for_each_index(context, flat_elements<T>(context),
+                          ForwardAt<decltype(function), T>{context.inputs[0].as<T>(),
+                                                           device_output<T>(call, context, 0)});
+  });
+}
+
+template <typename T>
+base::Status run_backward(const OpCall& call, const KernelContext& context, T) {
+  return with_function(call, [&](auto function) {
+    const std::size_t count = context.inputs.size() - 1;
+    BackwardAt<decltype(function), T> at{
+        {}, count, context.inputs[count].as<T>(), device_output<T>(call, context, 0)};
+    for (std::size_t k = 0; k < count; ++k) at.gradients[k] = context.inputs[k].as<T>();
+    return for_each_index(context, flat_elements<T>(context), at);
+  });
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_activation_cuda() {
+  static const BackendKernel kernels[] = {
+      {"activation", real_device_kernel([](auto&&... x) { return run_forward(x...); })},
+      {"activation_backward", real_device_kernel([](auto&&... x) { return run_backward(x...); })}};
+  return kernels;
+}
+
+}  // namespace troupe::ops
