@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // allocate_bindings: arrays for everything that a symbol needs.
+#include <span>
+#include <vector>
+
 #include "symbol/executor.h"
 #include "symbol/infer.h"
 #include "symbol/value_numbers.h"
@@ -22,14 +25,16 @@ std::map<std::int64_t, double> initial_values(const Graph& graph) {
 
 base::Result<ndarray::NDArray> filled(ndarray::Runtime& runtime, const base::Shape& shape,
                                       base::DType dtype, base::Device device, double value) {
-  TROUPE_TRY_ASSIGN(ndarray::NDArray array, ndarray::NDArray::zeros(runtime, shape, dtype, device));
-  if (value == 0) return array;
-  // Nobody else knows the array yet, so no operation is needed.
-  TROUPE_TRY(ops::with_real(dtype, [&](auto zero) {
+  if (value == 0) return ndarray::NDArray::zeros(runtime, shape, dtype, device);
+  ndarray::NDArray array;
+  TROUPE_TRY(ops::with_real(dtype, [&](auto zero) -> base::Status {
     using T = decltype(zero);
-    T* elements = array.view().as<T>();
-    std::fill_n(elements, array.elements(), static_cast<T>(value));
-    return base::Status();
+    const std::vector<T> elements(static_cast<std::size_t>(shape.elements()),
+                                  static_cast<T>(value));
+    TROUPE_TRY_ASSIGN(array,
+                      ndarray::NDArray::from_bytes(runtime, shape, dtype,
+                                                   std::as_bytes(std::span(elements)), device));
+    return {};
   }));
   return array;
 }

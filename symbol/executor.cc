@@ -405,15 +405,16 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   ExecutorOptions& own = executor->options_;
   if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.device);
   if (!own.step) {
-    TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64, own.device));
+    TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64));
   }
   TROUPE_TRY(check_array(runtime, "step", own.step));
   if (!runtime.engine.owns(own.arena->memory()->variable)) {
     return base::error(Errc::invalid_argument, "bind: the arena belongs to another engine");
   }
   if (own.step.dtype() != base::DType::i64 || own.step.shape() != base::Shape() ||
-      !own.step.whole()) {
-    return base::error(Errc::invalid_argument, "bind: the step must be an own 0-d i64 array");
+      !own.step.whole() || own.step.device() != base::Device{}) {
+    return base::error(Errc::invalid_argument,
+                       "bind: the step must be an own 0-d i64 array of the host");
   }
   Binder binder(runtime, *executor, symbol);
   if (own.train) TROUPE_TRY(binder.bind_training());

@@ -44,7 +44,7 @@ base::Status Module::declare() {
     TROUPE_TRY_ASSIGN(counts_[key.dtype], zeros(base::Shape{}, key.dtype));
   }
   TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, keys_));
-  TROUPE_TRY_ASSIGN(step_, zeros(base::Shape{}, base::DType::i64));
+  TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return {};
 }
