@@ -235,7 +235,7 @@ TEST_CASE("damaged data fails the job by the rank's name, and a stop ends it", "
   file.write("garbage", 7);
   file.close();
   // A run that was stopped late has saved a step, and would go on only with the data as it was.
-  spec.checkpoint.dir = folder.path() + "/damaged";
+  spec.checkpoint.dir = folder.path() / "damaged";
   const Outcome outcome = run(table, spec, true);
   CHECK(outcome.status.code() == base::Errc::data_loss);
   CHECK_THAT(outcome.status.text(), Catch::Contains("worker") && Catch::Contains("train.rec"));
