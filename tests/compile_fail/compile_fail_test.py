@@ -51,7 +51,7 @@ class CompileFailTest(unittest.TestCase):
         """Of the copy of `source`, or of `source` itself; edited headers come first. Each error has
         the notes that explain it."""
         own = self.overlay / source
-        flags = BUILD.commands.get(source) or BUILD.flags_of_folder(source.split("/")[0])
+        flags = BUILD.commands.get(source) or BUILD.flags_near(source)
         command = [BUILD.compiler, "-fsyntax-only", "-I", self.overlay, *flags,
                    own if own.exists() else ROOT / source]
         run = subprocess.run(command, cwd=BUILD.folder, capture_output=True, text=True)
