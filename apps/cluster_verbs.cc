@@ -27,6 +27,7 @@
 #include "cluster/job_process.h"
 #include "cluster/page_address.h"
 #include "control/rank_placement.h"
+#include "gpu/inventory.h"
 #include "http/server.h"
 #include "monitoring/machine.h"
 #include "monitoring/process.h"
@@ -379,6 +380,12 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
 
 std::string check_devices(const std::string& text) {
   if (parse_devices(text) > 0) return "";
+  if (text.starts_with("gpu") || text.find(",gpu") != std::string::npos) {
+    const std::string& problem = gpu::inventory().problem;
+    return fmt::format(
+        "'{}': workers do not run on GPUs yet, cpu:N gives N of them; this machine: {}", text,
+        problem.empty() ? "its GPUs can be used" : problem);
+  }
   return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
 }
 

@@ -64,7 +64,8 @@ std::string check_duration(const std::string& text);
 /// The check of options that take a size: "512m", "4g".
 std::string check_size(const std::string& text);
 
-/// The check of options that take an agent's devices: "cpu:2".
+/// The check of options that take an agent's devices: "cpu:2". GPUs are refused, with what this
+/// machine has of them.
 std::string check_devices(const std::string& text);
 
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".

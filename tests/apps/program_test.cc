@@ -21,6 +21,7 @@
 #include "apps/host_text.h"
 #include "apps/metrics_options.h"
 #include "apps/progress.h"
+#include "gpu/inventory.h"
 #include "monitoring/families.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
@@ -277,6 +278,18 @@ TEST_CASE("the words that ask again are those that asked", "[program]") {
   context.identity.clear();
   context.token_file = "ann.token";
   CHECK(program_words(context) == "troupe --coordinator node1:7700 --token ann.token");
+}
+
+TEST_CASE("an agent that shall offer GPUs says that there are none to train on", "[program]") {
+  for (const char* devices : {"gpu:all", "gpu:0,2", "cpu:2,gpu:all"}) {
+    const Run refused =
+        run({"agent", "--join", "127.0.0.1:1", "--name", "a", "--devices", devices});
+    CHECK(refused.code == 2);
+    const std::string& problem = gpu::inventory().problem;
+    CHECK_THAT(refused.err, StartsWith(fmt::format("error: --devices: '{}': ", devices)) &&
+                                Contains("workers do not run on GPUs yet") &&
+                                Contains(problem.empty() ? "can be used" : problem));
+  }
 }
 
 TEST_CASE("names, devices and times are checked with the command line", "[program]") {
