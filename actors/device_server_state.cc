@@ -77,10 +77,11 @@ void DeviceServerState::take(Envelope& envelope, const schemas::GradientPush& pu
   const store::SliceInfo& info = mail_.plan().layout.info(push.slice);
   const std::size_t bytes = envelope.payload.size();
   const bool nothing = bytes == 0 && push.count == 0.0;
-  if (bytes != info.bytes && !nothing) {
+  if (bytes != info.gradient_bytes && !nothing) {
     return mail_.fail(base::error(
         Errc::data_loss, "gradient of rank {} step {} slice ({}, {}) has {} bytes instead of {}",
-        envelope.from.index, push.step, push.slice.key, push.slice.slice, bytes, info.bytes));
+        envelope.from.index, push.step, push.slice.key, push.slice.slice, bytes,
+        info.gradient_bytes));
   }
   const std::size_t position = mail_.plan().layout.position(push.slice);
   slices_[position].push({envelope.from.index, push.step, push.count, std::move(envelope.payload)});
@@ -117,10 +118,11 @@ void DeviceServerState::take(Envelope&, const schemas::PushAck& ack) {
 void DeviceServerState::take(Envelope& envelope, const schemas::WeightReply& reply) {
   if (!mail_.plan().layout.contains(reply.slice)) return;
   const store::SliceInfo& info = mail_.plan().layout.info(reply.slice);
-  if (reply.code == Errc::ok && envelope.payload.size() != info.bytes) {
+  if (reply.code == Errc::ok && envelope.payload.size() != info.weight_bytes) {
     return mail_.fail(base::error(
         Errc::data_loss, "weights of slice ({}, {}) version {} have {} bytes instead of {}",
-        reply.slice.key, reply.slice.slice, reply.version, envelope.payload.size(), info.bytes));
+        reply.slice.key, reply.slice.slice, reply.version, envelope.payload.size(),
+        info.weight_bytes));
   }
   const std::size_t position = mail_.plan().layout.position(reply.slice);
   const base::Status status = slices_[position].replied(reply, envelope.payload);
@@ -248,7 +250,7 @@ bool DeviceServerState::blocked() const {
 
 void DeviceServerState::run_work(std::size_t position) {
   DeviceSlice& slice = slices_[position];
-  const base::DType dtype = mail_.plan().keys[slice.id().key].dtype;
+  const base::DType dtype = mail_.plan().keys[slice.id().key].gradient_wire;
   while (auto work = slice.gather().next_work()) {
     const EffectId id = effects_.next_id();
     running_[id] = {position, work->id};

@@ -112,10 +112,11 @@ void ParameterServerState::take(Envelope& envelope, schemas::GradientPush& push)
   Owned& owned = slices_[*index];
   const std::size_t bytes = envelope.payload.size();
   const bool nothing = bytes == 0 && push.count == 0.0;
-  if (bytes != info(owned).bytes && !nothing) {
-    return mail_.fail(base::error(
-        Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
-        envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, info(owned).bytes));
+  const std::size_t whole = info(owned).gradient_bytes;
+  if (bytes != whole && !nothing) {
+    return mail_.fail(
+        base::error(Errc::data_loss, "push of {} for slice ({}, {}) has {} bytes instead of {}",
+                    envelope.from.to_string(), push.slice.key, push.slice.slice, bytes, whole));
   }
   store::SlicePush contribution{
       envelope.from.index,        push.node, push.step, push.count, std::move(push.contributions),
@@ -216,7 +217,7 @@ void ParameterServerState::pump(std::size_t index) {
 void ParameterServerState::run_work(std::size_t index) {
   Owned& owned = slices_[index];
   const schemas::SliceId id = info(owned).id;
-  const base::DType dtype = mail_.plan().keys[id.key].dtype;
+  const base::DType dtype = mail_.plan().keys[id.key].gradient_wire;
   while (auto work = owned.owner.next_work()) {
     const EffectId effect = effects_.next_id();
     if (auto* addition = std::get_if<store::Addition>(&*work)) {

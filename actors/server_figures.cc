@@ -169,6 +169,7 @@ void ParameterFigures::ended(const EffectDone& done) {
   if (const auto* first = std::get_if<store::SliceState>(&done.result)) {
     store_bytes_ += first->values.weight.size();
     for (const base::Buffer& slot : first->values.slots) store_bytes_ += slot.size();
+    store_bytes_ += first->values.rounded.size();
   }
   if (std::holds_alternative<store::SliceValues>(done.result)) ++counters_.updates;
   const auto found = running_.find(done.id);

@@ -63,8 +63,9 @@ void WorkerState::on(const PushWanted& push) {
   if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "a gradient before the start");
   const auto slices = mail_.plan().layout.of_key(push.key);
+  const store::SliceInfo& last = slices.back();
   const std::uint64_t key_bytes =
-      slices.back().offset * slices.back().bytes / slices.back().elements + slices.back().bytes;
+      last.offset * last.gradient_bytes / last.elements + last.gradient_bytes;
   const bool nothing = push.gradient.empty() && push.count == 0.0;
   TROUPE_CHECK(nothing || push.gradient.size() == key_bytes,
                fmt::format("gradient of key {} has {} bytes instead of {}", push.key,
@@ -78,8 +79,9 @@ void WorkerState::on(const PushWanted& push) {
     message.node = mail_.rules().tree.leaf(rank_);
     message.step = push.step;
     message.count = push.count;
-    base::Buffer payload = nothing ? base::Buffer() : push.gradient.slice(offset, slice.bytes);
-    offset += slice.bytes;
+    base::Buffer payload =
+        nothing ? base::Buffer() : push.gradient.slice(offset, slice.gradient_bytes);
+    offset += slice.gradient_bytes;
     const schemas::PushName name = schemas::push_name(message, rank_);
     Letter letter{server(), std::move(message), std::move(payload)};
     mail_.send(letter);

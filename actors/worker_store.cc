@@ -2,7 +2,8 @@
 // Pushes and pulls as engine operations with completions.
 #include "actors/worker_store.h"
 
-#include <cstring>
+#include "base/check.h"
+#include "store/convert.h"
 
 namespace troupe::actors {
 
@@ -18,7 +19,9 @@ WorkerStore::WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec,
                          ndarray::Runtime& runtime, Post post)
     : rank_(rank), spec_(spec), runtime_(runtime), post_(std::move(post)) {}
 
-base::Status WorkerStore::init(std::span<const schemas::KeyInfo>, std::span<const NDArray> values) {
+base::Status WorkerStore::init(std::span<const schemas::KeyInfo> keys,
+                               std::span<const NDArray> values) {
+  keys_.assign(keys.begin(), keys.end());
   if (values.empty()) return {};
   return base::error(base::Errc::unimplemented,
                      "a job's first values come from its seed, a checkpoint or train.weights");
@@ -41,8 +44,9 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::
           if (failure.ok()) pushes_[key] = std::move(completion);
         }
         if (!failure.ok()) return completion.complete(failure);
-        base::Buffer bytes = info.count == 0.0 ? base::Buffer() : gradient.buffer();
-        post_(PushWanted{key, info.step, info.count, std::move(bytes)});
+        auto bytes = info.count == 0.0 ? base::Buffer() : rounded(key, gradient.buffer());
+        if (!bytes.ok()) return fail(bytes.status());
+        post_(PushWanted{key, info.step, info.count, *std::move(bytes)});
       });
 }
 
@@ -60,6 +64,14 @@ void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::Pu
         if (!failure.ok()) return completion.complete(failure);
         post_(PullWanted{key, info.step, info.barrier});
       });
+}
+
+/// A gradient as it travels; in 16 bits it is a copy.
+base::Result<base::Buffer> WorkerStore::rounded(std::uint32_t key, const base::Buffer& gradient) {
+  TROUPE_CHECK(key < keys_.size(), "a gradient before init");
+  const schemas::KeyInfo& info = keys_[key];
+  return store::convert(gradient, info.dtype, info.gradient_wire,
+                        runtime_.storage.pool(base::Device{}), "gradients on their way");
 }
 
 base::Status WorkerStore::finish(std::uint64_t steps) {
@@ -87,17 +99,16 @@ void WorkerStore::ready(WeightsReady ready) {
     pull = std::move(waiting.mapped());
   }
   // The pull holds the weight's write tag until its completion, so the copy names no variable.
-  runtime_.engine.push(
-      {"weights", {}, {}, kCopyLane, 0},
-      [pull = std::move(pull), slices = std::move(ready.slices)](engine::RunContext&) mutable {
-        std::byte* place = pull.weight.buffer().data();
-        for (const base::Buffer& slice : slices) {
-          std::memcpy(place, slice.data(), slice.size());
-          place += slice.size();
-        }
-        pull.completion.complete();
-        return base::Status();
-      });
+  runtime_.engine.push({"weights", {}, {}, kCopyLane, 0},
+                       [pull = std::move(pull), slices = std::move(ready.slices),
+                        wire = keys_[ready.key].weight_wire](engine::RunContext&) mutable {
+                         std::byte* place = pull.weight.buffer().data();
+                         for (const base::Buffer& slice : slices) {
+                           place += store::convert_into(slice, wire, pull.weight.dtype(), place);
+                         }
+                         pull.completion.complete();
+                         return base::Status();
+                       });
 }
 
 void WorkerStore::fail(const base::Status& status) {

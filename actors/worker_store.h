@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "actors/effects.h"
 #include "base/mutex.h"
@@ -28,7 +29,7 @@ class WorkerStore final : public store::KVStore {
 
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t ranks() const override { return spec_.ranks(); }
-  /// The servers hold the keys already; values of a caller are refused.
+  /// Only says what travels how: the servers hold the keys already; values of a caller are refused.
   base::Status init(std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values) override;
   /// The job's own rule is the servers'; another one is refused.
@@ -51,8 +52,11 @@ class WorkerStore final : public store::KVStore {
     engine::Completion completion;
   };
 
+  base::Result<base::Buffer> rounded(std::uint32_t key, const base::Buffer& gradient);
+
   std::uint32_t rank_;
   const schemas::JobSpec& spec_;
+  std::vector<schemas::KeyInfo> keys_;  // set in init(), before any push or pull
   ndarray::Runtime& runtime_;
   Post post_;
   base::Mutex mutex_;

@@ -304,6 +304,8 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   constexpr std::array<base::DType, 3> kDTypes = {base::DType::f32, base::DType::f64,
                                                   base::DType::bf16};
   if (section.choose("dtype", kTypes, choice)) numerics.dtype = kDTypes[choice];
+  section.choose("gradient_wire", kNames<schemas::WireType>, numerics.gradient_wire);
+  section.choose("weight_wire", kNames<schemas::WireType>, numerics.weight_wire);
   section.finish();
 }
 

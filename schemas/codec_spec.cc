@@ -171,7 +171,8 @@ void get(wire::CheckpointSpec::Reader in, CheckpointSpec& out, Intake& intake) {
 }
 
 void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
-  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json] = m;
+  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
+               weight_wire] = m;
   out.setIsa(choice_of<wire::Isa>(isa));
   out.setLayout(choice_of<wire::LayoutChoice>(layout));
   out.setReferenceOnly(reference_only);
@@ -179,6 +180,8 @@ void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
   out.setWinograd(winograd);
   out.setKernels(text_of(kernels));
   out.setKernelsJson(text_of(kernels_json));
+  out.setGradientWire(choice_of<wire::WireType>(gradient_wire));
+  out.setWeightWire(choice_of<wire::WireType>(weight_wire));
 }
 
 void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
@@ -189,6 +192,8 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   out.winograd = in.getWinograd();
   intake.name(in.getKernels(), "kernels", out.kernels);
   intake.text(in.getKernelsJson(), kKernelsBytesMax, "kernels_json", out.kernels_json);
+  intake.choice(in.getGradientWire(), WireType::f16, "gradient_wire", out.gradient_wire);
+  intake.choice(in.getWeightWire(), WireType::f16, "weight_wire", out.weight_wire);
 }
 
 void put(wire::MemorySpec::Builder out, const MemorySpec& m) {

@@ -213,6 +213,14 @@ struct NumericsSpec {
   winograd @4 :Bool = true;
   kernels @5 :Text;
   kernelsJson @6 :Text;
+  gradientWire @7 :WireType;
+  weightWire @8 :WireType;
+}
+
+enum WireType {
+  same @0;
+  bf16 @1;
+  f16 @2;
 }
 
 enum Recompute {

@@ -210,6 +210,9 @@ enum class Isa : std::uint8_t { native, avx2, avx512 };
 /// Layouts of tensors between convolutions.
 enum class LayoutChoice : std::uint8_t { automatic, dense };
 
+/// What matrices travel in between workers and servers, and partial sums of their gradients.
+enum class WireType : std::uint8_t { same, bf16, f16 };
+
 /// `[numerics]`: part of the numeric class.
 struct NumericsSpec {
   Isa isa = Isa::native;                          ///< highest instruction set used
@@ -220,6 +223,8 @@ struct NumericsSpec {
   bool winograd = true;  ///< Winograd's form of convolutions where it is faster
   std::string kernels;  ///< path of a file of kernel choices (`troupe model autotune`); empty: none
   std::string kernels_json;  ///< its text, read by the submitter: one choice for everybody
+  WireType gradient_wire = WireType::same;  ///< of gradients and their sums (KeyInfo)
+  WireType weight_wire = WireType::same;    ///< of weights on their way to workers
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
 
@@ -263,6 +268,8 @@ template <>
 inline constexpr std::array<std::string_view, 3> kNames<Isa>{"native", "avx2", "avx512"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<LayoutChoice>{"auto", "dense"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<WireType>{"same", "bf16", "f16"};
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<Recompute>{"none", "cheap", "sqrt"};
 

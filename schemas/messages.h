@@ -61,8 +61,10 @@ struct KeyInfo {
   base::Shape shape;
   KeyKind kind = KeyKind::dense;
   base::DType dtype = base::DType::f32;
+  /// What gradients and all partial sums of them are rounded to, wherever they are added: its own
+  /// dtype, or 16 bits.
   base::DType gradient_wire = base::DType::f32;
-  base::DType weight_wire = base::DType::f32;
+  base::DType weight_wire = base::DType::f32;  ///< likewise of weights on their way to workers
   double momentum = 0.0;  ///< average: m of state = m * state + (1 - m) * batch value
   std::optional<InitializerSpec> initializer;  ///< of its first values; absent: the job's
   double lr_mult = 1.0;                        ///< dense: times the learning rate; 0: frozen

@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "ndarray/prepared_kernels.h"
+#include "store/convert.h"
 #include "store/key_operation.h"
 #include "store/slice_compute.h"
 #include "store/slice_layout.h"
@@ -107,7 +108,7 @@ class LocalStore::Core {
   base::Status published(Slot& slot, const KeyOperations& contained);
   base::Status take_cut(Slot& slot);
   void answer_pulls(Slot& slot);
-  static void reply(Reply& reply);
+  void reply(Reply& reply) const;
   std::vector<std::uint32_t> absent_ranks();
   std::string waits_for();
 
@@ -221,7 +222,10 @@ void LocalStore::Core::push(const SliceInfo& slice, std::uint32_t rank, const Pu
                             base::Buffer gradient, const KeyOperationPointer& operation,
                             engine::RunContext& lane) {
   Slot& slot = this->slot(slice);
-  const base::Status taken = take_push(slot, rank, info, std::move(gradient), operation);
+  const KeyInfo& key = keys_[slice.id.key];
+  auto rounded = convert(gradient, key.dtype, key.gradient_wire, parts_.pool, "gradient sums");
+  const base::Status taken =
+      rounded.ok() ? take_push(slot, rank, info, *std::move(rounded), operation) : rounded.status();
   if (!taken.ok()) operation->slice_done(taken);
   const base::Status status = taken.ok() ? work(slot, lane) : taken;
   if (!status.ok()) fail(status);
@@ -381,14 +385,18 @@ void LocalStore::Core::answer_pulls(Slot& slot) {
   for (Reply& each : replies) reply(each);
 }
 
-void LocalStore::Core::reply(Reply& reply) {
+void LocalStore::Core::reply(Reply& reply) const {
   const SliceAnswer& answer = reply.answer;
   if (answer.code != base::Errc::ok) {
     reply.waiting.operation->slice_done(base::Status(answer.code, answer.text));
     return;
   }
-  TROUPE_CHECK(reply.waiting.place.size() == answer.weight.size(), "weight of another size");
-  std::memcpy(reply.waiting.place.data(), answer.weight.data(), answer.weight.size());
+  const SliceInfo& slice = layout_->info(reply.waiting.pull.slice);
+  const KeyInfo& key = keys_[slice.id.key];
+  TROUPE_CHECK(
+      reply.waiting.place.size() == slice.bytes && answer.weight.size() == slice.weight_bytes,
+      "weight of another size");
+  convert_into(answer.weight, key.weight_wire, key.dtype, reply.waiting.place.data());
   reply.waiting.operation->slice_done({});
 }
 

@@ -4,7 +4,9 @@
 
 #include <array>
 
+#include "base/finite.h"
 #include "ndarray/run_kernel.h"
+#include "store/convert.h"
 #include "store/initializer.h"
 
 namespace troupe::store {
@@ -79,8 +81,9 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
                                              const base::Buffer& right,
                                              const UpdateContext& context) const {
   TROUPE_CHECK(left.size() == right.size(), "addition of slices of different sizes");
-  const auto elements = static_cast<std::int64_t>(left.size() / base::dtype_size(key.dtype));
-  const ops::TensorDesc tensor{key.dtype, base::Shape{elements}, {}, false};
+  const base::DType dtype = key.gradient_wire;
+  const auto elements = static_cast<std::int64_t>(left.size() / base::dtype_size(dtype));
+  const ops::TensorDesc tensor{dtype, base::Shape{elements}, {}, false};
   ops::OpCall call;
   call.op = &table_.at("add");
   TROUPE_TRY_ASSIGN(call.params, ops::Params::parse(call.op->params, {}));
@@ -90,11 +93,16 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
   TROUPE_TRY_ASSIGN(const auto kernel, context.kernels.get(call));
   TROUPE_TRY_ASSIGN(base::Buffer sum, context.pool.allocate(left.size(), "gradient sums"));
   const auto view = [&](const base::Buffer& buffer) {
-    return base::TensorView{buffer.data(), key.dtype, tensor.shape, {}, {}};
+    return base::TensorView{buffer.data(), dtype, tensor.shape, {}, {}};
   };
   const std::array inputs = {view(left), view(right)};
   const std::array outputs = {view(sum)};
-  const ndarray::KernelBuffers buffers{.inputs = inputs, .outputs = outputs, .fresh = true};
+  TROUPE_TRY_ASSIGN(base::Buffer scratch,
+                    context.pool.allocate(kernel->scratch_bytes(), "gradient sums"));
+  const ndarray::KernelBuffers buffers{.inputs = inputs,
+                                       .outputs = outputs,
+                                       .scratch = {scratch.data(), scratch.size()},
+                                       .fresh = true};
   TROUPE_TRY(ndarray::run_kernel(kernel, buffers, context.lane).with_context(key.name));
   return sum;
 }
@@ -112,9 +120,38 @@ base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUp
   numbers.count = update.count;
   numbers.share = update.share;
   numbers.step = update.from.updates + 1;
-  auto next = updater(key).apply(update.from.values, update.gradient, numbers, context);
+  TROUPE_TRY_ASSIGN(const base::Buffer gradient, sum_of(key, update, context.pool));
+  auto next = updater(key).apply(update.from.values, gradient, numbers, context);
   if (!next.ok()) return next.status().with_context("key '" + key.name + "'");
+  TROUPE_TRY(round(key, *next, context.pool));
   return next;
+}
+
+/// The update's gradient in the key's dtype.
+base::Result<base::Buffer> SliceCompute::sum_of(const KeyInfo& key, const SliceUpdate& update,
+                                                base::BufferPool& pool) const {
+  if (base::is_16_bit(key.gradient_wire) && rule_.check_sums) {
+    // A gradient of a rank is checked before it is rounded; one that becomes infinite there or in
+    // an addition stays so.
+    const std::uint64_t found =
+        base::count_not_finite(key.gradient_wire, update.gradient.as<std::byte>());
+    if (found > 0) {
+      return base::error(
+          base::Errc::not_finite,
+          "the sum of gradients of '{}' at step {} holds {} values beyond the range "
+          "of {}, in which it travels{}",
+          key.name, update.step, found, base::dtype_name(key.gradient_wire),
+          key.gradient_wire == base::DType::f16 ? "; bf16 has the range of f32" : "");
+    }
+  }
+  return convert(update.gradient, key.gradient_wire, key.dtype, pool, "gradient sums");
+}
+
+base::Status SliceCompute::round(const KeyInfo& key, SliceValues& values, base::BufferPool& pool) {
+  if (key.weight_wire == key.dtype) return {};
+  TROUPE_TRY_ASSIGN(values.rounded,
+                    convert(values.weight, key.dtype, key.weight_wire, pool, "weights"));
+  return {};
 }
 
 base::Result<SliceState> SliceCompute::first(const KeyInfo& key, const SliceInfo& slice,
@@ -133,6 +170,7 @@ base::Result<SliceState> SliceCompute::first_from(const KeyInfo& key, base::Buff
   const auto elements = static_cast<std::int64_t>(weight.size() / base::dtype_size(key.dtype));
   TROUPE_TRY_ASSIGN(state.values.slots, updater(key).first_slots(elements, pool));
   state.values.weight = std::move(weight);
+  TROUPE_TRY(round(key, state.values, pool));
   return state;
 }
 

@@ -38,11 +38,12 @@ class SliceCompute {
   /// Optimizer slots of dense keys, in the order of SliceValues::slots.
   const std::vector<std::string>& slots() const;
 
-  /// left + right in a new buffer, in the key's dtype.
+  /// left + right in a new buffer, all in the key's gradient_wire: one rounding.
   base::Result<base::Buffer> add(const schemas::KeyInfo& key, const base::Buffer& left,
                                  const base::Buffer& right, const UpdateContext& context) const;
   /// The next version of a slice; the schedule is evaluated here, from update.step. The values of a
-  /// frozen key (lr_mult 0) stay what they are, in the same buffers.
+  /// frozen key (lr_mult 0) stay what they are, in the same buffers. not_finite names the key when
+  /// its sum has come in 16 bits with infinity or NaN, unless the rule does not check.
   base::Result<SliceValues> update(const schemas::KeyInfo& key, const SliceUpdate& update,
                                    const UpdateContext& context) const;
   /// Initial values of a slice, by (seed, key, element), with slots of zeros.
@@ -52,10 +53,15 @@ class SliceCompute {
   /// `weight` with slots of zeros: the first state of given values.
   base::Result<SliceState> first_from(const schemas::KeyInfo& key, base::Buffer weight,
                                       base::BufferPool& pool) const;
+  /// Sets SliceValues::rounded, for values that come from elsewhere.
+  static base::Status round(const schemas::KeyInfo& key, SliceValues& values,
+                            base::BufferPool& pool);
 
  private:
   SliceCompute(const ops::OpTable& table, const UpdateRule& rule) : table_(table), rule_(rule) {}
   const Updater& updater(const schemas::KeyInfo& key) const;
+  base::Result<base::Buffer> sum_of(const schemas::KeyInfo& key, const SliceUpdate& update,
+                                    base::BufferPool& pool) const;
 
   // Dtype, and the momentum of an average key or what multiplies the decay of a dense one.
   using UpdaterName = std::pair<base::DType, double>;

@@ -37,11 +37,10 @@ base::Status SliceLayout::cut(const schemas::KeyInfo& key, std::uint64_t slice_b
     return base::error(Errc::unimplemented, "[slices] key '{}': sparse rows are not supported yet",
                        key.name);
   }
-  if (key.gradient_wire != key.dtype || key.weight_wire != key.dtype) {
-    return base::error(Errc::unimplemented,
-                       "[slices] key '{}': wire types {} and {} differ from its {}", key.name,
-                       base::dtype_name(key.gradient_wire), base::dtype_name(key.weight_wire),
-                       base::dtype_name(key.dtype));
+  for (const base::DType wire : {key.gradient_wire, key.weight_wire}) {
+    if (wire == key.dtype || (base::is_floating(key.dtype) && base::is_16_bit(wire))) continue;
+    return base::error(Errc::invalid_argument, "[slices] key '{}' of dtype {} cannot travel in {}",
+                       key.name, base::dtype_name(key.dtype), base::dtype_name(wire));
   }
   TROUPE_TRY(base::check_shape(key.shape).with_context(
       fmt::format("[slices] key '{}' of dtype {}", key.name, base::dtype_name(key.dtype))));
@@ -55,7 +54,13 @@ base::Status SliceLayout::cut(const schemas::KeyInfo& key, std::uint64_t slice_b
   std::uint32_t slice = 0;
   for (std::uint64_t offset = 0; offset < elements; offset += most) {
     const std::uint64_t count = std::min(most, elements - offset);
-    slices_.push_back({{key.id, slice++}, offset, count, count * size, 0});
+    slices_.push_back({{key.id, slice++},
+                       offset,
+                       count,
+                       count * size,
+                       count * base::dtype_size(key.gradient_wire),
+                       count * base::dtype_size(key.weight_wire),
+                       0});
   }
   first_of_key_.push_back(slices_.size());
   return {};

@@ -24,7 +24,9 @@ struct SliceInfo {
   SliceId id;
   std::uint64_t offset = 0;
   std::uint64_t elements = 0;
-  std::uint64_t bytes = 0;  ///< in the key's dtype
+  std::uint64_t bytes = 0;           ///< in the key's dtype
+  std::uint64_t gradient_bytes = 0;  ///< of a gradient or sum, in the key's gradient_wire
+  std::uint64_t weight_bytes = 0;    ///< of weights on their way to workers, in its weight_wire
   std::uint32_t shard = 0;
 };
 
@@ -33,7 +35,8 @@ class SliceLayout {
  public:
   /// Cuts by shape alone; slices go, largest first and ties by id, to the shard that has the fewest
   /// bytes so far (ties: the lowest). invalid_argument names a key that is empty, not numbered by
-  /// its position, of kind rows, or with another wire type than its own.
+  /// its position, of kind rows, or whose wire types are neither its dtype nor, for a floating one,
+  /// 16 bits.
   static base::Result<SliceLayout> create(std::span<const schemas::KeyInfo> keys,
                                           std::uint32_t shards,
                                           std::uint64_t slice_bytes = kSliceBytes);

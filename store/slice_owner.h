@@ -41,7 +41,7 @@ struct SlicePush {
 /// Run the updater once: from.values and the gradient in, new buffers out.
 struct SliceUpdate {
   SliceState from;        ///< the version replaced; its `updates` is Adam's t - 1
-  base::Buffer gradient;  ///< a sum over samples
+  base::Buffer gradient;  ///< a sum over samples, in the key's gradient_wire
   double count = 0.0;     ///< divides it
   double share = 1.0;     ///< n / N where a tier is eventual: lr x share, and for kind average
                           ///< m^share
@@ -172,7 +172,7 @@ class SliceOwner {
   void publish(SliceValues values, bool counts, const Round& round);
   void advance(const Round& round);
   double delay_of(const Round& round) const;
-  Published present() const { return {current_.version, current_.values.weight, next_}; }
+  Published present() const { return {current_.version, current_.values.sent(), next_}; }
   std::string name() const;
 
   const SliceRules* rules_;

@@ -15,6 +15,10 @@ namespace troupe::store {
 struct SliceValues {
   base::Buffer weight;
   std::vector<base::Buffer> slots;
+  base::Buffer rounded;  ///< the weights in the key's weight_wire; null where that is its dtype
+
+  /// The weights as workers get them.
+  const base::Buffer& sent() const { return rounded ? rounded : weight; }
 };
 
 /// A slice at a version, with what its owner counts.

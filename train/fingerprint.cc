@@ -140,7 +140,8 @@ void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) 
 }
 
 void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
-  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json] = numerics;
+  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
+               weight_wire] = numerics;
   lines.add("numerics.isa", name_of(isa))
       .add("numerics.layout", name_of(layout))
       .add("numerics.reference_only", reference_only)
@@ -153,6 +154,12 @@ void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
     lines.add("numerics.kernels", digest(choices.ok() ? choices->decisions() : kernels_json));
   }
   no_bit_depends_on(kernels);  // as in the model
+  if (gradient_wire != schemas::WireType::same) {
+    lines.add("numerics.gradient_wire", name_of(gradient_wire));
+  }
+  if (weight_wire != schemas::WireType::same) {
+    lines.add("numerics.weight_wire", name_of(weight_wire));
+  }
 }
 
 /// The order of additions belongs to the job, whatever server does them.

@@ -115,7 +115,10 @@ std::uint64_t Job::steps_end() const {
 }
 
 store::UpdateRule Job::rule() const {
-  return {spec.train.optimizer, spec.train.schedule, {steps_per_epoch(), steps_total()}};
+  return {spec.train.optimizer,
+          spec.train.schedule,
+          {steps_per_epoch(), steps_total()},
+          spec.train.non_finite == schemas::NonFinite::fail};
 }
 
 data::SampleOptions Job::training_samples() const {
@@ -211,6 +214,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   auto keys = network_keys(job->network, inputs, spec.train.keys);
   if (!keys.ok()) return keys.status().with_context(network_name(spec.model));
   job->keys = *std::move(keys);
+  set_wires(job->keys.keys, spec.numerics.gradient_wire, spec.numerics.weight_wire);
   TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
   const base::Status trains = check_trains(job->network, job->keys, table);
   if (!trains.ok()) return trains.with_context(network_name(spec.model));

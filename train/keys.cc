@@ -225,6 +225,18 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
   return network;
 }
 
+void set_wires(std::span<KeyInfo> keys, schemas::WireType gradients, schemas::WireType weights) {
+  const auto dtype_of = [](schemas::WireType wire, base::DType own) {
+    if (wire == schemas::WireType::same) return own;
+    return wire == schemas::WireType::bf16 ? base::DType::bf16 : base::DType::f16;
+  };
+  for (KeyInfo& key : keys) {
+    if (key.kind != KeyKind::dense || key.shape.rank() < 2) continue;
+    key.gradient_wire = dtype_of(gradients, key.dtype);
+    key.weight_wire = dtype_of(weights, key.dtype);
+  }
+}
+
 base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,
                                                    const symbol::Symbol& symbol,
                                                    std::span<const KeyInfo> keys) {

@@ -47,6 +47,11 @@ base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules = {});
 
+/// What keys travel in: parameters of two or more axes as chosen. Vectors (biases, scales) and
+/// states are a few bytes, and rounding hurts them most: they stay in their own dtype.
+void set_wires(std::span<schemas::KeyInfo> keys, schemas::WireType gradients,
+               schemas::WireType weights);
+
 /// By id, whether training computes a gradient for the key: it is a parameter, not frozen (lr_mult
 /// 0), and an output depends on it in a differentiable way. That of any other parameter is zero.
 base::Result<std::vector<bool>> keys_with_gradient(const ops::OpTable& table,

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/finite.h"
 #include "base/log.h"
 #include "store/initializer.h"
 #include "symbol/arena.h"
 #include "symbol/kernel_choices.h"
-#include "train/finite.h"
 #include "train/weighed_average.h"
 
 namespace troupe::train {
@@ -34,6 +34,7 @@ base::Status Module::declare() {
   TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs, options_.keys));
   options_.inputs = network.inputs;
   keys_ = std::move(network.keys);
+  set_wires(keys_, options_.gradient_wire, options_.weight_wire);
   auto zeros = [this](const base::Shape& shape, base::DType dtype) {
     return NDArray::zeros(runtime_, shape, dtype, options_.device);
   };
@@ -204,7 +205,7 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
         [gradient, name = keys_[key].name, rank = options_.rank,
          step = info.step](engine::RunContext&) -> base::Status {
           const std::uint64_t found =
-              count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
+              base::count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
           if (found == 0) return {};
           return base::error(base::Errc::not_finite,
                              "the gradient of '{}' of rank {} at step {} holds {} values that are "

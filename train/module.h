@@ -41,6 +41,8 @@ class WeighedAverage;
 struct ModuleOptions {
   InputSpec inputs;                         ///< the symbol's arguments and one sample's shape
   std::vector<schemas::KeyRule> keys = {};  ///< what multiplies rate and decay of parameters
+  schemas::WireType gradient_wire = schemas::WireType::same;  ///< see set_wires()
+  schemas::WireType weight_wire = schemas::WireType::same;    ///< likewise
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;

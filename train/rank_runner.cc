@@ -119,6 +119,8 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   ModuleOptions how;
   how.inputs = job->keys.inputs;
   how.keys = spec.train.keys;
+  how.gradient_wire = spec.numerics.gradient_wire;
+  how.weight_wire = spec.numerics.weight_wire;
   how.device = options.device;
   how.layouts = spec.numerics.layout == schemas::LayoutChoice::dense ? base::LayoutPolicy::dense
                                                                      : base::LayoutPolicy::chosen;

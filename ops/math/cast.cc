@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cast: the same values in another dtype; cast_like, its gradient.
-#include <cmath>
-#include <type_traits>
-
 #include "ops/op.h"
-#include "ops/support/chunks.h"
+#include "ops/support/widened.h"
 
 namespace troupe::ops {
 namespace {
@@ -12,71 +9,9 @@ namespace {
 using base::DType;
 using base::Status;
 
-/// f(T{}) for every dtype.
-template <typename F>
-Status with_any(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::f16:
-      return f(base::F16{});
-    case DType::bf16:
-      return f(base::BF16{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i8:
-      return f(std::int8_t{});
-    case DType::u8:
-      return f(std::uint8_t{});
-    case DType::boolean:
-      return f(bool{});
-  }
-  return base::error(base::Errc::internal, "no such dtype: {}", static_cast<int>(dtype));
-}
-
-template <typename T>
-constexpr bool kIs16Bit = std::is_same_v<T, base::F16> || std::is_same_v<T, base::BF16>;
-
-/// Floating values go towards zero and stop at the integer type's ends, NaN gives 0; integers wrap.
-template <typename To, typename From>
-To cast_value(From x) {
-  if constexpr (std::is_same_v<To, From>) {
-    return x;
-  } else if constexpr (kIs16Bit<From>) {
-    return cast_value<To>(static_cast<float>(x));
-  } else if constexpr (kIs16Bit<To>) {
-    return To(static_cast<double>(x));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return x != From{0};
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    using Limits = std::numeric_limits<To>;
-    if (std::isnan(x)) return To{0};
-    const double value = static_cast<double>(x);
-    if (value <= static_cast<double>(Limits::min())) return Limits::min();
-    if (value >= static_cast<double>(Limits::max())) return Limits::max();
-    return static_cast<To>(value);
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
 Status run(const OpCall&, const KernelContext& context) {
-  return with_any(context.inputs[0].dtype, [&](auto from_zero) {
-    return with_any(context.outputs[0].dtype, [&](auto to_zero) {
-      using From = decltype(from_zero);
-      using To = decltype(to_zero);
-      const From* x = context.inputs[0].as<From>();
-      To* out = context.outputs[0].as<To>();
-      parallel_ranges(context, context.outputs[0].elements(), [=](auto begin, auto end) {
-        for (auto i = begin; i < end; ++i) out[i] = cast_value<To>(x[i]);
-      });
-      return Status();
-    });
-  });
+  cast_memory(context, context.inputs[0], context.outputs[0]);
+  return {};
 }
 
 /// Sets a dtype that is not known yet; another one is an error.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cast_values.h"
 #include "ops/op.h"
 #include "ops/roofline.h"
 #include "ops/support/chunks.h"
@@ -18,36 +19,6 @@ using base::Layout;
 using base::Result;
 using base::Status;
 using base::TensorView;
-
-/// f(T{}) with T = base::F16 or base::BF16.
-template <typename F>
-void with_16_bits(DType dtype, F&& f) {
-  if (dtype == DType::f16) {
-    f(base::F16{});
-  } else {
-    f(base::BF16{});
-  }
-}
-
-void widen(const KernelContext& context, const TensorView& from, float* to) {
-  with_16_bits(from.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* source = from.as<T>();
-    parallel_ranges(context, from.bytes() / std::int64_t{sizeof(T)}, [=](auto begin, auto end) {
-      for (auto i = begin; i < end; ++i) to[i] = static_cast<float>(source[i]);
-    });
-  });
-}
-
-void narrow(const KernelContext& context, const float* from, const TensorView& to) {
-  with_16_bits(to.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* target = to.as<T>();
-    parallel_ranges(context, to.bytes() / std::int64_t{sizeof(T)}, [=](auto begin, auto end) {
-      for (auto i = begin; i < end; ++i) target[i] = T(from[i]);
-    });
-  });
-}
 
 /// Scratch: the f32 tensors, the views of them, then what the inner kernel wants.
 class WidenedKernel final : public Kernel {
@@ -104,7 +75,7 @@ class WidenedKernel final : public Kernel {
     TROUPE_TRY(inner_->run(inner));
     for (std::size_t o = 0; o < context.outputs.size(); ++o) {
       if (!base::is_16_bit(context.outputs[o].dtype)) continue;
-      narrow(context, inner.outputs[o].as<float>(), context.outputs[o]);
+      cast_memory(context, inner.outputs[o], context.outputs[o]);
     }
     return {};
   }
@@ -117,7 +88,7 @@ class WidenedKernel final : public Kernel {
   }
   static void widen_one(const KernelContext& context, const TensorView& from,
                         const TensorView& to) {
-    if (base::is_16_bit(from.dtype)) widen(context, from, to.as<float>());
+    if (base::is_16_bit(from.dtype)) cast_memory(context, from, to);
   }
 
   const std::unique_ptr<Kernel> inner_;
@@ -140,6 +111,17 @@ Status check_layouts(const std::vector<Layout>& layouts) {
 }
 
 }  // namespace
+
+void cast_memory(const KernelContext& context, const TensorView& from, const TensorView& to) {
+  const auto place = [](const TensorView& view, std::int64_t i) {
+    return static_cast<std::byte*>(view.data) +
+           i * static_cast<std::int64_t>(base::dtype_size(view.dtype));
+  };
+  const auto count = from.bytes() / static_cast<std::int64_t>(base::dtype_size(from.dtype));
+  parallel_ranges(context, count, [&](std::int64_t begin, std::int64_t end) {
+    base::cast_values(from.dtype, place(from, begin), to.dtype, place(to, begin), end - begin);
+  });
+}
 
 bool has_16_bits(const OpCall& call) {
   const auto narrow = [](const TensorDesc& tensor) { return base::is_16_bit(tensor.dtype); };

@@ -9,6 +9,10 @@
 
 namespace troupe::ops {
 
+/// The values of `from` in the memory of `to`, which has the same elements in the same layout;
+/// padding is zero in every dtype.
+void cast_memory(const KernelContext& context, const base::TensorView& from,
+                 const base::TensorView& to);
 /// True when an input or output has 16 bits.
 bool has_16_bits(const OpCall& call);
 /// The call with these in f32.

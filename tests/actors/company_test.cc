@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "base/hash.h"
 #include "store/checkpoint.h"
@@ -75,6 +76,36 @@ TEST_CASE("the company ends in the local store's bits with any number of shards"
   CHECK(trained_hash(table, spec, "parts") == local);
 }
 
+TEST_CASE("what travels in 16 bits ends in the local store's bits, too", "[company]") {
+  const TestFolder folder("company-wires");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  // Three machines of two: sums of parts of the job travel, too.
+  spec.workers.machines = 3;
+  spec.workers.devices = 2;
+  using schemas::WireType;
+  std::set<std::string> hashes;
+  for (const auto& [gradients, weights] :
+       {std::pair(WireType::same, WireType::same), std::pair(WireType::bf16, WireType::same),
+        std::pair(WireType::same, WireType::f16), std::pair(WireType::f16, WireType::bf16)}) {
+    spec.numerics.gradient_wire = gradients;
+    spec.numerics.weight_wire = weights;
+    const std::string local = trained_hash(table, spec, "local", false);
+    spec.servers.shards = 2;
+    CHECK(trained_hash(table, spec, "company") == local);
+    // In two parts, the second from a checkpoint: what is kept is not rounded.
+    spec.train.max_steps = 9;
+    CHECK(trained_hash(table, spec, "parts") != local);
+    spec.train.max_steps.reset();
+    CHECK(trained_hash(table, spec, "parts") == local);
+    CHECK(hashes.insert(local).second);
+    for (const char* run : {"local", "company", "parts"}) {
+      std::filesystem::remove_all(folder.path() / run);
+    }
+  }
+}
+
 TEST_CASE("multipliers of keys give the same bits in the company as in the local store",
           "[company]") {
   const TestFolder folder("company-keys");
@@ -137,11 +168,9 @@ TEST_CASE("max_staleness bounds what servers observe", "[company]") {
   CHECK(worst[2] <= 2);
 }
 
-TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company]") {
-  const TestFolder folder("company-traffic");
-  write_data(folder, 203);
-  const ops::OpTable table = ops::OpTable::build();
-  const schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+/// Bytes pushed to device server 0 and from it.
+std::pair<std::uint64_t, std::uint64_t> pushed_bytes(const ops::OpTable& table,
+                                                     const schemas::JobSpec& spec) {
   std::atomic<std::uint64_t> from_workers{0};
   std::atomic<std::uint64_t> to_owners{0};
   CompanyOptions options;
@@ -157,8 +186,25 @@ TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company
     return observer;
   };
   REQUIRE(run(table, spec, true, options).status.ok());
+  return {from_workers, to_owners};
+}
+
+TEST_CASE("traffic to level 2 is the workers' divided by the devices", "[company]") {
+  const TestFolder folder("company-traffic");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  const auto [from_workers, to_owners] = pushed_bytes(table, spec);
   CHECK(from_workers > 0);
   CHECK(from_workers == to_owners * spec.workers.devices);
+
+  // In 16 bits half of it, but for vectors.
+  spec.checkpoint.dir = folder.path() / "half";
+  spec.numerics.gradient_wire = schemas::WireType::bf16;
+  const auto [half_from_workers, half_to_owners] = pushed_bytes(table, spec);
+  CHECK(half_from_workers == half_to_owners * spec.workers.devices);
+  CHECK(static_cast<double>(half_to_owners) < 0.55 * static_cast<double>(to_owners));
+  CHECK(half_to_owners >= to_owners / 2);
 }
 
 // flatten, fully_connected of fewer outputs than the records have labels, softmax_output.

@@ -70,6 +70,16 @@ TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[j
   CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
 }
 
+TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_file]") {
+  using schemas::WireType;
+  CHECK(parse("").spec.numerics.gradient_wire == WireType::same);
+  const JobFile job = parse("[numerics]\ngradient_wire = \"bf16\"\nweight_wire = \"f16\"\n");
+  CHECK(lines_of(job.errors) == Lines{});
+  CHECK(job.spec.numerics.gradient_wire == WireType::bf16);
+  CHECK(job.spec.numerics.weight_wire == WireType::f16);
+  CHECK_FALSE(parse("[numerics]\nweight_wire = \"f32\"\n").errors.empty());
+}
+
 TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {
   using schemas::MemorySpec;
   using schemas::Recompute;

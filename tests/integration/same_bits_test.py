@@ -4,7 +4,8 @@
 
 Usage: same_bits_test.py TROUPE [unittest arguments]. Two files of examples/ on Fashion-MNIST, the
 first STEPS steps: one process, the local store, any number of shards and prefetch threads, real
-processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed. Then networks of many
+processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed; one of them also with 16
+bits on links. Then networks of many
 parameters in place of the second one's, a few steps: one process, the local store, 2 + 2 slots,
 stopped and resumed.
 """
@@ -103,6 +104,14 @@ class SameBitsTest(unittest.TestCase):
 
     def test_tiny_bn(self):
         self.check("tiny-bn")
+
+    def test_16_bits_on_links(self):
+        wires = ('numerics.gradient_wire="bf16"', 'numerics.weight_wire="bf16"')
+        expected, same = self.runs("tiny-bn", "wires-", wires)
+        uneven = self.company("tiny-bn", "wires-uneven", {"a": 3, "b": 1})
+        same["3 + 1 slots"] = self.submit(uneven, "tiny-bn", "wires-uneven", *wires)
+        self.assertEqual(same, dict.fromkeys(same, expected))
+        self.assertNotEqual(expected, self.run_here("tiny-bn", "plain"))
 
     def test_resnet18(self):
         self.check_network("resnet18")

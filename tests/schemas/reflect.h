@@ -133,6 +133,9 @@ inline Isa last(Isa) {
 inline LayoutChoice last(LayoutChoice) {
   return LayoutChoice::dense;
 }
+inline WireType last(WireType) {
+  return WireType::f16;
+}
 inline Recompute last(Recompute) {
   return Recompute::sqrt;
 }

@@ -16,28 +16,30 @@ template <typename T>
 using Gradients = std::vector<std::optional<T>>;  // by rank; nothing: no samples
 
 template <typename T>
-std::optional<T> plus(std::optional<T> a, std::optional<T> b) {
+std::optional<T> plus(base::DType wire, std::optional<T> a, std::optional<T> b) {
   if (!a) return b;
   if (!b) return a;
-  return *a + *b;
+  return on_wire(wire, *a + *b);
 }
 
 /// members [begin, end), each by `value`; written without the production tree on purpose.
 template <typename T, typename Value>
-std::optional<T> balanced(std::uint32_t begin, std::uint32_t end, const Value& value) {
+std::optional<T> balanced(base::DType wire, std::uint32_t begin, std::uint32_t end,
+                          const Value& value) {
   if (end - begin == 1) return value(begin);
   std::uint32_t left = 1;
   while (left * 2 < end - begin) left *= 2;
-  return plus(balanced<T>(begin, begin + left, value), balanced<T>(begin + left, end, value));
+  return plus(wire, balanced<T>(wire, begin, begin + left, value),
+              balanced<T>(wire, begin + left, end, value));
 }
 
 template <typename T>
-std::optional<T> tree_sum(const Gradients<T>& gradients, std::uint32_t devices) {
+std::optional<T> tree_sum(base::DType wire, const Gradients<T>& gradients, std::uint32_t devices) {
   const auto group = [&](std::uint32_t g) {
-    return balanced<T>(g * devices, (g + 1) * devices,
+    return balanced<T>(wire, g * devices, (g + 1) * devices,
                        [&](std::uint32_t rank) { return gradients[rank]; });
   };
-  return balanced<T>(0, static_cast<std::uint32_t>(gradients.size()) / devices, group);
+  return balanced<T>(wire, 0, static_cast<std::uint32_t>(gradients.size()) / devices, group);
 }
 
 }  // namespace
@@ -71,10 +73,11 @@ void Reference::run(const SimJob& job, const schemas::KeyInfo& key) {
       double count = 0.0;
       for (std::uint32_t rank = 0; rank < job.ranks(); ++rank) {
         if (job.samples(rank, step) == 0) continue;
-        gradients[rank] = job.gradient<T>(rank, step, key.id, e, weight);
+        const T sent = on_wire(key.weight_wire, weight);
+        gradients[rank] = on_wire(key.gradient_wire, job.gradient<T>(rank, step, key.id, e, sent));
         count += static_cast<double>(job.samples(rank, step));
       }
-      const auto sum = tree_sum(gradients, job.spec.workers.devices);
+      const auto sum = tree_sum(key.gradient_wire, gradients, job.spec.workers.devices);
       if (sum) job.update<T>(key, *sum, {count, 1.0, step}, weight, momentum);
     }
   }
@@ -236,10 +239,14 @@ void Checker::check_staleness(const std::vector<std::uint64_t>& applied, std::ui
 }
 
 void Checker::check_bits(const base::Buffer& bytes, const store::SliceInfo& info,
-                         std::uint64_t step, int slot, const std::string& what) {
+                         std::uint64_t step, int slot, base::DType wire, const std::string& what) {
   const auto& whole = reference_->at(step, info.id.key, slot);
   const std::size_t offset = info.offset * (info.bytes / info.elements);
-  if (std::memcmp(whole.data() + offset, bytes.data(), info.bytes) != 0) {
+  std::vector<std::byte> expected(info.elements * base::dtype_size(wire));
+  base::cast_values(job_->keys[info.id.key].dtype, whole.data() + offset, wire, expected.data(),
+                    static_cast<std::int64_t>(info.elements));
+  if (bytes.size() != expected.size() ||
+      std::memcmp(expected.data(), bytes.data(), expected.size()) != 0) {
     fail(fmt::format("{}: slice ({}, {}) differs from the undisturbed run", what, info.id.key,
                      info.id.slice));
   }
@@ -251,6 +258,7 @@ void Checker::weights(const actors::WeightsReady& ready, std::uint32_t rank,
       fmt::format("weights of key {} for rank {} step {}", ready.key, rank, ready.step);
   begun_ = std::max(begun_, ready.step);
   if (end_ && ready.step >= *end_) fail(what + ": the run was to end before it");
+  const base::DType wire = job_->keys[ready.key].weight_wire;
   const auto slices = layout_->of_key(ready.key);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Origin& origin = memory_->origin(ready.slices[i]);
@@ -262,7 +270,7 @@ void Checker::weights(const actors::WeightsReady& ready, std::uint32_t rank,
     } else {
       check_staleness(origin.applied, ready.step, rank, machine_of_rank, what);
     }
-    if (reference_) check_bits(ready.slices[i], slices[i], ready.step, 0, what);
+    if (reference_) check_bits(ready.slices[i], slices[i], ready.step, 0, wire, what);
   }
 }
 
@@ -279,7 +287,10 @@ void Checker::cut(std::uint64_t step, const std::vector<actors::CutSlice>& slice
         fail(fmt::format("{}: a buffer changed after it was published", what));
       }
       check_exact(origin.applied, step, what);
-      if (reference_) check_bits(buffers[i], info, step, static_cast<int>(i), what);
+      if (reference_) {
+        check_bits(buffers[i], info, step, static_cast<int>(i), job_->keys[info.id.key].dtype,
+                   what);
+      }
     }
   }
 }

@@ -99,7 +99,7 @@ class Checker {
   void check_exact(const std::vector<std::uint64_t>& applied, std::uint64_t step,
                    const std::string& what);
   void check_bits(const base::Buffer& bytes, const store::SliceInfo& info, std::uint64_t step,
-                  int slot, const std::string& what);
+                  int slot, base::DType wire, const std::string& what);
 
   const SimJob* job_;
   const store::SliceLayout* layout_ = nullptr;

@@ -16,15 +16,20 @@ void add_all(const base::Buffer& left, const base::Buffer& right, const base::Bu
   const auto a = left.as<T>();
   const auto b = right.as<T>();
   const auto c = sum.as<T>();
-  for (std::size_t i = 0; i < c.size(); ++i) c[i] = a[i] + b[i];
+  using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    c[i] = T(static_cast<Wide>(a[i]) + static_cast<Wide>(b[i]));
+  }
 }
 
 template <typename T>
 void update_all(const SimJob& job, const actors::Update& effect, const schemas::KeyInfo& key,
                 const store::SliceValues& next) {
   const store::SliceUpdate& update = effect.update;
-  const auto gradient = update.gradient.as<T>();
   const auto weight = next.weight.as<T>();
+  std::vector<T> gradient(weight.size());
+  base::cast_values(key.gradient_wire, update.gradient.data(), key.dtype, gradient.data(),
+                    static_cast<std::int64_t>(gradient.size()));
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     T momentum = next.slots.empty() ? T{} : next.slots[0].as<T>()[i];
     job.update<T>(key, gradient[i], {update.count, update.share, update.step}, weight[i], momentum);
@@ -97,10 +102,18 @@ base::Buffer Simulation::add(const actors::Add& effect) {
   checker_->read(effect.left);
   checker_->read(effect.right);
   const base::Buffer sum = memory_.allocate(effect.left.size());
-  if (effect.dtype == base::DType::f32) {
-    add_all<float>(effect.left, effect.right, sum);
-  } else {
-    add_all<double>(effect.left, effect.right, sum);
+  switch (effect.dtype) {
+    case base::DType::f32:
+      add_all<float>(effect.left, effect.right, sum);
+      break;
+    case base::DType::f16:
+      add_all<base::F16>(effect.left, effect.right, sum);
+      break;
+    case base::DType::bf16:
+      add_all<base::BF16>(effect.left, effect.right, sum);
+      break;
+    default:
+      add_all<double>(effect.left, effect.right, sum);
   }
   std::vector<schemas::Contribution> parts = memory_.origin(effect.left).parts;
   const auto& more = memory_.origin(effect.right).parts;
@@ -116,6 +129,14 @@ base::Buffer Simulation::copy(const actors::Copy& effect) {
   std::memcpy(copied.data(), effect.from.data(), effect.from.size());
   memory_.origin(copied).parts = memory_.origin(effect.from).parts;
   return copied;
+}
+
+void Simulation::round(const schemas::KeyInfo& key, store::SliceValues& values) {
+  if (key.weight_wire == key.dtype) return;
+  const std::size_t elements = values.weight.size() / base::dtype_size(key.dtype);
+  values.rounded = memory_.allocate(elements * base::dtype_size(key.weight_wire));
+  base::cast_values(key.dtype, values.weight.data(), key.weight_wire, values.rounded.data(),
+                    static_cast<std::int64_t>(elements));
 }
 
 store::SliceValues Simulation::update(const actors::Update& given) {
@@ -143,7 +164,9 @@ store::SliceValues Simulation::update(const actors::Update& given) {
     }
   }
   if (twice) checker_->update(effect.slice, effect.update);
+  round(key, next);
   std::vector<base::Buffer> published = next.slots;
+  if (next.rounded) published.push_back(next.rounded);
   if (bug_ != Bug::overwritten_version) published.push_back(next.weight);
   for (const base::Buffer& buffer : published) {
     memory_.origin(buffer).applied = applied;
@@ -170,12 +193,14 @@ store::SliceState Simulation::first_values(const actors::InitSlice& effect) {
   } else {
     first_all<double>(job_, key.id, info.offset, made[0]);
   }
+  state.values.weight = made[0];
+  state.values.slots.assign(made.begin() + 1, made.end());
+  round(key, state.values);
+  if (state.values.rounded) made.push_back(state.values.rounded);
   for (const base::Buffer& buffer : made) {
     memory_.origin(buffer).applied.assign(job_.ranks(), effect.step);
     memory_.origin(buffer).checksum = Memory::checksum(buffer);
   }
-  state.values.weight = made[0];
-  state.values.slots.assign(made.begin() + 1, made.end());
   return state;
 }
 

@@ -150,6 +150,12 @@ std::vector<std::uint32_t> draw_placement(const schemas::JobSpec& spec, Random& 
   return machine_of_rank;
 }
 
+/// A third of the keys of f32 travel in 16 bits, each way for itself.
+base::DType draw_wire(Random& random, const schemas::KeyInfo& key) {
+  if (key.dtype != base::DType::f32 || !random.chance(33)) return key.dtype;
+  return random.chance(50) ? base::DType::bf16 : base::DType::f16;
+}
+
 std::vector<schemas::KeyInfo> draw_keys(Random& random) {
   std::vector<schemas::KeyInfo> keys;
   const auto count = random.between(2, 4);
@@ -161,7 +167,8 @@ std::vector<schemas::KeyInfo> draw_keys(Random& random) {
     key.kind = id > 0 && random.chance(30) ? schemas::KeyKind::average : schemas::KeyKind::dense;
     key.momentum = key.kind == schemas::KeyKind::average ? 0.9 : 0.0;
     key.dtype = random.chance(70) ? base::DType::f32 : base::DType::f64;
-    key.gradient_wire = key.weight_wire = key.dtype;
+    key.gradient_wire = draw_wire(random, key);
+    key.weight_wire = draw_wire(random, key);
     keys.push_back(std::move(key));
   }
   return keys;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cast_values.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
 
@@ -62,6 +63,16 @@ struct Measure {
   double share = 1.0;
   std::uint64_t step = 0;
 };
+
+/// What is left of a value that has travelled in `wire`.
+template <typename T>
+T on_wire(base::DType wire, T value) {
+  if (wire == base::kDTypeOf<T>) return value;
+  std::uint16_t bits = 0;
+  base::cast_values(base::kDTypeOf<T>, &value, wire, &bits, 1);
+  base::cast_values(wire, &bits, base::kDTypeOf<T>, &value, 1);
+  return value;
+}
 
 /// A job and its bad luck.
 struct SimJob {

@@ -19,12 +19,12 @@ SimWorker::SimWorker(const SimJob& job, const store::SliceLayout& layout, Memory
       keys_(job.keys.size()) {
   for (std::uint32_t key = 0; key < keys_.size(); ++key) {
     std::size_t bytes = 0;
-    for (const store::SliceInfo& slice : layout.of_key(key)) bytes += slice.bytes;
+    for (const store::SliceInfo& slice : layout.of_key(key)) bytes += slice.gradient_bytes;
     keys_[key].gradient = memory.allocate(bytes);
     std::size_t offset = 0;
     for (const store::SliceInfo& slice : layout.of_key(key)) {
-      memory.mark(keys_[key].gradient.slice(offset, slice.bytes));
-      offset += slice.bytes;
+      memory.mark(keys_[key].gradient.slice(offset, slice.gradient_bytes));
+      offset += slice.gradient_bytes;
     }
   }
 }
@@ -33,8 +33,8 @@ SimWorker::~SimWorker() {
   for (std::uint32_t key = 0; key < keys_.size(); ++key) {
     std::size_t offset = 0;
     for (const store::SliceInfo& slice : layout_->of_key(key)) {
-      if (offset > 0) memory_->forget(keys_[key].gradient.slice(offset, slice.bytes));
-      offset += slice.bytes;
+      if (offset > 0) memory_->forget(keys_[key].gradient.slice(offset, slice.gradient_bytes));
+      offset += slice.gradient_bytes;
     }
   }
 }
@@ -135,21 +135,25 @@ void SimWorker::write_gradient(std::uint32_t key) {
   }
   std::size_t offset = 0;
   for (const store::SliceInfo& slice : layout_->of_key(key)) {
-    Origin& origin = memory_->origin(keys_[key].gradient.slice(offset, slice.bytes));
+    Origin& origin = memory_->origin(keys_[key].gradient.slice(offset, slice.gradient_bytes));
     origin.parts = {{rank_, step_}};
     origin.released = false;
-    offset += slice.bytes;
+    offset += slice.gradient_bytes;
   }
 }
 
 template <typename T>
 void SimWorker::fill(std::uint32_t key) {
-  const auto gradient = keys_[key].gradient.as<T>();
+  const schemas::KeyInfo& info = job_->keys[key];
+  const std::int64_t elements = info.shape.elements();
+  std::vector<T> weights(static_cast<std::size_t>(elements)), gradient(weights.size());
+  base::cast_values(info.weight_wire, keys_[key].weights.data(), info.dtype, weights.data(),
+                    elements);
   for (std::size_t e = 0; e < gradient.size(); ++e) {
-    T weight{};
-    std::memcpy(&weight, keys_[key].weights.data() + e * sizeof(T), sizeof(T));
-    gradient[e] = job_->gradient<T>(rank_, step_, key, e, weight);
+    gradient[e] = job_->gradient<T>(rank_, step_, key, e, weights[e]);
   }
+  base::cast_values(info.dtype, gradient.data(), info.gradient_wire, keys_[key].gradient.data(),
+                    elements);
 }
 
 /// Nobody may read the gradient any more, so whoever does shall see nonsense.
@@ -159,8 +163,8 @@ void SimWorker::taken(const actors::GradientTaken& taken) {
   std::memset(key.gradient.data(), 0x7f, key.gradient.size());
   std::size_t offset = 0;
   for (const store::SliceInfo& slice : layout_->of_key(taken.key)) {
-    memory_->origin(key.gradient.slice(offset, slice.bytes)).released = true;
-    offset += slice.bytes;
+    memory_->origin(key.gradient.slice(offset, slice.gradient_bytes)).released = true;
+    offset += slice.gradient_bytes;
   }
   if (pushing_) push_what_can_be();
 }

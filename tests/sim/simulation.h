@@ -153,6 +153,8 @@ class Simulation {
   base::Buffer add(const actors::Add& effect);
   base::Buffer copy(const actors::Copy& effect);
   store::SliceValues update(const actors::Update& effect);
+  /// Sets the weights as they travel, where that is in 16 bits.
+  void round(const schemas::KeyInfo& key, store::SliceValues& values);
   store::SliceState first_values(const actors::InitSlice& effect);
 
   SimJob job_;

@@ -3,6 +3,7 @@
 // of it. Sums and whole updates are seen in the bits of trained weights.
 #include "store/slice_compute.h"
 
+#include "base/cast_values.h"
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
 #include "tests/support/catch.h"
@@ -52,11 +53,11 @@ SliceValues stepped(const KeyInfo& key, const UpdateRule& rule, const SliceValue
   const auto next = (*compute)->update(key, update, {storage.pool(base::Device{}), kernels, lane});
   INFO(next.status().to_string());
   REQUIRE(next.ok());
-  return {two(next->weight.as<double>()[0], next->weight.as<double>()[1]), {}};
+  return {two(next->weight.as<double>()[0], next->weight.as<double>()[1]), {}, {}};
 }
 
 std::vector<double> weight_after(const KeyInfo& key, const UpdateRule& rule) {
-  const SliceValues next = stepped(key, rule, {two(8.0, -8.0), {two(0.0, 0.0)}});
+  const SliceValues next = stepped(key, rule, {two(8.0, -8.0), {two(0.0, 0.0)}, {}});
   return {next.weight.as<double>()[0], next.weight.as<double>()[1]};
 }
 
@@ -98,13 +99,99 @@ TEST_CASE("a frozen key keeps its buffers", "[slice_compute]") {
   const auto compute = SliceCompute::create(tests::test_operators(), std::span(&key, 1), rule_of());
   REQUIRE(compute.ok());
   SliceUpdate update;
-  update.from.values = {two(8.0, -0.0), {two(1.0, 1.0)}};
+  update.from.values = {two(8.0, -0.0), {two(1.0, 1.0)}, {}};
   update.gradient = two(1e300, 4.0);
   update.count = 4.0;
   const auto next = (*compute)->update(key, update, {storage.pool(base::Device{}), kernels, lane});
   REQUIRE(next.ok());
   CHECK(next->weight.data() == update.from.values.weight.data());
   CHECK(next->slots[0].data() == update.from.values.slots[0].data());
+}
+
+/// Values of 16 bits.
+base::Buffer narrow(base::DType dtype, std::vector<double> values) {
+  base::Buffer buffer = base::make_host_buffer(values.size() * base::dtype_size(dtype));
+  base::cast_values(base::DType::f64, values.data(), dtype, buffer.data(),
+                    static_cast<std::int64_t>(values.size()));
+  return buffer;
+}
+
+Values numbers(base::DType dtype, const base::Buffer& buffer) {
+  Values values(buffer.size() / base::dtype_size(dtype));
+  base::cast_values(dtype, buffer.data(), base::DType::f64, values.data(),
+                    static_cast<std::int64_t>(values.size()));
+  return values;
+}
+
+/// Sums and updates of a key that travels in 16 bits.
+struct Narrow {
+  explicit Narrow(base::DType gradients, bool check = true) {
+    key.gradient_wire = gradients;
+    key.weight_wire = base::DType::bf16;
+    UpdateRule rule = rule_of();
+    rule.optimizer.wd = 0.0;
+    rule.check_sums = check;
+    compute = SliceCompute::create(tests::test_operators(), std::span(&key, 1), rule).value();
+  }
+  UpdateContext context() { return {storage.pool(base::Device{}), kernels, lane}; }
+  base::Result<SliceValues> step(Values weight, const Values& sum) {
+    SliceUpdate update;
+    update.from.values = {two(weight[0], weight[1]), {two(0.0, 0.0)}, {}};
+    update.gradient = narrow(key.gradient_wire, sum);
+    update.step = 7;
+    update.count = 1.0;
+    return compute->update(key, update, context());
+  }
+
+  KeyInfo key = key_of("w");
+  storage::Storage storage;
+  ndarray::PreparedKernels kernels;
+  engine::RunContext lane;
+  std::unique_ptr<SliceCompute> compute;
+};
+
+TEST_CASE("sums in 16 bits are rounded at each addition, weights only on their way",
+          "[slice_compute]") {
+  Narrow narrow_key(base::DType::bf16);
+  const base::DType bf16 = base::DType::bf16;
+  const auto sum = narrow_key.compute->add(narrow_key.key, narrow(bf16, {1.0, 256.0}),
+                                           narrow(bf16, {0.0078125, 1.0}), narrow_key.context());
+  REQUIRE(sum.ok());
+  CHECK(sum->size() == 4);
+  CHECK(numbers(bf16, *sum) == Values{1.0078125, 256.0});  // 257 lies between 256 and 258
+  const auto next = narrow_key.step({1.0, 8.0}, {0.0078125, -2.0});
+  REQUIRE(next.ok());
+  CHECK(numbers(base::DType::f64, next->weight) == Values{0.99609375, 9.0});
+  CHECK(numbers(bf16, next->sent()) == Values{0.99609375, 9.0});
+  const auto fine = narrow_key.step({1.0, 8.0}, {0.001953125, 0.0});
+  REQUIRE(fine.ok());
+  CHECK(numbers(base::DType::f64, fine->weight) == Values{0.9990234375, 8.0});
+  CHECK(numbers(bf16, fine->sent()) == Values{1.0, 8.0});
+  const auto first = narrow_key.compute->first_from(narrow_key.key, two(1.00390625, 3.0),
+                                                    narrow_key.storage.pool(base::Device{}));
+  REQUIRE(first.ok());
+  CHECK(numbers(bf16, first->values.sent()) == Values{1.0, 3.0});
+}
+
+TEST_CASE("a key that travels in its own dtype is not copied", "[slice_compute]") {
+  const KeyInfo key = key_of("w");
+  SliceValues values{two(1.0, 2.0), {}, {}};
+  storage::Storage storage;
+  REQUIRE(SliceCompute::round(key, values, storage.pool(base::Device{})).ok());
+  CHECK(values.sent().data() == values.weight.data());
+}
+
+TEST_CASE("a sum that has left the range of f16 is named, unless nobody checks",
+          "[slice_compute]") {
+  Narrow checked(base::DType::f16);
+  const base::Status status = checked.step({1.0, 1.0}, {7e4, 1.0}).status();
+  CHECK(status.code() == base::Errc::not_finite);
+  CHECK(status.text() ==
+        "the sum of gradients of 'w' at step 7 holds 1 values beyond the range of f16, in which it "
+        "travels; bf16 has the range of f32");
+  CHECK(checked.step({1.0, 1.0}, {65504.0, 1.0}).ok());
+  CHECK(Narrow(base::DType::bf16).step({1.0, 1.0}, {7e4, 1.0}).ok());
+  CHECK(Narrow(base::DType::f16, false).step({1.0, 1.0}, {7e4, 1.0}).ok());
 }
 
 TEST_CASE("an optimizer given as a symbol refuses multipliers that it cannot obey",

@@ -43,6 +43,23 @@ TEST_CASE("keys are cut by shape alone and whole slices balance the shards") {
   }
 }
 
+TEST_CASE("a slice is cut in its dtype and says what travels") {
+  schemas::KeyInfo half = key(0, 5);
+  half.gradient_wire = base::DType::bf16;
+  half.weight_wire = base::DType::f16;
+  const auto layout = SliceLayout::create(std::vector{half, key(1, 1)}, 1, 16);
+  REQUIRE(layout.ok());
+  const auto slices = layout->of_key(0);
+  REQUIRE(slices.size() == 2);
+  CHECK(slices[0].bytes == 16);
+  CHECK(slices[0].gradient_bytes == 8);
+  CHECK(slices[0].weight_bytes == 8);
+  CHECK(slices[1].offset == 4);
+  CHECK(slices[1].gradient_bytes == 2);
+  CHECK(layout->of_key(1)[0].gradient_bytes == 4);
+  CHECK(layout->of_key(1)[0].weight_bytes == 4);
+}
+
 TEST_CASE("keys that cannot be cut are named") {
   const auto text = [](schemas::KeyInfo info) {
     return SliceLayout::create(std::vector{info}, 1).status().text();
@@ -50,9 +67,13 @@ TEST_CASE("keys that cannot be cut are named") {
   schemas::KeyInfo rows = key(0, 4);
   rows.kind = schemas::KeyKind::rows;
   CHECK(text(rows).find("'k0': sparse rows") != std::string::npos);
-  schemas::KeyInfo half = key(0, 4);
-  half.gradient_wire = base::DType::bf16;
-  CHECK(text(half).find("bf16") != std::string::npos);
+  schemas::KeyInfo wider = key(0, 4);
+  wider.gradient_wire = base::DType::f64;
+  CHECK(text(wider) == "[slices] key 'k0' of dtype f32 cannot travel in f64");
+  schemas::KeyInfo integers = key(0, 4);
+  integers.dtype = integers.gradient_wire = base::DType::i32;
+  integers.weight_wire = base::DType::f16;
+  CHECK(text(integers) == "[slices] key 'k0' of dtype i32 cannot travel in f16");
   CHECK(text(key(0, 0)).find("no elements") != std::string::npos);
   schemas::KeyInfo huge = key(0, 0);
   huge.shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};

@@ -39,7 +39,9 @@ JobSpec job_of_everything() {
                   base::DType::f64,
                   false,
                   "kernels.json",
-                  "{}"};
+                  "{}",
+                  schemas::WireType::bf16,
+                  schemas::WireType::f16};
   return job;
 }
 
@@ -88,6 +90,8 @@ numerics.reference_only = true
 numerics.dtype = f64
 numerics.winograd = false
 numerics.kernels = 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
+numerics.gradient_wire = bf16
+numerics.weight_wire = f16
 )");
 }
 
@@ -96,6 +100,7 @@ TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerp
   CHECK(text.find("winograd") == std::string::npos);
   CHECK(text.find("kernels") == std::string::npos);
   CHECK(text.find("augment") == std::string::npos);
+  CHECK(text.find("wire") == std::string::npos);
 }
 
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {

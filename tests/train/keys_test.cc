@@ -211,6 +211,25 @@ TEST_CASE("keys that no checkpoint can name are refused by their number or name"
   CHECK_THAT(keys_of_norm("m", longest + "w").status().text(), Catch::Contains("has 4097 bytes"));
 }
 
+TEST_CASE("matrices travel in 16 bits where that is chosen, vectors and states as they are",
+          "[keys]") {
+  auto keys = keys_of_norm("m", "w");
+  REQUIRE(keys.ok());
+  set_wires(keys->keys, schemas::WireType::bf16, schemas::WireType::f16);
+  std::size_t narrow = 0;
+  for (const schemas::KeyInfo& key : keys->keys) {
+    INFO(key.name);
+    const bool matrix = key.kind == schemas::KeyKind::dense && key.shape.rank() >= 2;
+    CHECK(key.gradient_wire == (matrix ? base::DType::bf16 : key.dtype));
+    CHECK(key.weight_wire == (matrix ? base::DType::f16 : key.dtype));
+    narrow += matrix ? 1 : 0;
+  }
+  CHECK(narrow > 0);
+  CHECK(narrow < keys->keys.size());
+  set_wires(keys->keys, schemas::WireType::same, schemas::WireType::same);
+  for (const schemas::KeyInfo& key : keys->keys) CHECK(key.gradient_wire == key.dtype);
+}
+
 TEST_CASE("what is frozen or behind stop_gradient has no gradient", "[keys]") {
   const auto network = behind_stop();
   const std::vector<schemas::KeyRule> rules = {{"fc2_bias", 0.0, {}}};

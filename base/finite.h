@@ -9,10 +9,10 @@
 
 #include "base/dtype.h"
 
-namespace troupe::train {
+namespace troupe::base {
 
-/// How many values of an f32 or f64 tensor are NaN or infinite; 0 for other dtypes. `bytes` holds
+/// How many values of a floating tensor are NaN or infinite; 0 for other dtypes. `bytes` holds
 /// whole values.
-std::uint64_t count_not_finite(base::DType dtype, std::span<const std::byte> bytes);
+std::uint64_t count_not_finite(DType dtype, std::span<const std::byte> bytes);
 
-}  // namespace troupe::train
+}  // namespace troupe::base

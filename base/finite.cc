@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loop without branches: the compiler makes it vector code.
-#include "train/finite.h"
+#include "base/finite.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace troupe::train {
+namespace troupe::base {
 namespace {
 
 /// Values whose exponent bits are all ones.
@@ -28,10 +28,19 @@ std::uint64_t count(std::span<const std::byte> bytes, Bits exponent) {
 
 }  // namespace
 
-std::uint64_t count_not_finite(base::DType dtype, std::span<const std::byte> bytes) {
-  if (dtype == base::DType::f32) return count<std::uint32_t>(bytes, 0x7f800000U);
-  if (dtype == base::DType::f64) return count<std::uint64_t>(bytes, 0x7ff0000000000000U);
-  return 0;
+std::uint64_t count_not_finite(DType dtype, std::span<const std::byte> bytes) {
+  switch (dtype) {
+    case DType::f32:
+      return count<std::uint32_t>(bytes, 0x7f800000U);
+    case DType::f64:
+      return count<std::uint64_t>(bytes, 0x7ff0000000000000U);
+    case DType::f16:
+      return count<std::uint16_t>(bytes, 0x7c00U);
+    case DType::bf16:
+      return count<std::uint16_t>(bytes, 0x7f80U);
+    default:
+      return 0;
+  }
 }
 
-}  // namespace troupe::train
+}  // namespace troupe::base

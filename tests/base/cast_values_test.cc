@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the values of one dtype are in another, at their edges.
+#include "base/cast_values.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/finite.h"
+#include "tests/support/catch.h"
+
+namespace troupe::base {
+namespace {
+
+template <typename To, typename From>
+std::vector<To> cast(const std::vector<From>& values) {
+  // Not a vector: that of bool has no bytes.
+  std::array<To, 8> made{};
+  REQUIRE(values.size() <= made.size());
+  cast_values(kDTypeOf<From>, values.data(), kDTypeOf<To>, made.data(),
+              static_cast<std::int64_t>(values.size()));
+  return std::vector<To>(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(values.size()));
+}
+
+template <typename T>
+std::vector<double> numbers(const std::vector<T>& values) {
+  std::vector<double> made;
+  for (const T value : values) made.push_back(static_cast<double>(value));
+  return made;
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST_CASE("floating values stop at an integer type's ends and NaN is 0", "[cast_values]") {
+  const std::vector<float> values = {-1.9F, 1.9F, 300.0F, -300.0F, kInfinity, -kInfinity, kNan};
+  CHECK(cast<std::int8_t>(values) == std::vector<std::int8_t>{-1, 1, 127, -128, 127, -128, 0});
+  CHECK(cast<std::uint8_t>(values) == std::vector<std::uint8_t>{0, 1, 255, 0, 255, 0, 0});
+  CHECK(cast<std::int64_t>(std::vector<float>{9.3e18F, -9.3e18F}) ==
+        std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::max(),
+                                  std::numeric_limits<std::int64_t>::min()});
+  CHECK(cast<bool>(std::vector<float>{0.0F, -0.0F, kNan, 0.1F}) ==
+        std::vector<bool>{false, false, true, true});
+}
+
+TEST_CASE("values are rounded once to 16 bits, ties to even", "[cast_values]") {
+  // 1 + 2^-8 is between two numbers of bf16; in f64 a little more is not.
+  CHECK(numbers(cast<BF16>(std::vector<float>{1.00390625F, 1.01171875F, -0.0F})) ==
+        std::vector<double>{1.0, 1.015625, -0.0});
+  CHECK(numbers(cast<BF16>(std::vector<double>{1.00390625, 1.00390625 + 1e-12})) ==
+        std::vector<double>{1.0, 1.0078125});
+  const auto halves = cast<F16>(std::vector<float>{65504.0F, 65520.0F, -1e9F, 1e-9F, kNan});
+  CHECK(static_cast<float>(halves[0]) == 65504.0F);
+  CHECK(static_cast<float>(halves[1]) == kInfinity);
+  CHECK(static_cast<float>(halves[2]) == -kInfinity);
+  CHECK(static_cast<float>(halves[3]) == 0.0F);
+  CHECK(std::isnan(static_cast<float>(halves[4])));
+}
+
+TEST_CASE("what 16 bits hold comes back, and no values are none", "[cast_values]") {
+  std::vector<F16> all;
+  for (int bits = 0x0400; bits < 0x0408; ++bits) {
+    all.push_back(F16::from_bits(static_cast<std::uint16_t>(bits)));
+  }
+  const auto back = cast<F16>(cast<double>(all));
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(back[i].bits() == all[i].bits());
+  cast_values(DType::f32, nullptr, DType::bf16, nullptr, 0);
+}
+
+TEST_CASE("NaN and infinity are counted in every floating dtype", "[finite]") {
+  const auto found = [](DType dtype) {
+    const std::array<float, 5> values = {1.0F, kInfinity, -kInfinity, kNan, -0.0F};
+    std::array<std::byte, 5 * sizeof(double)> bytes{};
+    cast_values(DType::f32, values.data(), dtype, bytes.data(), 5);
+    return count_not_finite(dtype, std::span(bytes).first(5 * dtype_size(dtype)));
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    CHECK(found(dtype) == 3);
+  }
+  CHECK(found(DType::i32) == 0);
+  // More than a counter of 16 bits holds in one go.
+  const std::vector<std::uint16_t> many(70'000, 0x7c00);
+  CHECK(count_not_finite(DType::f16, std::as_bytes(std::span(many))) == many.size());
+}
+
+}  // namespace
+}  // namespace troupe::base
