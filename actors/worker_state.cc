@@ -56,9 +56,10 @@ void WorkerState::on(Report& report) {
   mail_.send(kCoordinator, std::move(report.message));
 }
 
-/// The gradient is cut into slices without a copy: each letter borrows its part of the executor's
-/// own buffer. So the buffer may be written again only when all parts have been taken
-/// (GradientTaken), and a letter that is repeated sends the same bytes.
+/// The gradient is cut into slices without a copy: each letter borrows its part of the buffer that
+/// was pushed, the executor's own or in 16 bits a copy. So the buffer may be written again only
+/// when all parts have been taken (GradientTaken), and a letter that is repeated sends the same
+/// bytes.
 void WorkerState::on(const PushWanted& push) {
   if (mail_.ended()) return;
   TROUPE_CHECK(mail_.open(), "a gradient before the start");

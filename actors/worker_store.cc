@@ -21,10 +21,16 @@ WorkerStore::WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec,
 
 base::Status WorkerStore::init(std::span<const schemas::KeyInfo> keys,
                                std::span<const NDArray> values) {
+  if (!values.empty()) {
+    return base::error(base::Errc::unimplemented,
+                       "a job's first values come from its seed, a checkpoint or train.weights");
+  }
+  if (!keys_.empty()) {
+    return base::error(base::Errc::failed_precondition, "rank {} has begun on this store before",
+                       rank_);
+  }
   keys_.assign(keys.begin(), keys.end());
-  if (values.empty()) return {};
-  return base::error(base::Errc::unimplemented,
-                     "a job's first values come from its seed, a checkpoint or train.weights");
+  return {};
 }
 
 base::Status WorkerStore::set_updater(const store::UpdateRule& rule) {
@@ -91,6 +97,7 @@ void WorkerStore::taken(const GradientTaken& taken) {
 }
 
 void WorkerStore::ready(WeightsReady ready) {
+  TROUPE_CHECK(ready.key < keys_.size(), "weights before init");
   Pull pull;
   {
     const base::MutexLock lock(mutex_);

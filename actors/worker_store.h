@@ -29,7 +29,8 @@ class WorkerStore final : public store::KVStore {
 
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t ranks() const override { return spec_.ranks(); }
-  /// Only says what travels how: the servers hold the keys already; values of a caller are refused.
+  /// Only says what travels how, as the job's keys do: the servers hold them already. Values of a
+  /// caller are refused, and a second call.
   base::Status init(std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values) override;
   /// The job's own rule is the servers'; another one is refused.

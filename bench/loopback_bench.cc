@@ -158,6 +158,7 @@ class Rank final : public actors::JobRole<Rank, actors::WorkerState> {
   ~Rank() { end(); }
 
   void run() {
+    must(store_.init(setup_.plan->keys, {}));
     setup_.open({Role::worker, rank_});
     started_.get_future().wait();
     for (std::uint32_t key = 0; key < kRounds.size(); ++key) exchange(key);

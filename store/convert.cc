@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole buffers cast by one thread: a slice is at most 1 MiB.
+// Buffers cast by the calling thread.
 #include "store/convert.h"
 
 #include "base/cast_values.h"

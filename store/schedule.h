@@ -58,7 +58,7 @@ struct UpdateRule {
   schemas::OptimizerSpec optimizer;
   schemas::ScheduleSpec schedule;
   ScheduleSpan span;
-  bool check_sums = true;  ///< a sum beyond the range of the 16 bits that it travels in is an error
+  bool check_range = true;  ///< what leaves the range of the 16 bits it travels in is an error
 };
 
 /// The learning rate of step `step` (from 0), lr being the optimizer's. With w warm-up steps:

@@ -2,6 +2,8 @@
 // Slices' arithmetic over operators of the table.
 #include "store/slice_compute.h"
 
+#include <fmt/core.h>
+
 #include <array>
 
 #include "base/finite.h"
@@ -127,31 +129,33 @@ base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUp
   return next;
 }
 
-/// The update's gradient in the key's dtype.
+/// What is infinite or NaN in `wire` has left its range: gradients of ranks are checked before.
+base::Status SliceCompute::check_range(const KeyInfo& key, base::DType wire,
+                                       const base::Buffer& values, std::string_view what) const {
+  if (!base::is_16_bit(wire) || !rule_.check_range) return {};
+  const std::uint64_t found = base::count_not_finite(wire, values.as<std::byte>());
+  if (found == 0) return {};
+  return base::error(base::Errc::not_finite,
+                     "{} of '{}' holds {} values beyond the range of {}, in which it travels{}",
+                     what, key.name, found, base::dtype_name(wire),
+                     wire == base::DType::f16 ? "; bf16 has the range of f32" : "");
+}
+
+/// The update's gradient in the key's dtype. A value that becomes infinite in a rank or in an
+/// addition stays so up to here.
 base::Result<base::Buffer> SliceCompute::sum_of(const KeyInfo& key, const SliceUpdate& update,
                                                 base::BufferPool& pool) const {
-  if (base::is_16_bit(key.gradient_wire) && rule_.check_sums) {
-    // A gradient of a rank is checked before it is rounded; one that becomes infinite there or in
-    // an addition stays so.
-    const std::uint64_t found =
-        base::count_not_finite(key.gradient_wire, update.gradient.as<std::byte>());
-    if (found > 0) {
-      return base::error(
-          base::Errc::not_finite,
-          "the sum of gradients of '{}' at step {} holds {} values beyond the range "
-          "of {}, in which it travels{}",
-          key.name, update.step, found, base::dtype_name(key.gradient_wire),
-          key.gradient_wire == base::DType::f16 ? "; bf16 has the range of f32" : "");
-    }
-  }
+  const std::string what = fmt::format("the sum of gradients of step {}", update.step);
+  TROUPE_TRY(check_range(key, key.gradient_wire, update.gradient, what));
   return convert(update.gradient, key.gradient_wire, key.dtype, pool, "gradient sums");
 }
 
-base::Status SliceCompute::round(const KeyInfo& key, SliceValues& values, base::BufferPool& pool) {
+base::Status SliceCompute::round(const KeyInfo& key, SliceValues& values,
+                                 base::BufferPool& pool) const {
   if (key.weight_wire == key.dtype) return {};
   TROUPE_TRY_ASSIGN(values.rounded,
                     convert(values.weight, key.dtype, key.weight_wire, pool, "weights"));
-  return {};
+  return check_range(key, key.weight_wire, values.rounded, "the weight");
 }
 
 base::Result<SliceState> SliceCompute::first(const KeyInfo& key, const SliceInfo& slice,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ class SliceCompute {
                                  const base::Buffer& right, const UpdateContext& context) const;
   /// The next version of a slice; the schedule is evaluated here, from update.step. The values of a
   /// frozen key (lr_mult 0) stay what they are, in the same buffers. not_finite names the key when
-  /// its sum has come in 16 bits with infinity or NaN, unless the rule does not check.
+  /// its sum has come in 16 bits with infinity or NaN, and as round() says.
   base::Result<SliceValues> update(const schemas::KeyInfo& key, const SliceUpdate& update,
                                    const UpdateContext& context) const;
   /// Initial values of a slice, by (seed, key, element), with slots of zeros.
@@ -53,13 +54,16 @@ class SliceCompute {
   /// `weight` with slots of zeros: the first state of given values.
   base::Result<SliceState> first_from(const schemas::KeyInfo& key, base::Buffer weight,
                                       base::BufferPool& pool) const;
-  /// Sets SliceValues::rounded, for values that come from elsewhere.
-  static base::Status round(const schemas::KeyInfo& key, SliceValues& values,
-                            base::BufferPool& pool);
+  /// Sets SliceValues::rounded, for values that come from elsewhere. not_finite names the key when
+  /// a weight is beyond the range of its weight_wire, unless the rule does not check.
+  base::Status round(const schemas::KeyInfo& key, SliceValues& values,
+                     base::BufferPool& pool) const;
 
  private:
   SliceCompute(const ops::OpTable& table, const UpdateRule& rule) : table_(table), rule_(rule) {}
   const Updater& updater(const schemas::KeyInfo& key) const;
+  base::Status check_range(const schemas::KeyInfo& key, base::DType wire,
+                           const base::Buffer& values, std::string_view what) const;
   base::Result<base::Buffer> sum_of(const schemas::KeyInfo& key, const SliceUpdate& update,
                                     base::BufferPool& pool) const;
 

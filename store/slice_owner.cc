@@ -468,7 +468,9 @@ SliceState SliceOwner::take_cut() {
   TROUPE_CHECK(cut_due_.has_value(), "no checkpoint is due");
   TROUPE_CHECK(!updating_, "a checkpoint is taken while its weights are being replaced");
   cut_due_.reset();
-  return current_;
+  SliceState cut = current_;
+  cut.values.rounded = {};  // nobody writes it
+  return cut;
 }
 
 std::string SliceOwner::name() const {

@@ -41,8 +41,6 @@ class WeighedAverage;
 struct ModuleOptions {
   InputSpec inputs;                         ///< the symbol's arguments and one sample's shape
   std::vector<schemas::KeyRule> keys = {};  ///< what multiplies rate and decay of parameters
-  schemas::WireType gradient_wire = schemas::WireType::same;  ///< see set_wires()
-  schemas::WireType weight_wire = schemas::WireType::same;    ///< likewise
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
@@ -58,6 +56,8 @@ struct ModuleOptions {
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;
   std::size_t executors_max = 16;
+  schemas::WireType gradient_wire = schemas::WireType::same;  ///< see set_wires()
+  schemas::WireType weight_wire = schemas::WireType::same;    ///< likewise
 };
 
 /// One batch: `size` samples of dense data (size, sample...) and labels (size,) in the module's

@@ -284,7 +284,7 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                                         base::BufferPool& pool) const {
   if (checkpoint_ != nullptr) {
     auto state = checkpoint_->slice(slice, pool);
-    if (state.ok()) TROUPE_TRY(store::SliceCompute::round(key, state->values, pool));
+    if (state.ok()) TROUPE_TRY(compute.round(key, state->values, pool));
     if (state.status().code() != base::Errc::data_loss) return state;
     const base::Status aside = checkpoint_->set_aside();
     return base::error(base::Errc::data_loss, "{}; {}", state.status().text(),

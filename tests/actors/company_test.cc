@@ -94,13 +94,20 @@ TEST_CASE("what travels in 16 bits ends in the local store's bits, too", "[compa
     const std::string local = trained_hash(table, spec, "local", false);
     spec.servers.shards = 2;
     CHECK(trained_hash(table, spec, "company") == local);
+    // Ranks that their groups do not hold together: other sums travel.
+    spec.workers.machines = 2;
+    spec.workers.devices = 3;
+    const std::string wide = trained_hash(table, spec, "wide", false);
+    CHECK(trained_hash(table, spec, "wide-company") == wide);
+    spec.workers.machines = 3;
+    spec.workers.devices = 2;
     // In two parts, the second from a checkpoint: what is kept is not rounded.
     spec.train.max_steps = 9;
-    CHECK(trained_hash(table, spec, "parts") != local);
+    trained_hash(table, spec, "parts");
     spec.train.max_steps.reset();
     CHECK(trained_hash(table, spec, "parts") == local);
     CHECK(hashes.insert(local).second);
-    for (const char* run : {"local", "company", "parts"}) {
+    for (const char* run : {"local", "company", "wide", "wide-company", "parts"}) {
       std::filesystem::remove_all(folder.path() / run);
     }
   }
@@ -166,6 +173,27 @@ TEST_CASE("max_staleness bounds what servers observe", "[company]") {
   REQUIRE(outcome.status.ok());
   CHECK(worst[1] <= 1);
   CHECK(worst[2] <= 2);
+}
+
+TEST_CASE("a sum beyond the range of f16 ends the job by key and step, where that is checked",
+          "[company]") {
+  const TestFolder folder("company-range");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "mlp");
+  spec.numerics.gradient_wire = schemas::WireType::f16;
+  spec.data.std = {1e-6};  // large data, and so large gradients
+  for (const bool company : {false, true}) {
+    spec.train.non_finite = schemas::NonFinite::fail;
+    const Outcome outcome = run(table, spec, company);
+    INFO(outcome.status.to_string());
+    CHECK(outcome.status.code() == base::Errc::not_finite);
+    CHECK_THAT(outcome.status.text(), Catch::Contains("the sum of gradients of step ") &&
+                                          Catch::Contains("beyond the range of f16"));
+    spec.train.non_finite = schemas::NonFinite::ignore;
+    spec.checkpoint.dir.clear();
+    CHECK(run(table, spec, company).status.ok());
+  }
 }
 
 /// Bytes pushed to device server 0 and from it.

@@ -130,7 +130,7 @@ struct Narrow {
     key.weight_wire = base::DType::bf16;
     UpdateRule rule = rule_of();
     rule.optimizer.wd = 0.0;
-    rule.check_sums = check;
+    rule.check_range = check;
     compute = SliceCompute::create(tests::test_operators(), std::span(&key, 1), rule).value();
   }
   UpdateContext context() { return {storage.pool(base::Device{}), kernels, lane}; }
@@ -177,7 +177,9 @@ TEST_CASE("a key that travels in its own dtype is not copied", "[slice_compute]"
   const KeyInfo key = key_of("w");
   SliceValues values{two(1.0, 2.0), {}, {}};
   storage::Storage storage;
-  REQUIRE(SliceCompute::round(key, values, storage.pool(base::Device{})).ok());
+  const auto compute = SliceCompute::create(tests::test_operators(), std::span(&key, 1), rule_of());
+  REQUIRE(compute.ok());
+  REQUIRE((*compute)->round(key, values, storage.pool(base::Device{})).ok());
   CHECK(values.sent().data() == values.weight.data());
 }
 
@@ -187,11 +189,16 @@ TEST_CASE("a sum that has left the range of f16 is named, unless nobody checks",
   const base::Status status = checked.step({1.0, 1.0}, {7e4, 1.0}).status();
   CHECK(status.code() == base::Errc::not_finite);
   CHECK(status.text() ==
-        "the sum of gradients of 'w' at step 7 holds 1 values beyond the range of f16, in which it "
+        "the sum of gradients of step 7 of 'w' holds 1 values beyond the range of f16, in which it "
         "travels; bf16 has the range of f32");
   CHECK(checked.step({1.0, 1.0}, {65504.0, 1.0}).ok());
   CHECK(Narrow(base::DType::bf16).step({1.0, 1.0}, {7e4, 1.0}).ok());
   CHECK(Narrow(base::DType::f16, false).step({1.0, 1.0}, {7e4, 1.0}).ok());
+  checked.key.weight_wire = base::DType::f16;
+  CHECK(
+      checked.step({7e4, 1.0}, {1.0, 1.0}).status().text() ==
+      "the weight of 'w' holds 1 values beyond the range of f16, in which it travels; bf16 has the "
+      "range of f32");
 }
 
 TEST_CASE("an optimizer given as a symbol refuses multipliers that it cannot obey",
