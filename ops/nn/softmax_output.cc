@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_output: class probabilities whose gradient is that of the cross-entropy with a label,
 // summed (never averaged) over samples. Pure functions of views; any thread.
-#include "ops/nn/class_axis.h"
+#include "ops/nn/softmax_output.h"
 
 namespace troupe::ops {
 namespace {
@@ -47,23 +47,6 @@ std::vector<ParamDef> params() {
   return result;
 }
 
-/// The class axis, or 0 when all axes behind the first are classes.
-int axis_number(const Params& p, int rank) {
-  if (p.boolean("multi_output")) return 1;
-  return p.boolean("preserve_shape") ? rank - 1 : 0;
-}
-
-ClassAxis axis_of(const Params& p, const Shape& data) {
-  const int axis = axis_number(p, data.rank());
-  if (axis > 0) return class_axis(data, axis);
-  return {data[0], data.elements(1, data.rank()), 1};
-}
-
-/// Positions per sample behind the class axis 1.
-std::int64_t positions(const Shape& data) {
-  return data.elements(2, data.rank());
-}
-
 /// The shape of the labels of classes along axis 1. Of MXNet's three forms, (N, 1, d2, ...) and
 /// (N, d2, ...) only fit a label that has their rank; (N, d2 * ...) is what an unknown label gets.
 Shape position_labels(const Shape& data, const Shape& label) {
@@ -75,7 +58,7 @@ Shape position_labels(const Shape& data, const Shape& label) {
   if (label.rank_known() && label.rank() == data.rank() - 1) return without_axis(data, 1);
   const auto behind = data.dims().subspan(2);
   const bool known = std::all_of(behind.begin(), behind.end(), [](auto d) { return d >= 0; });
-  return {data[0], known ? positions(data) : base::kUnknownDim};
+  return {data[0], known ? label_positions(data) : base::kUnknownDim};
 }
 
 Status infer(const Params& p, Shape& data, Shape& label) {
@@ -104,7 +87,7 @@ Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>
 
 template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
-  softmax_rows(c, axis_of(call.params, call.inputs[0].shape), c.inputs[0].as<T>(),
+  softmax_rows(c, softmax_output_axis(call.params, call.inputs[0].shape), c.inputs[0].as<T>(),
                c.outputs[0].as<T>());
   return {};
 }
@@ -112,13 +95,13 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const Shape& shape = call.inputs[0].shape;
-  const ClassAxis v = axis_of(call.params, shape);
+  const ClassAxis v = softmax_output_axis(call.params, shape);
   const Labels labels(c.inputs[1], call.params);
   TROUPE_TRY(labels.check(v.classes));
   const T* output = c.inputs[0].as<T>();
   T* result = c.outputs[0].as<T>();
   const double parts =
-      call.params.boolean("multi_output") ? static_cast<double>(positions(shape)) : 1.0;
+      call.params.boolean("multi_output") ? static_cast<double>(label_positions(shape)) : 1.0;
   const auto scale = static_cast<T>(call.params.real("grad_scale") / parts);
   const double alpha = call.params.real("smooth_alpha");
   const auto own = static_cast<T>(1.0 - alpha);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Classes along one axis and their labels for own kernels on GPUs. These cannot say which label is
+// no class, so what such a label gives is NaN.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "ops/nn/class_axis.h"
+#include "ops/support/device_reduce.h"
+
+namespace troupe::ops {
+
+/// ClassAxis for devices.
+struct DeviceClasses {
+  std::int64_t classes = 0, inner = 1;
+
+  /// Offset of class `k` of a row.
+  TROUPE_HOST_DEVICE std::int64_t offset(std::int64_t row, std::int64_t k) const {
+    return inner == 1 ? row * classes + k : (row / inner * classes + k) * inner + row % inner;
+  }
+  /// The row of the element at an offset, and its class there.
+  TROUPE_HOST_DEVICE std::int64_t row(std::int64_t at) const {
+    return inner == 1 ? at / classes : at / (classes * inner) * inner + at % inner;
+  }
+  TROUPE_HOST_DEVICE std::int64_t class_of(std::int64_t at) const { return at / inner % classes; }
+};
+
+inline DeviceClasses device_classes(const ClassAxis& v) {
+  return {v.classes, v.inner};
+}
+
+/// A reduction over the classes of each row.
+inline DeviceReduction reduce_classes(const ClassAxis& v) {
+  return device_reduction(v.rows(), v.classes, v.inner > 1);
+}
+
+/// Labels for devices.
+struct DeviceLabels {
+  static constexpr std::int64_t kIgnored = -1, kNoClass = -2;
+  const void* data = nullptr;
+  base::DType dtype = base::DType::i32;
+  std::int64_t classes = 0;
+  bool ignores = false;
+  std::int64_t ignored = 0;
+
+  TROUPE_HOST_DEVICE static std::int64_t integer(double value) {
+    using std::floor;
+    const bool moderate = value > -0x1.0p52 && value < 0x1.0p52;
+    return moderate ? static_cast<std::int64_t>(floor(value))
+                    : std::numeric_limits<std::int64_t>::min();
+  }
+  TROUPE_HOST_DEVICE std::int64_t raw(std::int64_t row) const {
+    switch (dtype) {
+      case base::DType::f32:
+        return integer(static_cast<double>(static_cast<const float*>(data)[row]));
+      case base::DType::f64:
+        return integer(static_cast<const double*>(data)[row]);
+      case base::DType::i64:
+        return static_cast<const std::int64_t*>(data)[row];
+      case base::DType::i32:
+        return static_cast<const std::int32_t*>(data)[row];
+      default:
+        return static_cast<const std::uint8_t*>(data)[row];
+    }
+  }
+  /// The class of a row, kIgnored, or kNoClass.
+  TROUPE_HOST_DEVICE std::int64_t at(std::int64_t row) const {
+    const std::int64_t label = raw(row);
+    if (ignores && label == ignored) return kIgnored;
+    return label >= 0 && label < classes ? label : kNoClass;
+  }
+};
+
+inline DeviceLabels device_labels(const base::TensorView& view, const Params& p,
+                                  std::int64_t classes) {
+  DeviceLabels labels{view.data, view.dtype, classes};
+  const double ignored = p.real("ignore_label");
+  labels.ignores = p.boolean("use_ignore") && ignored > -0x1.0p63 && ignored < 0x1.0p63;
+  if (labels.ignores) labels.ignored = static_cast<std::int64_t>(ignored);
+  return labels;
+}
+
+/// The greatest of some scores, and the sum of exp(score - peak). The sum is NaN where a score is
+/// NaN or +inf.
+template <typename W>
+struct SoftmaxTotal {
+  W peak, sum;
+};
+
+/// Measures rows of scores: their totals go to `totals`.
+template <typename T>
+struct SoftmaxTotals {
+  using W = Wide<T>;
+  using Accumulator = SoftmaxTotal<W>;
+  DeviceClasses v;
+  const T* data;
+  Accumulator* totals;
+
+  TROUPE_HOST_DEVICE Accumulator none() const {
+    return {-std::numeric_limits<W>::infinity(), W{0}};
+  }
+  TROUPE_HOST_DEVICE Accumulator load(std::int64_t row, std::int64_t k) const {
+    const auto x = static_cast<W>(data[v.offset(row, k)]);
+    if (x == -std::numeric_limits<W>::infinity()) return none();
+    return {x, W{1} + (x - x)};
+  }
+  TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
+    using std::exp;
+    if (a.peak == b.peak) return {a.peak, a.sum + b.sum};
+    if (a.peak < b.peak) return {b.peak, a.sum * exp(a.peak - b.peak) + b.sum};
+    return {a.peak, a.sum + b.sum * exp(b.peak - a.peak)};
+  }
+  TROUPE_HOST_DEVICE void store(std::int64_t row, Accumulator total) const { totals[row] = total; }
+};
+
+/// How rows are measured, and where the totals of rows and of parts go.
+template <typename T>
+struct SoftmaxPlan {
+  ClassAxis v;
+  DeviceReduction reduction;
+  SoftmaxTotal<Wide<T>>* totals;
+  SoftmaxTotal<Wide<T>>* partial;
+};
+template <typename T>
+SoftmaxPlan<T> plan_softmax(const ClassAxis& v, ScratchCut& scratch) {
+  using Total = SoftmaxTotal<Wide<T>>;
+  SoftmaxPlan<T> plan{v, reduce_classes(v), nullptr, nullptr};
+  plan.totals = scratch.take<Total>(v.rows());
+  plan.partial = take_partial<Total>(plan.reduction, scratch);
+  return plan;
+}
+
+/// Fills plan.totals.
+template <typename T>
+base::Status measure_softmax_rows(const KernelContext& context, const SoftmaxPlan<T>& plan,
+                                  const T* data) {
+  return device_reduce(context, plan.reduction,
+                       SoftmaxTotals<T>{device_classes(plan.v), data, plan.totals}, plan.partial);
+}
+
+/// exp(x - peak) / sum, or its logarithm, at each offset.
+template <bool kLogarithm, typename T>
+struct SoftmaxAt {
+  DeviceClasses v;
+  const T* data;
+  const SoftmaxTotal<Wide<T>>* totals;
+  DeviceOutput<T> out;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    using std::exp, std::log;
+    const SoftmaxTotal<Wide<T>> total = totals[v.row(i)];
+    const auto x = static_cast<Wide<T>>(data[i]);
+    if constexpr (kLogarithm) {
+      out.store(i, x - (total.peak + log(total.sum)));
+    } else {
+      out.store(i, exp(x - total.peak) / total.sum);
+    }
+  }
+};
+
+/// Output 0 = softmax of input 0, or its logarithm.
+template <bool kLogarithm, typename T>
+base::Status run_softmax_forward(const OpCall& call, const KernelContext& context,
+                                 const SoftmaxPlan<T>& plan) {
+  const T* data = context.inputs[0].as<T>();
+  TROUPE_TRY(measure_softmax_rows(context, plan, data));
+  return for_each_index(context, context.inputs[0].elements(),
+                        SoftmaxAt<kLogarithm, T>{device_classes(plan.v), data, plan.totals,
+                                                 device_output<T>(call, context, 0)});
+}
+
+}  // namespace troupe::ops
