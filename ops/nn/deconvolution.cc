@@ -475,6 +475,19 @@ std::vector<BackendKernel> deconvolution_kernels(std::span<const BackendKernel> 
   return kernels;
 }
 
+Convolution twin_convolution(const OpCall& call) {
+  const auto twins = std::find_if(kTwins.begin(), kTwins.end(), [&](const Twins& each) {
+    return each.deconvolution == call.op->name;
+  });
+  TROUPE_CHECK(twins != kTwins.end(), "an operator of deconvolution's");
+  const OpCall twin = twin_call(call, *twins).value();
+  const Shape& data = data_shape(call, twins->pass);
+  const Shape& output = twins->pass == Pass::forward         ? call.outputs[0].shape
+                        : twins->pass == Pass::data_gradient ? call.inputs[0].shape
+                                                             : call.inputs[1].shape;
+  return read_convolution(twin.params, output, data);
+}
+
 std::span<const OpDef> ops_deconvolution() {
   static const std::vector<OpDef> ops = {define_forward(), define_backward_data(),
                                          define_backward_weights()};

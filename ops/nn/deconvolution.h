@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/nn/convolution.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -14,5 +15,9 @@ namespace troupe::ops {
 /// Kernels of deconvolution's operators from one back-end's kernels of convolution's. A bias is
 /// added behind deconvolution's.
 std::vector<BackendKernel> deconvolution_kernels(std::span<const BackendKernel> convolution);
+
+/// The extents of the convolution that a call of one of deconvolution's operators computes a pass
+/// of. Its data is deconvolution's output.
+Convolution twin_convolution(const OpCall& call);
 
 }  // namespace troupe::ops

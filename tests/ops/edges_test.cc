@@ -45,8 +45,9 @@ constexpr double kSmall = 2e5;
 /// True for kernels that multiply padding or a zero with everything: there NaN and infinity reach
 /// more results than those that are made from them, padding of blocked tensors too.
 bool spreads(const OpDef& op, const Kernel& kernel) {
-  const bool mixes = op.name.find("convolution") != std::string::npos ||
-                     op.name == "log_softmax_backward" || op.name == "lrn";
+  const bool convolves = op.name.find("convolution") != std::string::npos;
+  if (convolves && kernel.name() == "cuda") return true;
+  const bool mixes = convolves || op.name == "log_softmax_backward" || op.name == "lrn";
   const bool own = kernel.name() == "simd:winograd" || kernel.name() == "simd:patches";
   return mixes && (kernel.name().starts_with("onednn") || own);
 }

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on GPUs, of any operands that can be read by row and column: tiles in shared
+// memory, each thread some outputs of a tile. Each output's products are added one after the other,
+// in one or more parts of fixed length, and the parts' sums are reduced. The host does the same.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/support/device_reduce.h"
+
+namespace troupe::ops {
+
+/// `batches` products (rows, inner) * (inner, columns).
+struct DeviceProduct {
+  std::int64_t batches = 1, rows = 0, columns = 0, inner = 0;
+  std::int64_t parts = 1, part_length = 0;  ///< that sums are cut into
+  bool x_inner_aside = true;    ///< neighbours in x's memory: elements of a row, not of a column
+  bool y_columns_aside = true;  ///< neighbours in y's memory: elements of a row, not of a column
+
+  std::int64_t outputs() const { return batches * rows * columns; }
+};
+
+/// Cuts long sums of few outputs into parts, so that a GPU has enough to do. Without it, an
+/// output's bits depend on `inner` alone.
+DeviceProduct cut_sums(DeviceProduct product);
+
+// A multiplier M is a plain struct with
+//   Number                              what is computed in
+//   x(batch, row, i), y(batch, i, column)
+//   store(batch, row, column, sum)      called once for each output
+// all of them TROUPE_HOST_DEVICE and const.
+
+/// How the threads of a block share a tile: each has kRowsEach * kColumnsEach outputs, of rows that
+/// are kThreadRows apart and columns that are kThreadColumns apart.
+template <int kRowThreads, int kRows, int kColumns>
+struct ProductTile {
+  static constexpr int kThreadRows = kRowThreads, kThreadColumns = kBlockThreads / kRowThreads;
+  static constexpr int kRowsEach = kRows, kColumnsEach = kColumns;
+  static constexpr int kTileRows = kThreadRows * kRows, kTileColumns = kThreadColumns * kColumns;
+  static constexpr int kDepth = 16;  ///< products of a sum from one filling of the tile
+};
+using SquareTile = ProductTile<16, 4, 4>;
+using FlatTile = ProductTile<1, 4, 1>;
+using TallTile = ProductTile<kBlockThreads, 1, 4>;
+
+/// One tile of one part for a block. `partial`: where the sums of parts go, [part, output].
+template <typename M, typename Tile>
+struct ProductPart {
+  using W = typename M::Number;
+  static constexpr std::size_t kSharedBytes =
+      sizeof(W) * Tile::kDepth * (Tile::kTileRows + Tile::kTileColumns);
+  static constexpr int kEach = Tile::kRowsEach * Tile::kColumnsEach;
+
+  DeviceProduct p;
+  M multiplier;
+  W* partial;
+
+  struct Place {
+    std::int64_t batch, part, row, column;
+  };
+
+  TROUPE_HOST_DEVICE std::int64_t row_tiles() const {
+    return (p.rows + Tile::kTileRows - 1) / Tile::kTileRows;
+  }
+  TROUPE_HOST_DEVICE std::int64_t column_tiles() const {
+    return (p.columns + Tile::kTileColumns - 1) / Tile::kTileColumns;
+  }
+  std::int64_t units() const { return p.batches * p.parts * row_tiles() * column_tiles(); }
+
+  TROUPE_HOST_DEVICE Place place(std::int64_t unit) const {
+    const std::int64_t column = unit % column_tiles() * Tile::kTileColumns;
+    unit /= column_tiles();
+    const std::int64_t row = unit % row_tiles() * Tile::kTileRows;
+    unit /= row_tiles();
+    return {unit / p.parts, unit % p.parts, row, column};
+  }
+  TROUPE_HOST_DEVICE std::int64_t begin(const Place& at) const { return at.part * p.part_length; }
+  TROUPE_HOST_DEVICE std::int64_t end(const Place& at) const {
+    return at.part + 1 == p.parts ? p.inner : begin(at) + p.part_length;
+  }
+
+  /// One thread's share of filling the tile with numbers from `first` on; zeros where there are
+  /// none.
+  TROUPE_HOST_DEVICE void fill(const Place& at, std::int64_t first, int thread, W* tile) const {
+    const std::int64_t stop = end(at);
+    for (int e = thread; e < Tile::kDepth * Tile::kTileRows; e += kBlockThreads) {
+      const int depth = p.x_inner_aside ? e % Tile::kDepth : e / Tile::kTileRows;
+      const int row = p.x_inner_aside ? e / Tile::kDepth : e % Tile::kTileRows;
+      const bool there = first + depth < stop && at.row + row < p.rows;
+      tile[depth * Tile::kTileRows + row] =
+          there ? multiplier.x(at.batch, at.row + row, first + depth) : W{0};
+    }
+    tile += Tile::kDepth * Tile::kTileRows;
+    for (int e = thread; e < Tile::kDepth * Tile::kTileColumns; e += kBlockThreads) {
+      const int depth = p.y_columns_aside ? e / Tile::kTileColumns : e % Tile::kDepth;
+      const int column = p.y_columns_aside ? e % Tile::kTileColumns : e / Tile::kDepth;
+      const bool there = first + depth < stop && at.column + column < p.columns;
+      tile[depth * Tile::kTileColumns + column] =
+          there ? multiplier.y(at.batch, first + depth, at.column + column) : W{0};
+    }
+  }
+
+  /// Adds `depth` products to each of a thread's sums.
+  TROUPE_HOST_DEVICE void add_products(int thread, int depth, const W* tile, W* sums) const {
+    using std::fma;
+    const W* x = tile + thread / Tile::kThreadColumns;
+    const W* y = tile + Tile::kDepth * Tile::kTileRows + thread % Tile::kThreadColumns;
+    for (int i = 0; i < depth; ++i, x += Tile::kTileRows, y += Tile::kTileColumns) {
+      for (int e = 0; e < kEach; ++e) {
+        const int row = e / Tile::kColumnsEach * Tile::kThreadRows;
+        const int column = e % Tile::kColumnsEach * Tile::kThreadColumns;
+        sums[e] = fma(x[row], y[column], sums[e]);
+      }
+    }
+  }
+  TROUPE_HOST_DEVICE void add_filling(const Place& at, std::int64_t first, int thread,
+                                      const W* tile, W* sums) const {
+    if (at.row + thread / Tile::kThreadColumns >= p.rows) return;
+    if (at.column + thread % Tile::kThreadColumns >= p.columns) return;
+    const std::int64_t left = end(at) - first;
+    if (left >= Tile::kDepth) {
+      add_products(thread, Tile::kDepth, tile, sums);  // a constant: it can be unrolled
+    } else {
+      add_products(thread, static_cast<int>(left), tile, sums);
+    }
+  }
+
+  TROUPE_HOST_DEVICE void finish(const Place& at, int thread, const W* sums) const {
+    for (int e = 0; e < kEach; ++e) {
+      const std::int64_t row =
+          at.row + thread / Tile::kThreadColumns + e / Tile::kColumnsEach * Tile::kThreadRows;
+      const std::int64_t column =
+          at.column + thread % Tile::kThreadColumns + e % Tile::kColumnsEach * Tile::kThreadColumns;
+      if (row >= p.rows || column >= p.columns) continue;
+      if (p.parts == 1) {
+        multiplier.store(at.batch, row, column, sums[e]);
+      } else {
+        const std::int64_t output = (at.batch * p.rows + row) * p.columns + column;
+        partial[at.part * (p.batches * p.rows * p.columns) + output] = sums[e];
+      }
+    }
+  }
+
+  void on_host(std::int64_t unit) const {
+    const Place at = place(unit);
+    W tile[kSharedBytes / sizeof(W)];
+    W sums[kBlockThreads * kEach] = {};
+    for (std::int64_t first = begin(at); first < end(at); first += Tile::kDepth) {
+      for (int thread = 0; thread < kBlockThreads; ++thread) fill(at, first, thread, tile);
+      for (int thread = 0; thread < kBlockThreads; ++thread) {
+        add_filling(at, first, thread, tile, sums + thread * kEach);
+      }
+    }
+    for (int thread = 0; thread < kBlockThreads; ++thread) {
+      finish(at, thread, sums + thread * kEach);
+    }
+  }
+
+#if defined(__CUDACC__)
+  __device__ void on_device(std::int64_t unit, unsigned char* shared) const {
+    const Place at = place(unit);
+    const int thread = static_cast<int>(threadIdx.x);
+    auto* const tile = reinterpret_cast<W*>(shared);
+    W sums[kEach] = {};
+    for (std::int64_t first = begin(at); first < end(at); first += Tile::kDepth) {
+      fill(at, first, thread, tile);
+      __syncthreads();
+      add_filling(at, first, thread, tile, sums);
+      __syncthreads();
+    }
+    finish(at, thread, sums);
+  }
+#endif
+};
+
+/// Adds up the sums of parts.
+template <typename M>
+struct ProductTotals : DeviceSum<typename M::Number> {
+  using W = typename M::Number;
+  M multiplier;
+  const W* partial;
+  std::int64_t outputs, rows, columns;
+
+  TROUPE_HOST_DEVICE W load(std::int64_t output, std::int64_t part) const {
+    return partial[part * outputs + output];
+  }
+  TROUPE_HOST_DEVICE void store(std::int64_t output, W sum) const {
+    const std::int64_t row = output / columns;
+    multiplier.store(row / rows, row % rows, output % columns, sum);
+  }
+};
+
+/// Memory for the sums of parts.
+template <typename W>
+W* take_partial(const DeviceProduct& p, ScratchCut& scratch) {
+  return p.parts == 1 ? nullptr : scratch.take<W>(p.parts * p.outputs());
+}
+
+/// All products of `p`; `partial` is from take_partial().
+template <typename M>
+base::Status device_product(const KernelContext& context, const DeviceProduct& p,
+                            const M& multiplier, typename M::Number* partial) {
+  constexpr std::int64_t kFew = 8;
+  const auto run = [&]<typename Tile>(Tile) {
+    const ProductPart<M, Tile> part{p, multiplier, partial};
+    return for_each_unit(context, part.units(), part);
+  };
+  if (p.rows <= kFew) {
+    TROUPE_TRY(run(FlatTile()));
+  } else if (p.columns <= kFew) {
+    TROUPE_TRY(run(TallTile()));
+  } else {
+    TROUPE_TRY(run(SquareTile()));
+  }
+  if (p.parts == 1) return {};
+  const DeviceReduction totals = device_reduction(p.outputs(), p.parts, true);
+  TROUPE_CHECK(totals.parts == 1, "parts of a sum are few");
+  return device_reduce(context, totals,
+                       ProductTotals<M>{{}, multiplier, partial, p.outputs(), p.rows, p.columns},
+                       nullptr);
+}
+
+/// out[row, column] = bias[column] + sum over i of x[row * x_row + i * x_inner] *
+/// y[i * y_inner + column * y_column]; no bias where it is null.
+template <typename T>
+struct StridedMultiplier {
+  using Number = Wide<T>;
+  const T* x_data;
+  const T* y_data;
+  const T* bias;
+  std::int64_t x_row, x_inner, y_inner, y_column, columns;
+  DeviceOutput<T> out;
+
+  TROUPE_HOST_DEVICE Number x(std::int64_t, std::int64_t row, std::int64_t i) const {
+    return static_cast<Number>(x_data[row * x_row + i * x_inner]);
+  }
+  TROUPE_HOST_DEVICE Number y(std::int64_t, std::int64_t i, std::int64_t column) const {
+    return static_cast<Number>(y_data[i * y_inner + column * y_column]);
+  }
+  TROUPE_HOST_DEVICE void store(std::int64_t, std::int64_t row, std::int64_t column,
+                                Number sum) const {
+    if (bias != nullptr) sum += static_cast<Number>(bias[column]);
+    out.store(row * columns + column, sum);
+  }
+};
+
+/// A product, and where the sums of its parts go.
+template <typename T>
+struct ProductPlan {
+  DeviceProduct product;
+  Wide<T>* partial;
+};
+template <typename T>
+ProductPlan<T> plan_product(const DeviceProduct& product, ScratchCut& scratch) {
+  return {product, take_partial<Wide<T>>(product, scratch)};
+}
+
+}  // namespace troupe::ops
