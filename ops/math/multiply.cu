@@ -6,7 +6,7 @@
 namespace troupe::ops {
 namespace {
 
-struct Product {
+struct Multiply {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
     return a * b;
@@ -16,9 +16,10 @@ struct Product {
 }  // namespace
 
 std::span<const BackendKernel> kernels_multiply_cuda() {
-  static const BackendKernel kernels[] = {{"multiply", broadcast_device_kernel(Product())},
-                                          {"multiply_elemwise", broadcast_device_kernel(Product())},
-                                          {"multiply_scalar", scalar_device_kernel(Product())}};
+  static const BackendKernel kernels[] = {
+      {"multiply", broadcast_device_kernel(Multiply())},
+      {"multiply_elemwise", broadcast_device_kernel(Multiply())},
+      {"multiply_scalar", scalar_device_kernel(Multiply())}};
   return kernels;
 }
 

@@ -196,7 +196,7 @@ OpDef define_backward() {
   op.name = "softmax_output_backward";
   op.doc =
       "Gradient of softmax_output with respect to data, from output and label. A label that "
-      "is no class is an error that names it.";
+      "is no class is an error that names it; on a GPU, its row is NaN.";
   op.params = params();
   op.inputs = names({"output", "label"});
   op.outputs = names({"data_gradient"});

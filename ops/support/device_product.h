@@ -108,6 +108,7 @@ struct ProductPart {
     const W* x = tile + thread / Tile::kThreadColumns;
     const W* y = tile + Tile::kDepth * Tile::kTileRows + thread % Tile::kThreadColumns;
     for (int i = 0; i < depth; ++i, x += Tile::kTileRows, y += Tile::kTileColumns) {
+      TROUPE_UNROLL
       for (int e = 0; e < kEach; ++e) {
         const int row = e / Tile::kColumnsEach * Tile::kThreadRows;
         const int column = e % Tile::kColumnsEach * Tile::kThreadColumns;
@@ -128,6 +129,7 @@ struct ProductPart {
   }
 
   TROUPE_HOST_DEVICE void finish(const Place& at, int thread, const W* sums) const {
+    TROUPE_UNROLL
     for (int e = 0; e < kEach; ++e) {
       const std::int64_t row =
           at.row + thread / Tile::kThreadColumns + e / Tile::kColumnsEach * Tile::kThreadRows;
