@@ -3,10 +3,34 @@
 # the table.
 #
 # A stem is ops/<group>/<stem>.cc, a back-end file ops/<group>/<stem>.<backend>.cc, or <stem>.cu for
-# the back-end cuda; those go to DEVICE. Files of back-ends that are not in TROUPE_OPS_BACKENDS go
-# to EXCLUDED: the build leaves them out.
+# the back-end cuda. Files of back-ends that are not in TROUPE_OPS_BACKENDS go to EXCLUDED: the
+# build leaves them out. DEVICE are sources that include the .cu files of a group, up to
+# TROUPE_OPS_DEVICE_FILES each: for nvcc the headers are several times the work of one such file.
 set(TROUPE_OPS_BACKENDS onednn simd CACHE STRING "Back-ends of operators, best first")
 set(TROUPE_OPS_GROUPS nn math reduce random optimizer)
+set(TROUPE_OPS_DEVICE_FILES 10)
+
+# Appends to the list `sources` the written files that include `files` of `group`, dealt out in turn.
+function(troupe_ops_device sources group files)
+  set(list ${${sources}})
+  list(LENGTH files count)
+  math(EXPR parts "(${count} + ${TROUPE_OPS_DEVICE_FILES} - 1) / ${TROUPE_OPS_DEVICE_FILES}")
+  set(part 0)
+  foreach(file IN LISTS files)
+    string(REPLACE "${CMAKE_SOURCE_DIR}/" "" name ${file})
+    string(APPEND includes_${part} "#include \"${name}\"\n")
+    math(EXPR part "(${part} + 1) % ${parts}")
+  endforeach()
+  while(parts)
+    math(EXPR parts "${parts} - 1")
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/device_${group}_${parts}.cu)
+    file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
+"// Written by cmake/OpsTable.cmake.
+${includes_${parts}}")
+    list(APPEND list ${source})
+  endwhile()
+  set(${sources} ${list} PARENT_SCOPE)
+endfunction()
 
 function(troupe_ops_table)
   cmake_parse_arguments(OUT "" "GENERATED;DEVICE;EXCLUDED" "" ${ARGN})
@@ -22,6 +46,7 @@ function(troupe_ops_table)
   foreach(group IN LISTS TROUPE_OPS_GROUPS)
     file(GLOB files CONFIGURE_DEPENDS
       ${CMAKE_SOURCE_DIR}/ops/${group}/*.cc ${CMAKE_SOURCE_DIR}/ops/${group}/*.cu)
+    set(device_files "")
     foreach(file IN LISTS files)
       get_filename_component(name ${file} NAME)
       string(REGEX MATCH "^([a-z0-9_]+)(\\.([a-z]+))?\\.c[cu]$" matched ${name})
@@ -29,7 +54,7 @@ function(troupe_ops_table)
       set(backend "${CMAKE_MATCH_3}")
       if(name MATCHES "\\.cu$")
         set(backend cuda)
-        list(APPEND device ${file})
+        list(APPEND device_files ${file})
       endif()
       if(NOT matched)
         message(FATAL_ERROR "${file}: none of <stem>.cc, <stem>.<backend>.cc, <stem>.cu")
@@ -44,6 +69,7 @@ function(troupe_ops_table)
         list(APPEND excluded ${file})
       endif()
     endforeach()
+    troupe_ops_device(device ${group} "${device_files}")
   endforeach()
   set(kernels "")
   foreach(backend IN LISTS backends)

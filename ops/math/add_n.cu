@@ -22,7 +22,7 @@ struct SumAt {
 };
 
 template <typename T>
-base::Status run(const OpCall& call, const KernelContext& context, T) {
+base::Status run_add_n(const OpCall& call, const KernelContext& context, T) {
   SumAt<T> at{{}, context.inputs.size(), device_output<T>(call, context, 0)};
   for (std::size_t k = 0; k < at.count; ++k) at.in[k] = context.inputs[k].as<T>();
   return for_each_index(context, flat_elements<T>(context), at);
@@ -32,7 +32,7 @@ base::Status run(const OpCall& call, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_add_n_cuda() {
   static const BackendKernel kernels[] = {
-      {"add_n", real_device_kernel([](auto&&... x) { return run(x...); })}};
+      {"add_n", real_device_kernel([](auto&&... x) { return run_add_n(x...); })}};
   return kernels;
 }
 

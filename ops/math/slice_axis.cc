@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // slice_axis: a range of one axis, and its gradient, which is zero outside the range.
-#include "ops/op.h"
-#include "ops/support/axis_copy.h"
+#include "ops/math/slice_axis.h"
 
 namespace troupe::ops {
 namespace {
@@ -11,35 +10,11 @@ using base::Result;
 using base::Shape;
 using base::Status;
 
-constexpr std::int64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
-
 std::vector<ParamDef> slice_params() {
   return {{"axis", ParamType::integer, 0, "The axis; negative ones count from the end."},
           {"begin", ParamType::integer, 0, "First index; negative ones count from the end."},
-          {"end", ParamType::integer, kToTheEnd,
+          {"end", ParamType::integer, kSliceToTheEnd,
            "Index behind the last; negative ones count from the end; None: to the end."}};
-}
-
-/// The axis and the range of a shape whose extent there is known.
-struct Range {
-  int axis = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-Result<Range> checked_range(const Params& params, const Shape& data) {
-  TROUPE_TRY_ASSIGN(const int axis, checked_axis(params.integer("axis"), data));
-  const std::int64_t extent = data[axis];
-  const auto from_front = [extent](std::int64_t index) {
-    return index < 0 ? index + extent : index;
-  };
-  const std::int64_t begin = from_front(params.integer("begin"));
-  const std::int64_t given = params.integer("end");
-  const std::int64_t end = given == kToTheEnd ? extent : from_front(given);
-  if (begin < 0 || begin > end || end > extent) {
-    return base::error(Errc::invalid_argument, "range [{}, {}) does not fit axis {} of shape {}",
-                       begin, end, axis, data.to_string());
-  }
-  return Range{axis, begin, end};
 }
 
 /// Shape of the slice, as far as `data` is known.
@@ -48,7 +23,7 @@ Result<Shape> slice_shape(const Params& params, const Shape& data) {
   TROUPE_TRY_ASSIGN(const int axis, checked_axis(params.integer("axis"), data));
   Shape out = data;
   if (data[axis] < 0) return out;
-  TROUPE_TRY_ASSIGN(const Range range, checked_range(params, data));
+  TROUPE_TRY_ASSIGN(const SliceRange range, checked_slice(params, data));
   out.set(axis, range.end - range.begin);
   return out;
 }
@@ -56,7 +31,7 @@ Result<Shape> slice_shape(const Params& params, const Shape& data) {
 Status run(const OpCall& call, const KernelContext& context) {
   return with_moved(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Range range = checked_range(call.params, call.inputs[0].shape).value();
+    const SliceRange range = checked_slice(call.params, call.inputs[0].shape).value();
     copy_axis(context, context.inputs[0].raw<T>(), axis_view(call.inputs[0], range.axis),
               context.outputs[0].raw<T>(), axis_view(call.outputs[0], range.axis),
               {range.begin, 0, range.end - range.begin});
@@ -67,7 +42,7 @@ Status run(const OpCall& call, const KernelContext& context) {
 Status run_backward(const OpCall& call, const KernelContext& context) {
   return with_moved(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Range range = checked_range(call.params, call.outputs[0].shape).value();
+    const SliceRange range = checked_slice(call.params, call.outputs[0].shape).value();
     const AxisView whole = axis_view(call.outputs[0], range.axis);
     T* out = context.outputs[0].raw<T>();
     parallel_ranges(context, whole.outer * whole.extent * whole.inner,
@@ -80,7 +55,7 @@ Status run_backward(const OpCall& call, const KernelContext& context) {
 
 /// The range of `data` is whole blocks; its last one may be padded.
 Status check_blocks(const Params& params, const TensorDesc& data) {
-  TROUPE_TRY_ASSIGN(const Range range, checked_range(params, data.shape));
+  TROUPE_TRY_ASSIGN(const SliceRange range, checked_slice(params, data.shape));
   const std::int64_t block = axis_view(data, range.axis).block;
   const bool whole_end = range.end % block == 0 || range.end == data.shape[range.axis];
   if (range.begin % block == 0 && whole_end) return {};
@@ -90,7 +65,7 @@ Status check_blocks(const Params& params, const TensorDesc& data) {
 
 std::vector<View> slice_views(const OpCall& call) {
   const TensorDesc& data = call.inputs[0];
-  const Range range = checked_range(call.params, data.shape).value();
+  const SliceRange range = checked_slice(call.params, data.shape).value();
   const std::int64_t offset =
       offset_along(axis_view(data, range.axis), range.begin, base::dtype_size(data.dtype));
   if (offset < 0) return {};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // transpose: axes in another order. Its gradient is the transpose back.
-#include <algorithm>
-#include <array>
+#include "ops/math/transpose.h"
 
-#include "ops/op.h"
+#include <algorithm>
+
 #include "ops/support/chunks.h"
 
 namespace troupe::ops {
@@ -14,28 +14,6 @@ using base::Result;
 using base::Shape;
 using base::Status;
 
-/// order[i]: the axis of data that becomes the output's axis i.
-using Order = std::array<int, base::kRankMax>;
-
-Result<Order> read_order(const Params& params, int rank) {
-  const Shape& axes = params.shape("axes");
-  Order order{};
-  if (axes.rank() == 0) {
-    for (int i = 0; i < rank; ++i) order[static_cast<std::size_t>(i)] = rank - 1 - i;
-    return order;
-  }
-  std::array<bool, base::kRankMax> seen{};
-  bool good = axes.rank() == rank;
-  for (int i = 0; i < rank && good; ++i) {
-    const std::int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    good = axis >= 0 && axis < rank && !std::exchange(seen[static_cast<std::size_t>(axis)], true);
-    order[static_cast<std::size_t>(i)] = static_cast<int>(axis);
-  }
-  if (good) return order;
-  return base::error(Errc::invalid_argument, "axes {} are not an order of {} axes",
-                     to_attribute(axes), rank);
-}
-
 Status infer(const Params& params, std::vector<Shape>& in, std::vector<Shape>& out) {
   int rank = params.shape("axes").rank();
   for (const Shape& known : {out[0], in[0]}) {
@@ -43,7 +21,7 @@ Status infer(const Params& params, std::vector<Shape>& in, std::vector<Shape>& o
   }
   const bool unknown = !in[0].rank_known() && !out[0].rank_known();
   if (unknown && rank == 0) return {};
-  TROUPE_TRY_ASSIGN(const Order order, read_order(params, rank));
+  TROUPE_TRY_ASSIGN(const AxisOrder order, read_axis_order(params, rank));
   Shape open;
   for (int i = 0; i < rank; ++i) open.push_back(base::kUnknownDim);
   TROUPE_TRY_ASSIGN(in[0], base::merge_shapes(in[0], open));
@@ -75,7 +53,7 @@ struct Loops {
 
 Loops read_loops(const OpCall& call) {
   const Shape& data = call.inputs[0].shape;
-  const Order order = read_order(call.params, data.rank()).value();
+  const AxisOrder order = read_axis_order(call.params, data.rank()).value();
   // The output's axes, innermost first; those that are neighbours in data too are one.
   std::array<Axis, base::kRankMax> axes{};
   std::size_t count = 0;
@@ -158,7 +136,7 @@ Status run(const OpCall& call, const KernelContext& context) {
 
 Result<std::vector<std::optional<Value>>> gradient(GradientBuilder& b) {
   const Shape& axes = b.params().shape("axes");
-  TROUPE_TRY_ASSIGN(const Order order, read_order(b.params(), axes.rank()));
+  TROUPE_TRY_ASSIGN(const AxisOrder order, read_axis_order(b.params(), axes.rank()));
   Shape back = axes;
   for (int i = 0; i < axes.rank(); ++i) back.set(order[static_cast<std::size_t>(i)], i);
   return {{b.add1("transpose", {*b.output_gradient(0)}, {{"axes", to_attribute(back)}})}};
@@ -179,7 +157,7 @@ OpDef transpose_definition() {
   op.accumulates = {0};
   op.keeps_samples = [](const OpCall& call, const std::vector<bool>&) {
     const Shape& data = call.inputs[0].shape;
-    return read_order(call.params, data.rank()).value()[0] == 0;
+    return read_axis_order(call.params, data.rank()).value()[0] == 0;
   };
   op.kernels = {moving_kernel(reference_kernel(run))};
   op.samples = {

@@ -77,7 +77,7 @@ struct Softsign {
 
 /// use(function) for the one that the call names.
 template <typename Use>
-base::Status with_function(const OpCall& call, const Use& use) {
+base::Status with_activation(const OpCall& call, const Use& use) {
   const std::string& type = call.params.text("act_type");
   if (type == "relu") return use(Relu());
   if (type == "sigmoid") return use(Sigmoid());
@@ -87,7 +87,7 @@ base::Status with_function(const OpCall& call, const Use& use) {
 }
 
 template <typename Function, typename T>
-struct ForwardAt {
+struct ActivationAt {
   const T* in;
   DeviceOutput<T> out;
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
@@ -97,7 +97,7 @@ struct ForwardAt {
 
 /// From the sum of the gradients, in their order.
 template <typename Function, typename T>
-struct BackwardAt {
+struct ActivationGradientAt {
   const T* gradients[kSummedMost];
   std::size_t count;
   const T* value;
@@ -111,19 +111,19 @@ struct BackwardAt {
 };
 
 template <typename T>
-base::Status run_forward(const OpCall& call, const KernelContext& context, T) {
-  return with_function(call, [&](auto function) {
+base::Status run_activation(const OpCall& call, const KernelContext& context, T) {
+  return with_activation(call, [&](auto function) {
     return for_each_index(context, flat_elements<T>(context),
-                          ForwardAt<decltype(function), T>{context.inputs[0].as<T>(),
-                                                           device_output<T>(call, context, 0)});
+                          ActivationAt<decltype(function), T>{context.inputs[0].as<T>(),
+                                                              device_output<T>(call, context, 0)});
   });
 }
 
 template <typename T>
-base::Status run_backward(const OpCall& call, const KernelContext& context, T) {
-  return with_function(call, [&](auto function) {
+base::Status run_activation_backward(const OpCall& call, const KernelContext& context, T) {
+  return with_activation(call, [&](auto function) {
     const std::size_t count = context.inputs.size() - 1;
-    BackwardAt<decltype(function), T> at{
+    ActivationGradientAt<decltype(function), T> at{
         {}, count, context.inputs[count].as<T>(), device_output<T>(call, context, 0)};
     for (std::size_t k = 0; k < count; ++k) at.gradients[k] = context.inputs[k].as<T>();
     return for_each_index(context, flat_elements<T>(context), at);
@@ -134,8 +134,9 @@ base::Status run_backward(const OpCall& call, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_activation_cuda() {
   static const BackendKernel kernels[] = {
-      {"activation", real_device_kernel([](auto&&... x) { return run_forward(x...); })},
-      {"activation_backward", real_device_kernel([](auto&&... x) { return run_backward(x...); })}};
+      {"activation", real_device_kernel([](auto&&... x) { return run_activation(x...); })},
+      {"activation_backward",
+       real_device_kernel([](auto&&... x) { return run_activation_backward(x...); })}};
   return kernels;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // pad: a border around a tensor, of one number or of what lies inside, and its gradient. Pure
 // functions of views; any thread.
-#include <algorithm>
-#include <array>
+#include "ops/nn/pad.h"
 
-#include "ops/nn/support.h"
+#include <algorithm>
+
 #include "ops/support/chunks.h"
 
 namespace troupe::ops {
@@ -27,85 +27,27 @@ std::vector<ParamDef> params() {
           {.name = "constant_value", .initial = 0.0, .doc = "Of mode constant."}};
 }
 
-/// One axis of data and output.
-struct Axis {
-  std::int64_t before = 0, behind = 0;
-  std::int64_t extent = base::kUnknownDim;  ///< of data
-
-  std::int64_t padded() const { return before + extent + behind; }
-};
-
-enum class Mode : std::uint8_t { constant, edge, reflect };
-
-/// The axes of a call. Extents come from data's shape, when that is known.
-struct Axes {
-  Mode mode = Mode::constant;
-  int rank = 0;
-  std::array<Axis, base::kRankMax> list{};
-
-  const Axis& operator[](int axis) const { return list[static_cast<std::size_t>(axis)]; }
-  Axis& operator[](int axis) { return list[static_cast<std::size_t>(axis)]; }
-
-  /// The index in data of what the output has at `index` of an axis; -1: the constant.
-  std::int64_t source(const Axis& axis, std::int64_t index) const {
-    const std::int64_t at = index - axis.before, last = axis.extent - 1;
-    if (at >= 0 && at <= last) return at;
-    if (mode == Mode::constant) return -1;
-    if (mode == Mode::edge) return at < 0 ? 0 : last;
-    return at < 0 ? -at : 2 * last - at;
-  }
-};
-
-Mode read_mode(const Params& p) {
-  const std::string& mode = p.text("mode");
-  return mode == "constant" ? Mode::constant : mode == "edge" ? Mode::edge : Mode::reflect;
-}
-
-Result<Axes> read_axes(const Params& p) {
-  constexpr std::int64_t kWidthMax = std::numeric_limits<std::int32_t>::max();
-  std::array<std::int64_t, std::size_t{2} * base::kRankMax> widths{};
-  const auto count = parse_integers(p.text("pad_width"), widths);
-  const auto fits = [](std::int64_t width) { return width >= 0 && width <= kWidthMax; };
-  if (!count || *count == 0 || *count % 2 != 0 ||
-      !std::all_of(widths.begin(), widths.end(), fits)) {
-    return base::error(Errc::invalid_argument,
-                       "parameter 'pad_width' is '{}' but must be two whole numbers per axis, of 0 "
-                       "to {}, for at most {} axes",
-                       p.text("pad_width"), kWidthMax, base::kRankMax);
-  }
-  Axes axes;
-  axes.mode = read_mode(p);
-  axes.rank = static_cast<int>(*count / 2);
-  for (std::size_t i = 0; i < *count; i += 2) axes.list[i / 2] = {widths[i], widths[i + 1]};
-  return axes;
-}
-
-/// CHECKs that inference accepted the parameters.
-Axes read_axes(const Params& p, const Shape& data) {
-  Axes axes = read_axes(p).value();
-  for (int i = 0; i < axes.rank; ++i) axes[i].extent = data[i];
-  return axes;
-}
-
 /// An error where data has too little for what its border repeats.
-Status check_border(Mode mode, const Axis& axis, const Shape& data) {
+Status check_border(BorderMode mode, const Border& axis, const Shape& data) {
   const std::int64_t width = std::max(axis.before, axis.behind);
-  const std::int64_t needed = mode == Mode::reflect ? width + 1 : std::min<std::int64_t>(width, 1);
-  if (mode == Mode::constant || width == 0 || axis.extent < 0 || axis.extent >= needed) return {};
+  const std::int64_t needed =
+      mode == BorderMode::reflect ? width + 1 : std::min<std::int64_t>(width, 1);
+  if (mode == BorderMode::constant || width == 0 || axis.extent < 0 || axis.extent >= needed)
+    return {};
   return base::error(Errc::invalid_argument,
                      "a border of {} by mode {} needs an extent of at least {}: shape {}", width,
-                     mode == Mode::edge ? "edge" : "reflect", needed, data.to_string());
+                     mode == BorderMode::edge ? "edge" : "reflect", needed, data.to_string());
 }
 
 Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
-  TROUPE_TRY_ASSIGN(Axes axes, read_axes(p));
+  TROUPE_TRY_ASSIGN(Borders axes, read_borders(p));
   Shape open;
   for (int i = 0; i < axes.rank; ++i) open.push_back(base::kUnknownDim);
   TROUPE_TRY(refine("data", in[0], open));
   TROUPE_TRY(refine("output", out[0], open));
   Shape data = open, output = open;
   for (int i = 0; i < axes.rank; ++i) {
-    Axis& axis = axes[i];
+    Border& axis = axes[i];
     const std::int64_t border = axis.before + axis.behind;
     axis.extent = in[0][i];
     if (axis.extent < 0 && out[0][i] >= 0) {
@@ -141,7 +83,7 @@ Status infer_backward(const Params& p, std::vector<Shape>& in, std::vector<Shape
 
 /// The first element in data of row `row` of the output, a row being the last axis; -1: the row is
 /// constant.
-std::int64_t source_row(const Axes& axes, std::int64_t row) {
+std::int64_t source_row(const Borders& axes, std::int64_t row) {
   std::int64_t offset = 0, stride = axes[axes.rank - 1].extent;
   for (int i = axes.rank - 2; i >= 0; --i) {
     const std::int64_t at = axes.source(axes[i], row % axes[i].padded());
@@ -155,8 +97,8 @@ std::int64_t source_row(const Axes& axes, std::int64_t row) {
 
 template <typename T>
 Status run_forward(const OpCall& call, const KernelContext& c, T) {
-  const Axes axes = read_axes(call.params, call.inputs[0].shape);
-  const Axis& last = axes[axes.rank - 1];
+  const Borders axes = read_borders(call.params, call.inputs[0].shape);
+  const Border& last = axes[axes.rank - 1];
   const std::int64_t length = last.padded();
   const T* data = c.inputs[0].as<T>();
   T* output = c.outputs[0].as<T>();
@@ -191,8 +133,8 @@ Status run_forward(const OpCall& call, const KernelContext& c, T) {
 template <typename T>
 Status run_backward(const OpCall& call, const KernelContext& c, T) {
   const Shape &data = call.outputs[0].shape, &output = call.inputs[0].shape;
-  const Axes axes = read_axes(call.params, data);
-  const Axis& last = axes[axes.rank - 1];
+  const Borders axes = read_borders(call.params, data);
+  const Border& last = axes[axes.rank - 1];
   int first = 0;
   while (first < axes.rank - 1 && axes[first].padded() == axes[first].extent) ++first;
   const std::int64_t parts = data.elements(0, first);

@@ -19,7 +19,7 @@ struct AddScaledAt {
 };
 
 template <typename T>
-base::Status run(const OpCall&, const KernelContext& context, T) {
+base::Status run_add_scaled(const OpCall&, const KernelContext& context, T) {
   return for_each_index(context, flat_elements<T>(context),
                         AddScaledAt<T>{context.inputs[0].as<T>(), context.inputs[1].as<T>(),
                                        context.inputs[2].as<T>(), context.outputs[0].as<T>()});
@@ -29,7 +29,7 @@ base::Status run(const OpCall&, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_add_scaled_cuda() {
   static const BackendKernel kernels[] = {
-      {"add_scaled", real_device_kernel([](auto&&... x) { return run(x...); })}};
+      {"add_scaled", real_device_kernel([](auto&&... x) { return run_add_scaled(x...); })}};
   return kernels;
 }
 

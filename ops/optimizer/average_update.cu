@@ -24,7 +24,7 @@ struct AverageAt {
 };
 
 template <typename T>
-base::Status run(const OpCall& call, const KernelContext& context, T) {
+base::Status run_average_update(const OpCall& call, const KernelContext& context, T) {
   const auto in = [&](std::size_t index) -> const T* { return context.inputs[index].as<T>(); };
   return for_each_index(context, flat_elements<T>(context),
                         AverageAt<T>{in(0), in(1), in(2), in(3), context.outputs[0].as<T>(),
@@ -35,7 +35,7 @@ base::Status run(const OpCall& call, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_average_update_cuda() {
   static const BackendKernel kernels[] = {
-      {"average_update", real_device_kernel([](auto&&... x) { return run(x...); })}};
+      {"average_update", real_device_kernel([](auto&&... x) { return run_average_update(x...); })}};
   return kernels;
 }
 

@@ -25,7 +25,7 @@ struct SgdAt {
 };
 
 template <typename T>
-base::Status run(const OpCall& call, const KernelContext& context, T) {
+base::Status run_sgd_update(const OpCall& call, const KernelContext& context, T) {
   const auto in = [&](std::size_t index) -> const T* { return context.inputs[index].as<T>(); };
   const auto number = [&](const char* name) {
     return static_cast<Wide<T>>(call.params.real(name));
@@ -40,7 +40,7 @@ base::Status run(const OpCall& call, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_sgd_update_cuda() {
   static const BackendKernel kernels[] = {
-      {"sgd_update", real_device_kernel([](auto&&... x) { return run(x...); })}};
+      {"sgd_update", real_device_kernel([](auto&&... x) { return run_sgd_update(x...); })}};
   return kernels;
 }
 

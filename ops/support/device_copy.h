@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies on GPUs between places that follow from an index: what shapes, axes and borders turn into.
+// Pure functions of views; any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
+#include "ops/support/axis_copy.h"
+#include "ops/support/borders.h"
+#include "ops/support/device_kernel.h"
+
+namespace troupe::ops {
+
+/// Most axes of a CopyMap: those of a tensor, one of them in two parts.
+inline constexpr int kCopyAxesMax = base::kRankMax + 1;
+
+/// Where an element is read and written.
+struct CopyPlace {
+  std::int64_t from = 0, to = 0;
+};
+
+/// A box of indices, outermost axis first, and how far neighbours along each axis lie apart where a
+/// copy reads and where it writes.
+struct CopyMap {
+  int rank = 0;
+  std::int64_t extent[kCopyAxesMax] = {}, from[kCopyAxesMax] = {}, to[kCopyAxesMax] = {};
+
+  /// An axis inside of the others. One that they walk as if it were their own joins the last.
+  void add(std::int64_t axis_extent, std::int64_t axis_from, std::int64_t axis_to) {
+    if (axis_extent == 1) return;
+    const int last = rank - 1;
+    if (rank > 0 && from[last] == axis_from * axis_extent && to[last] == axis_to * axis_extent) {
+      extent[last] *= axis_extent;
+      from[last] = axis_from;
+      to[last] = axis_to;
+      return;
+    }
+    TROUPE_CHECK(rank < kCopyAxesMax, "a copy with too many axes");
+    extent[rank] = axis_extent;
+    from[rank] = axis_from;
+    to[rank++] = axis_to;
+  }
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (int axis = 0; axis < rank; ++axis) product *= extent[axis];
+    return product;
+  }
+  /// Of the i-th index, row-major.
+  TROUPE_HOST_DEVICE CopyPlace place(std::int64_t i) const {
+    CopyPlace place;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      const std::int64_t index = axis > 0 ? i % extent[axis] : i;
+      if (axis > 0) i /= extent[axis];
+      place.from += index * from[axis];
+      place.to += index * to[axis];
+    }
+    return place;
+  }
+  /// True where both sides are walked alike.
+  bool alike() const { return std::equal(from, from + rank, to); }
+};
+
+/// out[where it goes] = in[where it comes from].
+template <typename T>
+struct CopyAt {
+  const T* in;
+  DeviceOutput<T> out;
+  CopyMap map;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    const CopyPlace place = map.place(i);
+    if (out.adds) {
+      out.store(place.to, static_cast<Wide<T>>(in[place.from]));
+    } else {
+      out.data[place.to] = in[place.from];
+    }
+  }
+};
+
+/// Copies, or adds where `out` adds. Nothing, where all would be written to where it lies.
+template <typename T>
+base::Status copy_elements(const KernelContext& context, const CopyMap& map, const T* in,
+                           const DeviceOutput<T>& out) {
+  if (in == out.data && !out.adds && map.alike()) return {};
+  return for_each_index(context, map.count(), CopyAt<T>{in, out, map});
+}
+
+/// copy_axis() between dense tensors on a device.
+template <typename T>
+base::Status copy_device_axis(const KernelContext& context, const T* in, const AxisView& in_view,
+                              DeviceOutput<T> out, const AxisView& out_view,
+                              const AxisRange& range) {
+  const std::int64_t inner = in_view.inner;
+  CopyMap map;
+  map.add(in_view.outer, in_view.extent * inner, out_view.extent * inner);
+  map.add(range.count, inner, inner);
+  map.add(inner, 1, 1);
+  out.data += range.to * inner;
+  return copy_elements(context, map, in + range.from * inner, out);
+}
+
+/// The map that writes a dense tensor and reads what is broadcast to it, operand a of `walk`.
+inline CopyMap broadcast_map(const BroadcastWalk& walk) {
+  CopyMap map;
+  std::int64_t to = 1;
+  for (int axis = 0; axis < walk.rank; ++axis) to *= walk.extent[static_cast<std::size_t>(axis)];
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(walk.rank); ++axis) {
+    to /= std::max<std::int64_t>(1, walk.extent[axis]);
+    map.add(walk.extent[axis], walk.stride_a[axis], to);
+  }
+  return map;
+}
+
+/// A dense tensor with a border around it.
+template <typename T>
+struct BorderAt {
+  const T* in;
+  DeviceOutput<T> out;
+  Borders borders;
+  Wide<T> constant;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    std::int64_t rest = i, from = 0, stride = 1;
+    for (int axis = borders.rank - 1; axis >= 0; --axis) {
+      const Border& border = borders[axis];
+      const std::int64_t at = borders.source(border, rest % border.padded());
+      if (at < 0) return out.store(i, constant);
+      rest /= border.padded();
+      from += at * stride;
+      stride *= border.extent;
+    }
+    out.store(i, static_cast<Wide<T>>(in[from]));
+  }
+};
+
+/// One output element per index, of bits that are not looked at.
+template <typename Bits>
+struct MoveAt {
+  const Bits* in;
+  Bits* out;
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { out[i] = in[i]; }
+};
+
+/// Input 0's memory to output 0's, element by element; nothing where they are one.
+inline base::Status move_all(const KernelContext& context) {
+  const base::TensorView &in = context.inputs[0], &out = context.outputs[0];
+  if (in.data == out.data) return {};
+  return with_moved(out.dtype, [&](auto zero) {
+    using Bits = decltype(zero);
+    return for_each_index(context, out.bytes() / static_cast<std::int64_t>(sizeof(Bits)),
+                          MoveAt<Bits>{in.raw<Bits>(), out.raw<Bits>()});
+  });
+}
+
+/// A kernel for GPUs that runs flat on tensors of any type.
+KernelDef any_device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run);
+
+}  // namespace troupe::ops
