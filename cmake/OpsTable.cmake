@@ -10,7 +10,7 @@ set(TROUPE_OPS_BACKENDS onednn simd CACHE STRING "Back-ends of operators, best f
 set(TROUPE_OPS_GROUPS nn math reduce random optimizer)
 set(TROUPE_OPS_DEVICE_FILES 10)
 
-# Appends to the list `sources` the written files that include `files` of `group`, dealt out in turn.
+# Appends to the list `sources` the written files that include `files` of `group`, in turn.
 function(troupe_ops_device sources group files)
   set(list ${${sources}})
   list(LENGTH files count)
