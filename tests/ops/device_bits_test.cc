@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for GPUs whose bits are the reference's: random draws, casts between all types, and
-// reorders between all layouts. Their host instances run here.
+// Kernels for GPUs whose bits are the reference's: random draws, casts between all types, reorders
+// between all layouts, and the gradient of a maximum that ties have. Their host instances run here.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -156,6 +156,38 @@ TEST_CASE("a GPU reorders between all kinds of layouts", "[device][layout]") {
           CHECK(on_gpu(table, *call, {data})[0].same_bits(packed(dense, to)));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a GPU shares the gradient of a maximum among ties, of NaN with nobody",
+          "[device][nan]") {
+  const OpTable table = OpTable::build();
+  struct Axes {
+    Attributes attributes;
+    Shape data;
+  };
+  const std::vector<Axes> all = {
+      {{}, {30000}},
+      {{{"axis", "1"}}, {4, 70}},
+      {{{"axis", "(0, 2)"}, {"keepdims", "True"}}, {5, 3, 40}},
+      {{{"axis", "0"}}, {300, 6}},
+  };
+  for (const Axes& each : all) {
+    INFO(each.data.to_string());
+    const Tensor data = random_tensor(DType::f32, each.data, "ties", 0, 3, true);
+    Tensor with_nan = data.clone();
+    with_nan.set(1, NAN);
+    for (const Tensor& x : {data, with_nan}) {
+      const Tensor y = evaluate(table, "max", {x}, each.attributes)[0];
+      const Tensor dy = random_tensor(DType::f32, y.shape, "gradient", 1, 2);
+      const auto params = parse_params(table.at("max_backward"), each.attributes);
+      REQUIRE(params.ok());
+      const auto call = make_call(table.at("max_backward"), *params, describe({dy, x, y}));
+      REQUIRE(call.ok());
+      const auto expected = evaluate(table.at("max_backward"), *params, {dy, x, y});
+      const auto outputs = on_gpu(table, *call, {dy, x, y});
+      CHECK(outputs[0].same_bits(expected[0]));
     }
   }
 }
