@@ -4,11 +4,12 @@
 // their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
-//                  [--budget=MIB] [--trace=FILE]
+//                  [--budget=MIB] [--trace=FILE] [--gpu] [--products=f32]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
-// those of training with each way to recompute. `troupe trace` reads the file of --trace.
+// those of training with each way to recompute. `troupe trace` reads the file of --trace. --gpu: on
+// the first GPU. --products=bf16 or f16: what products are computed in.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -17,6 +18,7 @@
 
 #include "bench/network_values.h"
 #include "bench/report.h"
+#include "gpu/stream.h"
 #include "symbol/executor.h"
 #include "symbol/networks/networks.h"
 
@@ -31,11 +33,14 @@ class Bound {
  public:
   Bound(const std::string& name, std::int64_t batch, const engine::EngineOptions& engine,
         const symbol::ExecutorOptions& options)
-      : engine_(engine::make_threaded_engine(engine, clock_)), train_(options.train) {
+      : stream_(make_stream(options.device)),
+        engine_(engine::make_threaded_engine(with_stream(engine), clock_)),
+        train_(options.train) {
     const symbol::NetworkInfo* info = symbol::find_network(name);
     const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
     const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
-    symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
+    symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}},
+                                                               base::DType::f32, options.device));
     for (const auto& [key, array] : bindings.arguments) fill(array, key, info->classes);
     for (const std::string& key : net.list_parameters()) {
       if (train_) bindings.grad_req[key] = symbol::GradReq::write;
@@ -76,6 +81,16 @@ class Bound {
   }
 
  private:
+  static std::unique_ptr<base::Stream> make_stream(base::Device device) {
+    if (device.host_memory()) return nullptr;
+    return must(gpu::make_stream(device, gpu::StreamPriority::normal));
+  }
+  engine::EngineOptions with_stream(engine::EngineOptions options) const {
+    if (stream_) options.streams = {stream_.get()};
+    return options;
+  }
+
+  std::unique_ptr<base::Stream> stream_;  // of a device; outlives the engine
   base::SteadyClock clock_;
   const ops::OpTable table_ = ops::OpTable::build();
   storage::Storage storage_;
@@ -170,23 +185,25 @@ int run(int argc, char** argv) {
   const std::string what = argc > 3 ? argv[1] : "";
   if (what != "train" && what != "predict" && what != "memory" && what != "modes" &&
       what != "recompute") {
-    std::fprintf(stderr,
-                 "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
-                 "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
-                 "[--budget=MIB] [--sub-batch=0] [--trace=FILE]\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
+        "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
+        "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16]\n",
+        argv[0]);
     return 2;
   }
   const std::string name = argv[2];
   const int batch = option(argc, argv, "batch", 32);
   const int threads = option(argc, argv, "threads", 1);
   const int repetitions = option(argc, argv, "repetitions", 5);
-  const bool winograd =
-      std::find(argv, argv + argc, std::string_view("--no-winograd")) == argv + argc;
+  const auto flag = [&](std::string_view wanted) {
+    return std::find(argv, argv + argc, wanted) != argv + argc;
+  };
+  const bool winograd = !flag("--no-winograd");
   symbol::Recompute policy = symbol::Recompute::cheap;
   for (const auto& [each, title] : kPolicies) {
-    const std::string asked = std::string("--recompute=") + title;
-    if (std::find(argv, argv + argc, asked) != argv + argc) policy = each;
+    if (flag(std::string("--recompute=") + title)) policy = each;
   }
   const int budget = option(argc, argv, "budget", 0);
   const int sub_batch = option(argc, argv, "sub-batch", 0);
@@ -195,6 +212,9 @@ int run(int argc, char** argv) {
     options.train = train;
     options.predict = !train;
     options.winograd = winograd;
+    if (flag("--gpu")) options.device = {base::DeviceKind::cuda, 0};
+    if (flag("--products=bf16")) options.products = base::DType::bf16;
+    if (flag("--products=f16")) options.products = base::DType::f16;
     if (options.sub_batch == 0) options.sub_batch = sub_batch;
     return Bound(name, batch, {.threads = threads, .trace_path = trace}, options);
   };

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel for GPUs on the first GPU, by the operators' samples, against the f64 reference of
+// the host. Not run where there is none.
+#include <set>
+
+#include "tests/ops/cases.h"
+#include "tests/ops/on_gpu.h"
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+using namespace testing;  // NOLINT: the test's own vocabulary
+
+/// f(kernel) for each kernel for GPUs that takes the call.
+template <typename F>
+void for_each_gpu_kernel(const OpDef& op, OpCall call, F&& f) {
+  call.device = kFirstGpu;
+  for (const KernelDef& candidate : op.kernels) {
+    if (!candidate.on_gpus) continue;
+    const auto kernel = prepare_candidate(candidate, call);
+    if (!kernel) continue;
+    INFO("kernel " << kernel->name());
+    f(*kernel);
+  }
+}
+
+TEST_CASE("on a GPU every kernel agrees with the reference in f64", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  std::set<std::string> kernels;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      INFO(base::dtype_name(dtype));
+      const Case c = make_case(op, sample, dtype).value();
+      if (operations(c.call) > kOperationsMax) continue;
+      const auto expected = expected_outputs(op, sample, c);
+      for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
+        kernels.insert(op.name);
+        const auto outputs = make_outputs(c.call), again = make_outputs(c.call);
+        on_gpu.run(kernel, c.inputs, outputs);
+        check_close(outputs, expected, kernel);
+        on_gpu.run(kernel, c.inputs, again);
+        for (std::size_t o = 0; o < outputs.size(); ++o) CHECK(again[o].same_bits(outputs[o]));
+      });
+    }
+  });
+  CHECK(kernels.size() == table.all().size());
+}
+
+TEST_CASE("on a GPU outputs can be added to, and lie where an input does", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    Case c = make_case(op, sample, DType::f32).value();
+    if (operations(c.call) > kOperationsMax) return;
+    for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
+      const auto apart = make_outputs(c.call);
+      on_gpu.run(kernel, c.inputs, apart);
+      for (const auto& [i, o] : op.in_place) {
+        const auto in = std::size_t(i), out = std::size_t(o);
+        if (in >= c.inputs.size() || out >= apart.size()) continue;
+        if (c.inputs[in].shape != apart[out].shape || c.inputs[in].dtype != apart[out].dtype) {
+          continue;
+        }
+        INFO("input " << i << " on output " << o);
+        std::vector<Tensor> inputs = c.inputs, outputs = make_outputs(c.call);
+        inputs[in] = outputs[out] = c.inputs[in].clone();
+        on_gpu.run(kernel, inputs, outputs);
+        for (std::size_t k = 0; k < outputs.size(); ++k) CHECK(outputs[k].same_bits(apart[k]));
+      }
+    });
+    if (op.accumulates.empty() || !base::is_floating(c.call.outputs[0].dtype)) return;
+    auto expected = expected_outputs(op, sample, c);
+    c.call.modes.assign(c.call.outputs.size(), WriteMode::write);
+    std::vector<Tensor> before = make_outputs(c.call);
+    for (const int o : op.accumulates) {
+      if (std::size_t(o) >= before.size()) continue;
+      c.call.modes[std::size_t(o)] = WriteMode::add;
+      Tensor& tensor = before[std::size_t(o)];
+      tensor = random_tensor(tensor.dtype, tensor.shape, "before", -1, 1);
+      Tensor& sum = expected[std::size_t(o)];
+      for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.at(i) + tensor.at(i));
+    }
+    for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
+      std::vector<Tensor> outputs;
+      for (const Tensor& tensor : before) outputs.push_back(tensor.clone());
+      on_gpu.run(kernel, c.inputs, outputs);
+      check_close(outputs, expected, kernel);
+    });
+  });
+}
+
+TEST_CASE("on a GPU draws have the bits of the host's kernel for GPUs", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    // Normal draws take the device's log and cos.
+    if (!op.random || op.name.find("normal") != std::string::npos) return;
+    const Case c = make_case(op, sample, DType::f32).value();
+    for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
+      const auto host = make_outputs(c.call), device = make_outputs(c.call);
+      run_kernel(kernel, c.inputs, host, {});
+      on_gpu.run(kernel, c.inputs, device);
+      for (std::size_t o = 0; o < host.size(); ++o) CHECK(device[o].same_bits(host[o]));
+    });
+  });
+}
+
+TEST_CASE("on a GPU empty tensors are taken or refused", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (int axis = 0; !sample.inputs.empty() && axis < sample.inputs[0].rank(); ++axis) {
+      if (axis > 0 && !sample.integers.empty()) break;
+      const auto made = make_case(op, sample, DType::f32, axis);
+      if (!made.ok()) continue;
+      for_each_gpu_kernel(op, made->call, [&](const Kernel& kernel) {
+        on_gpu.run(kernel, made->inputs, make_outputs(made->call));
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace troupe::ops

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built-in networks on the first GPU: the values of the host's kernels, and the same bits every
+// time, with one stream or several. Not run where there is no GPU.
+#include "gpu/inventory.h"
+#include "gpu/stream.h"
+#include "symbol/networks/networks.h"
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+constexpr base::Device kFirstGpu{base::DeviceKind::cuda, 0};
+
+/// Streams of the first GPU, and a network bound there.
+struct OnGpu {
+  OnGpu(const Symbol& net, const base::Shape& data, std::size_t count, base::DType dtype)
+      : streams(make_streams(count)),
+        bound(net, data, {.device = kFirstGpu}, true, {.streams = pointers(streams)}, dtype) {}
+
+  using Streams = std::vector<std::unique_ptr<base::Stream>>;
+  static Streams make_streams(std::size_t count) {
+    Streams made;
+    for (std::size_t i = 0; i < count; ++i) {
+      made.push_back(gpu::make_stream(kFirstGpu, gpu::StreamPriority::normal).value());
+    }
+    return made;
+  }
+  static std::vector<base::Stream*> pointers(const Streams& streams) {
+    std::vector<base::Stream*> all;
+    for (const auto& stream : streams) all.push_back(stream.get());
+    return all;
+  }
+
+  Streams streams;
+  Bound bound;
+};
+
+/// ||a - b|| / ||b|| of two tensors of T.
+template <typename T>
+double norm_distance(const Bytes& a, const Bytes& b) {
+  REQUIRE(a.size() == b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size() / sizeof(T); ++i) {
+    T x, y;
+    std::memcpy(&x, a.data() + i * sizeof(T), sizeof(T));
+    std::memcpy(&y, b.data() + i * sizeof(T), sizeof(T));
+    difference += (double(x) - double(y)) * (double(x) - double(y));
+    norm += double(y) * double(y);
+  }
+  return std::isnan(difference) ? 1e30 : std::sqrt(difference / std::max(norm, 1e-30));
+}
+
+TEST_CASE("networks on a GPU have the host's values, and one set of bits", "[gpu][device]") {
+  if (!gpu::check_device(kFirstGpu).ok()) {
+    WARN("skipped: " << gpu::check_device(kFirstGpu).text());
+    return;
+  }
+  for (const NetworkInfo& network : networks()) {
+    const Symbol net = make_network(table(), network.name).value();
+    // Small images keep the host's share short.
+    base::Shape data{2, network.sample[0], network.sample[1], network.sample[2]};
+    for (std::int64_t side = 32; side < network.sample[1]; side += 32) {
+      const base::Shape small{2, network.sample[0], side, side};
+      const auto shapes = net.infer_shapes({{"data", small}});
+      if (!shapes.ok() || !shapes->complete) continue;
+      data = small;
+      break;
+    }
+    INFO(network.name << " on " << data.to_string());
+    const Results expected = Bound(net, data).step(5);
+    OnGpu alone(net, data, 1, base::DType::f32), several(net, data, 3, base::DType::f32);
+    const Results first = alone.bound.step(5);
+    CHECK((alone.bound.step(5) == first));
+    CHECK((several.bound.step(5) == first));
+    REQUIRE(first.size() == expected.size());
+    double squares = 0;
+    for (const auto& [name, bytes] : first) {
+      const double distance = norm_distance<float>(bytes, expected.at(name));
+      INFO(name);
+      // A ReLU or a maximum whose input is a tie but for rounding may choose otherwise.
+      CHECK(distance <= (name.starts_with("output") ? 1e-4 : 5e-2));
+      squares += distance * distance;
+    }
+    fmt::print("{} on {}: mean distance {:.2g}\n", network.name, data.to_string(),
+               std::sqrt(squares / double(first.size())));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::symbol
