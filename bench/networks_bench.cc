@@ -5,11 +5,13 @@
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
 //                  [--budget=MIB] [--trace=FILE] [--gpu] [--products=f32]
+//                  [--dense]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
 // those of training with each way to recompute. `troupe trace` reads the file of --trace. --gpu: on
-// the first GPU. --products=bf16 or f16: what products are computed in.
+// the first GPU. --products=bf16 or f16: what products are computed in. --dense: no layouts but
+// that.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -185,12 +187,12 @@ int run(int argc, char** argv) {
   const std::string what = argc > 3 ? argv[1] : "";
   if (what != "train" && what != "predict" && what != "memory" && what != "modes" &&
       what != "recompute") {
-    std::fprintf(
-        stderr,
-        "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
-        "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
-        "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16]\n",
-        argv[0]);
+    std::fprintf(stderr,
+                 "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
+                 "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
+                 "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16] "
+                 "[--dense]\n",
+                 argv[0]);
     return 2;
   }
   const std::string name = argv[2];
@@ -213,6 +215,7 @@ int run(int argc, char** argv) {
     options.predict = !train;
     options.winograd = winograd;
     if (flag("--gpu")) options.device = {base::DeviceKind::cuda, 0};
+    if (flag("--dense")) options.layouts = base::LayoutPolicy::dense;
     if (flag("--products=bf16")) options.products = base::DType::bf16;
     if (flag("--products=f16")) options.products = base::DType::f16;
     if (options.sub_batch == 0) options.sub_batch = sub_batch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of the CUDA runtime as Status, and the calling thread's device.
+// Errors of the CUDA runtime as Status, and the device that a thread's stream is of.
 // Private to this folder.
 #pragma once
 
@@ -26,24 +26,5 @@ inline base::Status status_of(cudaError_t error, base::Device device, const char
 
 /// The device that the calling thread issues on (Stream::attach); -1: none.
 inline thread_local int attached_device = -1;
-
-/// Makes `device` the calling thread's, for a scope. A thread that is attached to none keeps it:
-/// going back to the runtime's default would take memory of device 0 for nothing.
-class DeviceScope {
- public:
-  explicit DeviceScope(base::Device device) : device_(device) {
-    static_cast<void>(cudaSetDevice(device.index));
-  }
-  ~DeviceScope() {
-    if (attached_device >= 0 && attached_device != device_.index) {
-      static_cast<void>(cudaSetDevice(attached_device));
-    }
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  const base::Device device_;
-};
 
 }  // namespace troupe::gpu

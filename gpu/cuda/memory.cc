@@ -3,6 +3,7 @@
 #include "gpu/memory.h"
 
 #include "gpu/cuda/error.h"
+#include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 
 namespace troupe::gpu {

@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "gpu/cuda/error.h"
+#include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 
 namespace troupe::gpu {

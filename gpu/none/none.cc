@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder's headers in a build without CUDA: there is no device.
+#include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 #include "gpu/memory.h"
 #include "gpu/stream.h"
@@ -33,6 +34,9 @@ base::Result<std::byte*> allocate_pinned(std::size_t) {
   return base::error(base::Errc::failed_precondition, "no pinned memory: {}", inventory().problem);
 }
 void release_pinned(std::byte*) {}
+
+DeviceScope::DeviceScope(base::Device device) : device_(device) {}
+DeviceScope::~DeviceScope() = default;
 
 base::Result<std::unique_ptr<base::Stream>> make_stream(base::Device device, StreamPriority) {
   return check_device(device);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat and its gradient on GPUs: a copy for each part.
+#include "ops/support/device_blocks.h"
 #include "ops/support/device_copy.h"
 #include "ops/table.h"
 
@@ -40,9 +41,11 @@ base::Status run_concat_backward(const OpCall& call, const KernelContext& contex
 
 std::span<const BackendKernel> kernels_concat_cuda() {
   static const BackendKernel kernels[] = {
-      {"concat", real_device_kernel([](auto&&... x) { return run_concat(x...); })},
-      {"concat_backward",
-       real_device_kernel([](auto&&... x) { return run_concat_backward(x...); })}};
+      {"concat",
+       planes_device_kernel(always_may_be_last, [](auto&&... x) { return run_concat(x...); })},
+      {"concat_backward", planes_device_kernel(always_may_be_last, [](auto&&... x) {
+         return run_concat_backward(x...);
+       })}};
   return kernels;
 }
 

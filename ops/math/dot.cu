@@ -33,8 +33,8 @@ base::Status run_dot(const OpCall& call, const KernelContext& context, const Pro
 }
 
 KernelDef dot_device_kernel() {
-  return blocks_device_kernel([](auto&&... x) { return run_dot(x...); },
-                              [](auto&&... x) { return cut_dot(x...); });
+  return product_device_kernel([](auto&&... x) { return run_dot(x...); },
+                               [](auto&&... x) { return cut_dot(x...); });
 }
 
 }  // namespace

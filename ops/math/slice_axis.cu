@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // slice_axis and its gradient on GPUs. The gradient is the slice with zeros around it.
 #include "ops/math/slice_axis.h"
+#include "ops/support/device_blocks.h"
 #include "ops/support/device_copy.h"
 #include "ops/table.h"
 
@@ -34,9 +35,11 @@ base::Status run_slice_backward(const OpCall& call, const KernelContext& context
 
 std::span<const BackendKernel> kernels_slice_axis_cuda() {
   static const BackendKernel kernels[] = {
-      {"slice_axis", real_device_kernel([](auto&&... x) { return run_slice(x...); })},
-      {"slice_axis_backward",
-       real_device_kernel([](auto&&... x) { return run_slice_backward(x...); })}};
+      {"slice_axis",
+       planes_device_kernel(always_may_be_last, [](auto&&... x) { return run_slice(x...); })},
+      {"slice_axis_backward", planes_device_kernel(always_may_be_last, [](auto&&... x) {
+         return run_slice_backward(x...);
+       })}};
   return kernels;
 }
 

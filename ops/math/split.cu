@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // split on GPUs: a copy for each part.
+#include "ops/support/device_blocks.h"
 #include "ops/support/device_copy.h"
 #include "ops/table.h"
 
@@ -22,11 +23,17 @@ base::Status run_split(const OpCall& call, const KernelContext& context, T) {
   return {};
 }
 
+/// Parts that lose the axis have three.
+bool split_may_be_last(const OpCall& call) {
+  return call.outputs[0].shape.rank() == call.inputs[0].shape.rank();
+}
+
 }  // namespace
 
 std::span<const BackendKernel> kernels_split_cuda() {
   static const BackendKernel kernels[] = {
-      {"split", real_device_kernel([](auto&&... x) { return run_split(x...); })}};
+      {"split",
+       planes_device_kernel(split_may_be_last, [](auto&&... x) { return run_split(x...); })}};
   return kernels;
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "ops/nn/batch_norm.h"
+#include "ops/support/channels_last.h"
+#include "ops/support/device_blocks.h"
 #include "ops/support/device_kernel.h"
 #include "ops/table.h"
 
@@ -56,6 +58,10 @@ struct InferenceAt {
   }
 };
 
+bool inference_may_be_last(const OpCall& call) {
+  return resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() == 1;
+}
+
 template <typename T>
 base::Status run_inference(const OpCall& call, const KernelContext& context, T) {
   const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
@@ -63,7 +69,8 @@ base::Status run_inference(const OpCall& call, const KernelContext& context, T) 
   return for_each_index(
       context, call.outputs[0].shape.elements(),
       InferenceAt<T>{context.inputs[0].as<T>(), inference_vectors<T>(call, context, 1), addend,
-                     context.outputs[0].as<T>(), v.channels, v.inner, v.epilogue.relu});
+                     context.outputs[0].as<T>(), v.channels,
+                     is_channels_last(call.inputs[0]) ? 1 : v.inner, v.epilogue.relu});
 }
 
 template <typename T>
@@ -108,7 +115,9 @@ base::Status run_fold(const OpCall& call, const KernelContext& context, T) {
 
 std::span<const BackendKernel> kernels_batch_norm_inference_cuda() {
   static const BackendKernel kernels[] = {
-      {"batch_norm_inference", real_device_kernel([](auto&&... x) { return run_inference(x...); })},
+      {"batch_norm_inference",
+       planes_device_kernel(inference_may_be_last,
+                            [](auto&&... x) { return run_inference(x...); })},
       {"batch_norm_fold", real_device_kernel([](auto&&... x) { return run_fold(x...); })}};
   return kernels;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/nn/batch_norm.h"
+#include "ops/support/channels_last.h"
 #include "ops/support/device_reduce.h"
 #include "ops/table.h"
 
@@ -55,24 +56,29 @@ struct NormPlan {
 };
 
 template <typename T>
-NormPlan<T> plan_norm(const OpCall& call, const base::Shape& data, ScratchCut& scratch) {
-  const BatchNorm v = read_batch_norm(call, data);
-  NormPlan<T> plan{v, {v.channels, v.inner}, {}, nullptr, nullptr, nullptr};
-  plan.reduction = device_reduction(v.channels, v.count(), v.inner == 1 && v.channels > 1);
+NormPlan<T> plan_norm(const OpCall& call, const TensorDesc& data, ScratchCut& scratch) {
+  const BatchNorm v = read_batch_norm(call, data.shape);
+  const std::int64_t inner = is_channels_last(data) ? 1 : v.inner;
+  NormPlan<T> plan{v, {v.channels, inner}, {}, nullptr, nullptr, nullptr};
+  plan.reduction = device_reduction(v.channels, v.count(), inner == 1 && v.channels > 1);
   plan.first = scratch.take<Wide<T>>(v.channels);
   plan.second = scratch.take<Wide<T>>(v.channels);
   plan.partial = take_partial<TwoSums<Wide<T>>>(plan.reduction, scratch);
   return plan;
 }
 
+bool norm_may_be_last(const OpCall& call) {
+  return resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() == 1;
+}
+
 template <typename T>
 NormPlan<T> cut_norm(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_norm<T>(call, call.inputs[0].shape, scratch);
+  return plan_norm<T>(call, call.inputs[0], scratch);
 }
 
 template <typename T>
 NormPlan<T> cut_norm_gradient(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_norm<T>(call, call.inputs[1].shape, scratch);
+  return plan_norm<T>(call, call.inputs[1], scratch);
 }
 
 /// Means of channels.
@@ -300,11 +306,13 @@ base::Status run_norm_gradient(const OpCall& call, const KernelContext& context,
 
 std::span<const BackendKernel> kernels_batch_norm_training_cuda() {
   static const BackendKernel kernels[] = {
-      {"batch_norm", blocks_device_kernel([](auto&&... x) { return run_norm(x...); },
-                                          [](auto&&... x) { return cut_norm(x...); })},
+      {"batch_norm", planes_device_kernel(
+                         norm_may_be_last, [](auto&&... x) { return run_norm(x...); },
+                         [](auto&&... x) { return cut_norm(x...); })},
       {"batch_norm_backward",
-       blocks_device_kernel([](auto&&... x) { return run_norm_gradient(x...); },
-                            [](auto&&... x) { return cut_norm_gradient(x...); })}};
+       planes_device_kernel(
+           norm_may_be_last, [](auto&&... x) { return run_norm_gradient(x...); },
+           [](auto&&... x) { return cut_norm_gradient(x...); })}};
   return kernels;
 }
 

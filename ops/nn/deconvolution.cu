@@ -61,14 +61,14 @@ base::Status run_deconvolution_weights(const OpCall& call, const KernelContext& 
 
 std::span<const BackendKernel> kernels_deconvolution_cuda() {
   static const BackendKernel kernels[] = {
-      {"deconvolution", blocks_device_kernel([](auto&&... x) { return run_deconvolution(x...); },
-                                             [](auto&&... x) { return cut_deconvolution(x...); })},
+      {"deconvolution", product_device_kernel([](auto&&... x) { return run_deconvolution(x...); },
+                                              [](auto&&... x) { return cut_deconvolution(x...); })},
       {"deconvolution_backward_data",
-       blocks_device_kernel([](auto&&... x) { return run_deconvolution_data(x...); },
-                            [](auto&&... x) { return cut_deconvolution_data(x...); })},
+       product_device_kernel([](auto&&... x) { return run_deconvolution_data(x...); },
+                             [](auto&&... x) { return cut_deconvolution_data(x...); })},
       {"deconvolution_backward_weights",
-       blocks_device_kernel([](auto&&... x) { return run_deconvolution_weights(x...); },
-                            [](auto&&... x) { return cut_deconvolution_weights(x...); })}};
+       product_device_kernel([](auto&&... x) { return run_deconvolution_weights(x...); },
+                             [](auto&&... x) { return cut_deconvolution_weights(x...); })}};
   return kernels;
 }
 

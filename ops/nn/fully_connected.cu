@@ -79,14 +79,14 @@ base::Status run_connected_weights(const OpCall& call, const KernelContext& cont
 
 std::span<const BackendKernel> kernels_fully_connected_cuda() {
   static const BackendKernel kernels[] = {
-      {"fully_connected", blocks_device_kernel([](auto&&... x) { return run_connected(x...); },
-                                               [](auto&&... x) { return cut_connected(x...); })},
+      {"fully_connected", product_device_kernel([](auto&&... x) { return run_connected(x...); },
+                                                [](auto&&... x) { return cut_connected(x...); })},
       {"fully_connected_backward_data",
-       blocks_device_kernel([](auto&&... x) { return run_connected_data(x...); },
-                            [](auto&&... x) { return cut_connected_data(x...); })},
+       product_device_kernel([](auto&&... x) { return run_connected_data(x...); },
+                             [](auto&&... x) { return cut_connected_data(x...); })},
       {"fully_connected_backward_weights",
-       blocks_device_kernel([](auto&&... x) { return run_connected_weights(x...); },
-                            [](auto&&... x) { return cut_connected_weights(x...); })}};
+       product_device_kernel([](auto&&... x) { return run_connected_weights(x...); },
+                             [](auto&&... x) { return cut_connected_weights(x...); })}};
   return kernels;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of own kernels for GPUs on dense tensors.
+// The frame of own kernels for GPUs that work in blocks of threads.
 #include "ops/support/device_blocks.h"
 
 #include <memory>
 
+#include "ops/support/channels_last.h"
 #include "ops/support/function_kernel.h"
 
 namespace troupe::ops {
@@ -12,15 +13,33 @@ namespace {
 using base::Layout;
 using base::Result;
 
-/// The call with dense layouts; unimplemented where a tensor has another one.
-Result<OpCall> dense_call(OpCall call) {
+/// What all tensors of four axes lie as: channels last where the kernel knows that and one of them
+/// does, or shall.
+bool takes_channels_last(const OpCall& call, const MayBeLast& may_be_last) {
+  if (!may_be_last || !may_be_last(call)) return false;
+  bool last = false, dense = false;
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& tensor : *group) {
+      if (tensor.shape.rank() != 4) continue;
+      last = last || is_channels_last(tensor);
+      dense = dense || (tensor.layout.is_dense() && !tensor.any_layout);
+    }
+  }
+  return last && !dense;
+}
+
+/// The call with fixed layouts; unimplemented where a tensor has another one.
+Result<OpCall> fixed_call(OpCall call, const MayBeLast& may_be_last) {
+  const bool last = takes_channels_last(call, may_be_last);
   for (auto* group : {&call.inputs, &call.outputs}) {
     for (TensorDesc& tensor : *group) {
-      if (!tensor.layout.is_dense() && !tensor.any_layout) {
-        return base::error(base::Errc::unimplemented, "needs dense tensors, got {}",
-                           tensor.layout.to_string());
+      const Layout layout =
+          last && tensor.shape.rank() == 4 ? channels_last(tensor.shape) : Layout::dense();
+      if (tensor.layout != layout && !tensor.any_layout) {
+        return base::error(base::Errc::unimplemented, "needs {} tensors, got {}",
+                           last ? "channels-last" : "dense", tensor.layout.to_string());
       }
-      tensor.layout = Layout::dense();
+      tensor.layout = layout;
     }
   }
   return call;
@@ -28,15 +47,17 @@ Result<OpCall> dense_call(OpCall call) {
 
 }  // namespace
 
-KernelDef dense_device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
-                              std::function<std::size_t(const OpCall&)> scratch) {
-  const auto make = [run = std::move(run), scratch = std::move(scratch)](
-                        const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+KernelDef layouts_device_kernel(
+    MayBeLast may_be_last, std::function<base::Status(const OpCall&, const KernelContext&)> run,
+    std::function<std::size_t(const OpCall&)> scratch) {
+  const auto make =
+      [may_be_last = std::move(may_be_last), run = std::move(run),
+       scratch = std::move(scratch)](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(with_real(call.inputs.front().dtype, [](auto) { return base::Status(); }));
-    TROUPE_TRY_ASSIGN(OpCall dense, dense_call(call));
-    const std::size_t bytes = scratch(dense);
+    TROUPE_TRY_ASSIGN(OpCall fixed, fixed_call(call, may_be_last));
+    const std::size_t bytes = scratch(fixed);
     return std::unique_ptr<Kernel>(
-        std::make_unique<FunctionKernel>("cuda", std::move(dense), run, bytes));
+        std::make_unique<FunctionKernel>("cuda", std::move(fixed), run, bytes));
   };
   KernelDef kernel{"cuda", make};
   kernel.takes_16_bits = true;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -77,24 +78,32 @@ class ScratchCut {
   std::size_t bytes_ = 0;
 };
 
-/// A kernel for GPUs on dense tensors, the first input of any floating type, with scratch memory.
-KernelDef dense_device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run,
-                              std::function<std::size_t(const OpCall&)> scratch);
+/// Says whether all tensors of four axes may have their channels last (channels_last.h), instead of
+/// being dense; empty: they may not.
+using MayBeLast = std::function<bool(const OpCall&)>;
 
-/// dense_device_kernel() from f(call, context, T{}), T the dtype of the first input. `cut`, where
-/// it is given, takes what f needs: cut(call, ScratchCut&, T{}).
+/// A kernel for GPUs, the first input of any floating type, with scratch memory. `run` and
+/// `scratch` get a call whose layouts are fixed.
+KernelDef layouts_device_kernel(
+    MayBeLast may_be_last, std::function<base::Status(const OpCall&, const KernelContext&)> run,
+    std::function<std::size_t(const OpCall&)> scratch);
+
+/// layouts_device_kernel() from f(call, context, T{}), T the dtype of the first input.
 template <typename F>
-KernelDef blocks_device_kernel(F f) {
-  return dense_device_kernel(
+KernelDef planes_device_kernel(MayBeLast may_be_last, F f) {
+  return layouts_device_kernel(
+      std::move(may_be_last),
       [f](const OpCall& call, const KernelContext& context) {
         return with_real(call.inputs[0].dtype,
                          [&](auto zero) -> base::Status { return f(call, context, zero); });
       },
       [](const OpCall&) { return std::size_t{0}; });
 }
+/// The same from f(call, context, what cut(call, ScratchCut&, T{}) takes).
 template <typename F, typename Cut>
-KernelDef blocks_device_kernel(F f, Cut cut) {
-  return dense_device_kernel(
+KernelDef planes_device_kernel(MayBeLast may_be_last, F f, Cut cut) {
+  return layouts_device_kernel(
+      std::move(may_be_last),
       [f, cut](const OpCall& call, const KernelContext& context) {
         return with_real(call.inputs[0].dtype, [&](auto zero) -> base::Status {
           ScratchCut scratch(context.scratch.data());
@@ -110,6 +119,16 @@ KernelDef blocks_device_kernel(F f, Cut cut) {
         TROUPE_CHECK(known.ok(), "a dtype that was accepted");
         return scratch.bytes();
       });
+}
+
+/// planes_device_kernel() for dense tensors only.
+template <typename... F>
+KernelDef blocks_device_kernel(F... f) {
+  return planes_device_kernel({}, f...);
+}
+/// For planes_device_kernel(): channels may always be last.
+inline bool always_may_be_last(const OpCall&) {
+  return true;
 }
 
 }  // namespace troupe::ops

@@ -2,7 +2,10 @@
 // Every kernel for GPUs on the first GPU, by the operators' samples, against the f64 reference of
 // the host. Not run where there is none.
 #include <set>
+#include <string>
+#include <vector>
 
+#include "ops/support/channels_last.h"
 #include "tests/ops/cases.h"
 #include "tests/ops/on_gpu.h"
 #include "tests/support/catch.h"
@@ -47,6 +50,79 @@ TEST_CASE("on a GPU every kernel agrees with the reference in f64", "[gpu][devic
     }
   });
   CHECK(kernels.size() == table.all().size());
+}
+
+/// f(kernel, inputs, outputs) for each kernel for GPUs that takes f32 tensors with their channels
+/// last; what of those that other layouts would fit as well is dense.
+template <typename F>
+void for_each_channels_last(const OpDef& op, const Case& c, F&& f) {
+  OpCall call = c.call;
+  for (TensorDesc& input : call.inputs) {
+    input.any_layout = true;
+    if (input.shape.rank() == 4) input.layout = channels_last(input.shape);
+  }
+  for (TensorDesc& output : call.outputs) output.any_layout = true;
+  for_each_gpu_kernel(op, call, [&](const Kernel& kernel) {
+    const auto in = kernel.input_layouts(), out = kernel.output_layouts();
+    bool last = false;
+    std::vector<Tensor> inputs = c.inputs, outputs = make_outputs(c.call);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (in[i].kind == Layout::Kind::opaque) return;
+      last = last || !in[i].is_dense();
+      inputs[i] = packed(inputs[i], in[i]);
+    }
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      last = last || !out[o].is_dense();
+      outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, out[o]);
+    }
+    if (last) f(kernel, inputs, outputs);
+  });
+}
+
+TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
+  const OpTable table = OpTable::build();
+  std::set<std::string> operators;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    const Case c = make_case(op, sample, DType::f32).value();
+    if (operations(c.call) > kOperationsMax) return;
+    for_each_channels_last(op, c,
+                           [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+                             if (kernel.name() != "cuda")
+                               return;  // a library's, which the host cannot run
+                             run_kernel(kernel, inputs, outputs, {});
+                             check_close(outputs, expected_outputs(op, sample, c), kernel);
+                             operators.insert(op.name);
+                           });
+  });
+  for (const char* name :
+       {"batch_norm", "batch_norm_backward", "batch_norm_inference", "pooling", "pooling_backward",
+        "concat", "concat_backward", "slice_axis", "split", "activation", "add"}) {
+    INFO(name);
+    CHECK(operators.contains(name));
+  }
+}
+
+TEST_CASE("on a GPU channels may be last", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  std::set<std::string> libraries;
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    const Case c = make_case(op, sample, DType::f32).value();
+    if (operations(c.call) > kOperationsMax) return;
+    for_each_channels_last(op, c,
+                           [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+                             on_gpu.run(kernel, inputs, outputs);
+                             check_close(outputs, expected_outputs(op, sample, c), kernel);
+                             if (kernel.name() != "cuda")
+                               libraries.insert(op.name + " " + kernel.name());
+                           });
+  });
+  for (const char* name : {"convolution cudnn", "convolution_backward_data cudnn",
+                           "convolution_backward_weights cudnn"}) {
+    INFO(name);
+    CHECK(libraries.contains(name));
+  }
 }
 
 TEST_CASE("on a GPU outputs can be added to, and lie where an input does", "[gpu][device]") {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution and its gradients by cuDNN, channels last where layouts are free.
+#include "ops/nn/convolution.h"
+
+#include <optional>
+
+#include "ops/nn/device_epilogue.h"
+#include "ops/nn/linear.h"
+#include "ops/support/channels_last.h"
+#include "ops/support/cudnn.h"
+#include "ops/support/scratch_views.h"
+#include "ops/table.h"
+
+namespace troupe::ops {
+namespace {
+
+using base::Errc;
+using base::Result;
+using base::Status;
+using cudnn::Pass;
+
+/// A tensor of a convolution among a call's inputs or outputs.
+struct Place {
+  bool output;
+  std::size_t index;
+};
+/// Where a pass has its tensors.
+struct Places {
+  Place data, weight, output;
+};
+Places places_of(Pass pass) {
+  if (pass == Pass::output) return {{false, 0}, {false, 1}, {true, 0}};
+  if (pass == Pass::data) return {{true, 0}, {false, 1}, {false, 0}};
+  return {{false, 1}, {true, 0}, {false, 0}};
+}
+TensorDesc& at(OpCall& call, const Place& place) {
+  return place.output ? call.outputs[place.index] : call.inputs[place.index];
+}
+const base::TensorView& at(const KernelContext& context, const Place& place) {
+  return place.output ? context.outputs[place.index] : context.inputs[place.index];
+}
+
+class CudnnConvolution final : public Kernel {
+ public:
+  /// All layouts of `call` are fixed.
+  static Result<std::unique_ptr<Kernel>> make(OpCall call, Pass pass) {
+    auto kernel = std::unique_ptr<CudnnConvolution>(new CudnnConvolution(std::move(call), pass));
+    TROUPE_TRY(kernel->plan());
+    return std::unique_ptr<Kernel>(std::move(kernel));
+  }
+
+  std::string name() const override { return "cudnn"; }
+  std::vector<base::Layout> input_layouts() const override { return layouts(call_.inputs); }
+  std::vector<base::Layout> output_layouts() const override { return layouts(call_.outputs); }
+  std::size_t scratch_bytes() const override { return workspace_bytes_ + sum_bytes_; }
+
+  Status run(const KernelContext& context) const override {
+    if (epilogue_.sum) {  // the plan adds to what the output holds
+      const base::TensorView& addend = context.inputs.back();
+      const base::TensorView& output = context.outputs[0];
+      if (addend.data != output.data) {
+        TROUPE_TRY(context.stream->copy(static_cast<std::byte*>(output.data),
+                                        static_cast<const std::byte*>(addend.data),
+                                        static_cast<std::size_t>(output.bytes())));
+      }
+    }
+    const Places places = places_of(pass_);
+    TROUPE_TRY(plan_->run(context, at(context, places.data).data, at(context, places.weight).data,
+                          at(context, places.output).data, context.scratch.data()));
+    if (!biased_ && !epilogue_.relu) return {};
+    if (pass_ == Pass::weight) {
+      return sum_output_gradient(call_, context, context.scratch.data() + workspace_bytes_);
+    }
+    return finish_output(call_, context, biased_ ? &context.inputs[2] : nullptr, epilogue_.relu);
+  }
+
+ private:
+  CudnnConvolution(OpCall call, Pass pass) : call_(std::move(call)), pass_(pass) {
+    biased_ = pass != Pass::data && has_bias(call_.params);
+    if (pass == Pass::output) epilogue_ = read_epilogue(call_.params);
+  }
+  static std::vector<base::Layout> layouts(const std::vector<TensorDesc>& tensors) {
+    std::vector<base::Layout> list;
+    for (const TensorDesc& tensor : tensors) list.push_back(tensor.layout);
+    return list;
+  }
+
+  Status plan() {
+    const Places places = places_of(pass_);
+    cudnn::Convolution c{.pass = pass_,
+                         .data = at(call_, places.data),
+                         .weight = at(call_, places.weight),
+                         .output = at(call_, places.output)};
+    const Convolution v = read_convolution(call_.params, c.data.shape, c.output.shape);
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      const Window& w = v.window[axis];
+      c.stride[axis] = w.stride;
+      c.dilation[axis] = w.dilate;
+      c.before[axis] = c.behind[axis] = w.pad;
+    }
+    const bool adds = !call_.modes.empty() && call_.modes[0] == WriteMode::add;
+    if (adds && (epilogue_.sum || epilogue_.relu)) {
+      return base::error(Errc::unimplemented, "adds to an output with an epilogue");
+    }
+    c.adds = adds || epilogue_.sum;
+    c.winograd = call_.winograd;
+    TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
+    workspace_bytes_ = scratch_piece(static_cast<std::int64_t>(plan_->workspace_bytes()));
+    if (pass_ == Pass::weight && biased_) sum_bytes_ = output_gradient_sum_bytes(call_);
+    return {};
+  }
+
+  OpCall call_;
+  Pass pass_;
+  Epilogue epilogue_;
+  bool biased_ = false;
+  std::optional<cudnn::Plan> plan_;
+  std::size_t workspace_bytes_ = 0, sum_bytes_ = 0;
+};
+
+KernelDef cudnn_kernel(Pass pass) {
+  const auto make = [pass](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    if (call.device.kind != base::DeviceKind::cuda) {
+      return base::error(Errc::unimplemented, "needs a GPU");
+    }
+    OpCall fixed = call;
+    for (auto* group : {&fixed.inputs, &fixed.outputs}) {
+      for (TensorDesc& tensor : *group) {
+        if (tensor.any_layout) {
+          tensor.layout =
+              tensor.shape.rank() == 4 ? channels_last(tensor.shape) : base::Layout::dense();
+        } else if (!tensor.layout.is_dense() && !is_channels_last(tensor)) {
+          return base::error(Errc::unimplemented, "needs dense tensors or channels last, got {}",
+                             tensor.layout.to_string());
+        }
+      }
+    }
+    return CudnnConvolution::make(std::move(fixed), pass);
+  };
+  KernelDef kernel{"cudnn", make};
+  kernel.takes_16_bits = true;
+  kernel.on_gpus = true;
+  return kernel;
+}
+
+}  // namespace
+
+std::span<const BackendKernel> kernels_convolution_cudnn() {
+  static const BackendKernel kernels[] = {
+      {"convolution", cudnn_kernel(Pass::output)},
+      {"convolution_backward_data", cudnn_kernel(Pass::data)},
+      {"convolution_backward_weights", cudnn_kernel(Pass::weight)}};
+  return kernels;
+}
+
+}  // namespace troupe::ops

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN's backend descriptors: a graph of one operation, the heuristics' engines in their order,
+// the first execution plan that can be made.
+#include "ops/support/cudnn.h"
+
+#include <cudnn_graph.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "gpu/device_scope.h"
+#include "gpu/inventory.h"
+#include "gpu/shared_library.h"
+#include "ops/support/channels_last.h"
+
+namespace troupe::ops::cudnn {
+namespace {
+
+using base::DType;
+using base::Errc;
+using base::Result;
+using base::Status;
+
+/// The functions of the library that are used here.
+struct Library {
+  decltype(cudnnCreate)* create;
+  decltype(cudnnDestroy)* destroy;
+  decltype(cudnnSetStream)* set_stream;
+  decltype(cudnnGetLastErrorString)* last_error;
+  decltype(cudnnBackendCreateDescriptor)* create_descriptor;
+  decltype(cudnnBackendDestroyDescriptor)* destroy_descriptor;
+  decltype(cudnnBackendSetAttribute)* set_attribute;
+  decltype(cudnnBackendGetAttribute)* get_attribute;
+  decltype(cudnnBackendFinalize)* finalize;
+  decltype(cudnnBackendExecute)* execute;
+};
+
+Result<Library> load() {
+  TROUPE_TRY_ASSIGN(const gpu::SharedLibrary file, gpu::SharedLibrary::open({"libcudnn.so.9"}));
+  Library f{};
+  const auto find = [&]<typename F>(F*& function, const char* name) -> Status {
+    TROUPE_TRY_ASSIGN(function, file.function<F>(name));
+    return {};
+  };
+  TROUPE_TRY(find(f.create, "cudnnCreate"));
+  TROUPE_TRY(find(f.destroy, "cudnnDestroy"));
+  TROUPE_TRY(find(f.set_stream, "cudnnSetStream"));
+  TROUPE_TRY(find(f.last_error, "cudnnGetLastErrorString"));
+  TROUPE_TRY(find(f.create_descriptor, "cudnnBackendCreateDescriptor"));
+  TROUPE_TRY(find(f.destroy_descriptor, "cudnnBackendDestroyDescriptor"));
+  TROUPE_TRY(find(f.set_attribute, "cudnnBackendSetAttribute"));
+  TROUPE_TRY(find(f.get_attribute, "cudnnBackendGetAttribute"));
+  TROUPE_TRY(find(f.finalize, "cudnnBackendFinalize"));
+  TROUPE_TRY(find(f.execute, "cudnnBackendExecute"));
+  return f;
+}
+
+/// Found once, like the devices (gpu/inventory.h).
+const Result<Library>& library() {
+  static const Result<Library> found = load();
+  return found;
+}
+
+/// `code` of a call that failed, with the library's own words.
+Status failure(const Library& lib, Errc code, const char* call, cudnnStatus_t status) {
+  char text[512] = "";
+  lib.last_error(text, sizeof(text));
+  return base::error(code, "cuDNN, {}: status {}, {}", call, static_cast<int>(status), text);
+}
+
+/// A lane's handle, or one to plan with.
+class Handle {
+ public:
+  Handle() = default;
+  ~Handle() {
+    if (handle_ != nullptr) static_cast<void>(library()->destroy(handle_));
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  Result<cudnnHandle_t> get() {
+    if (handle_ != nullptr) return handle_;
+    if (!library().ok()) return library().status();
+    const Library& lib = *library();
+    const cudnnStatus_t status = lib.create(&handle_);
+    if (status == CUDNN_STATUS_SUCCESS) return handle_;
+    handle_ = nullptr;
+    return failure(lib, Errc::internal, "cudnnCreate", status);
+  }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+/// A descriptor that is being described.
+class Descriptor {
+ public:
+  Descriptor(const Library& lib, cudnnBackendDescriptorType_t type) : lib_(&lib) {
+    note("cudnnBackendCreateDescriptor", lib.create_descriptor(type, &descriptor_));
+  }
+  ~Descriptor() {
+    if (descriptor_ != nullptr) static_cast<void>(lib_->destroy_descriptor(descriptor_));
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  template <typename T>
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                  std::span<const T> values) {
+    if (status_.ok()) {
+      note("cudnnBackendSetAttribute",
+           lib_->set_attribute(descriptor_, name, type, static_cast<std::int64_t>(values.size()),
+                               values.data()));
+    }
+    return *this;
+  }
+  template <typename T>
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                  const T& value) {
+    return set(name, type, std::span<const T>(&value, 1));
+  }
+  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {
+    if (status_.ok()) status_ = part.status_;
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, part.descriptor_);
+  }
+  /// The first error of all calls so far.
+  Status finalize() {
+    if (status_.ok()) note("cudnnBackendFinalize", lib_->finalize(descriptor_));
+    return status_;
+  }
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  cudnnBackendDescriptor_t release() { return std::exchange(descriptor_, nullptr); }
+
+ private:
+  void note(const char* call, cudnnStatus_t status) {
+    if (status == CUDNN_STATUS_SUCCESS || !status_.ok()) return;
+    status_ = failure(*lib_, Errc::unimplemented, call, status);
+  }
+
+  const Library* lib_;
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+  Status status_;
+};
+
+constexpr std::int64_t kDataId = 1, kWeightId = 2, kOutputId = 3;
+constexpr std::int64_t kAlignment = 64;  // of pools and arenas
+
+Result<cudnnDataType_t> type_of(DType dtype) {
+  if (dtype == DType::f32) return CUDNN_DATA_FLOAT;
+  if (dtype == DType::f16) return CUDNN_DATA_HALF;
+  if (dtype == DType::bf16) return CUDNN_DATA_BFLOAT16;
+  return base::error(Errc::unimplemented, "cuDNN is not asked for {}", base::dtype_name(dtype));
+}
+
+Status describe_tensor(Descriptor& d, const TensorDesc& tensor, std::int64_t id) {
+  TROUPE_TRY_ASSIGN(const cudnnDataType_t type, type_of(tensor.dtype));
+  std::array<std::int64_t, 4> extents{}, strides{};
+  for (std::size_t axis = 0; axis < 4; ++axis) extents[axis] = tensor.shape[static_cast<int>(axis)];
+  constexpr std::array<std::size_t, 4> kDense = {0, 1, 2, 3}, kLast = {0, 2, 3, 1};
+  const auto& order = is_channels_last(tensor) ? kLast : kDense;
+  std::int64_t stride = 1;
+  for (std::size_t k = 4; k-- > 0;) {
+    strides[order[k]] = stride;
+    stride *= extents[order[k]];
+  }
+  return d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span<const std::int64_t>(extents))
+      .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::span<const std::int64_t>(strides))
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment)
+      .finalize();
+}
+
+Status describe_window(Descriptor& d, const Convolution& c) {
+  using Extents = std::span<const std::int64_t>;
+  return d.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2})
+      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, Extents(c.before))
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, Extents(c.behind))
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, Extents(c.dilation))
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, Extents(c.stride))
+      .finalize();
+}
+
+/// Names of an operation's attributes, for each pass.
+struct Names {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t window, data, weight, output, alpha, beta;
+};
+Names names_of(Pass pass) {
+  if (pass == Pass::output) {
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  }
+  if (pass == Pass::data) {
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+}
+
+constexpr std::int64_t kNotesMax = CUDNN_NUMERICAL_NOTE_TYPE_COUNT;
+constexpr std::int64_t kEnginesMax = 32;  // asked for in each mode
+
+/// True when an engine may be taken.
+Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor& configuration) {
+  Descriptor engine(lib, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  cudnnStatus_t status =
+      lib.get_attribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, static_cast<void*>(&raw));
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return failure(lib, Errc::unimplemented, "engine of a configuration", status);
+  }
+  std::array<cudnnBackendNumericalNote_t, kNotesMax> notes{};
+  status = lib.get_attribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                             CUDNN_TYPE_NUMERICAL_NOTE, kNotesMax, &count, notes.data());
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return failure(lib, Errc::unimplemented, "notes of an engine", status);
+  }
+  const std::span<const cudnnBackendNumericalNote_t> known(
+      notes.data(), static_cast<std::size_t>(std::min(count, kNotesMax)));
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::ranges::find(known, note) != known.end();
+  };
+  const bool narrow = base::dtype_size(c.data.dtype) < sizeof(float);
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (!narrow &&
+      (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))) {
+    return false;  // TF32
+  }
+  if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+  return c.winograd || (!has(CUDNN_NUMERICAL_NOTE_WINOGRAD) && !has(CUDNN_NUMERICAL_NOTE_FFT));
+}
+
+/// An execution plan of one configuration.
+Result<std::shared_ptr<void>> plan_of(const Library& lib, cudnnHandle_t handle,
+                                      const Descriptor& configuration, std::size_t& workspace) {
+  Descriptor plan(lib, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  TROUPE_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle)
+                 .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
+                 .finalize());
+  std::int64_t bytes = 0, count = 0;
+  const cudnnStatus_t status = lib.get_attribute(
+      plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &bytes);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return failure(lib, Errc::unimplemented, "workspace of a plan", status);
+  }
+  workspace = static_cast<std::size_t>(bytes);
+  return std::shared_ptr<void>(plan.release(), [destroy = lib.destroy_descriptor](void* d) {
+    static_cast<void>(destroy(static_cast<cudnnBackendDescriptor_t>(d)));
+  });
+}
+
+/// The first plan of one mode of the heuristics; null: none.
+Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, const Convolution& c,
+                                     const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                     std::size_t& workspace) {
+  Descriptor heuristics(lib, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  TROUPE_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+                 .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode)
+                 .finalize());
+  std::vector<std::unique_ptr<Descriptor>> configurations;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < kEnginesMax; ++i) {
+    configurations.push_back(std::make_unique<Descriptor>(lib, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    raw.push_back(configurations.back()->get());
+  }
+  std::int64_t count = 0;
+  const cudnnStatus_t status =
+      lib.get_attribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                        CUDNN_TYPE_BACKEND_DESCRIPTOR, kEnginesMax, &count, raw.data());
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return failure(lib, Errc::unimplemented, "engines of the heuristics", status);
+  }
+  for (std::int64_t i = 0; i < std::min(count, kEnginesMax); ++i) {
+    const Descriptor& configuration = *configurations[static_cast<std::size_t>(i)];
+    TROUPE_TRY_ASSIGN(const bool take, allowed(lib, c, configuration));
+    if (!take) continue;
+    auto plan = plan_of(lib, handle, configuration, workspace);
+    if (plan.ok()) return plan;
+  }
+  return std::shared_ptr<void>();
+}
+
+/// Plans with a handle of its own, which no lane uses.
+Result<std::shared_ptr<void>> plan_with(const Library& lib, cudnnHandle_t handle,
+                                        const Convolution& c, std::size_t& workspace) {
+  Descriptor data(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  Descriptor weight(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  Descriptor output(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  Descriptor window(lib, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  TROUPE_TRY(describe_tensor(data, c.data, kDataId));
+  TROUPE_TRY(describe_tensor(weight, c.weight, kWeightId));
+  TROUPE_TRY(describe_tensor(output, c.output, kOutputId));
+  TROUPE_TRY(describe_window(window, c));
+  const Names names = names_of(c.pass);
+  Descriptor operation(lib, names.type);
+  TROUPE_TRY(operation.set(names.window, window)
+                 .set(names.data, data)
+                 .set(names.weight, weight)
+                 .set(names.output, output)
+                 .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F)
+                 .set(names.beta, CUDNN_TYPE_FLOAT, c.adds ? 1.0F : 0.0F)
+                 .finalize());
+  Descriptor graph(lib, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  TROUPE_TRY(graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle)
+                 .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
+                 .finalize());
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    auto plan = search(lib, handle, c, graph, mode, workspace);
+    if (plan.ok() && *plan != nullptr) return plan;
+  }
+  return base::error(Errc::unimplemented, "cuDNN has no engine that gives the same bits each time");
+}
+
+}  // namespace
+
+Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
+  if (const Status usable = gpu::check_device(device); !usable.ok()) {
+    return base::error(Errc::unimplemented, "{}", usable.text());
+  }
+  if (!library().ok()) {
+    return base::error(Errc::unimplemented, "no cuDNN: {}", library().status().text());
+  }
+  const gpu::DeviceScope scope(device);
+  // Planning is rare, and a handle takes milliseconds to make: one for all threads and each device,
+  // never destroyed, since at the end the driver may be gone before it.
+  static base::Mutex& mutex = *new base::Mutex;
+  static auto& handles = *new std::vector<std::unique_ptr<Handle>>;
+  const base::MutexLock lock(mutex);
+  const auto index = static_cast<std::size_t>(device.index);
+  while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
+  TROUPE_TRY_ASSIGN(cudnnHandle_t const handle, handles[index]->get());
+  Plan plan;
+  TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), handle, convolution, plan.workspace_bytes_));
+  return plan;
+}
+
+Status Plan::run(const KernelContext& context, void* data, void* weight, void* output,
+                 std::byte* workspace) const {
+  const Library& lib = *library();
+  TROUPE_TRY_ASSIGN(cudnnHandle_t const handle, context.slot<Handle>().get());
+  cudnnStatus_t status =
+      lib.set_stream(handle, static_cast<cudaStream_t>(context.stream->native()));
+  if (status != CUDNN_STATUS_SUCCESS) {
+    return failure(lib, Errc::internal, "cudnnSetStream", status);
+  }
+  const std::array<std::int64_t, 3> ids = {kDataId, kWeightId, kOutputId};
+  const std::array<void*, 3> pointers = {data, weight, output};
+  Descriptor pack(lib, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                      std::span<const std::int64_t>(ids))
+                 .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                      std::span<void* const>(pointers))
+                 .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+                      static_cast<void*>(workspace))
+                 .finalize());
+  status = lib.execute(handle, static_cast<cudnnBackendDescriptor_t>(plan_.get()), pack.get());
+  if (status == CUDNN_STATUS_SUCCESS) return {};
+  return failure(lib, Errc::internal, "cudnnBackendExecute", status);
+}
+
+}  // namespace troupe::ops::cudnn

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by cuDNN's graph interface. The library is found at run time (gpu/shared_library.h).
+// Only in builds with CUDA.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ops/kernel.h"
+
+namespace troupe::ops::cudnn {
+
+/// Which of a convolution's three tensors is computed from the other two.
+enum class Pass : std::uint8_t { output, data, weight };
+
+/// A convolution of two spatial axes: extents as in Convolution, all tensors of one dtype.
+struct Convolution {
+  Pass pass = Pass::output;
+  TensorDesc data, weight, output;  ///< with their layouts: dense, or channels last
+  std::array<std::int64_t, 2> stride{}, dilation{}, before{}, behind{};  ///< of height, width
+  bool adds = false;      ///< the result is added to what its tensor holds
+  bool winograd = false;  ///< Winograd's form may be taken
+};
+
+/// A convolution with the engine that cuDNN's heuristics like best among those that give the same
+/// bits every time and, for f32, use no tensor cores. Immutable; any thread may run it.
+class Plan {
+ public:
+  /// unimplemented says why cuDNN does not take it.
+  static base::Result<Plan> make(const Convolution& convolution, base::Device device);
+
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Issues it on the context's stream; `workspace` has workspace_bytes().
+  base::Status run(const KernelContext& context, void* data, void* weight, void* output,
+                   std::byte* workspace) const;
+
+ private:
+  Plan() = default;
+  std::shared_ptr<void> plan_;  // the library's execution plan
+  std::size_t workspace_bytes_ = 0;
+};
+
+}  // namespace troupe::ops::cudnn
