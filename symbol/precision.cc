@@ -61,6 +61,9 @@ class Caster {
   /// Whether a node computes in 16 bits.
   bool is_narrow(const GraphNode& node) const {
     if (node.is_variable() || node.op->mixed == MixedPrecision::wide) return false;
+    if (node.op->mixed == MixedPrecision::data) {
+      return is_f32(node.inputs[0]) && forms_[numbers_[node.inputs[0]]].narrow;
+    }
     std::size_t floating = 0, narrow = 0;
     for (const Value input : node.inputs) {
       if (!is_f32(input)) continue;
@@ -73,12 +76,16 @@ class Caster {
   void take(std::size_t index) {
     GraphNode node = graph_.nodes[index];
     const bool narrow = is_narrow(node);
-    for (Value& input : node.inputs) input = is_f32(input) ? form(input, narrow) : original(input);
+    const bool data_alone = narrow && node.op->mixed == MixedPrecision::data;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      Value& input = node.inputs[k];
+      input = is_f32(input) ? form(input, narrow && (k == 0 || !data_alone)) : original(input);
+    }
     const std::vector<Value> outputs = builder_.add_node(std::move(node));
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const Value value{static_cast<std::int64_t>(index), static_cast<int>(o)};
       Forms& forms = forms_[numbers_[value]];
-      forms.narrow = narrow && is_f32(value);
+      forms.narrow = narrow && is_f32(value) && (o == 0 || !data_alone);
       forms.values[forms.narrow ? 1 : 0] = outputs[o];
     }
   }

@@ -19,13 +19,29 @@ struct SumAt {
     for (std::size_t k = 1; k < count; ++k) sum += static_cast<Wide<T>>(in[k][i]);
     out.store(i, sum);
   }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    constexpr int kSize = DevicePack<T>::kSize;
+    Wide<T> sums[kSize] = {};
+    for (std::size_t k = 0; k < count; ++k) {
+      const DevicePack<T> addends = pack_at(in[k], i);
+      for (int e = 0; e < kSize; ++e) {
+        const auto addend = static_cast<Wide<T>>(addends.values[e]);
+        sums[e] = k == 0 ? addend : sums[e] + addend;
+      }
+    }
+    out.store_pack(i, sums);
+  }
 };
 
 template <typename T>
 base::Status run_add_n(const OpCall& call, const KernelContext& context, T) {
   SumAt<T> at{{}, context.inputs.size(), device_output<T>(call, context, 0)};
-  for (std::size_t k = 0; k < at.count; ++k) at.in[k] = context.inputs[k].as<T>();
-  return for_each_index(context, flat_elements<T>(context), at);
+  bool aligned = packs_align(at.out.data);
+  for (std::size_t k = 0; k < at.count; ++k) {
+    at.in[k] = context.inputs[k].as<T>();
+    aligned = aligned && packs_align(at.in[k]);
+  }
+  return for_each_pack<T>(context, flat_elements<T>(context), aligned, at);
 }
 
 }  // namespace

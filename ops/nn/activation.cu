@@ -86,12 +86,12 @@ base::Status with_activation(const OpCall& call, const Use& use) {
   return use(Softsign());
 }
 
-template <typename Function, typename T>
-struct ActivationAt {
-  const T* in;
-  DeviceOutput<T> out;
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    out.store(i, Function::value(static_cast<Wide<T>>(in[i])));
+/// Function::value as a plain function.
+template <typename Function>
+struct ActivationOf {
+  template <typename W>
+  TROUPE_HOST_DEVICE W operator()(W x) const {
+    return Function::value(x);
   }
 };
 
@@ -108,14 +108,30 @@ struct ActivationGradientAt {
     for (std::size_t k = 1; k < count; ++k) sum += static_cast<Wide<T>>(gradients[k][i]);
     out.store(i, Function::gradient(sum, static_cast<Wide<T>>(value[i])));
   }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    constexpr int kSize = DevicePack<T>::kSize;
+    const DevicePack<T> values = pack_at(value, i);
+    Wide<T> sums[kSize] = {};
+    for (std::size_t k = 0; k < count; ++k) {
+      const DevicePack<T> addends = pack_at(gradients[k], i);
+      for (int e = 0; e < kSize; ++e) {
+        const auto addend = static_cast<Wide<T>>(addends.values[e]);
+        sums[e] = k == 0 ? addend : sums[e] + addend;
+      }
+    }
+    for (int e = 0; e < kSize; ++e) {
+      sums[e] = Function::gradient(sums[e], static_cast<Wide<T>>(values.values[e]));
+    }
+    out.store_pack(i, sums);
+  }
 };
 
 template <typename T>
 base::Status run_activation(const OpCall& call, const KernelContext& context, T) {
   return with_activation(call, [&](auto function) {
-    return for_each_index(context, flat_elements<T>(context),
-                          ActivationAt<decltype(function), T>{context.inputs[0].as<T>(),
-                                                              device_output<T>(call, context, 0)});
+    const PointwiseAt<1, T, ActivationOf<decltype(function)>> at{
+        {context.inputs[0].as<T>()}, device_output<T>(call, context, 0), {}};
+    return for_each_pack<T>(context, flat_elements<T>(context), at.aligned(), at);
   });
 }
 
@@ -125,8 +141,12 @@ base::Status run_activation_backward(const OpCall& call, const KernelContext& co
     const std::size_t count = context.inputs.size() - 1;
     ActivationGradientAt<decltype(function), T> at{
         {}, count, context.inputs[count].as<T>(), device_output<T>(call, context, 0)};
-    for (std::size_t k = 0; k < count; ++k) at.gradients[k] = context.inputs[k].as<T>();
-    return for_each_index(context, flat_elements<T>(context), at);
+    bool aligned = packs_align(at.value) && packs_align(at.out.data);
+    for (std::size_t k = 0; k < count; ++k) {
+      at.gradients[k] = context.inputs[k].as<T>();
+      aligned = aligned && packs_align(at.gradients[k]);
+    }
+    return for_each_pack<T>(context, flat_elements<T>(context), aligned, at);
   });
 }
 

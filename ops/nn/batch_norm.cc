@@ -11,6 +11,7 @@
 namespace troupe::ops {
 namespace {
 
+using base::DType;
 using base::Shape;
 using base::Status;
 
@@ -80,6 +81,53 @@ Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>
   TROUPE_TRY(infer(p, in[0], vectors));
   out[0] = in[0];
   return in.size() > kVectors ? agree_with_addend(in[kVectors], out[0]) : Status();
+}
+
+/// Data of one dtype, and vectors over channels of the same or, beside data of 16 bits, of f32:
+/// that is what they are where nobody says otherwise.
+Status infer_types(const std::vector<std::optional<DType>*>& data,
+                   const std::vector<std::optional<DType>*>& vectors) {
+  const auto common = [](const auto& group, std::optional<DType>& found) -> Status {
+    for (const std::optional<DType>* each : group) {
+      if (!each->has_value()) continue;
+      if (found && *found != **each) {
+        return base::error(base::Errc::invalid_argument, "dtypes {} and {} are mixed",
+                           base::dtype_name(*found), base::dtype_name(**each));
+      }
+      found = *each;
+    }
+    return {};
+  };
+  std::optional<DType> of_data, of_vectors;
+  TROUPE_TRY(common(data, of_data));
+  TROUPE_TRY(common(vectors, of_vectors));
+  if (!of_data) of_data = of_vectors;
+  if (!of_data) return {};
+  if (!of_vectors) of_vectors = base::is_16_bit(*of_data) ? DType::f32 : of_data;
+  if (!base::is_floating(*of_data)) {
+    return base::error(base::Errc::invalid_argument, "needs a floating dtype, got {}",
+                       base::dtype_name(*of_data));
+  }
+  if (*of_data != *of_vectors && !(base::is_16_bit(*of_data) && *of_vectors == DType::f32)) {
+    return base::error(base::Errc::invalid_argument, "dtypes {} and {} are mixed",
+                       base::dtype_name(*of_data), base::dtype_name(*of_vectors));
+  }
+  for (std::optional<DType>* each : data) *each = of_data;
+  for (std::optional<DType>* each : vectors) *each = of_vectors;
+  return {};
+}
+
+/// Of a call whose first `tensors` inputs, addend and first output are data.
+InferDType types_of(std::size_t tensors, bool forward) {
+  return [tensors, forward](const Params&, std::vector<std::optional<DType>>& in,
+                            std::vector<std::optional<DType>>& out) {
+    std::vector<std::optional<DType>*> data = {&out[0]}, vectors;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      (i < tensors || (forward && i >= kVectors) ? data : vectors).push_back(&in[i]);
+    }
+    for (std::size_t o = 1; o < out.size(); ++o) vectors.push_back(&out[o]);
+    return infer_types(data, vectors);
+  };
 }
 
 Status infer_backward(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
@@ -340,6 +388,8 @@ OpDef define_forward() {
   op.outputs = names({"output", "mean", "var"});
   op.visible_outputs = 1;
   op.infer_shape = infer_forward;
+  op.infer_dtype = types_of(1, true);
+  op.mixed = MixedPrecision::data;
   op.gradient = gradient;
   op.auxiliary = {{.input = 3, .output = 1, .initial = 0.0, .momentum = "momentum"},
                   {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
@@ -364,6 +414,8 @@ OpDef define_inference() {
   op.epilogue = true;
   op.outputs = names({"output"});
   op.infer_shape = infer_forward;
+  op.infer_dtype = types_of(1, true);
+  op.mixed = MixedPrecision::data;
   op.gradient = gradient_of_inference;
   op.keeps_samples = [](const OpCall& call, const std::vector<bool>& samples) {
     return samples_in_data(call, samples) &&
@@ -389,6 +441,7 @@ OpDef define_backward() {
   };
   op.outputs = names({"data_gradient", "gamma_gradient", "beta_gradient"});
   op.infer_shape = infer_backward;
+  op.infer_dtype = types_of(2, false);
   op.predict_form = predict_form_of_backward;
   op.in_place = {{0, 0}};
   op.accumulates = {0, 1, 2};

@@ -41,10 +41,10 @@ InferenceVectors<T> inference_vectors(const OpCall& call, const KernelContext& c
           static_cast<Wide<T>>(call.params.real("eps"))};
 }
 
-template <typename T>
+template <typename T, typename V>
 struct InferenceAt {
   const T* data;
-  InferenceVectors<T> vectors;
+  InferenceVectors<V> vectors;
   const T* addend;  ///< or null
   T* out;
   std::int64_t channels, inner;
@@ -62,15 +62,26 @@ bool inference_may_be_last(const OpCall& call) {
   return resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() == 1;
 }
 
-template <typename T>
-base::Status run_inference(const OpCall& call, const KernelContext& context, T) {
+template <typename T, typename V>
+base::Status run_inference_with(const OpCall& call, const KernelContext& context, T, V) {
   const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
   const T* addend = v.epilogue.sum ? context.inputs.back().as<T>() : nullptr;
   return for_each_index(
       context, call.outputs[0].shape.elements(),
-      InferenceAt<T>{context.inputs[0].as<T>(), inference_vectors<T>(call, context, 1), addend,
-                     context.outputs[0].as<T>(), v.channels,
-                     is_channels_last(call.inputs[0]) ? 1 : v.inner, v.epilogue.relu});
+      InferenceAt<T, V>{context.inputs[0].as<T>(), inference_vectors<V>(call, context, 1), addend,
+                        context.outputs[0].as<T>(), v.channels,
+                        is_channels_last(call.inputs[0]) ? 1 : v.inner, v.epilogue.relu});
+}
+
+/// Vectors over channels have the type of data, or are f32 beside data of 16 bits.
+template <typename T>
+base::Status run_inference(const OpCall& call, const KernelContext& context, T zero) {
+  if constexpr (sizeof(T) == sizeof(base::F16)) {
+    if (call.inputs[1].dtype == base::DType::f32) {
+      return run_inference_with(call, context, zero, float{});
+    }
+  }
+  return run_inference_with(call, context, zero, zero);
 }
 
 template <typename T>

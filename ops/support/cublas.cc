@@ -93,6 +93,7 @@ Result<cudaDataType_t> type_of(DType dtype) {
   return base::error(Errc::unimplemented, "cuBLASLt is not asked for {}", base::dtype_name(dtype));
 }
 
+constexpr std::uint32_t kAlignment = 16;  // of matrices, at least
 constexpr std::size_t kWorkspaceMax = std::size_t{32} << 20;
 
 }  // namespace
@@ -149,6 +150,12 @@ struct Plan::Prepared {
     TROUPE_TRY(checked(lib.set_preference(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                           &kWorkspaceMax, sizeof(kWorkspaceMax)),
                        Errc::unimplemented, "cublasLtMatmulPreferenceSetAttribute"));
+    for (const auto name :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      TROUPE_TRY(checked(lib.set_preference(&preference, name, &kAlignment, sizeof(kAlignment)),
+                         Errc::unimplemented, "cublasLtMatmulPreferenceSetAttribute"));
+    }
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     TROUPE_TRY(checked(lib.heuristic(handle, &operation, &first, &second, &result, &result,

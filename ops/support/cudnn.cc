@@ -146,7 +146,7 @@ class Descriptor {
 };
 
 constexpr std::int64_t kDataId = 1, kWeightId = 2, kOutputId = 3;
-constexpr std::int64_t kAlignment = 64;  // of pools and arenas
+constexpr std::int64_t kAlignment = 16;  // of tensors, at least
 
 Result<cudnnDataType_t> type_of(DType dtype) {
   if (dtype == DType::f32) return CUDNN_DATA_FLOAT;
@@ -251,7 +251,8 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
     return false;  // TF32
   }
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
-  return c.winograd || (!has(CUDNN_NUMERICAL_NOTE_WINOGRAD) && !has(CUDNN_NUMERICAL_NOTE_FFT));
+  // These are less precise than sums, in f32 up to a hundred times.
+  return !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) && !has(CUDNN_NUMERICAL_NOTE_FFT);
 }
 
 /// An execution plan of one configuration.

@@ -20,12 +20,12 @@ struct Convolution {
   Pass pass = Pass::output;
   TensorDesc data, weight, output;  ///< with their layouts: dense, or channels last
   std::array<std::int64_t, 2> stride{}, dilation{}, before{}, behind{};  ///< of height, width
-  bool adds = false;      ///< the result is added to what its tensor holds
-  bool winograd = false;  ///< Winograd's form may be taken
+  bool adds = false;  ///< the result is added to what its tensor holds
 };
 
 /// A convolution with the engine that cuDNN's heuristics like best among those that give the same
-/// bits every time and, for f32, use no tensor cores. Immutable; any thread may run it.
+/// bits every time, take no Winograd's form or Fourier transform and, for f32, no tensor cores.
+/// Immutable; any thread may run it.
 class Plan {
  public:
   /// unimplemented says why cuDNN does not take it.

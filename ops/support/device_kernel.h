@@ -69,16 +69,68 @@ base::Status for_each_index(const KernelContext& context, std::int64_t count, co
 #endif
 }
 
+/// Neighbouring elements that a thread reads or writes at once: 16 bytes.
+template <typename T>
+struct alignas(16) DevicePack {
+  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+  T values[kSize];
+};
+/// The pack at data[i]; `data + i` is aligned for it.
+template <typename T>
+TROUPE_HOST_DEVICE const DevicePack<T>& pack_at(const T* data, std::int64_t i) {
+  return *reinterpret_cast<const DevicePack<T>*>(data + i);
+}
+/// Whether a pack may lie at `data`, or `data` is null.
+inline bool packs_align(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignof(DevicePack<float>) == 0;
+}
+
 /// Output elements, written or added to.
 template <typename T>
 struct DeviceOutput {
   T* data = nullptr;
   bool adds = false;
 
+  /// The elements of a pack from i on.
+  TROUPE_HOST_DEVICE void store_pack(std::int64_t i, const Wide<T>* values) const {
+    DevicePack<T> pack;
+    if (adds) pack = pack_at<T>(data, i);
+    for (int k = 0; k < DevicePack<T>::kSize; ++k) {
+      pack.values[k] = T(adds ? static_cast<Wide<T>>(pack.values[k]) + values[k] : values[k]);
+    }
+    *reinterpret_cast<DevicePack<T>*>(data + i) = pack;
+  }
+
   TROUPE_HOST_DEVICE void store(std::int64_t i, Wide<T> value) const {
     data[i] = T(adds ? static_cast<Wide<T>>(data[i]) + value : value);
   }
 };
+
+/// f.pack(i) for a whole pack from element i on, f(i) for each element behind the last of them.
+template <typename T, typename F>
+struct PacksOf {
+  F f;
+  std::int64_t count;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t pack) const {
+    const std::int64_t begin = pack * DevicePack<T>::kSize;
+    if (begin + DevicePack<T>::kSize <= count) {
+      f.pack(begin);
+    } else {
+      for (std::int64_t i = begin; i < count; ++i) f(i);
+    }
+  }
+};
+
+/// for_each_index() by packs of T. `aligned`: they may lie wherever f reads and writes; else, one
+/// element at a time.
+template <typename T, typename F>
+base::Status for_each_pack(const KernelContext& context, std::int64_t count, bool aligned,
+                           const F& f) {
+  if (!aligned) return for_each_index(context, count, f);
+  constexpr std::int64_t kSize = DevicePack<T>::kSize;
+  return for_each_index(context, (count + kSize - 1) / kSize, PacksOf<T, F>{f, count});
+}
 
 /// Output `index` of a running call.
 template <typename T>
@@ -120,6 +172,26 @@ struct PointwiseAt {
       out.store(i, f(static_cast<Wide<T>>(in[0][i]), static_cast<Wide<T>>(in[1][i])));
     }
   }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    constexpr int kSize = DevicePack<T>::kSize;
+    DevicePack<T> packs[Arity];
+    for (std::size_t k = 0; k < Arity; ++k) packs[k] = pack_at(in[k], i);
+    Wide<T> results[kSize];
+    for (int k = 0; k < kSize; ++k) {
+      const auto x = static_cast<Wide<T>>(packs[0].values[k]);
+      if constexpr (Arity == 1) {
+        results[k] = f(x);
+      } else {
+        results[k] = f(x, static_cast<Wide<T>>(packs[1].values[k]));
+      }
+    }
+    out.store_pack(i, results);
+  }
+  bool aligned() const {
+    bool all = packs_align(out.data);
+    for (const T* each : in) all = all && packs_align(each);
+    return all;
+  }
 };
 
 /// out[i] = f(in0[i], ...) over `Arity` inputs of the output's shape, where f = make(params,
@@ -132,7 +204,7 @@ KernelDef pointwise_device_kernel(Make make) {
     PointwiseAt<Arity, T, std::remove_const_t<decltype(f)>> at{
         {}, device_output<T>(call, context, 0), f};
     for (std::size_t k = 0; k < Arity; ++k) at.in[k] = context.inputs[k].as<T>();
-    return for_each_index(context, flat_elements<T>(context), at);
+    return for_each_pack<T>(context, flat_elements<T>(context), at.aligned(), at);
   });
 }
 
@@ -191,8 +263,8 @@ KernelDef broadcast_device_kernel(F f) {
     const T* b = context.inputs[1].as<T>();
     const DeviceOutput<T> out = device_output<T>(call, context, 0);
     if (call.inputs[0].shape == call.inputs[1].shape) {
-      return for_each_index(context, flat_elements<T>(context),
-                            PointwiseAt<2, T, F>{{a, b}, out, f});
+      const PointwiseAt<2, T, F> at{{a, b}, out, f};
+      return for_each_pack<T>(context, flat_elements<T>(context), at.aligned(), at);
     }
     const BroadcastWalk walk = broadcast_walk(shape, call.inputs[0].shape, call.inputs[1].shape);
     return for_each_index(context, shape.elements(), BroadcastAt<T, F>{a, b, out, walk, f});

@@ -51,9 +51,17 @@ struct ReduceParts {
     const std::int64_t end =
         begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
     Accumulator total = reducer.none();
-    for (std::int64_t i = begin + lane; i < end; i += plan.lanes) {
-      total = reducer.join(total, reducer.load(row, i));
+    std::int64_t i = begin + lane;
+    // Several loads are under way at a time; they are joined in their order.
+    constexpr int kAtOnce = 8;
+    for (; i + (kAtOnce - 1) * plan.lanes < end; i += kAtOnce * plan.lanes) {
+      Accumulator loaded[kAtOnce];
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) loaded[k] = reducer.load(row, i + k * plan.lanes);
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) total = reducer.join(total, loaded[k]);
     }
+    for (; i < end; i += plan.lanes) total = reducer.join(total, reducer.load(row, i));
     return total;
   }
 

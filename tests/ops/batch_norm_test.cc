@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm's own kernels beyond the conformance test: layouts, teams, statistics out of range.
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "tests/ops/cases.h"
 #include "tests/support/catch.h"
@@ -121,6 +123,48 @@ TEST_CASE("statistics that f32 cannot hold do not look healthy") {
     run_kernel(*kernel, inputs, outputs, {});
     for (int i = 0; i < 4; ++i) CHECK(std::isnan(outputs[0].at(i)));
   }
+}
+
+TEST_CASE("data of 16 bits is normalised with vectors of f32", "[batch_norm]") {
+  const OpTable table = OpTable::build();
+  std::set<std::string> kernels;
+  for (const char* name : {"batch_norm", "batch_norm_inference", "batch_norm_backward"}) {
+    const OpDef& op = table.at(name);
+    for (const Sample& sample : op.samples) {
+      for (const DType narrow : {DType::bf16, DType::f16}) {
+        INFO(name << ", " << sample.title << ", " << base::dtype_name(narrow));
+        Case c = make_case(op, sample, DType::f32).value();
+        for (Tensor& input : c.inputs) {
+          if (input.shape == c.inputs[0].shape) input = converted(input, narrow);
+        }
+        c.call = make_call(op, c.params, describe(c.inputs)).value();
+        CHECK(c.call.outputs[0].dtype == narrow);
+        for (std::size_t o = 1; o < c.call.outputs.size(); ++o) {
+          CHECK(c.call.outputs[o].dtype == DType::f32);
+        }
+        const auto expected = expected_outputs(op, sample, c);
+        for (const KernelDef& candidate : op.kernels) {
+          const auto kernel = prepare_candidate(candidate, c.call);
+          if (!kernel) continue;
+          const auto outputs = make_outputs(c.call);
+          run_kernel(*kernel, c.inputs, outputs, {});
+          check_close(outputs, expected, *kernel);
+          kernels.insert(candidate.name);
+        }
+      }
+    }
+  }
+  CHECK(kernels.contains("reference"));
+  CHECK(kernels.contains("cuda"));
+  const auto mixed =
+      make_call(table.at("batch_norm"), parse_params(table.at("batch_norm"), {}).value(),
+                {{DType::f32, {2, 3, 4, 4}},
+                 {DType::f64, {3}},
+                 {DType::f64, {3}},
+                 {DType::f64, {3}},
+                 {DType::f64, {3}}});
+  CHECK(mixed.status().code() == base::Errc::invalid_argument);
+  CHECK_THAT(mixed.status().text(), Catch::Contains("f32") && Catch::Contains("f64"));
 }
 
 }  // namespace

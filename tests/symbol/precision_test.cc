@@ -48,6 +48,23 @@ TEST_CASE("products are computed in 16 bits, and what follows them as far as it 
   CHECK(lenet.casts == 10);
 }
 
+TEST_CASE("batch normalisation takes data in 16 bits, and its vectors in f32") {
+  Composer c(table());
+  const Symbol conv = c.call("convolution", "conv", Inputs{{c.variable("data")}, {}},
+                             {{"kernel", "(3, 3)"}, {"num_filter", "4"}, {"no_bias", "True"}});
+  const Symbol norm = c.call("batch_norm", "bn", Inputs{{conv}, {}});
+  const Symbol relu = c.call("activation", "relu", {norm}, {{"act_type", "relu"}});
+  const Symbol wide = c.call("batch_norm", "alone", Inputs{{c.variable("other")}, {}});
+  const Symbol heads[] = {relu, wide};
+  const Narrowed n(c.finish(Symbol::group(heads)).value());
+  for (const char* name : {"conv", "bn", "relu"}) CHECK(n.dtypes.at(name) == DType::bf16);
+  for (const char* name : {"bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var", "alone"}) {
+    INFO(name);
+    CHECK(n.dtypes.at(name) == DType::f32);
+  }
+  CHECK(n.casts == 3);  // data, the weight, the head
+}
+
 TEST_CASE("inputs that differ make an operator wide, and no value is cast twice") {
   Composer c(table());
   const Symbol data = c.variable("data");
