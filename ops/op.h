@@ -119,7 +119,6 @@ using KeepsSamples = std::function<bool(const OpCall&, const std::vector<bool>& 
 enum class MixedPrecision : std::uint8_t {
   wide,       ///< f32: sums over many values, and functions that 16 bits spoil
   as_inputs,  ///< 16 bits where all its floating inputs have them, else f32
-  data,       ///< 16 bits where its first input has them: that one and output 0; the others f32
   narrow,     ///< 16 bits: products, for which processors have units
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,34 +59,56 @@ class Caster {
     return wanted;
   }
 
-  /// Whether a node computes in 16 bits.
-  bool is_narrow(const GraphNode& node) const {
-    if (node.is_variable() || node.op->mixed == MixedPrecision::wide) return false;
-    if (node.op->mixed == MixedPrecision::data) {
-      return is_f32(node.inputs[0]) && forms_[numbers_[node.inputs[0]]].narrow;
-    }
+  /// How a node computes: which of its inputs and outputs are in 16 bits.
+  struct Form {
+    std::vector<bool> inputs, outputs;
+  };
+
+  bool has_narrow(Value value) const { return is_f32(value) && forms_[numbers_[value]].narrow; }
+
+  Form form_of(const GraphNode& node, std::size_t outputs) const {
+    const Form wide{std::vector<bool>(node.inputs.size(), false),
+                    std::vector<bool>(outputs, false)};
+    if (node.is_variable() || node.op->mixed == MixedPrecision::wide) return wide;
     std::size_t floating = 0, narrow = 0;
     for (const Value input : node.inputs) {
-      if (!is_f32(input)) continue;
-      ++floating;
-      narrow += forms_[numbers_[input]].narrow ? 1 : 0;
+      floating += is_f32(input) ? 1 : 0;
+      narrow += has_narrow(input) ? 1 : 0;
     }
-    return floating > 0 && (node.op->mixed == MixedPrecision::narrow || narrow == floating);
+    if (floating == 0) return wide;
+    if (node.op->mixed == MixedPrecision::narrow || narrow == floating) {
+      return {std::vector<bool>(node.inputs.size(), true), std::vector<bool>(outputs, true)};
+    }
+    return narrow > 0 ? mixed_form(node, wide) : wide;
+  }
+
+  /// With the types that its inputs have now, where the operator takes them so: batch normalisation
+  /// takes data in 16 bits beside vectors of f32.
+  Form mixed_form(const GraphNode& node, const Form& wide) const {
+    Form form = wide;
+    std::vector<std::optional<DType>> in, out(wide.outputs.size());
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const Value input = node.inputs[k];
+      form.inputs[k] = has_narrow(input);
+      in.emplace_back(form.inputs[k] ? narrow_ : dtypes_[numbers_[input]]);
+    }
+    if (!ops::infer_dtypes(*node.op, node.params, in, out).ok()) return wide;
+    for (std::size_t o = 0; o < out.size(); ++o) form.outputs[o] = out[o] == narrow_;
+    return form;
   }
 
   void take(std::size_t index) {
     GraphNode node = graph_.nodes[index];
-    const bool narrow = is_narrow(node);
-    const bool data_alone = narrow && node.op->mixed == MixedPrecision::data;
+    const Form computed = form_of(node, numbers_.end(index) - numbers_.begin(index));
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       Value& input = node.inputs[k];
-      input = is_f32(input) ? form(input, narrow && (k == 0 || !data_alone)) : original(input);
+      input = is_f32(input) ? form(input, computed.inputs[k]) : original(input);
     }
     const std::vector<Value> outputs = builder_.add_node(std::move(node));
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const Value value{static_cast<std::int64_t>(index), static_cast<int>(o)};
       Forms& forms = forms_[numbers_[value]];
-      forms.narrow = narrow && is_f32(value) && (o == 0 || !data_alone);
+      forms.narrow = computed.outputs[o] && is_f32(value);
       forms.values[forms.narrow ? 1 : 0] = outputs[o];
     }
   }

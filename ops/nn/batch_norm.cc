@@ -389,7 +389,7 @@ OpDef define_forward() {
   op.visible_outputs = 1;
   op.infer_shape = infer_forward;
   op.infer_dtype = types_of(1, true);
-  op.mixed = MixedPrecision::data;
+  op.mixed = MixedPrecision::as_inputs;
   op.gradient = gradient;
   op.auxiliary = {{.input = 3, .output = 1, .initial = 0.0, .momentum = "momentum"},
                   {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
@@ -415,7 +415,7 @@ OpDef define_inference() {
   op.outputs = names({"output"});
   op.infer_shape = infer_forward;
   op.infer_dtype = types_of(1, true);
-  op.mixed = MixedPrecision::data;
+  op.mixed = MixedPrecision::as_inputs;
   op.gradient = gradient_of_inference;
   op.keeps_samples = [](const OpCall& call, const std::vector<bool>& samples) {
     return samples_in_data(call, samples) &&

@@ -94,6 +94,8 @@ Result<cudaDataType_t> type_of(DType dtype) {
 }
 
 constexpr std::uint32_t kAlignment = 16;  // of matrices, at least
+/// What the library wants of its workspace, which is more than a kernel's scratch promises.
+constexpr std::size_t kWorkspaceAlignment = 256;
 constexpr std::size_t kWorkspaceMax = std::size_t{32} << 20;
 
 }  // namespace
@@ -102,6 +104,7 @@ struct Plan::Prepared {
   cublasLtMatmulDescOpaque_t operation{};
   cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
   cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;
   bool biased = false, adds = false, wide = false;
 
   Status describe(const Library& lib, const Product& p) {
@@ -163,7 +166,8 @@ struct Plan::Prepared {
                        Errc::unimplemented, "cublasLtMatmulAlgoGetHeuristic"));
     if (count == 0) return base::error(Errc::unimplemented, "cuBLASLt has no algorithm");
     algorithm = found.algo;
-    return found.workspaceSize;
+    workspace = found.workspaceSize;
+    return workspace == 0 ? workspace : workspace + kWorkspaceAlignment;
   }
 };
 
@@ -200,13 +204,15 @@ Status Plan::run(const KernelContext& context, const void* a, const void* b, con
         lib.set_operation(&p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
         Errc::internal, "cublasLtMatmulDescSetAttribute"));
   }
+  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment;
+  std::byte* const aligned = past == 0 ? workspace : workspace + (kWorkspaceAlignment - past);
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const void* const alpha = p.wide ? static_cast<const void*>(&wide_one) : &one;
   const void* const beta =
       p.wide ? static_cast<const void*>(p.adds ? &wide_one : &wide_zero) : (p.adds ? &one : &zero);
   return checked(lib.matmul(handle, &p.operation, alpha, b, &p.first, a, &p.second, beta, result,
-                            &p.result, result, &p.result, &p.algorithm, workspace, workspace_bytes_,
+                            &p.result, result, &p.result, &p.algorithm, aligned, p.workspace,
                             static_cast<cudaStream_t>(context.stream->native())),
                  Errc::internal, "cublasLtMatmul");
 }
