@@ -9,8 +9,9 @@
 namespace troupe::symbol {
 
 /// The graph with casts around operators, so that each computes in f32 or in `narrow` (f16 or
-/// bf16), as its ops::MixedPrecision says. What is not f32 in `graph`, by `dtypes`, stays as it is,
-/// and so do the values of heads and variables. A value is cast to a type once.
+/// bf16), as its ops::MixedPrecision says; one whose own rule of types takes its inputs as they
+/// are, some in 16 bits, has no casts (batch_norm). What is not f32 in `graph`, by `dtypes`, stays
+/// as it is, and so do the values of heads and variables. A value is cast to a type once.
 Graph compute_in(const ops::OpTable& table, const Graph& graph, base::DType narrow,
                  const ValueDTypes& dtypes);
 

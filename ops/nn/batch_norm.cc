@@ -378,7 +378,8 @@ OpDef define_forward() {
       "`output = (data - mean) / sqrt(var + eps) * gamma + beta` with mean and biased variance of "
       "the batch per channel (Ioffe and Szegedy, 2015). moving_mean and moving_var are auxiliary "
       "states: training does not read them (but with `use_global_stats` it normalises with them), "
-      "prediction uses them.";
+      "prediction uses them. Beside data of 16 bits the vectors are f32 where nobody says "
+      "otherwise.";
   op.params = join({common_params(), training_params(), epilogue_params()});
   op.inputs = [](const Params& p) {
     return with_optional({"data", "gamma", "beta", "moving_mean", "moving_var"}, "addend",
