@@ -83,8 +83,7 @@ Status infer_forward(const Params& p, std::vector<Shape>& in, std::vector<Shape>
   return in.size() > kVectors ? agree_with_addend(in[kVectors], out[0]) : Status();
 }
 
-/// Data of one dtype, and vectors over channels of the same or, beside data of 16 bits, of f32:
-/// that is what they are where nobody says otherwise.
+/// Data of one dtype, and vectors over channels of the same or, beside data of 16 bits, of f32.
 Status infer_types(const std::vector<std::optional<DType>*>& data,
                    const std::vector<std::optional<DType>*>& vectors) {
   const auto common = [](const auto& group, std::optional<DType>& found) -> Status {
@@ -103,7 +102,7 @@ Status infer_types(const std::vector<std::optional<DType>*>& data,
   TROUPE_TRY(common(vectors, of_vectors));
   if (!of_data) of_data = of_vectors;
   if (!of_data) return {};
-  if (!of_vectors) of_vectors = base::is_16_bit(*of_data) ? DType::f32 : of_data;
+  if (!of_vectors) of_vectors = of_data;
   if (!base::is_floating(*of_data)) {
     return base::error(base::Errc::invalid_argument, "needs a floating dtype, got {}",
                        base::dtype_name(*of_data));
@@ -378,8 +377,7 @@ OpDef define_forward() {
       "`output = (data - mean) / sqrt(var + eps) * gamma + beta` with mean and biased variance of "
       "the batch per channel (Ioffe and Szegedy, 2015). moving_mean and moving_var are auxiliary "
       "states: training does not read them (but with `use_global_stats` it normalises with them), "
-      "prediction uses them. Beside data of 16 bits the vectors are f32 where nobody says "
-      "otherwise.";
+      "prediction uses them. Beside data of 16 bits the vectors may be f32.";
   op.params = join({common_params(), training_params(), epilogue_params()});
   op.inputs = [](const Params& p) {
     return with_optional({"data", "gamma", "beta", "moving_mean", "moving_var"}, "addend",

@@ -134,6 +134,10 @@ KernelDef cudnn_kernel(Pass pass) {
         }
       }
     }
+    if (pass == Pass::output && read_epilogue(fixed.params).sum &&
+        fixed.inputs.back().layout != fixed.outputs[0].layout) {
+      return base::error(Errc::unimplemented, "addend and output lie differently");
+    }
     return CudnnConvolution::make(std::move(fixed), pass);
   };
   KernelDef kernel{"cudnn", make};
