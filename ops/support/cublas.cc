@@ -77,8 +77,10 @@ class Handle {
   Result<cublasLtHandle_t> get() {
     if (handle_ != nullptr) return handle_;
     if (!library().ok()) return library().status();
-    TROUPE_TRY(checked(library()->create(&handle_), Errc::internal, "cublasLtCreate"));
-    return handle_;
+    const Status made = checked(library()->create(&handle_), Errc::internal, "cublasLtCreate");
+    if (made.ok()) return handle_;
+    handle_ = nullptr;
+    return made;
   }
 
  private:
@@ -185,11 +187,12 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   const base::MutexLock lock(mutex);
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
-  TROUPE_TRY_ASSIGN(cublasLtHandle_t const handle, handles[index]->get());
+  const Result<cublasLtHandle_t> handle = handles[index]->get();
+  if (!handle.ok()) return base::error(Errc::unimplemented, "{}", handle.status().text());
   auto prepared = std::make_shared<Prepared>();
   TROUPE_TRY(prepared->describe(*library(), product));
   Plan plan;
-  TROUPE_TRY_ASSIGN(plan.workspace_bytes_, prepared->choose(*library(), handle));
+  TROUPE_TRY_ASSIGN(plan.workspace_bytes_, prepared->choose(*library(), *handle));
   plan.prepared_ = std::move(prepared);
   return plan;
 }

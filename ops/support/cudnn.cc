@@ -372,9 +372,10 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
   const base::MutexLock lock(mutex);
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
-  TROUPE_TRY_ASSIGN(cudnnHandle_t const handle, handles[index]->get());
+  const Result<cudnnHandle_t> handle = handles[index]->get();
+  if (!handle.ok()) return base::error(Errc::unimplemented, "{}", handle.status().text());
   Plan plan;
-  TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), handle, convolution, plan.workspace_bytes_));
+  TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), *handle, convolution, plan.workspace_bytes_));
   return plan;
 }
 
