@@ -61,14 +61,8 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
   }
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
-    train::RankOptions how;
-    how.rank = rank;
-    how.device = options.run.device;
-    if (!options.run.streams.empty()) how.streams = {options.run.streams[rank]};
-    how.metrics = options.run.metrics;
-    how.stop = options.run.stop;
-    if (rank == 0) how.trace_path = options.run.trace_path;
-    workers.push_back(std::make_unique<Worker>(parts, how));
+    workers.push_back(
+        std::make_unique<Worker>(parts, train::rank_options(options.run, rank)));
   }
   LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end()), observer);
   observer.began(start);  // no actor of the job calls it yet

@@ -68,8 +68,12 @@ base::Status clear_bytes(base::Stream* stream, std::byte* to, std::size_t bytes)
 }
 
 /// Where bytes go between two devices: the host's threads copy only between places of the host.
+/// The two ways between host and device are two lanes, so that neither waits behind the other;
+/// within a device bytes are moved so fast that they go where its kernels are.
 engine::Lane copy_lane(base::Device to, base::Device from) {
-  return {uses_stream(to) ? to : from, engine::LaneKind::copy};
+  if (!uses_stream(to)) return {from, engine::LaneKind::copy};
+  if (!uses_stream(from)) return {to, engine::LaneKind::priority};
+  return {to, to == from ? engine::LaneKind::compute : engine::LaneKind::copy};
 }
 
 /// Pushes work(to, stream), which fills all of `to`; `operation` says what it reads and holds. The
@@ -280,7 +284,7 @@ base::Status NDArray::read(std::span<std::byte> destination) const {
   engine::Engine& engine = runtime().engine;
   const engine::Variable done = engine.new_variable("read array");
   const engine::Variable reads[] = {variable()};
-  push_on_lane(engine, {"read array", reads, {&done, 1}, copy_lane(device_, {}), 0},
+  push_on_lane(engine, {"read array", reads, {&done, 1}, copy_lane({}, device_), 0},
                [from = *this, to = destination.data()](engine::RunContext& context) {
                  return copy_bytes(context.stream, to, from.data(), from.bytes());
                });

@@ -127,7 +127,7 @@ void FitLoop::mark(std::uint64_t number) {
   std::vector<engine::Variable> gradients;
   std::vector<engine::Variable> weights;
   for (const schemas::KeyInfo& key : module_.keys()) {
-    gradients.push_back(module_.gradient(key.id).variable());
+    gradients.push_back(module_.pushed_gradient(key.id).variable());
     weights.push_back(module_.parameter(key.id).variable());
   }
   const auto push = [&](std::string_view name, const std::vector<engine::Variable>& reads,

@@ -171,14 +171,8 @@ base::Status LocalRun::make_store() {
 
 base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
   for (std::uint32_t rank = 0; rank < job_->spec.ranks(); ++rank) {
-    RankOptions how;
-    how.rank = rank;
+    RankOptions how = rank_options(options, rank);
     how.start_step = start_.step;
-    how.device = options.device;
-    if (!options.streams.empty()) how.streams = {options.streams[rank]};
-    how.metrics = options.metrics;
-    how.stop = options.stop;
-    if (rank == 0) how.trace_path = options.trace_path;
     TROUPE_TRY_ASSIGN(auto runner, RankRunner::create(job_, table_, clock_, how));
     runners_.push_back(std::move(runner));
   }
@@ -270,6 +264,17 @@ bool LocalRun::save_before_stop() {
 }
 
 }  // namespace
+
+RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank) {
+  RankOptions made;
+  made.rank = rank;
+  if (!options.devices.empty()) made.device = options.devices[rank % options.devices.size()];
+  if (!options.streams.empty()) made.streams = options.streams[rank];
+  made.metrics = options.metrics;
+  made.stop = options.stop;
+  if (rank == 0) made.trace_path = options.trace_path;
+  return made;
+}
 
 base::Status run_local(const std::shared_ptr<const Job>& job, const ops::OpTable& table,
                        base::Clock& clock, JobObserver& observer, const LocalRunOptions& options) {

@@ -42,11 +42,16 @@ struct LocalRunOptions {
   std::string trace_path;  ///< Chrome trace of rank 0's engine; empty: none
   /// Set from outside to end the run early, with a checkpoint where the job writes any.
   const std::atomic<bool>* stop = nullptr;
-  base::Device device = {};
-  monitoring::Metrics* metrics = nullptr;   ///< shows the ranks; null: nobody looks
-  std::function<void()> at_end = {};        ///< after the last step, while the ranks still show
-  std::vector<base::Stream*> streams = {};  ///< rank r runs on streams[r] where there are any
+  std::vector<base::Device> devices = {};  ///< rank r computes on the r-th, again from the first
+                                           ///< where there are fewer; empty: on the CPU
+  monitoring::Metrics* metrics = nullptr;  ///< shows the ranks; null: nobody looks
+  std::function<void()> at_end = {};       ///< after the last step, while the ranks still show
+  /// By rank, as RankOptions has them.
+  std::vector<std::vector<base::Stream*>> streams = {};
 };
+
+/// What rank `rank` of the run is made with; its first step is the caller's to set.
+RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank);
 
 /// Trains from the newest checkpoint or the start to the job's end, and writes checkpoints. The
 /// first error of any rank is the job's, prefixed with the rank; `cancelled` when stopped.

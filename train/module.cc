@@ -7,6 +7,7 @@
 
 #include "base/finite.h"
 #include "base/log.h"
+#include "ndarray/run_kernel.h"
 #include "store/initializer.h"
 #include "symbol/arena.h"
 #include "symbol/kernel_choices.h"
@@ -35,16 +36,16 @@ base::Status Module::declare() {
   options_.inputs = network.inputs;
   keys_ = std::move(network.keys);
   set_wires(keys_, options_.gradient_wire, options_.weight_wire);
-  auto zeros = [this](const base::Shape& shape, base::DType dtype) {
-    return NDArray::zeros(runtime_, shape, dtype, options_.device);
-  };
-  for (const KeyInfo& key : keys_) {
-    TROUPE_TRY_ASSIGN(parameters_.emplace_back(), zeros(key.shape, key.dtype));
-    TROUPE_TRY_ASSIGN(gradients_.emplace_back(), zeros(key.shape, key.dtype));
-    if (key.kind != KeyKind::average || counts_.contains(key.dtype)) continue;
-    TROUPE_TRY_ASSIGN(counts_[key.dtype], zeros(base::Shape{}, key.dtype));
-  }
   TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, keys_));
+  std::vector<bool> computed = with_gradient_;
+  for (const KeyInfo& key : keys_) {
+    if (key.kind != KeyKind::average) continue;
+    computed[key.id] = true;
+    if (counts_.contains(key.dtype)) continue;
+    TROUPE_TRY_ASSIGN(counts_[key.dtype], NDArray::zeros(runtime_, base::Shape{}, key.dtype,
+                                                         options_.device));
+  }
+  TROUPE_TRY_ASSIGN(arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return {};
@@ -54,20 +55,26 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   symbol::Bindings bindings;
   for (const KeyInfo& key : keys_) {
     if (key.kind == KeyKind::average) {
-      bindings.auxiliary[key.name] = parameters_[key.id];
+      bindings.auxiliary[key.name] = parameter(key.id);
       continue;
     }
-    bindings.arguments[key.name] = parameters_[key.id];
+    bindings.arguments[key.name] = parameter(key.id);
     if (!with_gradient_[key.id]) continue;
     bindings.grad_req[key.name] = symbol::GradReq::write;
-    bindings.gradients[key.name] = gradients_[key.id];
+    bindings.gradients[key.name] = gradient(key.id);
   }
-  TROUPE_TRY_ASSIGN(bindings.arguments[options_.inputs.data],
-                    NDArray::empty(runtime_, batch_shape(batch, options_.inputs.sample),
-                                   options_.inputs.dtype, options_.device, "batch"));
-  TROUPE_TRY_ASSIGN(bindings.arguments[options_.inputs.label],
-                    NDArray::empty(runtime_, base::Shape{batch}, options_.inputs.dtype,
-                                   options_.device, "batch"));
+  Bound made{batch, {}, {}, {}};
+  const auto add_input = [&](const std::string& name, const base::Shape& shape) -> base::Status {
+    const auto make = [&] {
+      return NDArray::empty(runtime_, shape, options_.inputs.dtype, options_.device, "batch");
+    };
+    TROUPE_TRY_ASSIGN(bindings.arguments[name], make());
+    if (!ndarray::uses_stream(options_.device)) return {};
+    TROUPE_TRY_ASSIGN(made.next[name], make());
+    return {};
+  };
+  TROUPE_TRY(add_input(options_.inputs.data, batch_shape(batch, options_.inputs.sample)));
+  TROUPE_TRY(add_input(options_.inputs.label, base::Shape{batch}));
   symbol::ExecutorOptions how;
   how.device = options_.device;
   how.layouts = options_.layouts;
@@ -84,7 +91,6 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.rank = options_.rank;
   how.arena = arena_;
   how.step = step_;
-  Bound made{batch, {}, {}};
   TROUPE_TRY_ASSIGN(made.executor,
                     symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how));
   const bool idle = options_.kernels && made.executor->report().stored_choices == 0;
@@ -98,7 +104,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
     if (key.kind != KeyKind::average) continue;
     TROUPE_TRY_ASSIGN(made.averages[key.id],
                       WeighedAverage::create(made.executor->batch_values().at(key.name),
-                                             counts_.at(key.dtype), gradients_[key.id]));
+                                             counts_.at(key.dtype), gradient(key.id)));
   }
   return made;
 }
@@ -126,10 +132,10 @@ base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
 
 base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
   for (const KeyInfo& key : keys_) {
-    const base::Buffer values = base::make_host_buffer(parameters_[key.id].bytes());
+    const base::Buffer values = base::make_host_buffer(parameter(key.id).bytes());
     const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
     TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
-    TROUPE_TRY(parameters_[key.id].copy_from(values));
+    TROUPE_TRY(parameter(key.id).copy_from(values));
   }
   return {};
 }
@@ -147,7 +153,7 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
                          key->shape.to_string(), base::dtype_name(key->dtype),
                          value.shape().to_string(), base::dtype_name(value.dtype()));
     }
-    TROUPE_TRY(parameters_[key->id].copy_from(value));
+    TROUPE_TRY(parameter(key->id).copy_from(value));
   }
   return {};
 }
@@ -155,21 +161,25 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
 base::Status Module::init_optimizer(store::KVStore& store, const store::UpdateRule& rule,
                                     bool publish) {
   store_ = &store;
-  TROUPE_TRY(store.init(
-      keys_, publish ? std::span<const NDArray>(parameters_) : std::span<const NDArray>()));
+  TROUPE_TRY(store.init(keys_, publish ? std::span<const NDArray>(arrays_->parameters())
+                                       : std::span<const NDArray>()));
   return store.set_updater(rule);
 }
 
-base::Status Module::load(symbol::Executor& executor, const ModuleBatch& batch) {
+base::Status Module::load(const Bound& bound, const ModuleBatch& batch) {
   const InputSpec& inputs = options_.inputs;
   const auto fill = [&](const std::string& name, const base::Buffer& values) -> base::Status {
-    const NDArray& argument = executor.arguments().at(name);
+    const NDArray& argument = bound.executor->arguments().at(name);
     if (values.size() != argument.bytes()) {
       return base::error(base::Errc::invalid_argument,
                          "argument '{}' of shape {} takes {} bytes, the batch has {}", name,
                          argument.shape().to_string(), argument.bytes(), values.size());
     }
-    return argument.rebind(values, true);
+    const auto next = bound.next.find(name);
+    if (next == bound.next.end()) return argument.rebind(values, true);
+    // The way from the host is long: it is gone while the step before still reads the argument.
+    TROUPE_TRY(next->second.copy_from(values));
+    return argument.copy_from(next->second);
   };
   TROUPE_TRY(fill(inputs.data, batch.data));
   return fill(inputs.label, batch.labels);
@@ -179,12 +189,12 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
   if (batch.size == 0) {
     last_trained_ = nullptr;
     // Nobody reads these zeros; writing them makes this step's pushes wait for the last one's.
-    for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.clear());
+    for (const NDArray& gradient : arrays_->pushed()) TROUPE_TRY(gradient.clear());
     return {};
   }
   TROUPE_TRY_ASSIGN(last_trained_, bound(batch.size));
   symbol::Executor& executor = *last_trained_->executor;
-  TROUPE_TRY(load(executor, batch));
+  TROUPE_TRY(load(*last_trained_, batch));
   TROUPE_TRY(executor.set_step(static_cast<std::int64_t>(step)));
   TROUPE_TRY(executor.forward(true));
   return executor.backward();
@@ -192,7 +202,7 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
 
 // The check writes, as the engine sees it: its error is the gradient's from then on.
 void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
-  const NDArray& gradient = gradients_[key];
+  const NDArray& gradient = pushed_gradient(key);
   const bool computed = keys_[key].kind == KeyKind::average || with_gradient_[key];
   const engine::Variable writes[] = {gradient.variable()};
   if (!computed) {
@@ -227,23 +237,28 @@ base::Status Module::push(std::uint64_t step, double count) {
   // A state's batch value enters the tree weighed by its count, like a gradient.
   const bool weighed = last_trained_ != nullptr;
   for (const auto& [dtype, number] : counts_) {
-    if (weighed) set_count(number, count);
+    if (weighed) TROUPE_TRY(set_count(number, count));
   }
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
-  for (auto key = keys_.rbegin(); key != keys_.rend(); ++key) {
-    const store::PushInfo info{step, count, -static_cast<int>(key->id)};
-    if (weighed && key->kind == KeyKind::average) {
-      last_trained_->averages.at(key->id)->push(info.priority);
+  for (const auto& run : arrays_->gradient_runs()) {
+    const auto priority = [](std::uint32_t key) { return -static_cast<int>(key); };
+    for (const std::uint32_t key : run->keys) {
+      if (!weighed || keys_[key].kind != KeyKind::average) continue;
+      last_trained_->averages.at(key)->push(priority(key));
     }
-    push_gradient(key->id, info);
+    if (weighed) StoreArrays::to_host(run, priority(run->keys.front()));
+    for (const std::uint32_t key : run->keys) push_gradient(key, {step, count, priority(key)});
   }
   return {};
 }
 
 base::Status Module::pull(std::uint64_t step, bool barrier) {
-  for (const KeyInfo& key : keys_) {
-    store_->pull(key.id, parameters_[key.id], {step, barrier, -static_cast<int>(key.id)});
+  for (const auto& run : arrays_->weight_runs()) {
+    for (const std::uint32_t key : run->keys) {
+      store_->pull(key, arrays_->pulled()[key], {step, barrier, -static_cast<int>(key)});
+    }
+    StoreArrays::to_device(run, -static_cast<int>(run->keys.front()));
   }
   return {};
 }
@@ -254,7 +269,7 @@ base::Status Module::update(std::uint64_t step, double count, bool barrier) {
 }
 
 base::Status Module::wait_gradients() const {
-  for (const NDArray& gradient : gradients_) TROUPE_TRY(gradient.wait());
+  for (const NDArray& gradient : arrays_->pushed()) TROUPE_TRY(gradient.wait());
   return {};
 }
 
@@ -270,7 +285,7 @@ base::Result<ModuleBatch> Module::batch(const data::Batch& batch) {
 base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
   if (options_.inputs.dtype == base::DType::f32 || values.empty()) return values;
   const auto from = values.as<float>();
-  base::BufferPool& pool = runtime_.storage.pool(base::Device{});
+  base::BufferPool& pool = host_pool(runtime_, options_.device);
   TROUPE_TRY_ASSIGN(base::Buffer wide, pool.allocate(from.size() * sizeof(double), "batch"));
   std::copy(from.begin(), from.end(), wide.as<double>().begin());
   return wide;
@@ -284,11 +299,12 @@ base::Result<BatchMetrics> Module::training_metrics() const {
 }
 
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
-  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(batch.size));
-  TROUPE_TRY(load(*bound, batch));
-  TROUPE_TRY(bound->forward(false));
-  return BatchMetrics::compute(bound->outputs().front(),
-                               bound->arguments().at(options_.inputs.label));
+  TROUPE_TRY_ASSIGN(const Bound* taken, bound(batch.size));
+  TROUPE_TRY(load(*taken, batch));
+  symbol::Executor& executor = *taken->executor;
+  TROUPE_TRY(executor.forward(false));
+  return BatchMetrics::compute(executor.outputs().front(),
+                               executor.arguments().at(options_.inputs.label));
 }
 
 base::Result<MetricValues> Module::score(data::BatchIterator& batches,

@@ -12,6 +12,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "train/fit.h"
 #include "train/keys.h"
 #include "train/score.h"
+#include "train/store_arrays.h"
 
 namespace troupe::train {
 
@@ -79,10 +81,17 @@ class Module {
   /// Parameters (kind dense, in the symbol's order), then auxiliary states (kind average).
   const std::vector<schemas::KeyInfo>& keys() const { return keys_; }
   /// The array of a key; its engine variable orders every use.
-  const ndarray::NDArray& parameter(std::uint32_t key) const { return parameters_[key]; }
-  /// The gradient array of a dense key: the one that executors write and the store reads. Zero
-  /// where keys_with_gradient() says no.
-  const ndarray::NDArray& gradient(std::uint32_t key) const { return gradients_[key]; }
+  const ndarray::NDArray& parameter(std::uint32_t key) const {
+    return arrays_->parameters()[key];
+  }
+  /// The gradient array of a dense key, which executors write. Zero, and of the host, where
+  /// keys_with_gradient() says no.
+  const ndarray::NDArray& gradient(std::uint32_t key) const { return arrays_->gradients()[key]; }
+  /// What the store reads of it: the same array, or on a device with streams its copy on the host.
+  /// An error of push()'s check is this array's.
+  const ndarray::NDArray& pushed_gradient(std::uint32_t key) const {
+    return arrays_->pushed()[key];
+  }
   const ModuleOptions& options() const { return options_; }
   ndarray::Runtime& runtime() const { return runtime_; }
 
@@ -135,6 +144,8 @@ class Module {
   struct Bound {
     std::int64_t batch = 0;
     std::unique_ptr<symbol::Executor> executor;
+    // By argument: where the next batch waits on a device with streams while this one is computed.
+    std::map<std::string, ndarray::NDArray> next;
     std::map<std::uint32_t, std::shared_ptr<const WeighedAverage>> averages;  // by key
   };
 
@@ -142,7 +153,7 @@ class Module {
   base::Status declare();
   base::Result<Bound> bind(std::int64_t batch);
   base::Result<Bound*> bound(std::int64_t batch);
-  base::Status load(symbol::Executor& executor, const ModuleBatch& batch);
+  base::Status load(const Bound& bound, const ModuleBatch& batch);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
   void push_gradient(std::uint32_t key, const store::PushInfo& info);
 
@@ -150,9 +161,8 @@ class Module {
   symbol::Symbol symbol_;
   ModuleOptions options_;
   std::vector<schemas::KeyInfo> keys_;
-  std::vector<ndarray::NDArray> parameters_;
-  std::vector<ndarray::NDArray> gradients_;  // dense: gradient; average: weighed batch value
-  std::vector<bool> with_gradient_;          // keys_with_gradient()
+  std::optional<StoreArrays> arrays_;  // gradients of averages: the weighed batch values
+  std::vector<bool> with_gradient_;    // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;
   ndarray::NDArray step_;
   std::map<base::DType, ndarray::NDArray> counts_;  // 0-d: samples behind the averages pushed last

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "data/metrics.h"
+#include "gpu/stream.h"
 #include "store/schedule.h"
 #include "train/metrics.h"
 
@@ -27,14 +28,29 @@ symbol::Recompute recompute_of(const schemas::MemorySpec& memory) {
   return symbol::Recompute::none;
 }
 
+using Streams = std::vector<std::unique_ptr<base::Stream>>;
+
+/// What a rank on a GPU computes on and copies by: kernels, gradients to the host, and, ahead of
+/// both, batches and weights to the device. None where the caller has given streams or for a CPU.
+base::Result<Streams> own_streams(const RankOptions& options) {
+  Streams made;
+  if (options.device.kind != base::DeviceKind::cuda || !options.streams.empty()) return made;
+  for (const auto priority :
+       {gpu::StreamPriority::normal, gpu::StreamPriority::normal, gpu::StreamPriority::high}) {
+    TROUPE_TRY_ASSIGN(made.emplace_back(), gpu::make_stream(options.device, priority));
+  }
+  return made;
+}
+
 }  // namespace
 
 struct RankRunner::Parts {
   Parts(std::shared_ptr<const Job> the_job, const ops::OpTable& table, base::Clock& the_clock,
-        const RankOptions& the_options)
+        const RankOptions& the_options, Streams the_streams)
       : job(std::move(the_job)),
         clock(the_clock),
         options(the_options),
+        streams(std::move(the_streams)),
         plan(store::make_step_plan(job->spec, job->train_data->records(), options.start_step)),
         storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max}),
         kernels(job->spec.limits.prepared_kernels_max),
@@ -56,6 +72,7 @@ struct RankRunner::Parts {
     made.thread_name = "rank" + std::to_string(options.rank);
     made.trace_path = options.trace_path;
     made.streams = options.streams;
+    for (const auto& stream : streams) made.streams.push_back(stream.get());
     return made;
   }
 
@@ -73,6 +90,7 @@ struct RankRunner::Parts {
   std::shared_ptr<const Job> job;
   base::Clock& clock;
   RankOptions options;
+  const Streams streams;  // of its own; they outlive the engine
   const store::StepPlan plan;
   storage::Storage storage;
   ndarray::PreparedKernels kernels;
@@ -115,7 +133,8 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
                                                              base::Clock& clock,
                                                              const RankOptions& options) {
   const schemas::JobSpec& spec = job->spec;
-  auto parts = std::make_unique<Parts>(job, table, clock, options);
+  TROUPE_TRY_ASSIGN(Streams streams, own_streams(options));
+  auto parts = std::make_unique<Parts>(job, table, clock, options, std::move(streams));
   ModuleOptions how;
   how.inputs = job->keys.inputs;
   how.keys = spec.train.keys;
@@ -147,7 +166,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
 
 base::Status RankRunner::Parts::open_data() {
   const schemas::DataSpec& spec = job->spec.data;
-  base::BufferPool& pool = storage.pool(base::Device{});
+  base::BufferPool& pool = host_pool(runtime, options.device);
   const data::PrefetchOptions prefetch{spec.prefetch_threads, spec.prefetch_batches};
   const data::BatchSources train_sources{
       job->train_data, data::make_training_plan(job->orders, options.rank, job->steps_end()), &pool,

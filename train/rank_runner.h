@@ -41,8 +41,10 @@ struct RankOptions {
   std::uint32_t rank = 0;
   std::uint64_t start_step = 0;
   std::string trace_path;                   ///< Chrome trace of the rank's engine; empty: none
-  std::vector<base::Stream*> streams = {};  ///< of `device`, if it is no CPU
   base::Device device = {};
+  /// Of `device`, if it is no CPU, as EngineOptions has them; a GPU's rank makes its own where
+  /// there are none.
+  std::vector<base::Stream*> streams = {};
   monitoring::Metrics* metrics = nullptr;  ///< shows the rank while it lives; null: nobody looks
   /// Set from outside when the run is to end early: then no epoch is scored any more.
   const std::atomic<bool>* stop = nullptr;

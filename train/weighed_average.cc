@@ -3,10 +3,10 @@
 #include "train/weighed_average.h"
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "ndarray/run_kernel.h"
+#include "train/store_arrays.h"
 
 namespace troupe::train {
 
@@ -59,19 +59,17 @@ base::Status WeighedAverage::run(engine::RunContext& lane) const {
   return ndarray::run_kernel(kernel_, {.inputs = inputs, .outputs = outputs, .fresh = true}, lane);
 }
 
-void set_count(const NDArray& count, double number) {
-  const std::array writes = {count.variable()};
-  const engine::Operation operation{
-      .name = "set count", .lane = {{}, engine::LaneKind::priority}, .overwrites = writes};
-  const bool wide = count.dtype() == base::DType::f64;
-  count.runtime().engine.push(
-      operation, [chunk = count.chunk(), wide, number](engine::RunContext&) {
-        const auto narrow = static_cast<float>(number);
-        std::byte* place = chunk->buffer.data();
-        std::memcpy(place, wide ? static_cast<const void*>(&number) : &narrow,
-                    wide ? sizeof number : sizeof narrow);
-        return base::Status();
-      });
+base::Status set_count(const NDArray& count, double number) {
+  ndarray::Runtime& runtime = count.runtime();
+  TROUPE_TRY_ASSIGN(base::Buffer value,
+                    host_pool(runtime, count.device()).allocate(count.bytes(), "counts"));
+  value = value.slice(0, count.bytes());
+  if (count.dtype() == base::DType::f64) {
+    value.as<double>()[0] = number;
+  } else {
+    value.as<float>()[0] = static_cast<float>(number);
+  }
+  return count.copy_from(std::move(value));
 }
 
 }  // namespace troupe::train

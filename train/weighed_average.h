@@ -34,6 +34,6 @@ class WeighedAverage : public std::enable_shared_from_this<WeighedAverage> {
 };
 
 /// Pushes that `count` (0-d, f32 or f64) holds `number` from now on.
-void set_count(const ndarray::NDArray& count, double number);
+base::Status set_count(const ndarray::NDArray& count, double number);
 
 }  // namespace troupe::train

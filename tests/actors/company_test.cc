@@ -14,6 +14,7 @@
 #include "symbol/symbol.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
+#include "tests/support/late_ranks.h"
 
 namespace troupe::actors {
 namespace {
@@ -45,9 +46,9 @@ Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool compan
 }
 
 std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out,
-                         bool company = true) {
+                         bool company = true, const CompanyOptions& options = {}) {
   spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
-  const Outcome outcome = run(table, spec, company);
+  const Outcome outcome = run(table, spec, company, options);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
@@ -74,6 +75,20 @@ TEST_CASE("the company ends in the local store's bits with any number of shards"
   CHECK(trained_hash(table, spec, "parts") != local);
   spec.train.max_steps.reset();
   CHECK(trained_hash(table, spec, "parts") == local);
+}
+
+TEST_CASE("workers on a device with streams end in the host's bits", "[company]") {
+  const TestFolder folder("company-late");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  spec.servers.shards = 2;
+  spec.numerics.gradient_wire = schemas::WireType::bf16;
+  const std::string host = trained_hash(table, spec, "host", false);
+  const tests::LateRanks late(spec.ranks());
+  CHECK(trained_hash(table, spec, "late", true, {.run = late.on_device(), .server_observer = {}}) ==
+        host);
+  for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
 }
 
 TEST_CASE("what travels in 16 bits ends in the local store's bits, too", "[company]") {

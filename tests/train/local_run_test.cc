@@ -17,6 +17,7 @@
 #include "store/checkpoint.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
+#include "tests/support/late_ranks.h"
 
 namespace troupe::train {
 namespace {
@@ -35,12 +36,13 @@ struct Outcome {
   Recorder seen;
 };
 
-Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec) {
+Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec,
+            const LocalRunOptions& options = {}) {
   Outcome outcome;
   base::SteadyClock clock;
   auto job = open_job(spec, table);
   REQUIRE(job.ok());
-  outcome.status = run_local(*job, table, clock, outcome.seen);
+  outcome.status = run_local(*job, table, clock, outcome.seen, options);
   return outcome;
 }
 
@@ -52,9 +54,10 @@ std::string hash_of(const schemas::JobSpec& spec) {
   return base::to_hex(*hash);
 }
 
-std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out) {
+std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out,
+                         const LocalRunOptions& options = {}) {
   spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
-  const Outcome outcome = run(table, spec);
+  const Outcome outcome = run(table, spec, options);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   return hash_of(spec);
@@ -100,6 +103,72 @@ TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[lo
   schemas::JobSpec other = spec;
   other.seed = 8;
   CHECK(trained_hash(table, other, "other") != whole);
+}
+
+// What will run on a GPU: kernels, gradients and weights on their ways, scores and averages.
+TEST_CASE("ranks on a device with streams end in the host's bits", "[local_run]") {
+  const TestFolder folder("local-run-late");
+  write_test_records(folder.path() / "train.rec", 203, 12);
+  write_test_records(folder.path() / "test.rec", 20, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  for (const char* network : {"tiny-bn", "lenet"}) {
+    schemas::JobSpec spec = test_job(folder.path(), network);
+    if (spec.model.network == "lenet") {
+      write_test_records(folder.path() / "train.rec", 203, 28);
+      write_test_records(folder.path() / "test.rec", 20, 28);
+      spec.train.max_steps = 8;
+    }
+    const std::string name = network;
+    const std::string host = trained_hash(table, spec, name + "-host");
+    const tests::LateRanks late(spec.ranks());
+    CHECK(trained_hash(table, spec, name + "-late", late.on_device()) == host);
+    for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
+    // In two parts, on one and the other.
+    const std::uint64_t whole = spec.train.max_steps.value_or(1'000);
+    spec.train.max_steps = 5;
+    trained_hash(table, spec, name + "-parts", late.on_device());
+    spec.train.max_steps = whole;
+    CHECK(trained_hash(table, spec, name + "-parts") == host);
+  }
+}
+
+TEST_CASE("ranks on a device with streams pass steps without a sample of theirs", "[local_run]") {
+  const TestFolder folder("local-run-late-short");
+  write_test_records(folder.path() / "train.rec", 34, 12);
+  write_test_records(folder.path() / "test.rec", 3, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  const std::string host = trained_hash(table, spec, "host");
+  const tests::LateRanks late(spec.ranks());
+  CHECK(trained_hash(table, spec, "late", late.on_device()) == host);
+}
+
+TEST_CASE("a gradient that is not finite ends a run on a device by rank, step and key",
+          "[local_run]") {
+  const TestFolder folder("local-run-late-nan");
+  write_test_records(folder.path() / "train.rec", 100, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.data.test.clear();
+  spec.train.optimizer.lr = 1e30;
+  spec.train.schedule = {};
+  const tests::LateRanks late(spec.ranks());
+  const Outcome outcome = run(table, spec, late.on_device());
+  CHECK(outcome.status.code() == base::Errc::not_finite);
+  CHECK_THAT(outcome.status.text(), Catch::Contains("the gradient of '") &&
+                                        Catch::Contains("at step") && Catch::Contains("rank"));
+}
+
+TEST_CASE("a rank on a GPU that is not there is refused by its name", "[local_run]") {
+  const TestFolder folder("local-run-no-gpu");
+  write_test_records(folder.path() / "train.rec", 40, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.data.test.clear();
+  const base::Device far{base::DeviceKind::cuda, 63};
+  const Outcome outcome = run(table, spec, {.devices = {far}});
+  CHECK(outcome.status.code() == base::Errc::failed_precondition);
+  CHECK_THAT(outcome.status.text(), Catch::Contains("cuda:63"));
 }
 
 TEST_CASE("augmented jobs leave the same bits after stops, and test images as they are",
