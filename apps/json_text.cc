@@ -47,7 +47,8 @@ Json json_of(const base::NumericClass& numerics) {
           {"isa", numerics.isa},
           {"caches", numerics.caches},
           {"threads", numerics.threads},
-          {"device_model", numerics.device_model}};
+          {"device_model", numerics.device_model},
+          {"gpus", numerics.gpus}};
 }
 
 }  // namespace troupe::apps

@@ -7,8 +7,9 @@
 namespace troupe::base {
 
 std::string NumericClass::to_string() const {
-  return fmt::format("build={} onednn={} libm={} isa={} caches={} threads={} device={}", build,
-                     onednn, libm, isa, caches, threads, device_model);
+  return fmt::format("build={} onednn={} libm={} isa={} caches={} threads={} device={}{}{}", build,
+                     onednn, libm, isa, caches, threads, device_model, gpus.empty() ? "" : " gpus=",
+                     gpus);
 }
 
 }  // namespace troupe::base

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instruction set that kernels use, and the numeric class of this process.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gnu/libc-version.h>
 #include <hwy/highway.h>
 #include <unistd.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <set>
 
 #include "base/file.h"
+#include "gpu/inventory.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -60,6 +63,26 @@ std::string processor_model() {
   return text.value().substr(begin, text.value().find('\n', begin) - begin);
 }
 
+/// "NVIDIA H200, CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty where no device is a GPU.
+std::string gpus_of(std::span<const base::Device> devices) {
+  const gpu::Inventory& found = gpu::inventory();
+  std::set<std::string> models;
+  for (const base::Device device : devices) {
+    if (device.kind != base::DeviceKind::cuda) continue;
+    const auto index = static_cast<std::size_t>(device.index);
+    models.insert(index < found.devices.size() ? found.devices[index].name : device.to_string());
+  }
+  if (models.empty()) return {};
+  std::string text = fmt::format("{}, {}", fmt::join(models, " and "),
+                                 found.toolkit.substr(0, found.toolkit.find(',')));
+  for (const gpu::LibraryFacts& library : gpu::libraries()) {
+    if (library.name != "cuDNN" && library.name != "cuBLASLt") continue;
+    text += fmt::format(", {} {}", library.name,
+                        library.version.empty() ? "none" : library.version);
+  }
+  return text;
+}
+
 }  // namespace
 
 Status cap_instruction_set(std::string_view isa) {
@@ -80,7 +103,7 @@ Status cap_instruction_set(std::string_view isa) {
   return {};
 }
 
-base::NumericClass numeric_class(int threads) {
+base::NumericClass numeric_class(int threads, std::span<const base::Device> devices) {
   base::NumericClass result;
   result.build = TROUPE_BUILD_NAME;
   const dnnl_version_t* version = dnnl_version();
@@ -91,6 +114,7 @@ base::NumericClass numeric_class(int threads) {
                               sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
   result.threads = threads;
   result.device_model = processor_model();
+  result.gpus = gpus_of(devices);
   return result;
 }
 

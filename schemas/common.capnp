@@ -58,4 +58,5 @@ struct NumericClass {
   caches @4 :Text;
   threads @5 :Int32;
   deviceModel @6 :Text;
+  gpus @7 :Text;
 }

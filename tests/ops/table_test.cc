@@ -2,6 +2,7 @@
 // The table of operators: definitions are complete, names unique, errors helpful.
 #include "ops/table.h"
 
+#include <array>
 #include <algorithm>
 #include <string>
 
@@ -87,6 +88,13 @@ TEST_CASE("the numeric class names what bits depend on", "[numerics]") {
   CHECK(a.libm.find('.') != std::string::npos);
   CHECK_FALSE(a.build.empty());
   CHECK_FALSE(a.device_model.empty());
+  CHECK(a.gpus.empty());
+  CHECK(a == numeric_class(2, std::array{base::Device{}}));
+  const std::array far = {base::Device{base::DeviceKind::cuda, 63}, base::Device{}};
+  const base::NumericClass b = numeric_class(2, far);
+  CHECK_FALSE(a == b);
+  CHECK_THAT(b.gpus, Catch::Contains("cuda:63"));
+  CHECK_THAT(b.to_string(), Catch::Contains(" gpus=cuda:63"));
   CHECK(cap_instruction_set("avx9").code() == base::Errc::invalid_argument);
   CHECK(cap_instruction_set("native").ok());
 }
