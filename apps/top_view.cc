@@ -13,6 +13,7 @@
 
 #include "apps/job_report.h"
 #include "base/units.h"
+#include "control/gpu_slots.h"
 
 namespace troupe::apps {
 namespace {
@@ -215,12 +216,8 @@ Table job_rows(const TopView& view, const std::map<std::string, Lag>& lags) {
 /// What a machine does not offer, and why; empty: it offers all.
 std::string fault_text(const MachineInfo& machine) {
   if (!machine.withheld.empty()) return "offers no slots: " + printable(machine.withheld);
-  std::string text;
-  for (const schemas::LostGpu& gpu : machine.lost_gpus) {
-    text += fmt::format("{}GPU {}: {}", text.empty() ? "offers no more: " : "; ", gpu.index,
-                        printable(gpu.why));
-  }
-  return text;
+  if (machine.lost_gpus.empty()) return "";
+  return "offers no more: " + printable(control::lost_text(machine.lost_gpus));
 }
 
 Table machine_rows(const TopView& view) {
