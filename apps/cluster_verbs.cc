@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <thread>
 
+#include "apps/agent_devices.h"
 #include "apps/checkpoint_files.h"
 #include "apps/config_file.h"
 #include "apps/coordinator_call.h"
@@ -24,9 +24,10 @@
 #include "cluster/agent_node.h"
 #include "cluster/certificate_age.h"
 #include "cluster/coordinator_node.h"
+#include "cluster/device_list.h"
 #include "cluster/job_process.h"
 #include "cluster/page_address.h"
-#include "control/rank_placement.h"
+#include "control/gpu_slots.h"
 #include "gpu/inventory.h"
 #include "http/server.h"
 #include "monitoring/machine.h"
@@ -159,19 +160,21 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   return context.fail(status);
 }
 
-/// "cpu:2": two slots; 0 for what is nothing like it.
-std::uint32_t parse_devices(const std::string& text) {
-  constexpr std::string_view kCpu = "cpu:";
-  int slots = 0;
-  if (text.starts_with(kCpu)) {
-    const char* end = text.data() + text.size();
-    const auto [rest, code] = std::from_chars(text.data() + kCpu.size(), end, slots);
-    if (code == std::errc() && rest == end && slots >= 1 &&
-        slots <= static_cast<int>(control::kSlotsMax)) {
-      return static_cast<std::uint32_t>(slots);
-    }
+/// The slots of --devices, which check_devices() has taken.
+base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options) {
+  TROUPE_TRY_ASSIGN(const cluster::DeviceList list, cluster::parse_device_list(verb.devices));
+  options.slots = list.cpu_slots;
+  if (list.on_gpus()) {
+    TROUPE_TRY_ASSIGN(options.gpus, gpu_slots_of(list, gpu::inventory()));
+    base::log_info("offers {}: {}", control::offer_text(options.slots, options.gpus.size()),
+                   gpus_text(options.gpus));
   }
-  return 0;
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (cores > 0 && options.slots + options.gpus.size() > cores) {
+    base::log_warn("--devices {}: this machine has {}: workers will share them", verb.devices,
+                   base::format_counted(cores, "processor"));
+  }
+  return {};
 }
 
 /// How an agent starts this program as a job's process, as loud as itself.
@@ -206,12 +209,7 @@ std::string option_of_page(const ProcessVerb& verb, const base::Status& fault) {
 
 base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
                             cluster::AgentOptions& options) {
-  options.slots = parse_devices(verb.devices);
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (cores > 0 && options.slots > cores) {
-    base::log_warn("--devices {}: this machine has {}: workers will share them", verb.devices,
-                   base::format_counted(cores, "processor"));
-  }
+  TROUPE_TRY(set_devices(verb, options));
   if (!verb.join_wait.empty()) {
     TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
   }
@@ -321,17 +319,20 @@ void add_coordinator(CLI::App& app, Context& context, const Options& options) {
 void add_agent(CLI::App& app, Context& context, const Options& options) {
   CLI::App* agent = app.add_subcommand(
       "agent", describe("Offer this machine's devices to a coordinator",
-                        {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2"}));
+                        {"troupe agent --join 127.0.0.1:7700 --name a --devices cpu:2",
+                         "troupe agent --join 127.0.0.1:7700 --name a --devices gpu:all"}));
   add_address_option(*agent, "--join", options->join, "The coordinator's --listen address")
       ->required();
   agent->add_option("--name", options->name, "The machine's name")
       ->required()
       ->check(check_name)
       ->type_name("NAME");
-  agent->add_option("--devices", options->devices, "cpu:N gives N slots: N workers at a time")
+  agent
+      ->add_option("--devices", options->devices,
+                   "Slots, each for one worker at a time: N on CPUs, one on each GPU named")
       ->capture_default_str()
       ->check(check_devices)
-      ->type_name("cpu:N");
+      ->type_name("cpu:N,gpu:INDEX,...");
   agent
       ->add_option("--join-wait", options->join_wait,
                    "How long to look for a coordinator, also for a lost one (10m)")
@@ -379,14 +380,10 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
 }  // namespace
 
 std::string check_devices(const std::string& text) {
-  if (parse_devices(text) > 0) return "";
-  if (text.starts_with("gpu") || text.find(",gpu") != std::string::npos) {
-    const std::string& problem = gpu::inventory().problem;
-    return fmt::format(
-        "'{}': workers do not run on GPUs yet, cpu:N gives N of them; this machine: {}", text,
-        problem.empty() ? "its GPUs can be used" : problem);
-  }
-  return fmt::format("expected cpu:N with N from 1 to {}, got '{}'", control::kSlotsMax, text);
+  const auto list = cluster::parse_device_list(text);
+  if (!list.ok()) return list.status().text();
+  const auto gpus = gpu_slots_of(*list, gpu::inventory());
+  return gpus.ok() ? "" : fmt::format("'{}': {}", text, gpus.status().text());
 }
 
 void add_cluster_verbs(CLI::App& app, Context& context) {

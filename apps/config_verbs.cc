@@ -26,10 +26,18 @@ const std::string& model_of(const schemas::JobSpec& spec) {
   return spec.model.network.empty() ? spec.model.symbol : spec.model.network;
 }
 
+/// "4 workers", "4 workers on GPUs of 40.0 GiB or more".
+std::string text_of(const schemas::WorkersSpec& workers) {
+  std::string text = base::format_counted(workers.devices, "worker");
+  if (workers.device == schemas::WorkerDevice::cpu) return text;
+  text += workers.devices == 1 ? " on a GPU" : " on GPUs";
+  if (workers.memory == 0) return text;
+  return fmt::format("{} of {} or more", text, base::format_bytes(workers.memory));
+}
+
 std::string line_of(const std::string& path, const schemas::JobSpec& spec) {
   return fmt::format("{}: valid: job '{}', {} on {} x {}, {}, {}", path, spec.name, model_of(spec),
-                     base::format_counted(spec.workers.machines, "machine"),
-                     base::format_counted(spec.workers.devices, "worker"),
+                     base::format_counted(spec.workers.machines, "machine"), text_of(spec.workers),
                      base::format_counted(spec.shards(), "parameter server"),
                      base::format_counted(spec.train.epochs, "epoch"));
 }
@@ -50,12 +58,15 @@ Json json_of_check(const std::string& path, const schemas::JobSpec& spec,
   for (const ConfigError& error : errors) list.push_back(json_of_error(error));
   Json job = nullptr;
   if (errors.empty()) {
-    job = {{"name", spec.name},
-           {"model", model_of(spec)},
-           {"machines", spec.workers.machines},
-           {"workers_per_machine", spec.workers.devices},
-           {"parameter_servers", spec.shards()},
-           {"epochs", spec.train.epochs}};
+    job = {
+        {"name", spec.name},
+        {"model", model_of(spec)},
+        {"machines", spec.workers.machines},
+        {"workers_per_machine", spec.workers.devices},
+        {"device", schemas::name_of(spec.workers.device)},
+        {"gpu_memory_bytes", spec.workers.memory == 0 ? Json(nullptr) : Json(spec.workers.memory)},
+        {"parameter_servers", spec.shards()},
+        {"epochs", spec.train.epochs}};
   }
   return {{"file", path},
           {"valid", errors.empty()},

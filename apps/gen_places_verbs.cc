@@ -7,6 +7,7 @@
 #include "apps/gen_files.h"
 #include "apps/verbs.h"
 #include "base/address.h"
+#include "cluster/device_list.h"
 
 namespace troupe::apps {
 namespace {
@@ -16,8 +17,13 @@ constexpr std::string_view kCoordinator = "node1:7700";
 constexpr std::string_view kListen = "0.0.0.0:7700";
 constexpr std::string_view kDataRoot = "#DATA_ROOT=/srv/data";
 constexpr std::string_view kDevices = "cpu:2";
+constexpr std::string_view kSlurmTasks = "#SBATCH --ntasks-per-node=1";
 constexpr std::string_view kSlurmCpus = "--cpus-per-task=2";
 constexpr std::string_view kPodCpus = "cpu: \"2\"";
+constexpr std::string_view kAgentPods = "agents.yaml";
+constexpr std::string_view kPodLimits = "limits: {memory: 8Gi}";
+constexpr std::string_view kAgentService = "troupe-agent.service";
+constexpr std::string_view kNoDevices = "PrivateDevices=yes\n";
 constexpr std::string_view kImage = "troupe:latest";
 constexpr std::string_view kReplicas = "replicas: 2";
 constexpr std::string_view kNodes = "--nodes=2";
@@ -32,10 +38,17 @@ struct PlaceOptions {
   GenTarget target;
 };
 
-/// The files of a folder of deploy/, without its name. Each slot has a processor.
+/// The slots asked for; check_list() has taken their text.
+cluster::DeviceList devices_of(const PlaceOptions& options) {
+  return cluster::parse_device_list(options.devices).value();
+}
+
+/// The files of a folder of deploy/, without its name. Each slot has a processor: a worker on a GPU
+/// reads its samples on one.
 std::vector<MadeFile> place_files(std::string_view folder, const PlaceOptions& options) {
   std::vector<MadeFile> files = files_of(deploy_files(), folder);
-  const std::string cpus = options.devices.substr(options.devices.find(':') + 1);
+  const cluster::DeviceList list = devices_of(options);
+  const std::size_t cpus = list.cpu_slots + list.gpus.size();
   for (MadeFile& file : files) {
     file.name.erase(0, folder.size());
     file.text = replaced(file.text, kDevices, options.devices);
@@ -60,6 +73,12 @@ ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
     }
   }
   for (MadeFile& file : files) {
+    if (!devices_of(options).on_gpus()) break;
+    // The driver's device files, and no others; the coordinator needs none.
+    if (file.name != kAgentService) continue;
+    file.text = replaced(file.text, kNoDevices, "DeviceAllow=char-nvidia* rw\n");
+  }
+  for (MadeFile& file : files) {
     if (options.data_root.empty()) break;
     file.text = replaced(file.text, kDataRoot, "DATA_ROOT=" + options.data_root);
   }
@@ -68,17 +87,25 @@ ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
 
 ExitCode gen_slurm(const PlaceOptions& options, Context& context) {
   std::vector<MadeFile> files = place_files("slurm/", options);
+  const std::uint32_t gpus = devices_of(options).gpus_needed();
   for (MadeFile& file : files) {
     file.text = replaced(file.text, kNodes, fmt::format("--nodes={}", options.machines));
+    if (gpus == 0) continue;
+    file.text = replaced(file.text, kSlurmTasks,
+                         fmt::format("{}\n#SBATCH --gpus-per-node={}", kSlurmTasks, gpus));
   }
   return write_made(files, options.target, context);
 }
 
 ExitCode gen_kubernetes(const PlaceOptions& options, Context& context) {
   std::vector<MadeFile> files = place_files("kubernetes/", options);
+  const std::uint32_t gpus = devices_of(options).gpus_needed();
   for (MadeFile& file : files) {
     file.text = replaced(file.text, kImage, options.image);
     file.text = replaced(file.text, kReplicas, fmt::format("replicas: {}", options.machines));
+    if (gpus == 0 || file.name != kAgentPods) continue;
+    file.text = replaced(file.text, kPodLimits,
+                         fmt::format("limits: {{memory: 8Gi, nvidia.com/gpu: {}}}", gpus));
   }
   return write_made(files, options.target, context);
 }
@@ -99,11 +126,25 @@ std::string check_data_root(const std::string& text) {
   return fmt::format("'{}' is no absolute path of letters, digits and -_./:@+,=", text);
 }
 
-void add_devices(CLI::App& verb, PlaceOptions& options, const std::string& meaning) {
+/// The machines that the files are for may have other GPUs than this one.
+std::string check_list(const std::string& text) {
+  return cluster::parse_device_list(text).status().text();
+}
+
+/// Places that are asked for GPUs by their number, and number what they give from 0.
+std::string check_counted_list(const std::string& text) {
+  const auto list = cluster::parse_device_list(text);
+  if (!list.ok()) return list.status().text();
+  if (!list->all_gpus) return "";
+  return fmt::format("'{}' does not say how many GPUs; gpu:0,1 asks for two", text);
+}
+
+void add_devices(CLI::App& verb, PlaceOptions& options, const std::string& meaning,
+                 std::string (*check)(const std::string&)) {
   verb.add_option("--devices", options.devices, meaning)
       ->capture_default_str()
-      ->check(check_devices)
-      ->type_name("cpu:N");
+      ->check(check)
+      ->type_name("cpu:N,gpu:INDEX,...");
 }
 
 void add_machines(CLI::App& verb, PlaceOptions& options, const std::string& name,
@@ -130,7 +171,7 @@ void add_places_verbs(CLI::App& family, Context& context) {
           describe("Write services for a coordinator and agents; --coordinator says where it is",
                    {"troupe --coordinator node1:7700 gen systemd -o units"}),
           gen_systemd);
-  add_devices(*systemd, *options, "Each agent's slots");
+  add_devices(*systemd, *options, "Each agent's slots", check_list);
   systemd->add_option("--data-root", options->data_root, "Jobs read data only below it (anywhere)")
       ->check(check_data_root)
       ->type_name("DIR");
@@ -138,9 +179,10 @@ void add_places_verbs(CLI::App& family, Context& context) {
   CLI::App* slurm = add("slurm",
                         describe("Write a script for sbatch that trains one job in an allocation",
                                  {"troupe gen slurm -o batch --nodes 4 --devices cpu:8",
+                                  "troupe gen slurm -o batch --devices gpu:0,1,2,3",
                                   "sbatch batch/troupe.sbatch JOB.toml"}),
                         gen_slurm);
-  add_devices(*slurm, *options, "Each node's slots");
+  add_devices(*slurm, *options, "Each node's slots", check_counted_list);
   add_machines(*slurm, *options, "--nodes", "Nodes, one agent on each");
 
   CLI::App* kubernetes =
@@ -148,7 +190,7 @@ void add_places_verbs(CLI::App& family, Context& context) {
           describe("Write manifests for a coordinator and agents",
                    {"troupe gen kubernetes -o manifests --image registry.lab/troupe:1"}),
           gen_kubernetes);
-  add_devices(*kubernetes, *options, "Each agent's slots");
+  add_devices(*kubernetes, *options, "Each agent's slots", check_counted_list);
   add_machines(*kubernetes, *options, "--replicas", "Agents");
   kubernetes->add_option("--image", options->image, "The image of the Containerfile")
       ->capture_default_str()

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -241,10 +242,62 @@ void read_train(Section section, schemas::TrainSpec& train) {
   section.finish();
 }
 
+/// `key`: bytes as a number, or as text with a unit.
+void read_size(Section& section, std::string_view key, std::uint64_t& out) {
+  if (section.kind(key) != ValueKind::text) {
+    section.read(key, out);
+    return;
+  }
+  std::string text;
+  section.read(key, text, EmptyText::allowed);
+  const auto bytes = base::parse_bytes(text);
+  if (!bytes.ok()) return section.fail(key, bytes.status().text());
+  out = bytes.value();
+}
+
+/// "gpu", "gpu:4", "cpu:2"; false for what is nothing like it.
+bool parse_worker_devices(std::string_view text, schemas::WorkersSpec& workers) {
+  const std::size_t colon = text.find(':');
+  const auto names = kNames<schemas::WorkerDevice>;
+  const auto name = std::find(names.begin(), names.end(), text.substr(0, colon));
+  if (name == names.end()) return false;
+  const auto device = static_cast<schemas::WorkerDevice>(name - names.begin());
+  std::uint32_t count = 1;
+  if (colon == std::string_view::npos) {
+    if (device == schemas::WorkerDevice::cpu) return false;
+  } else {
+    const char* end = text.data() + text.size();
+    const auto [rest, code] = std::from_chars(text.data() + colon + 1, end, count);
+    if (code != std::errc() || rest != end || count < 1 || count > kRanksMax) return false;
+  }
+  workers.device = device;
+  workers.devices = count;
+  return true;
+}
+
+/// Whether it says what they are.
+bool read_worker_devices(Section& section, schemas::WorkersSpec& workers) {
+  if (section.kind("devices") != ValueKind::text) {
+    section.read("devices", workers.devices, IntegerRange{1, kRanksMax});
+    return true;
+  }
+  std::string text;
+  section.read("devices", text, EmptyText::allowed);
+  if (parse_worker_devices(text, workers)) return true;
+  section.fail_value("devices", fmt::format("a number, \"cpu:N\", \"gpu\" or \"gpu:N\" with N "
+                                            "from 1 to {}",
+                                            kRanksMax));
+  return false;
+}
+
 void read_workers(Section section, schemas::WorkersSpec& workers) {
   section.read("machines", workers.machines, IntegerRange{1, kRanksMax});
-  section.read("devices", workers.devices, IntegerRange{1, kRanksMax});
+  const bool known = read_worker_devices(section, workers);
   section.read("threads", workers.threads, IntegerRange{1, schemas::kThreadsMax});
+  read_size(section, "memory", workers.memory);
+  if (known && workers.memory != 0 && workers.device == schemas::WorkerDevice::cpu) {
+    section.fail("memory", "is of GPUs; workers.devices = \"gpu:N\" asks for them");
+  }
   const std::uint64_t ranks = std::uint64_t{workers.machines} * workers.devices;
   if (ranks > kRanksMax) {
     section.fail("devices",
@@ -311,15 +364,7 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
 
 void read_memory(Section section, schemas::MemorySpec& memory) {
   const bool chosen = section.choose("recompute", kNames<schemas::Recompute>, memory.recompute);
-  if (section.kind("budget") == ValueKind::text) {
-    std::string text;
-    section.read("budget", text, EmptyText::allowed);
-    const auto bytes = base::parse_bytes(text);
-    if (!bytes.ok()) section.fail("budget", bytes.status().text());
-    if (bytes.ok()) memory.budget = bytes.value();
-  } else {
-    section.read("budget", memory.budget);
-  }
+  read_size(section, "budget", memory.budget);
   section.read("sub_batch", memory.sub_batch, IntegerRange{0, 1 << 20});
   if (chosen && memory.budget != 0) {
     section.fail("recompute", "a budget decides what is recomputed; leave one of the two out");

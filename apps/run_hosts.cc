@@ -68,7 +68,7 @@ class HostsRun {
   HostsRun(const HostsRun&) = delete;
   HostsRun& operator=(const HostsRun&) = delete;
 
-  base::Status start(const MetricsOptions& metrics);
+  base::Status start(const MetricsOptions& metrics, schemas::WorkerDevice device);
   /// Ok, too, when a signal came.
   base::Status wait_joined(cluster::JobClient& client, const StopSignals& signals);
   /// The job's whole life.
@@ -99,8 +99,9 @@ class HostsRun {
   std::set<std::size_t> told_;                                      // hosts whose end is known
 };
 
-base::Status HostsRun::start(const MetricsOptions& metrics) {
+base::Status HostsRun::start(const MetricsOptions& metrics, schemas::WorkerDevice device) {
   cluster::RemoteAgent agent;
+  agent.device = device;
   agent.nearby = bare_host(options_.advertise);
   if (agent.nearby.empty()) {
     std::vector<std::string> names;
@@ -279,8 +280,10 @@ base::Status check_room(const std::vector<cluster::RemoteHost>& hosts,
 
 void add_hosts_options(CLI::App& verb, HostsOptions& options) {
   CLI::Option* hosts =
-      verb.add_option("--hosts", options.hosts,
-                      "Train on these machines, each with SLOTS slots (1), over ssh")
+      verb.add_option(
+              "--hosts", options.hosts,
+              "Train on these machines, each with SLOTS slots (1), over ssh; of a job on GPUs: "
+              "each on its first SLOTS GPUs")
           ->check(check_hosts)
           ->type_name("HOST:SLOTS,...");
   verb.add_option("--ssh", options.ssh, "The command that runs a command on a host")
@@ -320,7 +323,7 @@ ExitCode run_on_hosts(const HostsOptions& options, const MetricsOptions& metrics
       [folder = (*made)->folder()] { remove_folder(folder); });
   const std::unique_ptr<OwnCluster> own = *std::move(made);
   HostsRun run(options, std::move(hosts), *own, context);
-  status = run.start(metrics);
+  status = run.start(metrics, spec.workers.device);
   if (!status.ok()) return context.fail(status);
   auto client = own->connect();
   if (!client.ok()) return context.fail(client.status());

@@ -13,6 +13,7 @@
 
 #include "apps/job_report.h"
 #include "base/units.h"
+#include "control/gpu_slots.h"
 
 namespace troupe::apps {
 namespace {
@@ -212,15 +213,23 @@ Table job_rows(const TopView& view, const std::map<std::string, Lag>& lags) {
   return table;
 }
 
+/// What a machine does not offer, and why; empty: it offers all.
+std::string fault_text(const MachineInfo& machine) {
+  if (!machine.withheld.empty()) return "offers no slots: " + printable(machine.withheld);
+  if (machine.lost_gpus.empty()) return "";
+  return "offers no more: " + printable(control::lost_text(machine.lost_gpus));
+}
+
 Table machine_rows(const TopView& view) {
   Table table;
-  table.columns = {{"MACHINE"}, {"SLOTS", true}, {"LINK"}, {"NOTE"}};
+  table.columns = {{"MACHINE"}, {"SLOTS", true}, {"GPUS", true}, {"LINK"}, {"NOTE"}};
   for (const MachineInfo& machine : sorted_machines(view.cluster.machines)) {
+    const std::string fault = fault_text(machine);
     table.rows.push_back(
         {{printable(machine.name), fmt::format("{}/{}", machine.slots_used, machine.slots),
-          machine.cut ? "cut" : "up",
-          machine.withheld.empty() ? "" : "offers no slots: " + printable(machine.withheld)},
-         machine.cut || !machine.withheld.empty() ? Paint::bad : Paint::plain});
+          machine.gpus == 0 ? "-" : fmt::format("{}/{}", machine.gpus_used, machine.gpus),
+          machine.cut ? "cut" : "up", fault},
+         machine.cut || !fault.empty() ? Paint::bad : Paint::plain});
   }
   return table;
 }
@@ -245,17 +254,26 @@ Table rank_rows(const TopView& view, const std::map<std::string, Lag>& lags) {
 }
 
 std::string summary_of(const TopView& view) {
-  std::uint64_t running = 0, slots = 0, used = 0;
+  std::uint64_t running = 0, slots = 0, used = 0, gpus = 0, gpus_used = 0;
   for (const JobInfo& job : view.cluster.jobs) running += class_of(job) == 0 ? 1 : 0;
   for (const MachineInfo& machine : view.cluster.machines) {
     slots += machine.slots;
     used += machine.slots_used;
+    gpus += machine.gpus;
+    gpus_used += machine.gpus_used;
   }
-  return fmt::format("{}, heard {:.1f} s ago: {}, {} at work{}; {}, {}/{} slots used",
+  return fmt::format("{}, heard {:.1f} s ago: {}, {} at work{}; {}, {}/{} slots{} used",
                      view.coordinator, seconds_of(view.age_ms),
                      base::format_counted(view.cluster.jobs.size(), "job"), running,
                      view.cluster.text.empty() ? "" : ", " + view.cluster.text,
-                     base::format_counted(view.cluster.machines.size(), "machine"), used, slots);
+                     base::format_counted(view.cluster.machines.size(), "machine"), used, slots,
+                     gpus == 0 ? "" : fmt::format(" and {}/{} GPUs", gpus_used, gpus));
+}
+
+Json json_of(const std::vector<schemas::LostGpu>& lost) {
+  Json list = Json::array();
+  for (const schemas::LostGpu& gpu : lost) list.push_back({{"index", gpu.index}, {"why", gpu.why}});
+  return list;
 }
 
 /// How many lines each of three tables gets: none more than it needs, and what one leaves the
@@ -317,6 +335,9 @@ Json json_of(const TopView& view) {
     machines.push_back({{"name", machine.name},
                         {"slots", machine.slots},
                         {"slots_used", machine.slots_used},
+                        {"gpus", machine.gpus},
+                        {"gpus_used", machine.gpus_used},
+                        {"gpus_lost", json_of(machine.lost_gpus)},
                         {"link", machine.cut ? "cut" : "up"},
                         {"withheld", json_or_null(machine.withheld)}});
   }

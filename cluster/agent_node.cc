@@ -38,6 +38,7 @@ schemas::AgentHello hello_of(const AgentOptions& options) {
   hello.name = options.name;
   hello.version = options.version;
   hello.slots = options.slots;
+  hello.gpus = options.gpus;
   hello.http_address = options.http_address;
   hello.numeric_class = options.numeric_class;
   const base::Secret random = base::random_secret();
@@ -117,7 +118,7 @@ class AgentNode final : public actors::AgentPorts {
 
   std::vector<std::string> command_of(const ProcessKey& process) const;
   void give_credentials(schemas::LaunchProcess& launch) const;
-  void look_at_offer(base::Status& told);
+  void look_at_offer(control::OfferChanged& told);
   link::DialOptions dial_options(std::uint64_t wait_ms) const;
   void started(const ProcessKey& key, const base::Result<ChildProcess>& process);
   void exited(const ProcessKey& key, const ProcessExit& exit);
@@ -190,12 +191,12 @@ base::Status AgentNode::run() {
   agent_.start();
   bool stopping = false;
   CertificateAge age;
-  base::Status withheld;
+  control::OfferChanged offer;
   CertificateTrial trial(links_, dial_options(0), serial_of(options_.identity.get()));
   while (true) {
     supervisor_.run_once(kLookMs);
     watch_certificate(age, options_.identity.get());
-    look_at_offer(withheld);
+    look_at_offer(offer);
     if (!stopping && options_.stop && options_.stop()) {
       stopping = true;
       agent_.post(control::StopRequested{});
@@ -222,12 +223,15 @@ link::DialOptions AgentNode::dial_options(std::uint64_t wait_ms) const {
 
 /// A process shows a certificate that holds as long as the agent's: where that ends, none begins.
 /// The coordinator is told a little earlier, so that no job comes meanwhile.
-void AgentNode::look_at_offer(base::Status& told) {
+void AgentNode::look_at_offer(control::OfferChanged& told) {
   const auto status =
       check_certificate(options_.identity.get(), base::unix_seconds() + kOfferAheadS);
-  if (status == told) return;
-  told = status;
-  agent_.post(control::OfferChanged{status.ok() ? "" : status.text()});
+  control::OfferChanged now;
+  if (!status.ok()) now.withheld = status.text();
+  if (options_.lost_gpus) now.lost_gpus = options_.lost_gpus();
+  if (now == told) return;
+  told = now;
+  agent_.post(std::move(now));
 }
 
 /// The child's socket is adopted before anything is told of it: whoever hears that it has started

@@ -23,9 +23,12 @@ namespace troupe::cluster {
 
 /// What an agent is given.
 struct AgentOptions {
-  std::string coordinator;  ///< HOST:PORT
-  std::string name;         ///< of the machine
-  std::uint32_t slots = 1;  ///< for one worker each
+  std::string coordinator;                   ///< HOST:PORT
+  std::string name;                          ///< of the machine
+  std::uint32_t slots = 1;                   ///< for one worker on CPUs each
+  std::vector<schemas::GpuOffer> gpus = {};  ///< one for each worker on a GPU
+  /// GPUs that shall get nothing new; asked often, on the main thread; may be empty.
+  std::function<std::vector<schemas::LostGpu>()> lost_gpus = {};
   std::string version;
   std::string http_address;  ///< of its own /metrics; may be empty
   base::NumericClass numeric_class;

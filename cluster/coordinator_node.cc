@@ -555,10 +555,13 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   scrape.value(monitoring::family("troupe_coordinator_nodes"), {"agent", "up"},
                number(counts.agents));
   const auto& devices = monitoring::family("troupe_coordinator_devices");
-  scrape.value(devices, {"cpu", "used"}, number(counts.slots_used));
-  scrape.value(devices, {"cpu", "free"},
-               number(counts.slots - counts.slots_used - counts.slots_withheld));
-  scrape.value(devices, {"cpu", "withheld"}, number(counts.slots_withheld));
+  const auto show_slots = [&](const char* kind, const control::SlotFigures& slots) {
+    scrape.value(devices, {kind, "used"}, number(slots.used));
+    scrape.value(devices, {kind, "free"}, number(slots.all - slots.used - slots.withheld));
+    scrape.value(devices, {kind, "withheld"}, number(slots.withheld));
+  };
+  show_slots("cpu", counts.cpus);
+  show_slots("gpu", counts.gpus);
   for (const control::ScrapedJob& job : answer->jobs) actors::show_job(series_of(job), scrape);
 }
 

@@ -3,7 +3,11 @@
 // the user's own shell, which reads it first, may be of another kind (csh, fish).
 #include "cluster/remote_agent.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
+#include <cstdint>
+#include <numeric>
 #include <sstream>
 
 namespace troupe::cluster {
@@ -52,6 +56,14 @@ constexpr std::string_view kScript =
     // A signal may have come together with the end, and hide its code. 127: that was told already.
     "wait $agent; last=$?; [ $last -eq 127 ] || code=$last; "
     "kill $input 2>/dev/null; exit $code";
+
+/// "cpu:3", "gpu:0,1,2".
+std::string devices_of(const RemoteAgent& agent) {
+  if (agent.device == schemas::WorkerDevice::cpu) return fmt::format("cpu:{}", agent.host.slots);
+  std::vector<std::uint32_t> indices(agent.host.slots);
+  std::iota(indices.begin(), indices.end(), 0);
+  return fmt::format("gpu:{}", fmt::join(indices, ","));
+}
 
 }  // namespace
 
@@ -110,7 +122,7 @@ std::string remote_command(const RemoteAgent& agent) {
     add(word);
   }
   add("--devices");
-  add("cpu:" + std::to_string(agent.host.slots));
+  add(devices_of(agent));
   if (!agent.pages) {
     add("--metrics");
     add("127.0.0.1:0");

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cluster/host_list.h"
+#include "schemas/job_spec.h"
 
 namespace troupe::cluster {
 
@@ -21,6 +22,8 @@ struct RemoteAgent {
       nearby;  ///< the coordinator's host: the agent's own, where ssh came over the loopback
   std::string program;   ///< troupe on the host
   std::string fallback;  ///< where there is no such program: another one; may be empty
+  /// What the host's places are for: its first GPUs, one for each.
+  schemas::WorkerDevice device = schemas::WorkerDevice::cpu;
   bool pages = false;    ///< others may read the agent's pages: they are not on its loopback
   bool verbose = false;  ///< logs debug messages; else warnings and errors
 };

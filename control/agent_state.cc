@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "control/gpu_slots.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -175,19 +176,30 @@ void AgentState::leave_in_order() {
 
 /// Greetings have it, too, for the coordinators that this agent meets later.
 void AgentState::on(const OfferChanged& offer) {
-  if (offer.withheld == hello_.withheld) return;
+  const bool slots = offer.withheld != hello_.withheld;
+  const bool gpus = offer.lost_gpus != hello_.lost_gpus;
+  if (!slots && !gpus) return;
   hello_.withheld = offer.withheld;
-  emit(Note{!offer.withheld.empty(), offer.withheld.empty()
-                                         ? "offers its slots again"
-                                         : "offers no slots any more: " + offer.withheld});
-  tell(schemas::AgentOffer{offer.withheld});
+  hello_.lost_gpus = offer.lost_gpus;
+  if (slots) {
+    emit(Note{!offer.withheld.empty(), offer.withheld.empty()
+                                           ? "offers its slots again"
+                                           : "offers no slots any more: " + offer.withheld});
+  }
+  if (gpus) {
+    emit(Note{!offer.lost_gpus.empty(), offer.lost_gpus.empty()
+                                            ? "offers all its GPUs again"
+                                            : "offers no more: " + lost_text(offer.lost_gpus)});
+  }
+  tell(schemas::AgentOffer{offer.withheld, offer.lost_gpus});
 }
 
 void AgentState::on_message(const schemas::AgentWelcome& welcome) {
   if (link_ != Link::greeted) return;
   link_ = Link::welcomed;
-  emit(Note{false, fmt::format("joined the coordinator (version {}) as '{}'",
-                               welcome.coordinator_version, hello_.name)});
+  emit(Note{false, fmt::format("joined the coordinator (version {}) as '{}' with {}",
+                               welcome.coordinator_version, hello_.name,
+                               offer_text(hello_.slots, hello_.gpus.size()))});
 }
 
 /// Refused. Where the name is in use, that may be this agent's own, before it was started anew,

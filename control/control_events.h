@@ -362,9 +362,12 @@ struct ChildSilent {
   ProcessKey process;
   base::Status why;
 };
-/// Whether this machine can take new processes: empty, or why not. What runs goes on.
+/// Whether this machine can take new processes: empty, or why not; and which of its GPUs can take
+/// none. What runs goes on.
 struct OfferChanged {
   std::string withheld;
+  std::vector<schemas::LostGpu> lost_gpus = {};
+  friend bool operator==(const OfferChanged&, const OfferChanged&) = default;
 };
 /// Result of PlaceFiles. None comes where a newer one of the same job has taken its place.
 struct FilesPlaced {

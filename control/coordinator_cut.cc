@@ -107,6 +107,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentOffer& offer)
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
   note_withheld(peer, offer.withheld);
+  note_lost(peer, offer.lost_gpus);
 }
 
 /// An agent chooses the words, which stand in lists and on terminals. It gets nothing either once
@@ -124,6 +125,17 @@ void CoordinatorState::note_withheld(PeerId peer, const std::string& said) {
             known.empty()
                 ? fmt::format("agent '{}' offers its slots again", agent.hello.name)
                 : fmt::format("agent '{}' offers no slots: {}", agent.hello.name, known)});
+}
+
+/// What runs on a GPU that its agent has lost is not touched: it fails by itself, or ends well.
+void CoordinatorState::note_lost(PeerId peer, const std::vector<schemas::LostGpu>& lost) {
+  Agent& agent = agents_.at(peer);
+  if (!agent.gpus.lose(lost)) return;
+  slots_changed_ = true;
+  const std::string text = lost_text(agent.gpus.lost());
+  emit(Note{!text.empty(),
+            text.empty() ? fmt::format("agent '{}' offers all its GPUs again", agent.hello.name)
+                         : fmt::format("agent '{}' offers no more: {}", agent.hello.name, text)});
 }
 
 /// A run has left its machines in good order: the job waits for others, in its old place of the

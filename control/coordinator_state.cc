@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/address.h"
@@ -14,7 +13,6 @@
 #include "base/name.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "control/rank_placement.h"
 #include "schemas/codec.h"
 
 namespace troupe::control {
@@ -22,9 +20,6 @@ namespace troupe::control {
 using base::Errc;
 
 namespace {
-
-/// Parameter servers of one job on one machine, each a process: more only wear the machine down.
-constexpr std::size_t kServersPerMachineMax = 64;
 
 /// Letters, digits and dashes of a job's name; "job" when nothing is left.
 std::string id_stem(const std::string& name) {
@@ -40,12 +35,6 @@ std::string id_stem(const std::string& name) {
     }
   }
   return stem.empty() ? "job" : stem;
-}
-
-/// Without what makes no difference: "/out/./x/" is "/out/x".
-std::filesystem::path plain_path(const std::string& path) {
-  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
 }
 
 /// Others read these words on their terminals and in the log.
@@ -72,25 +61,6 @@ base::Status check_words(const schemas::JobSpec& spec) {
 }
 
 }  // namespace
-
-/// What agents have to give, in the order in which they joined: a placement depends on nothing
-/// else.
-struct CoordinatorState::Offers {
-  std::vector<SlotOffer> offers;
-  std::vector<PeerId> peers;  // by offer
-  std::uint64_t slots = 0;    // of all agents
-  std::uint64_t free = 0;
-  std::size_t withheld = 0;  // agents that withhold theirs
-  std::string why_withheld;  // the first of them, and why
-  /// For people: of whom nothing can be had, and why.
-  std::string missing() const {
-    if (withheld == 0) return "";
-    return fmt::format(
-        "; {} none, {}",
-        base::format_counted(withheld, "agent") + (withheld == 1 ? " offers" : " offer"),
-        why_withheld);
-  }
-};
 
 CoordinatorState::CoordinatorState(CoordinatorOptions options) : options_(std::move(options)) {}
 
@@ -227,13 +197,14 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
     return base::error(Errc::invalid_argument, "agent '{}' has no name of {}", hello.name,
                        base::kPlainNameRule);
   }
-  if (hello.slots == 0) {
+  if (hello.slots == 0 && hello.gpus.empty()) {
     return base::error(Errc::invalid_argument, "agent '{}' offers no device", hello.name);
   }
   if (hello.slots > kSlotsMax) {
     return base::error(Errc::invalid_argument, "agent '{}' offers {} worker slots; the limit is {}",
                        hello.name, hello.slots, kSlotsMax);
   }
+  TROUPE_TRY(check_gpus(hello.name, hello.gpus));
   if (!hello.http_address.empty()) {
     const auto known = peers_.find(peer);
     TROUPE_CHECK(known != peers_.end(), "who speaks is linked");
@@ -263,21 +234,21 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   TROUPE_CHECK(!agents_.contains(peer), "a link is one agent's");
   const auto older = agent_named(hello.name);
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
-  Agent& agent = agents_[peer] = Agent{hello, next_agent_};
+  Agent& agent = agents_[peer] = Agent{hello, next_agent_, GpuSlots(hello.gpus)};
   agent.hello.withheld.clear();
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
   if (!deny_list_.empty()) emit(Send<PeerId>{peer, schemas::DenyList{deny_list_}});
-  note_change(peer, fmt::format("agent '{}' joins with {}", hello.name,
-                                base::format_counted(hello.slots, "slot")));
-  emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name,
-                               base::format_counted(hello.slots, "slot"))});
+  const std::string offer = offer_text(hello.slots, hello.gpus.size());
+  note_change(peer, fmt::format("agent '{}' joins with {}", hello.name, offer));
+  emit(Note{false, fmt::format("agent '{}' has joined with {}", hello.name, offer)});
   emit(Note{false,
             fmt::format("agent '{}': /metrics at {}, {}", hello.name, hello.http_address,
                         hello.numeric_class.to_string()),
             true});
   note_withheld(peer, hello.withheld);
+  note_lost(peer, hello.lost_gpus);
   ++next_agent_;
 }
 
@@ -359,9 +330,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
                                base::format_counted(job.spec.ranks(), "rank"),
                                base::format_counted(job.spec.shards(), "parameter server"))});
   // Those that wait already do not fit, and this one changes nothing for them.
-  pending_.insert(job.number);
-  Offers offers = all_offers();
-  admit(job, offers);
+  admit_new(job);
   return schemas::JobSubmitted{id, Errc::ok, ""};
 }
 
@@ -467,115 +436,6 @@ void CoordinatorState::settle(Job& job) {
     emit(Send<PeerId>{peer, schemas::JobList{Errc::ok, uncut, {info_of(job)}}});
   }
   job.waiting.clear();
-}
-
-CoordinatorState::Offers CoordinatorState::all_offers() const {
-  std::map<std::uint64_t, PeerId> order;
-  Offers all;
-  for (const auto& [peer, agent] : agents_) {
-    // Nobody knows whether one lives whose link is cut.
-    if (agent.offers()) order[agent.number] = peer;
-    if (agent.hello.withheld.empty()) continue;
-    if (all.withheld++ == 0) {
-      all.why_withheld = fmt::format("'{}': {}", agent.hello.name, agent.hello.withheld);
-    }
-  }
-  for (const auto& [number, peer] : order) {
-    const Agent& agent = agents_.at(peer);
-    all.offers.push_back({agent.hello.name, agent.hello.slots - agent.used});
-    all.peers.push_back(peer);
-    all.slots += agent.hello.slots;
-    all.free += all.offers.back().free_slots;
-  }
-  return all;
-}
-
-void CoordinatorState::admit_pending() {
-  Offers offers = all_offers();
-  const std::vector<std::uint64_t> numbers(pending_.begin(), pending_.end());
-  for (const std::uint64_t number : numbers) admit(jobs_.at(number), offers);
-}
-
-void CoordinatorState::defer(Job& job, const std::string& why) {
-  const std::string note = base::shortened(why, kNoteBytesMax);
-  if (job.info.text == note) return;
-  job.info.text = note;
-  emit(Note{false, fmt::format("job {} {}", job.info.id, note), true});
-}
-
-/// The run that writes its checkpoints to this folder. Other ways to it, over links, are found out
-/// when it is locked.
-const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
-  if (folder.empty()) return nullptr;
-  const std::filesystem::path wanted = plain_path(folder);
-  for (const std::uint64_t number : running_) {
-    const Job& job = jobs_.at(number);
-    if (plain_path(job.spec.checkpoint.dir) == wanted) return &job;
-  }
-  return nullptr;
-}
-
-void CoordinatorState::admit(Job& job, Offers& offers) {
-  const std::uint32_t ranks = job.spec.ranks();
-  auto placed = ranks <= offers.free ? place_ranks(offers.offers, job.spec) : std::nullopt;
-  if (!placed) {
-    return defer(
-        job, fmt::format("waits for {}; ", base::format_counted(ranks, "worker slot")) +
-                 (ranks > offers.slots ? fmt::format("all agents together have {}", offers.slots)
-                                       : fmt::format("{} of {} {} free", offers.free, offers.slots,
-                                                     offers.free == 1 ? "is" : "are")) +
-                 offers.missing());
-  }
-  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
-    return defer(job,
-                 fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
-                             holder->info.id, job.spec.checkpoint.dir));
-  }
-  pending_.erase(job.number);
-  const std::size_t machines = placed->placement.machines.size();
-  if (job.spec.shards() > machines * kServersPerMachineMax) {
-    job.info.phase = schemas::JobPhase::failed;
-    job.info.text = fmt::format("servers.shards {} on {}: at most {} each", job.spec.shards(),
-                                base::format_counted(machines, "machine"), kServersPerMachineMax);
-    changed_.insert(job.number);
-    return;
-  }
-  RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}, {}};
-  plan.pages_host = options_.pages_host;
-  plan.placement.generation = job.generation;
-  for (const std::size_t offer : placed->offers) {
-    const PeerId peer = offers.peers[offer];
-    const auto known = peers_.find(peer);
-    plan.peers.push_back(peer);
-    plan.hosts.push_back(known == peers_.end() ? "" : known->second.host);
-  }
-  for (const std::uint32_t machine : plan.placement.machine_of_rank) {
-    --offers.offers[placed->offers[machine]].free_slots;
-    --offers.free;
-  }
-  begin_run(job, std::move(plan));
-}
-
-void CoordinatorState::begin_run(Job& job, RunPlan plan) {
-  TROUPE_CHECK(!job.run, "a job is admitted once");
-  emit(Note{false, fmt::format("job {} begins on {}", job.info.id,
-                               fmt::join(plan.placement.machines, ", "))});
-  emit(JobAdmitted{now_ms_ - job.queued_ms});
-  use_slots(plan, false);
-  running_.insert(job.number);
-  job.run = std::make_unique<RunState>(std::move(plan));
-  hand_to_run(job, Begin{now_ms_});
-}
-
-/// Of the agents that are there: a lost one's job is ending, and its slots are gone with it.
-void CoordinatorState::use_slots(const RunPlan& plan, bool give_back) {
-  for (const std::uint32_t machine : plan.placement.machine_of_rank) {
-    const auto agent = agents_.find(plan.peers[machine]);
-    if (agent == agents_.end()) continue;
-    agent->second.used += give_back ? -1 : 1;
-    TROUPE_CHECK(agent->second.used <= agent->second.hello.slots, "a slot is one rank's");
-  }
-  slots_changed_ = true;
 }
 
 CoordinatorState::Job* CoordinatorState::find(const std::string& id) {

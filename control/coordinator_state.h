@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CoordinatorState: the cluster's agents and jobs. Agents join with their slots; a job waits until
-// slots are free, then runs (run_state.h); people submit, list, stop and wait. Final states never
-// change. Pure: no clock, thread or socket; one owner.
+// CoordinatorState: the cluster's agents and jobs. Agents join with their slots, of CPUs and GPUs;
+// a job waits until slots are free, then runs (run_state.h); people submit, list, stop and wait.
+// Final states never change. Pure: no clock, thread or socket; one owner.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "control/access.h"
 #include "control/control_events.h"
+#include "control/gpu_slots.h"
 #include "control/run_state.h"
 #include "schemas/message_families.h"
 
@@ -29,13 +30,19 @@ struct CoordinatorOptions {
   std::string pages_host;  ///< of its own pages
 };
 
+/// Slots of one kind, of all agents.
+struct SlotFigures {
+  std::uint64_t all = 0;
+  std::uint64_t used = 0;
+  std::uint64_t withheld = 0;  ///< not used, and no job can have them at present
+};
+
 /// What stands in the coordinator's metrics.
 struct CoordinatorFigures {
   std::map<schemas::JobPhase, std::uint64_t> jobs;
   std::uint64_t agents = 0;
-  std::uint64_t slots = 0;
-  std::uint64_t slots_used = 0;
-  std::uint64_t slots_withheld = 0;  ///< not used, and of agents that offer none at present
+  SlotFigures cpus;
+  SlotFigures gpus;
 };
 
 /// A job in the coordinator's metrics.
@@ -85,10 +92,11 @@ class CoordinatorState {
   struct Agent {
     schemas::AgentHello hello;
     std::uint64_t number = 0;  // in order of joining
-    std::uint32_t used = 0;    // slots
-    bool cut = false;          // its link is, and may heal
-    bool leaving = false;      // it was asked to end: it gets nothing new
-    std::string said;          // why it withholds its slots, if it does
+    GpuSlots gpus;
+    std::uint32_t used = 0;  // of hello.slots
+    bool cut = false;        // its link is, and may heal
+    bool leaving = false;    // it was asked to end: it gets nothing new
+    std::string said;        // why it withholds its slots, if it does
     /// Whether it gets something new.
     bool offers() const { return !cut && !leaving && hello.withheld.empty(); }
   };
@@ -199,6 +207,7 @@ class CoordinatorState {
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
   void note_withheld(PeerId peer, const std::string& said);
+  void note_lost(PeerId peer, const std::vector<schemas::LostGpu>& lost);
   base::Status note_stop(PeerId peer, Job& job, bool checkpoint);
   void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
@@ -213,6 +222,7 @@ class CoordinatorState {
   struct Offers;
   Offers all_offers() const;
   void admit_pending();
+  void admit_new(Job& job);
   void admit(Job& job, Offers& offers);
   void defer(Job& job, const std::string& why);
   const Job* holder_of(const std::string& folder) const;

@@ -11,6 +11,12 @@
 #include "schemas/codec.h"
 
 namespace troupe::control {
+namespace {
+
+/// Lost GPUs of one list, over all machines: see list().
+constexpr std::size_t kLostGpusListed = 1'024;
+
+}  // namespace
 
 /// Who asks for lists on and on is dropped: it is not heard any more, and others are.
 void CoordinatorState::on_message(PeerId peer, const schemas::JobQuery& query) {
@@ -106,13 +112,23 @@ std::vector<ScrapeTarget> CoordinatorState::targets() const {
 
 std::vector<schemas::MachineInfo> CoordinatorState::machines() const {
   constexpr std::size_t kListedWordsMax = 128;  // of each: see list()
+  std::size_t lost_left = kLostGpusListed;
   std::map<std::uint64_t, const Agent*> order;
   for (const auto& [peer, agent] : agents_) order[agent.number] = &agent;
   std::vector<schemas::MachineInfo> list;
   for (const auto& [number, agent] : order) {
     if (list.size() == schemas::kMachinesListed) break;
-    list.push_back({agent->hello.name, agent->hello.slots, agent->used, agent->cut,
-                    base::shortened(agent->hello.withheld, kListedWordsMax)});
+    schemas::MachineInfo& machine = list.emplace_back();
+    machine.name = agent->hello.name;
+    machine.slots = agent->hello.slots;
+    machine.slots_used = agent->used;
+    machine.cut = agent->cut;
+    machine.withheld = base::shortened(agent->hello.withheld, kListedWordsMax);
+    machine.gpus = static_cast<std::uint32_t>(agent->gpus.all().size());
+    machine.gpus_used = agent->gpus.used();
+    machine.lost_gpus = agent->gpus.lost();
+    machine.lost_gpus.resize(std::min(machine.lost_gpus.size(), lost_left));
+    lost_left -= machine.lost_gpus.size();
   }
   return list;
 }
@@ -132,9 +148,15 @@ CoordinatorFigures CoordinatorState::counts() const {
   for (const auto& [number, job] : jobs_) ++counts.jobs[shown(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
-    counts.slots_used += agent.used;
-    counts.slots += agent.hello.slots;
-    if (!agent.hello.withheld.empty()) counts.slots_withheld += agent.hello.slots - agent.used;
+    const bool withheld = !agent.hello.withheld.empty();
+    const std::uint32_t gpus_used = agent.gpus.used();
+    counts.cpus.all += agent.hello.slots;
+    counts.cpus.used += agent.used;
+    counts.cpus.withheld += withheld ? agent.hello.slots - agent.used : 0;
+    counts.gpus.all += agent.gpus.all().size();
+    counts.gpus.used += gpus_used;
+    counts.gpus.withheld +=
+        withheld ? agent.gpus.all().size() - gpus_used : agent.gpus.lost_unused();
   }
   return counts;
 }

@@ -52,6 +52,9 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
   TROUPE_CHECK(plan_.hosts.size() == placement.machines.size(), "every agent calls from somewhere");
+  TROUPE_CHECK(
+      plan_.gpu_of_rank.empty() || plan_.gpu_of_rank.size() == placement.machine_of_rank.size(),
+      "each rank has its GPU, or none has");
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
   info_.phase = schemas::JobPhase::starting;
@@ -158,6 +161,11 @@ void RunState::launch() {
     launch.actor = actor;
     launch.machine = process.machine;
     launch.ranks = process.ranks;
+    if (!plan_.gpu_of_rank.empty()) {
+      for (const std::uint32_t rank : process.ranks) {
+        launch.gpus.push_back(plan_.gpu_of_rank[rank].index);
+      }
+    }
     launch.job_text = plan_.job_text;
     launch.machines = static_cast<std::uint32_t>(plan_.placement.machines.size());
     launch.secret = secret_;

@@ -18,6 +18,7 @@
 #include "control/control_events.h"
 #include "control/goodput.h"
 #include "control/job_state.h"
+#include "control/rank_placement.h"
 
 namespace troupe::control {
 
@@ -32,6 +33,7 @@ struct RunPlan {
   std::vector<PeerId> peers;                      ///< agent by machine index
   std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
   std::string pages_host;                         ///< of the coordinator's own pages
+  std::vector<GpuPlace> gpu_of_rank = {};         ///< empty: the job computes on CPUs
 };
 
 /// permission_denied unless a page's address is of `host` (base::check_host), or of the

@@ -12,46 +12,15 @@ constexpr std::size_t kLinkTextBytesMax = 2'048;
 
 }  // namespace
 
-void put(wire::AgentHello::Builder out, const AgentHello& m) {
-  const auto& [name, version, slots, http_address, numeric_class, process_token, withheld] = m;
-  out.setName(text_of(name));
-  out.setVersion(text_of(version));
-  out.setSlots(slots);
-  out.setHttpAddress(text_of(http_address));
-  put(out.initNumericClass(), numeric_class);
-  out.setProcessToken(process_token);
-  out.setWithheld(text_of(sentence(withheld)));
-}
-
-void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
-  intake.name(in.getName(), "name", out.name);
-  intake.name(in.getVersion(), "version", out.version);
-  out.slots = in.getSlots();
-  intake.name(in.getHttpAddress(), "http_address", out.http_address);
-  get(in.getNumericClass(), out.numeric_class, intake);
-  out.process_token = in.getProcessToken();
-  intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
-}
-
-void put(wire::AgentWelcome::Builder out, const AgentWelcome& m) {
-  const auto& [agent, coordinator_version] = m;
-  out.setAgent(agent);
-  out.setCoordinatorVersion(text_of(coordinator_version));
-}
-
-void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
-  out.agent = in.getAgent();
-  intake.name(in.getCoordinatorVersion(), "coordinator_version", out.coordinator_version);
-}
-
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m) {
-  const auto& [job, generation, actor, machine, ranks, job_text, machines, secret, credentials,
-               checkpoint, copied] = m;
+  const auto& [job, generation, actor, machine, ranks, gpus, job_text, machines, secret,
+               credentials, checkpoint, copied] = m;
   out.setJob(text_of(job));
   out.setGeneration(generation);
   put(out.initActor(), actor);
   out.setMachine(machine);
   put_numbers(out.initRanks(size_of(ranks)), ranks);
+  put_numbers(out.initGpus(size_of(gpus)), gpus);
   out.setJobText(data_of(job_text));
   out.setMachines(machines);
   out.setSecret(data_of(secret));
@@ -66,6 +35,11 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   get(in.getActor(), out.actor, intake);
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
+  intake.numbers(in.getGpus(), kRanksMax, "gpus", out.gpus);
+  if (!out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
+    intake.fail("gpus",
+                fmt::format("has {} entries for {} ranks", out.gpus.size(), out.ranks.size()));
+  }
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
   out.machines = in.getMachines();
   intake.bytes(in.getSecret(), "secret", out.secret);
@@ -237,23 +211,6 @@ void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
   out.age_ms = in.getAgeMs();
   out.number = in.getNumber();
-}
-
-void put(wire::MachineInfo::Builder out, const MachineInfo& m) {
-  const auto& [name, slots, slots_used, cut, withheld] = m;
-  out.setName(text_of(name));
-  out.setSlots(slots);
-  out.setSlotsUsed(slots_used);
-  out.setCut(cut);
-  out.setWithheld(text_of(sentence(withheld)));
-}
-
-void get(wire::MachineInfo::Reader in, MachineInfo& out, Intake& intake) {
-  intake.name(in.getName(), "name", out.name);
-  out.slots = in.getSlots();
-  out.slots_used = in.getSlotsUsed();
-  out.cut = in.getCut();
-  intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
 }
 
 void put(wire::RankInfo::Builder out, const RankInfo& m) {

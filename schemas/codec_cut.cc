@@ -54,15 +54,6 @@ void get(wire::AgentLeaving::Reader in, AgentLeaving& out, Intake& intake) {
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
 }
 
-void put(wire::AgentOffer::Builder out, const AgentOffer& m) {
-  const auto& [withheld] = m;
-  out.setWithheld(text_of(sentence(withheld)));
-}
-
-void get(wire::AgentOffer::Reader in, AgentOffer& out, Intake& intake) {
-  intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
-}
-
 void put(wire::JobCheckpoint::Builder out, const JobCheckpoint& m) {
   const auto& [id] = m;
   out.setId(text_of(id));

@@ -220,8 +220,6 @@ void put(wire::ExtraCutTaken::Builder out, const ExtraCutTaken& m);
 void get(wire::ExtraCutTaken::Reader in, ExtraCutTaken& out, Intake& intake);
 void put(wire::AgentLeaving::Builder out, const AgentLeaving& m);
 void get(wire::AgentLeaving::Reader in, AgentLeaving& out, Intake& intake);
-void put(wire::AgentOffer::Builder out, const AgentOffer& m);
-void get(wire::AgentOffer::Reader in, AgentOffer& out, Intake& intake);
 void put(wire::JobCheckpoint::Builder out, const JobCheckpoint& m);
 void get(wire::JobCheckpoint::Reader in, JobCheckpoint& out, Intake& intake);
 void put(wire::JobCheckpointAnswer::Builder out, const JobCheckpointAnswer& m);
@@ -239,11 +237,21 @@ void get(wire::CheckpointPlaced::Reader in, CheckpointPlaced& out, Intake& intak
 void put(wire::DropCheckpoint::Builder out, const DropCheckpoint& m);
 void get(wire::DropCheckpoint::Reader in, DropCheckpoint& out, Intake& intake);
 
-// Agents, people and links: codec_cluster.cc.
+// What agents offer: codec_offer.cc.
+void put(wire::GpuOffer::Builder out, const GpuOffer& m);
+void get(wire::GpuOffer::Reader in, GpuOffer& out, Intake& intake);
+void put(wire::LostGpu::Builder out, const LostGpu& m);
+void get(wire::LostGpu::Reader in, LostGpu& out, Intake& intake);
 void put(wire::AgentHello::Builder out, const AgentHello& m);
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake);
 void put(wire::AgentWelcome::Builder out, const AgentWelcome& m);
 void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake);
+void put(wire::AgentOffer::Builder out, const AgentOffer& m);
+void get(wire::AgentOffer::Reader in, AgentOffer& out, Intake& intake);
+void put(wire::MachineInfo::Builder out, const MachineInfo& m);
+void get(wire::MachineInfo::Reader in, MachineInfo& out, Intake& intake);
+
+// Agents, people and links: codec_cluster.cc.
 void put(wire::LaunchProcess::Builder out, const LaunchProcess& m);
 void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake);
 void put(wire::StopProcesses::Builder out, const StopProcesses& m);

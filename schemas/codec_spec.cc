@@ -139,6 +139,23 @@ void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
   intake.structs(in.getKeys(), kKeyRulesMax, "keys", out.keys);
 }
 
+void put(wire::WorkersSpec::Builder out, const WorkersSpec& m) {
+  const auto& [machines, devices, threads, device, memory] = m;
+  out.setMachines(machines);
+  out.setDevices(devices);
+  out.setThreads(threads);
+  out.setDevice(choice_of<wire::WorkerDevice>(device));
+  out.setMemory(memory);
+}
+
+void get(wire::WorkersSpec::Reader in, WorkersSpec& out, Intake& intake) {
+  out.machines = in.getMachines();
+  out.devices = in.getDevices();
+  out.threads = in.getThreads();
+  intake.choice(in.getDevice(), WorkerDevice::gpu, "workers.device", out.device);
+  out.memory = in.getMemory();
+}
+
 void put(wire::TierSpec::Builder out, const TierSpec& m) {
   const auto& [mode, max_staleness] = m;
   out.setMode(choice_of<wire::ConsistencyMode>(mode));
@@ -371,10 +388,7 @@ void put(wire::JobSpec::Builder out, const JobSpec& m) {
   put(out.initModel(), model);
   put(out.initData(), data);
   put(out.initTrain(), train);
-  const auto& [machines, devices, threads] = workers;
-  out.initWorkers().setMachines(machines);
-  out.getWorkers().setDevices(devices);
-  out.getWorkers().setThreads(threads);
+  put(out.initWorkers(), workers);
   const auto& [shards, server_threads] = servers;
   out.initServers().setShards(shards);
   out.getServers().setThreads(server_threads);
@@ -394,8 +408,7 @@ void get(wire::JobSpec::Reader in, JobSpec& out, Intake& intake) {
   get(in.getModel(), out.model, intake);
   get(in.getData(), out.data, intake);
   get(in.getTrain(), out.train, intake);
-  const auto workers = in.getWorkers();
-  out.workers = {workers.getMachines(), workers.getDevices(), workers.getThreads()};
+  get(in.getWorkers(), out.workers, intake);
   const auto servers = in.getServers();
   out.servers = {servers.getShards(), servers.getThreads()};
   const auto consistency = in.getConsistency();

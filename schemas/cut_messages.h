@@ -45,11 +45,6 @@ struct AgentLeaving {
   std::string text;  ///< why
 };
 
-/// An agent to the coordinator: whether its slots are there for what is new; the last word counts.
-struct AgentOffer {
-  std::string withheld;  ///< why they are not; empty: they are
-};
-
 /// A person to the coordinator: ends a job; answered once it has ended.
 struct JobStop {
   std::string id;

@@ -160,10 +160,17 @@ struct TrainSpec {
   keys @10 :List(KeyRule);
 }
 
+enum WorkerDevice {
+  cpu @0;
+  gpu @1;
+}
+
 struct WorkersSpec {
   machines @0 :UInt32;
   devices @1 :UInt32;
   threads @2 :UInt32;
+  device @3 :WorkerDevice;
+  memory @4 :UInt64;  # bytes of a GPU, at least
 }
 
 struct ServersSpec {

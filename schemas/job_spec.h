@@ -155,11 +155,16 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
+/// What a worker computes on.
+enum class WorkerDevice : std::uint8_t { cpu, gpu };
+
 /// `[workers]`: the job has machines x devices virtual ranks for life.
 struct WorkersSpec {
   std::uint32_t machines = 1;
   std::uint32_t devices = 1;  ///< workers per machine, the group size of the tree of additions
   std::uint32_t threads = 1;  ///< compute threads per worker; part of the numeric class
+  WorkerDevice device = WorkerDevice::cpu;  ///< of each worker; part of the numeric class
+  std::uint64_t memory = 0;                 ///< gpu: bytes of each GPU at least; 0: any
   friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
 };
 
@@ -262,6 +267,8 @@ template <>
 inline constexpr std::array<std::string_view, 2> kNames<Hold>{"none", "until-scraped"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<NonFinite>{"fail", "ignore"};
+template <>
+inline constexpr std::array<std::string_view, 2> kNames<WorkerDevice>{"cpu", "gpu"};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<ConsistencyMode>{"sequential", "eventual"};
 template <>

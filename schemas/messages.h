@@ -25,6 +25,7 @@
 #include "schemas/copy_messages.h"
 #include "schemas/cut_messages.h"
 #include "schemas/job_spec.h"
+#include "schemas/offer_messages.h"
 #include "schemas/trust_messages.h"
 
 namespace troupe::schemas {
@@ -321,23 +322,6 @@ struct ProcessReady {
 
 // ---- agents and the coordinator ----
 
-/// First message of an agent.
-struct AgentHello {
-  std::string name;
-  std::string version;
-  std::uint32_t slots = 0;  ///< for one worker each
-  std::string http_address;
-  base::NumericClass numeric_class;  ///< threads = 0: known when a job names them
-  std::uint64_t process_token = 0;   ///< random; the same on every link of one process
-  std::string withheld = {};         ///< as AgentOffer's
-};
-
-/// The coordinator takes an agent in.
-struct AgentWelcome {
-  std::uint32_t agent = 0;
-  std::string coordinator_version;
-};
-
 /// Which process to start: a host process (ranks and their device server) or a parameter server.
 struct LaunchProcess {
   std::string job;
@@ -345,6 +329,7 @@ struct LaunchProcess {
   ActorId actor;
   std::uint32_t machine = 0;
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
+  std::vector<std::uint32_t> gpus;   ///< GpuOffer::index by position of `ranks`; empty: on CPUs
   std::string job_text;              ///< the encoded job spec
   std::uint32_t machines = 0;        ///< of the job; each has one device server
   base::Secret secret{};             ///< of this run; its processes prove to each other that they
@@ -456,15 +441,6 @@ struct JobInfo {
 struct JobQuery {
   std::string id = {};
   bool cluster = false;  ///< with an empty id: for machines and ranks, too
-};
-
-/// A machine as `top` shows it.
-struct MachineInfo {
-  std::string name;
-  std::uint32_t slots = 0;
-  std::uint32_t slots_used = 0;
-  bool cut = false;           ///< its agent's link is, and may heal
-  std::string withheld = {};  ///< why it gets nothing new; empty: it does
 };
 
 /// What the coordinator knows of a rank's work.

@@ -256,6 +256,20 @@ struct AgentHello {
   numericClass @4 :Common.NumericClass;
   processToken @5 :UInt64;
   withheld @6 :Text;
+  gpus @7 :List(GpuOffer);
+  lostGpus @8 :List(LostGpu);
+}
+
+struct GpuOffer {
+  index @0 :UInt32;
+  name @1 :Text;
+  uuid @2 :Text;
+  memoryBytes @3 :UInt64;
+}
+
+struct LostGpu {
+  index @0 :UInt32;
+  why @1 :Text;
 }
 
 struct AgentWelcome {
@@ -275,6 +289,7 @@ struct LaunchProcess {
   credentials @8 :Text;  # PEM; written by the agent, for its child alone
   checkpoint @9 :Text;
   copied @10 :Bool;
+  gpus @11 :List(UInt32);  # by position of ranks, or none
 }
 
 struct StopProcesses {
@@ -413,6 +428,9 @@ struct MachineInfo {
   slotsUsed @2 :UInt32;
   cut @3 :Bool;
   withheld @4 :Text;
+  gpus @5 :UInt32;
+  gpusUsed @6 :UInt32;
+  lostGpus @7 :List(LostGpu);
 }
 
 enum RankPhase {
@@ -476,6 +494,7 @@ struct AgentLeaving {
 
 struct AgentOffer {
   withheld @0 :Text;
+  lostGpus @1 :List(LostGpu);
 }
 
 struct JobCheckpoint {

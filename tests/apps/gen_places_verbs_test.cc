@@ -78,12 +78,42 @@ TEST_CASE("options of places replace what the files say", "[gen]") {
   CHECK_THAT(read("coordinator.yaml"), Contains("replicas: 1\n") && !Contains("troupe:latest"));
 }
 
+TEST_CASE("places are asked for the GPUs of the slots", "[gen]") {
+  const TestFolder folder("gen");
+  const std::string out = folder.path().string();
+  const auto read = [&](const char* name) { return text_of(folder.path() / name); };
+  CHECK(run({"gen", "slurm", "-o", out, "--devices", "cpu:1,gpu:0,1,1"}).code == 0);
+  CHECK_THAT(read("troupe.sbatch"),
+             Contains("#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=2\n"
+                      "#SBATCH --cpus-per-task=4\n") &&
+                 Contains("\ndevices=cpu:1,gpu:0,1,1\n"));
+  CHECK(run({"gen", "kubernetes", "-o", out, "--devices", "gpu:0,2"}).code == 0);
+  CHECK_THAT(read("agents.yaml"), Contains("--devices=gpu:0,2\n") &&
+                                      Contains("requests: {cpu: \"2\", memory: 2Gi}\n") &&
+                                      Contains("limits: {memory: 8Gi, nvidia.com/gpu: 3}\n") &&
+                                      Contains("limits: {memory: 64Mi}\n"));
+  CHECK_THAT(read("coordinator.yaml"), !Contains("nvidia"));
+  // Whoever writes the files need not have the GPUs; systemd is asked for none.
+  CHECK(run({"gen", "systemd", "-o", out, "--devices", "gpu:all"}).code == 0);
+  CHECK_THAT(read("agent.env"), Contains("\nDEVICES=gpu:all\n"));
+  CHECK_THAT(read("troupe-agent.service"),
+             Contains("\nDeviceAllow=char-nvidia* rw\nDevicePolicy=closed\n") &&
+                 !Contains("PrivateDevices=yes"));
+  CHECK_THAT(read("troupe-coordinator.service"),
+             Contains("\nPrivateDevices=yes\n") && !Contains("nvidia"));
+  for (const char* place : {"slurm", "kubernetes"}) {
+    const Run refused = run({"gen", place, "-o", out, "--force", "--devices", "cpu:1,gpu:all"});
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, Contains("error: --devices: 'cpu:1,gpu:all' does not say how many"));
+  }
+}
+
 TEST_CASE("values of places are checked", "[gen]") {
   const TestFolder folder("gen");
   const std::string out = folder.path().string();
   CHECK(run({"gen", "kubernetes", "-o", out, "--image", "a b"}).code == 2);
   CHECK(run({"gen", "kubernetes", "-o", out, "--replicas", "0"}).code == 2);
-  CHECK(run({"gen", "slurm", "-o", out, "--devices", "gpu:1"}).code == 2);
+  CHECK(run({"gen", "slurm", "-o", out, "--devices", "gpu:64"}).code == 2);
   CHECK(run({"--coordinator", "h\nX=y:77", "gen", "systemd", "-o", out}).code == 2);
   for (const char* root : {"data", "/a\nX=y", "/a b", "/$HOME", "/a\\"}) {
     CHECK(run({"gen", "systemd", "-o", out, "--data-root", root}).code == 2);

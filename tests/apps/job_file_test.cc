@@ -65,6 +65,26 @@ TEST_CASE("training images are augmented where the job says so", "[job_file]") {
   CHECK(parse("", {"data.augment.mirror=true"}).spec.data.augment.mirror);
 }
 
+TEST_CASE("workers are on CPUs or on GPUs with enough memory", "[job_file]") {
+  using schemas::WorkerDevice;
+  using schemas::WorkersSpec;
+  const auto workers = [](const std::string& lines, const Lines& overrides = {}) {
+    const JobFile job = parse("[workers]\n" + lines, overrides);
+    CHECK(lines_of(job.errors) == Lines{});
+    return job.spec.workers;
+  };
+  CHECK(workers("") == WorkersSpec{1, 1, 1, WorkerDevice::cpu, 0});
+  CHECK(workers("devices = 3") == WorkersSpec{1, 3, 1, WorkerDevice::cpu, 0});
+  CHECK(workers("devices = \"cpu:3\"") == WorkersSpec{1, 3, 1, WorkerDevice::cpu, 0});
+  CHECK(workers("devices = \"gpu\"") == WorkersSpec{1, 1, 1, WorkerDevice::gpu, 0});
+  CHECK(workers("machines = 2\ndevices = \"gpu:4\"\nmemory = \"40g\"") ==
+        WorkersSpec{2, 4, 1, WorkerDevice::gpu, std::uint64_t{40} << 30});
+  CHECK(workers("", {"workers.devices=gpu:2", "workers.memory=1024"}) ==
+        WorkersSpec{1, 2, 1, WorkerDevice::gpu, 1'024});
+  CHECK(workers("devices = \"gpu:2\"", {"workers.devices=4"}).device == WorkerDevice::cpu);
+  CHECK(workers("devices = 2\nmemory = 0").memory == 0);
+}
+
 TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[job_file]") {
   CHECK(parse("").spec.numerics.winograd);
   CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
@@ -252,6 +272,27 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
   }));
   const JobFile job = parse(toml);
   INFO(toml);
+  REQUIRE(job.errors.size() == 1);
+  CHECK_THAT(job.errors[0].to_string(), Contains(error));
+}
+
+TEST_CASE("devices that workers cannot have are refused one by one", "[job_file]") {
+  const auto [lines, error] = GENERATE(table<std::string, std::string>({
+      {"machines = 60000\ndevices = \"gpu:2\"", "machines x devices = 120000"},
+      {"devices = \"gpu:0\"",
+       "workers.devices: expected a number, \"cpu:N\", \"gpu\" or \"gpu:N\" with N from 1 to "
+       "65536, got"},
+      {"devices = \"gpu:65537\"", "workers.devices: expected a number, "},
+      {"devices = \"gpu:all\"", "workers.devices: expected a number, "},
+      {"devices = \"gpu:\"", "workers.devices: expected a number, "},
+      {"devices = \"cpu\"", "workers.devices: expected a number, "},
+      {"devices = \"tpu:2\"\nmemory = \"4g\"", "workers.devices: expected a number, "},
+      {"devices = \"\"", "workers.devices: expected a number, "},
+      {"devices = 2\nmemory = \"40g\"",
+       "workers.memory: is of GPUs; workers.devices = \"gpu:N\" asks for them"},
+      {"devices = \"gpu\"\nmemory = \"much\"", "workers.memory: "},
+  }));
+  const JobFile job = parse("[workers]\n" + lines);
   REQUIRE(job.errors.size() == 1);
   CHECK_THAT(job.errors[0].to_string(), Contains(error));
 }

@@ -49,7 +49,8 @@ TEST_CASE("help goes to standard output and leads with examples", "[program]") {
 }
 
 TEST_CASE("a default stands in brackets in the help", "[program]") {
-  CHECK_THAT(run({"help", "agent"}).out, Contains("cpu:N [cpu:1]") && !Contains("cpu:N=cpu:1"));
+  CHECK_THAT(run({"help", "agent"}).out,
+             Contains("cpu:N,gpu:INDEX,... [cpu:1]") && !Contains("...=cpu:1"));
 }
 
 TEST_CASE("data that cannot be written is no success", "[program]") {
@@ -280,15 +281,17 @@ TEST_CASE("the words that ask again are those that asked", "[program]") {
   CHECK(program_words(context) == "troupe --coordinator node1:7700 --token ann.token");
 }
 
-TEST_CASE("an agent that shall offer GPUs says that there are none to train on", "[program]") {
-  for (const char* devices : {"gpu:all", "gpu:0,2", "cpu:2,gpu:all"}) {
+TEST_CASE("an agent that shall offer GPUs which are not there says so", "[program]") {
+  const std::string& problem = gpu::inventory().problem;
+  const bool none = !problem.empty();
+  for (const char* devices : {"gpu:all", "gpu:0,63", "cpu:2,gpu:63"}) {
+    if (!none && std::string_view(devices) == "gpu:all") continue;
     const Run refused =
         run({"agent", "--join", "127.0.0.1:1", "--name", "a", "--devices", devices});
     CHECK(refused.code == 2);
-    const std::string& problem = gpu::inventory().problem;
-    CHECK_THAT(refused.err, StartsWith(fmt::format("error: --devices: '{}': ", devices)) &&
-                                Contains("workers do not run on GPUs yet") &&
-                                Contains(problem.empty() ? "can be used" : problem));
+    CHECK_THAT(refused.err, StartsWith(fmt::format(
+                                "error: --devices: '{}': this machine has no GPU ", devices)) &&
+                                Contains(none ? problem : "63; it has GPU 0: "));
   }
 }
 
@@ -299,7 +302,8 @@ TEST_CASE("names, devices and times are checked with the command line", "[progra
                                                         {"--name", "two\nlines"},
                                                         {"--name", std::string(65, 'a')},
                                                         {"--devices", "cpu:0"},
-                                                        {"--devices", "gpu:1"},
+                                                        {"--devices", "gpu:64"},
+                                                        {"--devices", "cpu:2,3"},
                                                         {"--devices", "cpu:99999999999999999999"},
                                                         {"--join-wait", "soon"},
                                                         {"--join-wait", "1e30h"}}) {

@@ -105,6 +105,28 @@ TEST_CASE("a picture says what is left off, and which machine offers nothing", "
   CHECK(json["machines"][1]["withheld"].is_null());
 }
 
+TEST_CASE("a picture has GPUs, and says which of them are lost", "[top]") {
+  TopView view = small();
+  schemas::MachineInfo& machine = view.cluster.machines[0];
+  machine.gpus = 4;
+  machine.gpus_used = 3;
+  machine.lost_gpus = {{1, "uncorrectable errors"}, {3, "off\nthe bus"}};
+  const std::vector<std::string> lines = draw_top(view, {});
+  CHECK_THAT(lines[0], Contains("2 machines, 3/6 slots and 3/4 GPUs used"));
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.starts_with("b ") && line.find("  3/4  up") != std::string::npos &&
+                 line.ends_with("offers no more: GPU 1: uncorrectable errors; GPU 3: off?the bus");
+        }) == 1);
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.starts_with("a ") && line.find("  1/4     -  cut") != std::string::npos;
+        }) == 1);
+  const Json json = json_of(view)["machines"][1];
+  CHECK(json["gpus"] == 4);
+  CHECK(json["gpus_used"] == 3);
+  CHECK(json["gpus_lost"] == Json::array({{{"index", 1}, {"why", "uncorrectable errors"}},
+                                          {{"index", 3}, {"why", "off\nthe bus"}}}));
+}
+
 TEST_CASE("ranks of equal steps keep their places whatever their speed", "[top]") {
   TopView view = small();
   view.cluster.ranks.clear();
@@ -196,6 +218,9 @@ TEST_CASE("JSON has the picture's facts in its order", "[top]") {
   CHECK(json["machines"][0] == Json({{"name", "a"},
                                      {"slots", 4},
                                      {"slots_used", 1},
+                                     {"gpus", 0},
+                                     {"gpus_used", 0},
+                                     {"gpus_lost", Json::array()},
                                      {"link", "cut"},
                                      {"withheld", nullptr}}));
   CHECK(json["note"].is_null());

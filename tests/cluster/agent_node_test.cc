@@ -103,6 +103,34 @@ TEST_CASE("an agent shows its token before it joins", "[agent]") {
   CHECK(std::holds_alternative<schemas::AgentHello>(said[1].message));
 }
 
+TEST_CASE("an agent greets with its GPUs, and tells which of them it has lost", "[agent]") {
+  Coordinator coordinator(std::vector<schemas::Message>{});
+  std::atomic<bool> greeted{false}, told{false};
+  coordinator.recorder->answer = [&, welcome = coordinator.recorder->answer](const Envelope& said) {
+    if (std::holds_alternative<schemas::AgentHello>(said.message)) greeted = true;
+    if (std::holds_alternative<schemas::AgentOffer>(said.message)) told = true;
+    welcome(said);
+  };
+  AgentOptions options;
+  options.coordinator = coordinator.address;
+  options.name = std::string("a");
+  options.limits = quick_limits();
+  options.slots = 0;
+  options.gpus = {{2, "H100", "GPU-1", 5}, {2, "H100", "GPU-1", 5}};
+  const std::vector<schemas::LostGpu> lost = {{2, "off the bus"}};
+  options.lost_gpus = [&] { return greeted ? lost : std::vector<schemas::LostGpu>(); };
+  const auto late = std::chrono::steady_clock::now() + kWait;
+  options.stop = [&] { return told || std::chrono::steady_clock::now() > late; };
+  REQUIRE(run_agent(options).ok());
+  const auto& said = coordinator.recorder->envelopes;
+  REQUIRE(said.size() >= 2);
+  const auto& hello = std::get<schemas::AgentHello>(said[0].message);
+  CHECK(hello.slots == 0);
+  CHECK(hello.gpus == options.gpus);
+  CHECK(hello.lost_gpus.empty());
+  CHECK(std::get<schemas::AgentOffer>(said[1].message).lost_gpus == lost);
+}
+
 TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
   const auto probe = std::make_shared<HangingProbe>();
   Coordinator coordinator;

@@ -111,6 +111,8 @@ TEST_CASE("an agent gets its words and its identity in a file of its own", "[hos
   host.agent().pages = true;
   host.agent().verbose = true;
   CHECK_THAT(remote_command(host.agent()), Contains("'--verbose'") && !Contains("'--metrics'"));
+  host.agent().device = schemas::WorkerDevice::gpu;
+  CHECK_THAT(remote_command(host.agent()), Contains("'--devices' 'gpu:0,1,2'"));
 }
 
 TEST_CASE("an agent gets the files of its pages", "[hosts]") {

@@ -283,23 +283,28 @@ TEST_CASE("files of a job that are wanted anew keep an agent from ending once") 
 
 TEST_CASE("an agent that can start nothing says so, and that it can again") {
   Parent agent;
-  const auto said = [&](const std::string& why) {
-    return told<schemas::AgentOffer>(agent.state->handle(OfferChanged{why}));
+  const std::vector<schemas::LostGpu> lost = {{1, "off the bus"}};
+  const auto said = [&](const OfferChanged& offer) {
+    return told<schemas::AgentOffer>(agent.state->handle(offer));
   };
-  CHECK(said("").empty());
-  auto words = said("its certificate held until a day");
+  CHECK(said({""}).empty());
+  auto words = said({"its certificate held until a day"});
   REQUIRE(words.size() == 1);
   CHECK(words[0].withheld == "its certificate held until a day");
-  CHECK(said("its certificate held until a day").empty());
-  words = said("");
+  CHECK(said({"its certificate held until a day"}).empty());
+  words = said({"", lost});
   REQUIRE(words.size() == 1);
   CHECK(words[0].withheld.empty());
+  CHECK(words[0].lost_gpus == lost);
+  CHECK(said({"", lost}).empty());
+  CHECK(said({""}).at(0).lost_gpus.empty());
   // A coordinator that it meets later learns it with the greeting.
   Joining late;
-  CHECK(told<schemas::AgentOffer>(late.state->handle(OfferChanged{"old"})).empty());
+  CHECK(told<schemas::AgentOffer>(late.state->handle(OfferChanged{"old", lost})).empty());
   const auto hello = told<schemas::AgentHello>(late.state->handle(CoordinatorUp{1}));
   REQUIRE(hello.size() == 1);
   CHECK(hello[0].withheld == "old");
+  CHECK(hello[0].lost_gpus == lost);
 }
 
 TEST_CASE("a child is started once and learns what to do when it is there") {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "schemas/codec.h"
 
@@ -90,14 +92,23 @@ void ControlWorld::note(const std::string& text) {
   trace_ = base::hash64(notes_.back(), trace_);
 }
 
-void ControlWorld::add_agent(const std::string& name, std::uint32_t slots) {
+void ControlWorld::add_agent(const std::string& name, std::uint32_t slots,
+                             const std::vector<schemas::GpuOffer>& gpus) {
   schemas::AgentHello hello;
   hello.name = name;
   hello.version = std::string("1");
   hello.slots = slots;
+  hello.gpus = gpus;
   Agent& agent = agents_[name];
+  agent.gpus = gpus;
   agent.state = std::make_unique<AgentState>(hello, limits());
   handle(name, Begin{now_ms_});
+}
+
+void ControlWorld::lose_gpus(const std::string& name, const std::vector<schemas::LostGpu>& lost) {
+  note(
+      fmt::format("{} of {} GPUs of {} are lost", lost.size(), agents_.at(name).gpus.size(), name));
+  handle(name, OfferChanged{"", lost});
 }
 
 void ControlWorld::kill_agent(const std::string& name) {
@@ -349,7 +360,9 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   const Process* child = process(name, send.to.process);
   if (child == nullptr || child->hung) return;
   const ActorId actor = send.to.actor;
-  if (std::holds_alternative<schemas::LaunchProcess>(send.message)) {
+  if (const auto* launch = std::get_if<schemas::LaunchProcess>(&send.message)) {
+    process(name, send.to.process)->gpus = launch->gpus;
+    check_gpus(name, *launch);
     if (child->fate == Fate::never_ready) return;
     schemas::ProcessReady ready;
     ready.actor = actor;
@@ -369,6 +382,31 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   } else if (const auto* end = std::get_if<schemas::JobEnd>(&send.message)) {
     child_ends(name, send.to.process, end->code == base::Errc::ok ? "exit 0" : "exit 1",
                random(kDelayMs));
+  }
+}
+
+/// Of all that processes of a machine have of a GPU at a time, its agent has offered as many slots;
+/// and each is as large as the job wants it.
+void ControlWorld::check_gpus(const std::string& name, const schemas::LaunchProcess& launch) {
+  const Agent& agent = agents_.at(name);
+  const schemas::WorkersSpec workers = schemas::decode_job_spec(launch.job_text)->workers;
+  const bool on_gpus = workers.device == schemas::WorkerDevice::gpu;
+  if (launch.gpus.size() != (on_gpus ? launch.ranks.size() : 0)) {
+    faults_.push_back(
+        fmt::format("{} GPUs for {} ranks on {}", launch.gpus.size(), launch.ranks.size(), name));
+  }
+  if (!launch.gpus.empty()) ++launches_on_gpus_;
+  for (const std::uint32_t index : launch.gpus) {
+    std::ptrdiff_t had = 0, offered = 0;
+    for (const auto& [key, child] : agent.processes) {
+      had += std::count(child.gpus.begin(), child.gpus.end(), index);
+    }
+    for (const schemas::GpuOffer& gpu : agent.gpus) {
+      offered += gpu.index == index && gpu.memory_bytes >= workers.memory ? 1 : 0;
+    }
+    if (had <= offered) continue;
+    faults_.push_back(fmt::format("job {}: GPU {} of {} has {} ranks and {} slots for it",
+                                  launch.job, index, name, had, offered));
   }
 }
 

@@ -40,7 +40,10 @@ class ControlWorld {
                                    std::uint32_t shards);
   static std::string job_text(const schemas::JobSpec& spec);
 
-  void add_agent(const std::string& name, std::uint32_t slots);
+  void add_agent(const std::string& name, std::uint32_t slots,
+                 const std::vector<schemas::GpuOffer>& gpus = {});
+  /// From now on these of its GPUs are lost, and no others.
+  void lose_gpus(const std::string& name, const std::vector<schemas::LostGpu>& lost);
   void kill_agent(const std::string& name);
   /// SIGTERM to an agent.
   void stop_agent(const std::string& name);
@@ -71,14 +74,20 @@ class ControlWorld {
   std::uint64_t trace() const { return trace_; }
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<Audit>& audits() const { return audits_; }
+  /// Processes that were given GPUs which they cannot have: one that others have, or is too small.
+  const std::vector<std::string>& faults() const { return faults_; }
+  /// Processes that were given GPUs.
+  std::size_t launches_on_gpus() const { return launches_on_gpus_; }
 
  private:
   struct Process {
     Fate fate = Fate::well;
     bool hung = false;
+    std::vector<std::uint32_t> gpus = {};  // indices
   };
   struct Agent {
     std::unique_ptr<AgentState> state;
+    std::vector<schemas::GpuOffer> gpus;
     PeerId peer = 0;  // of the link that counts
     std::uint64_t join = 0;
     bool alive = true;
@@ -140,6 +149,7 @@ class ControlWorld {
   void child_ends(const std::string& agent, const ProcessKey& key, const std::string& how,
                   std::uint64_t delay_ms);
   bool cut(const std::string& agent, const Send<ToChild>& send);
+  void check_gpus(const std::string& agent, const schemas::LaunchProcess& launch);
   void train(const std::string& agent, const ProcessKey& key, schemas::ActorId actor);
   Process* process(const std::string& agent, const ProcessKey& key);
   void note(const std::string& text);
@@ -162,6 +172,8 @@ class ControlWorld {
   std::priority_queue<Entry> queue_;
   std::vector<std::string> notes_;
   std::vector<Audit> audits_;
+  std::vector<std::string> faults_;
+  std::size_t launches_on_gpus_ = 0;
 };
 
 }  // namespace troupe::control::testing

@@ -262,7 +262,7 @@ TEST_CASE("without certificates an agent stays as long as its token gives the ri
   CHECK(world.state.counts().agents == 3);
   CHECK_THAT(world.state.machines().at(1).withheld,
              StartsWith("it joined before tokens were made"));
-  CHECK(world.state.counts().slots_withheld == 1);
+  CHECK(world.state.counts().cpus.withheld == 1);
   CHECK(read({false, {}}) == 0);
   CHECK(world.state.machines().at(1).withheld.empty());
   // A day that has come ends what is new, and what runs goes on.
@@ -271,13 +271,13 @@ TEST_CASE("without certificates an agent stays as long as its token gives the ri
   CHECK(world.state.counts().agents == 3);
   CHECK(world.state.machines().at(0).withheld ==
         "token 1a2b3c4d of 'ann': it was valid until a day: start it anew with --token");
-  CHECK(world.state.counts().slots_withheld == 2);
+  CHECK(world.state.counts().cpus.withheld == 2);
   known.refused = base::error(Errc::permission_denied, "it was withdrawn");
   known.token.withdrawn = 1;
   REQUIRE(read({true, {known}}) == 1);
   CHECK_THAT(dropped[0], StartsWith("agent 'a': token 1a2b3c4d of 'ann': it was withdrawn"));
   CHECK(world.state.counts().agents == 2);
-  CHECK(world.state.counts().slots_withheld == 1);  // the certificate of 'c' says who it is
+  CHECK(world.state.counts().cpus.withheld == 1);  // the certificate of 'c' says who it is
   CHECK(read({true, {known}}) == 0);
 }
 

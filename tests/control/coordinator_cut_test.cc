@@ -176,7 +176,7 @@ TEST_CASE("a job whose agent leaves goes on where slots are, from its last step"
   cluster.world.run_until(6'000);
   CHECK(cluster.job().phase == JobPhase::succeeded);
   CHECK(cluster.world.coordinator().scraped_jobs().at(0).resumes == 0);  // it has not failed
-  CHECK(cluster.world.coordinator().counts().slots_used == 0);
+  CHECK(cluster.world.coordinator().counts().cpus.used == 0);
 }
 
 TEST_CASE("a job that waits for other machines can be stopped, and keeps its checkpoint") {

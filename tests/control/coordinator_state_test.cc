@@ -43,7 +43,7 @@ TEST_CASE("a job runs on two agents and leaves nothing") {
   CHECK(info.steps_total == 5);
   CHECK(info.loss == Approx(2.5));
   CHECK(world.processes() == 0);
-  CHECK(world.coordinator().counts().slots_used == 0);
+  CHECK(world.coordinator().counts().cpus.used == 0);
 }
 
 TEST_CASE("a job waits for slots, and says so") {
@@ -211,15 +211,15 @@ TEST_CASE("a lost agent fails its jobs, the others' processes end") {
   world.at(600, [&] { world.kill_agent("b"); });
   world.at(650, [&] {  // a's processes still end
     const CoordinatorFigures counts = world.coordinator().counts();
-    CHECK(counts.slots == 2);
-    CHECK(counts.slots_used == 2);
+    CHECK(counts.cpus.all == 2);
+    CHECK(counts.cpus.used == 2);
   });
   const schemas::JobInfo info = run_job(world, 2, 2, 2);
   CHECK(info.phase == JobPhase::failed);
   CHECK(info.text.find("agent of machine 'b' is lost (closed)") == 0);
   CHECK(info.text.find("ranks 2, 3") != std::string::npos);
   CHECK(world.processes() == 0);
-  CHECK(world.coordinator().counts().slots == 2);
+  CHECK(world.coordinator().counts().cpus.all == 2);
 }
 
 TEST_CASE("stopping is answered at the end, to everybody who asked") {
@@ -484,7 +484,7 @@ TEST_CASE("an agent's slots are bounded, and its page is on its own host") {
   hello.name = "c";
   hello.http_address = "10.1.2.3:9";
   CHECK(fault(5, "10.1.2.3").empty());
-  CHECK(state.counts().slots == kSlotsMax + 2);
+  CHECK(state.counts().cpus.all == kSlotsMax + 2);
   // Where its certificate tells who listens there it may be anywhere, and have a name.
   state.handle(PeerLinked{6, std::nullopt});
   hello.name = "d";
@@ -492,7 +492,7 @@ TEST_CASE("an agent's slots are bounded, and its page is on its own host") {
   for (const auto& effect : state.handle(PeerSaid{6, hello})) {
     CHECK_FALSE(std::holds_alternative<DropPeer>(effect));
   }
-  CHECK(state.counts().slots == kSlotsMax + 3);
+  CHECK(state.counts().cpus.all == kSlotsMax + 3);
 }
 
 TEST_CASE("who asks nothing more keeps no place, agents and those who wait do") {

@@ -63,10 +63,10 @@ TEST_CASE("an agent's page may be where the coordinator's is") {
   for (const std::string page : {"10.1.2.3:9", "127.0.0.1:9"}) {
     hello.name = page.substr(0, 2);
     hello.http_address = page;
-    const PeerId peer = state.counts().slots + 1;
+    const PeerId peer = state.counts().cpus.all + 1;
     state.handle(PeerLinked{peer, "127.0.0.1"});
     state.handle(PeerSaid{peer, hello});
-    CHECK(state.counts().slots == peer);
+    CHECK(state.counts().cpus.all == peer);
   }
   CHECK(check_page("10.1.2.4:9", "127.0.0.1", "10.1.2.3").code() == base::Errc::permission_denied);
   CHECK(check_page("10.1.2.3:9", "127.0.0.1", "").code() == base::Errc::permission_denied);

@@ -44,7 +44,7 @@ TEST_CASE("a job that could run and cannot yet says how much is free, as it chan
   CHECK(text(0) == "waits for 3 worker slots; 2 of 3 are free");
   submit("other", 1);
   CHECK(text(0) == "waits for 3 worker slots; 1 of 3 is free");
-  CHECK(state.counts().slots_used == 2);
+  CHECK(state.counts().cpus.used == 2);
   state.handle(PeerLost{1, "closed"});
   CHECK(text(0) == "waits for 3 worker slots; all agents together have 1");
 }
@@ -79,7 +79,7 @@ TEST_CASE(
   CHECK(job(1).text.find('\x1b') == std::string::npos);
   CHECK_THAT(state.machines().at(0).withheld, Catch::Contains("held until a day"));
   CHECK(state.machines().at(0).slots_used == 1);
-  CHECK(state.counts().slots_withheld == 1);
+  CHECK(state.counts().cpus.withheld == 1);
   hello(2, "b", "b.pem: its certificate held until a day");  // it joins like that
   CHECK(job(1).phase == JobPhase::pending);
   CHECK_THAT(job(1).text, Catch::Contains("2 agents offer none, 'a': "));
@@ -89,8 +89,8 @@ TEST_CASE(
   submit("next", 1);
   state.handle(PeerSaid{1, schemas::AgentOffer{""}});
   CHECK(job(2).phase == JobPhase::starting);
-  CHECK(state.counts().slots_used == 3);
-  CHECK(state.counts().slots_withheld == 0);
+  CHECK(state.counts().cpus.used == 3);
+  CHECK(state.counts().cpus.withheld == 0);
 }
 
 TEST_CASE("who is no agent offers nothing") {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which machine gets what: groups stay whole where they fit, servers go round, and the same offers
-// give the same placement.
+// Which machine gets what: groups stay whole where they fit, servers go round, GPUs are large
+// enough and nobody else's, and the same offers give the same placement.
 #include "control/rank_placement.h"
 
+#include <rapidcheck.h>
+
 #include <algorithm>
+#include <random>
+#include <set>
 
 #include "tests/support/catch.h"
 
@@ -82,6 +86,130 @@ TEST_CASE("no machine gets more ranks than it has slots, and every rank has one"
       }
     }
   }
+}
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+schemas::JobSpec gpu_spec(std::uint32_t machines, std::uint32_t devices, std::uint64_t memory) {
+  schemas::JobSpec spec = spec_of(machines, devices, 1);
+  spec.workers.device = schemas::WorkerDevice::gpu;
+  spec.workers.memory = memory;
+  return spec;
+}
+
+/// Free GPUs by their memory in GiB; each stands at its position, and its index is ten times that.
+SlotOffer gpu_offer(const std::string& machine, const std::vector<std::uint64_t>& memory) {
+  SlotOffer offer{machine, 8};
+  for (std::uint32_t position = 0; position < memory.size(); ++position) {
+    offer.free_gpus.push_back({{position, 10 * position}, memory[position] * kGiB});
+  }
+  return offer;
+}
+
+using Gpus = std::vector<GpuPlace>;
+
+TEST_CASE("a rank takes the smallest GPU that is large enough, of equal ones the first") {
+  const std::vector<SlotOffer> offers = {gpu_offer("a", {80, 40, 16, 40})};
+  const auto small = place_ranks(offers, gpu_spec(1, 1, 0));
+  REQUIRE(small);
+  CHECK(small->gpu_of_rank == Gpus{{2, 20}});
+  const auto large = place_ranks(offers, gpu_spec(1, 3, 40 * kGiB));
+  REQUIRE(large);
+  CHECK(large->gpu_of_rank == Gpus{{1, 10}, {3, 30}, {0, 0}});
+  CHECK_FALSE(place_ranks(offers, gpu_spec(1, 4, 40 * kGiB)));
+  CHECK_FALSE(place_ranks(offers, gpu_spec(1, 1, 80 * kGiB + 1)));
+}
+
+TEST_CASE("slots of CPUs and GPUs are not taken for each other") {
+  const auto cpus = place_ranks({{"a", 2}}, spec_of(1, 2, 1));
+  REQUIRE(cpus);
+  CHECK(cpus->gpu_of_rank.empty());
+  CHECK_FALSE(place_ranks({{"a", 2}}, gpu_spec(1, 1, 0)));
+  SlotOffer gpus = gpu_offer("b", {40, 40});
+  gpus.free_slots = 0;
+  CHECK_FALSE(place_ranks({gpus}, spec_of(1, 1, 1)));
+  CHECK(place_ranks({gpus}, gpu_spec(1, 2, 0)));
+}
+
+TEST_CASE("groups of GPUs stay whole where as many are large enough") {
+  const std::vector<SlotOffer> offers = {gpu_offer("a", {16, 40}), gpu_offer("b", {40, 40, 40})};
+  const auto placed = place_ranks(offers, gpu_spec(1, 2, 40 * kGiB));
+  REQUIRE(placed);
+  CHECK(placed->placement.machines == std::vector<std::string>{"b"});
+  CHECK(placed->gpu_of_rank == Gpus{{0, 0}, {1, 10}});
+  const auto spread = place_ranks(offers, gpu_spec(2, 2, 40 * kGiB));
+  REQUIRE(spread);
+  CHECK(spread->placement.machines == std::vector<std::string>{"b", "a"});
+  CHECK(spread->placement.machine_of_rank == Machines{0, 0, 1, 0});
+  CHECK(spread->gpu_of_rank == Gpus{{0, 0}, {1, 10}, {1, 10}, {2, 20}});
+}
+
+/// A few machines, some of whose GPUs are free.
+std::vector<SlotOffer> random_offers(std::mt19937_64& random) {
+  std::vector<SlotOffer> offers;
+  for (std::uint64_t machine = random() % 5; machine-- > 0;) {
+    SlotOffer& offer = offers.emplace_back();
+    offer.machine = std::to_string(machine);
+    offer.free_slots = static_cast<std::uint32_t>(random() % 4);
+    for (std::uint32_t position = 0; position < 6; ++position) {
+      if (random() % 3 == 0) continue;
+      const auto index = static_cast<std::uint32_t>(random() % 4);
+      offer.free_gpus.push_back({{position, index}, (1 + random() % 4) * kGiB});
+    }
+  }
+  return offers;
+}
+
+/// How many whole groups fit, each on one machine.
+std::size_t whole_groups(const std::vector<std::size_t>& free, const schemas::JobSpec& spec) {
+  std::size_t groups = 0;
+  for (const std::size_t slots : free) groups += slots / spec.workers.devices;
+  return std::min<std::size_t>(groups, spec.workers.machines);
+}
+
+TEST_CASE("whatever is free, each rank has a GPU of its own with enough memory, or nobody has") {
+  CHECK(rc::check([](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const std::vector<SlotOffer> offers = random_offers(random);
+    const schemas::JobSpec spec =
+        gpu_spec(static_cast<std::uint32_t>(1 + random() % 3),
+                 static_cast<std::uint32_t>(1 + random() % 4), random() % 5 * kGiB);
+    std::vector<std::size_t> enough;  // GPUs by offer
+    std::size_t all = 0;
+    for (const SlotOffer& offer : offers) {
+      enough.push_back(static_cast<std::size_t>(std::count_if(
+          offer.free_gpus.begin(), offer.free_gpus.end(),
+          [&](const FreeGpu& gpu) { return gpu.memory_bytes >= spec.workers.memory; })));
+      all += enough.back();
+    }
+    const auto placed = place_ranks(offers, spec);
+    RC_ASSERT(placed.has_value() == (all >= spec.ranks()));
+    if (!placed) return;
+    RC_ASSERT(placed->gpu_of_rank.size() == spec.ranks());
+    std::set<std::pair<std::size_t, std::uint32_t>> taken;  // positions by offer
+    for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
+      const std::size_t offer = placed->offers[placed->placement.machine_of_rank[rank]];
+      const GpuPlace place = placed->gpu_of_rank[rank];
+      const auto& free = offers[offer].free_gpus;
+      const auto gpu = std::find_if(free.begin(), free.end(),
+                                    [&](const FreeGpu& one) { return one.place == place; });
+      RC_ASSERT(gpu != free.end());
+      RC_ASSERT(gpu->memory_bytes >= spec.workers.memory);
+      RC_ASSERT(taken.emplace(offer, place.position).second);
+    }
+    std::size_t whole = 0;  // groups of consecutive ranks on one machine
+    for (std::uint32_t group = 0; group < spec.workers.machines; ++group) {
+      const auto first = placed->placement.machine_of_rank.begin() + group * spec.workers.devices;
+      whole += std::all_of(first, first + spec.workers.devices,
+                           [&](std::uint32_t machine) { return machine == *first; })
+                   ? 1
+                   : 0;
+    }
+    RC_ASSERT(whole >= whole_groups(enough, spec));
+    const auto again = place_ranks(offers, spec);
+    RC_ASSERT(again->gpu_of_rank == placed->gpu_of_rank);
+    RC_ASSERT(again->placement.machine_of_rank == placed->placement.machine_of_rank);
+  }));
 }
 
 }  // namespace

@@ -200,6 +200,12 @@ CALLERS = {
     "endless slots": (lambda version: [wire.frame(
         "agentHello", f'name="e",version="{version}",slots={2**32 - 1}', sequence=1)],
                       r"agent 'e' offers 4294967295 worker slots; the limit is 4096"),
+    "a GPU beyond all": (lambda version: [wire.frame(
+        "agentHello", f'name="e",version="{version}",gpus=[(index={2**32 - 1},memoryBytes=1)]',
+        sequence=1)], r"agent 'e' offers GPU 4294967295: indices are from 0 to 63"),
+    "GPUs without end": (lambda version: [wire.frame(
+        "agentHello", f'name="e",version="{version}",gpus=[{",".join(["(index=0)"] * 65)}]',
+        sequence=1)], r"gpus has length 65; the limit is 64"),
     "a page elsewhere": (lambda version: [wire.frame(
         "agentHello", f'name="e",version="{version}",slots=1,httpAddress="169.254.169.254:80"',
         sequence=1)], r"'169.254.169.254:80' is no address of 127"),

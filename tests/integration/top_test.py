@@ -149,7 +149,7 @@ class TopTest(ClusterCase):
         picture = pictures(terminal.wait_for(r"training"))[-1]
         self.assertLessEqual(len(picture), 24)
         self.assertLessEqual(max(map(len, picture)), 80)
-        self.assertTrue(any(re.match(r"a +2/2 +up", line) for line in picture), picture)
+        self.assertTrue(any(re.match(r"a +2/2 +- +up", line) for line in picture), picture)
         ranks = [line for line in picture if re.match(r" +[0-3] +one +[ab] ", line)]
         self.assertEqual(len(ranks), 4, picture)
         # It goes on: another step, later.
@@ -197,7 +197,7 @@ class TopTest(ClusterCase):
         out, errors = done.communicate(timeout=DEADLINE_S)
         self.assertEqual((done.returncode, errors), (0, ""))
         self.assertNotIn("\033", out)
-        self.assertRegex(out, r"\na +0/3 +up\n")
+        self.assertRegex(out, r"\na +0/3 +- +up\n")
         for words, variables in ((["--once"], {}), ([], {"TERM": "dumb"})):
             terminal = self.top(made, *words, **variables)
             self.assertEqual(terminal.end(), (0, ""))

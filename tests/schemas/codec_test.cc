@@ -118,6 +118,37 @@ TEST_CASE("manifests of networks with thousands of parameters survive", "[codec]
   CHECK(back->keys.back().wd_mult == 0.0);
 }
 
+TEST_CASE("GPUs of an agent are few, their words are short, and each rank has one or none",
+          "[codec]") {
+  const std::string longest(kGpuTextBytesMax, 'n');
+  AgentHello hello;
+  hello.withheld = std::string(kTextBytesMax, 'w');
+  hello.gpus.assign(kGpusMax, GpuOffer{63, longest, longest, ~std::uint64_t{0}});
+  hello.lost_gpus.assign(kGpusMax, LostGpu{63, longest + "and more"});
+  const auto bytes = encode_message(hello);
+  REQUIRE(bytes.ok());
+  auto got = decode_message(*bytes);
+  REQUIRE(got.ok());
+  auto& back = std::get<AgentHello>(*got);
+  CHECK(back.gpus == hello.gpus);
+  CHECK(back.lost_gpus.size() == kGpusMax);
+  CHECK(back.lost_gpus[0].why.size() == kGpuTextBytesMax);  // shortened, not refused
+  hello = {};
+  hello.gpus.resize(kGpusMax + 1);
+  refused(hello, "gpus has length 65; the limit is 64");
+  hello.gpus = {GpuOffer{0, longest + "n", "", 1}};
+  refused(hello, "gpus.name has length 129; the limit is 128");
+  hello.gpus = {GpuOffer{0, "", longest + "n", 1}};
+  refused(hello, "gpus.uuid has length 129");
+  refused(AgentOffer{"", std::vector<LostGpu>(kGpusMax + 1)}, "lost_gpus has length 65");
+  LaunchProcess launch;
+  launch.ranks = {4, 5};
+  launch.gpus = {0};
+  refused(launch, "gpus has 1 entries for 2 ranks");
+  launch.ranks.clear();
+  refused(launch, "gpus has 1 entries for 0 ranks");
+}
+
 TEST_CASE("values that break a rule are refused by name", "[codec]") {
   refused(GradientPush{.count = std::nan("")}, "count");
   refused(GradientPush{.count = -1.0}, "count");

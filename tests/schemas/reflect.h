@@ -124,6 +124,9 @@ inline Hold last(Hold) {
 inline NonFinite last(NonFinite) {
   return NonFinite::ignore;
 }
+inline WorkerDevice last(WorkerDevice) {
+  return WorkerDevice::gpu;
+}
 inline ConsistencyMode last(ConsistencyMode) {
   return ConsistencyMode::eventual;
 }
@@ -244,6 +247,7 @@ class Filler {
     }
     t.shard_addresses.resize(below(2) * t.machine_of_shard.size());
   }
+  void repair(LaunchProcess& t) { t.gpus.resize(below(2) * t.ranks.size()); }
   void repair(ShardFile& t) {
     t.name = "shard-" + std::to_string(t.shard);
     t.chunk_bytes = 1 + t.chunk_bytes % 1000;

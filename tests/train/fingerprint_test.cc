@@ -130,6 +130,8 @@ TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
       [](JobSpec& job) { job.data.prefetch_threads = 8; },
       [](JobSpec& job) { job.train.max_steps = 99; },
       [](JobSpec& job) { job.train.hold = schemas::Hold::until_scraped; },
+      [](JobSpec& job) { job.workers.device = schemas::WorkerDevice::gpu; },
+      [](JobSpec& job) { job.workers.memory = 1 << 30; },
       [](JobSpec& job) {
         job.servers = {3, 4};
       },

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// An agent's GPU slots.
+#include "apps/agent_devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "base/units.h"
+
+namespace troupe::apps {
+namespace {
+
+schemas::GpuOffer offer_of(std::uint32_t index, const gpu::DeviceFacts& facts) {
+  schemas::GpuOffer offer;
+  offer.index = index;
+  offer.name = base::shortened(base::printable(facts.name), schemas::kGpuTextBytesMax);
+  offer.memory_bytes = facts.memory_bytes;
+  return offer;
+}
+
+std::vector<schemas::GpuOffer> all_of(const gpu::Inventory& inventory) {
+  const std::size_t count = std::min(inventory.devices.size(), schemas::kGpusMax);
+  std::vector<schemas::GpuOffer> offers;
+  for (std::uint32_t index = 0; index < count; ++index) {
+    offers.push_back(offer_of(index, inventory.devices[index]));
+  }
+  return offers;
+}
+
+}  // namespace
+
+base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceList& list,
+                                                          const gpu::Inventory& inventory) {
+  std::vector<schemas::GpuOffer> offers;
+  if (!list.on_gpus()) return offers;
+  const std::vector<schemas::GpuOffer> all = all_of(inventory);
+  if (all.empty()) {
+    return base::error(base::Errc::failed_precondition, "this machine has no GPU to compute on: {}",
+                       inventory.problem);
+  }
+  if (list.all_gpus) return all;
+  for (const std::uint32_t index : list.gpus) {
+    if (index >= all.size()) {
+      return base::error(base::Errc::not_found, "this machine has no GPU {}; it has {}", index,
+                         gpus_text(all));
+    }
+    offers.push_back(all[index]);
+  }
+  return offers;
+}
+
+std::string gpus_text(const std::vector<schemas::GpuOffer>& gpus) {
+  std::string text;
+  std::set<std::uint32_t> told;
+  for (const schemas::GpuOffer& gpu : gpus) {
+    if (!told.insert(gpu.index).second) continue;
+    text += fmt::format("{}GPU {}: {}, {}", text.empty() ? "" : "; ", gpu.index, gpu.name,
+                        base::format_bytes(gpu.memory_bytes));
+  }
+  return text;
+}
+
+}  // namespace troupe::apps

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs on GPUs in the coordinator: they wait for GPUs that are large enough, each rank learns its
+// own, and a GPU is given back by whatever ends its run.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "control/coordinator_state.h"
+#include "schemas/codec.h"
+#include "tests/control/control_world.h"
+#include "tests/support/catch.h"
+
+namespace troupe::control {
+namespace {
+
+using schemas::JobPhase;
+using testing::ControlWorld;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr PeerId kPerson = 99;
+
+/// GPU slots by their index, all with this memory.
+std::vector<schemas::GpuOffer> gpus(const std::vector<std::uint32_t>& indices,
+                                    std::uint64_t memory_bytes = 80 * kGiB) {
+  std::vector<schemas::GpuOffer> offers;
+  for (const std::uint32_t index : indices) offers.push_back({index, "H100", "", memory_bytes});
+  return offers;
+}
+
+/// A coordinator, and what it was asked to do last.
+struct Cluster {
+  CoordinatorState state{{"1", ControlWorld::limits()}};
+  std::vector<CoordinatorEffect> effects;
+
+  void handle(const CoordinatorEvent& event) { effects = state.handle(event); }
+  void join(PeerId peer, const std::string& name, std::uint32_t slots,
+            const std::vector<schemas::GpuOffer>& offers,
+            const std::vector<schemas::LostGpu>& lost = {}) {
+    schemas::AgentHello hello;
+    hello.name = name;
+    hello.version = std::string("1");
+    hello.slots = slots;
+    hello.gpus = offers;
+    hello.lost_gpus = lost;
+    handle(PeerLinked{peer, "127.0.0.1"});
+    handle(PeerSaid{peer, hello});
+  }
+  void submit(const std::string& id, std::uint32_t devices, std::uint64_t memory,
+              schemas::WorkerDevice device = schemas::WorkerDevice::gpu) {
+    schemas::JobSpec spec = ControlWorld::job_spec(1, devices, 1);
+    spec.checkpoint.dir.clear();
+    spec.workers.device = device;
+    spec.workers.memory = memory;
+    handle(PeerSaid{kPerson, schemas::JobSubmit{id, ControlWorld::job_text(spec), ""}});
+  }
+  schemas::JobInfo job(const std::string& id) const {
+    const std::vector<schemas::JobInfo> jobs = state.jobs();
+    return *std::find_if(jobs.begin(), jobs.end(), [&](const auto& job) { return job.id == id; });
+  }
+  std::vector<schemas::LaunchProcess> launches() const {
+    std::vector<schemas::LaunchProcess> found;
+    for (const CoordinatorEffect& effect : effects) {
+      const auto* send = std::get_if<Send<PeerId>>(&effect);
+      if (send == nullptr) continue;
+      if (const auto* launch = std::get_if<schemas::LaunchProcess>(&send->message)) {
+        found.push_back(*launch);
+      }
+    }
+    return found;
+  }
+  std::string refusal() const {
+    for (const CoordinatorEffect& effect : effects) {
+      if (const auto* drop = std::get_if<DropPeer>(&effect)) return drop->reason.text();
+    }
+    return "";
+  }
+  bool noted(const std::string& text, bool warning) const {
+    return std::any_of(effects.begin(), effects.end(), [&](const CoordinatorEffect& effect) {
+      const auto* note = std::get_if<Note>(&effect);
+      return note != nullptr && note->text == text && note->warning == warning;
+    });
+  }
+};
+
+TEST_CASE("a job on GPUs says which it waits for, and slots of CPUs do not help it", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 8, gpus({0, 1}, 16 * kGiB));
+  cluster.submit("large", 4, 40 * kGiB);
+  CHECK(cluster.job("large").text ==
+        "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 0");
+  cluster.join(2, "b", 0, gpus({0, 1}));
+  CHECK(cluster.job("large").text ==
+        "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 2");
+  cluster.submit("one", 1, 40 * kGiB);
+  CHECK(cluster.job("one").phase == JobPhase::starting);
+  cluster.join(3, "c", 0, gpus({0, 1}));
+  CHECK(cluster.job("large").text ==
+        "waits for 4 GPUs with at least 40.0 GiB each; 3 of 4 are free");
+  cluster.submit("any", 6, 0);
+  CHECK(cluster.job("any").text == "waits for 6 GPUs; 5 of 6 are free");
+  cluster.submit("huge", 1, 100 * kGiB);
+  CHECK(cluster.job("huge").text ==
+        "waits for 1 GPU with at least 100.0 GiB; all agents together have 0");
+  cluster.submit("cpus", 9, 0, schemas::WorkerDevice::cpu);
+  CHECK(cluster.job("cpus").text == "waits for 9 worker slots; all agents together have 8");
+  CHECK(cluster.state.counts().gpus.all == 6);
+  CHECK(cluster.state.counts().gpus.used == 1);
+  CHECK(cluster.state.counts().cpus.all == 8);
+  CHECK(cluster.state.counts().cpus.used == 0);
+}
+
+TEST_CASE("a host process is told the GPU of each of its ranks, a server none", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 2, gpus({3, 5, 5}));
+  cluster.submit("first", 1, 0);
+  cluster.submit("next", 2, 0);
+  for (const std::string id : {"first", "next"}) {
+    cluster.handle(StartFound{id, 1, {}, 0, 1, 5, ""});
+    const std::vector<schemas::LaunchProcess> launches = cluster.launches();
+    REQUIRE(launches.size() == 2);
+    for (const schemas::LaunchProcess& launch : launches) {
+      const bool host = launch.actor.role == schemas::Role::device_server;
+      using Indices = std::vector<std::uint32_t>;
+      CHECK(launch.gpus == (!host ? Indices{} : id == "first" ? Indices{3} : Indices{5, 5}));
+      CHECK(schemas::decode_message(schemas::encode_message(launch).value()).ok());
+    }
+  }
+  cluster.submit("cpus", 2, 0, schemas::WorkerDevice::cpu);
+  cluster.handle(StartFound{"cpus", 1, {}, 0, 1, 5, ""});
+  for (const schemas::LaunchProcess& launch : cluster.launches()) CHECK(launch.gpus.empty());
+}
+
+TEST_CASE("GPUs are given back by the end of a run, and are gone with their agent", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 1, gpus({0, 1}));
+  cluster.join(2, "b", 1, gpus({0}));
+  cluster.submit("first", 2, 0);
+  cluster.submit("second", 2, 0);
+  CHECK(cluster.job("second").text == "waits for 2 GPUs; 1 of 3 is free");
+  CHECK(cluster.state.machines().at(0).gpus_used == 2);
+  cluster.handle(PeerSaid{kPerson, schemas::JobStop{"first"}});
+  CHECK(cluster.job("first").phase == JobPhase::stopped);
+  CHECK(cluster.job("second").phase == JobPhase::starting);
+  CHECK(cluster.state.counts().gpus.used == 2);
+  cluster.handle(PeerLost{1, "closed"});
+  CHECK(cluster.job("second").phase == JobPhase::failed);
+  CHECK(cluster.state.counts().gpus.used == 0);
+  CHECK(cluster.state.counts().gpus.all == 1);
+  cluster.submit("third", 2, 0);
+  CHECK(cluster.job("third").text == "waits for 2 GPUs; all agents together have 1");
+  cluster.join(3, "a", 1, gpus({0, 1}));  // started anew
+  CHECK(cluster.job("third").phase == JobPhase::starting);
+}
+
+TEST_CASE("a GPU that its agent has lost gets nothing new until it is back", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 0, gpus({0, 1, 1}));
+  cluster.submit("runs", 2, 0);  // on GPU 0 and a slot of GPU 1
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{"", {{1, "uncorrectable\nerrors"}}}});
+  CHECK(cluster.noted("agent 'a' offers no more: GPU 1: uncorrectable?errors", true));
+  CHECK(cluster.job("runs").phase == JobPhase::starting);
+  cluster.submit("waits", 1, 0);
+  CHECK(cluster.job("waits").text ==
+        "waits for 1 GPU; 0 of 1 are free; 1 GPU is out of service, 'a': GPU 1: "
+        "uncorrectable?errors");
+  const schemas::MachineInfo machine = cluster.state.machines().at(0);
+  CHECK(machine.gpus == 3);
+  CHECK(machine.gpus_used == 2);
+  CHECK(machine.lost_gpus == std::vector<schemas::LostGpu>{{1, "uncorrectable?errors"}});
+  CHECK(cluster.state.counts().gpus.used == 2);
+  CHECK(cluster.state.counts().gpus.withheld == 1);
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{"", {{1, "uncorrectable\nerrors"}}}});
+  CHECK(cluster.effects.empty());  // nothing new
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{""}});
+  CHECK(cluster.noted("agent 'a' offers all its GPUs again", false));
+  CHECK(cluster.job("waits").phase == JobPhase::starting);
+  CHECK(cluster.state.counts().gpus.withheld == 0);
+  // An agent may join like that; and one that withholds all has no GPU either.
+  cluster.join(2, "b", 0, gpus({0}), {{0, "off the bus"}});
+  cluster.submit("next", 1, 0);
+  CHECK(cluster.job("next").text ==
+        "waits for 1 GPU; 0 of 3 are free; 1 GPU is out of service, 'b': GPU 0: off the bus");
+  cluster.handle(PeerSaid{2, schemas::AgentOffer{"its certificate has ended"}});
+  CHECK(cluster.job("next").text ==
+        "waits for 1 GPU; 0 of 3 are free; 1 agent offers none, 'b': its certificate has ended");
+  CHECK(cluster.state.counts().gpus.withheld == 1);
+}
+
+TEST_CASE("an agent that offers what it cannot have is refused by name and value", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "e", 0, {});
+  CHECK(cluster.refusal() == "agent 'e' offers no device");
+  cluster.join(2, "e", 1, gpus({~std::uint32_t{0}}));
+  CHECK(cluster.refusal() == "agent 'e' offers GPU 4294967295: indices are from 0 to 63");
+  cluster.join(3, "e", 1, gpus(std::vector<std::uint32_t>(65)));
+  CHECK(cluster.refusal() == "agent 'e' offers 65 GPU slots; the limit is 64");
+  CHECK(cluster.state.counts().agents == 0);
+  cluster.join(4, "e", 0, gpus({2}));
+  CHECK(cluster.noted("agent 'e' has joined with 1 GPU", false));
+  CHECK(cluster.state.counts().agents == 1);
+}
+
+TEST_CASE("a list of very many lost GPUs is one message", "[gpu_jobs]") {
+  Cluster cluster;
+  std::vector<std::uint32_t> indices(schemas::kGpusMax);
+  std::vector<schemas::LostGpu> lost;
+  for (std::uint32_t index = 0; index < indices.size(); ++index) {
+    indices[index] = index;
+    lost.push_back({index, std::string(1'000, 'w')});
+  }
+  for (PeerId peer = 1; peer <= 50; ++peer) {
+    cluster.join(peer, "a" + std::to_string(peer), 0, gpus(indices), lost);
+  }
+  const schemas::JobList list = cluster.state.list(true);
+  REQUIRE(list.machines.size() == 50);
+  std::size_t listed = 0;
+  for (const schemas::MachineInfo& machine : list.machines) listed += machine.lost_gpus.size();
+  CHECK(listed == 1'024);
+  const auto bytes = schemas::encode_message(list);
+  REQUIRE(bytes.ok());
+  CHECK(bytes->size() < 200'000);
+}
+
+}  // namespace
+}  // namespace troupe::control
