@@ -36,7 +36,7 @@ control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step,
 base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops::OpTable& table,
                          base::Clock& clock, train::JobObserver& observer,
                          const CompanyOptions& options) {
-  TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, table));
+  TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, table, options.run.devices));
   const train::RunStart& start = server_job.start;
   if (start.step == job->steps_end()) return {};
   TROUPE_TRY(check_checkpoint_folder(server_job));
@@ -61,8 +61,7 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
   }
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
-    workers.push_back(
-        std::make_unique<Worker>(parts, train::rank_options(options.run, rank)));
+    workers.push_back(std::make_unique<Worker>(parts, train::rank_options(options.run, rank)));
   }
   LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end()), observer);
   observer.began(start);  // no actor of the job calls it yet

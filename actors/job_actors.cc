@@ -2,6 +2,7 @@
 // Opening a process's part of a job.
 #include "actors/job_actors.h"
 
+#include "gpu/inventory.h"
 #include "schemas/codec.h"
 
 namespace troupe::actors {
@@ -25,6 +26,9 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   auto table = std::make_unique<const ops::OpTable>(ops::OpTable::build());
   TROUPE_TRY_ASSIGN(auto job, train::open_job(spec, *table, roots));
   const bool server = launch.actor.role == schemas::Role::parameter_server;
+  if (!server) {
+    for (const base::Device device : devices_of(launch)) TROUPE_TRY(gpu::check_device(device));
+  }
   TROUPE_TRY(train::check_room(*job, launch.ranks.size(), server ? 1 : 0));
   TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, *table, launch));
   if (server) TROUPE_TRY(check_checkpoint_folder(server_job));
@@ -41,11 +45,13 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   if (server) return made;
   made->device_server_ =
       std::make_unique<DeviceServer>(made->parts_, made->server_job_, index, std::move(observer));
-  for (const std::uint32_t rank : launch.ranks) {
+  const std::vector<base::Device> devices = devices_of(launch);
+  for (std::size_t i = 0; i < launch.ranks.size(); ++i) {
     train::RankOptions options;
-    options.rank = rank;
+    options.rank = launch.ranks[i];
+    if (!devices.empty()) options.device = devices[i];
     options.metrics = &metrics;
-    made->workers_.emplace_back(rank, std::make_unique<Worker>(made->parts_, options));
+    made->workers_.emplace_back(options.rank, std::make_unique<Worker>(made->parts_, options));
   }
   return made;
 }

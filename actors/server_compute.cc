@@ -28,9 +28,10 @@ constexpr std::array<OperationOfKind, 6> kOperations = {
      {"write manifest", engine::LaneKind::copy}}};
 
 base::Result<ServerJob> begin_server_job(std::shared_ptr<const train::Job> job,
-                                         const ops::OpTable& table) {
+                                         const ops::OpTable& table,
+                                         std::span<const base::Device> devices) {
   ServerJob made;
-  made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads));
+  made.numeric_class = ops::numeric_class(static_cast<int>(job->spec.workers.threads), devices);
   TROUPE_TRY_ASSIGN(made.compute, store::SliceCompute::create(table, job->keys.keys, job->rule()));
   made.job = std::move(job);
   return made;
@@ -46,8 +47,9 @@ base::Status open_first_values(ServerJob& made) {
 }  // namespace
 
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
-                                        const ops::OpTable& table) {
-  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table));
+                                        const ops::OpTable& table,
+                                        std::span<const base::Device> devices) {
+  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table, devices));
   TROUPE_TRY_ASSIGN(made.start,
                     train::find_start(*job, made.numeric_class, store::CheckpointCheck::contents));
   TROUPE_TRY(open_first_values(made));
@@ -57,7 +59,7 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table,
                                         const schemas::LaunchProcess& launch) {
-  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table));
+  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table, devices_of(launch)));
   if (launch.actor.role == schemas::Role::parameter_server) {
     TROUPE_TRY_ASSIGN(made.start, train::open_start(*job, made.numeric_class, launch.checkpoint));
     TROUPE_TRY(open_first_values(made));
@@ -65,6 +67,14 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
   made.start.generation = launch.generation;
   made.start.copied = launch.copied;
   return made;
+}
+
+std::vector<base::Device> devices_of(const schemas::LaunchProcess& launch) {
+  std::vector<base::Device> devices;
+  for (const std::uint32_t index : launch.gpus) {
+    devices.push_back({base::DeviceKind::cuda, static_cast<std::int32_t>(index)});
+  }
+  return devices;
 }
 
 base::Status check_checkpoint_folder(const ServerJob& job) {

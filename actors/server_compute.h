@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,13 +35,17 @@ struct ServerJob {
 
 /// Opens what servers need beside the job: optimizer, checkpoint or weight file. For all of a job's
 /// servers in one process, which begins at the newest checkpoint, read whole before it is believed.
+/// `devices`: what its workers compute on.
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
-                                        const ops::OpTable& table);
+                                        const ops::OpTable& table,
+                                        std::span<const base::Device> devices);
 /// The same for the one that `launch` names, which begins where it says: a parameter server reads
 /// its own part of the checkpoint, later; a device server has neither checkpoints nor first values.
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table,
                                         const schemas::LaunchProcess& launch);
+/// What the ranks of `launch` compute on, by position; empty: on the CPU.
+std::vector<base::Device> devices_of(const schemas::LaunchProcess& launch);
 /// train::check_checkpoint_folder() for the parameter servers of this process.
 base::Status check_checkpoint_folder(const ServerJob& job);
 

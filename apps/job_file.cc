@@ -366,6 +366,7 @@ void read_memory(Section section, schemas::MemorySpec& memory) {
   const bool chosen = section.choose("recompute", kNames<schemas::Recompute>, memory.recompute);
   read_size(section, "budget", memory.budget);
   section.read("sub_batch", memory.sub_batch, IntegerRange{0, 1 << 20});
+  read_size(section, "device_limit", memory.device_limit);
   if (chosen && memory.budget != 0) {
     section.fail("recompute", "a budget decides what is recomputed; leave one of the two out");
   }

@@ -16,9 +16,12 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/units.h"
+#include "gpu/inventory.h"
 #include "http/server.h"
 #include "monitoring/process.h"
 #include "ops/table.h"
+#include "train/job_devices.h"
 
 namespace troupe::apps {
 namespace {
@@ -98,6 +101,12 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   TROUPE_TRY(opened.status());
   const auto& job = *opened;
   TROUPE_TRY(train::check_room(*job, spec.ranks(), spec.shards()));
+  TROUPE_TRY_ASSIGN(std::vector<base::Device> devices,
+                    train::devices_of(job->spec, gpu::inventory()));
+  if (!devices.empty() && devices.size() < spec.ranks()) {
+    base::log_warn("{} share {}", base::format_counted(spec.ranks(), "worker"),
+                   base::format_counted(devices.size(), "GPU"));
+  }
   base::FolderLock lock;
   if (!spec.checkpoint.dir.empty()) {
     auto taken = base::FolderLock::take(spec.checkpoint.dir);
@@ -115,6 +124,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   actors::CompanyOptions how;
   how.run.trace_path = options.trace_path;
   how.run.stop = &stop;
+  how.run.devices = std::move(devices);
   how.run.metrics = &watching->metrics;
   actors::ServerMetrics servers(watching->metrics, spec.name);
   servers.show_bounds(spec.consistency);

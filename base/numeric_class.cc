@@ -8,8 +8,8 @@ namespace troupe::base {
 
 std::string NumericClass::to_string() const {
   return fmt::format("build={} onednn={} libm={} isa={} caches={} threads={} device={}{}{}", build,
-                     onednn, libm, isa, caches, threads, device_model, gpus.empty() ? "" : " gpus=",
-                     gpus);
+                     onednn, libm, isa, caches, threads, device_model,
+                     gpus.empty() ? "" : " gpus=", gpus);
 }
 
 }  // namespace troupe::base

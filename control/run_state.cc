@@ -161,10 +161,10 @@ void RunState::launch() {
     launch.actor = actor;
     launch.machine = process.machine;
     launch.ranks = process.ranks;
-    if (!plan_.gpu_of_rank.empty()) {
-      for (const std::uint32_t rank : process.ranks) {
-        launch.gpus.push_back(plan_.gpu_of_rank[rank].index);
-      }
+    // Also for a parameter server, which computes on none: all processes say one numeric class.
+    for (std::uint32_t rank = 0; rank < plan_.gpu_of_rank.size(); ++rank) {
+      if (plan_.placement.machine_of_rank[rank] != process.machine) continue;
+      launch.gpus.push_back(plan_.gpu_of_rank[rank].index);
     }
     launch.job_text = plan_.job_text;
     launch.machines = static_cast<std::uint32_t>(plan_.placement.machines.size());

@@ -77,8 +77,8 @@ std::string gpus_of(std::span<const base::Device> devices) {
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name != "cuDNN" && library.name != "cuBLASLt") continue;
-    text += fmt::format(", {} {}", library.name,
-                        library.version.empty() ? "none" : library.version);
+    text +=
+        fmt::format(", {} {}", library.name, library.version.empty() ? "none" : library.version);
   }
   return text;
 }

@@ -36,7 +36,8 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
   intake.numbers(in.getGpus(), kRanksMax, "gpus", out.gpus);
-  if (!out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
+  const bool host = out.actor.role == Role::device_server;
+  if (host && !out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
     intake.fail("gpus",
                 fmt::format("has {} entries for {} ranks", out.gpus.size(), out.ranks.size()));
   }

@@ -214,16 +214,18 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
 }
 
 void put(wire::MemorySpec::Builder out, const MemorySpec& m) {
-  const auto& [recompute, budget, sub_batch] = m;
+  const auto& [recompute, budget, sub_batch, device_limit] = m;
   out.setRecompute(choice_of<wire::Recompute>(recompute));
   out.setBudget(budget);
   out.setSubBatch(sub_batch);
+  out.setDeviceLimit(device_limit);
 }
 
 void get(wire::MemorySpec::Reader in, MemorySpec& out, Intake& intake) {
-  intake.choice(in.getRecompute(), Recompute::sqrt, "recompute", out.recompute);
+  intake.choice(in.getRecompute(), Recompute::automatic, "recompute", out.recompute);
   out.budget = in.getBudget();
   out.sub_batch = in.getSubBatch();
+  out.device_limit = in.getDeviceLimit();
 }
 
 void put_limits(wire::JobSpec::Builder out, const base::Limits& limits) {

@@ -234,12 +234,14 @@ enum Recompute {
   none @0;
   cheap @1;
   sqrt @2;
+  automatic @3;
 }
 
 struct MemorySpec {
-  recompute @0 :Recompute = cheap;
+  recompute @0 :Recompute = automatic;
   budget @1 :UInt64;  # bytes; 0: none
   subBatch @2 :UInt64;  # samples of a prediction's parts; 0: chosen
+  deviceLimit @3 :UInt64;  # bytes; 0: none
 }
 
 struct LimitValue {

@@ -234,14 +234,20 @@ struct NumericsSpec {
 };
 
 /// Which forward values the backward pass computes once more instead of keeping them.
-enum class Recompute : std::uint8_t { none, cheap, sqrt };
+enum class Recompute : std::uint8_t {
+  none,
+  cheap,
+  sqrt,
+  automatic  ///< cheap on CPUs; none on GPUs, whose memory is large and whose rules know no times
+};
 
 /// `[memory]`. No bit depends on it.
 struct MemorySpec {
-  Recompute recompute = Recompute::cheap;  ///< where there is no budget
+  Recompute recompute = Recompute::automatic;  ///< where there is no budget
   /// Bytes for the values and scratch of a step, outputs and gradients not counted; 0: none.
   std::uint64_t budget = 0;
-  std::uint64_t sub_batch = 0;  ///< samples that a prediction computes at a time; 0: chosen
+  std::uint64_t sub_batch = 0;     ///< samples that a prediction computes at a time; 0: chosen
+  std::uint64_t device_limit = 0;  ///< bytes of its GPU that a worker takes at most; 0: all it has
   friend bool operator==(const MemorySpec&, const MemorySpec&) = default;
 };
 
@@ -278,7 +284,7 @@ inline constexpr std::array<std::string_view, 2> kNames<LayoutChoice>{"auto", "d
 template <>
 inline constexpr std::array<std::string_view, 3> kNames<WireType>{"same", "bf16", "f16"};
 template <>
-inline constexpr std::array<std::string_view, 3> kNames<Recompute>{"none", "cheap", "sqrt"};
+inline constexpr std::array<std::string_view, 4> kNames<Recompute>{"none", "cheap", "sqrt", "auto"};
 
 /// "cosine"; `value` is one of the enumeration's.
 template <typename Enum>

@@ -329,16 +329,18 @@ struct LaunchProcess {
   ActorId actor;
   std::uint32_t machine = 0;
   std::vector<std::uint32_t> ranks;  ///< host process: the ranks it holds
-  std::vector<std::uint32_t> gpus;   ///< GpuOffer::index by position of `ranks`; empty: on CPUs
-  std::string job_text;              ///< the encoded job spec
-  std::uint32_t machines = 0;        ///< of the job; each has one device server
-  base::Secret secret{};             ///< of this run; its processes prove to each other that they
-                                     ///< know it, and it travels no other way
-  std::string credentials;           ///< PEM, with a private key: for TLS between the run's
-                                     ///< processes; the agent makes them for its child alone
-  std::string checkpoint;            ///< that the run goes on from, "DIR/step-500-g1"; empty: none
-  bool copied = false;  ///< machines do not share checkpoint.dir: the coordinator keeps
-                        ///< copies, and says what may be removed here
+  /// GpuOffer::index of each rank on the machine: for a host process by position of `ranks`, for a
+  /// parameter server because its numeric class names them; empty: the job computes on CPUs.
+  std::vector<std::uint32_t> gpus;
+  std::string job_text;        ///< the encoded job spec
+  std::uint32_t machines = 0;  ///< of the job; each has one device server
+  base::Secret secret{};       ///< of this run; its processes prove to each other that they
+                               ///< know it, and it travels no other way
+  std::string credentials;     ///< PEM, with a private key: for TLS between the run's
+                               ///< processes; the agent makes them for its child alone
+  std::string checkpoint;      ///< that the run goes on from, "DIR/step-500-g1"; empty: none
+  bool copied = false;         ///< machines do not share checkpoint.dir: the coordinator keeps
+                               ///< copies, and says what may be removed here
 };
 
 /// Stop all processes of a job's run; they get `grace_ms` before they are killed.

@@ -178,8 +178,8 @@ void leave_out(const schemas::CheckpointSpec& checkpoint) {
 
 /// What is recomputed has the bits of what is kept.
 void leave_out(const schemas::MemorySpec& memory) {
-  const auto& [recompute, budget, sub_batch] = memory;
-  no_bit_depends_on(recompute, budget, sub_batch);
+  const auto& [recompute, budget, sub_batch, device_limit] = memory;
+  no_bit_depends_on(recompute, budget, sub_batch, device_limit);
 }
 
 std::string_view take_line(std::string_view& text) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -67,12 +68,12 @@ class SharedObserver final : public RankObserver {
 class LocalRun {
  public:
   LocalRun(std::shared_ptr<const Job> job, const ops::OpTable& table, base::Clock& clock,
-           JobObserver& observer)
+           JobObserver& observer, std::span<const base::Device> devices)
       : job_(std::move(job)),
         table_(table),
         clock_(clock),
         observer_(job_->spec.ranks(), observer),
-        numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads))),
+        numeric_class_(ops::numeric_class(static_cast<int>(job_->spec.workers.threads), devices)),
         storage_({.cache_bytes_max = job_->spec.limits.pool_cache_bytes_max}),
         checkpoint_failures_(job_->spec.limits.checkpoint_failures_max) {}
 
@@ -278,7 +279,7 @@ RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank) {
 
 base::Status run_local(const std::shared_ptr<const Job>& job, const ops::OpTable& table,
                        base::Clock& clock, JobObserver& observer, const LocalRunOptions& options) {
-  return LocalRun(job, table, clock, observer).run(options);
+  return LocalRun(job, table, clock, observer, options.devices).run(options);
 }
 
 }  // namespace troupe::train

@@ -42,8 +42,8 @@ base::Status Module::declare() {
     if (key.kind != KeyKind::average) continue;
     computed[key.id] = true;
     if (counts_.contains(key.dtype)) continue;
-    TROUPE_TRY_ASSIGN(counts_[key.dtype], NDArray::zeros(runtime_, base::Shape{}, key.dtype,
-                                                         options_.device));
+    TROUPE_TRY_ASSIGN(counts_[key.dtype],
+                      NDArray::zeros(runtime_, base::Shape{}, key.dtype, options_.device));
   }
   TROUPE_TRY_ASSIGN(arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));

@@ -81,9 +81,7 @@ class Module {
   /// Parameters (kind dense, in the symbol's order), then auxiliary states (kind average).
   const std::vector<schemas::KeyInfo>& keys() const { return keys_; }
   /// The array of a key; its engine variable orders every use.
-  const ndarray::NDArray& parameter(std::uint32_t key) const {
-    return arrays_->parameters()[key];
-  }
+  const ndarray::NDArray& parameter(std::uint32_t key) const { return arrays_->parameters()[key]; }
   /// The gradient array of a dense key, which executors write. Zero, and of the host, where
   /// keys_with_gradient() says no.
   const ndarray::NDArray& gradient(std::uint32_t key) const { return arrays_->gradients()[key]; }

@@ -15,7 +15,7 @@ namespace troupe::train {
 
 namespace {
 
-symbol::Recompute recompute_of(const schemas::MemorySpec& memory) {
+symbol::Recompute recompute_of(const schemas::MemorySpec& memory, base::Device device) {
   if (memory.budget != 0) return symbol::Recompute::budget;
   switch (memory.recompute) {
     case schemas::Recompute::none:
@@ -24,6 +24,9 @@ symbol::Recompute recompute_of(const schemas::MemorySpec& memory) {
       return symbol::Recompute::cheap;
     case schemas::Recompute::sqrt:
       return symbol::Recompute::sqrt;
+    case schemas::Recompute::automatic:
+      return device.kind == base::DeviceKind::cuda ? symbol::Recompute::none
+                                                   : symbol::Recompute::cheap;
   }
   return symbol::Recompute::none;
 }
@@ -52,7 +55,8 @@ struct RankRunner::Parts {
         options(the_options),
         streams(std::move(the_streams)),
         plan(store::make_step_plan(job->spec, job->train_data->records(), options.start_step)),
-        storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max}),
+        storage({.cache_bytes_max = job->spec.limits.pool_cache_bytes_max},
+                storage::gpu_pool_options(job->spec.memory.device_limit)),
         kernels(job->spec.limits.prepared_kernels_max),
         engine(engine::make_threaded_engine(engine_options(), clock)),
         runtime{*engine, storage, table, kernels, clock},
@@ -147,7 +151,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.winograd = spec.numerics.winograd;
   if (base::is_16_bit(spec.numerics.dtype)) how.products = spec.numerics.dtype;
   how.kernels = job->kernels;
-  how.recompute = recompute_of(spec.memory);
+  how.recompute = recompute_of(spec.memory, options.device);
   how.budget = spec.memory.budget;
   constexpr std::uint64_t kAnyBatch = std::numeric_limits<std::int32_t>::max();
   how.sub_batch = static_cast<std::int64_t>(std::min(spec.memory.sub_batch, kAnyBatch));

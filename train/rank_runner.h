@@ -40,7 +40,7 @@ class RankObserver {
 struct RankOptions {
   std::uint32_t rank = 0;
   std::uint64_t start_step = 0;
-  std::string trace_path;                   ///< Chrome trace of the rank's engine; empty: none
+  std::string trace_path;  ///< Chrome trace of the rank's engine; empty: none
   base::Device device = {};
   /// Of `device`, if it is no CPU, as EngineOptions has them; a GPU's rank makes its own where
   /// there are none.

@@ -90,13 +90,13 @@ void push_copy(std::string_view name, const std::vector<NDArray>& from,
   const std::vector<engine::Variable> reads = variables(from), written = variables(to);
   const engine::Operation operation{
       .name = name, .reads = reads, .lane = lane, .priority = priority, .overwrites = written};
-  ndarray::push_on_lane(
-      run->device.front().runtime().engine, operation,
-      [run, source = from.front().chunk(),
-       target = to.front().chunk()](engine::RunContext& context) -> base::Status {
-        if (run->bytes == 0) return {};
-        return context.stream->copy(target->buffer.data(), source->buffer.data(), run->bytes);
-      });
+  ndarray::push_on_lane(run->device.front().runtime().engine, operation,
+                        [run, source = from.front().chunk(),
+                         target = to.front().chunk()](engine::RunContext& context) -> base::Status {
+                          if (run->bytes == 0) return {};
+                          return context.stream->copy(target->buffer.data(), source->buffer.data(),
+                                                      run->bytes);
+                        });
 }
 
 }  // namespace
@@ -148,8 +148,7 @@ base::Result<StoreArrays::Runs> StoreArrays::make_runs(ndarray::Runtime& runtime
     ids.push_back(id);
     bytes += bytes_of(keys[id]);
     if (bytes < kRunBytes && id != order.back()) continue;
-    TROUPE_TRY_ASSIGN(runs.emplace_back(),
-                      make_run(runtime, keys, std::exchange(ids, {}), device));
+    TROUPE_TRY_ASSIGN(runs.emplace_back(), make_run(runtime, keys, std::exchange(ids, {}), device));
     bytes = 0;
   }
   return runs;

@@ -68,8 +68,7 @@ class StoreArrays {
   StoreArrays() = default;
   static base::Result<Runs> make_runs(ndarray::Runtime& runtime,
                                       std::span<const schemas::KeyInfo> keys,
-                                      const std::vector<std::uint32_t>& order,
-                                      base::Device device);
+                                      const std::vector<std::uint32_t>& order, base::Device device);
   void place(const Runs& runs, std::vector<ndarray::NDArray>& device,
              std::vector<ndarray::NDArray>& host) const;
 

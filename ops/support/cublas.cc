@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
+#include "ops/support/wide_loads.h"
 
 namespace troupe::ops::cublas {
 namespace {
@@ -95,7 +97,7 @@ Result<cudaDataType_t> type_of(DType dtype) {
   return base::error(Errc::unimplemented, "cuBLASLt is not asked for {}", base::dtype_name(dtype));
 }
 
-constexpr std::uint32_t kAlignment = 16;  // of matrices, at least
+constexpr std::uint32_t kAlignment = kWideLoadBytes;  // of matrices, at least
 /// What the library wants of its workspace, which is more than a kernel's scratch promises.
 constexpr std::size_t kWorkspaceAlignment = 256;
 constexpr std::size_t kWorkspaceMax = std::size_t{32} << 20;
@@ -200,6 +202,7 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
 Status Plan::run(const KernelContext& context, const void* a, const void* b, const void* bias,
                  void* result, std::byte* workspace) const {
   const Library& lib = *library();
+  TROUPE_TRY(check_wide_loads("cuBLASLt", std::array<const void*, 4>{a, b, bias, result}));
   TROUPE_TRY_ASSIGN(cublasLtHandle_t const handle, context.slot<Handle>().get());
   Prepared p = *prepared_;  // the library takes no pointers to constants
   if (p.biased) {

@@ -15,6 +15,7 @@
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
 #include "ops/support/channels_last.h"
+#include "ops/support/wide_loads.h"
 
 namespace troupe::ops::cudnn {
 namespace {
@@ -146,7 +147,6 @@ class Descriptor {
 };
 
 constexpr std::int64_t kDataId = 1, kWeightId = 2, kOutputId = 3;
-constexpr std::int64_t kAlignment = 16;  // of tensors, at least
 
 Result<cudnnDataType_t> type_of(DType dtype) {
   if (dtype == DType::f32) return CUDNN_DATA_FLOAT;
@@ -170,7 +170,7 @@ Status describe_tensor(Descriptor& d, const TensorDesc& tensor, std::int64_t id)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span<const std::int64_t>(extents))
       .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::span<const std::int64_t>(strides))
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kWideLoadBytes)
       .finalize();
 }
 
@@ -390,6 +390,7 @@ Status Plan::run(const KernelContext& context, void* data, void* weight, void* o
   }
   const std::array<std::int64_t, 3> ids = {kDataId, kWeightId, kOutputId};
   const std::array<void*, 3> pointers = {data, weight, output};
+  TROUPE_TRY(check_wide_loads("cuDNN", std::array<const void*, 3>{data, weight, output}));
   Descriptor pack(lib, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
                       std::span<const std::int64_t>(ids))

@@ -103,15 +103,17 @@ TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_fi
 TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {
   using schemas::MemorySpec;
   using schemas::Recompute;
-  CHECK(parse("").spec.memory == MemorySpec{Recompute::cheap, 0, 0});
+  CHECK(parse("").spec.memory == MemorySpec{Recompute::automatic, 0, 0, 0});
   const auto memory = [](const char* text) {
     return parse(std::string("[memory]\n") + text).spec.memory;
   };
-  CHECK(memory("recompute = \"none\"") == MemorySpec{Recompute::none, 0, 0});
-  CHECK(memory("recompute = \"sqrt\"") == MemorySpec{Recompute::sqrt, 0, 0});
+  CHECK(memory("recompute = \"none\"") == MemorySpec{Recompute::none, 0, 0, 0});
+  CHECK(memory("recompute = \"sqrt\"") == MemorySpec{Recompute::sqrt, 0, 0, 0});
   CHECK(memory("budget = \"4g\"").budget == std::uint64_t{4} << 30);
   CHECK(memory("budget = 1000").budget == 1000);
   CHECK(memory("sub_batch = 8").sub_batch == 8);
+  CHECK(memory("recompute = \"auto\"").recompute == Recompute::automatic);
+  CHECK(memory("device_limit = \"40g\"").device_limit == std::uint64_t{40} << 30);
 }
 
 TEST_CASE("every example is a valid job", "[job_file]") {
@@ -248,7 +250,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"[consistency]\ncluster = 3", "\"sequential\", \"eventual\" or a table, got 3"},
       {"[numerics]\nisa = \"sse\"", "expected \"native\", \"avx2\" or \"avx512\""},
       {"[memory]\nbudget = \"4 boxes\"", "memory.budget: "},
-      {"[memory]\nrecompute = \"all\"", "expected \"none\", \"cheap\" or \"sqrt\""},
+      {"[memory]\nrecompute = \"all\"", "expected \"none\", \"cheap\", \"sqrt\" or \"auto\""},
       {"[memory]\nrecompute = \"cheap\"\nbudget = 5",
        "memory.recompute: a budget decides what is recomputed"},
       {"[memory]\nsub_batch = -1", "memory.sub_batch: expected integer >= 0, got -1"},

@@ -2,8 +2,8 @@
 // The table of operators: definitions are complete, names unique, errors helpful.
 #include "ops/table.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "tests/support/catch.h"

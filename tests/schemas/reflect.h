@@ -140,7 +140,7 @@ inline WireType last(WireType) {
   return WireType::f16;
 }
 inline Recompute last(Recompute) {
-  return Recompute::sqrt;
+  return Recompute::automatic;
 }
 
 /// Random values that the codec accepts, all from one seed.

@@ -31,7 +31,8 @@ class LateRanks {
     options.streams = by_rank_;
     return options;
   }
-  /// Closures that ran on the streams of one kind: 0 kernels, 1 copies to the host, 2 to the device.
+  /// Closures that ran on the streams of one kind: 0 kernels, 1 copies to the host, 2 to the
+  /// device.
   std::uint64_t ran(std::size_t kind) const {
     std::uint64_t all = 0;
     for (std::size_t i = kind; i < streams_.size(); i += 3) all += streams_[i]->ran();

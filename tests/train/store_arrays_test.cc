@@ -60,8 +60,12 @@ TEST_CASE("of the host a store sees the arrays themselves, key by key", "[store_
 TEST_CASE("runs end where they are full, and hold what a backward pass writes", "[store_arrays]") {
   LateRuntime late;
   // 0 and 1 together fill a run; 2 is one by itself; 3 is never computed; 4 has no element.
-  const std::vector keys = {key_of(0, kRunElements - 1), key_of(1, 1), key_of(2, kRunElements + 7),
-                            key_of(3, 4),                key_of(4, 0), key_of(5, 2)};
+  const std::vector keys = {key_of(0, kRunElements - 1),
+                            key_of(1, 1),
+                            key_of(2, kRunElements + 7),
+                            key_of(3, 4),
+                            key_of(4, 0),
+                            key_of(5, 2)};
   const std::vector<bool> computed = {true, true, true, false, true, true};
   const auto arrays = StoreArrays::create(late.test.runtime, keys, computed, kLate).value();
   using Keys = std::vector<std::vector<std::uint32_t>>;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's GPUs among those of a machine, and what is said where there are none.
+#include "train/job_devices.h"
+
+#include "tests/support/catch.h"
+
+namespace troupe::train {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+schemas::JobSpec job_on(schemas::WorkerDevice device, std::uint32_t machines, std::uint32_t each,
+                        std::uint64_t memory = 0) {
+  schemas::JobSpec job;
+  job.workers.machines = machines;
+  job.workers.devices = each;
+  job.workers.device = device;
+  job.workers.memory = memory;
+  return job;
+}
+
+std::vector<std::int32_t> indices(const base::Result<std::vector<base::Device>>& devices) {
+  INFO(devices.status().to_string());
+  REQUIRE(devices.ok());
+  std::vector<std::int32_t> all;
+  for (const base::Device device : *devices) {
+    CHECK(device.kind == base::DeviceKind::cuda);
+    all.push_back(device.index);
+  }
+  return all;
+}
+
+TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devices]") {
+  using schemas::WorkerDevice;
+  gpu::Inventory four;
+  for (const std::uint64_t memory : {24, 80, 40, 80}) {
+    four.devices.push_back(
+        {.name = "GPU of " + std::to_string(memory), .memory_bytes = memory * kGiB});
+  }
+  using Indices = std::vector<std::int32_t>;
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 2), four)) == Indices{0, 1});
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 2, 2), four)) == Indices{0, 1, 2, 3});
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 1, 2, 3});
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 3, 40 * kGiB), four)) == Indices{1, 2, 3});
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 3, 41 * kGiB), four)) == Indices{1, 3});
+  CHECK(indices(devices_of(job_on(WorkerDevice::cpu, 4, 2), four)).empty());
+
+  const base::Status large = devices_of(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status();
+  CHECK(large.code() == base::Errc::resource_exhausted);
+  CHECK_THAT(large.text(), Catch::Contains("GPUs of 81.0 GiB or more") &&
+                               Catch::Contains("cuda:2 (GPU of 40) has 40.0 GiB"));
+
+  gpu::Inventory none;
+  none.problem = "no driver";
+  const base::Status refused = devices_of(job_on(WorkerDevice::gpu, 1, 1), none).status();
+  CHECK(refused.code() == base::Errc::failed_precondition);
+  CHECK_THAT(refused.text(), Catch::Contains("no driver"));
+  CHECK(devices_of(job_on(WorkerDevice::cpu, 1, 1), none)->empty());
+}
+
+}  // namespace
+}  // namespace troupe::train

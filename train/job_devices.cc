@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's GPUs among those of a machine.
+#include "train/job_devices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/units.h"
+
+namespace troupe::train {
+
+base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
+                                                   const gpu::Inventory& inventory) {
+  const schemas::WorkersSpec& workers = job.workers;
+  std::vector<base::Device> fit;
+  if (workers.device == schemas::WorkerDevice::cpu) return fit;
+  if (inventory.devices.empty()) {
+    return base::error(base::Errc::failed_precondition,
+                       "workers.devices asks for GPUs; this machine has none to compute on: {}",
+                       inventory.problem);
+  }
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
+    const gpu::DeviceFacts& facts = inventory.devices[i];
+    const base::Device device{base::DeviceKind::cuda, static_cast<std::int32_t>(i)};
+    if (facts.memory_bytes >= workers.memory) {
+      fit.push_back(device);
+    } else {
+      others.push_back(fmt::format("{} ({}) has {}", device.to_string(), facts.name,
+                                   base::format_bytes(facts.memory_bytes)));
+    }
+  }
+  if (fit.empty()) {
+    return base::error(base::Errc::resource_exhausted,
+                       "workers.memory asks for GPUs of {} or more: {}",
+                       base::format_bytes(workers.memory), fmt::join(others, ", "));
+  }
+  fit.resize(std::min<std::size_t>(fit.size(), job.ranks()));
+  return fit;
+}
+
+}  // namespace troupe::train

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which devices of this machine a job that runs in one process computes on. Pure; any thread.
+#pragma once
+
+#include <vector>
+
+#include "base/device.h"
+#include "base/status.h"
+#include "gpu/inventory.h"
+#include "schemas/job_spec.h"
+
+namespace troupe::train {
+
+/// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of those with
+/// the memory that the job asks for; where there are fewer, ranks share them in turns. None for a
+/// job on CPUs. failed_precondition: the machine has no GPU, and why; resource_exhausted: none has
+/// the memory, beside those there are.
+base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
+                                                   const gpu::Inventory& inventory);
+
+}  // namespace troupe::train
