@@ -130,6 +130,24 @@ TEST_CASE("a host process is told the GPU of each of its ranks, a server none", 
   for (const schemas::LaunchProcess& launch : cluster.launches()) CHECK(launch.gpus.empty());
 }
 
+TEST_CASE("jobs that begin together get different GPUs", "[gpu_jobs]") {
+  Cluster cluster;
+  for (const std::string id : {"first", "second", "third"}) cluster.submit(id, 1, 0);
+  cluster.submit("cpus", 1, 0, schemas::WorkerDevice::cpu);
+  cluster.join(1, "a", 1, gpus({4, 6}));
+  CHECK(cluster.state.counts().gpus.used == 2);
+  CHECK(cluster.state.counts().cpus.used == 1);
+  CHECK(cluster.job("third").text == "waits for 1 GPU; 0 of 2 are free");
+  std::vector<std::uint32_t> given;
+  for (const std::string id : {"first", "second"}) {
+    cluster.handle(StartFound{id, 1, {}, 0, 1, 5, ""});
+    for (const schemas::LaunchProcess& launch : cluster.launches()) {
+      given.insert(given.end(), launch.gpus.begin(), launch.gpus.end());
+    }
+  }
+  CHECK(given == std::vector<std::uint32_t>{4, 6});
+}
+
 TEST_CASE("GPUs are given back by the end of a run, and are gone with their agent", "[gpu_jobs]") {
   Cluster cluster;
   cluster.join(1, "a", 1, gpus({0, 1}));
