@@ -26,6 +26,7 @@ base::Status check_health(const std::string& who, const DeviceSample* before,
       if (before->answer != DeviceAnswer::none) return check_health(who, nullptr, *before);
       return base::error(Errc::failed_precondition, "{} does not answer: {}", who, now.problem);
     case DeviceAnswer::whole:
+    case DeviceAnswer::hidden:
       break;
   }
   const std::uint64_t errors = now.uncorrectable_errors.value_or(0);

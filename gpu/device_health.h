@@ -17,7 +17,8 @@ enum class DeviceAnswer : std::uint8_t {
   whole,        ///< with all that it can tell
   none,         ///< an error that may pass, or no answer within the time
   needs_reset,  ///< it does nothing until it is reset
-  lost          ///< it has fallen off the bus
+  lost,         ///< it has fallen off the bus
+  hidden        ///< NVML has never shown it to this process, whatever CUDA does
 };
 
 /// What a device told at one look. What is absent it cannot tell, or did not any more.

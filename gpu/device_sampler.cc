@@ -6,8 +6,21 @@
 
 namespace troupe::gpu {
 
-DeviceSampler::DeviceSampler(std::vector<WatchedDevice> devices, std::vector<std::string> files)
-    : devices_(std::move(devices)), files_(std::move(files)) {}
+base::Result<DeviceSampler> DeviceSampler::open(std::vector<WatchedDevice> devices,
+                                                const std::vector<std::string>& files) {
+  DeviceSampler sampler;
+  TROUPE_TRY_ASSIGN(sampler.nvml_, Nvml::open(files));
+  sampler.files_ = files;
+  for (WatchedDevice& device : devices) sampler.devices_.push_back({std::move(device)});
+  return sampler;
+}
+
+DeviceSample DeviceSampler::look_at(const Nvml& nvml, Known& known) {
+  DeviceSample sample = nvml.sample(known.device.facts.pci_bus_id);
+  if (sample.answer == DeviceAnswer::whole) known.answered = true;
+  if (sample.answer == DeviceAnswer::hidden && known.answered) sample.answer = DeviceAnswer::lost;
+  return sample;
+}
 
 std::vector<DeviceSample> DeviceSampler::look() {
   if (!nvml_) {
@@ -20,9 +33,9 @@ std::vector<DeviceSample> DeviceSampler::look() {
   }
   std::vector<DeviceSample> samples;
   bool well = true;
-  for (const WatchedDevice& device : devices_) {
-    const DeviceSample sample = nvml_->sample(device.facts.pci_bus_id);
-    well = well && sample.answer == DeviceAnswer::whole && check_health("", nullptr, sample).ok();
+  for (Known& known : devices_) {
+    const DeviceSample sample = look_at(*nvml_, known);
+    well = well && sample.answer != DeviceAnswer::none && check_health("", nullptr, sample).ok();
     samples.push_back(sample);
   }
   if (!well) nvml_.reset();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "gpu/device_health.h"
 #include "gpu/nvml.h"
 
@@ -22,17 +23,27 @@ struct WatchedDevice {
 /// See the top of the file.
 class DeviceSampler {
  public:
-  /// `files`: see Nvml::open. Opens nothing yet.
-  DeviceSampler(std::vector<WatchedDevice> devices, std::vector<std::string> files);
+  /// `files` and errors: see Nvml::open. Where NVML is not there now nothing is known of devices,
+  /// which says nothing against them; where it goes later they do not answer.
+  static base::Result<DeviceSampler> open(std::vector<WatchedDevice> devices,
+                                          const std::vector<std::string>& files = {
+                                              "libnvidia-ml.so.1"});
 
-  /// One sample of each device, in their order. Between two looks the session stays open only while
-  /// all is well: a device is reset while nobody holds it, and is seen again by those who come
-  /// then.
+  /// One sample of each device, in their order. Between two looks the session stays open only
+  /// while all is well: a device is reset while nobody holds it, and a new session sees it again.
+  /// A device that has answered and is not shown any more is lost.
   std::vector<DeviceSample> look();
 
  private:
-  const std::vector<WatchedDevice> devices_;
-  const std::vector<std::string> files_;
+  /// A device, and whether it has answered yet.
+  struct Known {
+    WatchedDevice device;
+    bool answered = false;
+  };
+  static DeviceSample look_at(const Nvml& nvml, Known& known);
+
+  std::vector<Known> devices_;
+  std::vector<std::string> files_;
   std::optional<Nvml> nvml_;
 };
 

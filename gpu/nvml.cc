@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "gpu/device_id.h"
 #include "gpu/shared_library.h"
@@ -116,6 +115,7 @@ bool tells_nothing(int code) {
 
 DeviceAnswer answer_of(int code) {
   if (code == kGpuIsLost) return DeviceAnswer::lost;
+  if (code == kNotFound || code == kNoPermission) return DeviceAnswer::hidden;
   return code == kResetRequired ? DeviceAnswer::needs_reset : DeviceAnswer::none;
 }
 
@@ -261,11 +261,11 @@ class Sampling {
     if (sample.answer != DeviceAnswer::whole) return false;
     const int code = function.call(args...);
     if (code == kSuccess) return true;
-    if (!tells_nothing(code)) fail(function.name, code, answer_of(code));
+    if (!tells_nothing(code)) fail(function.name, code);
     return false;
   }
-  void fail(const char* function, int code, DeviceAnswer answer) {
-    sample.answer = answer;
+  void fail(const char* function, int code) {
+    sample.answer = answer_of(code);
     sample.problem = fmt::format("{} of {}: {}", function, bus_id_, nvml_.error_text.call(code));
   }
 
@@ -310,15 +310,12 @@ void ask_state(const Functions& nvml, Handle device, Sampling& sampling) {
 
 }  // namespace
 
-/// A device of which nothing is known in its place of the bus was there once, or nobody would ask.
 DeviceSample Nvml::sample(const std::string& pci_bus_id) const {
   const Functions& nvml = session_->functions();
   Sampling sampling(nvml, pci_bus_id);
   Handle device = nullptr;
-  const int code = nvml.by_bus_id.call(pci_bus_id.c_str(), &device);
-  if (code != kSuccess) {
-    const DeviceAnswer answer = code == kNotFound ? DeviceAnswer::lost : answer_of(code);
-    sampling.fail(nvml.by_bus_id.name, code, answer);
+  if (const int code = nvml.by_bus_id.call(pci_bus_id.c_str(), &device); code != kSuccess) {
+    sampling.fail(nvml.by_bus_id.name, code);
     return sampling.sample;
   }
   ask_errors(nvml, device, sampling);

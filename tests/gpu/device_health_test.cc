@@ -43,6 +43,12 @@ TEST_CASE("a GPU that is lost or needs a reset is out of service at once", "[dev
   CHECK(verdict(lost, counted(1)) == "GPU 2 (NVIDIA H100, GPU-1) has 1 uncorrectable memory error");
 }
 
+TEST_CASE("a GPU that NVML has never shown is as good as CUDA says", "[device_health]") {
+  const DeviceSample hidden = answered(DeviceAnswer::hidden);
+  CHECK(check_health(kWho, nullptr, hidden).ok());
+  CHECK(verdict(hidden, hidden).empty());
+}
+
 TEST_CASE("one missing answer changes nothing, two do", "[device_health]") {
   const DeviceSample none = answered(DeviceAnswer::none);
   CHECK(check_health(kWho, nullptr, none).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test does with the library of fake_nvml.cc, which it opens as if it were NVIDIA's.
+// What a test does with the library of fake_nvml/fake_nvml.cc, which it opens as NVIDIA's is.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class FakeNvml {
 
   /// One answer a line: "count 2", "init 9" (an error), or of a device "0 power 312000". What has
   /// no answer is not supported; "0 fails power 999" is an error, "0 lost" all of them. The keys
-  /// are those of fake_nvml.cc.
+  /// are those that the library looks up.
   void says(const std::string& lines) const {
     (*library_.function<void(const char*)>("fake_nvml_says").value())(lines.c_str());
   }

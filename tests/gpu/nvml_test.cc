@@ -167,7 +167,7 @@ TEST_CASE("a device in trouble says which, with function and error", "[nvml]") {
   CHECK_FALSE(none.power_watts);          // not asked any more
 
   const DeviceSample gone = open_fake().sample("00000000:99:00.0");
-  CHECK(gone.answer == DeviceAnswer::lost);
+  CHECK(gone.answer == DeviceAnswer::hidden);
   CHECK(gone.problem == "nvmlDeviceGetHandleByPciBusId_v2 of 00000000:99:00.0: Unknown Error");
 }
 
