@@ -261,7 +261,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   options.command = child_command(program.string(), roots, context);
   options.files = checkpoint_files(roots);
   options.stop = [&stop] { return stop.load(); };
-  return cluster::run_agent(options);
+  return cluster::run_agent(options, metrics);
 }
 
 ExitCode run_internal_verb(ProcessVerb& verb, const Context& context) {

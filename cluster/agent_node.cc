@@ -19,6 +19,7 @@
 #include "cluster/background_calls.h"
 #include "cluster/certificate_age.h"
 #include "cluster/certificate_trial.h"
+#include "cluster/device_watch.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -81,7 +82,7 @@ class Children {
 /// See run_agent.
 class AgentNode final : public actors::AgentPorts {
  public:
-  explicit AgentNode(const AgentOptions& options)
+  AgentNode(const AgentOptions& options, monitoring::Metrics& metrics)
       : options_(options),
         agent_(actors_, clock_, *this, hello_of(options), options.limits),
         links_(options.limits, storage_.pool(base::Device{}),
@@ -89,7 +90,8 @@ class AgentNode final : public actors::AgentPorts {
         desk_(std::make_shared<PieceDesk>(options.limits.cut_ms)),
         probes_("the probe of", options.limits.jobs_max, options.limits.goodbye_ms),
         copies_("files of job", options.limits.jobs_max, options.limits.goodbye_ms),
-        pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms) {}
+        pieces_("a piece of", kPiecesWaitingMax, options.limits.goodbye_ms),
+        device_watch_(watch_devices(options.gpus, {}, metrics, options.limits.goodbye_ms)) {}
   /// Links first: they tell the agent. Then the agent, which uses what is below it.
   ~AgentNode() override {
     desk_->end();
@@ -138,6 +140,7 @@ class AgentNode final : public actors::AgentPorts {
   BackgroundCalls probes_;
   BackgroundCalls copies_;
   BackgroundCalls pieces_;
+  const std::unique_ptr<DeviceWatch> device_watch_;  // null: there is nothing to watch
 };
 
 class AgentNode::CoordinatorHandler final : public link::LinkHandler {
@@ -196,6 +199,7 @@ base::Status AgentNode::run() {
     supervisor_.run_once(kLookMs);
     watch_certificate(age, options_.identity.get());
     look_at_offer(withheld);
+    if (device_watch_) device_watch_->look(clock_.now_ms());
     if (!stopping && options_.stop && options_.stop()) {
       stopping = true;
       agent_.post(control::StopRequested{});
@@ -403,8 +407,8 @@ void AgentNode::drop_files(const schemas::DropCheckpoint& drop) {
 
 }  // namespace
 
-base::Status run_agent(const AgentOptions& options) {
-  AgentNode node(options);
+base::Status run_agent(const AgentOptions& options, monitoring::Metrics& metrics) {
+  AgentNode node(options, metrics);
   return node.run();
 }
 

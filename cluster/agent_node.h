@@ -16,16 +16,19 @@
 #include "base/status.h"
 #include "cluster/checkpoint_files.h"
 #include "cluster/identity_file.h"
+#include "gpu/device_sampler.h"
 #include "http/guard.h"
+#include "monitoring/metrics.h"
 #include "schemas/messages.h"
 
 namespace troupe::cluster {
 
 /// What an agent is given.
 struct AgentOptions {
-  std::string coordinator;  ///< HOST:PORT
-  std::string name;         ///< of the machine
-  std::uint32_t slots = 1;  ///< for one worker each
+  std::string coordinator;               ///< HOST:PORT
+  std::string name;                      ///< of the machine
+  std::uint32_t slots = 1;               ///< for one worker each
+  std::vector<gpu::WatchedDevice> gpus;  ///< that it offers, and watches
   std::string version;
   std::string http_address;  ///< of its own /metrics; may be empty
   base::NumericClass numeric_class;
@@ -42,7 +45,8 @@ struct AgentOptions {
 };
 
 /// Joins the coordinator and serves until asked to end (ok), or until the coordinator is gone and
-/// no child is left (unavailable); errors also when it was refused. Main thread.
-base::Status run_agent(const AgentOptions& options);
+/// no child is left (unavailable); errors also when it was refused. `metrics` show its GPUs. Main
+/// thread.
+base::Status run_agent(const AgentOptions& options, monitoring::Metrics& metrics);
 
 }  // namespace troupe::cluster

@@ -81,6 +81,11 @@ struct Coordinator {
   link::LinkSet links;
 };
 
+Status run(const AgentOptions& options) {
+  monitoring::Metrics metrics;
+  return run_agent(options, metrics);
+}
+
 TEST_CASE("an agent shows its token before it joins", "[agent]") {
   Coordinator coordinator;
   AgentOptions options;
@@ -95,7 +100,7 @@ TEST_CASE("an agent shows its token before it joins", "[agent]") {
   };
   const auto late = std::chrono::steady_clock::now() + kWait;
   options.stop = [&] { return asked || std::chrono::steady_clock::now() > late; };
-  REQUIRE(run_agent(options).ok());
+  REQUIRE(run(options).ok());
   const auto& said = coordinator.recorder->envelopes;
   REQUIRE(said.size() >= 2);
   REQUIRE(std::holds_alternative<schemas::PersonHello>(said[0].message));
@@ -125,7 +130,7 @@ TEST_CASE("a folder that hangs does not keep an agent from ending", "[agent]") {
     }
     if (!ended) probe->let_go();
   });
-  const Status status = run_agent(options);
+  const Status status = run(options);
   ended = true;
   const bool in_time = std::chrono::steady_clock::now() < late;
   rescuer.join();
@@ -192,7 +197,7 @@ TEST_CASE("a job's dead folders hold up no other job on its machine", "[agent]")
     look(query.job);
     return Result<schemas::FilePiece>(schemas::FilePiece());
   };
-  const Status status = run_agent(options);
+  const Status status = run(options);
   gate->open();
   CHECK(status.ok());
   CHECK(*lives == 2);
@@ -219,7 +224,7 @@ TEST_CASE("an agent without jobs says that it ends as it was asked to", "[agent]
   Coordinator coordinator(std::vector<schemas::Message>{});
   Status status;
   const std::string log =
-      log_of([&] { status = run_agent(options_for(coordinator, [] { return true; })); });
+      log_of([&] { status = run(options_for(coordinator, [] { return true; })); });
   CHECK(status.ok());
   CHECK_THAT(log, Catch::Contains("msg=\"ending, as it was asked to\""));
 }
@@ -247,7 +252,7 @@ TEST_CASE("files that a job wants anew end the work on those that it wanted befo
     ends.push_back(status.code());
     return status;
   };
-  CHECK(run_agent(options).ok());
+  CHECK(run(options).ok());
   CHECK(ends == std::vector<Errc>{Errc::cancelled});
   std::vector<std::uint64_t> placed;  // generations
   for (const Envelope& envelope : coordinator.recorder->envelopes) {
