@@ -46,6 +46,7 @@ Json json_of_gpus() {
   for (const gpu::DeviceFacts& device : found.devices) {
     devices.push_back(
         {{"name", device.name},
+         {"uuid", device.uuid},
          {"memory_bytes", device.memory_bytes},
          {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
          {"multiprocessors", device.multiprocessors}});
@@ -72,9 +73,9 @@ std::string text_of_gpus() {
   if (!found.problem.empty()) text += fmt::format("no GPU: {}\n", found.problem);
   for (std::size_t i = 0; i < found.devices.size(); ++i) {
     const gpu::DeviceFacts& device = found.devices[i];
-    text += fmt::format("gpu:{} {}, {}, compute capability {}.{}\n", i, device.name,
+    text += fmt::format("gpu:{} {}, {}, compute capability {}.{}, {}\n", i, device.name,
                         base::format_bytes(device.memory_bytes), device.compute_major,
-                        device.compute_minor);
+                        device.compute_minor, device.uuid);
   }
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     text += library.problem.empty()

@@ -17,6 +17,7 @@ schemas::GpuOffer offer_of(std::uint32_t index, const gpu::DeviceFacts& facts) {
   schemas::GpuOffer offer;
   offer.index = index;
   offer.name = base::shortened(base::printable(facts.name), schemas::kGpuTextBytesMax);
+  offer.uuid = base::shortened(base::printable(facts.uuid), schemas::kGpuTextBytesMax);
   offer.memory_bytes = facts.memory_bytes;
   return offer;
 }

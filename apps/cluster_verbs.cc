@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -25,6 +26,7 @@
 #include "cluster/certificate_age.h"
 #include "cluster/coordinator_node.h"
 #include "cluster/device_list.h"
+#include "cluster/device_watch.h"
 #include "cluster/job_process.h"
 #include "cluster/page_address.h"
 #include "control/gpu_slots.h"
@@ -177,6 +179,19 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
   return {};
 }
 
+/// A watch over the GPUs that the agent offers; null: there is nothing to watch.
+std::unique_ptr<cluster::DeviceWatch> watch_gpus(const cluster::AgentOptions& options,
+                                                 monitoring::Metrics& metrics) {
+  std::map<std::uint32_t, gpu::WatchedDevice> devices;  // several slots may be of one
+  for (const schemas::GpuOffer& offer : options.gpus) {
+    const auto index = static_cast<std::int32_t>(offer.index);
+    devices[offer.index] = {index, gpu::inventory().devices.at(offer.index)};
+  }
+  std::vector<gpu::WatchedDevice> watched;
+  for (auto& [index, device] : devices) watched.push_back(std::move(device));
+  return cluster::watch_devices(watched, metrics, options.limits.goodbye_ms);
+}
+
 /// How an agent starts this program as a job's process, as loud as itself.
 std::vector<std::string> child_command(const std::string& program, const schemas::JobRoots& roots,
                                        const Context& context) {
@@ -259,6 +274,10 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   options.command = child_command(program.string(), roots, context);
   options.files = checkpoint_files(roots);
   options.stop = [&stop] { return stop.load(); };
+  const auto watch = watch_gpus(options, metrics);
+  if (watch != nullptr) {
+    options.lost_gpus = [&watch] { return watch->look(base::SteadyClock().now_ms()); };
+  }
   return cluster::run_agent(options);
 }
 

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <span>
+
+#include "gpu/device_id.h"
 #include "gpu/shared_library.h"
 
 namespace troupe::gpu {
@@ -29,6 +32,12 @@ std::string problem_of(cudaError_t error, int driver) {
   return fmt::format("the CUDA runtime says: {}", cudaGetErrorString(error));
 }
 
+std::string pci_bus_id_of(const cudaDeviceProp& properties) {
+  return pci_bus_id(static_cast<unsigned>(properties.pciDomainID),
+                    static_cast<unsigned>(properties.pciBusID),
+                    static_cast<unsigned>(properties.pciDeviceID));
+}
+
 void find_devices(Inventory& found) {
   int driver = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
@@ -50,6 +59,8 @@ void find_devices(Inventory& found) {
       return;
     }
     found.devices.push_back({.name = properties.name,
+                             .uuid = device_uuid(std::span(properties.uuid.bytes)),
+                             .pci_bus_id = pci_bus_id_of(properties),
                              .memory_bytes = properties.totalGlobalMem,
                              .compute_major = properties.major,
                              .compute_minor = properties.minor,

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a GPU may be trusted with work: the rule, a function of what it told at two successive
+// looks. nvml.h asks it; cluster/device_watch.h acts on the answer. Plain data; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "gpu/inventory.h"
+
+namespace troupe::gpu {
+
+/// How a device answers.
+enum class DeviceAnswer : std::uint8_t {
+  whole,        ///< with all that it can tell
+  none,         ///< an error that may pass, or no answer within the time
+  needs_reset,  ///< it does nothing until it is reset
+  lost,         ///< it has fallen off the bus
+  hidden        ///< NVML has never shown it to this process, whatever CUDA does
+};
+
+/// What a device told at one look. What is absent it cannot tell, or did not any more.
+struct DeviceSample {
+  DeviceAnswer answer = DeviceAnswer::whole;
+  std::string problem;                       ///< why the answer is not whole
+  std::optional<double> utilization;         ///< share of the time in which a kernel ran, 0 to 1
+  std::optional<double> memory_utilization;  ///< the same of reads and writes of memory
+  std::optional<std::uint64_t> memory_used_bytes;  ///< the driver's own included
+  std::optional<double> power_watts;
+  std::optional<double> temperature_celsius;
+  std::optional<double> sm_clock_hertz;
+  std::optional<std::uint64_t> uncorrectable_errors;  ///< of memory, since the last reset
+  std::optional<std::uint64_t> correctable_errors;    ///< the same of those that harmed nothing
+  std::optional<bool> rows_not_replaced;  ///< a bad row of memory found no spare one, ever
+
+  friend bool operator==(const DeviceSample&, const DeviceSample&) = default;
+};
+
+/// "GPU 2 (NVIDIA H100, GPU-...)", by its Device::index.
+std::string device_text(std::int32_t index, const DeviceFacts& facts);
+
+/// Ok: the device `who` is in service after it told `now`, and `before` at the look before (null:
+/// this is the first one). Else failed_precondition says why not. Memory with an uncorrectable
+/// error is not to be trusted until a reset, which sets the counter to 0, whenever the error was. A
+/// device that is lost or needs a reset says so at once; one without an answer is out of service at
+/// the second such look, and until then what `before` says of it stands.
+base::Status check_health(const std::string& who, const DeviceSample* before,
+                          const DeviceSample& now);
+
+}  // namespace troupe::gpu
