@@ -20,6 +20,7 @@
 #include "apps/verbs.h"
 #include "base/address.h"
 #include "base/file.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"

@@ -47,8 +47,7 @@ Json json_of(const base::NumericClass& numerics) {
           {"isa", numerics.isa},
           {"caches", numerics.caches},
           {"threads", numerics.threads},
-          {"device_model", numerics.device_model},
-          {"gpus", numerics.gpus}};
+          {"device_model", numerics.device_model}};
 }
 
 }  // namespace troupe::apps

@@ -7,9 +7,8 @@
 namespace troupe::base {
 
 std::string NumericClass::to_string() const {
-  return fmt::format("build={} onednn={} libm={} isa={} caches={} threads={} device={}{}{}", build,
-                     onednn, libm, isa, caches, threads, device_model,
-                     gpus.empty() ? "" : " gpus=", gpus);
+  return fmt::format("build={} onednn={} libm={} isa={} caches={} threads={} device={}", build,
+                     onednn, libm, isa, caches, threads, device_model);
 }
 
 }  // namespace troupe::base

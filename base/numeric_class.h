@@ -15,8 +15,7 @@ struct NumericClass {
   std::string isa;           ///< instruction set that kernels use, after the job's cap
   std::string caches;        ///< cache sizes that oneDNN's blocking sees
   int threads = 1;           ///< compute threads per worker
-  std::string device_model;  ///< processor model
-  std::string gpus = {};     ///< GPUs that workers compute on, with their libraries; empty: none
+  std::string device_model;  ///< processor or accelerator model
 
   friend bool operator==(const NumericClass&, const NumericClass&) = default;
   /// One line, for errors that name two classes.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The instruction set that kernels use, and the numeric class of this process.
+#include "ops/numerics.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
@@ -103,7 +105,7 @@ Status cap_instruction_set(std::string_view isa) {
   return {};
 }
 
-base::NumericClass numeric_class(int threads, std::span<const base::Device> devices) {
+base::NumericClass numeric_class(int threads) {
   base::NumericClass result;
   result.build = TROUPE_BUILD_NAME;
   const dnnl_version_t* version = dnnl_version();
@@ -114,7 +116,13 @@ base::NumericClass numeric_class(int threads, std::span<const base::Device> devi
                               sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
   result.threads = threads;
   result.device_model = processor_model();
-  result.gpus = gpus_of(devices);
+  return result;
+}
+
+base::NumericClass numeric_class(int threads, std::span<const base::Device> devices) {
+  base::NumericClass result = numeric_class(threads);
+  const std::string gpus = gpus_of(devices);
+  if (!gpus.empty()) result.device_model += " with " + gpus;
   return result;
 }
 

@@ -51,9 +51,7 @@ class OpTable {
 /// Caps oneDNN and Highway ("avx2", "avx512"; "native": no cap); before the first kernel is
 /// prepared, once per process.
 base::Status cap_instruction_set(std::string_view isa);
-/// What kernels of this process compute with, `threads` per worker. `devices` of its workers, if
-/// any are GPUs: their models count, once each, and the versions of the libraries that they use,
-/// which this call loads.
-base::NumericClass numeric_class(int threads, std::span<const base::Device> devices = {});
+/// What kernels of this process compute with, `threads` per worker.
+base::NumericClass numeric_class(int threads);
 
 }  // namespace troupe::ops

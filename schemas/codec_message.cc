@@ -274,7 +274,7 @@ void get(wire::ActorId::Reader in, ActorId& out, Intake& intake) {
 }
 
 void put(wire::NumericClass::Builder out, const base::NumericClass& m) {
-  const auto& [build, onednn, libm, isa, caches, threads, device_model, gpus] = m;
+  const auto& [build, onednn, libm, isa, caches, threads, device_model] = m;
   out.setBuild(text_of(build));
   out.setOnednn(text_of(onednn));
   out.setLibm(text_of(libm));
@@ -282,7 +282,6 @@ void put(wire::NumericClass::Builder out, const base::NumericClass& m) {
   out.setCaches(text_of(caches));
   out.setThreads(threads);
   out.setDeviceModel(text_of(device_model));
-  out.setGpus(text_of(gpus));
 }
 
 void get(wire::NumericClass::Reader in, base::NumericClass& out, Intake& intake) {
@@ -293,7 +292,6 @@ void get(wire::NumericClass::Reader in, base::NumericClass& out, Intake& intake)
   intake.name(in.getCaches(), "caches", out.caches);
   out.threads = in.getThreads();
   intake.name(in.getDeviceModel(), "device_model", out.device_model);
-  intake.name(in.getGpus(), "gpus", out.gpus);
 }
 
 }  // namespace troupe::schemas

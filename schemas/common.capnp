@@ -58,5 +58,4 @@ struct NumericClass {
   caches @4 :Text;
   threads @5 :Int32;
   deviceModel @6 :Text;
-  gpus @7 :Text;
 }

@@ -18,7 +18,7 @@ base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
   std::vector<base::Device> fit;
   if (workers.device == schemas::WorkerDevice::cpu) return fit;
   if (inventory.devices.empty()) {
-    return base::error(base::Errc::failed_precondition,
+    return base::error(base::Errc::resource_exhausted,
                        "workers.devices asks for GPUs; this machine has none to compute on: {}",
                        inventory.problem);
   }

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "apps/program.h"
+#include "gpu/inventory.h"
 #include "http/server.h"
 #include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
@@ -81,6 +82,24 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   const Run loud = run({"run", job.file(), "--set", "checkpoint.dir=" + job.path("loud")});
   CHECK_THAT(loud.err, StartsWith("job small: 10 steps of 4 ranks, 160 training samples\n"));
   CHECK_THAT(nothing.out, StartsWith("all 10 steps were done before; nothing was trained\n"));
+}
+
+TEST_CASE("a run on GPUs needs some, with the memory that it asks for", "[run]") {
+  const SmallJob job;
+  const std::vector<gpu::DeviceFacts>& devices = gpu::inventory().devices;
+  const Run large = job({"--set", "workers.devices=gpu", "--set", "workers.memory=1000000g"});
+  CHECK(large.code == 7);
+  if (devices.empty()) {
+    const Run none = job({"--set", "workers.devices=gpu"});
+    CHECK(none.code == 7);
+    for (const Run& refused : {none, large}) {
+      CHECK_THAT(refused.err, Contains("workers.devices asks for GPUs") &&
+                                  Contains(gpu::inventory().problem));
+    }
+  } else {
+    CHECK_THAT(large.err, Contains("workers.memory asks for GPUs of"));
+  }
+  CHECK_FALSE(std::filesystem::exists(job.path("out")));
 }
 
 TEST_CASE("a relative path that leads nowhere is shown with the folder of the command", "[run]") {

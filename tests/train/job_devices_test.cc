@@ -53,7 +53,7 @@ TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devic
   gpu::Inventory none;
   none.problem = "no driver";
   const base::Status refused = devices_of(job_on(WorkerDevice::gpu, 1, 1), none).status();
-  CHECK(refused.code() == base::Errc::failed_precondition);
+  CHECK(refused.code() == base::Errc::resource_exhausted);
   CHECK_THAT(refused.text(), Catch::Contains("no driver"));
   CHECK(devices_of(job_on(WorkerDevice::cpu, 1, 1), none)->empty());
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole jobs on the first GPU, whose four workers share it: one hash over the local store, in the
+// company, in parts and twice; and what they learn. Not run where there is no GPU.
+#include <cmath>
+
+#include "actors/company.h"
+#include "base/hash.h"
+#include "gpu/inventory.h"
+#include "store/checkpoint.h"
+#include "tests/support/catch.h"
+#include "tests/support/job_files.h"
+
+namespace troupe::actors {
+namespace {
+
+constexpr base::Device kFirstGpu{base::DeviceKind::cuda, 0};
+
+class Recorder final : public train::JobObserver {
+ public:
+  void progress(const control::StepProgress&) override {}
+  void scored(const control::EpochScore& score) override { scores.push_back(score); }
+  void checkpointed(std::uint64_t, const std::string&) override {}
+  std::vector<control::EpochScore> scores;
+};
+
+/// A job, run on devices in several ways, each with a folder of its own.
+class GpuJob {
+ public:
+  GpuJob(const TestFolder& folder, const std::string& network)
+      : folder_(folder), spec(train::test_job(folder.path(), network)) {
+    spec.train.epochs = 3;
+  }
+  /// The hash of its last checkpoint in `out`.
+  std::string hash(const std::string& out, bool company, const std::vector<base::Device>& devices) {
+    schemas::JobSpec one = spec;
+    one.checkpoint.dir = folder_.path() / out;
+    base::SteadyClock clock;
+    const auto job = train::open_job(one, table_).value();
+    Recorder seen;
+    CompanyOptions options;
+    options.run.devices = devices;
+    const base::Status status = company
+                                    ? run_company(job, table_, clock, seen, options)
+                                    : train::run_local(job, table_, clock, seen, options.run);
+    INFO(status.to_string());
+    REQUIRE(status.ok());
+    if (!seen.scores.empty()) last = seen.scores.back();
+    const auto checkpoint = store::Checkpoint::open_newest(one.checkpoint.dir).value();
+    return base::to_hex(checkpoint->hash().value());
+  }
+
+ private:
+  const TestFolder& folder_;
+  const ops::OpTable table_ = ops::OpTable::build();
+
+ public:
+  schemas::JobSpec spec;
+  control::EpochScore last;
+};
+
+TEST_CASE("four workers on one GPU end in one hash, however they are run", "[gpu][device]") {
+  if (!gpu::check_device(kFirstGpu).ok()) {
+    WARN("skipped: " << gpu::check_device(kFirstGpu).text());
+    return;
+  }
+  for (const bool in_16_bits : {false, true}) {
+    const TestFolder folder("gpu-jobs");
+    train::write_test_records(folder.path() / "train.rec", 203, 12);
+    train::write_test_records(folder.path() / "test.rec", 50, 12);
+    GpuJob job(folder, "tiny-bn");
+    if (in_16_bits) job.spec.numerics.dtype = base::DType::bf16;
+    const std::vector<base::Device> gpu = {kFirstGpu};
+    const std::string whole = job.hash("local", false, gpu);
+    const control::EpochScore score = job.last;
+    CHECK(job.hash("again", false, gpu) == whole);
+    CHECK(job.hash("company", true, gpu) == whole);
+    job.spec.train.max_steps = 9;
+    CHECK(job.hash("parts", true, gpu) != whole);
+    job.spec.train.max_steps.reset();
+    CHECK(job.hash("parts", false, gpu) == whole);
+
+    job.hash("host", false, {});
+    const auto loss = [](const control::EpochScore& of) {
+      return of.loss_sum / static_cast<double>(of.samples);
+    };
+    CHECK(std::abs(loss(score) - loss(job.last)) < 0.05);
+    CHECK(score.accuracy() > 0.8);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::actors
