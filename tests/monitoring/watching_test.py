@@ -241,7 +241,7 @@ class PromtoolTest(unittest.TestCase):
                 run(TROUPE, "gen", *words, "-o", folder).check_returncode()
             config = run("promtool", "check", "config", f"{folder}/prometheus.yml")
             self.assertEqual(config.returncode, 0, config.stdout + config.stderr)
-            self.assertIn("17 rules found", config.stdout)
+            self.assertIn("19 rules found", config.stdout)
             rules = run("promtool", "check", "rules", "--lint-fatal", f"{folder}/alerts.yml")
             self.assertEqual(rules.returncode, 0, rules.stdout + rules.stderr)
 
