@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/metrics.h"
+#include "ops/numerics.h"
 #include "storage/metrics.h"
 
 namespace troupe::actors {

@@ -41,6 +41,11 @@ def panel(title, unit, *queries, kind="timeseries", text="", stack=False, lowest
             "targets": targets}
 
 
+def row(title):
+    """A heading over the panels that follow."""
+    return {"type": "row", "title": title, "collapsed": False, "panels": []}
+
+
 def quantile(share, name, by, selector):
     """A quantile of the histogram `name`."""
     return (f"histogram_quantile({share}, sum by ({by}, le) "
@@ -74,11 +79,22 @@ CHOICES = {
 }
 
 
-def dashboard(uid, title, text, choices, panels):
-    """Two panels in a row."""
+def place(panels):
+    """Numbers and places: two panels side by side; a row begins anew, over the whole width."""
+    x, y = 0, 0
     for i, one in enumerate(panels):
         one["id"] = i + 1
-        one["gridPos"] = {"x": i % 2 * WIDTH, "y": i // 2 * HEIGHT, "w": WIDTH, "h": HEIGHT}
+        if one["type"] == "row":
+            y += HEIGHT if x > 0 else 0
+            one["gridPos"] = {"x": 0, "y": y, "w": 2 * WIDTH, "h": 1}
+            x, y = 0, y + 1
+            continue
+        one["gridPos"] = {"x": x, "y": y, "w": WIDTH, "h": HEIGHT}
+        x, y = (WIDTH, y) if x == 0 else (0, y + HEIGHT)
+
+
+def dashboard(uid, title, text, choices, panels):
+    place(panels)
     source = {"name": "ds", "label": "Data source", "type": "datasource", "query": "prometheus"}
     return {"uid": f"troupe-{uid}", "title": f"Troupe: {title}", "description": text,
             "tags": ["troupe"], "editable": False, "schemaVersion": 37, "version": 1,
@@ -131,7 +147,44 @@ def cluster():
         panel("Time to make a page", "s",
               (quantile(0.95, "troupe_http_request_seconds", "role, route", 'role!=""'),
                "95 %: {{role}} {{route}}")),
+        row("GPUs"),
+        *gpus(),
     ])
+
+
+def gpus():
+    """Of agents that offer GPUs."""
+    each = "{{node}} gpu {{gpu}}"
+
+    def shown(what):
+        return f"troupe_device_{what}{{{NODE}}}", each
+
+    def more_in_an_hour(kind):
+        return (f"sum by (node, gpu) (increase(troupe_device_{kind}_errors_total{{{NODE}}}[1h]))",
+                f"{kind}: {each}")
+
+    return [
+        panel("GPUs in service", "short", shown("in_service"),
+              text="0: TroupeDeviceOutOfService. The agent's log says why."),
+        panel("Time in which GPUs compute", "percentunit", shown("utilization_ratio")),
+        panel("Time in which their memory is read or written", "percentunit",
+              shown("memory_utilization_ratio")),
+        panel("Memory of GPUs in use", "percentunit",
+              (f"troupe_device_memory_used_bytes{{{NODE}}} / "
+               f"troupe_device_memory_total_bytes{{{NODE}}}", each)),
+        panel("Temperature of GPUs", "celsius", shown("temperature_celsius"),
+              text="Above 90 for five minutes: TroupeDeviceHot."),
+        panel("Power of GPUs", "watt", shown("power_watts")),
+        panel("Clocks of multiprocessors", "hertz", shown("sm_clock_hertz"),
+              text="One below the others under the same load: too hot, or out of power."),
+        panel("Errors of memory within an hour", "short",
+              more_in_an_hour("correctable"), more_in_an_hour("uncorrectable")),
+        panel("Uncorrectable errors since the last reset", "short",
+              shown("uncorrectable_errors_total"),
+              text="Any takes the GPU out of service until it is reset."),
+        panel("Memory of GPUs that cannot be repaired", "short", shown("row_remap_failed"),
+              text="1: a bad row found no spare one. The GPU is for its maker."),
+    ]
 
 
 def job():

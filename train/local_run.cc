@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "ndarray/prepared_kernels.h"
+#include "ops/numerics.h"
 #include "schemas/messages.h"
 #include "storage/storage.h"
 #include "store/checkpoint.h"

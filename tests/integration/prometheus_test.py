@@ -143,8 +143,13 @@ class PrometheusTest(unittest.TestCase):
 
 
 # What a run without a fault never shows, and what depends on the system: a limit of memory.
-# All ranks are there; and there is no TLS: integration_tls looks at that one.
-NEVER = {"troupe_job_missing_ranks", "troupe_certificate_expiry_timestamp_seconds"}
+# All ranks are there; there is no TLS: integration_tls looks at that one; and no GPU is offered:
+# tests/cluster/device_watch_test.cc looks at those.
+DEVICE = {f"troupe_device_{what}" for what in (
+    "in_service", "utilization_ratio", "memory_utilization_ratio", "memory_used_bytes",
+    "memory_total_bytes", "power_watts", "temperature_celsius", "sm_clock_hertz",
+    "uncorrectable_errors_total", "correctable_errors_total", "row_remap_failed")}
+NEVER = {"troupe_job_missing_ranks", "troupe_certificate_expiry_timestamp_seconds"} | DEVICE
 LIMITED = {"troupe_cgroup_memory_limit_bytes", "troupe_cgroup_memory_used_bytes"}
 
 
