@@ -19,8 +19,8 @@
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/address.h"
-#include "base/file.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"
@@ -402,6 +402,7 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
 std::string check_devices(const std::string& text) {
   const auto list = cluster::parse_device_list(text);
   if (!list.ok()) return list.status().text();
+  if (!list->on_gpus()) return "";  // the driver is left alone
   const auto gpus = gpu_slots_of(*list, gpu::inventory());
   return gpus.ok() ? "" : fmt::format("'{}': {}", text, gpus.status().text());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceWatch: how the GPUs that an agent offers are: in metrics, in the log, and which of them are
-// out of service (AgentOptions::lost_gpus). Driven by the agent's loop, which never waits: looks run
-// beside it, and one that hangs with its driver is left alone.
+// out of service (AgentOptions::lost_gpus). Driven by the agent's loop, which never waits: looks
+// run beside it, and one that hangs with its driver is left alone.
 #pragma once
 
 #include <cstdint>

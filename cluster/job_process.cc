@@ -198,6 +198,10 @@ base::Status JobProcess::handle(Incident incident) {
 
 base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   const bool host = options_.actor.role == Role::device_server;
+  if (launch.actor != options_.actor) {
+    return base::error(Errc::invalid_argument, "the launch of {} came to {}",
+                       launch.actor.to_string(), options_.actor.to_string());
+  }
   TROUPE_TRY_ASSIGN(job_actors_, actors::JobActors::open(launch, options_.roots, clock_, metrics_,
                                                          server_metrics_.observer(options_.actor)));
   if (host) server_metrics_.show_bounds(job_actors_->spec().consistency);

@@ -233,6 +233,13 @@ void AgentState::tell(schemas::Message message) {
 void AgentState::on_message(const schemas::LaunchProcess& launch) {
   const ProcessKey process{launch.job, launch.generation, launch.actor};
   if (leaving_ || children_.contains(process)) return;
+  for (const std::uint32_t index : launch.gpus) {
+    const auto offered = [index](const schemas::GpuOffer& gpu) { return gpu.index == index; };
+    if (std::ranges::any_of(hello_.gpus, offered)) continue;
+    return tell(schemas::ProcessExited{
+        launch.job, launch.generation, launch.actor,
+        fmt::format("not started: agent '{}' does not offer GPU {}", hello_.name, index), false});
+  }
   Child& child = children_[process];
   child.launch = launch;
   child.ranks = launch.ranks;

@@ -106,6 +106,17 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
 void CoordinatorState::on_message(PeerId peer, const schemas::AgentOffer& offer) {
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
+  agent->second.offer = offer;
+  look_at_offer(peer, agent->second);
+}
+
+/// Each news is a line of the log and a look at all jobs that wait, so an agent has one a second.
+void CoordinatorState::look_at_offer(PeerId peer, Agent& agent) {
+  constexpr std::uint64_t kOfferMs = 1'000;
+  const bool early = agent.offered_ms != 0 && now_ms_ - agent.offered_ms < kOfferMs;
+  if (!agent.offer || early) return;
+  agent.offered_ms = now_ms_;
+  const schemas::AgentOffer offer = *std::exchange(agent.offer, std::nullopt);
   note_withheld(peer, offer.withheld);
   note_lost(peer, offer.lost_gpus);
 }
@@ -132,7 +143,7 @@ void CoordinatorState::note_lost(PeerId peer, const std::vector<schemas::LostGpu
   Agent& agent = agents_.at(peer);
   if (!agent.gpus.lose(lost)) return;
   slots_changed_ = true;
-  const std::string text = lost_text(agent.gpus.lost());
+  const std::string text = base::shortened(lost_text(agent.gpus.lost()), kNoteBytesMax);
   emit(Note{!text.empty(),
             text.empty() ? fmt::format("agent '{}' offers all its GPUs again", agent.hello.name)
                          : fmt::format("agent '{}' offers no more: {}", agent.hello.name, text)});

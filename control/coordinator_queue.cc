@@ -78,7 +78,11 @@ void CoordinatorState::Offers::add(const std::string& machine, const GpuSlots& o
   for (const FreeGpu& gpu : offers.back().free_gpus) ++gpus[gpu.memory_bytes].free;
   for (const std::uint64_t memory_bytes : of_machine.in_service()) ++gpus[memory_bytes].all;
   if (of_machine.lost().empty()) return;
-  if (lost == 0) why_lost = fmt::format("'{}': {}", machine, lost_text(of_machine.lost()));
+  constexpr std::size_t kWordsMax = 256;  // every job that waits may be told
+  if (lost == 0) {
+    why_lost =
+        base::shortened(fmt::format("'{}': {}", machine, lost_text(of_machine.lost())), kWordsMax);
+  }
   lost += of_machine.lost().size();
 }
 
@@ -175,6 +179,11 @@ const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& fold
 void CoordinatorState::admit(Job& job, Offers& offers) {
   const schemas::WorkersSpec& workers = job.spec.workers;
   const std::uint32_t ranks = job.spec.ranks();
+  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
+    return defer(job,
+                 fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
+                             holder->info.id, job.spec.checkpoint.dir));
+  }
   const Room room = offers.room_for(workers);
   auto placed = ranks <= room.free ? place_ranks(offers.offers, job.spec) : std::nullopt;
   if (!placed) {
@@ -183,11 +192,6 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
                                             : fmt::format("{} of {} {} free", room.free, room.all,
                                                           room.free == 1 ? "is" : "are")) +
                           offers.missing(workers.device));
-  }
-  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
-    return defer(job,
-                 fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
-                             holder->info.id, job.spec.checkpoint.dir));
   }
   pending_.erase(job.number);
   const std::size_t machines = placed->placement.machines.size();

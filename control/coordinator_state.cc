@@ -150,6 +150,7 @@ void CoordinatorState::on(const Tick& tick) {
   if (tick.now_ms < now_ms_) return;
   now_ms_ = tick.now_ms;
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
+  for (auto& [peer, agent] : agents_) look_at_offer(peer, agent);
   drop_idle_people();
   note_left_out(access_.take_left_out(now_ms_));
 }

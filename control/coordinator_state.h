@@ -93,10 +93,12 @@ class CoordinatorState {
     schemas::AgentHello hello;
     std::uint64_t number = 0;  // in order of joining
     GpuSlots gpus;
-    std::uint32_t used = 0;  // of hello.slots
-    bool cut = false;        // its link is, and may heal
-    bool leaving = false;    // it was asked to end: it gets nothing new
-    std::string said;        // why it withholds its slots, if it does
+    std::uint32_t used = 0;                    // of hello.slots
+    bool cut = false;                          // its link is, and may heal
+    bool leaving = false;                      // it was asked to end: it gets nothing new
+    std::string said;                          // why it withholds its slots, if it does
+    std::uint64_t offered_ms = 0;              // when its newest offer was looked at; 0: never
+    std::optional<schemas::AgentOffer> offer;  // one that came soon after that, and waits
     /// Whether it gets something new.
     bool offers() const { return !cut && !leaving && hello.withheld.empty(); }
   };
@@ -206,6 +208,7 @@ class CoordinatorState {
   void tell_unknown(PeerId peer, const std::string& id);
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
+  void look_at_offer(PeerId peer, Agent& agent);
   void note_withheld(PeerId peer, const std::string& said);
   void note_lost(PeerId peer, const std::vector<schemas::LostGpu>& lost);
   base::Status note_stop(PeerId peer, Job& job, bool checkpoint);

@@ -3,6 +3,8 @@
 // is used: it is stable, and the build needs no header of NVIDIA's.
 #include "gpu/nvml.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <array>
 
@@ -35,6 +37,7 @@ constexpr int kSinceReset = 0;
 
 constexpr std::size_t kTextBytes = 96;  // the longest that names and UUIDs need
 constexpr std::uint32_t kCpusMax = 4'096;
+constexpr std::uint32_t kDevicesMax = 256;  // of a machine, and slices of a device
 constexpr std::uint32_t kWordBits = 64;
 
 using Handle = struct OpaqueDevice*;
@@ -113,6 +116,11 @@ bool tells_nothing(int code) {
          code == kNoData;
 }
 
+std::string error_text(const Functions& nvml, int code) {
+  const char* const text = nvml.error_text.call(code);
+  return text != nullptr ? text : fmt::format("error {}", code);
+}
+
 DeviceAnswer answer_of(int code) {
   if (code == kGpuIsLost) return DeviceAnswer::lost;
   if (code == kNotFound || code == kNoPermission) return DeviceAnswer::hidden;
@@ -134,7 +142,7 @@ class Nvml::Session {
   /// "libnvidia-ml.so.1: nvmlInit_v2: Driver Not Loaded".
   static std::string problem(const Functions& functions, const std::string& what,
                              const char* function, int code) {
-    return fmt::format("{}: {}: {}", what, function, functions.error_text.call(code));
+    return fmt::format("{}: {}: {}", what, function, error_text(functions, code));
   }
   std::string problem(const char* function, int code) const {
     return problem(functions_, file_, function, code);
@@ -146,7 +154,7 @@ class Nvml::Session {
 };
 
 Result<Nvml> Nvml::open(const std::vector<std::string>& files) {
-  TROUPE_TRY_ASSIGN(const SharedLibrary library, SharedLibrary::open(files));
+  TROUPE_TRY_ASSIGN(const SharedLibrary library, SharedLibrary::open_of_system(files));
   TROUPE_TRY_ASSIGN(const Functions functions, find_functions(library));
   if (const int code = functions.init.call(); code != kSuccess) {
     return Status(Errc::failed_precondition,
@@ -171,7 +179,8 @@ class Asking {
   }
   std::string text(const Function<int(Handle, Text, std::uint32_t)>& function) const {
     std::array<char, kTextBytes> text{};
-    return tells(function, text.data(), static_cast<std::uint32_t>(kTextBytes)) ? text.data() : "";
+    if (!tells(function, text.data(), static_cast<std::uint32_t>(kTextBytes))) return "";
+    return {text.data(), ::strnlen(text.data(), text.size())};
   }
 
  private:
@@ -193,7 +202,7 @@ std::vector<MigSlice> slices(const Functions& nvml, const Asking& device) {
   std::vector<MigSlice> found;
   std::uint32_t most = 0;
   if (!device.tells(nvml.slices_max, &most)) return found;
-  for (std::uint32_t i = 0; i < most; ++i) {
+  for (std::uint32_t i = 0; i < std::min(most, kDevicesMax); ++i) {
     Handle handle = nullptr;
     if (!device.tells(nvml.slice, i, &handle)) continue;
     const Asking slice(handle);
@@ -227,7 +236,7 @@ Result<std::vector<ManagedDevice>> Nvml::devices() const {
     return Status(Errc::failed_precondition, session_->problem(nvml.count.name, code));
   }
   std::vector<ManagedDevice> found;
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < std::min(count, kDevicesMax); ++i) {
     Handle handle = nullptr;
     if (nvml.by_index.call(i, &handle) != kSuccess) continue;
     found.push_back(describe(nvml, i, Asking(handle)));
@@ -266,7 +275,7 @@ class Sampling {
   }
   void fail(const char* function, int code) {
     sample.answer = answer_of(code);
-    sample.problem = fmt::format("{} of {}: {}", function, bus_id_, nvml_.error_text.call(code));
+    sample.problem = fmt::format("{} of {}: {}", function, bus_id_, error_text(nvml_, code));
   }
 
   DeviceSample sample;

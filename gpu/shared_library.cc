@@ -27,17 +27,22 @@ std::vector<std::string> toolkit_folders() {
 }  // namespace
 
 base::Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
+    paths.push_back(file);
+    for (const std::string& folder : toolkit_folders()) paths.push_back(folder + "/" + file);
+  }
+  return open_of_system(paths);
+}
+
+base::Result<SharedLibrary> SharedLibrary::open_of_system(const std::vector<std::string>& files) {
   std::string reason;
   for (const std::string& file : files) {
-    std::vector<std::string> paths = {file};
-    for (const std::string& folder : toolkit_folders()) paths.push_back(folder + "/" + file);
-    for (const std::string& path : paths) {
-      if (void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-        return SharedLibrary(handle, path);
-      }
-      const char* const problem = dlerror();  // also clears it
-      if (reason.empty() && problem != nullptr) reason = problem;
+    if (void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      return SharedLibrary(handle, file);
     }
+    const char* const problem = dlerror();  // also clears it
+    if (reason.empty() && problem != nullptr) reason = problem;
   }
   return base::error(Errc::failed_precondition, "{}", reason);
 }

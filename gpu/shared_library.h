@@ -19,6 +19,10 @@ class SharedLibrary {
   /// failed_precondition says why the first one could not be loaded.
   static base::Result<SharedLibrary> open(const std::vector<std::string>& files);
 
+  /// Only where the system's loader looks: for what comes with the driver. A toolkit's folder may
+  /// be anybody's, and this library is loaded by programs that hold keys.
+  static base::Result<SharedLibrary> open_of_system(const std::vector<std::string>& files);
+
   /// A function of the library, as type F*; failed_precondition names it where it is missing.
   template <typename F>
   base::Result<F*> function(const char* name) const {

@@ -36,8 +36,11 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
   intake.numbers(in.getGpus(), kRanksMax, "gpus", out.gpus);
-  const bool host = out.actor.role == Role::device_server;
-  if (host && !out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
+  for (const std::uint32_t gpu : out.gpus) {
+    if (gpu >= kGpusMax) intake.fail("gpus", fmt::format("has GPU {}", gpu));
+  }
+  const bool computes = out.actor.role != Role::parameter_server;
+  if (computes && !out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
     intake.fail("gpus",
                 fmt::format("has {} entries for {} ranks", out.gpus.size(), out.ranks.size()));
   }

@@ -39,9 +39,8 @@ class GpuJob {
     Recorder seen;
     CompanyOptions options;
     options.run.devices = devices;
-    const base::Status status = company
-                                    ? run_company(job, table_, clock, seen, options)
-                                    : train::run_local(job, table_, clock, seen, options.run);
+    const base::Status status = company ? run_company(job, table_, clock, seen, options)
+                                        : train::run_local(job, table_, clock, seen, options.run);
     INFO(status.to_string());
     REQUIRE(status.ok());
     if (!seen.scores.empty()) last = seen.scores.back();

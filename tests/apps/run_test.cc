@@ -93,8 +93,8 @@ TEST_CASE("a run on GPUs needs some, with the memory that it asks for", "[run]")
     const Run none = job({"--set", "workers.devices=gpu"});
     CHECK(none.code == 7);
     for (const Run& refused : {none, large}) {
-      CHECK_THAT(refused.err, Contains("workers.devices asks for GPUs") &&
-                                  Contains(gpu::inventory().problem));
+      CHECK_THAT(refused.err,
+                 Contains("workers.devices asks for GPUs") && Contains(gpu::inventory().problem));
     }
   } else {
     CHECK_THAT(large.err, Contains("workers.memory asks for GPUs of"));

@@ -59,8 +59,9 @@ class Driver {
 
 struct Fixture {
   explicit Fixture(std::uint64_t patience_ms = kPatienceMs)
-      : watch(std::in_place, kDevices, [held = driver] { return held->look(); }, metrics,
-              patience_ms) {}
+      : watch(
+            std::in_place, kDevices, [held = driver] { return held->look(); }, metrics,
+            patience_ms) {}
   void look(std::int64_t at_ms) {
     const std::vector<LostGpu>& lost = watch->look(at_ms);
     if (lost != (told.empty() ? std::vector<LostGpu>() : told.back())) told.push_back(lost);

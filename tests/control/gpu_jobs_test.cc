@@ -204,6 +204,33 @@ TEST_CASE("a GPU that its agent has lost gets nothing new until it is back", "[g
   CHECK(cluster.state.counts().gpus.withheld == 1);
 }
 
+// Each news costs the coordinator a line of its log and a look at all jobs that wait.
+TEST_CASE("of an agent that says on and on what it has lost one word a second counts",
+          "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.handle(Tick{10'000});
+  cluster.join(1, "a", 0, gpus({0}));
+  const auto say = [&](const std::vector<schemas::LostGpu>& lost) {
+    cluster.handle(PeerSaid{1, schemas::AgentOffer{"", lost}});
+  };
+  say({{0, "off the bus"}});
+  CHECK(cluster.state.counts().gpus.withheld == 1);
+  for (int i = 0; i < 3; ++i) {
+    say({});
+    CHECK(cluster.effects.empty());
+    say({{0, "needs a reset"}});
+    CHECK(cluster.effects.empty());
+  }
+  cluster.handle(Tick{10'999});
+  CHECK_FALSE(cluster.noted("agent 'a' offers no more: GPU 0: needs a reset", true));
+  cluster.handle(Tick{11'000});
+  CHECK(cluster.noted("agent 'a' offers no more: GPU 0: needs a reset", true));
+  say({});  // the last word is never forgotten
+  cluster.handle(Tick{12'000});
+  CHECK(cluster.noted("agent 'a' offers all its GPUs again", false));
+  CHECK(cluster.state.counts().gpus.withheld == 0);
+}
+
 TEST_CASE("an agent that offers what it cannot have is refused by name and value", "[gpu_jobs]") {
   Cluster cluster;
   cluster.join(1, "e", 0, {});

@@ -147,6 +147,10 @@ TEST_CASE("GPUs of an agent are few, their words are short, and each rank has on
   refused(launch, "gpus has 1 entries for 2 ranks");
   launch.ranks.clear();
   refused(launch, "gpus has 1 entries for 0 ranks");
+  launch.actor.role = Role::parameter_server;  // computes on none: its machine's ranks do
+  CHECK(decode_message(encode_message(launch).value()).ok());
+  launch.gpus = {kGpusMax};
+  refused(launch, "gpus has GPU 64");
 }
 
 TEST_CASE("values that break a rule are refused by name", "[codec]") {

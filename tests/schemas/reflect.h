@@ -247,7 +247,10 @@ class Filler {
     }
     t.shard_addresses.resize(below(2) * t.machine_of_shard.size());
   }
-  void repair(LaunchProcess& t) { t.gpus.resize(below(2) * t.ranks.size()); }
+  void repair(LaunchProcess& t) {
+    if (t.actor.role != Role::parameter_server) t.gpus.resize(below(2) * t.ranks.size());
+    for (std::uint32_t& gpu : t.gpus) gpu %= kGpusMax;
+  }
   void repair(ShardFile& t) {
     t.name = "shard-" + std::to_string(t.shard);
     t.chunk_bytes = 1 + t.chunk_bytes % 1000;
