@@ -209,18 +209,6 @@ struct Parent : Joining {
   Effects begun;
 };
 
-TEST_CASE("an agent starts nothing on GPUs that it does not offer") {
-  Parent agent;
-  agent.launch.actor.index = 2;
-  agent.launch.gpus = {0, 3};
-  const Effects effects = agent.state->handle(CoordinatorSaid{1, agent.launch});
-  CHECK(all_of<StartChild>(effects).empty());
-  const auto ended = told<schemas::ProcessExited>(effects);
-  REQUIRE(ended.size() == 1);
-  CHECK(ended[0].actor == agent.launch.actor);
-  CHECK(ended[0].how == "not started: agent '' does not offer GPU 0");
-}
-
 TEST_CASE("an agent that is asked to end has its jobs saved first") {
   Parent agent;
   agent.state->handle(ChildStarted{agent.host, {}, 77});

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "control/agent_state.h"
 #include "control/coordinator_state.h"
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
@@ -229,6 +230,32 @@ TEST_CASE("of an agent that says on and on what it has lost one word a second co
   cluster.handle(Tick{12'000});
   CHECK(cluster.noted("agent 'a' offers all its GPUs again", false));
   CHECK(cluster.state.counts().gpus.withheld == 0);
+}
+
+TEST_CASE("an agent starts nothing on GPUs that it does not offer", "[gpu_jobs]") {
+  schemas::AgentHello hello;
+  hello.name = std::string("a");
+  hello.gpus = gpus({1, 3});
+  AgentState agent(hello, ControlWorld::limits());
+  agent.handle(Begin{1'000});
+  agent.handle(CoordinatorUp{1});
+  agent.handle(CoordinatorSaid{1, schemas::AgentWelcome{}});
+  schemas::LaunchProcess launch;
+  launch.actor = {schemas::Role::device_server, 0};
+  launch.ranks = {0, 1};
+  for (const std::uint32_t other : {0U, 3U}) {
+    launch.gpus = {1, other};
+    const auto effects = agent.handle(CoordinatorSaid{1, launch});
+    REQUIRE(effects.size() == 1);
+    if (other == 3) {
+      CHECK(std::holds_alternative<StartChild>(effects[0]));
+      continue;
+    }
+    const auto& told = std::get<Send<ToCoordinator>>(effects[0]).message;
+    const auto& ended = std::get<schemas::ProcessExited>(told);
+    CHECK(ended.actor == launch.actor);
+    CHECK(ended.how == "not started: agent 'a' does not offer GPU 0");
+  }
 }
 
 TEST_CASE("an agent that offers what it cannot have is refused by name and value", "[gpu_jobs]") {
