@@ -23,7 +23,7 @@ class AgentPorts {
   virtual void leave_coordinator(const std::string& text) = 0;
   /// Nothing when the link is down.
   virtual void tell_coordinator(schemas::Message message) = 0;
-  virtual void start_child(const control::ProcessKey& process) = 0;
+  virtual void start_child(const control::StartChild& start) = 0;
   virtual void stop_child(const control::StopChild& stop) = 0;
   /// Nothing when the child is gone.
   virtual void tell_child(const control::ToChild& to, schemas::Message message) = 0;
@@ -63,7 +63,7 @@ class Agent final : public RoleShell<Agent, control::AgentState> {
   void perform(control::Send<control::ToCoordinator> send) {
     ports_.tell_coordinator(std::move(send.message));
   }
-  void perform(const control::StartChild& child) { ports_.start_child(child.process); }
+  void perform(const control::StartChild& start) { ports_.start_child(start); }
   void perform(const control::StopChild& stop) { ports_.stop_child(stop); }
   void perform(control::Send<control::ToChild> send) {
     ports_.tell_child(send.to, std::move(send.message));

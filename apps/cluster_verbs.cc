@@ -402,9 +402,7 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
 std::string check_devices(const std::string& text) {
   const auto list = cluster::parse_device_list(text);
   if (!list.ok()) return list.status().text();
-  if (!list->on_gpus()) return "";  // the driver is left alone
-  const auto gpus = gpu_slots_of(*list, gpu::inventory());
-  return gpus.ok() ? "" : fmt::format("'{}': {}", text, gpus.status().text());
+  return "";
 }
 
 void add_cluster_verbs(CLI::App& app, Context& context) {

@@ -19,6 +19,7 @@
 #include "cluster/background_calls.h"
 #include "cluster/certificate_age.h"
 #include "cluster/certificate_trial.h"
+#include "cluster/child_devices.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -39,6 +40,7 @@ schemas::AgentHello hello_of(const AgentOptions& options) {
   hello.version = options.version;
   hello.slots = options.slots;
   hello.gpus = options.gpus;
+  if (options.lost_gpus) hello.lost_gpus = options.lost_gpus();
   hello.http_address = options.http_address;
   hello.numeric_class = options.numeric_class;
   const base::Secret random = base::random_secret();
@@ -103,7 +105,7 @@ class AgentNode final : public actors::AgentPorts {
   void join_coordinator(const control::JoinCoordinator& join) override;
   void leave_coordinator(const std::string& text) override { coordinator_->close(text); }
   void tell_coordinator(schemas::Message message) override;
-  void start_child(const ProcessKey& process) override;
+  void start_child(const control::StartChild& start) override;
   void stop_child(const control::StopChild& stop) override;
   void tell_child(const control::ToChild& to, schemas::Message message) override;
   void probe_folder(const schemas::FolderProbe& probe) override;
@@ -299,7 +301,8 @@ std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const 
 
 /// The supervisor forks on the main thread, and calls back there. Where this agent's certificate
 /// has ended, its processes' would be worth nothing: none begins.
-void AgentNode::start_child(const ProcessKey& process) {
+void AgentNode::start_child(const control::StartChild& start) {
+  const ProcessKey& process = start.process;
   if (const auto ended = check_certificate(options_.identity.get(), base::unix_seconds());
       !ended.ok()) {
     return agent_.post(control::ChildNotStarted{process, ended.text()});
@@ -307,6 +310,7 @@ void AgentNode::start_child(const ProcessKey& process) {
   ProcessSpec spec;
   spec.name = fmt::format("process of {} of job {}", process.actor.to_string(), process.job);
   spec.command = command_of(process);
+  spec.environment.push_back(child_devices(options_.gpus, start.gpus).environment);
   supervisor_.start(
       std::move(spec),
       [this, process](const base::Result<ChildProcess>& child) { started(process, child); },
@@ -323,7 +327,10 @@ void AgentNode::stop_child(const control::StopChild& stop) {
 void AgentNode::tell_child(const control::ToChild& to, schemas::Message message) {
   const auto child = children_.find(to.process);
   if (!child || !child->link) return;
-  if (auto* launch = std::get_if<schemas::LaunchProcess>(&message)) give_credentials(*launch);
+  if (auto* launch = std::get_if<schemas::LaunchProcess>(&message)) {
+    give_credentials(*launch);
+    launch->gpus = child_devices(options_.gpus, launch->gpus).gpus;
+  }
   schemas::Envelope envelope;
   envelope.job = to.process.job;
   envelope.generation = to.process.generation;

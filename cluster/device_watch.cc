@@ -52,6 +52,7 @@ DeviceWatch::DeviceWatch(std::vector<gpu::WatchedDevice> devices, Look look,
     : look_(std::move(look)), calls_("the look at", 1, patience_ms) {
   for (gpu::WatchedDevice& device : devices) {
     std::string who = gpu::device_text(device.index, device.facts);
+    lost_.push_back({static_cast<std::uint32_t>(device.index), who + " is being looked at"});
     watched_.push_back({std::move(device), std::move(who), std::nullopt, {}});
   }
   collection_ = metrics.on_scrape([this](monitoring::Scrape& scrape) { show(scrape); });

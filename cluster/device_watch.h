@@ -32,7 +32,8 @@ class DeviceWatch {
   /// One sample of each device, in their order. May hang, and may outlive the watch.
   using Look = std::function<std::vector<gpu::DeviceSample>()>;
 
-  /// Shows troupe_device_* of `devices` as long as it lives. The destructor gives a look that runs
+  /// Until the first look has come back all devices are out of service: nobody knows better. Shows
+  /// troupe_device_* of `devices` as long as it lives. The destructor gives a look that runs
   /// `patience_ms`.
   DeviceWatch(std::vector<gpu::WatchedDevice> devices, Look look, monitoring::Metrics& metrics,
               std::uint64_t patience_ms);

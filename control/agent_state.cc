@@ -243,7 +243,7 @@ void AgentState::on_message(const schemas::LaunchProcess& launch) {
   Child& child = children_[process];
   child.launch = launch;
   child.ranks = launch.ranks;
-  emit(StartChild{process});
+  emit(StartChild{process, launch.gpus});
 }
 
 void AgentState::on_message(const schemas::StopProcesses& wanted) {

@@ -402,6 +402,7 @@ struct LeaveCoordinator {
 /// Start a child; answered by ChildStarted or ChildNotStarted.
 struct StartChild {
   ProcessKey process;
+  std::vector<std::uint32_t> gpus = {};  ///< LaunchProcess::gpus
 };
 /// Ask a child that has started to end (SIGTERM), or end it (SIGKILL).
 struct StopChild {

@@ -28,6 +28,13 @@ class ReadyQueue {
     std::push_heap(heap_.begin(), heap_.end(), runs_later);
   }
 
+  /// Behind all that were appended, whatever its priority: for queues that are filled by this
+  /// alone.
+  void append(OperationState* operation) {
+    ++size_;
+    plain_.append(operation);
+  }
+
   /// Null when empty.
   OperationState* pop() {
     if (size_ == 0) return nullptr;

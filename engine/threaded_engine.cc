@@ -150,7 +150,13 @@ void ThreadedCore::leave() {
 
 void ThreadedCore::enqueue(std::size_t queue, OperationState* operation) {
   WorkQueue& target = queues_[queue];
-  target.ready.push(operation);
+  // Events of a stream pass in their order: who waits for a later one first keeps the others
+  // waiting.
+  if (queue < lanes().size()) {
+    target.ready.push(operation);
+  } else {
+    target.ready.append(operation);
+  }
   target.priority.store(target.ready.priority(), std::memory_order_relaxed);
   wake_one(queue);
 }

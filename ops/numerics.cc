@@ -8,9 +8,12 @@
 #include <hwy/highway.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "gpu/inventory.h"
@@ -65,16 +68,18 @@ std::string processor_model() {
   return text.value().substr(begin, text.value().find('\n', begin) - begin);
 }
 
-/// "NVIDIA H200, CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty where no device is a GPU.
+/// "NVIDIA H200, CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty where no device is a GPU. Where
+/// models differ, it matters which worker has which: then each stands there, in the workers' order.
 std::string gpus_of(std::span<const base::Device> devices) {
   const gpu::Inventory& found = gpu::inventory();
-  std::set<std::string> models;
+  std::vector<std::string> models;
   for (const base::Device device : devices) {
     if (device.kind != base::DeviceKind::cuda) continue;
     const auto index = static_cast<std::size_t>(device.index);
-    models.insert(index < found.devices.size() ? found.devices[index].name : device.to_string());
+    models.push_back(index < found.devices.size() ? found.devices[index].name : device.to_string());
   }
   if (models.empty()) return {};
+  if (std::ranges::count(models, models.front()) == std::ssize(models)) models.resize(1);
   std::string text = fmt::format("{}, {}", fmt::join(models, " and "),
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   for (const gpu::LibraryFacts& library : gpu::libraries()) {

@@ -10,8 +10,8 @@
 namespace troupe::ops {
 
 /// numeric_class() of table.h for workers on `devices`. Where any are GPUs, device_model names
-/// their models behind the processor's, once each, and the versions of the libraries that they use,
-/// which this call loads.
+/// their models behind the processor's (once where they are equal, else of each worker), and the
+/// versions of the libraries that they use, which this call loads.
 base::NumericClass numeric_class(int threads, std::span<const base::Device> devices);
 
 }  // namespace troupe::ops

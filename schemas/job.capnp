@@ -238,7 +238,7 @@ enum Recompute {
 }
 
 struct MemorySpec {
-  recompute @0 :Recompute = automatic;
+  recompute @0 :Recompute = cheap;
   budget @1 :UInt64;  # bytes; 0: none
   subBatch @2 :UInt64;  # samples of a prediction's parts; 0: chosen
   deviceLimit @3 :UInt64;  # bytes; 0: none

@@ -156,9 +156,11 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
         present / kGibibyte);
   }
   // The program's own, its libraries', a rank's lanes and data threads, a server's.
-  constexpr std::size_t kOfProcess = 12, kOfRank = 6, kOfShard = 3;
+  constexpr std::size_t kOfProcess = 12, kOfShard = 3, kOfGpu = 6;  // a GPU has three more lanes
+  const std::size_t of_rank =
+      6 + (job.spec.workers.device == schemas::WorkerDevice::gpu ? kOfGpu : 0);
   return base::check_room_for_threads(
-      kOfProcess + ranks * (kOfRank + job.spec.workers.threads + job.spec.data.prefetch_threads) +
+      kOfProcess + ranks * (of_rank + job.spec.workers.threads + job.spec.data.prefetch_threads) +
       shards * (kOfShard + job.spec.servers.threads));
 }
 

@@ -272,6 +272,7 @@ RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank) {
   made.rank = rank;
   if (!options.devices.empty()) made.device = options.devices[rank % options.devices.size()];
   if (!options.streams.empty()) made.streams = options.streams[rank];
+  made.run_bytes = options.run_bytes;
   made.metrics = options.metrics;
   made.stop = options.stop;
   if (rank == 0) made.trace_path = options.trace_path;

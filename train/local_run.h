@@ -46,6 +46,7 @@ struct LocalRunOptions {
                                            ///< where there are fewer; empty: on the CPU
   monitoring::Metrics* metrics = nullptr;  ///< shows the ranks; null: nobody looks
   std::function<void()> at_end = {};       ///< after the last step, while the ranks still show
+  std::size_t run_bytes = kRunBytes;       ///< as in ModuleOptions
   /// By rank, as RankOptions has them.
   std::vector<std::vector<base::Stream*>> streams = {};
 };

@@ -45,7 +45,8 @@ base::Status Module::declare() {
     TROUPE_TRY_ASSIGN(counts_[key.dtype],
                       NDArray::zeros(runtime_, base::Shape{}, key.dtype, options_.device));
   }
-  TROUPE_TRY_ASSIGN(arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device));
+  TROUPE_TRY_ASSIGN(
+      arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device, options_.run_bytes));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return {};
@@ -236,8 +237,9 @@ base::Status Module::push(std::uint64_t step, double count) {
   }
   // A state's batch value enters the tree weighed by its count, like a gradient.
   const bool weighed = last_trained_ != nullptr;
-  for (const auto& [dtype, number] : counts_) {
-    if (weighed) TROUPE_TRY(set_count(number, count));
+  if (weighed && count != counted_) {
+    for (const auto& [dtype, number] : counts_) TROUPE_TRY(set_count(number, count));
+    counted_ = count;
   }
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.

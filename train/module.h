@@ -58,6 +58,7 @@ struct ModuleOptions {
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;
   std::size_t executors_max = 16;
+  std::size_t run_bytes = kRunBytes;                          ///< as in StoreArrays::create
   schemas::WireType gradient_wire = schemas::WireType::same;  ///< see set_wires()
   schemas::WireType weight_wire = schemas::WireType::same;    ///< likewise
 };
@@ -163,7 +164,8 @@ class Module {
   std::vector<bool> with_gradient_;    // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;
   ndarray::NDArray step_;
-  std::map<base::DType, ndarray::NDArray> counts_;  // 0-d: samples behind the averages pushed last
+  std::map<base::DType, ndarray::NDArray> counts_;  // 0-d: counted_
+  double counted_ = 0.0;                            // samples behind the averages pushed last
   std::list<Bound> executors_;                      // most recently used first
   Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
   store::KVStore* store_ = nullptr;

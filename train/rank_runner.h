@@ -45,6 +45,7 @@ struct RankOptions {
   /// Of `device`, if it is no CPU, as EngineOptions has them; a GPU's rank makes its own where
   /// there are none.
   std::vector<base::Stream*> streams = {};
+  std::size_t run_bytes = kRunBytes;       ///< as in ModuleOptions
   monitoring::Metrics* metrics = nullptr;  ///< shows the rank while it lives; null: nobody looks
   /// Set from outside when the run is to end early: then no epoch is scored any more.
   const std::atomic<bool>* stop = nullptr;

@@ -109,16 +109,16 @@ base::BufferPool& host_pool(ndarray::Runtime& runtime, base::Device device) {
 base::Result<StoreArrays> StoreArrays::create(ndarray::Runtime& runtime,
                                               std::span<const KeyInfo> keys,
                                               const std::vector<bool>& computed,
-                                              base::Device device) {
+                                              base::Device device, std::size_t run_bytes) {
   std::vector<std::uint32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0U);
   StoreArrays made;
-  TROUPE_TRY_ASSIGN(made.weight_runs_, make_runs(runtime, keys, order, device));
+  TROUPE_TRY_ASSIGN(made.weight_runs_, make_runs(runtime, keys, order, device, run_bytes));
   std::vector<std::uint32_t> backward, still;
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
     (!ndarray::uses_stream(device) || computed[*id] ? backward : still).push_back(*id);
   }
-  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(runtime, keys, backward, device));
+  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(runtime, keys, backward, device, run_bytes));
   for (auto* arrays : {&made.parameters_, &made.gradients_, &made.pulled_, &made.pushed_}) {
     arrays->resize(keys.size());
   }
@@ -134,7 +134,7 @@ base::Result<StoreArrays> StoreArrays::create(ndarray::Runtime& runtime,
 base::Result<StoreArrays::Runs> StoreArrays::make_runs(ndarray::Runtime& runtime,
                                                        std::span<const KeyInfo> keys,
                                                        const std::vector<std::uint32_t>& order,
-                                                       base::Device device) {
+                                                       base::Device device, std::size_t run_bytes) {
   Runs runs;
   if (!ndarray::uses_stream(device)) {
     for (const std::uint32_t id : order) {
@@ -147,7 +147,7 @@ base::Result<StoreArrays::Runs> StoreArrays::make_runs(ndarray::Runtime& runtime
   for (const std::uint32_t id : order) {
     ids.push_back(id);
     bytes += bytes_of(keys[id]);
-    if (bytes < kRunBytes && id != order.back()) continue;
+    if (bytes < run_bytes && id != order.back()) continue;
     TROUPE_TRY_ASSIGN(runs.emplace_back(), make_run(runtime, keys, std::exchange(ids, {}), device));
     bytes = 0;
   }

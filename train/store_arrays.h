@@ -21,8 +21,7 @@
 
 namespace troupe::train {
 
-/// A run ends with the key that fills it to this: from here on the start of a copy is nothing
-/// beside the copy.
+/// The size of runs: from here on the start of a copy is nothing beside the copy.
 inline constexpr std::size_t kRunBytes = std::size_t{4} << 20;
 
 /// Memory of the host for what travels to and from `device`: pinned where that is a GPU, which then
@@ -42,10 +41,12 @@ class StoreArrays {
   using Runs = std::vector<std::shared_ptr<const KeyRun>>;
 
   /// Arrays of zeros for all keys, whose ids are their positions. `computed`, by id: a backward
-  /// pass writes the gradient; the others stay zero and never travel. Blocks until all are zero.
+  /// pass writes the gradient; the others stay zero and never travel. A run ends with the key that
+  /// fills it to `run_bytes`. Blocks until all are zero.
   static base::Result<StoreArrays> create(ndarray::Runtime& runtime,
                                           std::span<const schemas::KeyInfo> keys,
-                                          const std::vector<bool>& computed, base::Device device);
+                                          const std::vector<bool>& computed, base::Device device,
+                                          std::size_t run_bytes = kRunBytes);
 
   /// By id, on the device: what executors read and write.
   const std::vector<ndarray::NDArray>& parameters() const { return parameters_; }
@@ -68,7 +69,8 @@ class StoreArrays {
   StoreArrays() = default;
   static base::Result<Runs> make_runs(ndarray::Runtime& runtime,
                                       std::span<const schemas::KeyInfo> keys,
-                                      const std::vector<std::uint32_t>& order, base::Device device);
+                                      const std::vector<std::uint32_t>& order, base::Device device,
+                                      std::size_t run_bytes);
   void place(const Runs& runs, std::vector<ndarray::NDArray>& device,
              std::vector<ndarray::NDArray>& host) const;
 

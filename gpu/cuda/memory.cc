@@ -49,6 +49,7 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
   if (found.devices.empty()) {
     return base::error(base::Errc::failed_precondition, "no pinned memory: {}", found.problem);
   }
+  const DeviceScope scope(Device{base::DeviceKind::cuda, used_device});
   void* data = nullptr;
   // Portable: pinned for every device of the process.
   TROUPE_TRY(
@@ -57,6 +58,7 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
 }
 
 void release_pinned(std::byte* data) {
+  const DeviceScope scope(Device{base::DeviceKind::cuda, used_device});
   static_cast<void>(cudaFreeHost(data));
 }
 

@@ -18,6 +18,9 @@ namespace {
 using base::Device;
 using base::Status;
 
+/// Who waits for an event sleeps: the processor is wanted for the next batch.
+constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
+
 /// Events of one device that nobody uses.
 class EventPool {
  public:
@@ -39,8 +42,8 @@ class EventPool {
       }
     }
     cudaEvent_t event = nullptr;
-    TROUPE_TRY(status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), device_,
-                         "cudaEventCreate"));
+    TROUPE_TRY(
+        status_of(cudaEventCreateWithFlags(&event, kEventFlags), device_, "cudaEventCreate"));
     return event;
   }
   void give(cudaEvent_t event) {
@@ -151,6 +154,7 @@ class CudaStream final : public base::Stream {
 base::Result<std::unique_ptr<base::Stream>> make_stream(Device device, StreamPriority priority) {
   TROUPE_TRY(check_device(device));
   const DeviceScope scope(device);
+  used_device = device.index;
   int least = 0, greatest = 0;  // smaller numbers go first
   TROUPE_TRY(status_of(cudaDeviceGetStreamPriorityRange(&least, &greatest), device,
                        "cudaDeviceGetStreamPriorityRange"));

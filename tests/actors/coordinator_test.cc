@@ -133,7 +133,7 @@ class AgentRecord final : public AgentPorts {
   void join_coordinator(const control::JoinCoordinator& join) override { joined.set_value(join); }
   void leave_coordinator(const std::string&) override { left.set_value(); }
   void tell_coordinator(schemas::Message message) override { told.set_value(std::move(message)); }
-  void start_child(const control::ProcessKey&) override {}
+  void start_child(const control::StartChild&) override {}
   void stop_child(const control::StopChild&) override {}
   void tell_child(const control::ToChild&, schemas::Message) override {}
   void probe_folder(const schemas::FolderProbe&) override {}

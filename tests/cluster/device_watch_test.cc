@@ -64,7 +64,10 @@ struct Fixture {
             patience_ms) {}
   void look(std::int64_t at_ms) {
     const std::vector<LostGpu>& lost = watch->look(at_ms);
-    if (lost != (told.empty() ? std::vector<LostGpu>() : told.back())) told.push_back(lost);
+    const bool first = told.empty() && lost == unknown;
+    if (!first && lost != (told.empty() ? std::vector<LostGpu>() : told.back())) {
+      told.push_back(lost);
+    }
   }
   /// The agent's loop comes by; time goes on with each look that begins.
   void step() {
@@ -94,6 +97,8 @@ struct Fixture {
     return metrics.exposition().find(line) != std::string::npos;
   }
 
+  const std::vector<LostGpu> unknown = {{0, "GPU 0 (H100, GPU-a) is being looked at"},
+                                        {3, "GPU 3 (H100, GPU-b) is being looked at"}};
   std::shared_ptr<Driver> driver = std::make_shared<Driver>();
   std::vector<std::vector<LostGpu>> told;  // each time that it is another list
   monitoring::Metrics metrics;
@@ -110,8 +115,10 @@ DeviceSample counted(std::uint64_t errors) {
 TEST_CASE("a GPU that falls ill is told with the reason, and when it comes back",
           "[device_watch]") {
   Fixture fixture;
+  CHECK(fixture.watch->look(0) == fixture.unknown);
   fixture.round();
-  CHECK(fixture.told.empty());  // all is well, as everybody thought
+  CHECK(fixture.told.empty());
+  CHECK(fixture.watch->look(0).empty());  // all is well
   CHECK(fixture.shows("in_service", 0, "1"));
 
   fixture.driver->says(counted(0), counted(3));

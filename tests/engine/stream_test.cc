@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream operations on the delayed device: work runs after issue, in stream order, and nobody sees
 // a value too early. Poisoned outputs make a missing wait visible as NaN.
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <future>
 #include <limits>
 #include <new>
 #include <thread>
@@ -141,6 +143,42 @@ TEST_CASE("a writer waits for the readers of every stream") {
   CHECK(seen_b == 2);
   CHECK(seen_a == 101);
   CHECK(value == 3);
+}
+
+// One thread waits for the events of a stream. If it took the most urgent operation first, the last
+// closure would wait for ever for what stands behind it in that thread.
+TEST_CASE(
+    "who waits for an earlier event of a stream goes on first, however urgent the others are") {
+  DelayedStream stream({.held = true});
+  Fixture f(true, EngineOptions{.streams = {&stream}});
+  std::array<Variable, 4> values, seen;
+  std::promise<void> second;
+  std::future_status waited = std::future_status::timeout;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = f.variable("value");
+    seen[i] = f.variable("seen");
+    f.push_stream("compute", {}, {values[i]}, [&, i](RunContext& context) {
+      context.stream->enqueue_host([&, i] {
+        if (i == 3) waited = second.get_future().wait_for(std::chrono::seconds(20));
+        return Status();
+      });
+      return Status();
+    });
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Operation operation{.name = "see",
+                              .reads = {&values[i], 1},
+                              .writes = {&seen[i], 1},
+                              .lane = {{}, LaneKind::copy},
+                              .priority = static_cast<int>(i) - 3};
+    f.engine->push(operation, [&, i](RunContext&) {
+      if (i == 1) second.set_value();
+      return Status();
+    });
+  }
+  stream.release();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(waited == std::future_status::ready);
 }
 
 TEST_CASE("wait sees the stream's result, wait_all the streams' ends") {
