@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <span>
 
 #include "actors/device_server.h"
 #include "actors/outflow.h"
@@ -46,7 +47,7 @@ struct Process {
   Process(const std::shared_ptr<const train::Job>& the_job, ActorId actor)
       : self(actor),
         job(the_job),
-        server_job(actors::open_server_job(job, table, {}).value()),
+        server_job(actors::open_server_job(job, table, std::span<const base::Device>()).value()),
         plan(actors::make_job_plan("traffic", 1, job->spec, job->keys.keys).value()) {}
 
   actors::JobParts parts() { return {actors, post_office, plan, job, table, clock}; }
