@@ -58,7 +58,7 @@ struct Setup {
     made->orders = std::make_shared<data::EpochOrders>(
         must(data::Dealer::create({kRecords, workers, 1, made->spec.seed})));
     job = std::move(made);
-    server_job = must(actors::open_server_job(job, table));
+    server_job = must(actors::open_server_job(job, table, std::span<const base::Device>()));
     plan = std::make_unique<const actors::JobPlan>(
         must(actors::make_job_plan("loopback", 1, job->spec, job->keys.keys)));
   }
