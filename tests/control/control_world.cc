@@ -385,20 +385,24 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   }
 }
 
-/// Of all that processes of a machine have of a GPU at a time, its agent has offered as many slots;
-/// and each is as large as the job wants it.
+/// Of all that host processes of a machine have of a GPU at a time, its agent has offered as many
+/// slots; and each is as large as the job wants it. Parameter servers compute on none.
 void ControlWorld::check_gpus(const std::string& name, const schemas::LaunchProcess& launch) {
   const Agent& agent = agents_.at(name);
   const schemas::WorkersSpec workers = schemas::decode_job_spec(launch.job_text)->workers;
   const bool on_gpus = workers.device == schemas::WorkerDevice::gpu;
-  if (launch.gpus.size() != (on_gpus ? launch.ranks.size() : 0)) {
+  const bool host = launch.actor.role == schemas::Role::device_server;
+  if (host ? launch.gpus.size() != (on_gpus ? launch.ranks.size() : 0)
+           : launch.gpus.empty() == on_gpus) {
     faults_.push_back(
         fmt::format("{} GPUs for {} ranks on {}", launch.gpus.size(), launch.ranks.size(), name));
   }
+  if (!host) return;
   if (!launch.gpus.empty()) ++launches_on_gpus_;
   for (const std::uint32_t index : launch.gpus) {
     std::ptrdiff_t had = 0, offered = 0;
     for (const auto& [key, child] : agent.processes) {
+      if (key.actor.role != schemas::Role::device_server) continue;
       had += std::count(child.gpus.begin(), child.gpus.end(), index);
     }
     for (const schemas::GpuOffer& gpu : agent.gpus) {
