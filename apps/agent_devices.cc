@@ -39,14 +39,14 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
   if (!list.on_gpus()) return offers;
   const std::vector<schemas::GpuOffer> all = all_of(inventory);
   if (all.empty()) {
-    return base::error(base::Errc::failed_precondition, "this machine has no GPU to compute on: {}",
+    return base::error(base::Errc::resource_exhausted, "this machine has no GPU to compute on: {}",
                        inventory.problem);
   }
   if (list.all_gpus) return all;
   for (const std::uint32_t index : list.gpus) {
     if (index >= all.size()) {
-      return base::error(base::Errc::not_found, "this machine has no GPU {}; it has {}", index,
-                         gpus_text(all));
+      return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
+                         index, gpus_text(all));
     }
     offers.push_back(all[index]);
   }

@@ -13,8 +13,8 @@
 
 namespace troupe::apps {
 
-/// The GPU slots of `list` on a machine with these GPUs, in the list's order. failed_precondition:
-/// there is none, and why; not_found: one that is not there, beside those that are.
+/// The GPU slots of `list` on a machine with these GPUs, in the list's order. resource_exhausted:
+/// there is none, and why; or one that is not there, beside those that are.
 base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceList& list,
                                                           const gpu::Inventory& inventory);
 

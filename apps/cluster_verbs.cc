@@ -168,7 +168,10 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
   TROUPE_TRY_ASSIGN(const cluster::DeviceList list, cluster::parse_device_list(verb.devices));
   options.slots = list.cpu_slots;
   if (list.on_gpus()) {
-    TROUPE_TRY_ASSIGN(options.gpus, gpu_slots_of(list, gpu::inventory()));
+    // Found out by the agent, not by the command line: a service begins anew until they are there.
+    auto gpus = gpu_slots_of(list, gpu::inventory());
+    if (!gpus.ok()) return gpus.status().with_context("--devices " + verb.devices);
+    options.gpus = *std::move(gpus);
     base::log_info("offers {}: {}", control::offer_text(options.slots, options.gpus.size()),
                    gpus_text(options.gpus));
   }
@@ -401,8 +404,7 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
 
 std::string check_devices(const std::string& text) {
   const auto list = cluster::parse_device_list(text);
-  if (!list.ok()) return list.status().text();
-  return "";
+  return list.ok() ? "" : list.status().text();
 }
 
 void add_cluster_verbs(CLI::App& app, Context& context) {

@@ -64,8 +64,8 @@ std::string check_duration(const std::string& text);
 /// The check of options that take a size: "512m", "4g".
 std::string check_size(const std::string& text);
 
-/// The check of options that take an agent's devices: "cpu:2", "gpu:all". GPUs that this machine
-/// does not have are refused, with what it has.
+/// The check of options that take an agent's devices: "cpu:2", "gpu:all". Whether this machine has
+/// the GPUs is the agent's to say.
 std::string check_devices(const std::string& text);
 
 /// "SUMMARY\n\nExamples:\n  troupe ...\n".

@@ -33,7 +33,7 @@ TEST_CASE("GPU slots have their GPU's name and memory, in the order asked for", 
 
 TEST_CASE("a GPU that is not there is refused beside those that are", "[devices]") {
   const base::Status missing = slots_of("gpu:0,2", two()).status();
-  CHECK(missing.code() == base::Errc::not_found);
+  CHECK(missing.code() == base::Errc::resource_exhausted);
   CHECK(missing.text() ==
         "this machine has no GPU 2; it has GPU 0: NVIDIA H100, 80.0 GiB; GPU 1: NVIDIA?T4, "
         "15.0 GiB");
@@ -41,7 +41,7 @@ TEST_CASE("a GPU that is not there is refused beside those that are", "[devices]
   CHECK(slots_of("cpu:1", none).ok());
   for (const char* devices : {"gpu:all", "gpu:0", "cpu:1,gpu:0"}) {
     const base::Status status = slots_of(devices, none).status();
-    CHECK(status.code() == base::Errc::failed_precondition);
+    CHECK(status.code() == base::Errc::resource_exhausted);
     CHECK(status.text() == "this machine has no GPU to compute on: no NVIDIA driver is installed");
   }
 }
