@@ -38,7 +38,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
       ExitCodeInfo{ExitCode::not_found,
                    "there is no such job, checkpoint or network, or no such file (a job file: 3)"},
       ExitCodeInfo{ExitCode::conflict, "it exists already, or another process uses it"},
-      ExitCodeInfo{ExitCode::no_resources, "no memory, disk, slots or free port"},
+      ExitCodeInfo{ExitCode::no_resources, "no memory, disk, slots, GPU or free port"},
       ExitCodeInfo{ExitCode::not_allowed, "the system or Troupe forbids it"},
       ExitCodeInfo{ExitCode::stopped, "the job was stopped by `troupe job stop`"},
       ExitCodeInfo{ExitCode::no_checkpoint, "the checkpoint that was asked for was not written"},

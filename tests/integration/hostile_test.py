@@ -338,8 +338,10 @@ class HostileTest(unittest.TestCase):
                 self.assertEqual({word for word in words if word.startswith("--")}, known)
                 ours = pathlib.Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
                 theirs = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                self.assertLessEqual({word for word in theirs if not word.startswith(b"OMP_")},
+                other = (b"OMP_", b"CUDA_VISIBLE_DEVICES=")  # what an agent sets for its children
+                self.assertLessEqual({word for word in theirs if not word.startswith(other)},
                                      set(ours))
+                self.assertIn(b"CUDA_VISIBLE_DEVICES=", theirs)  # a job on CPUs sees no GPU
                 seen += 1
         self.assertEqual(seen, 4)
         self.cluster.troupe("job", "stop", "victim").communicate(timeout=DEADLINE_S)
