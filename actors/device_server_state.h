@@ -55,7 +55,9 @@ class DeviceServerState {
   void take(schemas::Envelope& envelope, const schemas::CutQuery& query);
   void take(schemas::Envelope& envelope, const schemas::ExtraCut& cut);
   /// Spoken among parameter servers.
-  template <schemas::OneOf<schemas::ShardCheckpoint, schemas::CheckpointReport> Message>
+  template <schemas::OneOf<schemas::ShardCheckpoint, schemas::CheckpointReport, schemas::StepFacts,
+                           schemas::StepVerdict>
+                Message>
   void take(schemas::Envelope&, const Message&) {}
   template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}

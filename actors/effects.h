@@ -62,6 +62,13 @@ struct Update {
   store::SliceUpdate update;
 };
 
+/// See what a slice's sum is like. Result: Examined.
+struct Examine {
+  EffectId id = 0;
+  schemas::SliceId slice;
+  store::SliceExamination examination;
+};
+
 /// First values of a slice: from the checkpoint of `step`, or for step 0 computed from (seed, key,
 /// element) or read from the job's weight file. Result: SliceState (values and updates).
 struct InitSlice {
@@ -125,8 +132,8 @@ struct GradientTaken {
 
 using WorkerEffect = std::variant<Send, Fail, End, StartTraining, WeightsReady, GradientTaken>;
 using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;
-using ParameterEffect = std::variant<Send, Fail, End, Note, Add, Update, InitSlice, WriteShard,
-                                     WriteManifest, RemoveCheckpoint, Missing>;
+using ParameterEffect = std::variant<Send, Fail, End, Note, Add, Examine, Update, InitSlice,
+                                     WriteShard, WriteManifest, RemoveCheckpoint, Missing>;
 
 // ---- events ----
 
@@ -136,7 +143,7 @@ struct Received {
 };
 
 /// What an effect gave; monostate when it failed.
-using EffectResult = std::variant<std::monostate, base::Buffer, store::SliceValues,
+using EffectResult = std::variant<std::monostate, base::Buffer, store::Examined, store::SliceValues,
                                   store::SliceState, schemas::ShardCheckpoint, std::string>;
 
 /// An effect with an id has ended.

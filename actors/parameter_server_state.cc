@@ -45,17 +45,20 @@ void ParameterServerState::open() {
     effects_.emit(InitSlice{effect, id, mail_.rules().steps.start});
   }
   checkpoints_.emplace(mail_, effects_, shard_, slices_.size());
+  if (mail_.rules().judged) verdicts_.emplace(mail_, effects_, shard_, slices_.size());
 }
 
 /// Whoever had the new view already has refused what was answered in the last one.
 void ParameterServerState::moved() {
   checkpoints_->send_again();
+  if (verdicts_) verdicts_->send_again();
   for (Owned& owned : slices_) owned.pulls.forget({});
 }
 
 void ParameterServerState::on(const LinkResumed& resumed) {
   if (!mail_.open()) return;
   checkpoints_->ask_about(resumed.peer);
+  if (verdicts_) verdicts_->ask_about(resumed.peer);
   if (resumed.peer.role != Role::device_server) return;
   for (Owned& owned : slices_) owned.pulls.forget(resumed.peer.index);
 }
@@ -65,17 +68,33 @@ void ParameterServerState::take(Envelope& envelope, const schemas::ShardCheckpoi
   checkpoints_->take(file);
 }
 
+bool ParameterServerState::from_first_shard(const Envelope& envelope) const {
+  const std::uint32_t first = mail_.plan().layout.first_shard();
+  return envelope.from == schemas::ActorId{Role::parameter_server, first};
+}
+
 void ParameterServerState::take(Envelope& envelope, const schemas::CheckpointReport& report) {
   if (envelope.from == kCoordinator) return checkpoints_->answered(report);
-  if (envelope.from !=
-      schemas::ActorId{Role::parameter_server, mail_.plan().layout.first_shard()}) {
-    return;
-  }
+  if (!from_first_shard(envelope)) return;
   const base::Status status = checkpoints_->take(report);
   if (!status.ok()) return mail_.fail(status);
   moved_ = true;
   for (std::size_t index = 0; index < slices_.size(); ++index) pump(index);
   finish_if_done();
+}
+
+void ParameterServerState::take(Envelope& envelope, const schemas::StepFacts& facts) {
+  if (!verdicts_ || envelope.from != schemas::ActorId{Role::parameter_server, facts.shard}) return;
+  const base::Status status = verdicts_->take(facts);
+  if (!status.ok()) return mail_.fail(status);
+  moved_ = true;
+}
+
+void ParameterServerState::take(Envelope& envelope, const schemas::StepVerdict& verdict) {
+  if (!verdicts_ || !from_first_shard(envelope) || !verdicts_->take(verdict)) return;
+  moved_ = true;
+  for (Owned& owned : slices_) owned.owner.judged(verdict);
+  for (std::size_t index = 0; index < slices_.size(); ++index) pump(index);
 }
 
 /// No slice has come that far: every rank is held in front of that step (control/extra_cut.h).
@@ -176,6 +195,9 @@ void ParameterServerState::on(EffectDone& done) {
     owned.owner.start(std::move(*first));
   } else if (auto* values = std::get_if<store::SliceValues>(&done.result)) {
     owned.owner.updated(std::move(*values));
+  } else if (const auto* examined = std::get_if<store::Examined>(&done.result)) {
+    owned.owner.examined(*examined);
+    verdicts_->found(work.slice, *owned.owner.take_finding());
   } else {
     owned.owner.added(work.addition, std::get<base::Buffer>(std::move(done.result)));
   }
@@ -187,6 +209,7 @@ void ParameterServerState::on(const Tick& tick) {
   mail_.tick(tick.now_ms);
   if (!mail_.open()) return;
   checkpoints_->attend();
+  if (verdicts_) verdicts_->attend();
   report();
   watch_progress();
 }
@@ -223,6 +246,9 @@ void ParameterServerState::run_work(std::size_t index) {
     if (auto* addition = std::get_if<store::Addition>(&*work)) {
       running_[effect] = {index, addition->id};
       effects_.emit(Add{effect, id, dtype, std::move(addition->left), std::move(addition->right)});
+    } else if (auto* examination = std::get_if<store::SliceExamination>(&*work)) {
+      running_[effect] = {index, 0};
+      effects_.emit(Examine{effect, id, std::move(*examination)});
     } else {
       auto& update = std::get<store::SliceUpdate>(*work);
       running_[effect] = {index, 0};
@@ -331,6 +357,9 @@ const ParameterServerState::Owned* ParameterServerState::furthest_behind() const
 }
 
 std::string ParameterServerState::waits_for() const {
+  if (std::string verdict = verdicts_ ? verdicts_->waits_for() : ""; !verdict.empty()) {
+    return verdict;
+  }
   const Owned* last = furthest_behind();
   return last == nullptr ? std::string() : last->owner.waits_for();
 }

@@ -15,6 +15,7 @@
 #include "actors/checkpoint_tracker.h"
 #include "actors/mail.h"
 #include "actors/pull_desk.h"
+#include "actors/verdict_tracker.h"
 #include "control/silence.h"
 #include "store/slice_owner.h"
 
@@ -39,10 +40,10 @@ class ParameterServerState {
   std::string waits_for() const;
 
  private:
-  /// A running Add, Update or InitSlice.
+  /// A running Add, Examine, Update or InitSlice.
   struct Work {
     std::size_t slice = 0;
-    std::uint64_t addition = 0;  // its name to the owner; 0: an update or first values
+    std::uint64_t addition = 0;  // its name to the owner; 0: none of these
   };
   struct Owned {
     std::size_t position = 0;  // in the layout
@@ -63,11 +64,14 @@ class ParameterServerState {
   void take(schemas::Envelope& envelope, const schemas::ShardCheckpoint& file);
   void take(schemas::Envelope& envelope, const schemas::CheckpointReport& report);
   void take(schemas::Envelope& envelope, const schemas::ExtraCut& cut);
+  void take(schemas::Envelope& envelope, const schemas::StepFacts& facts);
+  void take(schemas::Envelope& envelope, const schemas::StepVerdict& verdict);
   /// The answers that it gives itself, and what device servers are asked.
   template <schemas::OneOf<schemas::PushAck, schemas::WeightReply, schemas::CutQuery> Message>
   void take(schemas::Envelope&, const Message&) {}
   template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}
+  bool from_first_shard(const schemas::Envelope& envelope) const;
   const store::SliceInfo& info(const Owned& owned) const;
   std::optional<std::size_t> own(const schemas::SliceId& slice);
   void pump(std::size_t index);
@@ -89,6 +93,7 @@ class ParameterServerState {
   std::map<schemas::SliceId, std::size_t> index_;
   std::map<EffectId, Work> running_;
   std::optional<CheckpointTracker> checkpoints_;
+  std::optional<VerdictTracker> verdicts_;  // where steps are judged
   std::set<std::uint32_t> finished_;
   bool done_ = false;
   std::optional<std::uint64_t> reported_ms_;

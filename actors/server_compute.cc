@@ -20,9 +20,10 @@ struct OperationOfKind {
 };
 
 // By kind. Each lane has one thread, so that all of a kind run one after the other.
-constexpr std::array<OperationOfKind, 6> kOperations = {
+constexpr std::array<OperationOfKind, 7> kOperations = {
     {{"add", engine::LaneKind::compute},
      {"copy", engine::LaneKind::copy},
+     {"examine", engine::LaneKind::compute},
      {"update", engine::LaneKind::compute},
      {"first values", engine::LaneKind::compute},
      {"write shard", engine::LaneKind::copy},
@@ -149,6 +150,13 @@ void ServerCompute::run(Copy copy) {
                              where.pool.allocate(copy.from.size(), "gradient sums"));
            std::memcpy(made.data(), copy.from.data(), copy.from.size());
            return EffectResult(std::move(made));
+         });
+}
+
+void ServerCompute::run(Examine examine) {
+  submit(Computed::Kind::examine, examine.id,
+         [this, examine](const store::UpdateContext&) -> base::Result<EffectResult> {
+           return EffectResult(job_.compute->examine(key(examine.slice), examine.examination));
          });
 }
 

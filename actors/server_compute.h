@@ -51,7 +51,7 @@ base::Status check_checkpoint_folder(const ServerJob& job);
 
 /// An effect that has been computed. All of one kind come one after the other.
 struct Computed {
-  enum class Kind : std::uint8_t { add, copy, update, init, shard, manifest };
+  enum class Kind : std::uint8_t { add, copy, examine, update, init, shard, manifest };
   Kind kind = Kind::add;
   double seconds = 0.0;
   base::Status status;
@@ -77,6 +77,7 @@ class ServerCompute {
 
   void run(Add add);
   void run(Copy copy);
+  void run(Examine examine);
   void run(Update update);
   /// Each slice of the server once, from one thread; after the last no first values are kept.
   void run(InitSlice init);

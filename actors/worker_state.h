@@ -54,10 +54,11 @@ class WorkerState {
   void take(schemas::Envelope& envelope, const schemas::PushAck& ack);
   void take(schemas::Envelope& envelope, const schemas::WeightReply& reply);
   /// Spoken between ranks and servers in the other direction, among servers, or to servers alone.
-  template <schemas::OneOf<schemas::GradientPush, schemas::PushQuery, schemas::WeightPull,
-                           schemas::Finished, schemas::ShardCheckpoint, schemas::CheckpointReport,
-                           schemas::CutQuery, schemas::ExtraCut>
-                Message>
+  template <
+      schemas::OneOf<schemas::GradientPush, schemas::PushQuery, schemas::WeightPull,
+                     schemas::Finished, schemas::ShardCheckpoint, schemas::CheckpointReport,
+                     schemas::CutQuery, schemas::ExtraCut, schemas::StepFacts, schemas::StepVerdict>
+          Message>
   void take(schemas::Envelope&, const Message&) {}
   template <ForOthers Message>
   void take(schemas::Envelope&, const Message&) {}

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "data/batch_iterator.h"
 #include "schemas/codec.h"
+#include "store/loss_scale.h"
 #include "symbol/kernel_choices.h"
 #include "symbol/networks/networks.h"
 
@@ -178,6 +179,7 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   section.read("momentum", optimizer.momentum, RealRange{0.0, 0.999999});
   section.read("wd", optimizer.wd, RealRange{.least = 0.0});
   section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
+  section.read("clip_norm", optimizer.clip_norm, RealRange{.least = 0.0});
   section.choose("decay", kNames<schemas::Decay>, optimizer.decay);
   section.finish();
 }
@@ -353,12 +355,18 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.read("winograd", numerics.winograd);
   section.read("kernels", numerics.kernels, EmptyText::allowed);
   std::size_t choice = 0;
-  constexpr std::array<std::string_view, 3> kTypes = {"f32", "f64", "bf16"};
-  constexpr std::array<base::DType, 3> kDTypes = {base::DType::f32, base::DType::f64,
-                                                  base::DType::bf16};
+  constexpr std::array<std::string_view, 4> kTypes = {"f32", "f64", "bf16", "f16"};
+  constexpr std::array<base::DType, 4> kDTypes = {base::DType::f32, base::DType::f64,
+                                                  base::DType::bf16, base::DType::f16};
   if (section.choose("dtype", kTypes, choice)) numerics.dtype = kDTypes[choice];
   section.choose("gradient_wire", kNames<schemas::WireType>, numerics.gradient_wire);
   section.choose("weight_wire", kNames<schemas::WireType>, numerics.weight_wire);
+  const bool scaled = section.read("loss_scale", numerics.loss_scale, RealRange{.least = 1.0});
+  const bool counted = section.read("loss_scale_steps", numerics.loss_scale_steps,
+                                    IntegerRange{0, store::kLossScaleStepsMax});
+  if ((scaled || counted) && numerics.dtype != base::DType::f16) {
+    section.fail(scaled ? "loss_scale" : "loss_scale_steps", "needs dtype = \"f16\"");
+  }
   section.finish();
 }
 

@@ -172,9 +172,9 @@ void add_options(CLI::App* verb, InspectOptions& options) {
           [&options](const std::string& name) {
             options.products = base::parse_dtype(name).value();
           },
-          "Type in which products are computed, as numerics.dtype of a job: f32 (the default) or "
-          "bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+          "Type in which products are computed, as numerics.dtype of a job: f32 (the default), "
+          "bf16 or f16")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->type_name("TYPE");
   verb->add_option("--kernels", options.kernels,
                    "Kernels that go before the rule's: what troupe model autotune has written")

@@ -144,6 +144,7 @@ std::size_t header_bytes_max(std::size_t type) {
       return kSmallHeaderBytes;
     case type_of<Finished>():
     case type_of<ShardCheckpoint>():
+    case type_of<StepFacts>():
     case type_of<Placement>():
     case type_of<LaunchProcess>():
     case type_of<ProcessMessage>():

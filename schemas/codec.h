@@ -27,6 +27,7 @@ inline constexpr std::size_t kJobsMax = 4'096;                 ///< jobs of one 
 inline constexpr std::size_t kMachinesListed = 4'096;          ///< machines of one list
 inline constexpr std::size_t kRanksListed = 4'096;             ///< ranks of one list
 inline constexpr std::size_t kChecksumsMax = 524'288;          ///< chunks of one shard's file
+inline constexpr std::size_t kFactsMax = 131'072;              ///< slices of one shard's step
 inline constexpr std::size_t kKeysMax = 65'536;                ///< keys of a job
 inline constexpr std::size_t kLimitsMax = 1'024;               ///< named limits of a job
 inline constexpr std::size_t kChannelsMax = 4'096;             ///< values of mean and std

@@ -237,6 +237,14 @@ void get(wire::CheckpointPlaced::Reader in, CheckpointPlaced& out, Intake& intak
 void put(wire::DropCheckpoint::Builder out, const DropCheckpoint& m);
 void get(wire::DropCheckpoint::Reader in, DropCheckpoint& out, Intake& intake);
 
+// What parameter servers decide together: codec_verdict.cc.
+void put(wire::SliceFacts::Builder out, const SliceFacts& m);
+void get(wire::SliceFacts::Reader in, SliceFacts& out, Intake& intake);
+void put(wire::StepFacts::Builder out, const StepFacts& m);
+void get(wire::StepFacts::Reader in, StepFacts& out, Intake& intake);
+void put(wire::StepVerdict::Builder out, const StepVerdict& m);
+void get(wire::StepVerdict::Reader in, StepVerdict& out, Intake& intake);
+
 // What agents offer: codec_offer.cc.
 void put(wire::GpuOffer::Builder out, const GpuOffer& m);
 void get(wire::GpuOffer::Reader in, GpuOffer& out, Intake& intake);

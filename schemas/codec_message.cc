@@ -9,10 +9,10 @@ namespace {
 using Which = wire::Message::Which;
 
 // Type numbers, positions and ordinals are one thing.
-static_assert(static_cast<std::size_t>(Which::AGENT_OFFER) == type_of<AgentOffer>());
+static_assert(static_cast<std::size_t>(Which::STEP_VERDICT) == type_of<StepVerdict>());
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
-static_assert(std::variant_size_v<Message> == 54);
+static_assert(std::variant_size_v<Message> == 56);
 static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
@@ -181,6 +181,12 @@ auto init(wire::Message::Builder m, const DropCheckpoint&) {
 auto init(wire::Message::Builder m, const AgentOffer&) {
   return m.initAgentOffer();
 }
+auto init(wire::Message::Builder m, const StepFacts&) {
+  return m.initStepFacts();
+}
+auto init(wire::Message::Builder m, const StepVerdict&) {
+  return m.initStepVerdict();
+}
 
 template <typename T, typename In>
 void take(In in, Message& out, Intake& intake) {
@@ -257,6 +263,8 @@ void get(wire::Message::Reader in, Message& out, Intake& intake) {
       return take<CheckpointPlaced>(in.getCheckpointPlaced(), out, intake);
     case Which::DROP_CHECKPOINT: return take<DropCheckpoint>(in.getDropCheckpoint(), out, intake);
     case Which::AGENT_OFFER: return take<AgentOffer>(in.getAgentOffer(), out, intake);
+    case Which::STEP_FACTS: return take<StepFacts>(in.getStepFacts(), out, intake);
+    case Which::STEP_VERDICT: return take<StepVerdict>(in.getStepVerdict(), out, intake);
   }
   // clang-format on
   intake.fail("message", fmt::format("has the unknown type {}", static_cast<int>(in.which())));

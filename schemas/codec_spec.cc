@@ -189,7 +189,7 @@ void get(wire::CheckpointSpec::Reader in, CheckpointSpec& out, Intake& intake) {
 
 void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
   const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
-               weight_wire] = m;
+               weight_wire, loss_scale, loss_scale_steps] = m;
   out.setIsa(choice_of<wire::Isa>(isa));
   out.setLayout(choice_of<wire::LayoutChoice>(layout));
   out.setReferenceOnly(reference_only);
@@ -199,6 +199,8 @@ void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
   out.setKernelsJson(text_of(kernels_json));
   out.setGradientWire(choice_of<wire::WireType>(gradient_wire));
   out.setWeightWire(choice_of<wire::WireType>(weight_wire));
+  out.setLossScale(loss_scale);
+  out.setLossScaleSteps(loss_scale_steps);
 }
 
 void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
@@ -211,6 +213,8 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   intake.text(in.getKernelsJson(), kKernelsBytesMax, "kernels_json", out.kernels_json);
   intake.choice(in.getGradientWire(), WireType::f16, "gradient_wire", out.gradient_wire);
   intake.choice(in.getWeightWire(), WireType::f16, "weight_wire", out.weight_wire);
+  intake.finite(in.getLossScale(), "loss_scale", out.loss_scale);
+  out.loss_scale_steps = in.getLossScaleSteps();
 }
 
 void put(wire::MemorySpec::Builder out, const MemorySpec& m) {
@@ -311,12 +315,13 @@ void get_shape(capnp::List<std::int64_t>::Reader in, base::Shape& out, Intake& i
 }  // namespace
 
 void put(wire::OptimizerSpec::Builder out, const OptimizerSpec& m) {
-  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json, decay] = m;
+  const auto& [name, lr, momentum, wd, clip_gradient, clip_norm, symbol, symbol_json, decay] = m;
   out.setName(text_of(name));
   out.setLr(lr);
   out.setMomentum(momentum);
   out.setWd(wd);
   out.setClipGradient(clip_gradient);
+  out.setClipNorm(clip_norm);
   out.setSymbol(text_of(symbol));
   out.setSymbolJson(text_of(symbol_json));
   out.setDecay(choice_of<wire::Decay>(decay));
@@ -328,6 +333,7 @@ void get(wire::OptimizerSpec::Reader in, OptimizerSpec& out, Intake& intake) {
   intake.finite(in.getMomentum(), "momentum", out.momentum);
   intake.finite(in.getWd(), "wd", out.wd);
   intake.finite(in.getClipGradient(), "clip_gradient", out.clip_gradient);
+  intake.finite(in.getClipNorm(), "clip_norm", out.clip_norm);
   intake.name(in.getSymbol(), "symbol", out.symbol);
   intake.text(in.getSymbolJson(), kModelBytesMax, "symbol_json", out.symbol_json);
   intake.choice(in.getDecay(), Decay::weights, "decay", out.decay);
@@ -371,7 +377,7 @@ void get(wire::KeyInfo::Reader in, KeyInfo& out, Intake& intake) {
   out.id = in.getId();
   intake.name(in.getName(), "key", out.name);
   get_shape(in.getShape(), out.shape, intake);
-  intake.choice(in.getKind(), KeyKind::rows, "kind", out.kind);
+  intake.choice(in.getKind(), KeyKind::loss_scale, "kind", out.kind);
   intake.choice(in.getDtype(), base::DType::boolean, "dtype", out.dtype);
   intake.choice(in.getGradientWire(), base::DType::boolean, "gradient_wire", out.gradient_wire);
   intake.choice(in.getWeightWire(), base::DType::boolean, "weight_wire", out.weight_wire);

@@ -70,6 +70,7 @@ struct OptimizerSpec {
   symbol @5 :Text;
   symbolJson @6 :Text;
   decay @7 :Decay;
+  clipNorm @8 :Float64;
 }
 
 struct KeyRule {
@@ -120,6 +121,7 @@ enum KeyKind {
   dense @0;
   average @1;
   rows @2;
+  lossScale @3;
 }
 
 struct KeyInfo {
@@ -222,6 +224,8 @@ struct NumericsSpec {
   kernelsJson @6 :Text;
   gradientWire @7 :WireType;
   weightWire @8 :WireType;
+  lossScale @9 :Float64 = 1024;
+  lossScaleSteps @10 :UInt64 = 2000;
 }
 
 enum WireType {

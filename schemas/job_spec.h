@@ -80,6 +80,7 @@ struct OptimizerSpec {
   double momentum = 0.0;
   double wd = 0.0;             ///< weight decay, added to the gradient as wd * weight
   double clip_gradient = 0.0;  ///< each element of the mean gradient is cut to +-this; 0: not
+  double clip_norm = 0.0;      ///< the norm of all mean gradients together is cut to this; 0: not
   std::string symbol;          ///< path of a symbol JSON file
   std::string symbol_json;     ///< its text, read by the submitter
   Decay decay = Decay::all;    ///< what wd falls on
@@ -223,13 +224,16 @@ struct NumericsSpec {
   Isa isa = Isa::native;                          ///< highest instruction set used
   LayoutChoice layout = LayoutChoice::automatic;  ///< of convolutions' tensors
   bool reference_only = false;                    ///< only the plain reference kernels
-  /// f32 or f64: of all tensors; bf16: of products, in a network whose weights are f32.
+  /// f32 or f64: of all tensors; bf16 or f16: of products, in a network whose weights are f32.
   base::DType dtype = base::DType::f32;
   bool winograd = true;  ///< Winograd's form of convolutions where it is faster
   std::string kernels;  ///< path of a file of kernel choices (`troupe model autotune`); empty: none
   std::string kernels_json;  ///< its text, read by the submitter: one choice for everybody
   WireType gradient_wire = WireType::same;  ///< of gradients and their sums (KeyInfo)
   WireType weight_wire = WireType::same;    ///< of weights on their way to workers
+  double loss_scale = 1'024.0;  ///< f16: what gradients are multiplied with at first; a power of 2
+  /// f16: after so many steps without an overflow the loss scale is doubled; 0: never.
+  std::uint64_t loss_scale_steps = 2'000;
   friend bool operator==(const NumericsSpec&, const NumericsSpec&) = default;
 };
 

@@ -18,7 +18,7 @@ concept OneOf = (std::same_as<T, Ts> || ...);
 /// Between workers, device servers and parameter servers.
 template <typename T>
 concept DataMessage = OneOf<T, GradientPush, PushAck, PushQuery, WeightPull, WeightReply, Finished,
-                            StaleView, ShardCheckpoint>;
+                            StaleView, ShardCheckpoint, StepFacts, StepVerdict>;
 /// Between the actors of a job and the coordinator.
 template <typename T>
 concept JobMessage = OneOf<T, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 7> kJobPhases = {
     "pending", "starting", "running", "stopping", "succeeded", "failed", "stopped"};
 constexpr std::array<std::string_view, 6> kRankPhases = {"starting", "reading", "waiting",
                                                          "training", "missing", "done"};
-constexpr std::array<std::string_view, 54> kMessages = {"GradientPush",
+constexpr std::array<std::string_view, 56> kMessages = {"GradientPush",
                                                         "PushAck",
                                                         "WeightPull",
                                                         "WeightReply",
@@ -68,7 +68,9 @@ constexpr std::array<std::string_view, 54> kMessages = {"GradientPush",
                                                         "PlaceCheckpoint",
                                                         "CheckpointPlaced",
                                                         "DropCheckpoint",
-                                                        "AgentOffer"};
+                                                        "AgentOffer",
+                                                        "StepFacts",
+                                                        "StepVerdict"};
 static_assert(kMessages.size() == std::variant_size_v<Message>);
 
 template <std::size_t N>

@@ -27,6 +27,7 @@
 #include "schemas/job_spec.h"
 #include "schemas/offer_messages.h"
 #include "schemas/trust_messages.h"
+#include "schemas/verdict_messages.h"
 
 namespace troupe::schemas {
 
@@ -53,6 +54,8 @@ enum class KeyKind : std::uint8_t {
   dense,    ///< gradients are summed, an optimizer updates
   average,  ///< batch statistics are averaged into a state
   rows,     ///< sparse rows; defined, refused for now
+  /// Two numbers, (loss scale, steps since it changed), which the step's verdict alone moves.
+  loss_scale
 };
 
 /// A key, fixed when the job starts. `id` is its position in the job's list of keys.
@@ -533,16 +536,15 @@ struct Proof {
 };
 
 /// Every message. The position is the wire's type number: append only.
-using Message =
-    std::variant<GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView,
-                 ShardCheckpoint, DatasetReport, TrainingStart, ProgressReport, EvaluationReport,
-                 CheckpointReport, ActorDone, ActorFailed, JobEnd, Placement, ProcessReady,
-                 AgentHello, AgentWelcome, LaunchProcess, StopProcesses, ProcessExited,
-                 ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit, JobSubmitted, JobQuery,
-                 JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge, Proof,
-                 PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
-                 JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList, PieceQuery, FilePiece,
-                 PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer>;
+using Message = std::variant<
+    GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView, ShardCheckpoint,
+    DatasetReport, TrainingStart, ProgressReport, EvaluationReport, CheckpointReport, ActorDone,
+    ActorFailed, JobEnd, Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
+    StopProcesses, ProcessExited, ProcessMessage, FolderProbe, FolderProbeResult, JobSubmit,
+    JobSubmitted, JobQuery, JobList, JobStop, Hello, HelloReply, Ping, Pong, Goodbye, Challenge,
+    Proof, PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
+    JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList, PieceQuery, FilePiece,
+    PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer, StepFacts, StepVerdict>;
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);

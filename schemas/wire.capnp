@@ -73,6 +73,8 @@ struct Message {
     checkpointPlaced @51 :CheckpointPlaced;
     dropCheckpoint @52 :DropCheckpoint;
     agentOffer @53 :AgentOffer;
+    stepFacts @54 :StepFacts;
+    stepVerdict @55 :StepVerdict;
   }
 }
 
@@ -159,6 +161,26 @@ struct ShardCheckpoint {
   checksums @5 :List(UInt32);
   code @6 :Common.Errc;
   text @7 :Text;
+}
+
+struct SliceFacts {
+  squares @0 :Float64;
+  notFinite @1 :UInt64;
+}
+
+struct StepFacts {
+  step @0 :UInt64;
+  shard @1 :UInt32;
+  count @2 :Float64;
+  lossScale @3 :Float64;
+  slices @4 :List(SliceFacts);
+}
+
+struct StepVerdict {
+  step @0 :UInt64;
+  skip @1 :Bool;
+  divisor @2 :Float64;
+  norm @3 :Float64;
 }
 
 # ---- a job's processes and the coordinator ----

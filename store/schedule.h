@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "schemas/job_spec.h"
+#include "store/loss_scale.h"
 
 namespace troupe::store {
 
@@ -59,6 +61,7 @@ struct UpdateRule {
   schemas::ScheduleSpec schedule;
   ScheduleSpan span;
   bool check_range = true;  ///< what leaves the range of the 16 bits it travels in is an error
+  std::optional<LossScaleRule> loss_scale = {};  ///< where the keys have one
 };
 
 /// The learning rate of step `step` (from 0), lr being the optimizer's. With w warm-up steps:

@@ -4,9 +4,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
 
 #include "base/finite.h"
+#include "base/float16.h"
 #include "ndarray/run_kernel.h"
 #include "store/convert.h"
 #include "store/initializer.h"
@@ -29,13 +33,60 @@ double decay_of(const KeyInfo& key, const schemas::OptimizerSpec& optimizer) {
   return weight || optimizer.decay == schemas::Decay::all ? 1.0 : 0.0;
 }
 
+base::Status check_loss_scale_key(std::span<const KeyInfo> keys, const UpdateRule& rule) {
+  const bool has = std::any_of(keys.begin(), keys.end(),
+                               [](const KeyInfo& key) { return key.kind == KeyKind::loss_scale; });
+  if (has != rule.loss_scale.has_value()) {
+    return base::error(base::Errc::invalid_argument,
+                       "the keys {} a loss scale, the rule of updates {}", has ? "have" : "lack",
+                       has ? "does not" : "has one");
+  }
+  return has ? check_loss_scale(*rule.loss_scale) : base::Status();
+}
+
+/// Sum of the squares of the finite ones, in lanes whose number is fixed: vector code, and the same
+/// bits everywhere.
+template <typename T>
+double sum_squares(const base::Buffer& values) {
+  constexpr std::size_t kLanes = 8;
+  const auto numbers = values.as<T>();
+  std::array<double, kLanes> squares{};
+  const auto square = [](T value) {
+    const auto number = static_cast<double>(value);
+    return std::isfinite(number) ? number * number : 0.0;
+  };
+  std::size_t at = 0;
+  for (; at + kLanes <= numbers.size(); at += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) squares[lane] += square(numbers[at + lane]);
+  }
+  for (std::size_t lane = 0; at + lane < numbers.size(); ++lane) {
+    squares[lane] += square(numbers[at + lane]);
+  }
+  return std::accumulate(squares.begin(), squares.end(), 0.0);
+}
+
+double squares_of(base::DType dtype, const base::Buffer& values) {
+  switch (dtype) {
+    case base::DType::f64:
+      return sum_squares<double>(values);
+    case base::DType::bf16:
+      return sum_squares<base::BF16>(values);
+    case base::DType::f16:
+      return sum_squares<base::F16>(values);
+    default:
+      return sum_squares<float>(values);
+  }
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<SliceCompute>> SliceCompute::create(const ops::OpTable& table,
                                                                  std::span<const KeyInfo> keys,
                                                                  const UpdateRule& rule) {
   std::unique_ptr<SliceCompute> compute(new SliceCompute(table, rule));
+  TROUPE_TRY(check_loss_scale_key(keys, rule));
   for (const KeyInfo& key : keys) {
+    if (key.kind == KeyKind::loss_scale) continue;
     auto& updaters = key.kind == KeyKind::average ? compute->average_ : compute->dense_;
     auto& updater = updaters[compute->name_of(key)];
     if (updater == nullptr) {
@@ -109,9 +160,30 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
   return sum;
 }
 
+Examined SliceCompute::examine(const KeyInfo& key, const SliceExamination& examination) const {
+  const base::Buffer& sum = examination.gradient;
+  if (key.kind == KeyKind::loss_scale) {
+    return {{}, read_loss_scale(examination.values.weight).scale};
+  }
+  Examined found;
+  if (key.kind == KeyKind::dense) found.facts.squares = squares_of(key.gradient_wire, sum);
+  found.facts.not_finite = base::count_not_finite(key.gradient_wire, sum.as<std::byte>());
+  return found;
+}
+
+base::Result<SliceValues> SliceCompute::next_scale(const SliceUpdate& update,
+                                                   base::BufferPool& pool) const {
+  const LossScale now = read_loss_scale(update.from.values.weight);
+  SliceValues next;
+  TROUPE_TRY_ASSIGN(next.weight, pool.allocate(update.from.values.weight.size(), "weights"));
+  write_loss_scale(next_loss_scale(now, update.verdict.skip, *rule_.loss_scale), next.weight);
+  return next;
+}
+
 base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUpdate& update,
                                                const UpdateContext& context) const {
-  if (frozen(key)) return update.from.values;
+  if (key.kind == KeyKind::loss_scale) return next_scale(update, context.pool);
+  if (frozen(key) || update.verdict.skip) return update.from.values;
   UpdateNumbers numbers;
   // The share makes a whole round move the weights equally far in every mode, in one sum or in
   // many; a late sum moves them less (decision 0010). Both factors are exactly 1 under
@@ -119,7 +191,7 @@ base::Result<SliceValues> SliceCompute::update(const KeyInfo& key, const SliceUp
   numbers.lr = update.share * key.lr_mult *
                learning_rate(rule_.schedule, rule_.optimizer.lr, rule_.span, update.step) /
                (1.0 + update.delay);
-  numbers.count = update.count;
+  numbers.count = update.count * (key.kind == KeyKind::dense ? update.verdict.divisor : 1.0);
   numbers.share = update.share;
   numbers.step = update.from.updates + 1;
   TROUPE_TRY_ASSIGN(const base::Buffer gradient, sum_of(key, update, context.pool));
@@ -162,6 +234,10 @@ base::Result<SliceState> SliceCompute::first(const KeyInfo& key, const SliceInfo
                                              const schemas::InitializerSpec& initializer,
                                              std::uint64_t seed, base::BufferPool& pool) const {
   TROUPE_TRY_ASSIGN(base::Buffer weight, pool.allocate(slice.bytes, "weights"));
+  if (key.kind == KeyKind::loss_scale) {
+    write_loss_scale({rule_.loss_scale->first, 0}, weight);
+    return first_from(key, std::move(weight), pool);
+  }
   const base::TensorView part{
       weight.data(), key.dtype, base::Shape{static_cast<std::int64_t>(slice.elements)}, {}, {}};
   TROUPE_TRY(initialize(initializer, seed, key, static_cast<std::int64_t>(slice.offset), part));
@@ -171,6 +247,10 @@ base::Result<SliceState> SliceCompute::first(const KeyInfo& key, const SliceInfo
 base::Result<SliceState> SliceCompute::first_from(const KeyInfo& key, base::Buffer weight,
                                                   base::BufferPool& pool) const {
   SliceState state;
+  if (key.kind == KeyKind::loss_scale) {
+    state.values.weight = std::move(weight);
+    return state;
+  }
   const auto elements = static_cast<std::int64_t>(weight.size() / base::dtype_size(key.dtype));
   TROUPE_TRY_ASSIGN(state.values.slots, updater(key).first_slots(elements, pool));
   state.values.weight = std::move(weight);

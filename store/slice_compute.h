@@ -31,7 +31,8 @@ namespace troupe::store {
 class SliceCompute {
  public:
   /// Errors name the optimizer or key: also a key whose multipliers the optimizer cannot obey,
-  /// which is one given as a symbol.
+  /// which is one given as a symbol; and a key of kind loss_scale without a rule for it, or the
+  /// reverse.
   static base::Result<std::unique_ptr<SliceCompute>> create(const ops::OpTable& table,
                                                             std::span<const schemas::KeyInfo> keys,
                                                             const UpdateRule& rule);
@@ -42,9 +43,12 @@ class SliceCompute {
   /// left + right in a new buffer, all in the key's gradient_wire: one rounding.
   base::Result<base::Buffer> add(const schemas::KeyInfo& key, const base::Buffer& left,
                                  const base::Buffer& right, const UpdateContext& context) const;
+  /// What the sum of a judged step is like: of a dense key also its squares.
+  Examined examine(const schemas::KeyInfo& key, const SliceExamination& examination) const;
   /// The next version of a slice; the schedule is evaluated here, from update.step. The values of a
-  /// frozen key (lr_mult 0) stay what they are, in the same buffers. not_finite names the key when
-  /// its sum has come in 16 bits with infinity or NaN, and as round() says.
+  /// frozen key (lr_mult 0), and all values in a step that its verdict drops, stay what they are,
+  /// in the same buffers. not_finite names the key when its sum has come in 16 bits with infinity
+  /// or NaN, and as round() says.
   base::Result<SliceValues> update(const schemas::KeyInfo& key, const SliceUpdate& update,
                                    const UpdateContext& context) const;
   /// Initial values of a slice, by (seed, key, element), with slots of zeros.
@@ -62,6 +66,7 @@ class SliceCompute {
  private:
   SliceCompute(const ops::OpTable& table, const UpdateRule& rule) : table_(table), rule_(rule) {}
   const Updater& updater(const schemas::KeyInfo& key) const;
+  base::Result<SliceValues> next_scale(const SliceUpdate& update, base::BufferPool& pool) const;
   base::Status check_range(const schemas::KeyInfo& key, base::DType wire,
                            const base::Buffer& values, std::string_view what) const;
   base::Result<base::Buffer> sum_of(const schemas::KeyInfo& key, const SliceUpdate& update,

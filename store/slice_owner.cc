@@ -291,9 +291,14 @@ std::optional<SliceWork> SliceOwner::next_work() {
   while (true) {
     if (auto addition = sum_.next_addition()) return SliceWork(std::move(*addition));
     if (!started_ || updating_ || cut_due_) return std::nullopt;
-    std::optional<Round> round = next_round();
+    if (waiting_ && !has_verdict_) return std::nullopt;
+    std::optional<Round> round = waiting_ ? std::exchange(waiting_, std::nullopt) : next_round();
     if (!round) return std::nullopt;
-    if (!round->sum || round->count == 0.0) {
+    if (rules_->judged && round->has_samples() && !std::exchange(has_verdict_, false)) {
+      waiting_ = std::move(round);
+      return SliceWork(SliceExamination{current_.values, waiting_->sum});
+    }
+    if (!round->has_samples()) {
       // Nobody had a sample, though somebody may have sent zeros: a new version with the same bits,
       // so that counting goes on.
       publish(current_.values, false, *round);
@@ -309,15 +314,29 @@ std::optional<SliceWork> SliceOwner::next_work() {
     update.delay = delay_of(*updating_);
     update.step = updating_->step;
     update.contributions = updating_->contributions;
+    update.verdict = updating_->verdict;
     return SliceWork(std::move(update));
   }
+}
+
+void SliceOwner::examined(const Examined& examined) {
+  TROUPE_CHECK(waiting_ && !has_verdict_, "an examination ends that never began");
+  finding_ = SliceFinding{waiting_->step, waiting_->count, examined};
+}
+
+void SliceOwner::judged(const schemas::StepVerdict& verdict) {
+  TROUPE_CHECK(
+      waiting_ && !has_verdict_ && waiting_->step == verdict.step,
+      fmt::format("[{}] a verdict on step {}, which was not asked for", name(), verdict.step));
+  waiting_->verdict = verdict;
+  has_verdict_ = true;
 }
 
 void SliceOwner::updated(SliceValues values) {
   TROUPE_CHECK(updating_.has_value(), "an update ends that never began");
   const Round round = std::move(*updating_);
   updating_.reset();
-  publish(std::move(values), true, round);
+  publish(std::move(values), !round.verdict.skip, round);
 }
 
 void SliceOwner::publish(SliceValues values, bool counts, const Round& round) {
@@ -478,7 +497,7 @@ std::string SliceOwner::name() const {
 }
 
 std::vector<std::uint32_t> SliceOwner::missing_ranks() const {
-  if (!started_ || cut_due_ || updating_ || !rules_->cluster_sequential()) return {};
+  if (!started_ || cut_due_ || updating_ || waiting_ || !rules_->cluster_sequential()) return {};
   if (rules_->device_sequential()) return sum_.missing();
   std::vector<std::uint32_t> ranks;
   for (const std::uint32_t machine : sum_.missing()) {
@@ -492,6 +511,9 @@ std::string SliceOwner::waits_for() const {
   if (!started_) return fmt::format("{} waits for its first values", name());
   if (cut_due_) return fmt::format("{} waits for a checkpoint to end", name());
   if (updating_) return fmt::format("{} waits for its updater", name());
+  if (waiting_) {
+    return fmt::format("{} waits for the verdict on step {}", name(), current_.version);
+  }
   if (!rules_->cluster_sequential()) {
     return fmt::format("{} at version {} waits for any contribution", name(), current_.version);
   }

@@ -22,6 +22,7 @@
 #include "store/slice_rules.h"
 #include "store/slice_sum.h"
 #include "store/slice_values.h"
+#include "store/step_judge.h"
 
 namespace troupe::store {
 
@@ -51,10 +52,24 @@ struct SliceUpdate {
   double delay = 0.0;
   std::uint64_t step = 0;  ///< the schedule's step: the lowest of those contributed
   std::vector<schemas::Contribution> contributions;  ///< eventual; for ledgers and messages
+  schemas::StepVerdict verdict = {};                 ///< of a judged step
+};
+
+/// See what a sum is like; steps are judged by it. Reads `values`, too: what a loss scale is.
+struct SliceExamination {
+  SliceValues values;
+  base::Buffer gradient;
 };
 
 /// One thing to be computed for a slice.
-using SliceWork = std::variant<Addition, SliceUpdate>;
+using SliceWork = std::variant<Addition, SliceExamination, SliceUpdate>;
+
+/// A slice's part in the verdict on a step.
+struct SliceFinding {
+  std::uint64_t step = 0;
+  double count = 0.0;
+  Examined examined;
+};
 
 /// What a pull waits for.
 struct PullNeed {
@@ -89,6 +104,8 @@ struct SliceAnswer {
 ///   the next barrier, nor for one that abstains (its ranks wait for other slices, where others may
 ///   wait for it); but for one push at least.
 /// - eventual cluster: one update per push, in order of arrival.
+/// Where steps are judged (rules.judged), a sum is examined first: hand take_finding() on, and the
+/// update comes with judged(). A step without samples needs no verdict.
 class SliceOwner {
  public:
   /// `rules` must outlive the owner.
@@ -109,6 +126,12 @@ class SliceOwner {
   std::optional<SliceWork> next_work();
   void added(std::uint64_t addition, base::Buffer sum) { sum_.added(addition, std::move(sum)); }
   void updated(SliceValues values);
+  /// What the examination gave.
+  void examined(const Examined& examined);
+  /// The step whose sum has been examined, once.
+  std::optional<SliceFinding> take_finding() { return std::exchange(finding_, std::nullopt); }
+  /// The verdict on it.
+  void judged(const schemas::StepVerdict& verdict);
   /// Pushes that may be acknowledged now.
   std::vector<PushName> take_acks();
 
@@ -132,7 +155,7 @@ class SliceOwner {
   const SliceState& state() const { return current_; }
   /// Steps below this one of every rank are contained.
   std::uint64_t applied_below() const { return applied_below_; }
-  bool idle() const { return !updating_ && queue_.empty(); }
+  bool idle() const { return !updating_ && !waiting_ && queue_.empty(); }
   /// Who is waited for, as text for people: "slice (3, 0) of step 12 waits for ranks 2, 3".
   std::string waits_for() const;
   /// The ranks among them; empty where no particular rank is waited for.
@@ -148,6 +171,9 @@ class SliceOwner {
     std::uint64_t step = 0;
     std::vector<schemas::Contribution> contributions;
     std::optional<PushName> name;  // eventual cluster: acknowledged when its update starts
+    schemas::StepVerdict verdict;
+
+    bool has_samples() const { return sum && count != 0.0; }
   };
   struct Published {
     std::uint64_t version = 0;
@@ -186,7 +212,10 @@ class SliceOwner {
   // For the next step or round: each node's sum or at most one push per machine, whose
   // contributions have been taken.
   std::map<PushName, SlicePush> next_pushes_;
-  std::deque<Round> queue_;  // eventual cluster: at most one per machine
+  std::deque<Round> queue_;       // eventual cluster: at most one per machine
+  std::optional<Round> waiting_;  // judged steps: being examined, or without a verdict
+  bool has_verdict_ = false;      // it can go on
+  std::optional<SliceFinding> finding_;
   std::optional<Round> updating_;
 
   bool started_ = false;

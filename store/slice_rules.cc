@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "store/step_judge.h"
+
 namespace troupe::store {
 
 std::uint32_t SliceRules::machines() const {
@@ -29,9 +31,12 @@ base::Result<SliceRules> make_rules(const schemas::JobSpec& job,
   if (start.records == 0) {
     return base::error(base::Errc::invalid_argument, "[start] the training data has no records");
   }
-  return SliceRules{AdditionTree(job.workers.machines, job.workers.devices), job.consistency,
+  return SliceRules{AdditionTree(job.workers.machines, job.workers.devices),
+                    job.consistency,
                     make_step_plan(job, start.records, start.step),
-                    static_cast<double>(job.ranks()) * job.data.batch, placement.machine_of_rank};
+                    static_cast<double>(job.ranks()) * job.data.batch,
+                    placement.machine_of_rank,
+                    judge_rule(job).judges()};
 }
 
 std::vector<std::uint32_t> machine_of_rank_by_group(const schemas::WorkersSpec& workers) {

@@ -21,6 +21,7 @@ struct SliceRules {
   StepPlan steps;
   double nominal_count = 1.0;                  ///< N: samples of a whole step, V x batch
   std::vector<std::uint32_t> machine_of_rank;  ///< from the placement
+  bool judged = false;                         ///< steps wait for a verdict (step_judge.h)
 
   bool device_sequential() const {
     return consistency.device.mode == schemas::ConsistencyMode::sequential;

@@ -235,6 +235,7 @@ class Binder {
  private:
   base::Result<Graph> in_precision(Graph forward) const;
   base::Result<Differentiated> differentiate_wanted(const Graph& forward);
+  std::string scale_name() const;
   base::Status add_head_gradients(const std::vector<HeadGradient>& gradients,
                                   const ValueShapes& shapes, BoundGraph& bound);
   base::Result<GradientHeads> prepare_gradients(BoundGraph& bound);
@@ -262,7 +263,14 @@ base::Result<Differentiated> Binder::differentiate_wanted(const Graph& forward) 
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
                     infer_dtypes(forward, dtypes_of(forward, variables_)));
   if (wanted_.empty()) return Differentiated{forward, {}};
-  return differentiate(runtime_.ops, forward, wanted_, dtypes);
+  return differentiate(runtime_.ops, forward, wanted_, dtypes, scale_name());
+}
+
+/// A name that no argument has; empty: gradients are not scaled.
+std::string Binder::scale_name() const {
+  std::string name = executor_.options_.loss_scale ? "loss_scale" : "";
+  while (variables_.contains(name)) name += "_";
+  return name;
 }
 
 base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradients,
@@ -322,6 +330,9 @@ base::Status Binder::bind_training() {
 
   BoundGraph bound;
   bound.variables = variables_;
+  if (const std::string name = scale_name(); !name.empty()) {
+    bound.variables.emplace(name, executor_.options_.loss_scale);
+  }
   bound.heads = executor_.bindings_.outputs;
   bound.heads.resize(flat_.heads.size());
   bound.head_names = outputs_;

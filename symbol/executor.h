@@ -49,6 +49,9 @@ struct ExecutorOptions {
   bool winograd = true;  ///< take Winograd's form where it is faster; a bit less precise
   /// f16 or bf16: products of a network of f32 are computed so (precision.h); f32: they are not.
   base::DType products = base::DType::f32;
+  /// f32, one axis: its first value multiplies the gradients that losses give, at the time when
+  /// backward runs; empty: nothing does.
+  ndarray::NDArray loss_scale = {};
   /// Kernels that go before the rule's (kernel_choices.h); null: none.
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule

@@ -23,9 +23,11 @@ using base::Errc;
 /// The state of one differentiation.
 class Differentiator {
  public:
-  Differentiator(const ops::OpTable& table, const Graph& graph, const ValueDTypes& dtypes)
+  Differentiator(const ops::OpTable& table, const Graph& graph, const ValueDTypes& dtypes,
+                 std::string_view loss_scale = {})
       : graph_(graph),
         dtypes_(dtypes),
+        loss_scale_(loss_scale),
         forward_nodes_(graph.nodes.size()),
         numbers_(graph),
         builder_(table, graph_),
@@ -48,9 +50,13 @@ class Differentiator {
   bool reached(std::int64_t node) const;
   base::Status check_outputs(std::int64_t node) const;
   base::Status visit(std::int64_t node);
+  bool is_scaled(std::int64_t node) const;
+  Value scaled(Value gradient);
 
   Graph graph_;
-  const ValueDTypes& dtypes_;  // of the forward graph
+  const ValueDTypes& dtypes_;        // of the forward graph
+  const std::string loss_scale_;     // a variable's name; empty: none
+  std::optional<Value> scale_ = {};  // its first value
   const std::size_t forward_nodes_;
   const ValueNumbers numbers_;  // of the forward graph
   Builder builder_;
@@ -213,10 +219,27 @@ base::Status Differentiator::visit(std::int64_t index) {
     const Value input = node.inputs[i];
     const std::optional<Value>& part = (*result)[i];
     if (part && depends_[node_index(input)]) {
-      contributions_[numbers_[input]].push_back(*part);
+      contributions_[numbers_[input]].push_back(is_scaled(index) ? scaled(*part) : *part);
     }
   }
   return {};
+}
+
+/// A loss among the outputs begins gradients; one inside passes on those of others.
+bool Differentiator::is_scaled(std::int64_t index) const {
+  if (loss_scale_.empty() || !graph_.node({index, 0}).op->is_loss) return false;
+  return std::any_of(graph_.heads.begin(), graph_.heads.end(),
+                     [index](Value head) { return head.node == index; });
+}
+
+Value Differentiator::scaled(Value gradient) {
+  if (!scale_) {
+    builder_.set_prefix(loss_scale_ + "_first");
+    const Value both = builder_.add_variable(loss_scale_);
+    scale_ = builder_.add1("slice_axis", {both}, {{"axis", "0"}, {"begin", "0"}, {"end", "1"}});
+  }
+  builder_.set_prefix(graph_.value_name(gradient) + "_scaled");
+  return builder_.add1("multiply", {gradient, *scale_});
 }
 
 base::Result<std::vector<std::optional<Value>>> Differentiator::backward(
@@ -252,8 +275,8 @@ base::Result<Differentiated> Differentiator::run(std::span<const std::string> wr
 
 base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
                                            std::span<const std::string> wrt,
-                                           const ValueDTypes& dtypes) {
-  return Differentiator(table, graph, dtypes).run(wrt);
+                                           const ValueDTypes& dtypes, std::string_view loss_scale) {
+  return Differentiator(table, graph, dtypes, loss_scale).run(wrt);
 }
 
 base::Result<std::vector<std::string>> without_gradient(const ops::OpTable& table,

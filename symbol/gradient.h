@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -33,9 +34,12 @@ struct Differentiated {
 /// order of its users, added by one add_n. Errors name arguments that are not reached or, by
 /// `dtypes`, not floating, and what is on the way to them without a gradient: an operator, a hidden
 /// output, a value of an integer dtype. Operators marked cuts_gradient end the way.
+/// `loss_scale`, if any, names a new variable, a vector whose first value the gradients that the
+/// losses among the outputs give are multiplied with.
 base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
                                            std::span<const std::string> wrt,
-                                           const std::vector<base::DType>& dtypes);
+                                           const std::vector<base::DType>& dtypes,
+                                           std::string_view loss_scale = {});
 
 /// Those of the arguments `wrt` on which no output depends in a differentiable way, such as those
 /// behind stop_gradient: the gradient of each is zero. Errors as of differentiate().

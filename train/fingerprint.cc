@@ -81,7 +81,8 @@ void add_data(Lines& lines, const schemas::DataSpec& data) {
 }
 
 void add_optimizer(Lines& lines, const schemas::OptimizerSpec& optimizer) {
-  const auto& [name, lr, momentum, wd, clip_gradient, symbol, symbol_json, decay] = optimizer;
+  const auto& [name, lr, momentum, wd, clip_gradient, clip_norm, symbol, symbol_json, decay] =
+      optimizer;
   lines.add("train.optimizer.name", name)
       .add("train.optimizer.lr", lr)
       .add("train.optimizer.momentum", momentum)
@@ -89,7 +90,8 @@ void add_optimizer(Lines& lines, const schemas::OptimizerSpec& optimizer) {
       .add("train.optimizer.clip_gradient", clip_gradient)
       .add("train.optimizer.symbol", digest(symbol_json))
       .add("train.optimizer.decay", name_of(decay));
-  no_bit_depends_on(symbol);  // as in the model
+  if (clip_norm != 0.0) lines.add("train.optimizer.clip_norm", clip_norm);  // old checkpoints: no
+  no_bit_depends_on(symbol);                                                // as in the model
 }
 
 void add_schedule(Lines& lines, const schemas::ScheduleSpec& schedule) {
@@ -143,7 +145,7 @@ void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) 
 
 void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
   const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
-               weight_wire] = numerics;
+               weight_wire, loss_scale, loss_scale_steps] = numerics;
   lines.add("numerics.isa", name_of(isa))
       .add("numerics.layout", name_of(layout))
       .add("numerics.reference_only", reference_only)
@@ -161,6 +163,9 @@ void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
   }
   if (weight_wire != schemas::WireType::same) {
     lines.add("numerics.weight_wire", name_of(weight_wire));
+  }
+  if (dtype == base::DType::f16) {
+    lines.add("numerics.loss_scale", loss_scale).add("numerics.loss_scale_steps", loss_scale_steps);
   }
 }
 

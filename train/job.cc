@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/units.h"
 #include "data/index.h"
+#include "store/step_judge.h"
 #include "symbol/gradient.h"
 #include "symbol/infer.h"
 #include "symbol/networks/networks.h"
@@ -94,9 +95,20 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
 /// The dtype of weights and data in a job whose products are computed in `dtype`.
 base::Result<base::DType> weight_dtype(base::DType dtype) {
   if (dtype == base::DType::f32 || dtype == base::DType::f64) return dtype;
-  if (dtype == base::DType::bf16) return base::DType::f32;
+  if (base::is_16_bit(dtype)) return base::DType::f32;
   return base::error(base::Errc::invalid_argument,
-                     "numerics.dtype is {}; there are f32, f64 and bf16", base::dtype_name(dtype));
+                     "numerics.dtype is {}; there are f32, f64, bf16 and f16",
+                     base::dtype_name(dtype));
+}
+
+/// A verdict is on a step of all ranks, which no eventual tier has.
+base::Status check_judged(const schemas::JobSpec& spec) {
+  if (!store::judge_rule(spec).judges() || spec.consistency.sequential()) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "{} needs whole steps: consistency.device and consistency.cluster must be "
+                     "sequential",
+                     spec.numerics.dtype == base::DType::f16 ? "numerics.dtype = \"f16\""
+                                                             : "train.optimizer.clip_norm");
 }
 
 base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
@@ -118,7 +130,14 @@ store::UpdateRule Job::rule() const {
   return {spec.train.optimizer,
           spec.train.schedule,
           {steps_per_epoch(), steps_total()},
-          spec.train.non_finite == schemas::NonFinite::fail};
+          spec.train.non_finite == schemas::NonFinite::fail,
+          loss_scale()};
+}
+
+std::optional<store::LossScaleRule> Job::loss_scale() const {
+  const schemas::NumericsSpec& numerics = spec.numerics;
+  if (numerics.dtype != base::DType::f16) return std::nullopt;
+  return store::LossScaleRule{numerics.loss_scale, numerics.loss_scale_steps};
 }
 
 data::SampleOptions Job::training_samples() const {
@@ -220,6 +239,11 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
   const base::Status trains = check_trains(job->network, job->keys, table);
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
+  TROUPE_TRY(check_judged(spec));
+  if (const auto rule = job->loss_scale()) {
+    TROUPE_TRY(store::check_loss_scale(*rule).with_context("numerics"));
+    TROUPE_TRY(add_loss_scale(job->keys).with_context(network_name(spec.model)));
+  }
   TROUPE_TRY_ASSIGN(
       data::Dealer dealer,
       data::Dealer::create({job->train_data->records(), spec.ranks(), spec.data.batch, spec.seed}));

@@ -38,6 +38,8 @@ struct Job {
   /// The step after the last: steps_total(), or max_steps where that is less.
   std::uint64_t steps_end() const;
   store::UpdateRule rule() const;
+  /// Of a job that trains in f16.
+  std::optional<store::LossScaleRule> loss_scale() const;
   /// Samples as they are trained with: augmented.
   data::SampleOptions training_samples() const;
   /// Samples that all ranks take in steps [0, step).

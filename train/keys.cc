@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "schemas/codec.h"
+#include "store/loss_scale.h"
 #include "symbol/gradient.h"
 #include "symbol/infer.h"
 #include "symbol/states.h"
@@ -223,6 +224,20 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
     if (!key->initializer) key->initializer = constant(rule.initial);
   }
   return network;
+}
+
+base::Status add_loss_scale(NetworkKeys& network) {
+  const auto taken = [](std::string_view name) { return name == store::kLossScaleName; };
+  const InputSpec& inputs = network.inputs;
+  const bool key = std::any_of(network.keys.begin(), network.keys.end(),
+                               [&](const KeyInfo& known) { return taken(known.name); });
+  if (key || taken(inputs.data) || taken(inputs.label)) {
+    return base::error(base::Errc::invalid_argument,
+                       "the network has a variable '{}', as training in f16 calls its loss scale",
+                       store::kLossScaleName);
+  }
+  network.keys.push_back(store::loss_scale_key(static_cast<std::uint32_t>(network.keys.size())));
+  return {};
 }
 
 void set_wires(std::span<KeyInfo> keys, schemas::WireType gradients, schemas::WireType weights) {

@@ -47,6 +47,9 @@ base::Status check_rules(const symbol::Symbol& symbol, const InputSpec& inputs,
 base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const InputSpec& inputs,
                                        std::span<const schemas::KeyRule> rules = {});
 
+/// Appends the key of the loss scale. invalid_argument when the network has its name.
+base::Status add_loss_scale(NetworkKeys& network);
+
 /// What keys travel in: parameters of two or more axes as chosen. Vectors (biases, scales) and
 /// states are a few bytes, and rounding hurts them most: they stay in their own dtype.
 void set_wires(std::span<schemas::KeyInfo> keys, schemas::WireType gradients,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "ndarray/run_kernel.h"
 #include "store/initializer.h"
+#include "store/loss_scale.h"
 #include "symbol/arena.h"
 #include "symbol/kernel_choices.h"
 #include "train/weighed_average.h"
@@ -34,9 +35,14 @@ base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
 base::Status Module::declare() {
   TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs, options_.keys));
   options_.inputs = network.inputs;
+  set_wires(network.keys, options_.gradient_wire, options_.weight_wire);
+  TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, network.keys));
+  if (options_.loss_scale) {
+    TROUPE_TRY(store::check_loss_scale(*options_.loss_scale));
+    TROUPE_TRY(add_loss_scale(network));
+    with_gradient_.push_back(false);
+  }
   keys_ = std::move(network.keys);
-  set_wires(keys_, options_.gradient_wire, options_.weight_wire);
-  TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, keys_));
   std::vector<bool> computed = with_gradient_;
   for (const KeyInfo& key : keys_) {
     if (key.kind != KeyKind::average) continue;
@@ -54,7 +60,12 @@ base::Status Module::declare() {
 
 base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   symbol::Bindings bindings;
+  symbol::ExecutorOptions how;
   for (const KeyInfo& key : keys_) {
+    if (key.kind == KeyKind::loss_scale) {
+      how.loss_scale = parameter(key.id);
+      continue;
+    }
     if (key.kind == KeyKind::average) {
       bindings.auxiliary[key.name] = parameter(key.id);
       continue;
@@ -76,7 +87,6 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   };
   TROUPE_TRY(add_input(options_.inputs.data, batch_shape(batch, options_.inputs.sample)));
   TROUPE_TRY(add_input(options_.inputs.label, base::Shape{batch}));
-  symbol::ExecutorOptions how;
   how.device = options_.device;
   how.layouts = options_.layouts;
   how.reference_only = options_.reference_only;
@@ -134,8 +144,12 @@ base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
 base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
   for (const KeyInfo& key : keys_) {
     const base::Buffer values = base::make_host_buffer(parameter(key.id).bytes());
-    const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
-    TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
+    if (key.kind == KeyKind::loss_scale) {
+      store::write_loss_scale({options_.loss_scale->first, 0}, values);
+    } else {
+      const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
+      TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
+    }
     TROUPE_TRY(parameter(key.id).copy_from(values));
   }
   return {};
@@ -210,7 +224,7 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
     // Nothing else writes this array, and a store takes the steps of a key in their order.
     runtime_.engine.push({"order", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
                          [](engine::RunContext&) { return base::Status(); });
-  } else if (options_.check_gradients && info.count > 0.0) {
+  } else if (options_.check_gradients && !options_.loss_scale && info.count > 0.0) {
     runtime_.engine.push(
         {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
         [gradient, name = keys_[key].name, rank = options_.rank,

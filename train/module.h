@@ -27,6 +27,7 @@
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
 #include "store/kvstore.h"
+#include "store/loss_scale.h"
 #include "store/schedule.h"
 #include "symbol/executor.h"
 #include "symbol/symbol.h"
@@ -46,8 +47,10 @@ struct ModuleOptions {
   base::Device device;
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
-  bool winograd = true;                                            ///< as in ExecutorOptions
-  base::DType products = base::DType::f32;                         ///< as in ExecutorOptions
+  bool winograd = true;                     ///< as in ExecutorOptions
+  base::DType products = base::DType::f32;  ///< as in ExecutorOptions
+  /// Gradients are scaled by the last key, which the store moves; they are not checked then.
+  std::optional<store::LossScaleRule> loss_scale = std::nullopt;
   std::shared_ptr<const symbol::KernelChoices> kernels = nullptr;  ///< as in ExecutorOptions
   symbol::MemoryMode memory = symbol::MemoryMode::both;
   symbol::Recompute recompute = symbol::Recompute::cheap;  ///< as in ExecutorOptions
@@ -79,7 +82,8 @@ class Module {
                                                       const symbol::Symbol& symbol,
                                                       const ModuleOptions& options);
 
-  /// Parameters (kind dense, in the symbol's order), then auxiliary states (kind average).
+  /// Parameters (kind dense, in the symbol's order), then auxiliary states (kind average), then
+  /// the loss scale, if any.
   const std::vector<schemas::KeyInfo>& keys() const { return keys_; }
   /// The array of a key; its engine variable orders every use.
   const ndarray::NDArray& parameter(std::uint32_t key) const { return arrays_->parameters()[key]; }

@@ -150,6 +150,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.reference_only = spec.numerics.reference_only;
   how.winograd = spec.numerics.winograd;
   if (base::is_16_bit(spec.numerics.dtype)) how.products = spec.numerics.dtype;
+  how.loss_scale = job->loss_scale();
   how.kernels = job->kernels;
   how.recompute = recompute_of(spec.memory, options.device);
   how.budget = spec.memory.budget;

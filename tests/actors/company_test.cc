@@ -130,6 +130,29 @@ TEST_CASE("what travels in 16 bits ends in the local store's bits, too", "[compa
   }
 }
 
+TEST_CASE("steps that are judged end in the local store's bits, too", "[company]") {
+  const TestFolder folder("company-judged");
+  write_data(folder, 203);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = train::test_job(folder.path(), "tiny-bn");
+  spec.workers.machines = 2;
+  spec.workers.devices = 2;
+  spec.servers.shards = 3;
+  spec.train.optimizer.clip_norm = 0.05;
+  const std::string clipped = trained_hash(table, spec, "clipped", false);
+  CHECK(trained_hash(table, spec, "clipped-company") == clipped);
+  // A scale that overflows at first; every later step counts.
+  spec.numerics.dtype = base::DType::f16;
+  spec.numerics.loss_scale = 262'144.0;
+  const std::string local = trained_hash(table, spec, "local", false);
+  CHECK(local != clipped);
+  CHECK(trained_hash(table, spec, "company") == local);
+  spec.train.max_steps = 5;
+  trained_hash(table, spec, "parts");
+  spec.train.max_steps.reset();
+  CHECK(trained_hash(table, spec, "parts") == local);
+}
+
 TEST_CASE("multipliers of keys give the same bits in the company as in the local store",
           "[company]") {
   const TestFolder folder("company-keys");

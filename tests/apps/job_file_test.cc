@@ -100,6 +100,21 @@ TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_fi
   CHECK_FALSE(parse("[numerics]\nweight_wire = \"f32\"\n").errors.empty());
 }
 
+TEST_CASE("a loss scale belongs to f16", "[job_file]") {
+  CHECK(parse("").spec.numerics.loss_scale == 1024.0);
+  const JobFile job =
+      parse("[numerics]\ndtype = \"f16\"\nloss_scale = 256.0\nloss_scale_steps = 7\n");
+  CHECK(lines_of(job.errors) == Lines{});
+  CHECK(job.spec.numerics.dtype == base::DType::f16);
+  CHECK(job.spec.numerics.loss_scale == 256.0);
+  CHECK(job.spec.numerics.loss_scale_steps == 7);
+  CHECK_FALSE(parse("[numerics]\nloss_scale = 256.0\n").errors.empty());
+  CHECK_FALSE(parse("[numerics]\ndtype = \"bf16\"\nloss_scale_steps = 7\n").errors.empty());
+  CHECK_FALSE(parse("[numerics]\ndtype = \"f16\"\nloss_scale = 0.5\n").errors.empty());
+  CHECK(parse("[train.optimizer]\nclip_norm = 1.5\n").spec.train.optimizer.clip_norm == 1.5);
+  CHECK_FALSE(parse("[train.optimizer]\nclip_norm = -1.0\n").errors.empty());
+}
+
 TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {
   using schemas::MemorySpec;
   using schemas::Recompute;

@@ -227,7 +227,57 @@ TEST_CASE("products in bf16 train as well, to the same bits however the job runs
   CHECK(job.hash("local") == job.hash("whole"));
   // A run in f32 does not go on from it unasked.
   CHECK(job({"--set", "checkpoint.dir=" + job.path("whole")}).code == 6);
-  CHECK(job({"--set", "numerics.dtype=f16"}).code == 3);
+}
+
+TEST_CASE("f16 trains under a loss scale, to the same bits however the job runs", "[run]") {
+  const SmallJob job;
+  const auto narrow = [&job](const std::string& folder, const Words& more = {}) {
+    // So large a scale overflows at once, and falls until the steps count.
+    Words words = {"--set", "numerics.dtype=f16", "--set", "numerics.loss_scale=262144",
+                   "--set", "servers.shards=2",   "--set", "checkpoint.dir=" + job.path(folder)};
+    words.insert(words.end(), more.begin(), more.end());
+    return job(words);
+  };
+  const Run whole = narrow("whole");
+  INFO(whole.err);
+  REQUIRE(whole.code == 0);
+  CHECK_THAT(whole.err, Contains("step 0 does not count: the sum of '") &&
+                            Contains("the loss scale falls from 262144 to 131072"));
+  CHECK_THAT(run({"checkpoint", "show", job.path("whole")}).out, Contains("loss_scale (2) f32"));
+  REQUIRE(narrow("parts", {"--set", "train.max_steps=6"}).code == 0);
+  REQUIRE(narrow("parts").code == 0);
+  CHECK(job.hash("parts") == job.hash("whole"));
+  const Run local = narrow("local", {"--local-store"});
+  REQUIRE(local.code == 0);
+  CHECK_THAT(local.err, Contains("the loss scale falls from 262144 to 131072"));
+  CHECK(job.hash("local") == job.hash("whole"));
+}
+
+TEST_CASE("the norm of all gradients is cut alike however the job runs", "[run]") {
+  const SmallJob job;
+  const auto clipped = [&job](const std::string& folder, const Words& more = {}) {
+    Words words = {"--set", "train.optimizer.clip_norm=0.05",    "--set", "servers.shards=3",
+                   "--set", "checkpoint.dir=" + job.path(folder)};
+    words.insert(words.end(), more.begin(), more.end());
+    return job(words);
+  };
+  REQUIRE(clipped("whole").code == 0);
+  REQUIRE(job().code == 0);
+  CHECK(job.hash("whole") != job.hash("out"));
+  REQUIRE(clipped("local", {"--local-store"}).code == 0);
+  CHECK(job.hash("local") == job.hash("whole"));
+  REQUIRE(clipped("one", {"--set", "servers.shards=1"}).code == 0);
+  CHECK(job.hash("one") == job.hash("whole"));
+}
+
+TEST_CASE("what needs whole steps is refused where a tier is eventual", "[run]") {
+  const SmallJob job;
+  for (const char* option : {"numerics.dtype=f16", "train.optimizer.clip_norm=1"}) {
+    const Run refused = job({"--set", option, "--set", "consistency.device=eventual"});
+    CHECK(refused.code == 3);
+    CHECK_THAT(refused.err, Contains("must be sequential"));
+  }
+  CHECK(job({"--set", "numerics.dtype=f16", "--set", "numerics.loss_scale=3"}).code == 3);
 }
 
 TEST_CASE("jobs that cannot run say why and with which code", "[run]") {

@@ -77,7 +77,7 @@ inline Role last(Role) {
   return Role::parameter_server;
 }
 inline KeyKind last(KeyKind) {
-  return KeyKind::rows;
+  return KeyKind::loss_scale;
 }
 inline PushResult last(PushResult) {
   return PushResult::unknown;

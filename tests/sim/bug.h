@@ -27,7 +27,8 @@ enum class Bug {
   silent_resumption,    ///< nobody is told that a link goes on after a cut
   early_cut,            ///< a device server says that its ranks have begun nothing
   torn_cut,             ///< one shard is told of a cut out of turn one step too late
-  running_on            ///< ranks go on behind the cut with which their run is to end
+  running_on,           ///< ranks go on behind the cut with which their run is to end
+  torn_verdict          ///< one shard drops a step that counts for the others
 };
 
 inline constexpr std::array kBugs{
@@ -35,10 +36,10 @@ inline constexpr std::array kBugs{
     Bug::lost_push,          Bug::forgotten_slice, Bug::stuck_credit,      Bug::ignored_bound,
     Bug::open_barrier,       Bug::unscaled_rate,   Bug::late_at_full_rate, Bug::overwritten_version,
     Bug::timed_repetition,   Bug::dropping_queue,  Bug::silent_resumption, Bug::early_cut,
-    Bug::torn_cut,           Bug::running_on};
+    Bug::torn_cut,           Bug::running_on,      Bug::torn_verdict};
 
 constexpr std::string_view bug_name(Bug bug) {
-  constexpr std::array<std::string_view, 19> names{"none",
+  constexpr std::array<std::string_view, 20> names{"none",
                                                    "double application",
                                                    "early acknowledgement",
                                                    "arrival-order sum",
@@ -56,7 +57,8 @@ constexpr std::string_view bug_name(Bug bug) {
                                                    "silent resumption",
                                                    "early cut",
                                                    "torn cut",
-                                                   "running on"};
+                                                   "running on",
+                                                   "torn verdict"};
   return names[static_cast<std::size_t>(bug)];
 }
 

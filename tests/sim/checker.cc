@@ -59,6 +59,8 @@ Reference::Reference(const SimJob& job) {
 template <typename T>
 void Reference::run(const SimJob& job, const schemas::KeyInfo& key) {
   const auto elements = static_cast<std::uint64_t>(key.shape.elements());
+  const bool scale = key.kind == schemas::KeyKind::loss_scale;
+  const bool dense = key.kind == schemas::KeyKind::dense;
   for (std::uint64_t e = 0; e < elements; ++e) {
     T weight = job.initial<T>(key.id, e);
     T momentum{};
@@ -78,7 +80,10 @@ void Reference::run(const SimJob& job, const schemas::KeyInfo& key) {
         count += static_cast<double>(job.samples(rank, step));
       }
       const auto sum = tree_sum(key.gradient_wire, gradients, job.spec.workers.devices);
-      if (sum) job.update<T>(key, *sum, {count, 1.0, step}, weight, momentum);
+      if (scale) weight = static_cast<T>(job.loss_scale(step + 1).at(e));
+      if (!sum || scale || job.overflows(step)) continue;
+      if (dense) count *= job.loss_scale(step)[0];
+      job.update<T>(key, *sum, {count, 1.0, step}, weight, momentum);
     }
   }
 }
@@ -104,7 +109,7 @@ void Checker::begin(std::uint64_t generation, std::uint64_t step,
   if (step == 0 || job_->sequential()) {
     updates = 0;
     for (std::uint64_t each = 0; each < step; ++each) {
-      if (samples_below(each + 1) > samples_below(each)) ++*updates;
+      if (samples_below(each + 1) > samples_below(each) && !job_->overflows(each)) ++*updates;
     }
   }
   for (const store::SliceInfo& slice : layout_->slices()) {
@@ -153,8 +158,19 @@ std::vector<std::uint64_t> Checker::update(schemas::SliceId slice,
     fail(
         fmt::format("{}: {} updates before it instead of {}", what, update.from.updates, *updates));
   }
-  updates = update.from.updates + 1;
+  check_verdict(update, what);
+  updates = update.from.updates + (update.verdict.skip ? 0 : 1);
   return applied;
+}
+
+/// All slices of a step are told the same.
+void Checker::check_verdict(const store::SliceUpdate& update, const std::string& what) {
+  const schemas::StepVerdict& verdict = update.verdict;
+  const double scale = job_->loss_scale(update.step)[0];
+  if (verdict.skip != job_->overflows(update.step) || verdict.divisor != scale) {
+    fail(fmt::format("{}: {} with the divisor {} instead of {}", what,
+                     verdict.skip ? "dropped" : "taken", verdict.divisor, scale));
+  }
 }
 
 double Checker::samples_below(std::uint64_t step) const {

@@ -88,6 +88,7 @@ class Checker {
   void check_timing(const schemas::SliceId& slice, const store::SliceUpdate& update,
                     const std::vector<schemas::Contribution>& parts, double count,
                     const std::string& what);
+  void check_verdict(const store::SliceUpdate& update, const std::string& what);
   /// Samples of all ranks in steps [0, step).
   double samples_below(std::uint64_t step) const;
   bool is_barrier(std::uint64_t step) const {

@@ -45,6 +45,12 @@ std::string text_of(const schemas::WeightReply& m) {
 std::string text_of(const schemas::ShardCheckpoint& m) {
   return fmt::format("step {} shard {} {}", m.step, m.shard, m.text);
 }
+std::string text_of(const schemas::StepFacts& m) {
+  return fmt::format("step {} shard {}", m.step, m.shard);
+}
+std::string text_of(const schemas::StepVerdict& m) {
+  return fmt::format("step {}{}", m.step, m.skip ? " dropped" : "");
+}
 std::string text_of(const schemas::CheckpointReport& m) {
   return fmt::format("step {} {}{}", m.step, m.path, m.text);
 }
@@ -237,6 +243,10 @@ bool Simulation::bend(Envelope& envelope) {
     ack.message = schemas::PushAck{push->slice, push->node, push->step};
     travel(ack);
   };
+  if (auto* verdict = std::get_if<schemas::StepVerdict>(&envelope.message);
+      bug_ == Bug::torn_verdict && verdict && envelope.to.index == 1) {
+    verdict->skip = !verdict->skip;
+  }
   if (bug_ == Bug::early_ack && push && !to_owner) forge_ack();
   if (bug_ == Bug::lost_push && push && to_owner && !lost_ && push->step > 0) {
     lost_ = true;

@@ -32,7 +32,9 @@ void update_all(const SimJob& job, const actors::Update& effect, const schemas::
                     static_cast<std::int64_t>(gradient.size()));
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     T momentum = next.slots.empty() ? T{} : next.slots[0].as<T>()[i];
-    job.update<T>(key, gradient[i], {update.count, update.share, update.step}, weight[i], momentum);
+    const double divisor = key.kind == schemas::KeyKind::dense ? update.verdict.divisor : 1.0;
+    job.update<T>(key, gradient[i], {update.count * divisor, update.share, update.step}, weight[i],
+                  momentum);
     if (!next.slots.empty()) next.slots[0].as<T>()[i] = momentum;
   }
 }
@@ -80,6 +82,10 @@ void Simulation::perform(const schemas::ActorId& from, const actors::Add& sum) {
 
 void Simulation::perform(const schemas::ActorId& from, const actors::Copy& one) {
   finish_later(from, one.id, [this, one] { return copy(one); });
+}
+
+void Simulation::perform(const schemas::ActorId& from, const actors::Examine& sum) {
+  finish_later(from, sum.id, [this, sum] { return examine(sum); });
 }
 
 void Simulation::perform(const schemas::ActorId& from, const actors::Update& next) {
@@ -131,6 +137,21 @@ base::Buffer Simulation::copy(const actors::Copy& effect) {
   return copied;
 }
 
+/// Of a step that overflows one dense key shows it.
+store::Examined Simulation::examine(const actors::Examine& effect) {
+  const store::SliceExamination& sum = effect.examination;
+  checker_->read(sum.gradient);
+  const std::uint64_t step = memory_.origin(sum.gradient).parts.at(0).step;
+  const schemas::KeyInfo& key = job_.keys[effect.slice.key];
+  store::Examined found;
+  found.facts.squares = 1.0;
+  if (job_.overflows(step) && effect.slice == schemas::SliceId{0, 0}) found.facts.not_finite = 1;
+  if (key.kind == schemas::KeyKind::loss_scale) {
+    found.loss_scale = static_cast<double>(sum.values.weight.as<float>()[0]);
+  }
+  return found;
+}
+
 void Simulation::round(const schemas::KeyInfo& key, store::SliceValues& values) {
   if (key.weight_wire == key.dtype) return;
   const std::size_t elements = values.weight.size() / base::dtype_size(key.dtype);
@@ -156,7 +177,12 @@ store::SliceValues Simulation::update(const actors::Update& given) {
   next.weight = bug_ == Bug::overwritten_version ? from.weight : renew(from.weight);
   for (const base::Buffer& slot : from.slots) next.slots.push_back(renew(slot));
   const schemas::KeyInfo& key = job_.keys[effect.slice.key];
-  for (int times = twice ? 2 : 1; times > 0; --times) {
+  const bool scale = key.kind == schemas::KeyKind::loss_scale;
+  if (scale) {
+    const auto numbers = job_.loss_scale(effect.update.step + 1);
+    std::copy(numbers.begin(), numbers.end(), next.weight.as<float>().begin());
+  }
+  for (int times = twice ? 2 : 1; times > 0 && !scale && !effect.update.verdict.skip; --times) {
     if (key.dtype == base::DType::f32) {
       update_all<float>(job_, effect, key, next);
     } else {

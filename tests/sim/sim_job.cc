@@ -70,14 +70,43 @@ std::uint64_t SimJob::next_with_samples(std::uint32_t rank, std::uint64_t step) 
   return step;
 }
 
+bool SimJob::overflows(std::uint64_t step) const {
+  return judged() && mix({seed, step, 0xf16}) % 4 == 0;
+}
+
+std::uint64_t SimJob::samples_of_all(std::uint64_t step) const {
+  std::uint64_t all = 0;
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) all += samples(rank, step);
+  return all;
+}
+
+std::array<double, 2> SimJob::loss_scale(std::uint64_t step) const {
+  if (!judged()) return {1.0, 0.0};
+  double scale = spec.numerics.loss_scale;
+  double calm = 0.0;
+  for (std::uint64_t each = 0; each < step; ++each) {
+    if (samples_of_all(each) == 0) continue;
+    calm = overflows(each) ? 0.0 : calm + 1.0;
+    if (overflows(each)) scale = scale > 1.0 ? scale / 2 : 1.0;
+    if (calm < static_cast<double>(spec.numerics.loss_scale_steps)) continue;
+    scale *= 2;
+    calm = 0.0;
+  }
+  return {scale, calm};
+}
+
 template <typename T>
 T SimJob::initial(std::uint32_t key, std::uint64_t element) const {
+  if (keys[key].kind == schemas::KeyKind::loss_scale) {
+    return static_cast<T>(loss_scale(0).at(element));
+  }
   return static_cast<T>(static_cast<double>(mix({seed, key, element}) >> 40) * 0x1.0p-24 - 0.5);
 }
 
 template <typename T>
 T SimJob::gradient(std::uint32_t rank, std::uint64_t step, std::uint32_t key, std::uint64_t element,
                    T weight) const {
+  if (keys[key].kind == schemas::KeyKind::loss_scale) return T{};
   // Magnitudes differ by rank so that another order of addition shows in the last bits.
   const T noise = static_cast<T>(
       static_cast<double>(mix({seed, rank, step, key, element}) >> 40) * 0x1.0p-24 - 0.5);
@@ -85,7 +114,8 @@ T SimJob::gradient(std::uint32_t rank, std::uint64_t step, std::uint32_t key, st
   const auto count = static_cast<T>(samples(rank, step));
   // Running statistics are not part of what a rank computes with.
   const bool average = keys[key].kind == schemas::KeyKind::average;
-  return count * ((average ? T{} : weight * static_cast<T>(0.1)) + noise * scale);
+  const auto scaled = static_cast<T>(average ? 1.0 : loss_scale(step)[0]);
+  return scaled * (count * ((average ? T{} : weight * static_cast<T>(0.1)) + noise * scale));
 }
 
 template <typename T>
@@ -211,6 +241,18 @@ LinkShape draw_links(Random& random) {
 
 }  // namespace
 
+void judge(SimJob& job) {
+  job.spec.numerics.dtype = base::DType::f16;
+  job.spec.numerics.loss_scale = 64.0;
+  job.spec.numerics.loss_scale_steps = 3;
+  schemas::KeyInfo key;
+  key.id = static_cast<std::uint32_t>(job.keys.size());
+  key.name = "loss_scale";
+  key.shape = {2};
+  key.kind = schemas::KeyKind::loss_scale;
+  job.keys.push_back(std::move(key));
+}
+
 SimJob make_sim_job(std::uint64_t seed) {
   Random random(mix({seed, 1}));
   SimJob job;
@@ -242,21 +284,23 @@ SimJob make_sim_job(std::uint64_t seed) {
   job.faults = draw_faults(random);
   job.links = draw_links(random);
   if (!spec.checkpoint.dir.empty()) draw_wishes(random, job.faults);
+  if (job.sequential() && random.chance(50)) judge(job);
   return job;
 }
 
 std::string SimJob::to_string() const {
   return fmt::format(
-      "seed {}: {}x{} ranks on machines [{}], {} shards, device {}, cluster {}, {} steps of epochs "
+      "seed {}:{} {}x{} ranks on machines [{}], {} shards, device {}, cluster {}, {} steps of "
+      "epochs "
       "of {}, checkpoints every {}{}, drop {}%, double {}%, slow {}%, {} cuts, links of {} "
       "bytes/ms "
       "and {} bytes, checkpoints wanted at [{}] ms{}{}",
-      seed, spec.workers.machines, spec.workers.devices, fmt::join(machine_of_rank, " "),
-      spec.servers.shards, tier_text(spec.consistency.device), tier_text(spec.consistency.cluster),
-      total_steps(), epoch_steps(), spec.checkpoint.every.count,
-      spec.checkpoint.dir.empty() ? " (off)" : "", faults.drop_percent, faults.double_percent,
-      faults.slow_percent, faults.cuts, links.bytes_per_ms, links.queue_bytes,
-      fmt::join(faults.wishes_ms, " "), faults.last_wish ? " and a stop" : "",
+      seed, judged() ? " judged," : "", spec.workers.machines, spec.workers.devices,
+      fmt::join(machine_of_rank, " "), spec.servers.shards, tier_text(spec.consistency.device),
+      tier_text(spec.consistency.cluster), total_steps(), epoch_steps(),
+      spec.checkpoint.every.count, spec.checkpoint.dir.empty() ? " (off)" : "", faults.drop_percent,
+      faults.double_percent, faults.slow_percent, faults.cuts, links.bytes_per_ms,
+      links.queue_bytes, fmt::join(faults.wishes_ms, " "), faults.last_wish ? " and a stop" : "",
       faults.kill_ms ? fmt::format(", a kill at {} ms", *faults.kill_ms) : "");
 }
 

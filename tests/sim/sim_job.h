@@ -3,6 +3,7 @@
 // and the arithmetic that stands for training. Nothing here knows a state machine. Plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -59,7 +60,7 @@ struct LinkShape {
 
 /// What scales an update.
 struct Measure {
-  double count = 0.0;
+  double count = 0.0;  ///< times the loss scale, for dense keys
   double share = 1.0;
   std::uint64_t step = 0;
 };
@@ -92,6 +93,14 @@ struct SimJob {
   bool sequential() const;
   bool is_epoch_end(std::uint64_t step) const { return step % epoch_steps() == 0; }
   bool is_barrier(std::uint64_t step) const;
+  /// Steps are judged: the job trains in f16, and its last key is the loss scale.
+  bool judged() const { return spec.numerics.dtype == base::DType::f16; }
+  /// Somebody's gradients overflow: the step is dropped.
+  bool overflows(std::uint64_t step) const;
+  /// (loss scale, steps since it changed) before `step`; (1, 0) where nothing is judged.
+  std::array<double, 2> loss_scale(std::uint64_t step) const;
+  /// Samples of all ranks.
+  std::uint64_t samples_of_all(std::uint64_t step) const;
 
   /// Samples of a rank at a step: the last step of an epoch deals what is left, in rank order.
   std::uint64_t samples(std::uint32_t rank, std::uint64_t step) const;
@@ -101,7 +110,7 @@ struct SimJob {
   /// The arithmetic, in T = float or double, one element at a time.
   template <typename T>
   T initial(std::uint32_t key, std::uint64_t element) const;
-  /// Sum over the samples; `weight` is what the rank computed with.
+  /// Sum over the samples, scaled where the job is judged; `weight` is what the rank computed with.
   template <typename T>
   T gradient(std::uint32_t rank, std::uint64_t step, std::uint32_t key, std::uint64_t element,
              T weight) const;
@@ -116,5 +125,7 @@ struct SimJob {
 
 /// The job of a seed.
 SimJob make_sim_job(std::uint64_t seed);
+/// Makes a sequential job one whose steps are judged.
+void judge(SimJob& job);
 
 }  // namespace troupe::sim

@@ -46,6 +46,8 @@ SimJob plain_job(std::uint64_t seed, std::uint32_t machines, std::uint32_t devic
   job.spec.workers.devices = devices;
   job.spec.servers.shards = 2;
   job.spec.consistency = {};
+  if (job.judged()) job.keys.pop_back();
+  job.spec.numerics = {};
   job.spec.data.batch = 2;
   job.spec.train.epochs = 2;
   job.spec.train.max_steps.reset();
@@ -82,6 +84,7 @@ SimJob job_for(Bug bug, std::uint64_t seed) {
     job.spec.checkpoint.every.count = 0;
     job.spec.consistency.cluster = {ConsistencyMode::eventual, 0};
   }
+  if (bug == Bug::torn_verdict) judge(job);
   if (bug == Bug::early_cut || bug == Bug::torn_cut || bug == Bug::running_on) {
     job.spec.checkpoint.every.count = 0;
     job.records *= 4;

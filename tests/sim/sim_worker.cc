@@ -116,8 +116,8 @@ void SimWorker::push_what_can_be() {
     if (samples > 0) write_gradient(id);
     ports_.event(actors::PushWanted{id, step_, static_cast<double>(samples),
                                     samples > 0 ? key.gradient : base::Buffer()});
-    const bool dense = job_->keys[id].kind == schemas::KeyKind::dense;
-    if (dense || scores(step_ + 1)) pull(id, step_ + 1);
+    const bool average = job_->keys[id].kind == schemas::KeyKind::average;
+    if (!average || scores(step_ + 1)) pull(id, step_ + 1);
   }
   const bool waits =
       std::any_of(keys_.begin(), keys_.end(), [](const Key& k) { return k.to_push; });

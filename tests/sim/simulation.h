@@ -140,6 +140,7 @@ class Simulation {
   void perform(const schemas::ActorId& from, const actors::GradientTaken& taken);
   void perform(const schemas::ActorId& from, const actors::Add& sum);
   void perform(const schemas::ActorId& from, const actors::Copy& one);
+  void perform(const schemas::ActorId& from, const actors::Examine& sum);
   void perform(const schemas::ActorId& from, const actors::Update& next);
   void perform(const schemas::ActorId& from, const actors::InitSlice& first);
   void perform(const schemas::ActorId& from, const actors::WriteShard& write);
@@ -152,6 +153,7 @@ class Simulation {
                     std::function<actors::EffectResult()> compute);
   base::Buffer add(const actors::Add& effect);
   base::Buffer copy(const actors::Copy& effect);
+  store::Examined examine(const actors::Examine& effect);
   store::SliceValues update(const actors::Update& effect);
   /// Sets the weights as they travel, where that is in 16 bits.
   void round(const schemas::KeyInfo& key, store::SliceValues& values);

@@ -3,9 +3,13 @@
 // of it. Sums and whole updates are seen in the bits of trained weights.
 #include "store/slice_compute.h"
 
+#include <cmath>
+#include <limits>
+
 #include "base/cast_values.h"
 #include "ndarray/prepared_kernels.h"
 #include "storage/storage.h"
+#include "store/loss_scale.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_runtime.h"
 
@@ -227,6 +231,101 @@ TEST_CASE("an optimizer given as a symbol refuses multipliers that it cannot obe
   key.wd_mult = 0.0;
   CHECK_THAT(refused(rated),
              Catch::Contains("'conv_weight'") && Catch::Contains("multiplier 0 of weight decay"));
+}
+
+/// Everything that a judged update needs.
+struct Judging {
+  explicit Judging(const std::vector<KeyInfo>& keys, const UpdateRule& rule) {
+    compute = SliceCompute::create(tests::test_operators(), keys, rule).value();
+  }
+  SliceValues update(const KeyInfo& key, const SliceValues& from, const base::Buffer& gradient,
+                     const schemas::StepVerdict& verdict) {
+    SliceUpdate update;
+    update.from.values = from;
+    update.gradient = gradient;
+    update.count = 4.0;
+    update.verdict = verdict;
+    return compute->update(key, update, {storage.pool(base::Device{}), kernels, lane}).value();
+  }
+
+  storage::Storage storage;
+  ndarray::PreparedKernels kernels;
+  engine::RunContext lane;
+  std::unique_ptr<SliceCompute> compute;
+};
+
+UpdateRule scaled_rule() {
+  UpdateRule rule = rule_of();
+  rule.loss_scale = LossScaleRule{16.0, 2};
+  return rule;
+}
+
+TEST_CASE("a verdict divides dense sums alone, or leaves all values as they are", "[judged]") {
+  const std::vector<KeyInfo> keys = {key_of("w"), loss_scale_key(1)};
+  Judging judging(keys, scaled_rule());
+  const SliceValues from{two(8.0, -8.0), {two(0.0, 0.0)}, {}};
+  const SliceValues next = judging.update(keys[0], from, two(64.0, 64.0), {0, false, 16.0, 0.0});
+  CHECK(next.weight.as<double>()[0] == 6.5);
+  const SliceValues same = judging.update(keys[0], from, two(64.0, 64.0), {0, true, 16.0, 0.0});
+  CHECK(same.weight.data() == from.weight.data());
+  CHECK(same.slots.at(0).data() == from.slots.at(0).data());
+}
+
+TEST_CASE("the loss scale begins as the rule says and moves by the verdict", "[judged]") {
+  const std::vector<KeyInfo> keys = {key_of("w"), loss_scale_key(1)};
+  Judging judging(keys, scaled_rule());
+  base::BufferPool& pool = judging.storage.pool(base::Device{});
+  SliceInfo slice;
+  slice.elements = 2;
+  slice.bytes = 8;
+  const SliceState first = judging.compute->first(keys[1], slice, {}, 1, pool).value();
+  CHECK(read_loss_scale(first.values.weight) == LossScale{16.0, 0});
+  CHECK(judging.compute->examine(keys[1], {first.values, two(0, 0)}).loss_scale == 16.0);
+  SliceValues now = first.values;
+  for (const LossScale& expected : {LossScale{16.0, 1}, LossScale{32.0, 0}}) {
+    now = judging.update(keys[1], now, {}, {0, false, 16.0, 0.0});
+    CHECK(read_loss_scale(now.weight) == expected);
+  }
+  now = judging.update(keys[1], now, {}, {0, true, 32.0, 0.0});
+  CHECK(read_loss_scale(now.weight) == LossScale{16.0, 0});
+}
+
+TEST_CASE("an examination counts what is not finite and adds the squares of the rest", "[judged]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const base::DType dtype :
+       {base::DType::f64, base::DType::f32, base::DType::f16, base::DType::bf16}) {
+    KeyInfo key = key_of("w");
+    key.dtype = dtype == base::DType::f64 ? dtype : base::DType::f32;
+    key.gradient_wire = dtype;
+    key.weight_wire = key.dtype;
+    std::vector<double> values(19, 2.0);
+    values[3] = inf;
+    values[18] = std::nan("");
+    values[17] = -3.0;
+    const base::Buffer sum = base::make_host_buffer(values.size() * base::dtype_size(dtype));
+    base::cast_values(base::DType::f64, values.data(), dtype, sum.data(),
+                      static_cast<std::int64_t>(values.size()));
+    Judging judging({key}, rule_of());
+    const Examined found = judging.compute->examine(key, {{}, sum});
+    CHECK(found.facts == schemas::SliceFacts{16 * 4.0 + 9.0, 2});
+    CHECK(found.loss_scale == 0.0);
+    key.kind = schemas::KeyKind::average;
+    CHECK(judging.compute->examine(key, {{}, sum}).facts == schemas::SliceFacts{0.0, 2});
+  }
+}
+
+TEST_CASE("a loss scale and its rule belong together", "[judged]") {
+  const std::vector<KeyInfo> with = {key_of("w"), loss_scale_key(1)};
+  const std::vector<KeyInfo> without = {key_of("w")};
+  const auto create = [](const std::vector<KeyInfo>& keys, const UpdateRule& rule) {
+    return SliceCompute::create(tests::test_operators(), keys, rule).status();
+  };
+  CHECK(create(with, rule_of()).code() == base::Errc::invalid_argument);
+  CHECK(create(without, scaled_rule()).code() == base::Errc::invalid_argument);
+  UpdateRule odd = scaled_rule();
+  odd.loss_scale->first = 3.0;
+  CHECK(create(with, odd).code() == base::Errc::invalid_argument);
+  CHECK(create(with, scaled_rule()).ok());
 }
 
 }  // namespace

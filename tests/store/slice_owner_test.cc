@@ -443,5 +443,79 @@ TEST_CASE("an abstention that brings something, or in another mode, is refused")
   CHECK_THAT(text(kEventual, kSequential, full), Catch::Contains("machine 1 sums nothing"));
 }
 
+TEST_CASE("a judged step is examined, and waits for its verdict", "[judged]") {
+  SliceRules r = rules(kSequential, kSequential);
+  r.judged = true;
+  SliceOwner owner(r, {0, 0});
+  owner.start(first());
+  REQUIRE(owner.push(group_push(0, 0)).ok());
+  REQUIRE(owner.push(group_push(1, 0)).ok());
+  owner.added(std::get<Addition>(*owner.next_work()).id, bytes());
+  const auto work = owner.next_work();
+  REQUIRE(work.has_value());
+  REQUIRE(std::holds_alternative<SliceExamination>(*work));
+  CHECK_FALSE(owner.next_work().has_value());
+  CHECK_FALSE(owner.take_finding().has_value());
+  CHECK_FALSE(owner.idle());
+  CHECK_THAT(owner.waits_for(), Catch::Contains("the verdict on step 0"));
+  CHECK(owner.missing_ranks().empty());
+  // The step's sums are complete, whatever comes again or too early.
+  CHECK(*owner.push(group_push(0, 0)) == PushResult::duplicate);
+  CHECK_FALSE(owner.push(group_push(0, 1))->has_value());
+
+  owner.examined({{4.0, 0}, 0.0});
+  const auto found = owner.take_finding();
+  REQUIRE(found.has_value());
+  CHECK(found->step == 0);
+  CHECK(found->count == 16.0);
+  CHECK(found->examined.facts.squares == 4.0);
+  CHECK_FALSE(owner.take_finding().has_value());
+  CHECK_FALSE(owner.next_work().has_value());
+  owner.judged({0, false, 2.0, 1.0});
+  const auto update = owner.next_work();
+  REQUIRE(update.has_value());
+  CHECK(std::get<SliceUpdate>(*update).verdict.divisor == 2.0);
+  owner.updated({bytes(), {bytes()}});
+  CHECK(owner.state().version == 1);
+  CHECK(owner.state().updates == 1);
+}
+
+TEST_CASE("a step that is dropped makes a version that no optimizer counts", "[judged]") {
+  SliceRules r = rules(kSequential, kSequential);
+  r.judged = true;
+  SliceOwner owner(r, {0, 0});
+  owner.start(first());
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    REQUIRE(owner.push(group_push(0, step)).ok());
+    REQUIRE(owner.push(group_push(1, step)).ok());
+    owner.added(std::get<Addition>(*owner.next_work()).id, bytes());
+    REQUIRE(owner.next_work().has_value());
+    owner.examined({{0.0, 1}, 0.0});
+    REQUIRE(owner.take_finding().has_value());
+    owner.judged({step, step == 0, 2.0, 0.0});
+    const auto update = owner.next_work();
+    CHECK(std::get<SliceUpdate>(*update).from.updates == 0);
+    owner.updated({bytes(), {bytes()}});
+    CHECK(owner.state().version == step + 1);
+    CHECK(owner.state().updates == step);
+  }
+}
+
+TEST_CASE("a step without samples needs no verdict", "[judged]") {
+  SliceRules r = rules(kSequential, kSequential);
+  r.judged = true;
+  SliceOwner owner(r, {0, 0});
+  owner.start(first());
+  for (std::uint32_t group = 0; group < 2; ++group) {
+    SlicePush push = group_push(group, 0);
+    push.count = 0.0;
+    push.data = {};
+    REQUIRE(owner.push(push).ok());
+  }
+  CHECK_FALSE(owner.next_work().has_value());
+  CHECK(owner.state().version == 1);
+  CHECK_FALSE(owner.take_finding().has_value());
+}
+
 }  // namespace
 }  // namespace troupe::store

@@ -169,6 +169,66 @@ TEST_CASE("a head gradient has its output's shape and dtype") {
   CHECK(values(executor->gradients().at("x")) == std::vector<double>{2, 8, 18, 32, 50, 72});
 }
 
+/// Gradients of fc1_weight and fc2_bias of two_layers() in f32; `scale` is written before backward.
+std::vector<std::vector<float>> scaled_gradients(float bound_with, float scale, bool scaled) {
+  TestRuntime test;
+  Bindings bindings =
+      allocate_bindings(test.runtime, two_layers(), {{"data", {5, 6}}}, base::DType::f32).value();
+  for (const auto& [name, argument] : bindings.arguments) fill(argument, name, -0.7, 1.3);
+  fill_labels(bindings.arguments.at("softmax_label"), 3);
+  for (const char* name : {"fc1_weight", "fc2_bias"}) bindings.grad_req[name] = GradReq::write;
+  ExecutorOptions options;
+  if (scaled) {
+    const std::vector<float> values = {bound_with, 3.0F};
+    options.loss_scale = NDArray::from<float>(test.runtime, {2}, values).value();
+  }
+  const auto executor = Executor::bind(test.runtime, two_layers(), bindings, options).value();
+  REQUIRE(executor->forward(true).ok());
+  if (scaled) {
+    const std::vector<float> values = {scale, 3.0F};
+    REQUIRE(options.loss_scale.write(std::as_bytes(std::span(values))).ok());
+  }
+  REQUIRE(executor->backward().ok());
+  std::vector<std::vector<float>> found;
+  for (const char* name : {"fc1_weight", "fc2_bias"}) {
+    found.push_back(executor->gradients().at(name).to_vector<float>().value());
+  }
+  return found;
+}
+
+TEST_CASE("losses' gradients are multiplied with the loss scale of the moment") {
+  const auto plain = scaled_gradients(0.0F, 0.0F, false);
+  for (const float scale : {1.0F, 1024.0F}) {
+    const auto scaled = scaled_gradients(2.0F, scale, true);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      REQUIRE(scaled[i].size() == plain[i].size());
+      for (std::size_t k = 0; k < plain[i].size(); ++k) CHECK(scaled[i][k] == scale * plain[i][k]);
+    }
+  }
+}
+
+TEST_CASE("a loss inside a network passes on gradients that are scaled already") {
+  Composer c(table());
+  const Symbol x = c.variable("x"), label = c.variable("label");
+  const Symbol inner = c.call("softmax_cross_entropy", "inner", {x, label});
+  const Symbol outer = c.call("square", "outer", {inner});
+  const Symbol heads[] = {c.call("softmax_cross_entropy", "loss", {x, label}), outer};
+  const Graph graph = c.finish(Symbol::group(heads)).value().graph();
+  const auto dtypes = infer_dtypes(graph, {{"x", base::DType::f32}}).value();
+  const std::vector<std::string> wrt = {"x"};
+  const auto result = differentiate(table(), graph, wrt, dtypes, "scale");
+  REQUIRE(result.ok());
+  int scaled = 0, variables = 0;
+  for (const GraphNode& node : result->graph.nodes) {
+    variables += node.is_variable() && node.name == "scale";
+    if (node.is_variable() || node.op->name != "multiply") continue;
+    scaled += result->graph.node(node.inputs.at(1)).op != nullptr &&
+              result->graph.node(node.inputs.at(1)).op->name == "slice_axis";
+  }
+  CHECK(variables == 1);
+  CHECK(scaled == 1);
+}
+
 TEST_CASE("the gradient of a network as a symbol is bound and run like any other") {
   TestRuntime test;
   Composer c(table());

@@ -101,6 +101,20 @@ TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerp
   CHECK(text.find("kernels") == std::string::npos);
   CHECK(text.find("augment") == std::string::npos);
   CHECK(text.find("wire") == std::string::npos);
+  CHECK(text.find("clip_norm") == std::string::npos);
+  CHECK(text.find("loss_scale") == std::string::npos);
+}
+
+TEST_CASE("a loss scale and a cut norm belong to the job", "[fingerprint]") {
+  JobSpec job;
+  job.train.optimizer.clip_norm = 1.5;
+  job.numerics.dtype = base::DType::f16;
+  job.numerics.loss_scale = 64.0;
+  job.numerics.loss_scale_steps = 9;
+  const std::string text = job_fingerprint(job);
+  CHECK_THAT(text, Catch::Contains("train.optimizer.clip_norm = 1.5\n"));
+  CHECK_THAT(text, Catch::Contains("numerics.loss_scale = 64\n"));
+  CHECK_THAT(text, Catch::Contains("numerics.loss_scale_steps = 9\n"));
 }
 
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {
