@@ -197,7 +197,8 @@ void ParameterServerState::on(EffectDone& done) {
     owned.owner.updated(std::move(*values));
   } else if (const auto* examined = std::get_if<store::Examined>(&done.result)) {
     owned.owner.examined(*examined);
-    verdicts_->found(work.slice, *owned.owner.take_finding());
+    const base::Status found = verdicts_->found(work.slice, *owned.owner.take_finding());
+    if (!found.ok()) return mail_.fail(found);
   } else {
     owned.owner.added(work.addition, std::get<base::Buffer>(std::move(done.result)));
   }
@@ -349,7 +350,9 @@ void ParameterServerState::finish_if_done() {
 const ParameterServerState::Owned* ParameterServerState::furthest_behind() const {
   const auto last =
       std::min_element(slices_.begin(), slices_.end(), [](const Owned& a, const Owned& b) {
-        return a.owner.applied_below() < b.owner.applied_below();
+        // What waits for a verdict waits for the others.
+        return std::pair(a.owner.applied_below(), a.owner.waits_for_verdict()) <
+               std::pair(b.owner.applied_below(), b.owner.waits_for_verdict());
       });
   const bool behind =
       last != slices_.end() && last->owner.applied_below() < mail_.rules().steps.total;

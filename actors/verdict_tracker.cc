@@ -27,15 +27,17 @@ VerdictTracker::VerdictTracker(Mail& mail, EffectList<ParameterEffect>& effects,
   judge_.emplace(plan.layout, plan.keys, store::judge_rule(plan.spec));
 }
 
-void VerdictTracker::found(std::size_t position, const store::SliceFinding& finding) {
-  auto facts = facts_.take(position, finding.step, finding.count, finding.examined);
-  if (!facts) return;
+base::Status VerdictTracker::found(std::size_t position, const store::SliceFinding& finding) {
+  TROUPE_TRY_ASSIGN(auto facts,
+                    facts_.take(position, finding.step, finding.count, finding.examined));
+  if (!facts) return {};
   const std::uint64_t step = facts->step;
   Letter letter{
       {Role::parameter_server, mail_->plan().layout.first_shard()}, *std::move(facts), {}};
   mail_->send(letter);
   TROUPE_CHECK(told_.keep(step, std::move(letter), mail_->now_ms()),
                fmt::format("shard {} tells of step {} twice", shard_, step));
+  return {};
 }
 
 base::Status VerdictTracker::take(const StepFacts& facts) {
@@ -59,7 +61,8 @@ base::Status VerdictTracker::take(const StepFacts& facts) {
 
 std::string VerdictTracker::waits_for() const {
   if (!judge_) return {};
-  const auto missing = judge_->missing();
+  std::vector<std::uint32_t> missing = judge_->missing();
+  std::erase(missing, shard_);
   return missing.empty()
              ? std::string()
              : fmt::format("the verdict waits for the sums of shards {}", fmt::join(missing, ", "));

@@ -26,8 +26,8 @@ class VerdictTracker {
   VerdictTracker(Mail& mail, EffectList<ParameterEffect>& effects, std::uint32_t shard,
                  std::size_t slices);
 
-  /// The slice at `position` among the shard's has been examined.
-  void found(std::size_t position, const store::SliceFinding& finding);
+  /// The slice at `position` among the shard's has been examined. An error ends the job.
+  base::Status found(std::size_t position, const store::SliceFinding& finding);
   /// First shard: another's facts, or its own. An error ends the job.
   base::Status take(const schemas::StepFacts& facts);
   /// From the first shard; true: it is news, and the step goes on.
@@ -36,7 +36,7 @@ class VerdictTracker {
   void attend() { mail_->attend(told_); }
   void ask_about(const schemas::ActorId& peer) { mail_->ask_about(told_, peer); }
   void send_again() { mail_->send_again(told_); }
-  /// First shard, where a step is open: "step 12 waits for the facts of shards 1, 3"; else empty.
+  /// First shard: "the verdict waits for the sums of shards 1, 3"; empty where no other is missing.
   std::string waits_for() const;
 
  private:

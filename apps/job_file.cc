@@ -17,6 +17,7 @@
 #include "data/batch_iterator.h"
 #include "schemas/codec.h"
 #include "store/loss_scale.h"
+#include "store/step_judge.h"
 #include "symbol/kernel_choices.h"
 #include "symbol/networks/networks.h"
 
@@ -180,6 +181,8 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   section.read("wd", optimizer.wd, RealRange{.least = 0.0});
   section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
   section.read("clip_norm", optimizer.clip_norm, RealRange{.least = 0.0});
+  const base::Status clip = store::check_clip_norm(optimizer.clip_norm);
+  if (!clip.ok()) section.fail("clip_norm", clip.text());
   section.choose("decay", kNames<schemas::Decay>, optimizer.decay);
   section.finish();
 }
@@ -367,6 +370,9 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   if ((scaled || counted) && numerics.dtype != base::DType::f16) {
     section.fail(scaled ? "loss_scale" : "loss_scale_steps", "needs dtype = \"f16\"");
   }
+  const base::Status scale =
+      store::check_loss_scale({numerics.loss_scale, numerics.loss_scale_steps});
+  if (!scale.ok()) section.fail("loss_scale", scale.text());
   section.finish();
 }
 
@@ -403,6 +409,8 @@ void read_job(Section root, JobFile& job) {
   }
   read_checkpoint(table_of(root, "checkpoint"), spec.checkpoint);
   read_numerics(table_of(root, "numerics"), spec.numerics);
+  const base::Status judged = store::check_judged(spec);
+  if (!judged.ok()) root.section("consistency").fail("cluster", judged.text());
   read_memory(table_of(root, "memory"), spec.memory);
   read_job_limits(root, spec, job.errors);
   root.finish();

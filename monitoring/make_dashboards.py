@@ -424,6 +424,8 @@ def text_of(made):
 
 def main():
     folder = pathlib.Path(__file__).resolve().parent / "dashboards"
+    if len(sys.argv) > 2 or any(word.startswith("-") for word in sys.argv[1:]):
+        sys.exit(__doc__.splitlines()[0])
     if len(sys.argv) > 1:
         folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -46,6 +46,7 @@ void get(wire::StepVerdict::Reader in, StepVerdict& out, Intake& intake) {
   out.skip = in.getSkip();
   intake.finite(in.getDivisor(), "divisor", out.divisor);
   intake.finite(in.getNorm(), "norm", out.norm);
+  if (!(out.divisor > 0.0)) intake.fail("divisor", fmt::format("is {}", out.divisor));
 }
 
 }  // namespace troupe::schemas

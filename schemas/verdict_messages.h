@@ -11,7 +11,7 @@ namespace troupe::schemas {
 
 /// What a slice's sum of gradients of a step is like.
 struct SliceFacts {
-  double squares = 0.0;  ///< sum of the squares of its finite elements, in f64 and in their order
+  double squares = 0.0;  ///< sum of the squares of its finite elements, in f64, in a fixed order
   std::uint64_t not_finite = 0;  ///< elements that are infinite or NaN
   friend bool operator==(const SliceFacts&, const SliceFacts&) = default;
 };

@@ -249,8 +249,8 @@ base::Result<bool> LocalStore::Core::judge(Slot& slot, const Examined& examined)
     slot.owner.examined(examined);
     found = slot.owner.take_finding();
   }
-  auto facts =
-      facts_->take(layout_->position(slot.info.id), found->step, found->count, found->examined);
+  const std::size_t position = layout_->position(slot.info.id);
+  TROUPE_TRY_ASSIGN(auto facts, facts_->take(position, found->step, found->count, found->examined));
   if (!facts) return false;
   TROUPE_TRY_ASSIGN(const auto verdict, judge_->take(*std::move(facts)));
   if (verdict->skip) base::log_info("{}", judge_->reason());
@@ -435,11 +435,14 @@ std::string LocalStore::Core::waits_for() {
     const base::MutexLock lock(mutex_);
     if (compute_ == nullptr) return {};  // no slice has begun
   }
+  std::string verdict;  // of a slice that waits for others, which say more
   for (const std::unique_ptr<Slot>& slot : slots_) {
     const base::MutexLock lock(slot->mutex);
-    if (!slot->pushes.empty() || !slot->pulls.empty()) return slot->owner.waits_for();
+    if (slot->pushes.empty() && slot->pulls.empty()) continue;
+    if (!slot->owner.waits_for_verdict()) return slot->owner.waits_for();
+    verdict = slot->owner.waits_for();
   }
-  return {};
+  return verdict;
 }
 
 }  // namespace troupe::store

@@ -46,6 +46,22 @@ schemas::KeyInfo loss_scale_key(std::uint32_t id) {
   return key;
 }
 
+base::Status check_loss_scale_values(const base::Buffer& values) {
+  Numbers numbers{};
+  if (values.size() != sizeof(numbers)) {
+    return base::error(base::Errc::data_loss, "a loss scale of {} bytes", values.size());
+  }
+  std::memcpy(numbers.data(), values.data(), sizeof(numbers));
+  const auto [scale, steps] = numbers;
+  const bool counted = steps >= 0.0F && steps <= static_cast<float>(kLossScaleStepsMax) &&
+                       std::trunc(steps) == steps;
+  if (counted && check_loss_scale({scale, 0}).ok()) return {};
+  return base::error(base::Errc::data_loss,
+                     "a loss scale of {} after {} steps: no power of 2 from 1 to {}, or no number "
+                     "of steps",
+                     scale, steps, kLossScaleMost);
+}
+
 LossScale read_loss_scale(const base::Buffer& values) {
   Numbers numbers{};
   TROUPE_CHECK(values.size() == sizeof(numbers), "a loss scale of another size");

@@ -42,7 +42,9 @@ LossScale next_loss_scale(const LossScale& now, bool overflowed, const LossScale
 
 /// The key, of id `id`: two values in f32.
 schemas::KeyInfo loss_scale_key(std::uint32_t id);
-/// From and to the values of that key.
+/// data_loss when these are no values that the key can have: those of a file.
+base::Status check_loss_scale_values(const base::Buffer& values);
+/// From and to the values of that key; what is read has been checked or written here.
 LossScale read_loss_scale(const base::Buffer& values);
 void write_loss_scale(const LossScale& scale, const base::Buffer& values);
 

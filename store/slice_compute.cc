@@ -34,8 +34,19 @@ double decay_of(const KeyInfo& key, const schemas::OptimizerSpec& optimizer) {
 }
 
 base::Status check_loss_scale_key(std::span<const KeyInfo> keys, const UpdateRule& rule) {
-  const bool has = std::any_of(keys.begin(), keys.end(),
-                               [](const KeyInfo& key) { return key.kind == KeyKind::loss_scale; });
+  bool has = false;
+  for (const KeyInfo& key : keys) {
+    if (key.kind != KeyKind::loss_scale) continue;
+    const KeyInfo right = loss_scale_key(key.id);
+    if (has || key.shape != right.shape || key.dtype != right.dtype) {
+      return base::error(base::Errc::invalid_argument,
+                         "key '{}' of shape {} and dtype {} is not the one loss scale, which has "
+                         "{} and {}",
+                         key.name, key.shape.to_string(), base::dtype_name(key.dtype),
+                         right.shape.to_string(), base::dtype_name(right.dtype));
+    }
+    has = true;
+  }
   if (has != rule.loss_scale.has_value()) {
     return base::error(base::Errc::invalid_argument,
                        "the keys {} a loss scale, the rule of updates {}", has ? "have" : "lack",
@@ -224,6 +235,9 @@ base::Result<base::Buffer> SliceCompute::sum_of(const KeyInfo& key, const SliceU
 
 base::Status SliceCompute::round(const KeyInfo& key, SliceValues& values,
                                  base::BufferPool& pool) const {
+  if (key.kind == KeyKind::loss_scale) {
+    return check_loss_scale_values(values.weight).with_context("key '" + key.name + "'");
+  }
   if (key.weight_wire == key.dtype) return {};
   TROUPE_TRY_ASSIGN(values.rounded,
                     convert(values.weight, key.dtype, key.weight_wire, pool, "weights"));
@@ -249,6 +263,7 @@ base::Result<SliceState> SliceCompute::first_from(const KeyInfo& key, base::Buff
   SliceState state;
   if (key.kind == KeyKind::loss_scale) {
     state.values.weight = std::move(weight);
+    TROUPE_TRY(round(key, state.values, pool));
     return state;
   }
   const auto elements = static_cast<std::int64_t>(weight.size() / base::dtype_size(key.dtype));

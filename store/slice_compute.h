@@ -58,7 +58,8 @@ class SliceCompute {
   /// `weight` with slots of zeros: the first state of given values.
   base::Result<SliceState> first_from(const schemas::KeyInfo& key, base::Buffer weight,
                                       base::BufferPool& pool) const;
-  /// Sets SliceValues::rounded, for values that come from elsewhere. not_finite names the key when
+  /// Sets SliceValues::rounded, for values that come from elsewhere; data_loss for a loss scale
+  /// that no job can have. not_finite names the key when
   /// a weight is beyond the range of its weight_wire, unless the rule does not check.
   base::Status round(const schemas::KeyInfo& key, SliceValues& values,
                      base::BufferPool& pool) const;

@@ -156,6 +156,8 @@ class SliceOwner {
   /// Steps below this one of every rank are contained.
   std::uint64_t applied_below() const { return applied_below_; }
   bool idle() const { return !updating_ && !waiting_ && queue_.empty(); }
+  /// Its own sum is complete; others' are waited for.
+  bool waits_for_verdict() const { return waiting_.has_value(); }
   /// Who is waited for, as text for people: "slice (3, 0) of step 12 waits for ranks 2, 3".
   std::string waits_for() const;
   /// The ranks among them; empty where no particular rank is waited for.

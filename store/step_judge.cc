@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -21,12 +21,29 @@ JudgeRule judge_rule(const schemas::JobSpec& job) {
           job.train.non_finite == schemas::NonFinite::fail};
 }
 
+base::Status check_judged(const schemas::JobSpec& job) {
+  TROUPE_TRY(check_clip_norm(job.train.optimizer.clip_norm).with_context("train.optimizer"));
+  if (!judge_rule(job).judges() || job.consistency.sequential()) return {};
+  return base::error(Errc::invalid_argument,
+                     "{} needs whole steps: consistency.device and consistency.cluster must be "
+                     "sequential",
+                     job.numerics.dtype == base::DType::f16 ? "numerics.dtype = \"f16\""
+                                                            : "train.optimizer.clip_norm");
+}
+
+base::Status check_clip_norm(double clip_norm) {
+  constexpr double kLeast = 1e-30, kMost = 1e30;  // within f32, with room for counts
+  if (clip_norm == 0.0 || (clip_norm >= kLeast && clip_norm <= kMost)) return {};
+  return base::error(Errc::invalid_argument, "clip_norm is {}, neither 0 nor from {} to {}",
+                     clip_norm, kLeast, kMost);
+}
+
 FactsOfShard::FactsOfShard(std::uint32_t shard, std::size_t slices) : slices_(slices) {
   facts_.shard = shard;
 }
 
-std::optional<StepFacts> FactsOfShard::take(std::size_t position, std::uint64_t step, double count,
-                                            const Examined& examined) {
+base::Result<std::optional<StepFacts>> FactsOfShard::take(std::size_t position, std::uint64_t step,
+                                                          double count, const Examined& examined) {
   if (in_.empty()) {
     facts_.step = step;
     facts_.count = count;
@@ -34,14 +51,16 @@ std::optional<StepFacts> FactsOfShard::take(std::size_t position, std::uint64_t 
     facts_.slices.assign(slices_, {});
   }
   TROUPE_CHECK(position < slices_ && in_.insert(position).second, "a slice is examined twice");
-  TROUPE_CHECK(facts_.step == step && facts_.count == count,
-               fmt::format("slices of one shard disagree about steps {} and {}, counts {} and {}",
-                           facts_.step, step, facts_.count, count));
+  if (facts_.step != step || facts_.count != count) {
+    return base::error(Errc::invalid_argument,
+                       "[step {}] one slice of shard {} has {} samples, another has {} of step {}",
+                       facts_.step, facts_.shard, facts_.count, count, step);
+  }
   facts_.slices[position] = examined.facts;
   if (examined.loss_scale != 0.0) facts_.loss_scale = examined.loss_scale;
-  if (in_.size() < slices_) return std::nullopt;
+  if (in_.size() < slices_) return std::optional<StepFacts>();
   in_.clear();
-  return facts_;
+  return std::optional(facts_);
 }
 
 StepJudge::StepJudge(const SliceLayout& layout, std::span<const schemas::KeyInfo> keys,
@@ -49,6 +68,7 @@ StepJudge::StepJudge(const SliceLayout& layout, std::span<const schemas::KeyInfo
     : rule_(rule) {
   for (const SliceInfo& slice : layout.slices()) {
     const schemas::KeyInfo& key = keys[slice.id.key];
+    if (key.kind == schemas::KeyKind::loss_scale) scale_shard_ = slice.shard;
     places_.push_back(
         {slice.shard, slices_of_[slice.shard]++, key.kind == schemas::KeyKind::dense, key.name});
   }
@@ -57,9 +77,9 @@ StepJudge::StepJudge(const SliceLayout& layout, std::span<const schemas::KeyInfo
 base::Result<std::optional<StepVerdict>> StepJudge::take(StepFacts facts) {
   const auto known = slices_of_.find(facts.shard);
   if (known == slices_of_.end() || known->second != facts.slices.size()) {
-    return base::error(Errc::invalid_argument, "[step {}] shard {} tells of {} slices, not {}",
+    return base::error(Errc::invalid_argument, "[step {}] shard {} tells of {} slices, not of {}",
                        facts.step, facts.shard, facts.slices.size(),
-                       known == slices_of_.end() ? 0 : known->second);
+                       known == slices_of_.end() ? "none" : std::to_string(known->second));
   }
   if (last_ && facts.step <= last_->step) {
     return facts.step == last_->step ? last_ : std::nullopt;
@@ -93,10 +113,7 @@ std::vector<std::uint32_t> StepJudge::missing() const {
 base::Result<StepVerdict> StepJudge::judge() {
   const StepFacts& any = in_.begin()->second;
   double squares = 0.0;
-  double scale = rule_.loss_scaled ? 0.0 : 1.0;
-  for (const auto& [shard, facts] : in_) {
-    if (rule_.loss_scaled && facts.loss_scale != 0.0) scale = facts.loss_scale;
-  }
+  const double scale = rule_.loss_scaled ? in_.at(scale_shard_).loss_scale : 1.0;
   if (!(scale >= 1.0) || !(any.count > 0.0)) {
     return base::error(Errc::internal, "[step {}] a loss scale of {} and {} samples", any.step,
                        scale, any.count);
@@ -115,14 +132,16 @@ base::Result<StepVerdict> StepJudge::judge() {
   if (beyond != nullptr) {
     reason_ = fmt::format("the sum of '{}' holds {} values that are infinite or NaN", beyond->key,
                           values);
-    const bool last = verdict.skip && scale <= 1.0;
-    if (rule_.check && (last || !verdict.skip)) {
+    const bool least = verdict.skip && scale <= 1.0;
+    if (least || (rule_.check && !verdict.skip)) {
       return base::error(Errc::not_finite, "[step {}] {}{}", any.step, reason_,
-                         last ? ", and the loss scale is 1 already" : "");
+                         least ? ", and the loss scale is 1 already; a lower train.optimizer.lr or "
+                                 "numerics.dtype = \"bf16\" may help"
+                               : "");
     }
     if (verdict.skip) {
       reason_ = fmt::format("step {} does not count: {}; the loss scale falls from {} to {}",
-                            any.step, reason_, scale, std::max(1.0, scale / 2));
+                            any.step, reason_, scale, scale / 2);
       return verdict;
     }
     reason_.clear();
@@ -134,6 +153,12 @@ base::Result<StepVerdict> StepJudge::judge() {
   }
   if (rule_.clip_norm > 0.0 && verdict.norm > rule_.clip_norm) {
     verdict.divisor *= verdict.norm / rule_.clip_norm;
+  }
+  const double most = std::numeric_limits<float>::max();
+  if (!(verdict.divisor * any.count < most)) {
+    return base::error(Errc::not_finite,
+                       "[step {}] gradients of the norm {} cannot be cut to {}: beyond f32",
+                       any.step, verdict.norm, rule_.clip_norm);
   }
   return verdict;
 }

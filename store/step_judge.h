@@ -34,6 +34,11 @@ struct JudgeRule {
 
 /// The rule of a job.
 JudgeRule judge_rule(const schemas::JobSpec& job);
+/// invalid_argument where steps are judged and a tier is eventual, whose weights know no whole
+/// steps; and what check_clip_norm() says.
+base::Status check_judged(const schemas::JobSpec& job);
+/// invalid_argument unless it is 0 (nothing is cut) or from 1e-30 to 1e30.
+base::Status check_clip_norm(double clip_norm);
 
 /// What was found of one slice's sum.
 struct Examined {
@@ -48,8 +53,10 @@ class FactsOfShard {
   FactsOfShard(std::uint32_t shard, std::size_t slices);
 
   /// Of the slice at `position` among them, which says it once a step; the shard's with the last.
-  std::optional<schemas::StepFacts> take(std::size_t position, std::uint64_t step, double count,
-                                         const Examined& examined);
+  /// invalid_argument when the slice's step or count is not that of the others: ranks have said
+  /// different things to them.
+  base::Result<std::optional<schemas::StepFacts>> take(std::size_t position, std::uint64_t step,
+                                                       double count, const Examined& examined);
 
  private:
   schemas::StepFacts facts_;
@@ -65,8 +72,8 @@ class StepJudge {
 
   /// A shard's facts, which may come twice. The verdict: with those of the step's last shard, and
   /// again for a shard that has missed it. Errors end the job: facts that do not fit the layout or
-  /// each other; not_finite, naming the step and the first key that is beyond its range, where
-  /// neither the loss scale nor the rule's leave explains it.
+  /// each other; not_finite, naming the step and the first key that is beyond its range, where no
+  /// loss scale above 1 explains it and the rule checks.
   base::Result<std::optional<schemas::StepVerdict>> take(schemas::StepFacts facts);
   /// Shards whose facts of the open step have not come; empty where none is open.
   std::vector<std::uint32_t> missing() const;
@@ -85,6 +92,7 @@ class StepJudge {
   JudgeRule rule_;
   std::vector<Place> places_;                       // in the layout's order
   std::map<std::uint32_t, std::size_t> slices_of_;  // by shard that has any
+  std::uint32_t scale_shard_ = 0;                   // the one that holds the loss scale
   std::map<std::uint32_t, schemas::StepFacts> in_;  // of the open step
   std::optional<schemas::StepVerdict> last_;
   std::string reason_;

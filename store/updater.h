@@ -28,7 +28,7 @@ namespace troupe::store {
 /// What changes from step to step.
 struct UpdateNumbers {
   double lr = 0.0;         ///< scheduled; where a tier is eventual times share / (1 + delay)
-  double count = 1.0;      ///< sum of the loss's weights over the gradients in the sum
+  double count = 1.0;      ///< divides the sum: samples; of a judged step also its divisor
   double share = 1.0;      ///< n / N: the part of a full step that the sum is
   std::uint64_t step = 0;  ///< this update's number for the slice, from 1
 };

@@ -50,7 +50,7 @@ class Differentiator {
   bool reached(std::int64_t node) const;
   base::Status check_outputs(std::int64_t node) const;
   base::Status visit(std::int64_t node);
-  bool is_scaled(std::int64_t node) const;
+  base::Status check_scaled(std::int64_t node) const;
   Value scaled(Value gradient);
 
   Graph graph_;
@@ -211,6 +211,7 @@ base::Status Differentiator::visit(std::int64_t index) {
   TROUPE_TRY(check_outputs(index));
   NodeGradient view(*this, index);
   builder_.set_prefix(node.name + "_backward");
+  TROUPE_TRY(check_scaled(index));
   base::Result<std::vector<std::optional<Value>>> result = node.op->gradient(view);
   if (!result.ok()) return result.status().with_context(node_label(node));
   TROUPE_CHECK(result->size() == node.inputs.size(),
@@ -219,17 +220,26 @@ base::Status Differentiator::visit(std::int64_t index) {
     const Value input = node.inputs[i];
     const std::optional<Value>& part = (*result)[i];
     if (part && depends_[node_index(input)]) {
-      contributions_[numbers_[input]].push_back(is_scaled(index) ? scaled(*part) : *part);
+      const bool begins = !loss_scale_.empty() && node.op->is_loss;
+      contributions_[numbers_[input]].push_back(begins ? scaled(*part) : *part);
     }
   }
   return {};
 }
 
-/// A loss among the outputs begins gradients; one inside passes on those of others.
-bool Differentiator::is_scaled(std::int64_t index) const {
-  if (loss_scale_.empty() || !graph_.node({index, 0}).op->is_loss) return false;
-  return std::any_of(graph_.heads.begin(), graph_.heads.end(),
-                     [index](Value head) { return head.node == index; });
+/// With a loss scale every loss begins gradients: one that has some from elsewhere would scale them
+/// twice, or, where it ignores them, pass on one that is not scaled.
+base::Status Differentiator::check_scaled(std::int64_t index) const {
+  const GraphNode& node = graph_.node({index, 0});
+  if (loss_scale_.empty() || !node.op->is_loss) return {};
+  for (int output = 0; output < node.outputs; ++output) {
+    if (contributions_[numbers_[{index, output}]].empty()) continue;
+    return base::error(Errc::unimplemented,
+                       "{} is a loss that another operator reads on the way to an output: under a "
+                       "loss scale a loss must be an output alone; stop_gradient ends the way",
+                       node_label(node));
+  }
+  return {};
 }
 
 Value Differentiator::scaled(Value gradient) {

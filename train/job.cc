@@ -71,7 +71,7 @@ std::string network_name(const schemas::ModelSpec& model) {
 
 /// An error unless every output that reaches a parameter is a loss.
 base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys,
-                          const ops::OpTable& table) {
+                          const ops::OpTable& table, bool scaled) {
   TROUPE_TRY_ASSIGN(const auto with_gradient, keys_with_gradient(table, network, keys.keys));
   std::vector<std::string> learned;
   for (const schemas::KeyInfo& key : keys.keys) {
@@ -85,7 +85,9 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
   const symbol::Graph graph = network.graph();
   TROUPE_TRY_ASSIGN(const auto dtypes,
                     symbol::infer_dtypes(graph, {{keys.inputs.data, keys.inputs.dtype}}));
-  TROUPE_TRY_ASSIGN(const auto backward, symbol::differentiate(table, graph, learned, dtypes));
+  TROUPE_TRY_ASSIGN(
+      const auto backward,
+      symbol::differentiate(table, graph, learned, dtypes, scaled ? store::kLossScaleName : ""));
   if (backward.head_gradients.empty()) return {};
   return base::error(base::Errc::invalid_argument,
                      "an output is no loss, so the network cannot be trained: no value for {}",
@@ -99,16 +101,6 @@ base::Result<base::DType> weight_dtype(base::DType dtype) {
   return base::error(base::Errc::invalid_argument,
                      "numerics.dtype is {}; there are f32, f64, bf16 and f16",
                      base::dtype_name(dtype));
-}
-
-/// A verdict is on a step of all ranks, which no eventual tier has.
-base::Status check_judged(const schemas::JobSpec& spec) {
-  if (!store::judge_rule(spec).judges() || spec.consistency.sequential()) return {};
-  return base::error(base::Errc::invalid_argument,
-                     "{} needs whole steps: consistency.device and consistency.cluster must be "
-                     "sequential",
-                     spec.numerics.dtype == base::DType::f16 ? "numerics.dtype = \"f16\""
-                                                             : "train.optimizer.clip_norm");
 }
 
 base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
@@ -237,9 +229,10 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->keys = *std::move(keys);
   set_wires(job->keys.keys, spec.numerics.gradient_wire, spec.numerics.weight_wire);
   TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
-  const base::Status trains = check_trains(job->network, job->keys, table);
+  const base::Status trains =
+      check_trains(job->network, job->keys, table, job->loss_scale().has_value());
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
-  TROUPE_TRY(check_judged(spec));
+  TROUPE_TRY(store::check_judged(spec));
   if (const auto rule = job->loss_scale()) {
     TROUPE_TRY(store::check_loss_scale(*rule).with_context("numerics"));
     TROUPE_TRY(add_loss_scale(job->keys).with_context(network_name(spec.model)));

@@ -232,9 +232,11 @@ base::Status add_loss_scale(NetworkKeys& network) {
   const bool key = std::any_of(network.keys.begin(), network.keys.end(),
                                [&](const KeyInfo& known) { return taken(known.name); });
   if (key || taken(inputs.data) || taken(inputs.label)) {
-    return base::error(base::Errc::invalid_argument,
-                       "the network has a variable '{}', as training in f16 calls its loss scale",
-                       store::kLossScaleName);
+    return base::error(
+        base::Errc::invalid_argument,
+        "the network has a variable '{}': with numerics.dtype = \"f16\" that name is "
+        "the loss scale's; rename the variable",
+        store::kLossScaleName);
   }
   network.keys.push_back(store::loss_scale_key(static_cast<std::uint32_t>(network.keys.size())));
   return {};

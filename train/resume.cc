@@ -259,6 +259,7 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
     bool any = false;
     for (const schemas::KeyInfo& key : job.keys.keys) {
+      if (key.kind == schemas::KeyKind::loss_scale) continue;  // no weight
       const ndarray::RawTensor* given = file.find(key.name);
       any |= given != nullptr;
       if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
@@ -292,7 +293,8 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                     "at an earlier one"
                                   : aside.text());
   }
-  const ndarray::RawTensor* given = weights_ ? weights_->find(key.name) : nullptr;
+  const bool weight = key.kind != schemas::KeyKind::loss_scale;
+  const ndarray::RawTensor* given = weights_ && weight ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);
   }

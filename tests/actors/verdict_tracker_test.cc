@@ -38,7 +38,7 @@ struct Tracker {
 
   /// Its slice has been examined; what it tells.
   std::vector<std::pair<schemas::ActorId, StepFacts>> examined(std::uint64_t step) {
-    tracker->found(0, {step, 4.0, {{9.0, 0}, 0.0}});
+    REQUIRE(tracker->found(0, {step, 4.0, {{9.0, 0}, 0.0}}).ok());
     return sent<StepFacts>(effects.take());
   }
   /// What follows from the facts of shard `from`.
@@ -84,6 +84,7 @@ TEST_CASE("the first shard tells all, and once more who has missed it", "[verdic
   Tracker judge(true);
   CHECK(judge.tracker->waits_for().empty());
   CHECK(judge.told(judge.first, 0).empty());
+  CHECK_FALSE(judge.tracker->waits_for().empty());
   CHECK_THAT(judge.tracker->waits_for(),
              Catch::Contains(fmt::format("of shards {}", 1 - judge.first)));
   const auto verdicts = judge.told(1 - judge.first, 0);

@@ -112,7 +112,12 @@ TEST_CASE("a loss scale belongs to f16", "[job_file]") {
   CHECK_FALSE(parse("[numerics]\ndtype = \"bf16\"\nloss_scale_steps = 7\n").errors.empty());
   CHECK_FALSE(parse("[numerics]\ndtype = \"f16\"\nloss_scale = 0.5\n").errors.empty());
   CHECK(parse("[train.optimizer]\nclip_norm = 1.5\n").spec.train.optimizer.clip_norm == 1.5);
-  CHECK_FALSE(parse("[train.optimizer]\nclip_norm = -1.0\n").errors.empty());
+  for (const char* bad : {"-1.0", "inf", "1e-38"}) {
+    CHECK_FALSE(parse(std::string("[train.optimizer]\nclip_norm = ") + bad + "\n").errors.empty());
+  }
+  CHECK_FALSE(parse("[numerics]\ndtype = \"f16\"\nloss_scale = 1000.0\n").errors.empty());
+  CHECK_FALSE(
+      parse("[numerics]\ndtype = \"f16\"\n[consistency]\ncluster = \"eventual\"\n").errors.empty());
 }
 
 TEST_CASE("a job says what training recomputes, or how much it may keep", "[job_file]") {

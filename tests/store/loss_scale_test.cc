@@ -50,6 +50,22 @@ TEST_CASE("the values of its key hold both numbers", "[loss_scale]") {
   const LossScale scale{32'768.0, kLossScaleStepsMax};
   write_loss_scale(scale, values);
   CHECK(read_loss_scale(values) == scale);
+  CHECK(check_loss_scale_values(values).ok());
+}
+
+TEST_CASE("values of a file that no loss scale has are refused", "[loss_scale]") {
+  const base::Buffer values = base::make_host_buffer(2 * sizeof(float));
+  const auto refused = [&values](float scale, float steps) {
+    values.as<float>()[0] = scale;
+    values.as<float>()[1] = steps;
+    return check_loss_scale_values(values).code() == base::Errc::data_loss;
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(refused(4.0F, 3.0F));
+  for (const float scale : {0.0F, -4.0F, 3.0F, 0.5F, inf, nan}) CHECK(refused(scale, 0.0F));
+  for (const float steps : {-1.0F, 0.5F, 1e30F, inf, nan}) CHECK(refused(4.0F, steps));
+  CHECK(check_loss_scale_values(base::make_host_buffer(4)).code() == base::Errc::data_loss);
 }
 
 }  // namespace

@@ -134,9 +134,12 @@ TEST_CASE("what no loss scale explains ends the job", "[step_judge]") {
   CHECK(clipped.take(all).status().code() == base::Errc::not_finite);
 
   Judged lenient(JudgeRule{true, 0.0, false});
-  all = lenient.facts(5, kSquares, 1.0);
+  all = lenient.facts(5, kSquares, 2.0);
   lenient.spoil(all, 3, 1);
   CHECK((*lenient.take(all))->skip);
+  all = lenient.facts(6, kSquares, 1.0);
+  lenient.spoil(all, 3, 1);
+  CHECK(lenient.take(all).status().code() == base::Errc::not_finite);
 
   Judged endless(kClipped);
   all = endless.facts(0, {std::numeric_limits<double>::infinity(), 0, 0, 0, 0}, 0.0);
@@ -179,12 +182,45 @@ TEST_CASE("facts that do not fit are refused", "[step_judge]") {
 
 TEST_CASE("a shard's facts are complete with its last slice", "[step_judge]") {
   FactsOfShard facts(1, 2);
-  CHECK_FALSE(facts.take(1, 4, 8.0, {{2.0, 1}, 0.0}));
+  CHECK_FALSE(facts.take(1, 4, 8.0, {{2.0, 1}, 0.0})->has_value());
   const auto all = facts.take(0, 4, 8.0, {{3.0, 0}, 16.0});
-  REQUIRE(all.has_value());
-  CHECK(*all == StepFacts{4, 1, 8.0, 16.0, {{3.0, 0}, {2.0, 1}}});
-  CHECK_FALSE(facts.take(0, 5, 8.0, {}));
-  CHECK(facts.take(1, 5, 8.0, {})->loss_scale == 0.0);
+  REQUIRE(all.ok());
+  CHECK(**all == StepFacts{4, 1, 8.0, 16.0, {{3.0, 0}, {2.0, 1}}});
+  CHECK_FALSE(facts.take(0, 5, 8.0, {})->has_value());
+  CHECK((*facts.take(1, 5, 8.0, {}))->loss_scale == 0.0);
+}
+
+TEST_CASE("slices that were told of other counts end the job", "[step_judge]") {
+  FactsOfShard counts(0, 2);
+  REQUIRE(counts.take(0, 4, 8.0, {}).ok());
+  const auto odd = counts.take(1, 4, 9.0, {});
+  CHECK(odd.status().code() == base::Errc::invalid_argument);
+  CHECK_THAT(odd.status().text(), Catch::Contains("8 samples, another has 9 of step 4"));
+  FactsOfShard steps(0, 2);
+  REQUIRE(steps.take(0, 4, 8.0, {}).ok());
+  CHECK_FALSE(steps.take(1, 5, 8.0, {}).ok());
+}
+
+TEST_CASE("a norm is cut within f32, and where both tiers are sequential", "[step_judge]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double good : {0.0, 1e-30, 1.0, 1e30}) CHECK(check_clip_norm(good).ok());
+  for (const double bad : {-1.0, 5e-324, 1e31, inf, std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(bad);
+    CHECK(check_clip_norm(bad).code() == base::Errc::invalid_argument);
+  }
+  schemas::JobSpec job;
+  job.consistency.cluster.mode = schemas::ConsistencyMode::eventual;
+  CHECK(check_judged(job).ok());
+  job.train.optimizer.clip_norm = 1.0;
+  CHECK_THAT(check_judged(job).text(), Catch::Contains("train.optimizer.clip_norm needs whole"));
+  job.numerics.dtype = base::DType::f16;
+  CHECK_THAT(check_judged(job).text(), Catch::Contains("numerics.dtype = \"f16\" needs whole"));
+  job.consistency = {};
+  CHECK(check_judged(job).ok());
+
+  Judged tiny(JudgeRule{false, 1e-30, true});
+  CHECK_THAT(tiny.take(tiny.facts(0, {1e18, 0, 0, 0, 0}, 0.0)).status().text(),
+             Catch::Contains("cannot be cut to 1e-30"));
 }
 
 }  // namespace

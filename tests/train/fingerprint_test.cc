@@ -23,7 +23,8 @@ JobSpec job_of_everything() {
               {3, true}};
   job.train.epochs = 11;
   job.train.max_steps = 5;
-  job.train.optimizer = {"adam", 0.1, 0.9, 1e-4, 2.5, "rule.json", "[]", schemas::Decay::weights};
+  job.train.optimizer = {
+      "adam", 0.1, 0.9, 1e-4, 2.5, 0.0, "rule.json", "[]", schemas::Decay::weights};
   job.train.keys = {{"conv*", 0.0, {}}, {"fc_bias", {}, 0.5}};
   job.train.schedule = {
       schemas::ScheduleKind::cosine, {3, schemas::Period::Unit::epochs}, 0.001, 1e-5};
