@@ -4,6 +4,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "schemas/codec.h"
+#include "store/step_judge.h"
+
 namespace troupe::actors {
 
 using base::Errc;
@@ -20,6 +25,18 @@ base::Result<JobPlan> make_job_plan(std::string job, std::uint64_t generation,
   }
   TROUPE_TRY_ASSIGN(store::SliceLayout layout,
                     store::SliceLayout::create(keys, spec.shards(), slice_bytes));
+  if (store::judge_rule(spec).judges()) {
+    for (std::uint32_t shard = 0; shard < layout.shards(); ++shard) {
+      const auto held = static_cast<std::size_t>(
+          std::ranges::count(layout.slices(), shard, &store::SliceInfo::shard));
+      if (held <= schemas::kFactsMax) continue;
+      return base::error(
+          Errc::invalid_argument,
+          "parameter server {} would hold {} slices; a step in f16 or with clip_norm "
+          "is judged over {} at most: give servers.shards more",
+          shard, held, schemas::kFactsMax);
+    }
+  }
   return JobPlan{std::move(job), generation, std::move(spec), std::move(keys), std::move(layout)};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LocalStore::Core: what all ranks of a local store share: the owners of all slices, the judge of
-// steps, who waits for what. Private to the local store. Any thread; work is done on whichever
-// thread brought it about.
+// steps, who waits for what. Any thread; work is done on whichever thread brought it about.
+// Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -117,11 +117,12 @@ class LocalStore::Core {
   std::vector<std::unique_ptr<Slot>> slots_;  // likewise
   std::unique_ptr<SliceCompute> compute_;     // likewise
   bool declared_ = false;
-  std::vector<bool> begun_;  // by rank: it has called init
-  bool watch_ended_ = false;
+  std::vector<bool> begun_ TROUPE_GUARDED_BY(mutex_);  // by rank: it has called init
+  bool watch_ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> pushed_{0};       // slices taken from any rank; no order needed
   std::vector<std::vector<std::byte>> given_;  // rank 0's values by key
-  std::map<std::uint64_t, std::vector<std::pair<SliceInfo, SliceState>>> cuts_;
+  std::map<std::uint64_t, std::vector<std::pair<SliceInfo, SliceState>>> cuts_
+      TROUPE_GUARDED_BY(mutex_);
 };
 
 }  // namespace troupe::store

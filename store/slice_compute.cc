@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/finite.h"
@@ -55,37 +56,38 @@ base::Status check_loss_scale_key(std::span<const KeyInfo> keys, const UpdateRul
   return has ? check_loss_scale(*rule.loss_scale) : base::Status();
 }
 
-/// Sum of the squares of the finite ones, in lanes whose number is fixed: vector code, and the same
-/// bits everywhere.
+/// In lanes, whose number is fixed: vector code, and the same bits everywhere.
 template <typename T>
-double sum_squares(const base::Buffer& values) {
+schemas::SliceFacts facts_of(const base::Buffer& values) {
   constexpr std::size_t kLanes = 8;
   const auto numbers = values.as<T>();
   std::array<double, kLanes> squares{};
-  const auto square = [](T value) {
+  std::array<std::uint64_t, kLanes> odd{};
+  const auto take = [&](std::size_t lane, T value) {
     const auto number = static_cast<double>(value);
-    return std::isfinite(number) ? number * number : 0.0;
+    const bool finite = std::fabs(number) <= std::numeric_limits<double>::max();
+    squares[lane] += finite ? number * number : 0.0;
+    odd[lane] += finite ? 0 : 1;
   };
   std::size_t at = 0;
   for (; at + kLanes <= numbers.size(); at += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) squares[lane] += square(numbers[at + lane]);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) take(lane, numbers[at + lane]);
   }
-  for (std::size_t lane = 0; at + lane < numbers.size(); ++lane) {
-    squares[lane] += square(numbers[at + lane]);
-  }
-  return std::accumulate(squares.begin(), squares.end(), 0.0);
+  for (std::size_t lane = 0; at + lane < numbers.size(); ++lane) take(lane, numbers[at + lane]);
+  return {std::accumulate(squares.begin(), squares.end(), 0.0),
+          std::accumulate(odd.begin(), odd.end(), std::uint64_t{0})};
 }
 
-double squares_of(base::DType dtype, const base::Buffer& values) {
+schemas::SliceFacts facts_of(base::DType dtype, const base::Buffer& values) {
   switch (dtype) {
     case base::DType::f64:
-      return sum_squares<double>(values);
+      return facts_of<double>(values);
     case base::DType::bf16:
-      return sum_squares<base::BF16>(values);
+      return facts_of<base::BF16>(values);
     case base::DType::f16:
-      return sum_squares<base::F16>(values);
+      return facts_of<base::F16>(values);
     default:
-      return sum_squares<float>(values);
+      return facts_of<float>(values);
   }
 }
 
@@ -176,10 +178,9 @@ Examined SliceCompute::examine(const KeyInfo& key, const SliceExamination& exami
   if (key.kind == KeyKind::loss_scale) {
     return {{}, read_loss_scale(examination.values.weight).scale};
   }
-  Examined found;
-  if (key.kind == KeyKind::dense) found.facts.squares = squares_of(key.gradient_wire, sum);
-  found.facts.not_finite = base::count_not_finite(key.gradient_wire, sum.as<std::byte>());
-  return found;
+  schemas::SliceFacts facts = facts_of(key.gradient_wire, sum);
+  if (key.kind != KeyKind::dense) facts.squares = 0.0;  // a state's sum is no gradient
+  return {facts, 0.0};
 }
 
 base::Result<SliceValues> SliceCompute::next_scale(const SliceUpdate& update,

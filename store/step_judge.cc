@@ -22,7 +22,6 @@ JudgeRule judge_rule(const schemas::JobSpec& job) {
 }
 
 base::Status check_judged(const schemas::JobSpec& job) {
-  TROUPE_TRY(check_clip_norm(job.train.optimizer.clip_norm).with_context("train.optimizer"));
   if (!judge_rule(job).judges() || job.consistency.sequential()) return {};
   return base::error(Errc::invalid_argument,
                      "{} needs whole steps: consistency.device and consistency.cluster must be "

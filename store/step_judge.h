@@ -35,7 +35,7 @@ struct JudgeRule {
 /// The rule of a job.
 JudgeRule judge_rule(const schemas::JobSpec& job);
 /// invalid_argument where steps are judged and a tier is eventual, whose weights know no whole
-/// steps; and what check_clip_norm() says.
+/// steps.
 base::Status check_judged(const schemas::JobSpec& job);
 /// invalid_argument unless it is 0 (nothing is cut) or from 1e-30 to 1e30.
 base::Status check_clip_norm(double clip_norm);

@@ -233,6 +233,8 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
       check_trains(job->network, job->keys, table, job->loss_scale().has_value());
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
   TROUPE_TRY(store::check_judged(spec));
+  TROUPE_TRY(
+      store::check_clip_norm(spec.train.optimizer.clip_norm).with_context("train.optimizer"));
   if (const auto rule = job->loss_scale()) {
     TROUPE_TRY(store::check_loss_scale(*rule).with_context("numerics"));
     TROUPE_TRY(add_loss_scale(job->keys).with_context(network_name(spec.model)));

@@ -55,7 +55,14 @@ base::Status Module::declare() {
       arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device, options_.run_bytes));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
-  return {};
+  return options_.loss_scale ? write_first_scale() : base::Status();
+}
+
+base::Status Module::write_first_scale() {
+  const NDArray& last = parameter(static_cast<std::uint32_t>(keys_.size() - 1));
+  const base::Buffer values = base::make_host_buffer(last.bytes());
+  store::write_loss_scale({options_.loss_scale->first, 0}, values);
+  return last.copy_from(values);
 }
 
 base::Result<Module::Bound> Module::bind(std::int64_t batch) {
@@ -143,13 +150,13 @@ base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
 
 base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
   for (const KeyInfo& key : keys_) {
-    const base::Buffer values = base::make_host_buffer(parameter(key.id).bytes());
     if (key.kind == KeyKind::loss_scale) {
-      store::write_loss_scale({options_.loss_scale->first, 0}, values);
-    } else {
-      const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
-      TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
+      TROUPE_TRY(write_first_scale());
+      continue;
     }
+    const base::Buffer values = base::make_host_buffer(parameter(key.id).bytes());
+    const base::TensorView view{values.data(), key.dtype, key.shape, {}, {}};
+    TROUPE_TRY(store::initialize(initializer, options_.seed, key, 0, view));
     TROUPE_TRY(parameter(key.id).copy_from(values));
   }
   return {};
@@ -159,6 +166,7 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
   for (const auto& [name, value] : values) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
                                   [&wanted = name](const KeyInfo& k) { return k.name == wanted; });
+    if (key == keys_.end() && name == store::kLossScaleName) continue;  // of training in f16
     if (key == keys_.end()) {
       return base::error(base::Errc::not_found, "the network has no parameter '{}'", name);
     }

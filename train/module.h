@@ -117,6 +117,7 @@ class Module {
   /// Fills parameters and states by the initialiser, as functions of (seed, key, element).
   base::Status init_params(const schemas::InitializerSpec& initializer);
   /// Sets the named parameters and states; an unknown name, shape or dtype is an error naming it.
+  /// A loss scale among the values means nothing to a module without one.
   base::Status init_params(const std::map<std::string, ndarray::NDArray>& values);
   /// Declares the keys to `store` (which outlives the module's use of it) and gives it the rule.
   /// `publish`: this module's present values become version 0; else the store has its own.
@@ -154,6 +155,7 @@ class Module {
 
   Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol, const ModuleOptions& options);
   base::Status declare();
+  base::Status write_first_scale();
   base::Result<Bound> bind(std::int64_t batch);
   base::Result<Bound*> bound(std::int64_t batch);
   base::Status load(const Bound& bound, const ModuleBatch& batch);

@@ -285,7 +285,10 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                                         base::BufferPool& pool) const {
   if (checkpoint_ != nullptr) {
     auto state = checkpoint_->slice(slice, pool);
-    if (state.ok()) TROUPE_TRY(compute.round(key, state->values, pool));
+    if (state.ok()) {
+      const base::Status rounded = compute.round(key, state->values, pool);
+      if (!rounded.ok()) state = rounded.with_context(checkpoint_->path().string());
+    }
     if (state.status().code() != base::Errc::data_loss) return state;
     const base::Status aside = checkpoint_->set_aside();
     return base::error(base::Errc::data_loss, "{}; {}", state.status().text(),
@@ -293,8 +296,8 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                     "at an earlier one"
                                   : aside.text());
   }
-  const bool weight = key.kind != schemas::KeyKind::loss_scale;
-  const ndarray::RawTensor* given = weights_ && weight ? weights_->find(key.name) : nullptr;
+  const bool from_file = weights_ && key.kind != schemas::KeyKind::loss_scale;
+  const ndarray::RawTensor* given = from_file ? weights_->find(key.name) : nullptr;
   if (given == nullptr) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);
   }

@@ -113,7 +113,7 @@ TEST_CASE("a loss scale belongs to f16", "[job_file]") {
   CHECK_FALSE(parse("[numerics]\ndtype = \"f16\"\nloss_scale = 0.5\n").errors.empty());
   CHECK(parse("[train.optimizer]\nclip_norm = 1.5\n").spec.train.optimizer.clip_norm == 1.5);
   for (const char* bad : {"-1.0", "inf", "1e-38"}) {
-    CHECK_FALSE(parse(std::string("[train.optimizer]\nclip_norm = ") + bad + "\n").errors.empty());
+    CHECK(parse(std::string("[train.optimizer]\nclip_norm = ") + bad + "\n").errors.size() == 1);
   }
   CHECK_FALSE(parse("[numerics]\ndtype = \"f16\"\nloss_scale = 1000.0\n").errors.empty());
   CHECK_FALSE(

@@ -146,12 +146,12 @@ class CompileFailTest(unittest.TestCase):
         """A message that belongs to no family yet, then to `family`, which ended with `last`."""
         self.edit("schemas/messages.h", "/// Every message. ",
                   "struct Probe {};\n\n/// Every message. ")
-        self.edit("schemas/messages.h", "AgentOffer>;", "AgentOffer, Probe>;")
+        self.edit("schemas/messages.h", "StepVerdict>;", "StepVerdict, Probe>;")
         self.expect_refusal("actors/worker_state.cc", ASSERTION_FAILED)
         self.edit("schemas/message_families.h", last, last.replace(">;", ", Probe>;"))
 
     def test_a_message_that_a_role_of_a_job_does_not_take(self):
-        self.add_message("DataMessage", "ShardCheckpoint>;")
+        self.add_message("DataMessage", "StepVerdict>;")
         for role in ("worker", "device_server", "parameter_server"):
             source = f"actors/{role}_state"
             self.expect_refusal(f"{source}.cc", no_match("take"))

@@ -141,6 +141,10 @@ TEST_CASE("GPUs of an agent are few, their words are short, and each rank has on
   hello.gpus = {GpuOffer{0, "", longest + "n", 1}};
   refused(hello, "gpus.uuid has length 129");
   refused(AgentOffer{"", std::vector<LostGpu>(kGpusMax + 1)}, "lost_gpus has length 65");
+  for (const double divisor : {0.0, -2.0}) {
+    refused(StepVerdict{.divisor = divisor}, "divisor is ");
+  }
+  refused(StepFacts{.slices = std::vector<SliceFacts>(kFactsMax + 1)}, "slices has length");
   LaunchProcess launch;
   launch.ranks = {4, 5};
   launch.gpus = {0};

@@ -232,6 +232,7 @@ class Filler {
     t.count = 0.0;
     t.contributions.clear();
   }
+  void repair(StepVerdict& t) { t.divisor = t.divisor == 0.0 ? 1.0 : std::fabs(t.divisor); }
   void repair(EvaluationReport& t) {
     if (t.correct > t.samples) std::swap(t.correct, t.samples);
   }

@@ -137,15 +137,17 @@ base::Buffer Simulation::copy(const actors::Copy& effect) {
   return copied;
 }
 
-/// Of a step that overflows one dense key shows it.
+/// Of a step that overflows one slice shows it, whichever shard has it.
 store::Examined Simulation::examine(const actors::Examine& effect) {
   const store::SliceExamination& sum = effect.examination;
   checker_->read(sum.gradient);
   const std::uint64_t step = memory_.origin(sum.gradient).parts.at(0).step;
   const schemas::KeyInfo& key = job_.keys[effect.slice.key];
+  const auto slices = plan_->layout.slices();
   store::Examined found;
   found.facts.squares = 1.0;
-  if (job_.overflows(step) && effect.slice == schemas::SliceId{0, 0}) found.facts.not_finite = 1;
+  const std::uint64_t shown = mix({job_.seed, step, 0x51}) % slices.size();
+  if (job_.overflows(step) && slices[shown].id == effect.slice) found.facts.not_finite = 1;
   if (key.kind == schemas::KeyKind::loss_scale) {
     found.loss_scale = static_cast<double>(sum.values.weight.as<float>()[0]);
   }

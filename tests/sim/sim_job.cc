@@ -250,6 +250,10 @@ void judge(SimJob& job) {
   key.name = "loss_scale";
   key.shape = {2};
   key.kind = schemas::KeyKind::loss_scale;
+  // f16 would become infinite by itself, which this world does not look for.
+  for (schemas::KeyInfo& other : job.keys) {
+    if (other.gradient_wire == base::DType::f16) other.gradient_wire = base::DType::bf16;
+  }
   job.keys.push_back(std::move(key));
 }
 

@@ -328,16 +328,16 @@ TEST_CASE("a loss scale and its rule belong together", "[judged]") {
   CHECK(create(with, scaled_rule()).ok());
   std::vector<KeyInfo> wide = with;
   wide[1].shape = base::Shape{3};
-  CHECK_THAT(create(wide, scaled_rule()).text(), Catch::Contains("'loss_scale' of shape (3)"));
+  CHECK_THAT(create(wide, scaled_rule()).text(), Catch::Contains("'loss_scale' of shape (3,)"));
   std::vector<KeyInfo> twice = with;
   twice.push_back(loss_scale_key(2));
   CHECK_FALSE(create(twice, scaled_rule()).ok());
   Judging judging(with, scaled_rule());
   base::BufferPool& pool = judging.storage.pool(base::Device{});
-  const base::Buffer odd = base::make_host_buffer(2 * sizeof(float));
-  odd.as<float>()[0] = 3.0F;
-  odd.as<float>()[1] = 0.0F;
-  const auto first = judging.compute->first_from(with[1], odd, pool);
+  const base::Buffer three = base::make_host_buffer(2 * sizeof(float));
+  three.as<float>()[0] = 3.0F;
+  three.as<float>()[1] = 0.0F;
+  const auto first = judging.compute->first_from(with[1], three, pool);
   CHECK(first.status().code() == base::Errc::data_loss);
   CHECK_THAT(first.status().text(), Catch::Contains("key 'loss_scale'"));
 }

@@ -147,7 +147,7 @@ TEST_CASE("what no loss scale explains ends the job", "[step_judge]") {
              Catch::Contains("the norm of all gradients is inf"));
 }
 
-TEST_CASE("facts come twice; old ones are passed over", "[step_judge]") {
+TEST_CASE("facts come twice, and old ones are passed over", "[step_judge]") {
   Judged judged(kScaled);
   const auto first = judged.facts(0, kSquares);
   REQUIRE(first.size() == 2);
