@@ -53,6 +53,11 @@ bool SimWorker::scores(std::uint64_t step) const {
   return job_->is_epoch_end(step) || step == job_->total_steps();
 }
 
+/// Averages are needed for scores alone.
+bool SimWorker::computes_with(std::uint32_t key) const {
+  return job_->keys[key].kind != schemas::KeyKind::average;
+}
+
 void SimWorker::ready(const actors::WeightsReady& ready) {
   Key& key = keys_[ready.key];
   key.weights.clear();
@@ -66,8 +71,7 @@ void SimWorker::ready(const actors::WeightsReady& ready) {
 
 bool SimWorker::loaded() const {
   for (std::uint32_t key = 0; key < keys_.size(); ++key) {
-    const bool needed =
-        job_->keys[key].kind == schemas::KeyKind::dense || scores(step_) || step_ == start_;
+    const bool needed = computes_with(key) || scores(step_) || step_ == start_;
     if (needed && keys_[key].loaded != step_) return false;
   }
   return true;
@@ -116,8 +120,7 @@ void SimWorker::push_what_can_be() {
     if (samples > 0) write_gradient(id);
     ports_.event(actors::PushWanted{id, step_, static_cast<double>(samples),
                                     samples > 0 ? key.gradient : base::Buffer()});
-    const bool average = job_->keys[id].kind == schemas::KeyKind::average;
-    if (!average || scores(step_ + 1)) pull(id, step_ + 1);
+    if (computes_with(id) || scores(step_ + 1)) pull(id, step_ + 1);
   }
   const bool waits =
       std::any_of(keys_.begin(), keys_.end(), [](const Key& k) { return k.to_push; });

@@ -50,6 +50,7 @@ class SimWorker {
 
   void pull(std::uint32_t key, std::uint64_t step);
   void advance();
+  bool computes_with(std::uint32_t key) const;
   bool loaded() const;
   bool scores(std::uint64_t step) const;
   void score();
