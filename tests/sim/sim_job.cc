@@ -70,8 +70,17 @@ std::uint64_t SimJob::next_with_samples(std::uint32_t rank, std::uint64_t step) 
   return step;
 }
 
+namespace {
+
+bool draws_overflow(std::uint64_t seed, std::uint64_t step) {
+  return mix({seed, step, 0xf16}) % 4 == 0;
+}
+
+}  // namespace
+
+/// At a scale of 1 it would be the job's end.
 bool SimJob::overflows(std::uint64_t step) const {
-  return judged() && mix({seed, step, 0xf16}) % 4 == 0;
+  return judged() && draws_overflow(seed, step) && loss_scale(step)[0] > 1.0;
 }
 
 std::uint64_t SimJob::samples_of_all(std::uint64_t step) const {
@@ -86,8 +95,9 @@ std::array<double, 2> SimJob::loss_scale(std::uint64_t step) const {
   double calm = 0.0;
   for (std::uint64_t each = 0; each < step; ++each) {
     if (samples_of_all(each) == 0) continue;
-    calm = overflows(each) ? 0.0 : calm + 1.0;
-    if (overflows(each)) scale = scale > 1.0 ? scale / 2 : 1.0;
+    const bool overflow = draws_overflow(seed, each) && scale > 1.0;
+    calm = overflow ? 0.0 : calm + 1.0;
+    if (overflow) scale /= 2;
     if (calm < static_cast<double>(spec.numerics.loss_scale_steps)) continue;
     scale *= 2;
     calm = 0.0;
