@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "store/loss_scale.h"
 #include "tests/actors/state_fixture.h"
 #include "tests/support/catch.h"
 
@@ -96,6 +97,32 @@ TEST_CASE("the first shard tells all, and once more who has missed it", "[verdic
   REQUIRE(again.size() == 1);
   CHECK(again[0].first == schemas::ActorId{Role::parameter_server, 1 - judge.first});
   CHECK_FALSE(judge.tracker->take(StepFacts{1, 7, 4.0, 0.0, {{9.0, 0}}}).ok());
+}
+
+TEST_CASE("who judges says why a step is dropped", "[verdict]") {
+  JobPlan plan = small_plan();
+  schemas::JobSpec spec = plan.spec;
+  spec.servers.shards = 1;
+  spec.numerics.dtype = base::DType::f16;
+  plan =
+      make_job_plan(plan.job, plan.generation, spec, {plan.keys[0], store::loss_scale_key(1)}, 16)
+          .value();
+  EffectList<ParameterEffect> effects;
+  Mail mail(plan, {Role::parameter_server, 0}, effects);
+  schemas::Envelope placement = letter(plan, kCoordinator, small_placement(plan));
+  mail.judge(placement);
+  schemas::Envelope start = letter(plan, kCoordinator, schemas::TrainingStart{0, 16});
+  REQUIRE(mail.judge(start) == Mail::Verdict::opened);
+  VerdictTracker tracker(mail, effects, 0, 3);
+  REQUIRE(tracker.take(StepFacts{0, 0, 4.0, 8.0, {{1.0, 0}, {1.0, 2}, {0.0, 0}}}).ok());
+  const auto after = effects.take();
+  const auto verdicts = sent<StepVerdict>(after);
+  REQUIRE(verdicts.size() == 1);
+  CHECK(verdicts[0].second == StepVerdict{0, true, 8.0, 0.0});
+  const auto notes = of_kind<Note>(after);
+  REQUIRE(notes.size() == 1);
+  CHECK_FALSE(notes[0].warning);
+  CHECK_THAT(notes[0].text, Catch::Contains("step 0 does not count: the sum of 'weight' holds 2"));
 }
 
 }  // namespace

@@ -241,15 +241,11 @@ TEST_CASE("f16 trains under a loss scale, to the same bits however the job runs"
   const Run whole = narrow("whole");
   INFO(whole.err);
   REQUIRE(whole.code == 0);
-  CHECK_THAT(whole.err, Contains("step 0 does not count: the sum of '") &&
-                            Contains("the loss scale falls from 262144 to 131072"));
   CHECK_THAT(run({"checkpoint", "show", job.path("whole")}).out, Contains("loss_scale (2,) f32"));
   REQUIRE(narrow("parts", {"--set", "train.max_steps=6"}).code == 0);
   REQUIRE(narrow("parts").code == 0);
   CHECK(job.hash("parts") == job.hash("whole"));
-  const Run local = narrow("local", {"--local-store"});
-  REQUIRE(local.code == 0);
-  CHECK_THAT(local.err, Contains("the loss scale falls from 262144 to 131072"));
+  REQUIRE(narrow("local", {"--local-store"}).code == 0);
   CHECK(job.hash("local") == job.hash("whole"));
 }
 
