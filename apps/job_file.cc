@@ -364,10 +364,13 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   if (section.choose("dtype", kTypes, choice)) numerics.dtype = kDTypes[choice];
   section.choose("gradient_wire", kNames<schemas::WireType>, numerics.gradient_wire);
   section.choose("weight_wire", kNames<schemas::WireType>, numerics.weight_wire);
-  const bool scaled = section.read("loss_scale", numerics.loss_scale, RealRange{.least = 1.0});
-  const bool counted = section.read("loss_scale_steps", numerics.loss_scale_steps,
-                                    IntegerRange{0, store::kLossScaleStepsMax});
-  if ((scaled || counted) && numerics.dtype != base::DType::f16) {
+  section.read("loss_scale", numerics.loss_scale, RealRange{.least = 1.0});
+  section.read("loss_scale_steps", numerics.loss_scale_steps,
+               IntegerRange{0, store::kLossScaleStepsMax});
+  const schemas::NumericsSpec plain;
+  const bool scaled = numerics.loss_scale != plain.loss_scale;
+  if ((scaled || numerics.loss_scale_steps != plain.loss_scale_steps) &&
+      numerics.dtype != base::DType::f16) {
     section.fail(scaled ? "loss_scale" : "loss_scale_steps", "needs dtype = \"f16\"");
   }
   const base::Status scale =

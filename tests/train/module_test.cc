@@ -84,8 +84,6 @@ class Trainer {
     ModuleOptions options;
     options.inputs = job->keys.inputs;
     options.keys = spec.train.keys;
-    if (base::is_16_bit(spec.numerics.dtype)) options.products = spec.numerics.dtype;
-    options.loss_scale = job->loss_scale();
     options.seed = spec.seed;
     options.executors_max = executors_max;
     module = Module::create(test.runtime, job->network, options).value();
@@ -233,38 +231,6 @@ TEST_CASE("fit learns and ends in the bits of a local run of the same job", "[mo
     REQUIRE(expected.ok());
     CHECK(Trainer::bytes(trainer.module->parameter(key.id)) == *expected);
   }
-}
-
-TEST_CASE("a module in f16 learns under a loss scale that falls to what it can bear", "[module]") {
-  const TestFolder folder("module-f16");
-  schemas::JobSpec spec = single_job(folder, 12);
-  spec.model.network = "tiny-bn";
-  spec.train.epochs = 4;
-  spec.numerics.dtype = base::DType::f16;
-  spec.numerics.loss_scale = 262'144.0;
-  Trainer trainer(spec);
-  const NDArray scale = trainer.module->parameter(trainer.module->keys().back().id);
-  // Weights by name leave it as it begins.
-  const NDArray bias = NDArray::zeros(trainer.test.runtime, {4}).value();
-  REQUIRE(trainer.module->init_params({{"fc1_bias", bias}}).ok());
-  CHECK(scale.to_vector<float>().value() == std::vector<float>{262'144.0F, 0.0F});
-  std::optional<double> accuracy;
-  trainer.fit.evaluation = trainer.test_batches.get();
-  trainer.fit.epoch_end = [&](const EpochEnd& end) {
-    accuracy = end.evaluation->at("accuracy").mean();
-    return base::Status();
-  };
-  REQUIRE(trainer.module->fit(*trainer.train_batches, *trainer.rank_store, trainer.fit).ok());
-  CHECK(accuracy.value() > 0.8);
-  const std::vector<float> last = scale.to_vector<float>().value();
-  CHECK(last[0] < 262'144.0F);
-  CHECK(last[0] >= 1'024.0F);
-  CHECK(last[1] > 0.0F);
-
-  spec.numerics.dtype = base::DType::f32;
-  Trainer wide(spec);
-  CHECK(wide.module->keys().size() + 1 == trainer.module->keys().size());
-  CHECK(wide.module->init_params({{"loss_scale", scale}}).ok());
 }
 
 // The brightest quarter is the label: rows of the identity find it, with two rows exchanged they
