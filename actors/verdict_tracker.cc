@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -25,6 +24,7 @@ VerdictTracker::VerdictTracker(Mail& mail, EffectList<ParameterEffect>& effects,
   const JobPlan& plan = mail.plan();
   if (shard != plan.layout.first_shard()) return;
   judge_.emplace(plan.layout, plan.keys, store::judge_rule(plan.spec));
+  for (const store::SliceInfo& slice : plan.layout.slices()) owning_.insert(slice.shard);
 }
 
 base::Status VerdictTracker::found(std::size_t position, const store::SliceFinding& finding) {
@@ -51,9 +51,7 @@ base::Status VerdictTracker::take(const StepFacts& facts) {
   }
   announced_ = verdict->step;
   if (verdict->skip) effects_->emit(Note{false, judge_->reason()});
-  std::set<std::uint32_t> owning;
-  for (const store::SliceInfo& slice : mail_->plan().layout.slices()) owning.insert(slice.shard);
-  for (const std::uint32_t shard : owning) {
+  for (const std::uint32_t shard : owning_) {
     mail_->send({Role::parameter_server, shard}, *verdict);
   }
   return {};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "actors/effect_list.h"
@@ -46,6 +47,7 @@ class VerdictTracker {
   store::FactsOfShard facts_;
   Outbox<std::uint64_t> told_;              // StepFacts, by step, until there is a verdict
   std::optional<store::StepJudge> judge_;   // first shard
+  std::set<std::uint32_t> owning_;          // first shard: shards that have slices, so are told
   std::optional<std::uint64_t> announced_;  // first shard: the last step with a verdict
 };
 

@@ -234,7 +234,7 @@ base::Status Differentiator::check_scaled(std::int64_t index) const {
   if (loss_scale_.empty() || !node.op->is_loss) return {};
   for (int output = 0; output < node.outputs; ++output) {
     if (contributions_[numbers_[{index, output}]].empty()) continue;
-    return base::error(Errc::unimplemented,
+    return base::error(Errc::invalid_argument,
                        "{} is a loss that another operator reads on the way to an output: under a "
                        "loss scale a loss must be an output alone; stop_gradient ends the way",
                        node_label(node));

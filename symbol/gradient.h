@@ -35,7 +35,7 @@ struct Differentiated {
 /// `dtypes`, not floating, and what is on the way to them without a gradient: an operator, a hidden
 /// output, a value of an integer dtype. Operators marked cuts_gradient end the way.
 /// `loss_scale`, if any, names a new variable, a vector whose first value the gradients that the
-/// losses give are multiplied with; unimplemented for a loss that is no output alone.
+/// losses give are multiplied with; invalid_argument: a loss that is no output alone.
 base::Result<Differentiated> differentiate(const ops::OpTable& table, const Graph& graph,
                                            std::span<const std::string> wrt,
                                            const std::vector<base::DType>& dtypes,
