@@ -316,6 +316,7 @@ std::vector<Case> cases() {
       {"last axis", {{"fix_gamma", "False"}, {"axis", "-1"}}, {2, 3, 4, 6}, 6},
       {"relu", {{"fix_gamma", "False"}, {"act_type", "relu"}}, {2, 16, 3, 5}, 16},
       {"sum", {{"with_sum", "True"}}, {3, 4, 2, 2}, 4},
+      {"sum, 24 channels", {{"with_sum", "True"}}, {2, 24, 3, 3}, 24},
       {"sum and relu",
        {{"fix_gamma", "False"}, {"with_sum", "True"}, {"act_type", "relu"}},
        {2, 18, 3, 3},

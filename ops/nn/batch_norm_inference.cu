@@ -2,16 +2,13 @@
 // batch_norm_inference and batch_norm_fold on GPUs.
 #include <cmath>
 
-#include "ops/nn/batch_norm.h"
-#include "ops/support/channels_last.h"
-#include "ops/support/device_blocks.h"
-#include "ops/support/device_kernel.h"
+#include "ops/nn/device_norm.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
 
-/// Of the vectors over channels.
+/// The vectors over channels, for a normalisation that is folded into a convolution.
 template <typename T>
 struct InferenceVectors {
   using W = Wide<T>;
@@ -41,47 +38,34 @@ InferenceVectors<T> inference_vectors(const OpCall& call, const KernelContext& c
           static_cast<Wide<T>>(call.params.real("eps"))};
 }
 
-template <typename T, typename V>
-struct InferenceAt {
-  const T* data;
-  InferenceVectors<V> vectors;
-  const T* addend;  ///< or null
-  T* out;
-  std::int64_t channels, inner;
-  bool relu;
-
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    using W = Wide<T>;
-    W result = vectors.normal(static_cast<W>(data[i]), i / inner % channels);
-    if (addend != nullptr) result += static_cast<W>(addend[i]);
-    out[i] = T(relu && result <= W{0} ? W{0} : result);
-  }
+template <typename T>
+struct InferencePlan {
+  BatchNorm v;
+  NormNumbers<Wide<T>>* numbers;  ///< of each channel
 };
 
-bool inference_may_be_last(const OpCall& call) {
-  return resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() == 1;
-}
-
-template <typename T, typename V>
-base::Status run_inference_with(const OpCall& call, const KernelContext& context, T, V) {
-  const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
-  const T* addend = v.epilogue.sum ? context.inputs.back().as<T>() : nullptr;
-  return for_each_index(
-      context, call.outputs[0].shape.elements(),
-      InferenceAt<T, V>{context.inputs[0].as<T>(), inference_vectors<V>(call, context, 1), addend,
-                        context.outputs[0].as<T>(), v.channels,
-                        is_channels_last(call.inputs[0]) ? 1 : v.inner, v.epilogue.relu});
-}
-
-/// Vectors over channels have the type of data, or are f32 beside data of 16 bits.
 template <typename T>
-base::Status run_inference(const OpCall& call, const KernelContext& context, T zero) {
-  if constexpr (sizeof(T) == sizeof(base::F16)) {
-    if (call.inputs[1].dtype == base::DType::f32) {
-      return run_inference_with(call, context, zero, float{});
-    }
-  }
-  return run_inference_with(call, context, zero, zero);
+InferencePlan<T> cut_inference(const OpCall& call, ScratchCut& scratch, T) {
+  const BatchNorm v = read_batch_norm(call, call.inputs[0].shape);
+  return {v, scratch.take<NormNumbers<Wide<T>>>(v.channels)};
+}
+
+template <typename T>
+base::Status run_inference(const OpCall& call, const KernelContext& context,
+                           const InferencePlan<T>& plan) {
+  const BatchNorm& v = plan.v;
+  TROUPE_TRY(with_vectors<T>(call.inputs[1], [&](auto zero) -> base::Status {
+    using V = decltype(zero);
+    const auto in = [&](std::size_t i) -> const V* { return context.inputs[i].as<V>(); };
+    const NormVectors<V> vectors{v.fix_gamma ? nullptr : in(1), in(2), static_cast<Wide<T>>(v.eps),
+                                 plan.numbers};
+    return for_each_index(context, v.channels, NormGivenAt<V>{vectors, in(3), in(4), {}, {}});
+  }));
+  return run_norm_output(
+      context,
+      NormOutputAt<T>{norm_channels(v, call.inputs[0]), plan.numbers, context.inputs[0].as<T>(),
+                      v.epilogue.sum ? context.inputs.back().as<T>() : nullptr, v.epilogue.relu,
+                      device_output<T>(call, context, 0)});
 }
 
 template <typename T>
@@ -127,8 +111,9 @@ base::Status run_fold(const OpCall& call, const KernelContext& context, T) {
 std::span<const BackendKernel> kernels_batch_norm_inference_cuda() {
   static const BackendKernel kernels[] = {
       {"batch_norm_inference",
-       planes_device_kernel(inference_may_be_last,
-                            [](auto&&... x) { return run_inference(x...); })},
+       planes_device_kernel(
+           norm_may_be_last, [](auto&&... x) { return run_inference(x...); },
+           [](auto&&... x) { return cut_inference(x...); })},
       {"batch_norm_fold", real_device_kernel([](auto&&... x) { return run_fold(x...); })}};
   return kernels;
 }

@@ -1,247 +1,155 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm and its gradient on GPUs: sums over each channel, then one pass over all elements.
-// Mean and variance are taken in two passes, the second by distances from the mean.
-#include <cmath>
+// batch_norm and its gradient on GPUs: statistics or sums of each channel in one pass over the
+// elements, then another one over all of them. Means and variances of parts are joined by Chan,
+// Golub and LeVeque's formulas (1979), which lose nothing where a mean is far from zero.
 #include <limits>
 
-#include "ops/nn/batch_norm.h"
-#include "ops/support/channels_last.h"
+#include "ops/nn/device_norm.h"
 #include "ops/support/device_reduce.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
 
-/// What one channel is normalised with.
+/// What one channel's gradients of data are made with: scale * gradient - (x - mean) * slope -
+/// shift. Both are 0 where statistics were given, which do not depend on data.
 template <typename W>
-struct alignas(4 * sizeof(W)) NormNumbers {
-  W mean, inverse, scale, beta;  // inverse = 1 / deviation, scale = gamma / deviation
-
-  TROUPE_HOST_DEVICE W output(W x) const { return (x - mean) * scale + beta; }
-  TROUPE_HOST_DEVICE W normal(W x) const { return (x - mean) * inverse; }
+struct alignas(2 * sizeof(W)) NormSlope {
+  W slope, shift;
 };
 
-/// Channels along one axis.
-template <typename W>
-struct NormChannels {
-  std::int64_t channels = 0, inner = 1;
-  NormNumbers<W>* numbers = nullptr;  ///< of each channel
-
-  /// Offset of element i of a channel.
-  TROUPE_HOST_DEVICE std::int64_t offset(std::int64_t channel, std::int64_t i) const {
-    return inner == 1 ? i * channels + channel
-                      : (i / inner * channels + channel) * inner + i % inner;
-  }
-  TROUPE_HOST_DEVICE std::int64_t channel(std::int64_t at) const { return at / inner % channels; }
-  /// Of the elements of a pack: all of one channel, or of neighbouring ones.
-  TROUPE_HOST_DEVICE const NormNumbers<W>& of_pack(std::int64_t first, int k) const {
-    return numbers[inner == 1 ? first + k : first];
-  }
-  bool packs(int size) const { return (inner == 1 ? channels : inner) % size == 0; }
-};
-
-/// What batch_norm's two operators share. T: data; V: vectors over channels.
-template <typename T>
+/// What batch_norm's two operators share. T: data; A: what is reduced to.
+template <typename T, typename A>
 struct NormPlan {
   BatchNorm v;
-  NormChannels<Wide<T>> at;
+  DeviceAxis channels;
   DeviceReduction reduction;
-  Wide<T>* first;   ///< by channel: mean, or sum of gradients
-  Wide<T>* second;  ///< by channel: variance, or sum of gradients times normalised data
-  TwoSums<Wide<T>>* partial;
+  NormNumbers<Wide<T>>* numbers;  ///< of each channel
+  NormSlope<Wide<T>>* slopes;     ///< of each channel; of the gradient
+  A* partial;
+
+  /// `aligned`: packs may lie wherever its rows are read.
+  DeviceReduction reduction_by_packs(bool aligned) const {
+    DeviceReduction result = reduction;
+    result.packs = aligned && channels.packs(DevicePack<T>::kSize);
+    return result;
+  }
 };
 
-template <typename T>
-NormPlan<T> plan_norm(const OpCall& call, const TensorDesc& data, ScratchCut& scratch) {
+template <typename A, typename T>
+NormPlan<T, A> plan_norm(const OpCall& call, const TensorDesc& data, ScratchCut& scratch, T) {
   const BatchNorm v = read_batch_norm(call, data.shape);
-  const std::int64_t inner = is_channels_last(data) ? 1 : v.inner;
-  NormPlan<T> plan{v, {v.channels, inner}, {}, nullptr, nullptr, nullptr};
-  plan.at.numbers = scratch.take<NormNumbers<Wide<T>>>(v.channels);
-  plan.reduction = device_reduction(v.channels, v.count(), inner == 1 && v.channels > 1);
-  plan.first = scratch.take<Wide<T>>(v.channels);
-  plan.second = scratch.take<Wide<T>>(v.channels);
-  plan.partial = take_partial<TwoSums<Wide<T>>>(plan.reduction, scratch);
+  NormPlan<T, A> plan{v, norm_channels(v, data), {}, nullptr, nullptr, nullptr};
+  const bool aside = plan.channels.last() && v.channels > 1;
+  plan.reduction = device_reduction(v.channels, v.count(), aside, DevicePack<T>::kSize);
+  plan.numbers = scratch.take<NormNumbers<Wide<T>>>(v.channels);
+  plan.slopes = scratch.take<NormSlope<Wide<T>>>(v.channels);
+  plan.partial = take_partial<A>(plan.reduction, scratch);
   return plan;
 }
 
-bool norm_may_be_last(const OpCall& call) {
-  return resolve_axis(call.params.integer("axis"), call.inputs[0].shape).value() == 1;
+/// Mean and squared distances from it of some elements.
+template <typename W>
+struct NormMoments {
+  W mean, squares, count;
+};
+
+template <typename T>
+auto cut_norm(const OpCall& call, ScratchCut& scratch, T zero) {
+  return plan_norm<NormMoments<Wide<T>>>(call, call.inputs[0], scratch, zero);
 }
 
 template <typename T>
-NormPlan<T> cut_norm(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_norm<T>(call, call.inputs[0], scratch);
+auto cut_norm_gradient(const OpCall& call, ScratchCut& scratch, T zero) {
+  return plan_norm<TwoSums<Wide<T>>>(call, call.inputs[1], scratch, zero);
 }
 
-template <typename T>
-NormPlan<T> cut_norm_gradient(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_norm<T>(call, call.inputs[1], scratch);
-}
-
-/// Numbers of a channel from statistics in S; gamma and beta count as one and zero where they are
-/// null.
-template <typename S, typename V>
-struct NormNumbersAt {
-  using W = Wide<V>;
-  const V* gamma;
-  const V* beta;
-  const S* mean;
-  const S* variance;
-  W eps;
-  NormNumbers<W>* numbers;
-
-  TROUPE_HOST_DEVICE void operator()(std::int64_t channel) const {
-    using std::sqrt;
-    const W deviation = sqrt(static_cast<W>(variance[channel]) + eps);
-    const W factor = gamma == nullptr ? W{1} : static_cast<W>(gamma[channel]);
-    numbers[channel] = {static_cast<W>(mean[channel]), W{1} / deviation, factor / deviation,
-                        beta == nullptr ? W{0} : static_cast<W>(beta[channel])};
-  }
-};
-
-/// Means of channels.
+/// Means and variances of channels.
 template <typename T, typename V>
-struct NormMeanRows : DeviceSum<Wide<T>> {
+struct NormMomentRows {
   using W = Wide<T>;
-  NormChannels<W> at;
+  using Accumulator = NormMoments<W>;
+  static constexpr int kEach = DevicePack<T>::kSize;
+  struct Kept {};
+
+  DeviceAxis channels;
   const T* data;
-  std::int64_t count;
-  W* mean;
-  DeviceOutput<V> out;
-
-  TROUPE_HOST_DEVICE W load(std::int64_t channel, std::int64_t i) const {
-    return static_cast<W>(data[at.offset(channel, i)]);
-  }
-  TROUPE_HOST_DEVICE void store(std::int64_t channel, W sum) const {
-    mean[channel] = count == 0 ? W{0} : sum / static_cast<W>(count);
-    out.store(channel, mean[channel]);
-  }
-};
-
-/// Variances of channels. One that overflows is NaN: normalised data would be beta, as if all were
-/// well.
-template <typename T, typename V>
-struct NormVarianceRows : DeviceSum<Wide<T>> {
-  using W = Wide<T>;
-  NormChannels<W> at;
-  const T* data;
-  std::int64_t count;
-  const W* mean;
-  W* variance;
-  DeviceOutput<V> out;
-
-  TROUPE_HOST_DEVICE W load(std::int64_t channel, std::int64_t i) const {
-    const W distance = static_cast<W>(data[at.offset(channel, i)]) - mean[channel];
-    return distance * distance;
-  }
-  TROUPE_HOST_DEVICE void store(std::int64_t channel, W squares) const {
-    W result = count == 0 ? W{0} : squares / static_cast<W>(count);
-    if (result == std::numeric_limits<W>::infinity()) {
-      result = std::numeric_limits<W>::quiet_NaN();
-    }
-    variance[channel] = result;
-    out.store(channel, result);
-  }
-};
-
-/// Statistics that were given.
-template <typename V>
-struct NormGivenAt {
-  const V* given_mean;
-  const V* given_variance;
-  Wide<V>* mean;
-  Wide<V>* variance;
+  NormVectors<V> vectors;
   DeviceOutput<V> out_mean, out_variance;
 
-  TROUPE_HOST_DEVICE void operator()(std::int64_t channel) const {
-    mean[channel] = static_cast<Wide<V>>(given_mean[channel]);
-    variance[channel] = static_cast<Wide<V>>(given_variance[channel]);
-    out_mean.store(channel, mean[channel]);
-    out_variance.store(channel, variance[channel]);
+  TROUPE_HOST_DEVICE Accumulator none() const { return {W{0}, W{0}, W{0}}; }
+  TROUPE_HOST_DEVICE Accumulator load(std::int64_t channel, std::int64_t i) const {
+    return {static_cast<W>(data[channels.offset(i, channel)]), W{0}, W{1}};
   }
-};
-
-/// Normalised data, an addend, relu.
-template <typename T>
-struct NormOutputAt {
-  using W = Wide<T>;
-  NormChannels<W> at;
-  const T* data;
-  const T* addend;
-  bool relu;
-  DeviceOutput<T> out;
-
-  TROUPE_HOST_DEVICE W finish(W y) const { return relu && y <= W{0} ? W{0} : y; }
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    W y = at.numbers[at.channel(i)].output(static_cast<W>(data[i]));
-    if (addend != nullptr) y += static_cast<W>(addend[i]);
-    out.store(i, finish(y));
+  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
+  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
+                                    Accumulator* loaded) const {
+    const DevicePack<T> pack = pack_at(data, channels.offset(i, channel));
+    TROUPE_UNROLL
+    for (int k = 0; k < kEach; ++k) loaded[k] = {static_cast<W>(pack.values[k]), W{0}, W{1}};
   }
-  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
-    constexpr int kSize = DevicePack<T>::kSize;
-    const std::int64_t first = at.channel(i);
-    const DevicePack<T> x = pack_at(data, i);
-    DevicePack<T> more{};
-    if (addend != nullptr) more = pack_at(addend, i);
-    W results[kSize];
-    for (int k = 0; k < kSize; ++k) {
-      W y = at.of_pack(first, k).output(static_cast<W>(x.values[k]));
-      if (addend != nullptr) y += static_cast<W>(more.values[k]);
-      results[k] = finish(y);
+  TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
+    const W count = a.count + b.count;
+    const W share = count == W{0} ? W{0} : b.count / count, distance = b.mean - a.mean;
+    return {a.mean + distance * share,
+            a.squares + b.squares + distance * a.count * share * distance, count};
+  }
+  /// The elements' own moments first: one division for all of them.
+  template <int K>
+  TROUPE_HOST_DEVICE Accumulator join_several(Accumulator total,
+                                              const Accumulator (&loaded)[K]) const {
+    W sum = 0, squares = 0;
+    TROUPE_UNROLL
+    for (int k = 0; k < K; ++k) sum += loaded[k].mean;
+    const W mean = sum / W{K};
+    TROUPE_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const W distance = loaded[k].mean - mean;
+      squares += distance * distance;
     }
-    out.store_pack(i, results);
+    return join(total, {mean, squares, W{K}});
+  }
+  /// A variance that overflows is NaN: normalised data would be beta, as if all were well.
+  TROUPE_HOST_DEVICE void store(std::int64_t channel, Accumulator total) const {
+    W variance = total.count == W{0} ? W{0} : total.squares / total.count;
+    if (variance == std::numeric_limits<W>::infinity()) {
+      variance = std::numeric_limits<W>::quiet_NaN();
+    }
+    vectors.store(channel, total.mean, variance);
+    out_mean.store(channel, total.mean);
+    out_variance.store(channel, variance);
   }
 };
 
-/// f(V{}) for the type of the vectors over channels: that of data, or f32 beside data of 16 bits.
-template <typename T, typename F>
-base::Status with_vectors(const TensorDesc& vector, F f) {
-  if constexpr (sizeof(T) == sizeof(base::F16)) {
-    if (vector.dtype == base::DType::f32) return f(float{});
-  }
-  return f(T{});
-}
-
-template <typename T, typename V>
-base::Status measure_norm(const OpCall& call, const KernelContext& context, const NormPlan<T>& plan,
-                          V) {
-  const auto mean = device_output<V>(call, context, 1);
-  const auto variance = device_output<V>(call, context, 2);
-  if (plan.v.global) {
-    return for_each_index(context, plan.v.channels,
-                          NormGivenAt<V>{context.inputs[3].as<V>(), context.inputs[4].as<V>(),
-                                         plan.first, plan.second, mean, variance});
-  }
-  const T* data = context.inputs[0].as<T>();
-  const std::int64_t count = plan.v.count();
-  auto* const partial = reinterpret_cast<Wide<T>*>(plan.partial);  // room for two sums
-  TROUPE_TRY(device_reduce(context, plan.reduction,
-                           NormMeanRows<T, V>{{}, plan.at, data, count, plan.first, mean},
-                           partial));
-  return device_reduce(
-      context, plan.reduction,
-      NormVarianceRows<T, V>{{}, plan.at, data, count, plan.first, plan.second, variance}, partial);
-}
-
-template <typename T>
-base::Status run_norm(const OpCall& call, const KernelContext& context, const NormPlan<T>& plan) {
+template <typename T, typename A>
+base::Status run_norm(const OpCall& call, const KernelContext& context,
+                      const NormPlan<T, A>& plan) {
   constexpr std::size_t kAddend = 5;
   const BatchNorm& v = plan.v;
+  const T* data = context.inputs[0].as<T>();
+  const NormOutputAt<T> output{plan.channels,
+                               plan.numbers,
+                               data,
+                               v.epilogue.sum ? context.inputs[kAddend].as<T>() : nullptr,
+                               v.epilogue.relu,
+                               device_output<T>(call, context, 0)};
   TROUPE_TRY(with_vectors<T>(call.inputs[1], [&](auto zero) -> base::Status {
     using V = decltype(zero);
-    TROUPE_TRY(measure_norm(call, context, plan, zero));
-    const V* gamma = v.fix_gamma ? nullptr : context.inputs[1].as<V>();
-    return for_each_index(
-        context, v.channels,
-        NormNumbersAt<Wide<T>, V>{gamma, context.inputs[2].as<V>(), plan.first, plan.second,
-                                  static_cast<Wide<T>>(v.eps), plan.at.numbers});
+    const NormVectors<V> vectors{v.fix_gamma ? nullptr : context.inputs[1].as<V>(),
+                                 context.inputs[2].as<V>(), static_cast<Wide<T>>(v.eps),
+                                 plan.numbers};
+    const auto mean = device_output<V>(call, context, 1);
+    const auto variance = device_output<V>(call, context, 2);
+    if (v.global) {
+      return for_each_index(context, v.channels,
+                            NormGivenAt<V>{vectors, context.inputs[3].as<V>(),
+                                           context.inputs[4].as<V>(), mean, variance});
+    }
+    return device_reduce(context, plan.reduction_by_packs(packs_align(data)),
+                         NormMomentRows<T, V>{plan.channels, data, vectors, mean, variance},
+                         plan.partial);
   }));
-  const NormOutputAt<T> output{plan.at, context.inputs[0].as<T>(),
-                               v.epilogue.sum ? context.inputs[kAddend].as<T>() : nullptr,
-                               v.epilogue.relu, device_output<T>(call, context, 0)};
-  const bool packs = plan.at.packs(DevicePack<T>::kSize) && packs_align(output.data) &&
-                     packs_align(output.addend) && packs_align(output.out.data);
-  return for_each_pack<T>(context, context.outputs[0].elements(), packs, output);
+  return run_norm_output(context, output);
 }
 
 /// The gradient before relu. The forward pass's output, and so relu, follows from data.
@@ -254,71 +162,109 @@ TROUPE_HOST_DEVICE W norm_gradient(const NormNumbers<W>& numbers, bool relu, W g
 template <typename T, typename V>
 struct NormGradientRows : DeviceTwoSums<Wide<T>> {
   using W = Wide<T>;
-  NormChannels<W> at;
+  static constexpr int kEach = DevicePack<T>::kSize;
+  struct Kept {
+    NormNumbers<W> numbers[kEach];
+  };
+  DeviceAxis channels;
+  const NormNumbers<W>* numbers;
   const T* output_gradient;
   const T* data;
-  bool relu;
-  W* sums;
-  W* weighted;
-  bool fix_gamma;
+  bool relu, global, fix_gamma;
+  W count;
+  NormSlope<W>* slopes;
   DeviceOutput<V> out_gamma, out_beta;
 
+  TROUPE_HOST_DEVICE TwoSums<W> sums(const NormNumbers<W>& own, W gradient, W x) const {
+    const W before = norm_gradient(own, relu, gradient, x);
+    return {before, before * own.normal(x)};
+  }
   TROUPE_HOST_DEVICE TwoSums<W> load(std::int64_t channel, std::int64_t i) const {
-    const std::int64_t place = at.offset(channel, i);
-    const NormNumbers<W> numbers = at.numbers[channel];
-    const auto x = static_cast<W>(data[place]);
-    const W gradient = norm_gradient(numbers, relu, static_cast<W>(output_gradient[place]), x);
-    return {gradient, gradient * numbers.normal(x)};
+    const std::int64_t place = channels.offset(i, channel);
+    return sums(numbers[channel], static_cast<W>(output_gradient[place]),
+                static_cast<W>(data[place]));
+  }
+  TROUPE_HOST_DEVICE Kept rows(std::int64_t channel) const {
+    Kept kept;
+    TROUPE_UNROLL
+    for (int k = 0; k < kEach; ++k) kept.numbers[k] = numbers[channel + k];
+    return kept;
+  }
+  TROUPE_HOST_DEVICE void load_pack(const Kept& kept, std::int64_t channel, std::int64_t i,
+                                    TwoSums<W>* loaded) const {
+    const std::int64_t place = channels.offset(i, channel);
+    const DevicePack<T> gradients = pack_at(output_gradient, place), x = pack_at(data, place);
+    TROUPE_UNROLL
+    for (int k = 0; k < kEach; ++k) {
+      loaded[k] =
+          sums(kept.numbers[k], static_cast<W>(gradients.values[k]), static_cast<W>(x.values[k]));
+    }
   }
   TROUPE_HOST_DEVICE void store(std::int64_t channel, TwoSums<W> total) const {
-    sums[channel] = total.first;
-    weighted[channel] = total.second;
+    const NormNumbers<W> own = numbers[channel];
+    const W share = own.scale / count;
+    slopes[channel] = global
+                          ? NormSlope<W>{W{0}, W{0}}
+                          : NormSlope<W>{share * total.second * own.inverse, share * total.first};
     out_gamma.store(channel, fix_gamma ? W{0} : total.second);
     out_beta.store(channel, total.first);
   }
 };
 
-/// The gradient of data. Given statistics do not depend on data; the batch's do.
+/// The gradient of data.
 template <typename T>
 struct NormDataGradientAt {
   using W = Wide<T>;
-  NormChannels<W> at;
+  static constexpr int kSize = DevicePack<T>::kSize;
+  struct Channel {
+    NormNumbers<W> numbers;
+    NormSlope<W> slope;
+  };
+  struct Kept {
+    Channel channels[kSize];
+  };
+  DeviceAxis channels;
+  const NormNumbers<W>* numbers;
+  const NormSlope<W>* slopes;
   const T* output_gradient;
   const T* data;
-  bool relu;
-  const W* sums;
-  const W* weighted;
-  W share;
-  bool global;
+  bool relu, global;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE W result(std::int64_t channel, const NormNumbers<W>& numbers, W gradient,
-                              W x) const {
-    W centred = norm_gradient(numbers, relu, gradient, x);
-    if (!global) centred -= share * (sums[channel] + numbers.normal(x) * weighted[channel]);
-    return numbers.scale * centred;
+  TROUPE_HOST_DEVICE Channel channel(std::int64_t index) const {
+    return {numbers[index], slopes[index]};
+  }
+  TROUPE_HOST_DEVICE W result(const Channel& own, W gradient, W x) const {
+    const W before = norm_gradient(own.numbers, relu, gradient, x);
+    if (global) return own.numbers.scale * before;
+    return own.numbers.scale * before - (x - own.numbers.mean) * own.slope.slope - own.slope.shift;
   }
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t channel = at.channel(i);
-    out.store(i, result(channel, at.numbers[channel], static_cast<W>(output_gradient[i]),
+    out.store(i, result(channel(channels.index(i)), static_cast<W>(output_gradient[i]),
                         static_cast<W>(data[i])));
   }
-  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
-    constexpr int kSize = DevicePack<T>::kSize;
-    const std::int64_t first = at.channel(i);
+  template <int Step>
+  TROUPE_HOST_DEVICE Kept keep(std::int64_t first) const {
+    Kept kept;
+    TROUPE_UNROLL
+    for (int k = 0; k < kSize; ++k) kept.channels[k] = channel(first + k * Step);
+    return kept;
+  }
+  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i) const {
     const DevicePack<T> gradients = pack_at(output_gradient, i), x = pack_at(data, i);
     W results[kSize];
+    TROUPE_UNROLL
     for (int k = 0; k < kSize; ++k) {
-      results[k] = result(at.inner == 1 ? first + k : first, at.of_pack(first, k),
-                          static_cast<W>(gradients.values[k]), static_cast<W>(x.values[k]));
+      results[k] = result(kept.channels[k], static_cast<W>(gradients.values[k]),
+                          static_cast<W>(x.values[k]));
     }
     out.store_pack(i, results);
   }
 };
 
-template <typename T>
+template <typename T, typename A>
 base::Status run_norm_gradient(const OpCall& call, const KernelContext& context,
-                               const NormPlan<T>& plan) {
+                               const NormPlan<T, A>& plan) {
   using W = Wide<T>;
   const BatchNorm& v = plan.v;
   const bool relu = v.epilogue.relu;
@@ -328,29 +274,31 @@ base::Status run_norm_gradient(const OpCall& call, const KernelContext& context,
     using V = decltype(zero);
     const V* gamma = v.fix_gamma ? nullptr : context.inputs[2].as<V>();
     const V* beta = relu ? context.inputs[5].as<V>() : nullptr;
+    const NormVectors<V> vectors{gamma, beta, static_cast<W>(v.eps), plan.numbers};
     TROUPE_TRY(for_each_index(
         context, v.channels,
-        NormNumbersAt<V, V>{gamma, beta, context.inputs[3].as<V>(), context.inputs[4].as<V>(),
-                            static_cast<W>(v.eps), plan.at.numbers}));
+        NormGivenAt<V>{vectors, context.inputs[3].as<V>(), context.inputs[4].as<V>(), {}, {}}));
     const NormGradientRows<T, V> rows{{},
-                                      plan.at,
+                                      plan.channels,
+                                      plan.numbers,
                                       gradient,
                                       data,
                                       relu,
-                                      plan.first,
-                                      plan.second,
+                                      v.global,
                                       v.fix_gamma,
+                                      static_cast<W>(std::max<std::int64_t>(v.count(), 1)),
+                                      plan.slopes,
                                       device_output<V>(call, context, 1),
                                       device_output<V>(call, context, 2)};
-    return device_reduce(context, plan.reduction, rows, plan.partial);
+    const bool aligned = packs_align(gradient) && packs_align(data);
+    return device_reduce(context, plan.reduction_by_packs(aligned), rows, plan.partial);
   }));
-  const W share = W{1} / static_cast<W>(std::max<std::int64_t>(v.count(), 1));
-  const NormDataGradientAt<T> result{plan.at, gradient,   data,
-                                     relu,    plan.first, plan.second,
-                                     share,   v.global,   device_output<T>(call, context, 0)};
-  const bool packs = plan.at.packs(DevicePack<T>::kSize) && packs_align(gradient) &&
-                     packs_align(data) && packs_align(result.out.data);
-  return for_each_pack<T>(context, context.outputs[0].elements(), packs, result);
+  const NormDataGradientAt<T> result{
+      plan.channels, plan.numbers, plan.slopes, gradient,
+      data,          relu,         v.global,    device_output<T>(call, context, 0)};
+  const bool aligned = packs_align(gradient) && packs_align(data) && packs_align(result.out.data);
+  return for_each_of_axis<T>(context, context.outputs[0].elements(), plan.channels, aligned,
+                             result);
 }
 
 }  // namespace

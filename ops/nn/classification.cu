@@ -57,7 +57,7 @@ base::Status run_metric_rows(const OpCall& call, const KernelContext& context,
 /// -log(probability of the label), which counts as the least one at least.
 template <typename T>
 struct CrossEntropyScore {
-  DeviceClasses v;
+  DeviceAxis v;
   const T* data;
 
   TROUPE_HOST_DEVICE double operator()(std::int64_t row, std::int64_t label) const {
@@ -77,7 +77,7 @@ struct CrossEntropySumPlan {
 template <typename T>
 base::Status run_cross_entropy_sum(const OpCall& call, const KernelContext& context,
                                    const CrossEntropySumPlan<T>& plan) {
-  const CrossEntropyScore<T> score{device_classes(plan.metric.v), context.inputs[0].as<T>()};
+  const CrossEntropyScore<T> score{device_axis(plan.metric.v), context.inputs[0].as<T>()};
   return run_metric_rows(call, context, plan.metric, score);
 }
 
@@ -94,7 +94,7 @@ template <typename T>
 struct BestClassRows {
   using W = Wide<T>;
   using Accumulator = BestClass<W>;
-  DeviceClasses v;
+  DeviceAxis v;
   const T* data;
   std::int64_t* best;
 
@@ -141,7 +141,7 @@ AccuracyPlan<T> cut_accuracy(const OpCall& call, ScratchCut& scratch, T zero) {
 template <typename T>
 base::Status run_accuracy_count(const OpCall& call, const KernelContext& context,
                                 const AccuracyPlan<T>& plan) {
-  const BestClassRows<T> rows{device_classes(plan.metric.v), context.inputs[0].as<T>(), plan.best};
+  const BestClassRows<T> rows{device_axis(plan.metric.v), context.inputs[0].as<T>(), plan.best};
   TROUPE_TRY(device_reduce(context, plan.classes, rows, plan.partial));
   return run_metric_rows(call, context, plan.metric, AccuracyScore{plan.best});
 }

@@ -68,22 +68,46 @@ base::Status run_convolution_weights(const OpCall& call, const KernelContext& co
       device_convolution(convolution_of_weight_gradient(call)), gradient, context.inputs[1].as<T>(),
       device_output<T>(call, context, 0)};
   TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
-  return has_bias(call.params) ? sum_channels(call, context, plan, gradient) : base::Status();
+  if (!has_bias(call.params)) return {};
+  return sum_channels(context, plan.bias, gradient, device_output<T>(call, context, 1));
 }
 
-/// relu(value + bias of its channel).
+/// values = relu(values + bias of their channels).
 template <typename T>
 struct FinishOutputAt {
   using W = Wide<T>;
-  std::int64_t channels, inner;
-  const T* bias;
+  static constexpr int kSize = DevicePack<T>::kSize;
+  struct Kept {
+    W bias[kSize];
+  };
+  DeviceAxis channels;
+  const T* bias;  ///< or null
   bool relu;
-  T* values;
+  DeviceOutput<T> values;
 
+  TROUPE_HOST_DEVICE W finish(T value, W own) const {
+    const W result = static_cast<W>(value) + own;
+    return relu && result <= W{0} ? W{0} : result;
+  }
+  TROUPE_HOST_DEVICE W bias_of(std::int64_t channel) const {
+    return bias == nullptr ? W{0} : static_cast<W>(bias[channel]);
+  }
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    auto value = static_cast<W>(values[i]);
-    if (bias != nullptr) value += static_cast<W>(bias[i / inner % channels]);
-    values[i] = T(relu && value <= W{0} ? W{0} : value);
+    values.store(i, finish(values.data[i], bias_of(channels.index(i))));
+  }
+  template <int Step>
+  TROUPE_HOST_DEVICE Kept keep(std::int64_t channel) const {
+    Kept kept;
+    TROUPE_UNROLL
+    for (int k = 0; k < kSize; ++k) kept.bias[k] = bias_of(channel + k * Step);
+    return kept;
+  }
+  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i) const {
+    const DevicePack<T> old = pack_at(values.data, i);
+    W results[kSize];
+    TROUPE_UNROLL
+    for (int k = 0; k < kSize; ++k) results[k] = finish(old.values[k], kept.bias[k]);
+    values.store_pack(i, results);
   }
 };
 
@@ -95,31 +119,24 @@ ClassAxis channels_of(const TensorDesc& tensor) {
   return {shape[0], shape[1], inner};
 }
 
-template <typename T>
-DeviceReduction gradient_reduction(const ClassAxis& v, ScratchCut& scratch, Wide<T>*& partial) {
-  const DeviceReduction plan = device_reduction(v.classes, v.rows(), v.inner == 1);
-  partial = take_partial<Wide<T>>(plan, scratch);
-  return plan;
-}
-
 }  // namespace
 
 base::Status finish_output(const OpCall& call, const KernelContext& context,
                            const base::TensorView* bias, bool relu) {
-  const ClassAxis v = channels_of(call.outputs[0]);
+  const DeviceAxis channels = device_axis(channels_of(call.outputs[0]));
   return with_real(call.outputs[0].dtype, [&](auto zero) -> base::Status {
     using T = decltype(zero);
-    const FinishOutputAt<T> finish{v.classes, v.inner, bias == nullptr ? nullptr : bias->as<T>(),
-                                   relu, context.outputs[0].as<T>()};
-    return for_each_index(context, call.outputs[0].shape.elements(), finish);
+    const FinishOutputAt<T> finish{
+        channels, bias == nullptr ? nullptr : bias->as<T>(), relu, {context.outputs[0].as<T>()}};
+    return for_each_of_axis<T>(context, call.outputs[0].shape.elements(), channels,
+                               packs_align(finish.values.data), finish);
   });
 }
 
 std::size_t output_gradient_sum_bytes(const OpCall& call) {
   ScratchCut scratch;
   const base::Status known = with_real(call.inputs[0].dtype, [&](auto zero) -> base::Status {
-    Wide<decltype(zero)>* partial = nullptr;
-    gradient_reduction<decltype(zero)>(channels_of(call.inputs[0]), scratch, partial);
+    plan_channel_sums<decltype(zero)>(channels_of(call.inputs[0]), scratch);
     return {};
   });
   TROUPE_CHECK(known.ok(), "a dtype that was accepted");
@@ -128,15 +145,12 @@ std::size_t output_gradient_sum_bytes(const OpCall& call) {
 
 base::Status sum_output_gradient(const OpCall& call, const KernelContext& context,
                                  std::byte* scratch) {
-  const ClassAxis v = channels_of(call.inputs[0]);
   return with_real(call.inputs[0].dtype, [&](auto zero) -> base::Status {
     using T = decltype(zero);
     ScratchCut cut(scratch);
-    Wide<T>* partial = nullptr;
-    const DeviceReduction plan = gradient_reduction<T>(v, cut, partial);
-    const ChannelSumRows<T> rows{
-        {}, v.classes, v.inner, context.inputs[0].as<T>(), device_output<T>(call, context, 1)};
-    return device_reduce(context, plan, rows, partial);
+    return sum_channels(context, plan_channel_sums<T>(channels_of(call.inputs[0]), cut),
+                        static_cast<const T*>(context.inputs[0].as<T>()),
+                        device_output<T>(call, context, 1));
   });
 }
 

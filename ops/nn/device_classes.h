@@ -6,29 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/nn/class_axis.h"
+#include "ops/nn/device_axis.h"
 #include "ops/support/device_reduce.h"
 
 namespace troupe::ops {
-
-/// ClassAxis for devices.
-struct DeviceClasses {
-  std::int64_t classes = 0, inner = 1;
-
-  /// Offset of class `k` of a row.
-  TROUPE_HOST_DEVICE std::int64_t offset(std::int64_t row, std::int64_t k) const {
-    return inner == 1 ? row * classes + k : (row / inner * classes + k) * inner + row % inner;
-  }
-  /// The row of the element at an offset, and its class there.
-  TROUPE_HOST_DEVICE std::int64_t row(std::int64_t at) const {
-    return inner == 1 ? at / classes : at / (classes * inner) * inner + at % inner;
-  }
-  TROUPE_HOST_DEVICE std::int64_t class_of(std::int64_t at) const { return at / inner % classes; }
-};
-
-inline DeviceClasses device_classes(const ClassAxis& v) {
-  return {v.classes, v.inner};
-}
 
 /// A reduction over the classes of each row.
 inline DeviceReduction reduce_classes(const ClassAxis& v) {
@@ -93,7 +74,7 @@ template <typename T>
 struct SoftmaxTotals {
   using W = Wide<T>;
   using Accumulator = SoftmaxTotal<W>;
-  DeviceClasses v;
+  DeviceAxis v;
   const T* data;
   Accumulator* totals;
 
@@ -136,13 +117,13 @@ template <typename T>
 base::Status measure_softmax_rows(const KernelContext& context, const SoftmaxPlan<T>& plan,
                                   const T* data) {
   return device_reduce(context, plan.reduction,
-                       SoftmaxTotals<T>{device_classes(plan.v), data, plan.totals}, plan.partial);
+                       SoftmaxTotals<T>{device_axis(plan.v), data, plan.totals}, plan.partial);
 }
 
 /// exp(x - peak) / sum, or its logarithm, at each offset.
 template <bool kLogarithm, typename T>
 struct SoftmaxAt {
-  DeviceClasses v;
+  DeviceAxis v;
   const T* data;
   const SoftmaxTotal<Wide<T>>* totals;
   DeviceOutput<T> out;
@@ -166,7 +147,7 @@ base::Status run_softmax_forward(const OpCall& call, const KernelContext& contex
   const T* data = context.inputs[0].as<T>();
   TROUPE_TRY(measure_softmax_rows(context, plan, data));
   return for_each_index(context, context.inputs[0].elements(),
-                        SoftmaxAt<kLogarithm, T>{device_classes(plan.v), data, plan.totals,
+                        SoftmaxAt<kLogarithm, T>{device_axis(plan.v), data, plan.totals,
                                                  device_output<T>(call, context, 0)});
 }
 

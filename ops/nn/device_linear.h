@@ -2,7 +2,7 @@
 // The gradient of a bias on GPUs: sums over channels.
 #pragma once
 
-#include "ops/nn/class_axis.h"
+#include "ops/nn/device_axis.h"
 #include "ops/support/device_product.h"
 
 namespace troupe::ops {
@@ -10,46 +10,63 @@ namespace troupe::ops {
 /// out[channel] = sum of data (outer, channels, inner) over the other axes.
 template <typename T>
 struct ChannelSumRows : DeviceSum<Wide<T>> {
-  std::int64_t channels, inner;
+  static constexpr int kEach = DevicePack<T>::kSize;
+  struct Kept {};
+  DeviceAxis channels;
   const T* data;
   DeviceOutput<T> out;
 
   TROUPE_HOST_DEVICE Wide<T> load(std::int64_t channel, std::int64_t i) const {
-    const std::int64_t at =
-        inner == 1 ? i * channels + channel : (i / inner * channels + channel) * inner + i % inner;
-    return static_cast<Wide<T>>(data[at]);
+    return static_cast<Wide<T>>(data[channels.offset(i, channel)]);
+  }
+  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
+  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
+                                    Wide<T>* loaded) const {
+    const DevicePack<T> pack = pack_at(data, channels.offset(i, channel));
+    TROUPE_UNROLL
+    for (int k = 0; k < kEach; ++k) loaded[k] = static_cast<Wide<T>>(pack.values[k]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t channel, Wide<T> sum) const {
     out.store(channel, sum);
   }
 };
 
+/// Sums of channels, and memory for them.
+template <typename T>
+struct ChannelSumPlan {
+  DeviceAxis channels;
+  DeviceReduction reduction;
+  Wide<T>* partial = nullptr;
+};
+/// For data of shape (outer, channels, inner).
+template <typename T>
+ChannelSumPlan<T> plan_channel_sums(const ClassAxis& data, ScratchCut& scratch) {
+  const auto reduction =
+      device_reduction(data.classes, data.rows(), data.inner == 1, DevicePack<T>::kSize);
+  return {device_axis(data), reduction, take_partial<Wide<T>>(reduction, scratch)};
+}
+template <typename T>
+base::Status sum_channels(const KernelContext& context, const ChannelSumPlan<T>& plan,
+                          const T* data, const DeviceOutput<T>& out) {
+  DeviceReduction reduction = plan.reduction;
+  reduction.packs = plan.channels.packs(DevicePack<T>::kSize) && packs_align(data);
+  return device_reduce(context, reduction, ChannelSumRows<T>{{}, plan.channels, data, out},
+                       plan.partial);
+}
+
 /// A product for the gradient of a weight, and sums for that of a bias.
 template <typename T>
 struct WeightPlan {
   ProductPlan<T> weight;
-  DeviceReduction bias;
-  Wide<T>* bias_partial;
-  std::int64_t inner;  ///< of ChannelSumRows
+  ChannelSumPlan<T> bias;
 };
 /// For an output's gradient of shape (outer, channels, inner).
 template <typename T>
 WeightPlan<T> plan_weight(const DeviceProduct& product, const ClassAxis& gradient, bool has_bias,
                           ScratchCut& scratch) {
-  WeightPlan<T> plan{plan_product<T>(cut_sums(product), scratch), {}, nullptr, gradient.inner};
-  if (!has_bias) return plan;
-  plan.bias = device_reduction(gradient.classes, gradient.rows(), gradient.inner == 1);
-  plan.bias_partial = take_partial<Wide<T>>(plan.bias, scratch);
+  WeightPlan<T> plan{plan_product<T>(cut_sums(product), scratch), {}};
+  if (has_bias) plan.bias = plan_channel_sums<T>(gradient, scratch);
   return plan;
-}
-
-/// Output 1 = sums of the channels of `gradient`.
-template <typename T>
-base::Status sum_channels(const OpCall& call, const KernelContext& context,
-                          const WeightPlan<T>& plan, const T* gradient) {
-  const ChannelSumRows<T> rows{
-      {}, plan.bias.rows, plan.inner, gradient, device_output<T>(call, context, 1)};
-  return device_reduce(context, plan.bias, rows, plan.bias_partial);
 }
 
 }  // namespace troupe::ops

@@ -9,33 +9,35 @@ namespace troupe::ops {
 
 /// A Window over `input` positions, of which there are `output`.
 struct DeviceWindow {
-  std::int64_t kernel = 1, stride = 1, pad = 0, dilate = 1;
+  std::int64_t kernel = 1, pad = 0, dilate = 1;
   std::int64_t input = 0, output = 0;
+  Divider stride;
 
   /// Input position of a tap; may lie in the padding.
   TROUPE_HOST_DEVICE std::int64_t position(std::int64_t window, std::int64_t tap) const {
-    return window * stride - pad + tap * dilate;
+    return window * stride.divisor() - pad + tap * dilate;
   }
   TROUPE_HOST_DEVICE bool inside(std::int64_t at) const { return at >= 0 && at < input; }
   /// The window whose tap `tap` is at position `at`; -1: none.
   TROUPE_HOST_DEVICE std::int64_t window_at(std::int64_t at, std::int64_t tap) const {
     const std::int64_t from = at + pad - tap * dilate;
-    if (from < 0 || from % stride != 0) return -1;
-    return from / stride < output ? from / stride : -1;
+    if (from < 0) return -1;
+    const Divider::Digits window = stride.digits(from);
+    return window.remainder == 0 && window.quotient < output ? window.quotient : -1;
   }
   /// The first and the last window that a position may lie in, where taps have no gaps.
   TROUPE_HOST_DEVICE std::int64_t first(std::int64_t at) const {
     const std::int64_t before = at + pad - kernel + 1;
-    return before <= 0 ? 0 : (before + stride - 1) / stride;
+    return before <= 0 ? 0 : stride.quotient(before - 1) + 1;
   }
   TROUPE_HOST_DEVICE std::int64_t last(std::int64_t at) const {
-    const std::int64_t window = (at + pad) / stride;
+    const std::int64_t window = stride.quotient(at + pad);
     return window < output ? window : output - 1;
   }
 };
 
 inline DeviceWindow device_window(const Window& w, std::int64_t input, std::int64_t output) {
-  return {w.kernel, w.stride, w.pad, w.dilate, input, output};
+  return {w.kernel, w.pad, w.dilate, input, output, Divider(w.stride)};
 }
 
 }  // namespace troupe::ops

@@ -72,7 +72,8 @@ base::Status run_connected_weights(const OpCall& call, const KernelContext& cont
       gradient, context.inputs[1].as<T>(),         nullptr, 1, e.hidden, e.inner, 1,
       e.inner,  device_output<T>(call, context, 0)};
   TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
-  return has_bias(call.params) ? sum_channels(call, context, plan, gradient) : base::Status();
+  if (!has_bias(call.params)) return {};
+  return sum_channels(context, plan.bias, gradient, device_output<T>(call, context, 1));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // lies in, in their order.
 #include "ops/nn/pooling.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/nn/device_window.h"
@@ -38,32 +39,59 @@ TROUPE_HOST_DEVICE inline std::int64_t pooling_divisor(const PoolingRange& rows,
 struct PoolingPlace {
   std::int64_t plane, row, column, channel;
 };
-struct PoolingPlanes {
-  DeviceWindow rows, columns;
-  std::int64_t channels;
+/// How the elements of one of the two tensors lie.
+struct PoolingLayout {
+  Divider rows, columns, channels;
 
-  TROUPE_HOST_DEVICE static PoolingPlace place(std::int64_t i, std::int64_t channels,
-                                               std::int64_t rows, std::int64_t columns) {
-    const std::int64_t at = i / channels, line = at / columns;
-    return {line / rows, line % rows, at % columns, i % channels};
+  TROUPE_HOST_DEVICE PoolingPlace place(std::int64_t i) const {
+    const Divider::Digits at = channels.digits(i), line = columns.digits(at.quotient);
+    const Divider::Digits plane = rows.digits(line.quotient);
+    return {plane.quotient, plane.remainder, line.remainder, at.remainder};
   }
-  TROUPE_HOST_DEVICE PoolingPlace input_place(std::int64_t i) const {
-    return place(i, channels, rows.input, columns.input);
-  }
-  TROUPE_HOST_DEVICE PoolingPlace output_place(std::int64_t i) const {
-    return place(i, channels, rows.output, columns.output);
-  }
-  TROUPE_HOST_DEVICE std::int64_t input(const PoolingPlace& at, std::int64_t row,
-                                        std::int64_t column) const {
-    return ((at.plane * rows.input + row) * columns.input + column) * channels + at.channel;
-  }
-  TROUPE_HOST_DEVICE std::int64_t output(const PoolingPlace& at, std::int64_t row,
+  /// Of the element in the plane and channel of `at`.
+  TROUPE_HOST_DEVICE std::int64_t offset(const PoolingPlace& at, std::int64_t row,
                                          std::int64_t column) const {
-    return ((at.plane * rows.output + row) * columns.output + column) * channels + at.channel;
+    return ((at.plane * rows.divisor() + row) * columns.divisor() + column) * channels.divisor() +
+           at.channel;
   }
 };
+struct PoolingPlanes {
+  DeviceWindow rows, columns;
+  PoolingLayout input, output;
+};
 
-/// One window: its maximum, the first of equals but the last NaN, and where that is.
+/// Neighbouring elements of one window's place, in as many channels: one, or a pack of T.
+template <typename T, int Size>
+struct PoolingPack {
+  Wide<T> values[Size];
+
+  TROUPE_HOST_DEVICE static PoolingPack load(const T* data, std::int64_t i) {
+    PoolingPack result;
+    if constexpr (Size == 1) {
+      result.values[0] = static_cast<Wide<T>>(data[i]);
+    } else {
+      const DevicePack<T> pack = pack_at(data, i);
+      TROUPE_UNROLL
+      for (int k = 0; k < Size; ++k) result.values[k] = static_cast<Wide<T>>(pack.values[k]);
+    }
+    return result;
+  }
+  TROUPE_HOST_DEVICE void store(const DeviceOutput<T>& out, std::int64_t i) const {
+    if constexpr (Size == 1) {
+      out.store(i, values[0]);
+    } else {
+      out.store_pack(i, values);
+    }
+  }
+};
+/// Indices of as many windows.
+template <typename Index, int Size>
+struct alignas(std::min<std::size_t>(Size * sizeof(Index), 16)) PoolingTaps {
+  Index values[Size];
+};
+
+/// One window, or those of a pack of channels: the maximum, the first of equals but the last NaN,
+/// and where that is.
 template <typename T, typename Index>
 struct PoolingMaxAt {
   using W = Wide<T>;
@@ -72,23 +100,37 @@ struct PoolingMaxAt {
   DeviceOutput<T> out;
   Index* indices;
 
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    const PoolingPlace at = v.output_place(i);
+  template <int Size>
+  TROUPE_HOST_DEVICE void windows(std::int64_t i) const {
+    const PoolingPlace at = v.output.place(i);
     const PoolingRange ys = pooling_range(v.rows, at.row, true);
     const PoolingRange xs = pooling_range(v.columns, at.column, true);
-    W best = std::numeric_limits<W>::lowest();
-    std::int64_t where = -1;
+    PoolingPack<T, Size> best;
+    PoolingTaps<Index, Size> where;
+    TROUPE_UNROLL
+    for (int k = 0; k < Size; ++k) best.values[k] = std::numeric_limits<W>::lowest();
+    TROUPE_UNROLL
+    for (int k = 0; k < Size; ++k) where.values[k] = 0;
+    bool first = true;
     for (std::int64_t y = ys.begin; y < ys.end; ++y) {
       for (std::int64_t x = xs.begin; x < xs.end; ++x) {
-        const auto value = static_cast<W>(data[v.input(at, y, x)]);
-        if (where >= 0 && !(value > best) && value == value) continue;
-        best = value;
-        where = (y - ys.start) * v.columns.kernel + x - xs.start;
+        const auto found = PoolingPack<T, Size>::load(data, v.input.offset(at, y, x));
+        const auto tap = static_cast<Index>((y - ys.start) * v.columns.kernel + x - xs.start);
+        TROUPE_UNROLL
+        for (int k = 0; k < Size; ++k) {
+          const W value = found.values[k];
+          if (!first && !(value > best.values[k]) && value == value) continue;
+          best.values[k] = value;
+          where.values[k] = tap;
+        }
+        first = false;
       }
     }
-    out.store(i, best);
-    if (indices != nullptr) indices[i] = static_cast<Index>(where < 0 ? 0 : where);
+    best.store(out, i);
+    if (indices != nullptr) *reinterpret_cast<PoolingTaps<Index, Size>*>(indices + i) = where;
   }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { windows<1>(i); }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const { windows<DevicePack<T>::kSize>(i); }
 };
 
 template <typename T>
@@ -98,79 +140,111 @@ struct PoolingMeanAt {
   const T* data;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    const PoolingPlace at = v.output_place(i);
+  template <int Size>
+  TROUPE_HOST_DEVICE void windows(std::int64_t i) const {
+    const PoolingPlace at = v.output.place(i);
     const PoolingRange ys = pooling_range(v.rows, at.row, count_pad);
     const PoolingRange xs = pooling_range(v.columns, at.column, count_pad);
-    Wide<T> sum = 0;
+    PoolingPack<T, Size> sums{};
     for (std::int64_t y = ys.begin; y < ys.end; ++y) {
       for (std::int64_t x = xs.begin; x < xs.end; ++x) {
-        sum += static_cast<Wide<T>>(data[v.input(at, y, x)]);
+        const auto found = PoolingPack<T, Size>::load(data, v.input.offset(at, y, x));
+        TROUPE_UNROLL
+        for (int k = 0; k < Size; ++k) sums.values[k] += found.values[k];
       }
     }
-    out.store(i, sum / static_cast<Wide<T>>(pooling_divisor(ys, xs)));
+    const auto divisor = static_cast<Wide<T>>(pooling_divisor(ys, xs));
+    TROUPE_UNROLL
+    for (int k = 0; k < Size; ++k) sums.values[k] /= divisor;
+    sums.store(out, i);
   }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { windows<1>(i); }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const { windows<DevicePack<T>::kSize>(i); }
 };
 
-/// Adds up share(window's offset, its row and column) over the windows around input element i.
-template <typename W, typename Share>
-TROUPE_HOST_DEVICE W pooling_gather(const PoolingPlanes& v, std::int64_t i, const Share& share) {
-  const PoolingPlace at = v.input_place(i);
-  const DeviceWindow &rows = v.rows, &columns = v.columns;
-  W sum = 0;
-  for (std::int64_t row = rows.first(at.row); row <= rows.last(at.row); ++row) {
-    for (std::int64_t column = columns.first(at.column); column <= columns.last(at.column);
-         ++column) {
-      const std::int64_t tap = (at.row - rows.position(row, 0)) * columns.kernel + at.column -
-                               columns.position(column, 0);
-      sum += share(v.output(at, row, column), row, column, tap);
+/// Calls add(window's offset, its row and column, its tap that is here) for the windows around
+/// input element i.
+template <typename Add>
+TROUPE_HOST_DEVICE void pooling_gather(const PoolingPlanes& v, std::int64_t i, const Add& add) {
+  const PoolingPlace at = v.input.place(i);
+  const std::int64_t first_row = v.rows.first(at.row), last_row = v.rows.last(at.row);
+  const std::int64_t first = v.columns.first(at.column), last = v.columns.last(at.column);
+  for (std::int64_t row = first_row; row <= last_row; ++row) {
+    for (std::int64_t column = first; column <= last; ++column) {
+      const std::int64_t tap = (at.row - v.rows.position(row, 0)) * v.columns.kernel + at.column -
+                               v.columns.position(column, 0);
+      add(v.output.offset(at, row, column), row, column, tap);
     }
   }
-  return sum;
 }
 
 /// The gradient of each window whose maximum was here.
 template <typename T, typename Index>
 struct PoolingMaxGradientAt {
-  using W = Wide<T>;
   PoolingPlanes v;
   const T* gradient;
   const Index* indices;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE W operator()(std::int64_t window, std::int64_t, std::int64_t,
-                                  std::int64_t tap) const {
-    return indices[window] == tap ? static_cast<W>(gradient[window]) : W{0};
+  template <int Size>
+  TROUPE_HOST_DEVICE void elements(std::int64_t i) const {
+    PoolingPack<T, Size> sums{};
+    pooling_gather(v, i, [&](std::int64_t window, std::int64_t, std::int64_t, std::int64_t tap) {
+      const auto share = PoolingPack<T, Size>::load(gradient, window);
+      const auto where = *reinterpret_cast<const PoolingTaps<Index, Size>*>(indices + window);
+      TROUPE_UNROLL
+      for (int k = 0; k < Size; ++k) {
+        sums.values[k] += where.values[k] == tap ? share.values[k] : Wide<T>{0};
+      }
+    });
+    sums.store(out, i);
   }
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    out.store(i, pooling_gather<W>(v, i, *this));
-  }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { elements<1>(i); }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const { elements<DevicePack<T>::kSize>(i); }
 };
 
 /// This element's share in the gradient of each window.
 template <typename T>
 struct PoolingMeanGradientAt {
-  using W = Wide<T>;
   PoolingPlanes v;
   bool count_pad;
   const T* gradient;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE W operator()(std::int64_t window, std::int64_t row, std::int64_t column,
-                                  std::int64_t) const {
-    const std::int64_t divisor = pooling_divisor(pooling_range(v.rows, row, count_pad),
-                                                 pooling_range(v.columns, column, count_pad));
-    return static_cast<W>(gradient[window]) / static_cast<W>(divisor);
+  template <int Size>
+  TROUPE_HOST_DEVICE void elements(std::int64_t i) const {
+    PoolingPack<T, Size> sums{};
+    pooling_gather(
+        v, i, [&](std::int64_t window, std::int64_t row, std::int64_t column, std::int64_t) {
+          const auto share = PoolingPack<T, Size>::load(gradient, window);
+          const auto divisor = static_cast<Wide<T>>(pooling_divisor(
+              pooling_range(v.rows, row, count_pad), pooling_range(v.columns, column, count_pad)));
+          TROUPE_UNROLL
+          for (int k = 0; k < Size; ++k) sums.values[k] += share.values[k] / divisor;
+        });
+    sums.store(out, i);
   }
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
-    out.store(i, pooling_gather<W>(v, i, *this));
-  }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { elements<1>(i); }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const { elements<DevicePack<T>::kSize>(i); }
 };
 
+/// For data and output of one layout.
 PoolingPlanes pooling_planes(const Pooling& v, const TensorDesc& output) {
+  const Divider channels(is_channels_last(output) ? output.shape[1] : 1);
   return {device_window(v.window[0], v.input[0], v.output[0]),
           device_window(v.window[1], v.input[1], v.output[1]),
-          is_channels_last(output) ? output.shape[1] : 1};
+          {Divider(v.input[0]), Divider(v.input[1]), channels},
+          {Divider(v.output[0]), Divider(v.output[1]), channels}};
+}
+
+/// f for all elements of output 0; by packs, where channels are neighbours and packs may lie at all
+/// `places` (null: none is read there).
+template <typename T, typename F, typename... P>
+base::Status walk_pooling(const KernelContext& context, const PoolingPlanes& planes, const F& f,
+                          const P*... places) {
+  constexpr int kSize = DevicePack<T>::kSize;
+  const bool packs = planes.input.channels.divisor() % kSize == 0 && (packs_align(places) && ...);
+  return for_each_pack<T>(context, context.outputs[0].elements(), packs, f);
 }
 
 template <typename T>
@@ -179,12 +253,13 @@ base::Status run_pooling(const OpCall& call, const KernelContext& context, T) {
   const PoolingPlanes planes = pooling_planes(v, call.outputs[0]);
   const T* data = context.inputs[0].as<T>();
   const auto out = device_output<T>(call, context, 0);
-  const std::int64_t count = context.outputs[0].elements();
   if (!v.max) {
-    return for_each_index(context, count, PoolingMeanAt<T>{planes, v.count_pad, data, out});
+    return walk_pooling<T>(context, planes, PoolingMeanAt<T>{planes, v.count_pad, data, out}, data,
+                           out.data);
   }
   const auto run_max = [&]<typename Index>(Index* indices) {
-    return for_each_index(context, count, PoolingMaxAt<T, Index>{planes, data, out, indices});
+    return walk_pooling<T>(context, planes, PoolingMaxAt<T, Index>{planes, data, out, indices},
+                           data, out.data, indices);
   };
   if (context.outputs.size() < 2) return run_max(static_cast<std::uint8_t*>(nullptr));
   const base::TensorView& indices = context.outputs[1];
@@ -198,14 +273,15 @@ base::Status run_pooling_gradient(const OpCall& call, const KernelContext& conte
   const PoolingPlanes planes = pooling_planes(v, call.outputs[0]);
   const T* gradient = context.inputs[0].as<T>();
   const auto out = device_output<T>(call, context, 0);
-  const std::int64_t count = context.outputs[0].elements();
   if (!v.max) {
-    return for_each_index(context, count,
-                          PoolingMeanGradientAt<T>{planes, v.count_pad, gradient, out});
+    return walk_pooling<T>(context, planes,
+                           PoolingMeanGradientAt<T>{planes, v.count_pad, gradient, out}, gradient,
+                           out.data);
   }
   const auto run_max = [&]<typename Index>(const Index* indices) {
-    return for_each_index(context, count,
-                          PoolingMaxGradientAt<T, Index>{planes, gradient, indices, out});
+    return walk_pooling<T>(context, planes,
+                           PoolingMaxGradientAt<T, Index>{planes, gradient, indices, out}, gradient,
+                           out.data, indices);
   };
   const base::TensorView& indices = context.inputs[2];
   return indices.dtype == base::DType::u8 ? run_max(indices.as<std::uint8_t>())

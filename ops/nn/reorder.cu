@@ -14,7 +14,8 @@ namespace {
 /// One digit of an axis's index in a layout: index / unit % extent, `stride` places apart.
 struct LayoutDigit {
   int axis = 0;
-  std::int64_t extent = 1, stride = 1, unit = 1;
+  std::int64_t stride = 1;
+  Divider extent, unit;
 };
 
 /// All digits of a layout, innermost first.
@@ -24,8 +25,9 @@ struct LayoutDigits {
   LayoutDigit list[kMost];
 
   void add(int axis, std::int64_t extent, std::int64_t* units) {
-    const std::int64_t stride = count == 0 ? 1 : list[count - 1].stride * list[count - 1].extent;
-    list[count++] = {axis, extent, stride, units[axis]};
+    std::int64_t stride = 1;
+    if (count > 0) stride = list[count - 1].stride * list[count - 1].extent.divisor();
+    list[count++] = {axis, stride, Divider(extent), Divider(units[axis])};
     units[axis] *= extent;
   }
 };
@@ -58,8 +60,9 @@ struct ReorderMap {
     std::int64_t index[base::kRankMax] = {};
     for (int i = 0; i < to.count; ++i) {
       const LayoutDigit& digit = to.list[i];
-      index[digit.axis] += place % digit.extent * digit.unit;
-      place /= digit.extent;
+      const Divider::Digits at = digit.extent.digits(place);
+      index[digit.axis] += at.remainder * digit.unit.divisor();
+      place = at.quotient;
     }
     for (int axis = 0; axis < rank; ++axis) {
       if (index[axis] >= extent[axis]) return -1;
@@ -67,7 +70,7 @@ struct ReorderMap {
     std::int64_t offset = 0;
     for (int i = 0; i < from.count; ++i) {
       const LayoutDigit& digit = from.list[i];
-      offset += index[digit.axis] / digit.unit % digit.extent * digit.stride;
+      offset += digit.extent.remainder(digit.unit.quotient(index[digit.axis])) * digit.stride;
     }
     return offset;
   }

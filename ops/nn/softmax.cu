@@ -19,7 +19,7 @@ SoftmaxPlan<T> cut_softmax(const OpCall& call, ScratchCut& scratch, T) {
 /// Sums a row of gradients; without the logarithm, each times its output.
 template <bool kLogarithm, typename T>
 struct SoftmaxGradientRows : DeviceSum<Wide<T>> {
-  DeviceClasses v;
+  DeviceAxis v;
   const T* gradient;
   const T* output;
   Wide<T>* sums;
@@ -35,7 +35,7 @@ struct SoftmaxGradientRows : DeviceSum<Wide<T>> {
 /// y * (g - sum), or g - exp(y) * sum for the logarithm.
 template <bool kLogarithm, typename T>
 struct SoftmaxGradientAt {
-  DeviceClasses v;
+  DeviceAxis v;
   const T* gradient;
   const T* output;
   const Wide<T>* sums;
@@ -69,7 +69,7 @@ SoftmaxGradientPlan<T> cut_softmax_gradient(const OpCall& call, ScratchCut& scra
 template <bool kLogarithm, typename T>
 base::Status run_softmax_gradient(const OpCall& call, const KernelContext& context,
                                   const SoftmaxGradientPlan<T>& plan) {
-  const DeviceClasses v = device_classes(plan.v);
+  const DeviceAxis v = device_axis(plan.v);
   const T* gradient = context.inputs[0].as<T>();
   const T* output = context.inputs[1].as<T>();
   TROUPE_TRY(device_reduce(context, plan.reduction,

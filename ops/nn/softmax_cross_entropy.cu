@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 struct CrossEntropyRows : DeviceSum<Wide<T>> {
   using W = Wide<T>;
-  DeviceClasses v;
+  DeviceAxis v;
   DeviceLabels labels;
   const T* data;
   const SoftmaxTotal<W>* totals;
@@ -49,7 +49,7 @@ base::Status run_cross_entropy_loss(const OpCall& call, const KernelContext& con
   const T* data = context.inputs[0].as<T>();
   TROUPE_TRY(measure_softmax_rows(context, softmax, data));
   const CrossEntropyRows<T> rows{{},
-                                 device_classes(softmax.v),
+                                 device_axis(softmax.v),
                                  device_labels(context.inputs[1], call.params, softmax.v.classes),
                                  data,
                                  softmax.totals,
@@ -61,7 +61,7 @@ base::Status run_cross_entropy_loss(const OpCall& call, const KernelContext& con
 template <typename T>
 struct CrossEntropyGradientAt {
   using W = Wide<T>;
-  DeviceClasses v;
+  DeviceAxis v;
   DeviceLabels labels;
   const T* head;
   const T* data;
@@ -72,7 +72,7 @@ struct CrossEntropyGradientAt {
     using std::exp;
     const std::int64_t row = v.row(i), label = labels.at(row);
     const W share = exp(static_cast<W>(data[i]) - totals[row].peak) / totals[row].sum;
-    W gradient = static_cast<W>(*head) * (share - (label == v.class_of(i) ? W{1} : W{0}));
+    W gradient = static_cast<W>(*head) * (share - (label == v.index(i) ? W{1} : W{0}));
     if (label == DeviceLabels::kIgnored) gradient = W{0};
     if (label == DeviceLabels::kNoClass) gradient = std::numeric_limits<W>::quiet_NaN();
     out.store(i, gradient);
@@ -89,7 +89,7 @@ base::Status run_cross_entropy_gradient(const OpCall& call, const KernelContext&
                                         const SoftmaxPlan<T>& plan) {
   const T* data = context.inputs[1].as<T>();
   TROUPE_TRY(measure_softmax_rows(context, plan, data));
-  const CrossEntropyGradientAt<T> at{device_classes(plan.v),
+  const CrossEntropyGradientAt<T> at{device_axis(plan.v),
                                      device_labels(context.inputs[2], call.params, plan.v.classes),
                                      context.inputs[0].as<T>(),
                                      data,

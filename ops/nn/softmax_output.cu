@@ -18,7 +18,7 @@ SoftmaxPlan<T> cut_softmax_output(const OpCall& call, ScratchCut& scratch, T) {
 template <typename T>
 struct SoftmaxOutputGradientAt {
   using W = Wide<T>;
-  DeviceClasses v;
+  DeviceAxis v;
   DeviceLabels labels;
   const T* output;
   W scale, own, other;
@@ -26,7 +26,7 @@ struct SoftmaxOutputGradientAt {
 
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t label = labels.at(v.row(i));
-    const W target = label == v.class_of(i) ? own : other;
+    const W target = label == v.index(i) ? own : other;
     W gradient = scale * (static_cast<W>(output[i]) - target);
     if (label == DeviceLabels::kIgnored) gradient = W{0};
     if (label == DeviceLabels::kNoClass) gradient = std::numeric_limits<W>::quiet_NaN();
@@ -43,7 +43,7 @@ base::Status run_softmax_output_gradient(const OpCall& call, const KernelContext
   const double parts = multiple ? static_cast<double>(label_positions(shape)) : 1.0;
   const double alpha = call.params.real("smooth_alpha");
   const double other = v.classes > 1 ? alpha / static_cast<double>(v.classes - 1) : 0.0;
-  const SoftmaxOutputGradientAt<T> at{device_classes(v),
+  const SoftmaxOutputGradientAt<T> at{device_axis(v),
                                       device_labels(context.inputs[1], call.params, v.classes),
                                       context.inputs[0].as<T>(),
                                       static_cast<W>(call.params.real("grad_scale") / parts),

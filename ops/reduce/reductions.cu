@@ -12,20 +12,20 @@ namespace {
 /// Some axes of a tensor, innermost first.
 struct ReductionAxes {
   int rank = 0;
-  std::int64_t extent[base::kRankMax + 1];
+  Divider extent[base::kRankMax + 1];
   std::int64_t stride[base::kRankMax + 1];
 
   void add(std::int64_t axis_extent, std::int64_t axis_stride) {
-    extent[rank] = axis_extent;
+    extent[rank] = Divider(axis_extent);
     stride[rank++] = axis_stride;
   }
   /// Of the index-th combination.
   TROUPE_HOST_DEVICE std::int64_t offset(std::int64_t index) const {
     std::int64_t result = 0;
     for (int axis = 0; axis < rank; ++axis) {
-      const bool last = axis + 1 == rank;
-      result += (last ? index : index % extent[axis]) * stride[axis];
-      if (!last) index /= extent[axis];
+      const Divider::Digits at = extent[axis].digits(index);
+      result += (axis + 1 == rank ? index : at.remainder) * stride[axis];
+      index = at.quotient;
     }
     return result;
   }

@@ -25,34 +25,33 @@ struct CopyPlace {
 /// copy reads and where it writes.
 struct CopyMap {
   int rank = 0;
-  std::int64_t extent[kCopyAxesMax] = {}, from[kCopyAxesMax] = {}, to[kCopyAxesMax] = {};
+  std::int64_t count = 1;  ///< of indices
+  Divider extent[kCopyAxesMax];
+  std::int64_t from[kCopyAxesMax] = {}, to[kCopyAxesMax] = {};
 
   /// An axis inside of the others. One that they walk as if it were their own joins the last.
   void add(std::int64_t axis_extent, std::int64_t axis_from, std::int64_t axis_to) {
     if (axis_extent == 1) return;
+    count *= axis_extent;
     const int last = rank - 1;
     if (rank > 0 && from[last] == axis_from * axis_extent && to[last] == axis_to * axis_extent) {
-      extent[last] *= axis_extent;
+      extent[last] = Divider(extent[last].divisor() * axis_extent);
       from[last] = axis_from;
       to[last] = axis_to;
       return;
     }
     TROUPE_CHECK(rank < kCopyAxesMax, "a copy with too many axes");
-    extent[rank] = axis_extent;
+    extent[rank] = Divider(axis_extent);
     from[rank] = axis_from;
     to[rank++] = axis_to;
-  }
-  std::int64_t count() const {
-    std::int64_t product = 1;
-    for (int axis = 0; axis < rank; ++axis) product *= extent[axis];
-    return product;
   }
   /// Of the i-th index, row-major.
   TROUPE_HOST_DEVICE CopyPlace place(std::int64_t i) const {
     CopyPlace place;
     for (int axis = rank - 1; axis >= 0; --axis) {
-      const std::int64_t index = axis > 0 ? i % extent[axis] : i;
-      if (axis > 0) i /= extent[axis];
+      const Divider::Digits at = extent[axis].digits(i);
+      const std::int64_t index = axis > 0 ? at.remainder : i;
+      i = at.quotient;
       place.from += index * from[axis];
       place.to += index * to[axis];
     }
@@ -84,7 +83,7 @@ template <typename T>
 base::Status copy_elements(const KernelContext& context, const CopyMap& map, const T* in,
                            const DeviceOutput<T>& out) {
   if (in == out.data && !out.adds && map.alike()) return {};
-  return for_each_index(context, map.count(), CopyAt<T>{in, out, map});
+  return for_each_index(context, map.count, CopyAt<T>{in, out, map});
 }
 
 /// copy_axis() between dense tensors on a device.

@@ -14,14 +14,8 @@
 #include "ops/kernel.h"
 #include "ops/support/broadcast.h"
 #include "ops/support/chunks.h"
-
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-/// In front of functions that devices call.
-#define TROUPE_HOST_DEVICE __host__ __device__
-#else
-#define TROUPE_HOST_DEVICE
-#endif
+#include "ops/support/device_divide.h"
+#include "ops/support/host_device.h"
 
 namespace troupe::ops {
 
@@ -231,23 +225,40 @@ KernelDef scalar_device_kernel(F f) {
   });
 }
 
+/// BroadcastWalk for devices.
+struct DeviceBroadcast {
+  struct Axis {
+    Divider extent;
+    std::int64_t stride_a, stride_b;
+  };
+  int rank = 0;
+  Axis axes[base::kRankMax];
+
+  explicit DeviceBroadcast(const BroadcastWalk& walk) : rank(walk.rank) {
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) {
+      axes[axis] = {Divider(walk.extent[axis]), walk.stride_a[axis], walk.stride_b[axis]};
+    }
+  }
+};
+
 /// out[i] = f(a, b) of the elements that are broadcast to i.
 template <typename T, typename F>
 struct BroadcastAt {
   const T* a;
   const T* b;
   DeviceOutput<T> out;
-  BroadcastWalk walk;
+  DeviceBroadcast walk;
   F f;
 
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
     std::int64_t rest = i, at_a = 0, at_b = 0;
     for (int axis = walk.rank - 1; axis >= 0; --axis) {
-      const std::int64_t extent = walk.extent[axis];
-      const std::int64_t index = axis > 0 ? rest % extent : rest;
-      rest /= extent;
-      at_a += index * walk.stride_a[axis];
-      at_b += index * walk.stride_b[axis];
+      const DeviceBroadcast::Axis& own = walk.axes[axis];
+      const Divider::Digits at = own.extent.digits(rest);
+      const std::int64_t index = axis > 0 ? at.remainder : rest;
+      rest = at.quotient;
+      at_a += index * own.stride_a;
+      at_b += index * own.stride_b;
     }
     out.store(i, f(static_cast<Wide<T>>(a[at_a]), static_cast<Wide<T>>(b[at_b])));
   }
@@ -266,7 +277,7 @@ KernelDef broadcast_device_kernel(F f) {
       const PointwiseAt<2, T, F> at{{a, b}, out, f};
       return for_each_pack<T>(context, flat_elements<T>(context), at.aligned(), at);
     }
-    const BroadcastWalk walk = broadcast_walk(shape, call.inputs[0].shape, call.inputs[1].shape);
+    const DeviceBroadcast walk(broadcast_walk(shape, call.inputs[0].shape, call.inputs[1].shape));
     return for_each_index(context, shape.elements(), BroadcastAt<T, F>{a, b, out, walk, f});
   });
 }

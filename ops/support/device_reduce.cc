@@ -7,27 +7,29 @@ namespace {
 
 /// Longest rows that one thread takes, and that a warp takes.
 constexpr std::int64_t kOfThread = 32, kOfWarp = 1024;
-/// Lanes of rows that are neighbours in memory: a warp reads 32 rows at a time.
-constexpr int kAsideLanes = 8;
+/// Lanes of rows that are neighbours in memory: a warp reads 32 rows at a time, or, where a thread
+/// takes several of them, 8 packs.
+constexpr int kAsideLanes = 8, kPackLanes = 32;
 /// Elements that a lane takes of a part, as long as there are no more than kPartsMost parts, for
 /// which a GPU has no more blocks at a time.
 constexpr std::int64_t kOfLane = 64, kPartsMost = 1024;
 
-int lanes_for(std::int64_t length, bool aside) {
+int lanes_for(std::int64_t length, bool aside, int each) {
   constexpr int kWarp = 32;
   if (length <= kOfThread) return 1;
-  if (aside) return kAsideLanes;
+  if (aside) return each > 1 ? kPackLanes : kAsideLanes;
   return length <= kOfWarp ? kWarp : kBlockThreads;
 }
 
 }  // namespace
 
-DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool aside) {
+DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool aside, int each) {
   DeviceReduction plan;
   plan.rows = rows;
   plan.length = length;
   plan.aside = aside;
-  plan.lanes = lanes_for(length, aside);
+  plan.each = aside ? each : 1;
+  plan.lanes = lanes_for(length, aside, plan.each);
   const std::int64_t part = kOfLane * plan.lanes;
   plan.parts = std::clamp<std::int64_t>((length + part - 1) / part, 1, kPartsMost);
   plan.part_length = (length + plan.parts - 1) / plan.parts;

@@ -2,7 +2,8 @@
 // Reductions on GPUs in an order that follows from the length of a row alone: a row's elements are
 // dealt out to lanes in turn, each lane joins its own one after the other, then the second half of
 // the lanes is joined to the first until one is left. Long rows are cut into parts, whose totals
-// are reduced in the same way. The host joins in the same order, so bits agree.
+// are reduced in the same way. The host joins in the same order, so bits agree. Where rows are
+// neighbours in memory, a thread may take several of them, of which it reads a pack at a time.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,18 @@ struct DeviceReduction {
   std::int64_t parts = 1, part_length = 0;  ///< that a row is cut into
   int lanes = 1;                            ///< threads that take a part; a power of two
   bool aside = false;                       ///< rows, not elements of one, are neighbours in memory
+  int each = 1;                             ///< neighbouring rows that a thread takes
+  bool packs = false;                       ///< it reads them by load_pack()
 
   /// Rows that a block takes together, and pieces of work.
-  TROUPE_HOST_DEVICE std::int64_t together() const { return kBlockThreads / lanes; }
+  TROUPE_HOST_DEVICE std::int64_t together() const { return kBlockThreads / lanes * each; }
   std::int64_t units() const { return (rows + together() - 1) / together() * parts; }
 };
 
-/// `aside`: element i of one row and of the next are neighbours in memory.
-DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool aside = false);
+/// `aside`: element i of one row and of the next are neighbours in memory. Then a thread takes
+/// `each` rows, 1 or the reducer's kEach.
+DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool aside = false,
+                                 int each = 1);
 
 // A reducer R of rows is a plain struct with
 //   Accumulator                   a type of plain numbers
@@ -34,17 +39,46 @@ DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool as
 //   load(row, i)                  element i of a row as an Accumulator
 //   join(a, b)                    a total of both; a's elements come first or lie between b's
 //   store(row, total)             called once for each row
-// all of them TROUPE_HOST_DEVICE and const.
+// all of them TROUPE_HOST_DEVICE and const. One of rows that are neighbours in memory may also have
+//   kEach                         rows that a thread takes
+//   rows(row)                     what a thread keeps of the kEach rows from `row` on
+//   load_pack(kept, row, i, out)  element i of each of these rows
+// and one whose elements are better joined several at a time
+//   join_several(a, b)            of a total and an array of loaded elements
 
-/// A part of rows for one block. `partial`: where totals of parts go, [row, part].
+/// Rows that a thread of R takes where they are neighbours.
 template <typename R>
+constexpr int rows_each() {
+  if constexpr (requires { R::kEach; }) {
+    return R::kEach;
+  } else {
+    return 1;
+  }
+}
+
+/// A part of rows for one block, kEach rows a thread. `partial`: where totals of parts go,
+/// [row, part].
+template <typename R, int kEach>
 struct ReduceParts {
   using Accumulator = typename R::Accumulator;
-  static constexpr std::size_t kSharedBytes = kBlockThreads * sizeof(Accumulator);
+  static constexpr std::size_t kSharedBytes = kBlockThreads * kEach * sizeof(Accumulator);
+  /// Loads that are under way at a time; they are joined in their order.
+  static constexpr int kAtOnce = kEach > 1 ? 4 : 8;
 
   DeviceReduction plan;
   R reducer;
   Accumulator* partial;
+
+  TROUPE_HOST_DEVICE Accumulator join_several(Accumulator total,
+                                              const Accumulator (&loaded)[kAtOnce]) const {
+    if constexpr (requires { reducer.join_several(total, loaded); }) {
+      return reducer.join_several(total, loaded);
+    } else {
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) total = reducer.join(total, loaded[k]);
+      return total;
+    }
+  }
 
   TROUPE_HOST_DEVICE Accumulator lane_total(std::int64_t row, std::int64_t part, int lane) const {
     const std::int64_t begin = part * plan.part_length;
@@ -52,17 +86,60 @@ struct ReduceParts {
         begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
     Accumulator total = reducer.none();
     std::int64_t i = begin + lane;
-    // Several loads are under way at a time; they are joined in their order.
-    constexpr int kAtOnce = 8;
     for (; i + (kAtOnce - 1) * plan.lanes < end; i += kAtOnce * plan.lanes) {
       Accumulator loaded[kAtOnce];
       TROUPE_UNROLL
       for (int k = 0; k < kAtOnce; ++k) loaded[k] = reducer.load(row, i + k * plan.lanes);
-      TROUPE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) total = reducer.join(total, loaded[k]);
+      total = join_several(total, loaded);
     }
     for (; i < end; i += plan.lanes) total = reducer.join(total, reducer.load(row, i));
     return total;
+  }
+
+  /// The same of the rows [row, row + kEach), some of which may lie behind the last one, to every
+  /// kBlockThreads-th place from `own` on.
+  TROUPE_HOST_DEVICE void lane_totals(std::int64_t row, std::int64_t part, int lane,
+                                      Accumulator* own) const {
+    if constexpr (kEach > 1) {
+      if (plan.packs && row < plan.rows) return packed_lane_totals(row, part, lane, own);
+    }
+    for (int e = 0; e < kEach; ++e, own += kBlockThreads) {
+      *own = row + e < plan.rows ? lane_total(row + e, part, lane) : reducer.none();
+    }
+  }
+  /// The same by packs, all of whose rows there are.
+  TROUPE_HOST_DEVICE void packed_lane_totals(std::int64_t row, std::int64_t part, int lane,
+                                             Accumulator* own) const {
+    const std::int64_t begin = part * plan.part_length;
+    const std::int64_t end =
+        begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
+    Accumulator totals[kEach];
+    TROUPE_UNROLL
+    for (int e = 0; e < kEach; ++e) totals[e] = reducer.none();
+    const auto kept = reducer.rows(row);
+    std::int64_t i = begin + lane;
+    for (; i + (kAtOnce - 1) * plan.lanes < end; i += kAtOnce * plan.lanes) {
+      Accumulator packs[kAtOnce][kEach];
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        reducer.load_pack(kept, row, i + k * plan.lanes, packs[k]);
+      }
+      TROUPE_UNROLL
+      for (int e = 0; e < kEach; ++e) {
+        Accumulator loaded[kAtOnce];
+        TROUPE_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) loaded[k] = packs[k][e];
+        totals[e] = join_several(totals[e], loaded);
+      }
+    }
+    for (; i < end; i += plan.lanes) {
+      Accumulator pack[kEach];
+      reducer.load_pack(kept, row, i, pack);
+      TROUPE_UNROLL
+      for (int e = 0; e < kEach; ++e) totals[e] = reducer.join(totals[e], pack[e]);
+    }
+    TROUPE_UNROLL
+    for (int e = 0; e < kEach; ++e) own[e * kBlockThreads] = totals[e];
   }
 
   TROUPE_HOST_DEVICE void finish(std::int64_t row, std::int64_t part, Accumulator total) const {
@@ -75,33 +152,43 @@ struct ReduceParts {
 
   void on_host(std::int64_t unit) const {
     const std::int64_t first = unit / plan.parts * plan.together(), part = unit % plan.parts;
-    Accumulator totals[kBlockThreads];
-    for (std::int64_t row = first; row < std::min(first + plan.together(), plan.rows); ++row) {
-      for (int lane = 0; lane < plan.lanes; ++lane) totals[lane] = lane_total(row, part, lane);
+    Accumulator totals[kEach * kBlockThreads];
+    for (std::int64_t row = first; row < std::min(first + plan.together(), plan.rows);
+         row += kEach) {
+      for (int lane = 0; lane < plan.lanes; ++lane) lane_totals(row, part, lane, totals + lane);
       for (int half = plan.lanes / 2; half > 0; half /= 2) {
-        for (int lane = 0; lane < half; ++lane) {
-          totals[lane] = reducer.join(totals[lane], totals[lane + half]);
-        }
+        for (int lane = 0; lane < half; ++lane) join_half(totals + lane, half);
       }
-      finish(row, part, totals[0]);
+      finish_rows(row, part, totals);
+    }
+  }
+
+  /// Joins the totals `distance` places behind `own` to it.
+  TROUPE_HOST_DEVICE void join_half(Accumulator* own, int distance) const {
+    for (int e = 0; e < kEach; ++e, own += kBlockThreads) *own = reducer.join(*own, own[distance]);
+  }
+  TROUPE_HOST_DEVICE void finish_rows(std::int64_t row, std::int64_t part,
+                                      const Accumulator* own) const {
+    for (int e = 0; e < kEach && row + e < plan.rows; ++e) {
+      finish(row + e, part, own[e * kBlockThreads]);
     }
   }
 
 #if defined(__CUDACC__)
   __device__ void on_device(std::int64_t unit, unsigned char* shared) const {
-    auto* const totals = reinterpret_cast<Accumulator*>(shared);
-    const int thread = static_cast<int>(threadIdx.x), together = kBlockThreads / plan.lanes;
+    const int thread = static_cast<int>(threadIdx.x), places = kBlockThreads / plan.lanes;
     // Neighbouring threads read what is neighbouring in memory.
-    const int lane = plan.aside ? thread / together : thread % plan.lanes;
-    const int place = plan.aside ? thread % together : thread / plan.lanes;
-    const std::int64_t row = unit / plan.parts * together + place, part = unit % plan.parts;
-    Accumulator* const own = totals + lane * together + place;
-    *own = row < plan.rows ? lane_total(row, part, lane) : reducer.none();
+    const int lane = plan.aside ? thread / places : thread % plan.lanes;
+    const int place = plan.aside ? thread % places : thread / plan.lanes;
+    const std::int64_t part = unit % plan.parts;
+    const std::int64_t row = unit / plan.parts * plan.together() + place * kEach;
+    Accumulator* const own = reinterpret_cast<Accumulator*>(shared) + lane * places + place;
+    lane_totals(row, part, lane, own);
     for (int half = plan.lanes / 2; half > 0; half /= 2) {
       __syncthreads();
-      if (lane < half) *own = reducer.join(*own, own[half * together]);
+      if (lane < half) join_half(own, half * places);
     }
-    if (lane == 0 && row < plan.rows) finish(row, part, *own);
+    if (lane == 0) finish_rows(row, part, own);
   }
 #endif
 };
@@ -136,12 +223,18 @@ Accumulator* take_partial(const DeviceReduction& plan, ScratchCut& scratch) {
 template <typename R>
 base::Status device_reduce(const KernelContext& context, const DeviceReduction& plan,
                            const R& reducer, typename R::Accumulator* partial) {
-  TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R>{plan, reducer, partial}));
+  constexpr int kEach = rows_each<R>();
+  if (plan.each == 1) {
+    TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R, 1>{plan, reducer, partial}));
+  } else {
+    TROUPE_CHECK(plan.each == kEach, "rows of a thread: the plan's and the reducer's");
+    TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R, kEach>{plan, reducer, partial}));
+  }
   if (plan.parts == 1) return {};
   const DeviceReduction totals = device_reduction(plan.rows, plan.parts);
   TROUPE_CHECK(totals.parts == 1, "totals of parts are few");
   return for_each_unit(context, totals.units(),
-                       ReduceParts<ReduceTotals<R>>{totals, {reducer, partial, plan.parts}, {}});
+                       ReduceParts<ReduceTotals<R>, 1>{totals, {reducer, partial, plan.parts}, {}});
 }
 
 /// What reducers that add have in common.

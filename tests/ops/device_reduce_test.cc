@@ -20,10 +20,25 @@ struct SumRows : DeviceSum<float> {
   void store(std::int64_t row, float sum) const { sums[row] = sum; }
 };
 
+/// The same, four rows that are neighbours in memory by one thread.
+struct SumFourRows : SumRows {
+  static constexpr int kEach = 4;
+  struct Kept {};
+  Kept rows(std::int64_t) const { return {}; }
+  void load_pack(const Kept&, std::int64_t row, std::int64_t i, float* loaded) const {
+    for (int k = 0; k < kEach; ++k) loaded[k] = load(row + k, i);
+  }
+};
+
 struct Rows {
   std::int64_t rows, length;
   bool aside = false;
 };
+
+SumRows sum_rows(const Rows& shape, const std::vector<float>& data, std::vector<float>& sums) {
+  return {
+      {}, data.data(), shape.aside ? 1 : shape.length, shape.aside ? shape.rows : 1, sums.data()};
+}
 
 std::vector<float> numbers(std::int64_t count) {
   const auto tensor = testing::random_tensor(base::DType::f32, base::Shape{count}, "rows", -1, 1);
@@ -32,15 +47,12 @@ std::vector<float> numbers(std::int64_t count) {
   return list;
 }
 
-std::vector<float> reduced(const Rows& shape, const std::vector<float>& data, int team) {
-  const DeviceReduction plan = device_reduction(shape.rows, shape.length, shape.aside);
+template <typename R>
+void reduce(const DeviceReduction& plan, const R& rows, int team) {
   ScratchCut count;
   take_partial<float>(plan, count);
   const testing::Tensor memory(base::DType::u8, base::Shape{std::int64_t(count.bytes())});
   ScratchCut scratch(memory.memory.data());
-  std::vector<float> sums(std::size_t(shape.rows), -1.0F);
-  const SumRows rows{
-      {}, data.data(), shape.aside ? 1 : shape.length, shape.aside ? shape.rows : 1, sums.data()};
   KernelContext context{};
   context.team = team;
   base::Status status;
@@ -49,6 +61,21 @@ std::vector<float> reduced(const Rows& shape, const std::vector<float>& data, in
   });
   CHECK(status.ok());
   CHECK(memory.guard_intact());
+}
+
+std::vector<float> reduced(const Rows& shape, const std::vector<float>& data, int team) {
+  std::vector<float> sums(std::size_t(shape.rows), -1.0F);
+  reduce(device_reduction(shape.rows, shape.length, shape.aside), sum_rows(shape, data, sums),
+         team);
+  return sums;
+}
+
+/// The same with a thread for four rows.
+std::vector<float> reduced_by_fours(const Rows& shape, const std::vector<float>& data, bool packs) {
+  std::vector<float> sums(std::size_t(shape.rows), -1.0F);
+  DeviceReduction plan = device_reduction(shape.rows, shape.length, shape.aside, 4);
+  plan.packs = packs;
+  reduce(plan, SumFourRows{sum_rows(shape, data, sums)}, 2);
   return sums;
 }
 
@@ -89,6 +116,33 @@ TEST_CASE("rows are reduced in the order that their length gives", "[device_redu
     const std::vector<float> data = numbers(shape.rows * shape.length);
     const std::vector<float> sums = reduced(shape, data, 1);
     CHECK(reduced(shape, data, 3) == sums);
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      std::vector<float> own;
+      for (std::int64_t i = 0; i < shape.length; ++i) {
+        own.push_back(
+            data[std::size_t(shape.aside ? i * shape.rows + row : row * shape.length + i)]);
+      }
+      CHECK(sums[std::size_t(row)] == reduced_by_hand(plan, own));
+    }
+  }
+}
+
+TEST_CASE("a thread that takes several rows adds each of them in its own order",
+          "[device_reduce]") {
+  for (const Rows& shape : {Rows{4, 1, true},
+                            {8, 32, true},
+                            {3, 40, true},
+                            {33, 40, true},
+                            {64, 700, true},
+                            {36, 2049, true},
+                            {5, 300000, true},
+                            {6, 1000, false}}) {
+    INFO(shape.rows << " rows of " << shape.length << (shape.aside ? ", aside" : ""));
+    const DeviceReduction plan = device_reduction(shape.rows, shape.length, shape.aside, 4);
+    CHECK(plan.each == (shape.aside ? 4 : 1));
+    const std::vector<float> data = numbers(shape.rows * shape.length);
+    const std::vector<float> sums = reduced_by_fours(shape, data, false);
+    if (shape.rows % 4 == 0) CHECK(reduced_by_fours(shape, data, true) == sums);
     for (std::int64_t row = 0; row < shape.rows; ++row) {
       std::vector<float> own;
       for (std::int64_t i = 0; i < shape.length; ++i) {

@@ -52,8 +52,8 @@ TEST_CASE("on a GPU every kernel agrees with the reference in f64", "[gpu][devic
   CHECK(kernels.size() == table.all().size());
 }
 
-/// f(kernel, inputs, outputs) for each kernel for GPUs that takes f32 tensors with their channels
-/// last; what of those that other layouts would fit as well is dense.
+/// f(kernel, inputs, outputs) for each kernel for GPUs that takes tensors with their channels last;
+/// what of those that other layouts would fit as well is dense.
 template <typename F>
 void for_each_channels_last(const OpDef& op, const Case& c, F&& f) {
   OpCall call = c.call;
@@ -83,16 +83,19 @@ TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
   const OpTable table = OpTable::build();
   std::set<std::string> operators;
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    const Case c = make_case(op, sample, DType::f32).value();
-    if (operations(c.call) > kOperationsMax) return;
-    for_each_channels_last(op, c,
-                           [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
-                             if (kernel.name() != "cuda")
-                               return;  // a library's, which the host cannot run
-                             run_kernel(kernel, inputs, outputs, {});
-                             check_close(outputs, expected_outputs(op, sample, c), kernel);
-                             operators.insert(op.name);
-                           });
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      INFO(base::dtype_name(dtype));
+      const Case c = make_case(op, sample, dtype).value();
+      if (operations(c.call) > kOperationsMax) continue;
+      for_each_channels_last(op, c,
+                             [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+                               if (kernel.name() != "cuda")
+                                 return;  // a library's, which the host cannot run
+                               run_kernel(kernel, inputs, outputs, {});
+                               check_close(outputs, expected_outputs(op, sample, c), kernel);
+                               operators.insert(op.name);
+                             });
+    }
   });
   for (const char* name :
        {"batch_norm", "batch_norm_backward", "batch_norm_inference", "pooling", "pooling_backward",
