@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -109,6 +110,14 @@ struct Missing {
   std::vector<std::uint32_t> ranks;
 };
 
+/// The verdict on a step, for whoever watches; once a step, where it is given.
+struct Judged {
+  std::uint64_t step = 0;
+  bool dropped = false;
+  double norm = 0.0;  ///< of all gradients, means over samples, before it is cut; if not dropped
+  std::optional<double> loss_scale;  ///< at this step; of jobs in f16
+};
+
 // ---- effects of a worker ----
 
 /// Training begins at `step`; `records` training records fix the number of steps.
@@ -133,7 +142,7 @@ struct GradientTaken {
 using WorkerEffect = std::variant<Send, Fail, End, StartTraining, WeightsReady, GradientTaken>;
 using DeviceEffect = std::variant<Send, Fail, End, Add, Copy>;
 using ParameterEffect = std::variant<Send, Fail, End, Note, Add, Examine, Update, InitSlice,
-                                     WriteShard, WriteManifest, RemoveCheckpoint, Missing>;
+                                     WriteShard, WriteManifest, RemoveCheckpoint, Missing, Judged>;
 
 // ---- events ----
 

@@ -58,6 +58,9 @@ class Server final : public JobRole<Server<State, Figures, kRole>, State> {
   void perform(const Missing& missing) const {
     if (observer_.missing) observer_.missing(missing);
   }
+  void perform(const Judged& judged) const {
+    if (observer_.judged) observer_.judged(judged);
+  }
   void perform(WriteShard write) {
     compute_.run(std::move(write), this->self_.index, this->parts_.plan.layout.shards());
   }

@@ -20,6 +20,7 @@ struct ServerObserver {
   std::function<void(const ServerCounters&)> counters;  ///< after each event
   std::function<void(const ServerHoldings&)> holdings;  ///< after each event
   std::function<void(const Missing&)> missing;          ///< when it has changed
+  std::function<void(const Judged&)> judged;            ///< on the server that judges steps
   std::function<void(const Computed&)> computed;
   monitoring::Metrics* metrics = nullptr;  ///< shows the server's engine and memory; null: nobody
 };

@@ -51,6 +51,7 @@ base::Status VerdictTracker::take(const StepFacts& facts) {
   }
   announced_ = verdict->step;
   if (verdict->skip) effects_->emit(Note{false, judge_->reason()});
+  effects_->emit(Judged{verdict->step, verdict->skip, verdict->norm, judge_->loss_scale()});
   for (const std::uint32_t shard : owning_) {
     mail_->send({Role::parameter_server, shard}, *verdict);
   }

@@ -207,6 +207,13 @@ inline constexpr std::array kFamilies = {
            kGauge,
            "max_staleness of an eventual tier; absent without a bound.",
            {"level"}},
+    Family{"troupe_kv_gradient_norm", kGauge,
+           "Norm of all gradients of a step, means over samples, before clip_norm cuts it; of jobs "
+           "in f16 or with clip_norm."},
+    Family{"troupe_kv_loss_scale", kGauge,
+           "What losses are multiplied with in the step; of jobs in f16."},
+    Family{"troupe_kv_dropped_steps_total", kCounter,
+           "Steps that do not count, since a gradient went beyond f16."},
 
     // Coordinator.
     Family{"troupe_coordinator_jobs", kGauge, "Jobs by state.", {"state"}},

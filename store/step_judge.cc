@@ -117,6 +117,7 @@ base::Result<StepVerdict> StepJudge::judge() {
     return base::error(Errc::internal, "[step {}] a loss scale of {} and {} samples", any.step,
                        scale, any.count);
   }
+  if (rule_.loss_scaled) loss_scale_ = scale;
   const Place* beyond = nullptr;  // the first key that holds infinity or NaN
   std::uint64_t values = 0;
   for (const Place& place : places_) {

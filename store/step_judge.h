@@ -79,6 +79,8 @@ class StepJudge {
   std::vector<std::uint32_t> missing() const;
   /// Why the last verdict drops its step, as a sentence; empty: it counts.
   const std::string& reason() const { return reason_; }
+  /// At the last judged step; none, where the job has no loss scale.
+  std::optional<double> loss_scale() const { return loss_scale_; }
 
  private:
   struct Place {
@@ -95,6 +97,7 @@ class StepJudge {
   std::uint32_t scale_shard_ = 0;                   // the one that holds the loss scale
   std::map<std::uint32_t, schemas::StepFacts> in_;  // of the open step
   std::optional<schemas::StepVerdict> last_;
+  std::optional<double> loss_scale_;
   std::string reason_;
 };
 

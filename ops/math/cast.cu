@@ -12,10 +12,31 @@ namespace {
 /// Between floating types of at most 32 bits, where f32 holds every number.
 template <typename From, typename To>
 struct NarrowCastAt {
+  /// Of which a pack has most elements.
+  using Narrow = std::conditional_t<sizeof(From) < sizeof(To), From, To>;
   const From* in;
   To* out;
+
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
     out[i] = To(static_cast<float>(in[i]));
+  }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    constexpr int kSize = DevicePack<Narrow>::kSize;
+    constexpr int kIn = DevicePack<From>::kSize, kOut = DevicePack<To>::kSize;
+    From values[kSize];
+    TROUPE_UNROLL
+    for (int at = 0; at < kSize; at += kIn) {
+      const DevicePack<From> some = pack_at(in, i + at);
+      TROUPE_UNROLL
+      for (int k = 0; k < kIn; ++k) values[at + k] = some.values[k];
+    }
+    TROUPE_UNROLL
+    for (int at = 0; at < kSize; at += kOut) {
+      DevicePack<To> some;
+      TROUPE_UNROLL
+      for (int k = 0; k < kOut; ++k) some.values[k] = To(static_cast<float>(values[at + k]));
+      *reinterpret_cast<DevicePack<To>*>(out + i + at) = some;
+    }
   }
 };
 
@@ -88,9 +109,10 @@ base::Status cast_any(const KernelContext& context) {
 
 template <typename From, typename To>
 base::Status cast_narrow(const KernelContext& context) {
-  return for_each_index(
-      context, flat_elements<To>(context),
-      NarrowCastAt<From, To>{context.inputs[0].as<From>(), context.outputs[0].as<To>()});
+  const NarrowCastAt<From, To> cast{context.inputs[0].as<From>(), context.outputs[0].as<To>()};
+  using Narrow = typename NarrowCastAt<From, To>::Narrow;
+  return for_each_pack<Narrow>(context, flat_elements<To>(context),
+                               packs_align(cast.in) && packs_align(cast.out), cast);
 }
 
 /// From another type, to a floating type of at most 32 bits.

@@ -12,13 +12,6 @@
 #include "ops/support/device_kernel.h"
 #include "ops/support/scratch_views.h"
 
-#if defined(__CUDA_ARCH__)
-/// In front of loops whose numbers shall stay in registers.
-#define TROUPE_UNROLL _Pragma("unroll")
-#else
-#define TROUPE_UNROLL
-#endif
-
 namespace troupe::ops {
 
 /// Threads of a block.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "ops/support/axis_copy.h"
 #include "ops/support/borders.h"
@@ -57,6 +58,25 @@ struct CopyMap {
     }
     return place;
   }
+  /// The same in packs of `size` neighbours, all numbers counting packs; none, where the innermost
+  /// axis's elements are no neighbours on both sides or a pack would not lie at a multiple of its
+  /// size.
+  std::optional<CopyMap> in_packs(std::int64_t size) const {
+    const int last = rank - 1;
+    if (rank == 0 || count == 0 || from[last] != 1 || to[last] != 1) return std::nullopt;
+    CopyMap packs;
+    for (int axis = 0; axis < rank; ++axis) {
+      const std::int64_t own = extent[axis].divisor();
+      if (axis < last && from[axis] % size == 0 && to[axis] % size == 0) {
+        packs.add(own, from[axis] / size, to[axis] / size);
+      } else if (axis == last && own % size == 0) {
+        packs.add(own / size, 1, 1);
+      } else {
+        return std::nullopt;
+      }
+    }
+    return packs;
+  }
   /// True where both sides are walked alike.
   bool alike() const { return std::equal(from, from + rank, to); }
 };
@@ -78,11 +98,36 @@ struct CopyAt {
   }
 };
 
+/// The same by packs; `map` counts them.
+template <typename T>
+struct CopyPackAt {
+  const T* in;
+  DeviceOutput<T> out;
+  CopyMap map;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    constexpr int kSize = DevicePack<T>::kSize;
+    const CopyPlace place = map.place(i);
+    const DevicePack<T> pack = pack_at(in, place.from * kSize);
+    if (!out.adds) {
+      *reinterpret_cast<DevicePack<T>*>(out.data + place.to * kSize) = pack;
+      return;
+    }
+    Wide<T> values[kSize];
+    for (int k = 0; k < kSize; ++k) values[k] = static_cast<Wide<T>>(pack.values[k]);
+    out.store_pack(place.to * kSize, values);
+  }
+};
+
 /// Copies, or adds where `out` adds. Nothing, where all would be written to where it lies.
 template <typename T>
 base::Status copy_elements(const KernelContext& context, const CopyMap& map, const T* in,
                            const DeviceOutput<T>& out) {
   if (in == out.data && !out.adds && map.alike()) return {};
+  const std::optional<CopyMap> packs = map.in_packs(DevicePack<T>::kSize);
+  if (packs && packs_align(in) && packs_align(out.data)) {
+    return for_each_index(context, packs->count, CopyPackAt<T>{in, out, *packs});
+  }
   return for_each_index(context, map.count, CopyAt<T>{in, out, map});
 }
 
@@ -140,6 +185,9 @@ struct MoveAt {
   const Bits* in;
   Bits* out;
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { out[i] = in[i]; }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    *reinterpret_cast<DevicePack<Bits>*>(out + i) = pack_at(in, i);
+  }
 };
 
 /// Input 0's memory to output 0's, element by element; nothing where they are one.
@@ -148,8 +196,9 @@ inline base::Status move_all(const KernelContext& context) {
   if (in.data == out.data) return {};
   return with_moved(out.dtype, [&](auto zero) {
     using Bits = decltype(zero);
-    return for_each_index(context, out.bytes() / static_cast<std::int64_t>(sizeof(Bits)),
-                          MoveAt<Bits>{in.raw<Bits>(), out.raw<Bits>()});
+    return for_each_pack<Bits>(context, out.bytes() / static_cast<std::int64_t>(sizeof(Bits)),
+                               packs_align(in.data) && packs_align(out.data),
+                               MoveAt<Bits>{in.raw<Bits>(), out.raw<Bits>()});
   });
 }
 

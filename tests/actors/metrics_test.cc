@@ -48,6 +48,27 @@ TEST_CASE("servers of one level are summed, but for the lowest version", "[metri
   CHECK_THAT(metrics.exposition(), !Contains("troupe_job_missing_ranks"));
 }
 
+TEST_CASE("norms, loss scales and dropped steps are shown where steps are judged", "[metrics]") {
+  monitoring::Metrics metrics;
+  ServerMetrics servers(metrics, "job-1");
+  const ServerObserver judge = servers.observer({schemas::Role::parameter_server, 0});
+  for (const char* name : {"gradient_norm", "loss_scale", "dropped_steps_total"}) {
+    CHECK_THAT(metrics.exposition(), !Contains(std::string("troupe_kv_") + name));
+  }
+  judge.judged({0, false, 1.5, {}});  // of a job with clip_norm
+  CHECK_THAT(metrics.exposition(), Contains("troupe_kv_gradient_norm 1.5\n"));
+  CHECK_THAT(metrics.exposition(), !Contains("troupe_kv_loss_scale"));
+  CHECK_THAT(metrics.exposition(), !Contains("troupe_kv_dropped_steps_total"));
+  judge.judged({1, false, 2.5, 1024.0});
+  CHECK_THAT(metrics.exposition(), Contains("troupe_kv_dropped_steps_total 0\n"));
+  judge.judged({2, true, 0.0, 1024.0});
+  judge.judged({3, true, 0.0, 512.0});
+  const std::string page = metrics.exposition();
+  CHECK_THAT(page, Contains("troupe_kv_gradient_norm 2.5\n"));
+  CHECK_THAT(page, Contains("troupe_kv_loss_scale 512\n"));
+  CHECK_THAT(page, Contains("troupe_kv_dropped_steps_total 2\n"));
+}
+
 TEST_CASE("only eventual tiers with a bound show one", "[metrics]") {
   monitoring::Metrics metrics;
   ServerMetrics servers(metrics, "job-1");

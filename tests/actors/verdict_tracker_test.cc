@@ -123,6 +123,10 @@ TEST_CASE("who judges says why a step is dropped", "[verdict]") {
   REQUIRE(notes.size() == 1);
   CHECK_FALSE(notes[0].warning);
   CHECK_THAT(notes[0].text, Catch::Contains("step 0 does not count: the sum of 'weight' holds 2"));
+  const auto judged = of_kind<Judged>(after);
+  REQUIRE(judged.size() == 1);
+  CHECK(judged[0].dropped);
+  CHECK(judged[0].loss_scale == 8.0);
 }
 
 }  // namespace

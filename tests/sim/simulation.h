@@ -147,7 +147,8 @@ class Simulation {
   void perform(const schemas::ActorId& from, const actors::WriteManifest& write);
   void perform(const schemas::ActorId& from, const actors::RemoveCheckpoint& remove);
   /// The coordinator has been told of a failure; logs and figures are not of this world.
-  template <schemas::OneOf<actors::Fail, actors::End, actors::Note, actors::Missing> Effect>
+  template <schemas::OneOf<actors::Fail, actors::End, actors::Note, actors::Missing, actors::Judged>
+                Effect>
   void perform(const schemas::ActorId&, const Effect&) {}
   void finish_later(const schemas::ActorId& from, actors::EffectId id,
                     std::function<actors::EffectResult()> compute);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of own kernels for GPUs on the host: by elements and by packs, wherever tensors begin.
+#include "ops/support/device_copy.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+/// An axis as CopyMap::add() takes it.
+struct Axis {
+  std::int64_t extent, from, to;
+};
+
+CopyMap map_of(const std::vector<Axis>& axes) {
+  CopyMap map;
+  for (const Axis& each : axes) map.add(each.extent, each.from, each.to);
+  return map;
+}
+
+/// (from, to) of all elements, by counting.
+std::vector<std::pair<std::int64_t, std::int64_t>> places_of(const std::vector<Axis>& axes) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> places = {{0, 0}};
+  for (const Axis& axis : axes) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> next;
+    for (const auto& [from, to] : places) {
+      for (std::int64_t i = 0; i < axis.extent; ++i) {
+        next.emplace_back(from + i * axis.from, to + i * axis.to);
+      }
+    }
+    places = std::move(next);
+  }
+  return places;
+}
+
+constexpr std::int64_t kRoom = 4096;
+
+/// Numbers that begin `shift` elements behind where a pack may lie.
+struct Numbers {
+  Numbers(std::int64_t shift, float step) : memory(std::size_t(kRoom / 4 + 1)) {
+    values = memory.front().values + shift;
+    for (std::int64_t i = 0; i < kRoom; ++i) values[i] = float(i) * step;
+  }
+  std::vector<DevicePack<float>> memory;
+  float* values;
+};
+
+void check_copy(const std::vector<Axis>& axes, std::int64_t shift, bool adds) {
+  const Numbers in(shift, 1.0F);
+  Numbers out(shift, -1.0F), expected(shift, -1.0F);
+  for (const auto& [from, to] : places_of(axes)) {
+    expected.values[to] = in.values[from] + (adds ? expected.values[to] : 0.0F);
+  }
+  KernelContext context{};
+  REQUIRE(copy_elements<float>(context, map_of(axes), in.values, {out.values, adds}).ok());
+  for (std::int64_t i = 0; i < kRoom; ++i) {
+    if (out.values[i] != expected.values[i]) FAIL("element " << i << ", shift " << shift);
+  }
+}
+
+TEST_CASE("copies go by packs only where whole packs lie on both sides", "[device_copy]") {
+  const std::vector<std::pair<std::vector<Axis>, bool>> cases = {
+      {{{1, 1, 1}}, false},               // one element
+      {{{64, 1, 1}}, true},               // a row
+      {{{6, 1, 1}}, false},               // no whole packs
+      {{{5, 16, 40}, {8, 1, 1}}, true},   // a part of each row
+      {{{5, 16, 42}, {8, 1, 1}}, false},  // rows begin anywhere
+      {{{5, 18, 40}, {8, 1, 1}}, false},  // the same, where it is read
+      {{{3, 100, 200}, {2, 20, 40}, {12, 1, 1}}, true},
+      {{{4, 1, 8}, {8, 4, 1}}, false},    // a transpose
+      {{{3, 0, 8}, {8, 1, 1}}, true},     // rows that repeat
+      {{{0, 16, 16}, {8, 1, 1}}, false},  // nothing
+  };
+  for (const auto& [axes, packs] : cases) {
+    INFO(axes.size() << " axes, the first of " << axes.front().extent);
+    CHECK(map_of(axes).in_packs(4).has_value() == packs);
+    for (const std::int64_t shift : {0, 1}) {
+      for (const bool adds : {false, true}) check_copy(axes, shift, adds);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ops
