@@ -49,7 +49,8 @@ Json json_of_gpus() {
          {"uuid", device.uuid},
          {"memory_bytes", device.memory_bytes},
          {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
-         {"multiprocessors", device.multiprocessors}});
+         {"multiprocessors", device.multiprocessors},
+         {"problem", json_or_null(device.problem)}});
   }
   Json libraries = Json::array();
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
@@ -76,6 +77,9 @@ std::string text_of_gpus() {
     text += fmt::format("gpu:{} {}, {}, compute capability {}.{}, {}\n", i, device.name,
                         base::format_bytes(device.memory_bytes), device.compute_major,
                         device.compute_minor, device.uuid);
+    if (!device.problem.empty()) {
+      text += fmt::format("gpu:{} cannot be used: {}\n", i, device.problem);
+    }
   }
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     text += library.problem.empty()

@@ -22,11 +22,13 @@ schemas::GpuOffer offer_of(std::uint32_t index, const gpu::DeviceFacts& facts) {
   return offer;
 }
 
+/// Those that can be used.
 std::vector<schemas::GpuOffer> all_of(const gpu::Inventory& inventory) {
   const std::size_t count = std::min(inventory.devices.size(), schemas::kGpusMax);
   std::vector<schemas::GpuOffer> offers;
   for (std::uint32_t index = 0; index < count; ++index) {
-    offers.push_back(offer_of(index, inventory.devices[index]));
+    const gpu::DeviceFacts& facts = inventory.devices[index];
+    if (facts.problem.empty()) offers.push_back(offer_of(index, facts));
   }
   return offers;
 }
@@ -44,11 +46,17 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
   }
   if (list.all_gpus) return all;
   for (const std::uint32_t index : list.gpus) {
-    if (index >= all.size()) {
-      return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
-                         index, gpus_text(all));
+    const auto offer = std::ranges::find(all, index, &schemas::GpuOffer::index);
+    if (offer != all.end()) {
+      offers.push_back(*offer);
+      continue;
     }
-    offers.push_back(all[index]);
+    if (index < inventory.devices.size() && !inventory.devices[index].problem.empty()) {
+      return base::error(base::Errc::resource_exhausted, "GPU {} of this machine ({}): {}", index,
+                         inventory.devices[index].name, inventory.devices[index].problem);
+    }
+    return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
+                       index, gpus_text(all));
   }
   return offers;
 }

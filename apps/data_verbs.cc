@@ -183,6 +183,41 @@ void add_pack_images(CLI::App& pack, Context& context) {
   });
 }
 
+void add_pack_generated(CLI::App& pack, Context& context) {
+  CLI::App* verb = pack.add_subcommand(
+      "generated",
+      describe("Make images of stripes and noise, to measure and to try without a data set",
+               {"troupe data pack generated --out data/generated",
+                "troupe data pack generated --image 1,28,28 --classes 10 --train 6000 --out "
+                "data/small"}));
+  struct Options {
+    data::GeneratedPackOptions pack;
+    std::vector<std::uint32_t> image;
+    PackTarget target;
+  };
+  const auto options = std::make_shared<Options>();
+  const data::ImageShape& image = options->pack.image;
+  options->image = {image.channels, image.height, image.width};
+  add_target(verb, options->target);
+  verb->add_option("--image", options->image, "Channels, height and width")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->expected(3)
+      ->type_name("C,H,W");
+  verb->add_option("--classes", options->pack.classes, "Classes")->capture_default_str();
+  verb->add_option("--train", options->pack.train, "Training images")->capture_default_str();
+  verb->add_option("--test", options->pack.test, "Test images; 0: no test.rec")
+      ->capture_default_str();
+  verb->add_option("--seed", options->pack.seed, "The same seed makes the same bytes")
+      ->capture_default_str();
+  set_action(verb, context, [&context, options] {
+    options->pack.image = {options->image[0], options->image[1], options->image[2]};
+    options->pack.out = options->target.out;
+    return pack_into(options->target, context,
+                     [&options] { return data::pack_generated(options->pack); });
+  });
+}
+
 }  // namespace
 
 void add_data_verbs(CLI::App& app, Context& context) {
@@ -191,6 +226,7 @@ void add_data_verbs(CLI::App& app, Context& context) {
   add_pack_fashion(*pack, context);
   add_pack_idx(*pack, context);
   add_pack_images(*pack, context);
+  add_pack_generated(*pack, context);
 
   const auto options = std::make_shared<FileOptions>();
   CLI::App* index = family->add_subcommand(

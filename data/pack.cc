@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/generated_image.h"
 #include "data/idx_file.h"
 #include "data/image_decode.h"
 #include "data/index.h"
@@ -227,6 +228,44 @@ class FolderPacker {
   std::vector<std::uint8_t> pixels_;
 };
 
+/// The images [first, first + records).
+Result<std::unique_ptr<Packer>> pack_generated_part(const GeneratedPackOptions& options,
+                                                    const char* name, std::uint64_t first,
+                                                    std::uint64_t records) {
+  auto packer = std::make_unique<Packer>(options.out / name);
+  TROUPE_TRY(packer->open());
+  ImageGenerator generator(options.image, options.seed);
+  for (std::uint64_t i = 0; i < records; ++i) {
+    const auto label = static_cast<std::uint32_t>(i % options.classes);
+    TROUPE_TRY(packer->add_raw(label, options.image, generator.image(label, first + i)));
+  }
+  return packer;
+}
+
+Status check_generated(const GeneratedPackOptions& options) {
+  constexpr std::uint32_t kChannelsMax = 65535;
+  constexpr std::uint32_t kClassesMax = 1U << 24;  // labels are exact in f32
+  constexpr std::uint64_t kRecordsMax = std::uint64_t{1} << 40;
+  const ImageShape& image = options.image;
+  if (image.bytes() == 0 || image.channels > kChannelsMax || image.height > kImageSideMax ||
+      image.width > kImageSideMax || image.bytes() > kImageFileBytesMax) {
+    return error(Errc::invalid_argument,
+                 "images of {} cannot be made: every extent is at least 1, an image has at most "
+                 "{} bytes",
+                 image.to_string(), kImageFileBytesMax);
+  }
+  if (options.classes < 1 || options.classes > kClassesMax) {
+    return error(Errc::invalid_argument, "classes is {}, not from 1 to {}", options.classes,
+                 kClassesMax);
+  }
+  if (options.train < 1 || options.train > kRecordsMax || options.test > kRecordsMax) {
+    return error(Errc::invalid_argument,
+                 "{} training and {} test images: from 1, and from 0, to {} can be made",
+                 options.train, options.test, kRecordsMax);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string PackReport::to_string() const {
@@ -278,6 +317,19 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
   TROUPE_TRY(base::write_file_atomically(options.out / "classes.txt",
                                          std::as_bytes(std::span<const char>(names))));
   return report;
+}
+
+Result<PackReport> pack_generated(const GeneratedPackOptions& options) {
+  TROUPE_TRY(check_generated(options));
+  TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
+  std::vector<std::unique_ptr<Packer>> packers(1);
+  TROUPE_TRY_ASSIGN(packers[0], pack_generated_part(options, "train.rec", 0, options.train));
+  if (options.test > 0) {
+    TROUPE_TRY_ASSIGN(auto test,
+                      pack_generated_part(options, "test.rec", options.train, options.test));
+    packers.push_back(std::move(test));
+  }
+  return commit_all(std::move(packers));
 }
 
 }  // namespace troupe::data

@@ -57,11 +57,24 @@ struct FolderPackOptions {
   bool keep_encoded = false;
 };
 
+/// `troupe data pack generated`.
+struct GeneratedPackOptions {
+  ImageShape image{3, 224, 224};
+  std::uint32_t classes = 1000;
+  std::uint64_t train = 1280;  ///< records
+  std::uint64_t test = 320;    ///< records; 0: no test.rec
+  std::uint64_t seed = 7;
+  std::filesystem::path out;
+};
+
 /// `troupe data pack fashion-mnist`: 60,000 + 10,000 images of 1 x 28 x 28.
 base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
                                             const std::filesystem::path& out);
 base::Result<PackReport> pack_idx(const IdxPackOptions& options);
 /// All images must have one size. Also writes classes.txt: the class names, line by line.
 base::Result<PackReport> pack_images(const FolderPackOptions& options);
+/// Images of ImageGenerator; record i has label i % classes. invalid_argument names a number that
+/// is out of range.
+base::Result<PackReport> pack_generated(const GeneratedPackOptions& options);
 
 }  // namespace troupe::data

@@ -8,7 +8,12 @@ base::Status check_device(base::Device device) {
   TROUPE_CHECK(device.kind == base::DeviceKind::cuda, "a question about GPUs only");
   const Inventory& found = inventory();
   const auto count = static_cast<std::int32_t>(found.devices.size());
-  if (device.index >= 0 && device.index < count) return {};
+  if (device.index >= 0 && device.index < count) {
+    const DeviceFacts& facts = found.devices[static_cast<std::size_t>(device.index)];
+    if (facts.problem.empty()) return {};
+    return base::error(base::Errc::failed_precondition, "device {} ({}) cannot be used: {}",
+                       device.to_string(), facts.name, facts.problem);
+  }
   if (count == 0) {
     return base::error(base::Errc::failed_precondition, "no device {}: {}", device.to_string(),
                        found.problem);

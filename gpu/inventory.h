@@ -14,6 +14,7 @@ namespace troupe::gpu {
 
 /// One device.
 struct DeviceFacts {
+  std::string problem;             ///< why it cannot be used; empty where it can
   std::string name;                ///< "NVIDIA H100 80GB HBM3"
   std::string uuid;                ///< "GPU-...", see device_id.h
   std::string pci_bus_id;          ///< "00000000:1B:00.0"
@@ -32,9 +33,9 @@ struct LibraryFacts {
 
 /// What there is.
 struct Inventory {
-  std::string toolkit;  ///< "CUDA 13.0, machine code for 80 90"; empty: built without CUDA
+  std::string toolkit;  ///< "CUDA 13.0, code for 80-real 90"; empty: built without CUDA
   std::string driver;   ///< the newest CUDA that the driver knows, "13.0"; empty: none
-  std::string problem;  ///< why there is no device; empty where there is one
+  std::string problem;  ///< why no device can be used; empty where one can
   std::vector<DeviceFacts> devices;  ///< by Device::index
 };
 

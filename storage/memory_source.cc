@@ -136,7 +136,7 @@ base::Result<std::unique_ptr<MemorySource>> make_memory_source(base::Device devi
 }
 
 std::unique_ptr<MemorySource> make_pinned_source() {
-  if (gpu::inventory().devices.empty()) return std::make_unique<HostMemory>();
+  if (!gpu::inventory().problem.empty()) return std::make_unique<HostMemory>();
   return std::make_unique<PinnedMemory>();
 }
 

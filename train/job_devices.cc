@@ -17,7 +17,7 @@ base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
   const schemas::WorkersSpec& workers = job.workers;
   std::vector<base::Device> fit;
   if (workers.device == schemas::WorkerDevice::cpu) return fit;
-  if (inventory.devices.empty()) {
+  if (!inventory.problem.empty()) {
     return base::error(base::Errc::resource_exhausted,
                        "workers.devices asks for GPUs; this machine has none to compute on: {}",
                        inventory.problem);
@@ -26,6 +26,7 @@ base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
   for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
     const gpu::DeviceFacts& facts = inventory.devices[i];
     const base::Device device{base::DeviceKind::cuda, static_cast<std::int32_t>(i)};
+    if (!facts.problem.empty()) continue;
     if (facts.memory_bytes >= workers.memory) {
       fit.push_back(device);
     } else {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "gpu/device_id.h"
+#include "gpu/machine_code.h"
 #include "gpu/shared_library.h"
 
 namespace troupe::gpu {
@@ -38,6 +39,29 @@ std::string pci_bus_id_of(const cudaDeviceProp& properties) {
                     static_cast<unsigned>(properties.pciDeviceID));
 }
 
+DeviceFacts facts_of(int index) {
+  cudaDeviceProp properties{};
+  const cudaError_t answer = cudaGetDeviceProperties(&properties, index);
+  if (answer != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {.problem = fmt::format("it does not answer: {}", cudaGetErrorString(answer)),
+            .name = "unknown"};
+  }
+  DeviceFacts facts{.problem = {},
+                    .name = properties.name,
+                    .uuid = device_uuid(std::span(properties.uuid.bytes)),
+                    .pci_bus_id = pci_bus_id_of(properties),
+                    .memory_bytes = properties.totalGlobalMem,
+                    .compute_major = properties.major,
+                    .compute_minor = properties.minor,
+                    .multiprocessors = properties.multiProcessorCount};
+  if (!runs_on(TROUPE_CUDA_ARCHITECTURES, properties.major, properties.minor)) {
+    facts.problem = fmt::format("its compute capability is {}.{}, this program has code for {}",
+                                properties.major, properties.minor, TROUPE_CUDA_ARCHITECTURES);
+  }
+  return facts;
+}
+
 void find_devices(Inventory& found) {
   int driver = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
@@ -49,23 +73,12 @@ void find_devices(Inventory& found) {
     found.problem = problem_of(error, driver);
     return;
   }
+  bool usable = false;
   for (int index = 0; index < count; ++index) {
-    cudaDeviceProp properties{};
-    const cudaError_t answer = cudaGetDeviceProperties(&properties, index);
-    if (answer != cudaSuccess) {
-      found.devices.clear();
-      found.problem =
-          fmt::format("device {} does not answer: {}", index, cudaGetErrorString(answer));
-      return;
-    }
-    found.devices.push_back({.name = properties.name,
-                             .uuid = device_uuid(std::span(properties.uuid.bytes)),
-                             .pci_bus_id = pci_bus_id_of(properties),
-                             .memory_bytes = properties.totalGlobalMem,
-                             .compute_major = properties.major,
-                             .compute_minor = properties.minor,
-                             .multiprocessors = properties.multiProcessorCount});
+    found.devices.push_back(facts_of(index));
+    usable = usable || found.devices.back().problem.empty();
   }
+  if (!usable) found.problem = found.devices.front().problem;
 }
 
 /// The version that a library tells, by a function of its own.
@@ -112,8 +125,8 @@ LibraryFacts library_facts(const char* name, const std::string& file, AskVersion
 
 Inventory look() {
   Inventory found;
-  found.toolkit = fmt::format("CUDA {}, machine code for {}", dotted(CUDART_VERSION),
-                              TROUPE_CUDA_ARCHITECTURES);
+  found.toolkit =
+      fmt::format("CUDA {}, code for {}", dotted(CUDART_VERSION), TROUPE_CUDA_ARCHITECTURES);
   find_devices(found);
   return found;
 }

@@ -46,5 +46,18 @@ TEST_CASE("a GPU that is not there is refused beside those that are", "[devices]
   }
 }
 
+TEST_CASE("a GPU that cannot be used is offered to nobody, and named where it is asked for",
+          "[devices]") {
+  gpu::Inventory old_one = two();
+  old_one.devices[0].problem = "its compute capability is 7.5";
+  const schemas::GpuOffer second{1, "NVIDIA?T4", "", 15 * kGiB};
+  CHECK(slots_of("gpu:all", old_one).value() == std::vector{second});
+  CHECK(slots_of("gpu:1,1", old_one).value() == std::vector{second, second});
+  CHECK(slots_of("gpu:1,0", old_one).status().text() ==
+        "GPU 0 of this machine (NVIDIA H100): its compute capability is 7.5");
+  CHECK(slots_of("gpu:2", old_one).status().text() ==
+        "this machine has no GPU 2; it has GPU 1: NVIDIA?T4, 15.0 GiB");
+}
+
 }  // namespace
 }  // namespace troupe::apps

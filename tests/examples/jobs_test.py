@@ -54,6 +54,18 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(wide.returncode, 3)
         self.assertIn("data.augment.crop_padding is 28", wide.stderr)
 
+    def test_resnet50_trains_on_generated_images(self):
+        made = run(TROUPE, "data", "pack", "generated", "--out", self.folder, "--force",
+                   "--image", "3,64,64", "--classes", "4", "--train", "24", "--test", "8")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("24 records of 3 x 64 x 64", made.stdout)
+        done = run(TROUPE, "run", EXAMPLES / "resnet50.toml", "--quiet", "--json",
+                   "--set", f"data.train={self.folder}/train.rec",
+                   "--set", f"data.test={self.folder}/test.rec", "--set", "data.batch=4",
+                   "--set", "data.test_batch=4", "--set", "train.max_steps=2",
+                   "--set", f"checkpoint.dir={self.folder}/resnet50")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_trace_names_layers_kernels_and_shapes(self):
         trace = self.folder / "trace.json"
         self.train("fashion-resnet", "traced", "--trace", trace)

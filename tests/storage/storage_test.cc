@@ -167,7 +167,7 @@ TEST_CASE("devices have pools of their own, one without memory answers an error"
   CHECK(b.device() == delayed);
   CHECK(storage.pool(delayed).device() == delayed);
   CHECK(storage.statistics(delayed).misses == 1);
-  if (gpu::inventory().devices.empty()) {
+  if (!gpu::inventory().problem.empty()) {
     const base::Status none = storage.pool(cuda).allocate(100, "test").status();
     CHECK(none.code() == Errc::failed_precondition);
     CHECK_THAT(none.text(), Catch::Contains("no device cuda:0: " + gpu::inventory().problem));

@@ -50,6 +50,9 @@ TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devic
   CHECK_THAT(large.text(), Catch::Contains("GPUs of 81.0 GiB or more") &&
                                Catch::Contains("cuda:2 (GPU of 40) has 40.0 GiB"));
 
+  four.devices[1].problem = "it does not answer";
+  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 2, 3});
+
   gpu::Inventory none;
   none.problem = "no driver";
   const base::Status refused = devices_of(job_on(WorkerDevice::gpu, 1, 1), none).status();
