@@ -132,13 +132,18 @@ void ServerMetrics::watch_parameter_server(Cells& cells, ServerObserver& observe
     const base::MutexLock lock(mutex_);
     cells.missing = missing.ranks;
   };
-  observer.judged = [this](const Judged& judged) {
-    if (judged.loss_scale) {
-      metrics_.gauge(family("troupe_kv_loss_scale"), {}).set(*judged.loss_scale);
-      metrics_.counter(family("troupe_kv_dropped_steps_total"), {}).add(judged.dropped ? 1.0 : 0.0);
-    }
-    if (!judged.dropped) metrics_.gauge(family("troupe_kv_gradient_norm"), {}).set(judged.norm);
-  };
+  // Made with the first verdict that has them: other jobs show none.
+  observer.judged =
+      [this, dropped = static_cast<monitoring::Counter*>(nullptr)](const Judged& judged) mutable {
+        if (judged.loss_scale) {
+          metrics_.gauge(family("troupe_kv_loss_scale"), {}).set(*judged.loss_scale);
+          if (dropped == nullptr) {
+            dropped = &metrics_.counter(family("troupe_kv_dropped_steps_total"), {});
+          }
+          if (judged.dropped) dropped->add(1.0);
+        }
+        if (!judged.dropped) metrics_.gauge(family("troupe_kv_gradient_norm"), {}).set(judged.norm);
+      };
   monitoring::Histogram& updates = metrics_.histogram(family("troupe_kv_update_seconds"), {"2"});
   const auto files = std::make_shared<store::CheckpointMetrics>(metrics_);
   observer.computed = [&cells, &updates, files](const Computed& computed) {

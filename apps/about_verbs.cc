@@ -65,21 +65,22 @@ Json json_of_gpus() {
           {"libraries", std::move(libraries)}};
 }
 
-/// A line per device, or why there is none; a line per library.
+/// A line per device, or why it cannot be used, or why there is none; a line per library.
 std::string text_of_gpus() {
   const gpu::Inventory& found = gpu::inventory();
   std::string text;
   if (!found.toolkit.empty()) text += fmt::format("built with {}\n", found.toolkit);
   if (!found.driver.empty()) text += fmt::format("driver for CUDA {}\n", found.driver);
-  if (!found.problem.empty()) text += fmt::format("no GPU: {}\n", found.problem);
+  if (found.devices.empty()) text += fmt::format("no GPU: {}\n", found.problem);
   for (std::size_t i = 0; i < found.devices.size(); ++i) {
     const gpu::DeviceFacts& device = found.devices[i];
+    if (!device.problem.empty()) {
+      text += fmt::format("gpu:{} {} cannot be used: {}\n", i, device.name, device.problem);
+      continue;
+    }
     text += fmt::format("gpu:{} {}, {}, compute capability {}.{}, {}\n", i, device.name,
                         base::format_bytes(device.memory_bytes), device.compute_major,
                         device.compute_minor, device.uuid);
-    if (!device.problem.empty()) {
-      text += fmt::format("gpu:{} cannot be used: {}\n", i, device.problem);
-    }
   }
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     text += library.problem.empty()

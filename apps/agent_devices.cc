@@ -40,6 +40,11 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
   std::vector<schemas::GpuOffer> offers;
   if (!list.on_gpus()) return offers;
   const std::vector<schemas::GpuOffer> all = all_of(inventory);
+  for (const std::uint32_t index : list.gpus) {
+    if (index >= inventory.devices.size() || inventory.devices[index].problem.empty()) continue;
+    return base::error(base::Errc::resource_exhausted, "GPU {} of this machine ({}): {}", index,
+                       inventory.devices[index].name, inventory.devices[index].problem);
+  }
   if (all.empty()) {
     return base::error(base::Errc::resource_exhausted, "this machine has no GPU to compute on: {}",
                        inventory.problem);
@@ -50,10 +55,6 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
     if (offer != all.end()) {
       offers.push_back(*offer);
       continue;
-    }
-    if (index < inventory.devices.size() && !inventory.devices[index].problem.empty()) {
-      return base::error(base::Errc::resource_exhausted, "GPU {} of this machine ({}): {}", index,
-                         inventory.devices[index].name, inventory.devices[index].problem);
     }
     return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
                        index, gpus_text(all));

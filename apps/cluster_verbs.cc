@@ -172,6 +172,11 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
     auto gpus = gpu_slots_of(list, gpu::inventory());
     if (!gpus.ok()) return gpus.status().with_context("--devices " + verb.devices);
     options.gpus = *std::move(gpus);
+    if (list.all_gpus) {
+      for (const std::string& problem : gpu::problems_of(gpu::inventory())) {
+        base::log_warn("not offered: {}", problem);
+      }
+    }
     base::log_info("offers {}: {}", control::offer_text(options.slots, options.gpus.size()),
                    gpus_text(options.gpus));
   }

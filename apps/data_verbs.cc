@@ -199,13 +199,16 @@ void add_pack_generated(CLI::App& pack, Context& context) {
   const data::ImageShape& image = options->pack.image;
   options->image = {image.channels, image.height, image.width};
   add_target(verb, options->target);
-  verb->add_option("--image", options->image, "Channels, height and width")
+  verb->add_option("--image", options->image,
+                   "Channels, height and width; an image has at most 64 Mi pixels")
       ->capture_default_str()
       ->delimiter(',')
       ->expected(3)
       ->type_name("C,H,W");
-  verb->add_option("--classes", options->pack.classes, "Classes")->capture_default_str();
-  verb->add_option("--train", options->pack.train, "Training images")->capture_default_str();
+  verb->add_option("--classes", options->pack.classes, "Classes, at most 16,777,216")
+      ->capture_default_str();
+  verb->add_option("--train", options->pack.train, "Training images, at most 268,435,456")
+      ->capture_default_str();
   verb->add_option("--test", options->pack.test, "Test images; 0: no test.rec")
       ->capture_default_str();
   verb->add_option("--seed", options->pack.seed, "The same seed makes the same bytes")

@@ -104,6 +104,9 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   TROUPE_TRY_ASSIGN(std::vector<base::Device> devices,
                     train::devices_of(job->spec, gpu::inventory()));
   if (!devices.empty() && devices.size() < spec.ranks()) {
+    for (const std::string& problem : gpu::problems_of(gpu::inventory())) {
+      base::log_warn("not used: {}", problem);
+    }
     base::log_warn("{} share {}", base::format_counted(spec.ranks(), "worker"),
                    base::format_counted(devices.size(), "GPU"));
   }

@@ -44,11 +44,7 @@ float channel_value(const std::vector<float>& values, std::size_t channel, float
 
 Status check_options(const SampleOptions& options) {
   const ImageShape& image = options.image;
-  const bool sides = image.channels <= kImageSideMax && image.height <= kImageSideMax &&
-                     image.width <= kImageSideMax;
-  if (!sides || image.bytes() == 0 || image.pixels() > kImagePixelsMax) {
-    return error(Errc::invalid_argument, "images of {} cannot be read", image.to_string());
-  }
+  TROUPE_TRY(check_image_shape(image));
   if (options.labels == 0 || options.labels > kLabelsMax) {
     return error(Errc::invalid_argument, "records with {} labels cannot be read", options.labels);
   }

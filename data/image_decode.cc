@@ -112,6 +112,17 @@ Result<ImageShape> ImageDecoder::shape(std::span<const std::byte> image) {
   return error(Errc::data_loss, "{} bytes are neither a raw image nor JPEG nor PNG", image.size());
 }
 
+Status check_image_shape(const ImageShape& shape) {
+  for (const std::uint32_t extent : {shape.channels, shape.height, shape.width}) {
+    if (extent >= 1 && extent <= kImageSideMax) continue;
+    return error(Errc::invalid_argument, "images of {}: {} is not from 1 to {}", shape.to_string(),
+                 extent, kImageSideMax);
+  }
+  if (shape.pixels() <= kImagePixelsMax) return {};
+  return error(Errc::invalid_argument, "images of {}: {} pixels are more than {}",
+               shape.to_string(), shape.pixels(), kImagePixelsMax);
+}
+
 Status ImageDecoder::decode(std::span<const std::byte> image, const ImageShape& expected,
                             std::span<std::uint8_t> out) {
   TROUPE_CHECK(out.size() == expected.bytes(), "image decoded into memory of another size");

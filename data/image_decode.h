@@ -16,8 +16,11 @@
 
 namespace troupe::data {
 
-/// Most pixels of an image that is decoded without a known size (64 million).
+/// Most pixels of an image (64 million); each extent is at most kImageSideMax.
 inline constexpr std::uint64_t kImagePixelsMax = std::uint64_t{1} << 26;
+
+/// invalid_argument naming the extent or the number of pixels of a shape that no image may have.
+base::Status check_image_shape(const ImageShape& shape);
 
 /// How the bytes of an image are to be read.
 enum class ImageFormat : std::uint8_t { unknown, raw, jpeg, png };

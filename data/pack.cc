@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "data/generated_image.h"
 #include "data/idx_file.h"
 #include "data/image_decode.h"
@@ -100,9 +101,8 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
                  images.path().string(), images.items(), labels.path().string(), labels.items());
   }
   const ImageShape shape{1, extents[1], extents[2]};
-  if (shape.bytes() == 0 || shape.height > kImageSideMax || shape.width > kImageSideMax) {
-    return error(Errc::invalid_argument, "{}: images of {} cannot be packed",
-                 images.path().string(), shape.to_string());
+  if (const Status fits = check_image_shape(shape); !fits.ok()) {
+    return fits.with_context(images.path().string());
   }
   auto packer = std::make_unique<Packer>(out);
   TROUPE_TRY(packer->open());
@@ -118,8 +118,22 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
   return packer;
 }
 
-Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers) {
+/// A test set of an earlier call does not stay beside another training set.
+Status remove_test_set(const fs::path& out) {
+  for (const fs::path& file : {out / "test.rec", index_path(out / "test.rec")}) {
+    std::error_code problem;
+    fs::remove(file, problem);
+    if (!problem) continue;
+    return error(base::errc_of_errno(problem.value()), "{}: cannot remove: {}", file.string(),
+                 problem.message());
+  }
+  return {};
+}
+
+/// The training set, and the test set where there is one.
+Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers, const fs::path& out) {
   PackReport report;
+  if (packers.size() < 2) TROUPE_TRY(remove_test_set(out));
   for (const auto& packer : packers) {
     TROUPE_TRY(packer->commit());
     report.files.push_back(packer->report());
@@ -212,9 +226,8 @@ class FolderPacker {
   Status take_shape(const fs::path& file, std::span<const std::byte> bytes) {
     const Result<ImageShape> shape = decoder_.shape(bytes);
     if (!shape.ok()) return shape.status().with_context(file.string());
-    if (shape->bytes() == 0 || shape->pixels() > kImagePixelsMax) {
-      return error(Errc::invalid_argument, "{}: an image of {} cannot be packed", file.string(),
-                   shape->to_string());
+    if (const Status fits = check_image_shape(*shape); !fits.ok()) {
+      return fits.with_context(file.string());
     }
     shape_ = *shape;
     pixels_.resize(shape_.bytes());
@@ -243,27 +256,31 @@ Result<std::unique_ptr<Packer>> pack_generated_part(const GeneratedPackOptions& 
 }
 
 Status check_generated(const GeneratedPackOptions& options) {
-  constexpr std::uint32_t kChannelsMax = 65535;
   constexpr std::uint32_t kClassesMax = 1U << 24;  // labels are exact in f32
-  constexpr std::uint64_t kRecordsMax = std::uint64_t{1} << 40;
-  const ImageShape& image = options.image;
-  if (image.bytes() == 0 || image.channels > kChannelsMax || image.height > kImageSideMax ||
-      image.width > kImageSideMax || image.bytes() > kImageFileBytesMax) {
-    return error(Errc::invalid_argument,
-                 "images of {} cannot be made: every extent is at least 1, an image has at most "
-                 "{} bytes",
-                 image.to_string(), kImageFileBytesMax);
-  }
+  TROUPE_TRY(check_image_shape(options.image));
   if (options.classes < 1 || options.classes > kClassesMax) {
     return error(Errc::invalid_argument, "classes is {}, not from 1 to {}", options.classes,
                  kClassesMax);
   }
-  if (options.train < 1 || options.train > kRecordsMax || options.test > kRecordsMax) {
+  if (options.train < 1 || options.train > kGeneratedMax || options.test > kGeneratedMax) {
     return error(Errc::invalid_argument,
                  "{} training and {} test images: from 1, and from 0, to {} can be made",
-                 options.train, options.test, kRecordsMax);
+                 options.train, options.test, kGeneratedMax);
   }
   return {};
+}
+
+/// resource_exhausted where the folder's file system has no room for the images.
+Status check_room(const GeneratedPackOptions& options) {
+  std::error_code code;
+  const fs::space_info space = fs::space(options.out, code);
+  if (code || space.capacity == 0) return {};  // it has no idea
+  const double wanted = static_cast<double>(options.train + options.test) *
+                        static_cast<double>(options.image.bytes());
+  if (wanted <= static_cast<double>(space.available)) return {};
+  return error(Errc::resource_exhausted, "{}: the images take {}, {} are free",
+               options.out.string(), base::format_bytes(static_cast<std::uint64_t>(wanted)),
+               base::format_bytes(space.available));
 }
 
 }  // namespace
@@ -298,7 +315,7 @@ Result<PackReport> pack_idx(const IdxPackOptions& options) {
     TROUPE_TRY_ASSIGN(auto test, pack_idx_pair(*options.test, options.out / "test.rec"));
     packers.push_back(std::move(test));
   }
-  return commit_all(std::move(packers));
+  return commit_all(std::move(packers), options.out);
 }
 
 Result<PackReport> pack_images(const FolderPackOptions& options) {
@@ -311,7 +328,7 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
     TROUPE_TRY_ASSIGN(auto test, folder.pack(*options.test, "test.rec"));
     packers.push_back(std::move(test));
   }
-  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers)));
+  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers), options.out));
   std::string names;
   for (const auto& [name, label] : folder.classes()) names += name + "\n";
   TROUPE_TRY(base::write_file_atomically(options.out / "classes.txt",
@@ -322,6 +339,7 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
 Result<PackReport> pack_generated(const GeneratedPackOptions& options) {
   TROUPE_TRY(check_generated(options));
   TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
+  TROUPE_TRY(check_room(options));
   std::vector<std::unique_ptr<Packer>> packers(1);
   TROUPE_TRY_ASSIGN(packers[0], pack_generated_part(options, "train.rec", 0, options.train));
   if (options.test > 0) {
@@ -329,7 +347,7 @@ Result<PackReport> pack_generated(const GeneratedPackOptions& options) {
                       pack_generated_part(options, "test.rec", options.train, options.test));
     packers.push_back(std::move(test));
   }
-  return commit_all(std::move(packers));
+  return commit_all(std::move(packers), options.out);
 }
 
 }  // namespace troupe::data

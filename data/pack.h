@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packers: image collections into train.rec/.idx and test.rec/.idx. Pixels are stored raw (u8 CHW
 // with a checksum) and the same input gives the same bytes. All files of a call are made under
-// temporary names and appear at its end; before that an earlier set stays as it was. Blocking;
-// any thread.
+// temporary names and appear at its end; before that an earlier set stays as it was. A call without
+// a test set removes the one of an earlier call. Blocking; any thread.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,9 @@ struct FolderPackOptions {
   bool keep_encoded = false;
 };
 
+/// Most training images, and most test images, of a call of pack_generated().
+inline constexpr std::uint64_t kGeneratedMax = std::uint64_t{1} << 28;
+
 /// `troupe data pack generated`.
 struct GeneratedPackOptions {
   ImageShape image{3, 224, 224};
@@ -73,8 +76,9 @@ base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
 base::Result<PackReport> pack_idx(const IdxPackOptions& options);
 /// All images must have one size. Also writes classes.txt: the class names, line by line.
 base::Result<PackReport> pack_images(const FolderPackOptions& options);
-/// Images of ImageGenerator; record i has label i % classes. invalid_argument names a number that
-/// is out of range.
+/// Images of ImageGenerator; record i has label i % classes, from 1 to 2^24 of them.
+/// invalid_argument names a number that is out of range, resource_exhausted how much room is
+/// needed.
 base::Result<PackReport> pack_generated(const GeneratedPackOptions& options);
 
 }  // namespace troupe::data

@@ -35,17 +35,19 @@ struct LibraryFacts {
 struct Inventory {
   std::string toolkit;  ///< "CUDA 13.0, code for 80-real 90"; empty: built without CUDA
   std::string driver;   ///< the newest CUDA that the driver knows, "13.0"; empty: none
-  std::string problem;  ///< why no device can be used; empty where one can
+  std::string problem;  ///< why no device can be used, each by name; empty where one can
   std::vector<DeviceFacts> devices;  ///< by Device::index
 };
 
 /// See the top of the file.
 const Inventory& inventory();
+/// What is wrong with its devices, "cuda:1 (Tesla T4): ..."; empty where all can be used.
+std::vector<std::string> problems_of(const Inventory& inventory);
 /// The libraries that kernels and exchanges use; loads them. None in a build without CUDA.
 const std::vector<LibraryFacts>& libraries();
 
-/// Whether this process can compute on `device`, which is a GPU: failed_precondition names the
-/// device and says why not.
-base::Status check_device(base::Device device);
+/// Whether one can compute on `device`, which is a GPU: failed_precondition names the device and
+/// says why not.
+base::Status check_device(base::Device device, const Inventory& inventory = gpu::inventory());
 
 }  // namespace troupe::gpu

@@ -17,7 +17,7 @@ bool one_runs_on(std::string_view entry, int device) {
   if (exact) name.remove_suffix(1);
   int architecture = 0;
   const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), architecture);
-  if (problem != std::errc() || end != name.data() + name.size()) return false;
+  if (problem != std::errc() || end != name.data() + name.size()) return true;
   if (exact) return device == architecture;
   if (device < architecture) return false;
   return kind != "real" || device / 10 == architecture / 10;
@@ -28,7 +28,8 @@ bool one_runs_on(std::string_view entry, int device) {
 bool runs_on(std::string_view architectures, int major, int minor) {
   while (!architectures.empty()) {
     const std::size_t end = architectures.find_first_of("; ");
-    if (one_runs_on(architectures.substr(0, end), major * 10 + minor)) return true;
+    const std::string_view entry = architectures.substr(0, end);
+    if (!entry.empty() && one_runs_on(entry, major * 10 + minor)) return true;
     if (end == std::string_view::npos) return false;
     architectures.remove_prefix(end + 1);
   }

@@ -22,7 +22,7 @@ base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
                        "workers.devices asks for GPUs; this machine has none to compute on: {}",
                        inventory.problem);
   }
-  std::vector<std::string> others;
+  std::vector<std::string> others = gpu::problems_of(inventory);
   for (std::size_t i = 0; i < inventory.devices.size(); ++i) {
     const gpu::DeviceFacts& facts = inventory.devices[i];
     const base::Device device{base::DeviceKind::cuda, static_cast<std::int32_t>(i)};

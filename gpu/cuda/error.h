@@ -28,8 +28,8 @@ inline base::Status status_of(cudaError_t error, base::Device device, const char
 
 /// The device that the calling thread issues on (Stream::attach); -1: none.
 inline thread_local int attached_device = -1;
-/// One that this process has made a stream of, and so uses anyway; 0: none yet. Memory of the host
+/// One that this process has made a stream of, and so uses anyway; -1: none yet. Memory of the host
 /// is pinned under it, by threads that no device is attached to.
-inline std::atomic<int> used_device = 0;
+inline std::atomic<int> used_device = -1;
 
 }  // namespace troupe::gpu

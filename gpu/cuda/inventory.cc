@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <fmt/ranges.h>
+
 #include <span>
 
 #include "gpu/device_id.h"
@@ -78,7 +80,7 @@ void find_devices(Inventory& found) {
     found.devices.push_back(facts_of(index));
     usable = usable || found.devices.back().problem.empty();
   }
-  if (!usable) found.problem = found.devices.front().problem;
+  if (!usable) found.problem = fmt::format("{}", fmt::join(problems_of(found), "; "));
 }
 
 /// The version that a library tells, by a function of its own.

@@ -2,6 +2,8 @@
 // Memory by the CUDA runtime.
 #include "gpu/memory.h"
 
+#include <algorithm>
+
 #include "gpu/cuda/error.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
@@ -44,12 +46,25 @@ std::uint64_t free_bytes(Device device) {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
+namespace {
+
+/// Under which memory of the host is pinned: one in use, else the first that can be used.
+Device pinning_device() {
+  if (const int used = used_device; used >= 0) return {base::DeviceKind::cuda, used};
+  const std::vector<DeviceFacts>& devices = inventory().devices;
+  const auto first =
+      std::ranges::find_if(devices, [](const DeviceFacts& facts) { return facts.problem.empty(); });
+  return {base::DeviceKind::cuda, static_cast<std::int32_t>(first - devices.begin())};
+}
+
+}  // namespace
+
 Result<std::byte*> allocate_pinned(std::size_t bytes) {
   const Inventory& found = inventory();
-  if (found.devices.empty()) {
+  if (!found.problem.empty()) {
     return base::error(base::Errc::failed_precondition, "no pinned memory: {}", found.problem);
   }
-  const DeviceScope scope(Device{base::DeviceKind::cuda, used_device});
+  const DeviceScope scope(pinning_device());
   void* data = nullptr;
   // Portable: pinned for every device of the process.
   TROUPE_TRY(
@@ -58,7 +73,7 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
 }
 
 void release_pinned(std::byte* data) {
-  const DeviceScope scope(Device{base::DeviceKind::cuda, used_device});
+  const DeviceScope scope(pinning_device());
   static_cast<void>(cudaFreeHost(data));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm and its gradient on GPUs: statistics or sums of each channel in one pass over the
-// elements, then another one over all of them. Means and variances of parts are joined by Chan,
-// Golub and LeVeque's formulas (1979), which lose nothing where a mean is far from zero.
+// batch_norm and its gradient on GPUs, in two passes over the elements: one for the statistics or
+// sums of each channel, one that writes the output. Means and variances of parts are joined by
+// Chan, Golub and LeVeque's formulas (1979), which lose little where a mean is far from zero.
 #include <limits>
 
 #include "ops/nn/device_norm.h"
@@ -12,7 +12,7 @@ namespace troupe::ops {
 namespace {
 
 /// What one channel's gradients of data are made with: scale * gradient - (x - mean) * slope -
-/// shift. Both are 0 where statistics were given, which do not depend on data.
+/// shift. Not used where statistics were given, which do not depend on data.
 template <typename W>
 struct alignas(2 * sizeof(W)) NormSlope {
   W slope, shift;
@@ -25,23 +25,15 @@ struct NormPlan {
   DeviceAxis channels;
   DeviceReduction reduction;
   NormNumbers<Wide<T>>* numbers;  ///< of each channel
-  NormSlope<Wide<T>>* slopes;     ///< of each channel; of the gradient
+  NormSlope<Wide<T>>* slopes;     ///< of each channel; only the gradient uses them
   A* partial;
-
-  /// `aligned`: packs may lie wherever its rows are read.
-  DeviceReduction reduction_by_packs(bool aligned) const {
-    DeviceReduction result = reduction;
-    result.packs = aligned && channels.packs(DevicePack<T>::kSize);
-    return result;
-  }
 };
 
 template <typename A, typename T>
 NormPlan<T, A> plan_norm(const OpCall& call, const TensorDesc& data, ScratchCut& scratch, T) {
   const BatchNorm v = read_batch_norm(call, data.shape);
   NormPlan<T, A> plan{v, norm_channels(v, data), {}, nullptr, nullptr, nullptr};
-  const bool aside = plan.channels.last() && v.channels > 1;
-  plan.reduction = device_reduction(v.channels, v.count(), aside, DevicePack<T>::kSize);
+  plan.reduction = reduce_each_index<T>(plan.channels, v.channels, v.count());
   plan.numbers = scratch.take<NormNumbers<Wide<T>>>(v.channels);
   plan.slopes = scratch.take<NormSlope<Wide<T>>>(v.channels);
   plan.partial = take_partial<A>(plan.reduction, scratch);
@@ -91,7 +83,9 @@ struct NormMomentRows {
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
     const W count = a.count + b.count;
     const W share = count == W{0} ? W{0} : b.count / count, distance = b.mean - a.mean;
-    return {a.mean + distance * share,
+    // Where the distance overflows or a mean is infinite, the variance is lost, not the mean.
+    const bool finite = distance - distance == W{0};
+    return {finite ? a.mean + distance * share : a.mean * (W{1} - share) + b.mean * share,
             a.squares + b.squares + distance * a.count * share * distance, count};
   }
   /// The elements' own moments first: one division for all of them.
@@ -145,7 +139,7 @@ base::Status run_norm(const OpCall& call, const KernelContext& context,
                             NormGivenAt<V>{vectors, context.inputs[3].as<V>(),
                                            context.inputs[4].as<V>(), mean, variance});
     }
-    return device_reduce(context, plan.reduction_by_packs(packs_align(data)),
+    return device_reduce(context, plan.reduction.by_packs(packs_align(data)),
                          NormMomentRows<T, V>{plan.channels, data, vectors, mean, variance},
                          plan.partial);
   }));
@@ -170,7 +164,7 @@ struct NormGradientRows : DeviceTwoSums<Wide<T>> {
   const NormNumbers<W>* numbers;
   const T* output_gradient;
   const T* data;
-  bool relu, global, fix_gamma;
+  bool relu, fix_gamma;
   W count;
   NormSlope<W>* slopes;
   DeviceOutput<V> out_gamma, out_beta;
@@ -203,9 +197,7 @@ struct NormGradientRows : DeviceTwoSums<Wide<T>> {
   TROUPE_HOST_DEVICE void store(std::int64_t channel, TwoSums<W> total) const {
     const NormNumbers<W> own = numbers[channel];
     const W share = own.scale / count;
-    slopes[channel] = global
-                          ? NormSlope<W>{W{0}, W{0}}
-                          : NormSlope<W>{share * total.second * own.inverse, share * total.first};
+    slopes[channel] = {share * total.second * own.inverse, share * total.first};
     out_gamma.store(channel, fix_gamma ? W{0} : total.second);
     out_beta.store(channel, total.first);
   }
@@ -284,14 +276,13 @@ base::Status run_norm_gradient(const OpCall& call, const KernelContext& context,
                                       gradient,
                                       data,
                                       relu,
-                                      v.global,
                                       v.fix_gamma,
                                       static_cast<W>(std::max<std::int64_t>(v.count(), 1)),
                                       plan.slopes,
                                       device_output<V>(call, context, 1),
                                       device_output<V>(call, context, 2)};
     const bool aligned = packs_align(gradient) && packs_align(data);
-    return device_reduce(context, plan.reduction_by_packs(aligned), rows, plan.partial);
+    return device_reduce(context, plan.reduction.by_packs(aligned), rows, plan.partial);
   }));
   const NormDataGradientAt<T> result{
       plan.channels, plan.numbers, plan.slopes, gradient,

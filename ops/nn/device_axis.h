@@ -7,10 +7,11 @@
 #include "ops/nn/class_axis.h"
 #include "ops/support/device_columns.h"
 #include "ops/support/device_divide.h"
+#include "ops/support/device_reduce.h"
 
 namespace troupe::ops {
 
-/// A tensor as (outer, extent, inner). Its rows are the (outer, inner).
+/// A tensor as (outer, extent, inner). Its rows are the (outer, inner). An extent of 0 counts as 1.
 class DeviceAxis {
  public:
   DeviceAxis() = default;
@@ -48,7 +49,16 @@ inline DeviceAxis device_axis(const ClassAxis& v) {
   return {v.classes, v.inner};
 }
 
-/// A F of for_each_of_axis() where all of a pack is of one index.
+/// A reduction of the `rows` elements that data of T has at each index of the axis, where a reducer
+/// may take packs of indices.
+template <typename T>
+DeviceReduction reduce_each_index(const DeviceAxis& axis, std::int64_t indices, std::int64_t rows) {
+  const bool aside = axis.last() && indices > 1;
+  const bool packs = indices % DevicePack<T>::kSize == 0;
+  return device_reduction(indices, rows, aside, packs ? DevicePack<T>::kSize : 1);
+}
+
+/// An F for for_each_of_axis() where all of a pack is of one index.
 template <typename F>
 struct PacksOfOneIndex {
   DeviceAxis axis;

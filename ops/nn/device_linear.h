@@ -41,17 +41,15 @@ struct ChannelSumPlan {
 /// For data of shape (outer, channels, inner).
 template <typename T>
 ChannelSumPlan<T> plan_channel_sums(const ClassAxis& data, ScratchCut& scratch) {
-  const auto reduction =
-      device_reduction(data.classes, data.rows(), data.inner == 1, DevicePack<T>::kSize);
-  return {device_axis(data), reduction, take_partial<Wide<T>>(reduction, scratch)};
+  const DeviceAxis channels = device_axis(data);
+  const auto reduction = reduce_each_index<T>(channels, data.classes, data.rows());
+  return {channels, reduction, take_partial<Wide<T>>(reduction, scratch)};
 }
 template <typename T>
 base::Status sum_channels(const KernelContext& context, const ChannelSumPlan<T>& plan,
                           const T* data, const DeviceOutput<T>& out) {
-  DeviceReduction reduction = plan.reduction;
-  reduction.packs = plan.channels.packs(DevicePack<T>::kSize) && packs_align(data);
-  return device_reduce(context, reduction, ChannelSumRows<T>{{}, plan.channels, data, out},
-                       plan.partial);
+  return device_reduce(context, plan.reduction.by_packs(packs_align(data)),
+                       ChannelSumRows<T>{{}, plan.channels, data, out}, plan.partial);
 }
 
 /// A product for the gradient of a weight, and sums for that of a bias.

@@ -48,7 +48,7 @@ struct PoolingLayout {
     const Divider::Digits plane = rows.digits(line.quotient);
     return {plane.quotient, plane.remainder, line.remainder, at.remainder};
   }
-  /// Of the element in the plane and channel of `at`.
+  /// Offset of the element at (row, column), in the plane and channel of `at`.
   TROUPE_HOST_DEVICE std::int64_t offset(const PoolingPlace& at, std::int64_t row,
                                          std::int64_t column) const {
     return ((at.plane * rows.divisor() + row) * columns.divisor() + column) * channels.divisor() +
@@ -84,7 +84,7 @@ struct PoolingPack {
     }
   }
 };
-/// Indices of as many windows.
+/// Indices of `Size` neighbouring windows.
 template <typename Index, int Size>
 struct alignas(std::min<std::size_t>(Size * sizeof(Index), 16)) PoolingTaps {
   Index values[Size];

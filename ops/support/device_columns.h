@@ -22,22 +22,22 @@ struct ColumnWalk {
   static constexpr int kPositionsEach = 16;  ///< of a thread, so that keep() is seldom called
 
   std::int64_t positions, channels;
-  int places;  ///< packs of one position that a block's threads take; a power of two
+  int place_bits;  ///< a block's threads take 2^place_bits packs of one position
+  Divider groups;  ///< of as many packs
   F f;
 
-  TROUPE_HOST_DEVICE std::int64_t groups() const {
-    return (channels / kSize + places - 1) / places;
-  }
-  TROUPE_HOST_DEVICE int lanes() const { return kBlockThreads / places; }
+  TROUPE_HOST_DEVICE int lanes() const { return kBlockThreads >> place_bits; }
   std::int64_t units() const {
     const std::int64_t walk = lanes() * kPositionsEach;
-    return (positions + walk - 1) / walk * groups();
+    return (positions + walk - 1) / walk * groups.divisor();
   }
 
   TROUPE_HOST_DEVICE void walk(std::int64_t unit, int thread) const {
-    const std::int64_t channel = (unit % groups() * places + thread % places) * kSize;
+    const Divider::Digits at = groups.digits(unit);
+    const int place = thread & ((1 << place_bits) - 1);
+    const std::int64_t channel = ((at.remainder << place_bits) + place) * kSize;
     if (channel >= channels) return;
-    std::int64_t position = unit / groups() * lanes() * kPositionsEach + thread / places;
+    std::int64_t position = at.quotient * lanes() * kPositionsEach + (thread >> place_bits);
     if (position >= positions) return;
     const auto kept = f.template keep<1>(channel);
     for (int i = 0; i < kPositionsEach && position < positions; ++i, position += lanes()) {
@@ -62,10 +62,12 @@ base::Status for_each_column(const KernelContext& context, std::int64_t position
                              std::int64_t channels, const F& f) {
   constexpr std::int64_t kSize = DevicePack<T>::kSize;
   TROUPE_CHECK(channels % kSize == 0, "channels in whole packs");
-  constexpr std::uint64_t kPlacesMost = 8;  // 128 bytes, a line of the cache
+  constexpr int kPlaceBitsMost = 3;  // 8 packs are 128 bytes, a line of the cache
   const auto packs = static_cast<std::uint64_t>(std::max<std::int64_t>(channels / kSize, 1));
-  const auto places = static_cast<int>(std::min(kPlacesMost, std::bit_ceil(packs)));
-  const ColumnWalk<T, F> walk{positions, channels, places, f};
+  const int place_bits = std::min<int>(kPlaceBitsMost, std::bit_width(packs - 1));
+  const std::int64_t groups =
+      (static_cast<std::int64_t>(packs) + (1 << place_bits) - 1) >> place_bits;
+  const ColumnWalk<T, F> walk{positions, channels, place_bits, Divider(groups), f};
   return for_each_unit(context, walk.units(), walk);
 }
 

@@ -179,7 +179,7 @@ struct BorderAt {
   }
 };
 
-/// One output element per index, of bits that are not looked at.
+/// Copies bits that are not looked at.
 template <typename Bits>
 struct MoveAt {
   const Bits* in;
@@ -190,7 +190,7 @@ struct MoveAt {
   }
 };
 
-/// Input 0's memory to output 0's, element by element; nothing where they are one.
+/// Input 0's memory to output 0's; nothing where they are one.
 inline base::Status move_all(const KernelContext& context) {
   const base::TensorView &in = context.inputs[0], &out = context.outputs[0];
   if (in.data == out.data) return {};

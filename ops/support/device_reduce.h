@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions on GPUs in an order that follows from the length of a row alone: a row's elements are
-// dealt out to lanes in turn, each lane joins its own one after the other, then the second half of
-// the lanes is joined to the first until one is left. Long rows are cut into parts, whose totals
+// Reductions on GPUs in an order that follows from the plan, never from addresses or the number of
+// threads: a row's elements are dealt out to lanes in turn, each lane joins its own one after the
+// other (or several at a time), then the second half of the lanes is joined to the first until one
+// is left. Long rows are cut into parts, whose totals
 // are reduced in the same way. The host joins in the same order, so bits agree. Where rows are
 // neighbours in memory, a thread may take several of them, of which it reads a pack at a time.
 #pragma once
@@ -21,7 +22,14 @@ struct DeviceReduction {
   int lanes = 1;                            ///< threads that take a part; a power of two
   bool aside = false;                       ///< rows, not elements of one, are neighbours in memory
   int each = 1;                             ///< neighbouring rows that a thread takes
-  bool packs = false;                       ///< it reads them by load_pack()
+  bool packs = false;                       ///< it reads them by load_pack(); where each > 1
+
+  /// The same; `aligned`: packs may lie wherever the rows are read.
+  DeviceReduction by_packs(bool aligned) const {
+    DeviceReduction result = *this;
+    result.packs = aligned && each > 1;
+    return result;
+  }
 
   /// Rows that a block takes together, and pieces of work.
   TROUPE_HOST_DEVICE std::int64_t together() const { return kBlockThreads / lanes * each; }
@@ -39,12 +47,13 @@ DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool as
 //   load(row, i)                  element i of a row as an Accumulator
 //   join(a, b)                    a total of both; a's elements come first or lie between b's
 //   store(row, total)             called once for each row
-// all of them TROUPE_HOST_DEVICE and const. One of rows that are neighbours in memory may also have
+// all of them TROUPE_HOST_DEVICE and const. A reducer whose rows are neighbours may also have
 //   kEach                         rows that a thread takes
 //   rows(row)                     what a thread keeps of the kEach rows from `row` on
 //   load_pack(kept, row, i, out)  element i of each of these rows
 // and one whose elements are better joined several at a time
-//   join_several(a, b)            of a total and an array of loaded elements
+//   join_several(a, b)            of a total and an array of elements as load() gives them, never
+//                                 of totals: so ReduceTotals has none
 
 /// Rows that a thread of R takes where they are neighbours.
 template <typename R>
@@ -96,8 +105,8 @@ struct ReduceParts {
     return total;
   }
 
-  /// The same of the rows [row, row + kEach), some of which may lie behind the last one, to every
-  /// kBlockThreads-th place from `own` on.
+  /// The same of the rows [row, row + kEach), some of which may lie behind the last one: that of
+  /// row + e goes to own[e * kBlockThreads].
   TROUPE_HOST_DEVICE void lane_totals(std::int64_t row, std::int64_t part, int lane,
                                       Accumulator* own) const {
     if constexpr (kEach > 1) {
@@ -107,7 +116,7 @@ struct ReduceParts {
       *own = row + e < plan.rows ? lane_total(row + e, part, lane) : reducer.none();
     }
   }
-  /// The same by packs, all of whose rows there are.
+  /// The same by packs; all of their rows exist.
   TROUPE_HOST_DEVICE void packed_lane_totals(std::int64_t row, std::int64_t part, int lane,
                                              Accumulator* own) const {
     const std::int64_t begin = part * plan.part_length;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks for what devices run; nothing in files that nvcc does not compile.
+// Markers for functions that devices run; nothing in files that nvcc does not compile.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -98,15 +98,47 @@ TEST_CASE("numbers of images that cannot be made are named") {
     CHECK(status.code() == Errc::invalid_argument);
     return status.text();
   };
-  CHECK_THAT(refused([](auto& o) { o.image = {3, 0, 4}; }), Catch::Contains("3 x 0 x 4"));
-  CHECK_THAT(refused([](auto& o) { o.image = {70000, 1, 1}; }), Catch::Contains("70000 x 1 x 1"));
-  CHECK_THAT(refused([](auto& o) { o.image = {1, 1, 65536}; }), Catch::Contains("1 x 1 x 65536"));
-  CHECK_THAT(refused([](auto& o) { o.image = {65535, 65535, 65535}; }), Catch::Contains("bytes"));
+  CHECK_THAT(refused([](auto& o) {
+               o.image = {3, 0, 4};
+             }),
+             Catch::Contains("3 x 0 x 4") && Catch::Contains(": 0 is not from 1 to 65535"));
+  CHECK_THAT(refused([](auto& o) {
+               o.image = {70000, 1, 1};
+             }),
+             Catch::Contains(": 70000 is not from 1"));
+  CHECK_THAT(refused([](auto& o) {
+               o.image = {1, 1, 65536};
+             }),
+             Catch::Contains(": 65536 is not from 1"));
+  CHECK_THAT(refused([](auto& o) {
+               o.image = {1, 16384, 16384};
+             }),
+             Catch::Contains("268435456 pixels are more than 67108864"));
   CHECK_THAT(refused([](auto& o) { o.classes = 0; }), Catch::Contains("classes is 0"));
   CHECK_THAT(refused([](auto& o) { o.classes = 1U << 25; }), Catch::Contains("33554432"));
   CHECK_THAT(refused([](auto& o) { o.train = 0; }), Catch::Contains("0 training"));
   CHECK_THAT(refused([](auto& o) { o.test = ~std::uint64_t{0}; }), Catch::Contains("test images"));
   CHECK_FALSE(fs::exists(folder / "out"));
+  GeneratedPackOptions large;
+  large.out = folder / "out";
+  large.image = {3, 8000, 8000};
+  large.train = kGeneratedMax;
+  const base::Status room = pack_generated(large).status();
+  CHECK(room.code() == Errc::resource_exhausted);
+  CHECK_THAT(room.text(), Catch::Contains("the images take") && Catch::Contains("are free"));
+}
+
+TEST_CASE("no test set of an earlier pack stays beside another training set") {
+  const test::TemporaryFolder folder;
+  GeneratedPackOptions options{.image = {1, 4, 4}, .classes = 2, .train = 4, .test = 2};
+  options.out = folder / "out";
+  REQUIRE(pack_generated(options).ok());
+  CHECK(fs::exists(folder / "out/test.rec"));
+  options.test = 0;
+  const auto report = pack_generated(options);
+  REQUIRE(report.ok());
+  CHECK(report->files.size() == 1);
+  for (const char* name : {"out/test.rec", "out/test.idx"}) CHECK_FALSE(fs::exists(folder / name));
 }
 
 }  // namespace

@@ -59,12 +59,19 @@ class JobsTest(unittest.TestCase):
                    "--image", "3,64,64", "--classes", "4", "--train", "24", "--test", "8")
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn("24 records of 3 x 64 x 64", made.stdout)
-        done = run(TROUPE, "run", EXAMPLES / "resnet50.toml", "--quiet", "--json",
+        done = run(TROUPE, "run", EXAMPLES / "resnet50.toml", "--json",
                    "--set", f"data.train={self.folder}/train.rec",
                    "--set", f"data.test={self.folder}/test.rec", "--set", "data.batch=4",
                    "--set", "data.test_batch=4", "--set", "train.max_steps=2",
                    "--set", f"checkpoint.dir={self.folder}/resnet50")
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["steps"], 2)
+        # The images that the job expects are those that are made where nothing is said.
+        made = run(TROUPE, "data", "pack", "generated", "--out", self.folder / "whole",
+                   "--train", "1000", "--test", "0")
+        self.assertIn("1000 records of 3 x 224 x 224", made.stdout)
+        self.assertIn("1000 classes", made.stdout)
+        self.assertIn("classes = 1000", (EXAMPLES / "resnet50.toml").read_text())
 
     def test_a_trace_names_layers_kernels_and_shapes(self):
         trace = self.folder / "trace.json"

@@ -49,6 +49,18 @@ TEST_CASE("a device that is not there is refused by name, with the reason", "[gp
   }
 }
 
+TEST_CASE("a device that cannot be used is refused by name, with its own reason", "[gpu]") {
+  Inventory found;
+  found.devices = {{.name = "NVIDIA H100"}, {.problem = "it does not answer", .name = "Tesla T4"}};
+  CHECK(problems_of(found) == std::vector<std::string>{"cuda:1 (Tesla T4): it does not answer"});
+  CHECK(check_device({DeviceKind::cuda, 0}, found).ok());
+  const base::Status refusal = check_device({DeviceKind::cuda, 1}, found);
+  CHECK(refusal.code() == Errc::failed_precondition);
+  CHECK(refusal.text() == "no device cuda:1, Tesla T4: it does not answer");
+  CHECK(check_device({DeviceKind::cuda, 2}, found).text() ==
+        "no device cuda:2: this machine shows 2 of them");
+}
+
 TEST_CASE("without a device there is no pinned memory", "[gpu]") {
   if (inventory().problem.empty()) return;
   const auto pinned = allocate_pinned(64);

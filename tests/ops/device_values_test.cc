@@ -125,6 +125,19 @@ TEST_CASE("batch_norm of one place, of equal data and of too large distances", "
   check(tensor_of({3, 2}, {3, 4, 3, 4, 3, 4}));
   check(tensor_of({2, 2}, {1e30, 1, -1e30, 2}));
   check(tensor_of({2, 2}, {kNan, 1, 1, 2}));
+  // The mean of what is infinite is infinite, that of finite numbers is finite.
+  for (const std::vector<double>& values : std::vector<std::vector<double>>{
+           {kInfinity, 3e38, 1, -3e38}, {1, 1, -kInfinity, 2}, {3e38, 3e38, 1, 3e38}}) {
+    const Tensor data = tensor_of({2, 2}, values);
+    const auto inputs = {data, vector(2), vector(1), vector(0), vector(1)};
+    const auto expected = evaluate(table, "batch_norm", inputs, {});
+    const auto outputs = on_device(table, "batch_norm", inputs, {});
+    for (std::int64_t channel = 0; channel < 2; ++channel) {
+      const double mean = outputs[1].at(channel), right = expected[1].at(channel);
+      INFO("mean " << mean << ", expected " << right);
+      CHECK((mean == right || std::abs(mean - right) <= 1e-5 * std::abs(right)));
+    }
+  }
 }
 
 }  // namespace

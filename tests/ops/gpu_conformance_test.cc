@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel for GPUs on the first GPU, by the operators' samples, against the f64 reference of
 // the host. Not run where there is none.
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,6 +53,28 @@ TEST_CASE("on a GPU every kernel agrees with the reference in f64", "[gpu][devic
   CHECK(kernels.size() == table.all().size());
 }
 
+/// A case whose outputs are added to what they hold.
+struct SummedCase {
+  Case added;
+  std::vector<Tensor> before, expected;
+};
+/// None, where the operator does not add or makes whole numbers.
+std::optional<SummedCase> summed_case(const OpDef& op, const Sample& sample, const Case& c) {
+  if (op.accumulates.empty() || !base::is_floating(c.call.outputs[0].dtype)) return std::nullopt;
+  SummedCase sums{c, make_outputs(c.call), expected_outputs(op, sample, c)};
+  sums.added.call.modes.assign(c.call.outputs.size(), WriteMode::write);
+  for (const int o : op.accumulates) {
+    const auto output = std::size_t(o);
+    if (output >= sums.before.size()) continue;
+    sums.added.call.modes[output] = WriteMode::add;
+    Tensor& tensor = sums.before[output];
+    tensor = random_tensor(tensor.dtype, tensor.shape, "before", -1, 1);
+    Tensor& sum = sums.expected[output];
+    for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.at(i) + tensor.at(i));
+  }
+  return sums;
+}
+
 /// f(kernel, inputs, outputs) for each kernel for GPUs that takes tensors with their channels last;
 /// what of those that other layouts would fit as well is dense.
 template <typename F>
@@ -81,7 +104,7 @@ void for_each_channels_last(const OpDef& op, const Case& c, F&& f) {
 
 TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
   const OpTable table = OpTable::build();
-  std::set<std::string> operators;
+  std::set<std::string> operators, added;
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
       INFO(base::dtype_name(dtype));
@@ -95,8 +118,27 @@ TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
                                check_close(outputs, expected_outputs(op, sample, c), kernel);
                                operators.insert(op.name);
                              });
+      const auto sums = summed_case(op, sample, c);
+      if (!sums) continue;
+      for_each_channels_last(
+          op, sums->added, [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+            if (kernel.name() != "cuda") return;
+            std::vector<Tensor> totals;
+            for (std::size_t o = 0; o < outputs.size(); ++o) {
+              const Layout& layout = outputs[o].layout;
+              totals.push_back(layout.is_dense() ? sums->before[o].clone()
+                                                 : packed(sums->before[o], layout));
+            }
+            run_kernel(kernel, inputs, totals, {});
+            check_close(totals, sums->expected, kernel);
+            added.insert(op.name);
+          });
     }
   });
+  for (const char* name : {"pooling", "pooling_backward", "concat", "batch_norm_backward"}) {
+    INFO(name << ", added to");
+    CHECK(added.contains(name));
+  }
   for (const char* name :
        {"batch_norm", "batch_norm_backward", "batch_norm_inference", "pooling", "pooling_backward",
         "concat", "concat_backward", "slice_axis", "split", "activation"}) {
@@ -111,15 +153,18 @@ TEST_CASE("on a GPU channels may be last", "[gpu][device]") {
   OnGpu on_gpu;
   std::set<std::string> libraries;
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    const Case c = make_case(op, sample, DType::f32).value();
-    if (operations(c.call) > kOperationsMax) return;
-    for_each_channels_last(op, c,
-                           [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
-                             on_gpu.run(kernel, inputs, outputs);
-                             check_close(outputs, expected_outputs(op, sample, c), kernel);
-                             if (kernel.name() != "cuda")
-                               libraries.insert(op.name + " " + kernel.name());
-                           });
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      INFO(base::dtype_name(dtype));
+      const Case c = make_case(op, sample, dtype).value();
+      if (operations(c.call) > kOperationsMax) continue;
+      for_each_channels_last(op, c,
+                             [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+                               on_gpu.run(kernel, inputs, outputs);
+                               check_close(outputs, expected_outputs(op, sample, c), kernel);
+                               if (kernel.name() != "cuda")
+                                 libraries.insert(op.name + " " + kernel.name());
+                             });
+    }
   });
   for (const char* name : {"convolution cudnn", "convolution_backward_data cudnn",
                            "convolution_backward_weights cudnn"}) {
@@ -133,7 +178,7 @@ TEST_CASE("on a GPU outputs can be added to, and lie where an input does", "[gpu
   const OpTable table = OpTable::build();
   OnGpu on_gpu;
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    Case c = make_case(op, sample, DType::f32).value();
+    const Case c = make_case(op, sample, DType::f32).value();
     if (operations(c.call) > kOperationsMax) return;
     for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
       const auto apart = make_outputs(c.call);
@@ -151,40 +196,13 @@ TEST_CASE("on a GPU outputs can be added to, and lie where an input does", "[gpu
         for (std::size_t k = 0; k < outputs.size(); ++k) CHECK(outputs[k].same_bits(apart[k]));
       }
     });
-    if (op.accumulates.empty() || !base::is_floating(c.call.outputs[0].dtype)) return;
-    auto expected = expected_outputs(op, sample, c);
-    c.call.modes.assign(c.call.outputs.size(), WriteMode::write);
-    std::vector<Tensor> before = make_outputs(c.call);
-    for (const int o : op.accumulates) {
-      if (std::size_t(o) >= before.size()) continue;
-      c.call.modes[std::size_t(o)] = WriteMode::add;
-      Tensor& tensor = before[std::size_t(o)];
-      tensor = random_tensor(tensor.dtype, tensor.shape, "before", -1, 1);
-      Tensor& sum = expected[std::size_t(o)];
-      for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.at(i) + tensor.at(i));
-    }
-    for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
+    const auto sums = summed_case(op, sample, c);
+    if (!sums) return;
+    for_each_gpu_kernel(op, sums->added.call, [&](const Kernel& kernel) {
       std::vector<Tensor> outputs;
-      for (const Tensor& tensor : before) outputs.push_back(tensor.clone());
+      for (const Tensor& tensor : sums->before) outputs.push_back(tensor.clone());
       on_gpu.run(kernel, c.inputs, outputs);
-      check_close(outputs, expected, kernel);
-    });
-  });
-}
-
-TEST_CASE("on a GPU draws have the bits of the host's kernel for GPUs", "[gpu][device]") {
-  if (without_gpu()) return;
-  const OpTable table = OpTable::build();
-  OnGpu on_gpu;
-  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    // Normal draws take the device's log and cos.
-    if (!op.random || op.name.find("normal") != std::string::npos) return;
-    const Case c = make_case(op, sample, DType::f32).value();
-    for_each_gpu_kernel(op, c.call, [&](const Kernel& kernel) {
-      const auto host = make_outputs(c.call), device = make_outputs(c.call);
-      run_kernel(kernel, c.inputs, host, {});
-      on_gpu.run(kernel, c.inputs, device);
-      for (std::size_t o = 0; o < host.size(); ++o) CHECK(device[o].same_bits(host[o]));
+      check_close(outputs, sums->expected, kernel);
     });
   });
 }

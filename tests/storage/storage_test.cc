@@ -170,7 +170,7 @@ TEST_CASE("devices have pools of their own, one without memory answers an error"
   if (!gpu::inventory().problem.empty()) {
     const base::Status none = storage.pool(cuda).allocate(100, "test").status();
     CHECK(none.code() == Errc::failed_precondition);
-    CHECK_THAT(none.text(), Catch::Contains("no device cuda:0: " + gpu::inventory().problem));
+    CHECK_THAT(none.text(), Catch::Contains("no device cuda:0"));
     CHECK_FALSE(storage.allocate_arena(cuda, 100, "test").ok());
   }
   CHECK(storage.devices() == std::vector{kCpu, cuda, delayed});

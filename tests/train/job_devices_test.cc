@@ -52,6 +52,8 @@ TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devic
 
   four.devices[1].problem = "it does not answer";
   CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 2, 3});
+  CHECK_THAT(devices_of(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status().text(),
+             Catch::Contains("cuda:1 (GPU of 80): it does not answer, cuda:0 (GPU of 24) has"));
 
   gpu::Inventory none;
   none.problem = "no driver";
