@@ -65,7 +65,9 @@ class JobsTest(unittest.TestCase):
                    "--set", "data.test_batch=4", "--set", "train.max_steps=2",
                    "--set", f"checkpoint.dir={self.folder}/resnet50")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["steps"], 2)
+        shown = json.loads(done.stdout)
+        self.assertTrue(shown["trained"])
+        self.assertEqual(shown["test"]["images"], 8)
         # The images that the job expects are those that are made where nothing is said.
         made = run(TROUPE, "data", "pack", "generated", "--out", self.folder / "whole",
                    "--train", "1000", "--test", "0")
