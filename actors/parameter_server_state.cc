@@ -197,8 +197,8 @@ void ParameterServerState::on(EffectDone& done) {
     owned.owner.updated(std::move(*values));
   } else if (const auto* examined = std::get_if<store::Examined>(&done.result)) {
     owned.owner.examined(*examined);
-    const base::Status found = verdicts_->found(work.slice, *owned.owner.take_finding());
-    if (!found.ok()) return mail_.fail(found);
+    const base::Status told = verdicts_->found(work.slice, *owned.owner.take_finding());
+    if (!told.ok()) return mail_.fail(told);
   } else {
     owned.owner.added(work.addition, std::get<base::Buffer>(std::move(done.result)));
   }
