@@ -61,7 +61,7 @@ struct CoordinatorState::Offers {
   void add(const std::string& machine, const GpuSlots& of_machine);
   Room room_for(const schemas::WorkersSpec& workers) const;
   void take(const RankPlacement& placed);
-  std::string missing(WorkerDevice device) const;
+  std::string missing(const schemas::WorkersSpec& workers) const;
 };
 
 void CoordinatorState::Offers::add(PeerId peer, const std::string& machine, std::uint32_t slots,
@@ -113,13 +113,24 @@ void CoordinatorState::Offers::take(const RankPlacement& placed) {
 }
 
 /// For people: what cannot be had, and why.
-std::string CoordinatorState::Offers::missing(WorkerDevice device) const {
+std::string CoordinatorState::Offers::missing(const schemas::WorkersSpec& workers) const {
   std::string text;
   if (withheld > 0) {
     text = fmt::format("; {} {} none, {}", base::format_counted(withheld, "agent"),
                        withheld == 1 ? "offers" : "offer", why_withheld);
   }
-  if (device == WorkerDevice::gpu && lost > 0) {
+  if (workers.device != WorkerDevice::gpu) return text;
+  std::uint64_t too_small = 0, largest = 0;
+  for (const auto& [memory_bytes, room] : gpus) {
+    if (memory_bytes >= workers.memory) break;
+    too_small += room.all;
+    if (room.all > 0) largest = memory_bytes;
+  }
+  if (too_small > 0) {
+    text += fmt::format("; {} {} less memory, at most {}", base::format_counted(too_small, "GPU"),
+                        too_small == 1 ? "has" : "have", base::format_bytes(largest));
+  }
+  if (lost > 0) {
     text += fmt::format("; {} {} out of service, {}", base::format_counted(lost, "GPU"),
                         lost == 1 ? "is" : "are", why_lost);
   }
@@ -191,7 +202,7 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
                           (ranks > room.all ? fmt::format("all agents together have {}", room.all)
                                             : fmt::format("{} of {} {} free", room.free, room.all,
                                                           room.free == 1 ? "is" : "are")) +
-                          offers.missing(workers.device));
+                          offers.missing(workers));
   }
   pending_.erase(job.number);
   const std::size_t machines = placed->placement.machines.size();

@@ -87,21 +87,28 @@ TEST_CASE("a job on GPUs says which it waits for, and slots of CPUs do not help 
   Cluster cluster;
   cluster.join(1, "a", 8, gpus({0, 1}, 16 * kGiB));
   cluster.submit("large", 4, 40 * kGiB);
-  CHECK(cluster.job("large").text ==
-        "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 0");
+  CHECK(
+      cluster.job("large").text ==
+      "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 0; 2 GPUs have less "
+      "memory, at most 16.0 GiB");
   cluster.join(2, "b", 0, gpus({0, 1}));
-  CHECK(cluster.job("large").text ==
-        "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 2");
+  CHECK(
+      cluster.job("large").text ==
+      "waits for 4 GPUs with at least 40.0 GiB each; all agents together have 2; 2 GPUs have less "
+      "memory, at most 16.0 GiB");
   cluster.submit("one", 1, 40 * kGiB);
   CHECK(cluster.job("one").phase == JobPhase::starting);
   cluster.join(3, "c", 0, gpus({0, 1}));
-  CHECK(cluster.job("large").text ==
-        "waits for 4 GPUs with at least 40.0 GiB each; 3 of 4 are free");
+  CHECK(
+      cluster.job("large").text ==
+      "waits for 4 GPUs with at least 40.0 GiB each; 3 of 4 are free; 2 GPUs have less memory, at "
+      "most 16.0 GiB");
   cluster.submit("any", 6, 0);
   CHECK(cluster.job("any").text == "waits for 6 GPUs; 5 of 6 are free");
   cluster.submit("huge", 1, 100 * kGiB);
   CHECK(cluster.job("huge").text ==
-        "waits for 1 GPU with at least 100.0 GiB; all agents together have 0");
+        "waits for 1 GPU with at least 100.0 GiB; all agents together have 0; 6 GPUs have less "
+        "memory, at most 80.0 GiB");
   cluster.submit("cpus", 9, 0, schemas::WorkerDevice::cpu);
   CHECK(cluster.job("cpus").text == "waits for 9 worker slots; all agents together have 8");
   CHECK(cluster.state.counts().gpus.all == 6);
