@@ -102,7 +102,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
   const auto& job = *opened;
   TROUPE_TRY(train::check_room(*job, spec.ranks(), spec.shards()));
   TROUPE_TRY_ASSIGN(std::vector<base::Device> devices,
-                    train::devices_of(job->spec, gpu::inventory()));
+                    train::choose_gpus(job->spec, gpu::inventory()));
   if (!devices.empty() && devices.size() < spec.ranks()) {
     for (const std::string& problem : gpu::problems_of(gpu::inventory())) {
       base::log_warn("not used: {}", problem);

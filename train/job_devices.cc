@@ -12,8 +12,8 @@
 
 namespace troupe::train {
 
-base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
-                                                   const gpu::Inventory& inventory) {
+base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
+                                                    const gpu::Inventory& inventory) {
   const schemas::WorkersSpec& workers = job.workers;
   std::vector<base::Device> fit;
   if (workers.device == schemas::WorkerDevice::cpu) return fit;

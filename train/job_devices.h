@@ -11,11 +11,11 @@
 
 namespace troupe::train {
 
-/// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of those with
+/// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of usable ones with
 /// the memory that the job asks for; where there are fewer, ranks share them in turns. None for a
 /// job on CPUs. resource_exhausted: the machine has no GPU, and why; or none has the memory, beside
 /// those there are.
-base::Result<std::vector<base::Device>> devices_of(const schemas::JobSpec& job,
-                                                   const gpu::Inventory& inventory);
+base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
+                                                    const gpu::Inventory& inventory);
 
 }  // namespace troupe::train

@@ -38,29 +38,29 @@ TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devic
         {.name = "GPU of " + std::to_string(memory), .memory_bytes = memory * kGiB});
   }
   using Indices = std::vector<std::int32_t>;
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 2), four)) == Indices{0, 1});
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 2, 2), four)) == Indices{0, 1, 2, 3});
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 1, 2, 3});
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 3, 40 * kGiB), four)) == Indices{1, 2, 3});
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 1, 3, 41 * kGiB), four)) == Indices{1, 3});
-  CHECK(indices(devices_of(job_on(WorkerDevice::cpu, 4, 2), four)).empty());
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 1, 2), four)) == Indices{0, 1});
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 2, 2), four)) == Indices{0, 1, 2, 3});
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 1, 2, 3});
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 1, 3, 40 * kGiB), four)) == Indices{1, 2, 3});
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 1, 3, 41 * kGiB), four)) == Indices{1, 3});
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::cpu, 4, 2), four)).empty());
 
-  const base::Status large = devices_of(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status();
+  const base::Status large = choose_gpus(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status();
   CHECK(large.code() == base::Errc::resource_exhausted);
   CHECK_THAT(large.text(), Catch::Contains("GPUs of 81.0 GiB or more") &&
                                Catch::Contains("cuda:2 (GPU of 40) has 40.0 GiB"));
 
   four.devices[1].problem = "it does not answer";
-  CHECK(indices(devices_of(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 2, 3});
-  CHECK_THAT(devices_of(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status().text(),
+  CHECK(indices(choose_gpus(job_on(WorkerDevice::gpu, 4, 2), four)) == Indices{0, 2, 3});
+  CHECK_THAT(choose_gpus(job_on(WorkerDevice::gpu, 1, 1, 81 * kGiB), four).status().text(),
              Catch::Contains("cuda:1 (GPU of 80): it does not answer, cuda:0 (GPU of 24) has"));
 
   gpu::Inventory none;
   none.problem = "no driver";
-  const base::Status refused = devices_of(job_on(WorkerDevice::gpu, 1, 1), none).status();
+  const base::Status refused = choose_gpus(job_on(WorkerDevice::gpu, 1, 1), none).status();
   CHECK(refused.code() == base::Errc::resource_exhausted);
   CHECK_THAT(refused.text(), Catch::Contains("no driver"));
-  CHECK(devices_of(job_on(WorkerDevice::cpu, 1, 1), none)->empty());
+  CHECK(choose_gpus(job_on(WorkerDevice::cpu, 1, 1), none)->empty());
 }
 
 }  // namespace
