@@ -11,10 +11,10 @@
 
 namespace troupe::train {
 
-/// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of usable ones with
-/// the memory that the job asks for; where there are fewer, ranks share them in turns. None for a
-/// job on CPUs. resource_exhausted: the machine has no GPU, and why; or none has the memory, beside
-/// those there are.
+/// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of those that
+/// can be used and have the memory that the job asks for; where there are fewer, ranks share them
+/// in turns. None for a job on CPUs. resource_exhausted: the machine has no GPU, and why; or none
+/// has the memory, beside those there are.
 base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
                                                     const gpu::Inventory& inventory);
 
