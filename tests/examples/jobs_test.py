@@ -62,7 +62,7 @@ class JobsTest(unittest.TestCase):
         done = run(TROUPE, "run", EXAMPLES / "resnet50.toml", "--json",
                    "--set", f"data.train={self.folder}/train.rec",
                    "--set", f"data.test={self.folder}/test.rec", "--set", "data.batch=4",
-                   "--set", "data.test_batch=4", "--set", "train.max_steps=2",
+                   "--set", "data.test_batch=4",
                    "--set", f"checkpoint.dir={self.folder}/resnet50")
         self.assertEqual(done.returncode, 0, done.stderr)
         shown = json.loads(done.stdout)

@@ -151,6 +151,7 @@ DEVICE = {f"troupe_device_{what}" for what in (
     "uncorrectable_errors_total", "correctable_errors_total", "row_remap_failed")}
 NEVER = {"troupe_job_missing_ranks", "troupe_certificate_expiry_timestamp_seconds"} | DEVICE
 LIMITED = {"troupe_cgroup_memory_limit_bytes", "troupe_cgroup_memory_used_bytes"}
+JUDGED = {"troupe_kv_gradient_norm", "troupe_kv_loss_scale", "troupe_kv_dropped_steps_total"}
 
 
 @unittest.skipUnless(shutil.which("promtool"), "promtool is not installed")
@@ -205,8 +206,30 @@ class FamiliesTest(unittest.TestCase):
         listed.check_returncode()
         names = {re.match(r"\w+", line).group() for line in listed.stdout.splitlines()}
         self.assertGreater(len(names), 60)
-        self.assertEqual(names - shown - LIMITED, NEVER)
+        self.assertEqual(names - shown - LIMITED, NEVER | JUDGED)
         self.assertEqual(shown - names, set())
+
+    def test_a_job_in_f16_shows_its_norms_its_scale_and_its_dropped_steps(self):
+        job = write_job(self.folder, "out", 10)
+        submitted = self.cluster.submit(job, 'train.hold="until-scraped"',
+                                        'numerics.dtype="f16"', "numerics.loss_scale=512")
+        pages = {}
+        deadline = time.monotonic() + DEADLINE_S
+        while submitted.poll() is None and time.monotonic() < deadline:
+            self.read_pages(pages)
+            time.sleep(0.05)
+        out, err = submitted.communicate(timeout=DEADLINE_S)
+        self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
+        self.read_pages(pages)
+        # One server judges; the other has nothing to say of it.
+        judges = [page.decode() for page in pages.values() if b"troupe_kv_loss_scale" in page]
+        self.assertEqual(len(judges), 1, out)
+        for name in JUDGED:
+            self.assertEqual(len(re.findall(rf"^{name} \S+$", judges[0], re.MULTILINE)), 1, name)
+        self.assertIn("troupe_kv_loss_scale 512\n", judges[0])
+        self.assertIn("troupe_kv_dropped_steps_total 0\n", judges[0])
+        norm = float(re.search(r"^troupe_kv_gradient_norm (\S+)$", judges[0], re.MULTILINE)[1])
+        self.assertGreater(norm, 0.0)
 
 
 if __name__ == "__main__":
