@@ -101,7 +101,7 @@ TEST_CASE("shells accept their scripts", "[completion]") {
 TEST_CASE("bash completes verbs, options and files", "[completion]") {
   const Bash bash;
   CHECK(bash.offers({"da"}) == Names{"data"});
-  CHECK(bash.offers({"data", "pack", ""}) == Names{"fashion-mnist", "idx", "images"});
+  CHECK(bash.offers({"data", "pack", ""}) == Names{"fashion-mnist", "generated", "idx", "images"});
   CHECK(bash.offers({"help", "checkp"}) == Names{"checkpoint"});
   CHECK(bash.offers({"-q", "job", "st"}) == Names{"status", "stop"});
   CHECK(bash.offers({"int"}).empty());  // what agents start is nobody's word
