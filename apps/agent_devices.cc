@@ -40,26 +40,23 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
   std::vector<schemas::GpuOffer> offers;
   if (!list.on_gpus()) return offers;
   const std::vector<schemas::GpuOffer> all = all_of(inventory);
+  if (list.all_gpus) offers = all;
   for (const std::uint32_t index : list.gpus) {
-    if (index >= inventory.devices.size() || inventory.devices[index].problem.empty()) continue;
-    return base::error(base::Errc::resource_exhausted, "GPU {} of this machine ({}): {}", index,
-                       inventory.devices[index].name, inventory.devices[index].problem);
-  }
-  if (all.empty()) {
-    return base::error(base::Errc::resource_exhausted, "this machine has no GPU to compute on: {}",
-                       inventory.problem);
-  }
-  if (list.all_gpus) return all;
-  for (const std::uint32_t index : list.gpus) {
-    const auto offer = std::ranges::find(all, index, &schemas::GpuOffer::index);
-    if (offer != all.end()) {
-      offers.push_back(*offer);
-      continue;
+    if (index >= inventory.devices.size()) {
+      if (all.empty()) break;
+      return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
+                         index, gpus_text(all));
     }
-    return base::error(base::Errc::resource_exhausted, "this machine has no GPU {}; it has {}",
-                       index, gpus_text(all));
+    const gpu::DeviceFacts& facts = inventory.devices[index];
+    if (!facts.problem.empty()) {
+      return base::error(base::Errc::resource_exhausted, "GPU {} of this machine ({}): {}", index,
+                         facts.name, facts.problem);
+    }
+    offers.push_back(offer_of(index, facts));
   }
-  return offers;
+  if (!all.empty()) return offers;
+  return base::error(base::Errc::resource_exhausted, "this machine has no GPU to compute on: {}",
+                     inventory.problem);
 }
 
 std::string gpus_text(const std::vector<schemas::GpuOffer>& gpus) {

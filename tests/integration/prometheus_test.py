@@ -176,11 +176,10 @@ class FamiliesTest(unittest.TestCase):
             except OSError:
                 continue  # it has ended since
 
-    def test_every_listed_family_is_exported_and_the_pages_are_clean(self):
-        # Longer than a tick of the coordinator's clock, so that there is time to speak of.
-        job = write_job(self.folder, "out", 40)
-        submitted = self.cluster.submit(job, 'train.hold="until-scraped"',
-                                        'consistency.cluster={mode="eventual",max_staleness=4}')
+    def pages_of_job(self, epochs, *settings):
+        """The last page of every process, once a job has ended well; what it has printed."""
+        job = write_job(self.folder, "out", epochs)
+        submitted = self.cluster.submit(job, 'train.hold="until-scraped"', *settings)
         pages = {}
         deadline = time.monotonic() + DEADLINE_S
         while submitted.poll() is None and time.monotonic() < deadline:
@@ -189,6 +188,11 @@ class FamiliesTest(unittest.TestCase):
         out, err = submitted.communicate(timeout=DEADLINE_S)
         self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
         self.read_pages(pages)
+        return pages, out
+
+    def test_every_listed_family_is_exported_and_the_pages_are_clean(self):
+        # Longer than a tick of the coordinator's clock, so that there is time to speak of.
+        pages, out = self.pages_of_job(40, 'consistency.cluster={mode="eventual",max_staleness=4}')
 
         roles = sorted(role for role, _ in pages)
         self.assertEqual(roles, ["agent", "agent", "coordinator", "host", "host",
@@ -210,17 +214,7 @@ class FamiliesTest(unittest.TestCase):
         self.assertEqual(shown - names, set())
 
     def test_a_job_in_f16_shows_its_norms_its_scale_and_its_dropped_steps(self):
-        job = write_job(self.folder, "out", 10)
-        submitted = self.cluster.submit(job, 'train.hold="until-scraped"',
-                                        'numerics.dtype="f16"', "numerics.loss_scale=512")
-        pages = {}
-        deadline = time.monotonic() + DEADLINE_S
-        while submitted.poll() is None and time.monotonic() < deadline:
-            self.read_pages(pages)
-            time.sleep(0.05)
-        out, err = submitted.communicate(timeout=DEADLINE_S)
-        self.assertEqual(submitted.returncode, 0, err + self.cluster.text())
-        self.read_pages(pages)
+        pages, out = self.pages_of_job(10, 'numerics.dtype="f16"', "numerics.loss_scale=512")
         # One server judges; the other has nothing to say of it.
         judges = [page.decode() for page in pages.values() if b"troupe_kv_loss_scale" in page]
         self.assertEqual(len(judges), 1, out)
