@@ -25,7 +25,7 @@ struct NormPlan {
   DeviceAxis channels;
   DeviceReduction reduction;
   NormNumbers<Wide<T>>* numbers;  ///< of each channel
-  NormSlope<Wide<T>>* slopes;     ///< of each channel; only the gradient uses them
+  NormSlope<Wide<T>>* slopes;     ///< of each channel; the gradient's, else null
   A* partial;
 };
 
@@ -35,7 +35,6 @@ NormPlan<T, A> plan_norm(const OpCall& call, const TensorDesc& data, ScratchCut&
   NormPlan<T, A> plan{v, norm_channels(v, data), {}, nullptr, nullptr, nullptr};
   plan.reduction = reduce_each_index<T>(plan.channels, v.channels, v.count());
   plan.numbers = scratch.take<NormNumbers<Wide<T>>>(v.channels);
-  plan.slopes = scratch.take<NormSlope<Wide<T>>>(v.channels);
   plan.partial = take_partial<A>(plan.reduction, scratch);
   return plan;
 }
@@ -53,7 +52,9 @@ auto cut_norm(const OpCall& call, ScratchCut& scratch, T zero) {
 
 template <typename T>
 auto cut_norm_gradient(const OpCall& call, ScratchCut& scratch, T zero) {
-  return plan_norm<TwoSums<Wide<T>>>(call, call.inputs[1], scratch, zero);
+  auto plan = plan_norm<TwoSums<Wide<T>>>(call, call.inputs[1], scratch, zero);
+  plan.slopes = scratch.take<NormSlope<Wide<T>>>(plan.v.channels);
+  return plan;
 }
 
 /// Means and variances of channels.

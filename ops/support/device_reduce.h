@@ -89,66 +89,59 @@ struct ReduceParts {
     }
   }
 
-  TROUPE_HOST_DEVICE Accumulator lane_total(std::int64_t row, std::int64_t part, int lane) const {
+  /// Joins a lane's elements of a part, of N rows at once: load(i, out) gives element i of each.
+  template <int N, typename Load>
+  TROUPE_HOST_DEVICE void join_lane(std::int64_t part, int lane, const Load& load,
+                                    Accumulator (&totals)[N]) const {
     const std::int64_t begin = part * plan.part_length;
     const std::int64_t end =
         begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
-    Accumulator total = reducer.none();
-    std::int64_t i = begin + lane;
-    for (; i + (kAtOnce - 1) * plan.lanes < end; i += kAtOnce * plan.lanes) {
-      Accumulator loaded[kAtOnce];
-      TROUPE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) loaded[k] = reducer.load(row, i + k * plan.lanes);
-      total = join_several(total, loaded);
-    }
-    for (; i < end; i += plan.lanes) total = reducer.join(total, reducer.load(row, i));
-    return total;
-  }
-
-  /// The same of the rows [row, row + kEach), some of which may lie behind the last one: that of
-  /// row + e goes to own[e * kBlockThreads].
-  TROUPE_HOST_DEVICE void lane_totals(std::int64_t row, std::int64_t part, int lane,
-                                      Accumulator* own) const {
-    if constexpr (kEach > 1) {
-      if (plan.packs && row < plan.rows) return packed_lane_totals(row, part, lane, own);
-    }
-    for (int e = 0; e < kEach; ++e, own += kBlockThreads) {
-      *own = row + e < plan.rows ? lane_total(row + e, part, lane) : reducer.none();
-    }
-  }
-  /// The same by packs; all of their rows exist.
-  TROUPE_HOST_DEVICE void packed_lane_totals(std::int64_t row, std::int64_t part, int lane,
-                                             Accumulator* own) const {
-    const std::int64_t begin = part * plan.part_length;
-    const std::int64_t end =
-        begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
-    Accumulator totals[kEach];
     TROUPE_UNROLL
-    for (int e = 0; e < kEach; ++e) totals[e] = reducer.none();
-    const auto kept = reducer.rows(row);
+    for (int e = 0; e < N; ++e) totals[e] = reducer.none();
     std::int64_t i = begin + lane;
     for (; i + (kAtOnce - 1) * plan.lanes < end; i += kAtOnce * plan.lanes) {
-      Accumulator packs[kAtOnce][kEach];
+      Accumulator some[kAtOnce][N];
       TROUPE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) {
-        reducer.load_pack(kept, row, i + k * plan.lanes, packs[k]);
-      }
+      for (int k = 0; k < kAtOnce; ++k) load(i + k * plan.lanes, some[k]);
       TROUPE_UNROLL
-      for (int e = 0; e < kEach; ++e) {
+      for (int e = 0; e < N; ++e) {
         Accumulator loaded[kAtOnce];
         TROUPE_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) loaded[k] = packs[k][e];
+        for (int k = 0; k < kAtOnce; ++k) loaded[k] = some[k][e];
         totals[e] = join_several(totals[e], loaded);
       }
     }
     for (; i < end; i += plan.lanes) {
-      Accumulator pack[kEach];
-      reducer.load_pack(kept, row, i, pack);
+      Accumulator one[N];
+      load(i, one);
       TROUPE_UNROLL
-      for (int e = 0; e < kEach; ++e) totals[e] = reducer.join(totals[e], pack[e]);
+      for (int e = 0; e < N; ++e) totals[e] = reducer.join(totals[e], one[e]);
     }
-    TROUPE_UNROLL
-    for (int e = 0; e < kEach; ++e) own[e * kBlockThreads] = totals[e];
+  }
+
+  /// A lane's totals of the rows [row, row + kEach), some of which may lie behind the last one:
+  /// that of row + e goes to own[e * kBlockThreads].
+  TROUPE_HOST_DEVICE void lane_totals(std::int64_t row, std::int64_t part, int lane,
+                                      Accumulator* own) const {
+    if constexpr (kEach > 1) {
+      if (plan.packs && row < plan.rows) {  // then all rows of the pack exist
+        Accumulator totals[kEach];
+        const auto kept = reducer.rows(row);
+        const auto load = [&](std::int64_t i, Accumulator* out) {
+          reducer.load_pack(kept, row, i, out);
+        };
+        join_lane(part, lane, load, totals);
+        TROUPE_UNROLL
+        for (int e = 0; e < kEach; ++e) own[e * kBlockThreads] = totals[e];
+        return;
+      }
+    }
+    for (int e = 0; e < kEach; ++e, own += kBlockThreads) {
+      Accumulator total[1] = {reducer.none()};
+      const auto load = [&](std::int64_t i, Accumulator* out) { *out = reducer.load(row + e, i); };
+      if (row + e < plan.rows) join_lane(part, lane, load, total);
+      *own = total[0];
+    }
   }
 
   TROUPE_HOST_DEVICE void finish(std::int64_t row, std::int64_t part, Accumulator total) const {
