@@ -356,12 +356,16 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.choose("layout", kNames<schemas::LayoutChoice>, numerics.layout);
   section.read("reference_only", numerics.reference_only);
   section.read("winograd", numerics.winograd);
+  section.read("tf32", numerics.tf32);
   section.read("kernels", numerics.kernels, EmptyText::allowed);
   std::size_t choice = 0;
   constexpr std::array<std::string_view, 4> kTypes = {"f32", "f64", "bf16", "f16"};
   constexpr std::array<base::DType, 4> kDTypes = {base::DType::f32, base::DType::f64,
                                                   base::DType::bf16, base::DType::f16};
   if (section.choose("dtype", kTypes, choice)) numerics.dtype = kDTypes[choice];
+  if (numerics.tf32 && numerics.dtype != base::DType::f32) {
+    section.fail("tf32", "needs dtype = \"f32\"");
+  }
   section.choose("gradient_wire", kNames<schemas::WireType>, numerics.gradient_wire);
   section.choose("weight_wire", kNames<schemas::WireType>, numerics.weight_wire);
   section.read("loss_scale", numerics.loss_scale, RealRange{.least = 1.0});

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/graph_stream.h"
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/graph.h"
@@ -121,6 +122,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Runs operations of a replay until all have ended, or none may run now, or others of its lane
   /// go first. Lets go of the mutex meanwhile. The operation must not be touched afterwards.
   void run_replay(OperationState* operation, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
+  /// The lane's stream, where programs may issue graphs on it; else null.
+  base::GraphStream* graph_stream(int lane) const;
   /// The event of operation->event has passed.
   void resume(OperationState* operation) TROUPE_REQUIRES(mutex_);
 
@@ -149,9 +152,13 @@ class Core : public std::enable_shared_from_this<Core> {
   void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
   void begin_replay(Replay& replay, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
   bool run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran);
-  void run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
+  void run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
+  void run_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
+                 ReplayThread& thread);
+  void enter_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   base::Status issue_inner(CompiledProgram& program, PlannedOperation& operation,
-                           ReplayThread& thread);
+                           std::uint32_t unit, ReplayThread& thread);
+  bool issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   std::shared_ptr<Failure> cancelled_failure();
   void settle(Replay& replay, const std::shared_ptr<base::Event>& event) TROUPE_REQUIRES(mutex_);
   void release_port(Replay& replay, std::uint32_t index, const std::shared_ptr<base::Event>& event,

@@ -85,7 +85,8 @@ struct LaneCounters {
   std::uint64_t completed = 0;  ///< as in EngineCounters
   std::uint64_t failed = 0;
   std::uint64_t skipped = 0;
-  std::int64_t busy_ns = 0;  ///< time of threads that did not sleep; 0 in a serial engine
+  std::uint64_t in_graphs = 0;  ///< of those completed, issued as parts of graphs
+  std::int64_t busy_ns = 0;     ///< time of threads that did not sleep; 0 in a serial engine
 };
 
 /// Counters since start; sums over lanes.
@@ -112,6 +113,9 @@ struct EngineOptions {
   /// A device's first stream is its compute lane, the second its copy lane, the third its priority
   /// lane; kinds without a stream of their own use the first.
   std::vector<base::Stream*> streams;
+  /// What programs issue on streams that can write it down (base::GraphStream) is issued as graphs
+  /// from the second replay with the same addresses on. Not while a trace is taken.
+  bool graphs = true;
   /// Operations issued on one stream and not done; its lane waits above this.
   std::uint64_t stream_operations_max = 1024;
   std::string trace_path;  ///< Chrome trace written at the end; empty: none

@@ -22,6 +22,8 @@ void scrape_lanes(monitoring::Scrape& scrape, const LaneCounters& lanes, std::st
   operations("done", lanes.completed - lanes.failed - lanes.skipped);
   operations("failed", lanes.failed);
   operations("skipped", lanes.skipped);
+  scrape.value(family("troupe_engine_graph_ops_total"), {engine, kind},
+               static_cast<double>(lanes.in_graphs));
   scrape.value(family("troupe_engine_queued_ops"), {engine, kind},
                static_cast<double>(lanes.queued));
   scrape.value(family("troupe_engine_threads"), {engine, kind}, static_cast<double>(lanes.threads));

@@ -23,6 +23,9 @@ struct Slot {
   std::uint32_t number = 0;
 };
 
+/// Appends the addresses that an operation's function would use now; the errors that it would have.
+using AddressFunction = Function<base::Status(RunContext&, std::vector<const void*>&)>;
+
 /// One operation of a program. The three lists mean what they mean in Operation.
 struct InnerOperation {
   std::string name;
@@ -31,6 +34,11 @@ struct InnerOperation {
   std::vector<Slot> overwrites;
   /// Called at each replay that does not skip it: never twice at once.
   SyncFunction function;
+  /// On a stream, where as long as these addresses stay the same `function` issues the same work:
+  /// such work may be written down and issued again without calling `function`
+  /// (EngineOptions::graphs). Called before it, and with its context. Empty: `function` is called
+  /// at each replay.
+  AddressFunction addresses;
 };
 
 /// What a program is compiled from: operations in the order in which they would be pushed.

@@ -5,10 +5,44 @@
 #include "engine/replay.h"
 
 #include <algorithm>
+#include <span>
 
+#include "base/log.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
+
+namespace {
+
+/// The context has the lane's stream meanwhile.
+class StreamScope {
+ public:
+  explicit StreamScope(ReplayThread& thread) : context_(thread.context) {
+    context_.stream = thread.stream;
+  }
+  ~StreamScope() { context_.stream = nullptr; }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  RunContext& context_;
+};
+
+/// The work of all operations as one graph. Their first error, if none of the stream itself.
+base::Result<std::shared_ptr<base::StreamGraph>> write_down(std::span<PlannedOperation> operations,
+                                                            ReplayThread& thread) {
+  TROUPE_TRY(thread.graphs->begin_graph());
+  base::Status status;
+  for (PlannedOperation& operation : operations) {
+    if (!status.ok()) break;
+    status = guarded(operation.function, operation.name, thread.context);
+  }
+  base::Result<std::shared_ptr<base::StreamGraph>> graph = thread.graphs->end_graph();
+  if (!status.ok()) return status;
+  return graph;
+}
+
+}  // namespace
 
 Replay::Replay(CompiledProgram& of)
     : program(of), ports(std::make_unique<OperationState[]>(of.plan().ports.size())) {
@@ -35,19 +69,21 @@ Replay::Replay(CompiledProgram& of)
   }
 }
 
-CompiledProgram::CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording)
+CompiledProgram::CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording,
+                                 bool graphs)
     : core_(std::move(core)),
       label_(recording.label()),
       lane_(lane),
       on_stream_(recording.on_stream()),
       ports_(recording.ports()),
-      plan_(recording),
+      plan_(recording, graphs),
       progress_(plan_) {
   held_.push_back(core_->new_variable(label_ + " as a whole"));
   held_.insert(held_.end(), recording.holds().begin(), recording.holds().end());
   if (!on_stream_) return;
   events.resize(plan_.ports.size());
   issued.resize(plan_.ports.size());
+  this->graphs.resize(plan_.units.size());
 }
 
 void CompiledProgram::drop(CompiledProgram* program) {
@@ -71,8 +107,8 @@ std::shared_ptr<base::Event> IssuedWork::record(std::uint64_t operations) {
   return recorded;
 }
 
-void IssuedWork::add() {
-  ++unrecorded_;
+void IssuedWork::add(std::uint64_t operations) {
+  unrecorded_ += operations;
   constexpr std::uint64_t kParts = 8;
   if (unrecorded_ > operations_max_ / kParts) record(0);
 }
@@ -91,7 +127,13 @@ Program Core::compile(Recording recording) {
     TROUPE_CHECK(std::find(ports.begin(), ports.end(), held) == ports.end(),
                  fmt::format("[{}] a held variable is a port, too", recording.label()));
   }
-  return Program(new CompiledProgram(shared_from_this(), lane, std::move(recording)));
+  const bool graphs = recording.on_stream() && graph_stream(lane) != nullptr;
+  return Program(new CompiledProgram(shared_from_this(), lane, std::move(recording), graphs));
+}
+
+base::GraphStream* Core::graph_stream(int lane) const {
+  if (!options_.graphs || trace_) return nullptr;
+  return dynamic_cast<base::GraphStream*>(lanes_[static_cast<std::size_t>(lane)].stream);
 }
 
 bool Core::orphan(CompiledProgram& program) {
@@ -181,6 +223,7 @@ void Core::begin_replay(Replay& replay, ReplayThread& thread) {
   CompiledProgram& program = replay.program;
   replay.begun = true;
   replay.ended = 0;
+  program.entered = ReplayProgress::kNone;
   program.progress().begin();
   if (!program.on_stream()) return;
   std::vector<std::shared_ptr<base::Event>> events;
@@ -232,7 +275,7 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
     if (replay.news.load(std::memory_order_relaxed)) return false;
     const std::uint32_t index = progress.next();
     if (index == ReplayProgress::kNone) return false;
-    run_inner(replay.program, index, thread);
+    run_unit(replay.program, index, thread);
     ran = true;
     progress.end(index);
     if (!progress.released().empty() || progress.done()) return false;
@@ -240,9 +283,58 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
   }
 }
 
-void Core::run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
+void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
+  if (issue_as_graph(program, index, thread)) return;
+  const Range operations = program.plan().units[index].operations;
+  for (std::uint32_t i = operations.begin; i < operations.end; ++i) {
+    run_inner(program, program.plan().operations[i], index, thread);
+  }
+}
+
+// False: nothing was issued but what makes the addresses ready.
+bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
+  if (thread.graphs == nullptr || !program.on_stream()) return false;
+  const Range range = program.plan().units[index].operations;
+  const std::span operations(program.plan().operations.data() + range.begin,
+                             range.end - range.begin);
+  if (operations.size() < 2) return false;
+  UnitGraphs& graphs = program.graphs[index];
+  if (graphs.gave_up() || program.progress().has_failures() ||
+      cancelling_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  enter_unit(program, index, thread);
+  const StreamScope scope(thread);
+  program.addresses.clear();
+  // What fails below fails once more where the operation is issued alone, and is told there.
+  for (PlannedOperation& operation : operations) {
+    SyncFunction ready = [&](RunContext& context) {
+      return operation.addresses(context, program.addresses);
+    };
+    if (!guarded(ready, operation.name, thread.context).ok()) return false;
+  }
+  const UnitGraphs::Way way = graphs.choose(program.addresses);
+  if (way == UnitGraphs::Way::issue) return false;
+  if (way == UnitGraphs::Way::write_down) {
+    base::Result<std::shared_ptr<base::StreamGraph>> graph = write_down(operations, thread);
+    if (!graph.ok()) {
+      base::log_info("'{}' is issued operation by operation from '{}' on: {}", program.label(),
+                     operations.front().name, graph.status().text());
+      graphs.give_up();
+      return false;
+    }
+    graphs.keep(*std::move(graph));
+  }
+  if (!thread.graphs->launch(graphs.graph()).ok()) return false;
+  program.ended += operations.size();
+  program.in_graphs += operations.size();
+  thread.issued->add(operations.size());
+  return true;
+}
+
+void Core::run_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
+                     ReplayThread& thread) {
   ReplayProgress& progress = program.progress();
-  PlannedOperation& operation = program.plan().operations[index];
   std::shared_ptr<Failure> failure;
   if (cancelling_.load(std::memory_order_relaxed)) {
     failure = cancelled_failure();
@@ -259,7 +351,7 @@ void Core::run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread
     std::string_view detail;
     thread.context.detail = trace_ ? &detail : nullptr;
     base::Status status = program.on_stream()
-                              ? issue_inner(program, operation, thread)
+                              ? issue_inner(program, operation, unit, thread)
                               : guarded(operation.function, operation.name, thread.context);
     if (trace_) trace_->add_run({operation.name, detail}, thread.row, begin_ns, clock_.now_ns());
     if (!status.ok()) {
@@ -270,18 +362,26 @@ void Core::run_inner(CompiledProgram& program, std::uint32_t index, ReplayThread
   if (failure || progress.has_failures()) progress.spread(operation, failure);
 }
 
-base::Status Core::issue_inner(CompiledProgram& program, PlannedOperation& operation,
-                               ReplayThread& thread) {
-  for (const std::uint32_t port : program.plan().ports_of(operation)) {
+// What the unit's ports wait for comes before the first operation of it that is issued.
+void Core::enter_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
+  if (std::exchange(program.entered, index) == index) return;
+  for (const std::uint32_t port : program.plan().ports_of(program.plan().units[index])) {
     for (const std::shared_ptr<base::Event>& event : program.events[port]) {
       thread.stream->wait_for(event);
     }
     program.events[port].clear();
     program.issued[port] = true;
   }
-  thread.context.stream = thread.stream;
-  base::Status status = guarded(operation.function, operation.name, thread.context);
-  thread.context.stream = nullptr;
+}
+
+base::Status Core::issue_inner(CompiledProgram& program, PlannedOperation& operation,
+                               std::uint32_t unit, ReplayThread& thread) {
+  enter_unit(program, unit, thread);
+  base::Status status;
+  {
+    const StreamScope scope(thread);
+    status = guarded(operation.function, operation.name, thread.context);
+  }
   if (thread.issued != nullptr) {
     thread.issued->add();
     return status;
@@ -309,6 +409,7 @@ void Core::settle(Replay& replay, const std::shared_ptr<base::Event>& event) {
   of_kind.completed += ended;
   counters_.skipped += skipped;
   of_kind.skipped += skipped;
+  of_kind.in_graphs += std::exchange(program.in_graphs, 0);
   counters_.failed += program.failures.size();
   of_kind.failed += program.failures.size();
   completed_.store(counters_.completed, std::memory_order_relaxed);
@@ -342,7 +443,10 @@ void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
   const bool last = program.orphaned && program.pending == 1;
   if (last) {
     leave();
-    for (PlannedOperation& operation : program.plan().operations) operation.function.reset();
+    for (PlannedOperation& operation : program.plan().operations) {
+      operation.function.reset();
+      operation.addresses.reset();
+    }
     mutex_.lock();
   }
   OperationState& whole = replay.operation;

@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/graph_stream.h"
 #include "base/stream.h"
 #include "engine/core.h"
 #include "engine/program.h"
 #include "engine/replay_plan.h"
 #include "engine/state.h"
+#include "engine/unit_graphs.h"
 
 namespace troupe::engine {
 
@@ -39,7 +41,8 @@ struct Replay {
 /// What a program owns. Deleted when its handle and its last replay are gone.
 class CompiledProgram {
  public:
-  CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording);
+  /// `graphs`: neighbours may be issued as one graph.
+  CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording, bool graphs);
   CompiledProgram(const CompiledProgram&) = delete;
   CompiledProgram& operator=(const CompiledProgram&) = delete;
 
@@ -67,10 +70,15 @@ class CompiledProgram {
   std::vector<std::shared_ptr<Failure>> failures;  ///< errors of functions, not remembered yet
   std::uint64_t ended = 0;                         ///< not counted yet
   std::uint64_t skipped = 0;
+  std::uint64_t in_graphs = 0;
   /// Per port of a program on a stream: what its first user must wait for, and whether the stream
   /// has work that uses the port.
   std::vector<std::vector<std::shared_ptr<base::Event>>> events;
   std::vector<bool> issued;
+  std::uint32_t entered = 0;  ///< the unit that was issued last
+  /// Of a program on a stream: per unit, and the addresses that one would use.
+  std::vector<UnitGraphs> graphs;
+  std::vector<const void*> addresses;
 
  private:
   const std::shared_ptr<Core> core_;
@@ -91,8 +99,8 @@ class IssuedWork {
   /// Records an event behind the operations that were issued since the last one; waits while the
   /// stream has too many.
   std::shared_ptr<base::Event> record(std::uint64_t operations = 1);
-  /// An operation was issued that needs no event of its own.
-  void add();
+  /// Operations were issued that need no event of their own.
+  void add(std::uint64_t operations = 1);
 
  private:
   /// An event, and how many operations are between it and the one before.
@@ -113,7 +121,9 @@ struct ReplayThread {
   RunContext& context;
   int row = 0;
   base::Stream* stream = nullptr;  ///< the lane's
-  IssuedWork* issued = nullptr;    ///< null: each operation on the stream is waited for
+  /// The same, where it writes graphs down and programs may use them; else null.
+  base::GraphStream* graphs = nullptr;
+  IssuedWork* issued = nullptr;  ///< null: each operation on the stream is waited for
   /// The highest priority of what is ready on the lane; null: nothing overtakes a replay.
   const std::atomic<int>* ready_priority = nullptr;
 };

@@ -10,7 +10,7 @@ namespace troupe::engine {
 
 namespace {
 
-/// The operations that used a slot last.
+/// The units that used a slot last.
 struct LastUses {
   std::uint32_t writer = ReplayProgress::kNone;
   std::vector<std::uint32_t> readers;
@@ -32,9 +32,9 @@ void add_uses(std::vector<SlotUse>& uses, std::size_t begin, const std::vector<S
   }
 }
 
-/// Which operations the next user of a slot waits for.
+/// Which units the next user of a slot waits for.
 void add_before(std::vector<std::uint32_t>& before, LastUses& last, bool write,
-                std::uint32_t operation) {
+                std::uint32_t unit) {
   const bool behind_readers = write && !last.readers.empty();  // who wait for the writer
   if (behind_readers) {
     before.insert(before.end(), last.readers.begin(), last.readers.end());
@@ -42,10 +42,10 @@ void add_before(std::vector<std::uint32_t>& before, LastUses& last, bool write,
     before.push_back(last.writer);
   }
   if (write) {
-    last.writer = operation;
+    last.writer = unit;
     last.readers.clear();
   } else {
-    last.readers.push_back(operation);
+    last.readers.push_back(unit);
   }
 }
 
@@ -63,20 +63,29 @@ std::vector<Range> join(const std::vector<std::vector<std::uint32_t>>& lists,
 
 }  // namespace
 
-ReplayPlan::ReplayPlan(Recording& recording) : slot_count(recording.slots().size()) {
+ReplayPlan::ReplayPlan(Recording& recording, bool graphs) : slot_count(recording.slots().size()) {
   using Lists = std::vector<std::vector<std::uint32_t>>;
-  const std::size_t count = recording.operations().size();
-  Lists before(count);
-  Lists after(count);
-  Lists ports_of(count);
+  Lists before;
+  Lists after;
+  Lists ports_of;
   Lists users;
   std::vector<LastUses> last(slot_count);
   std::vector<std::uint32_t> numbers(recording.ports().size(), ReplayProgress::kNone);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    InnerOperation& recorded = recording.operations()[i];
+  bool open = false;  // the last unit may take one more
+  for (InnerOperation& recorded : recording.operations()) {
+    const auto begin = static_cast<std::uint32_t>(operations.size());
+    const bool joins = graphs && recorded.addresses;
+    if (!joins || !open || begin - units.back().operations.begin >= kGraphOperationsMax) {
+      units.push_back({.operations = {begin, begin}});
+      for (Lists* lists : {&before, &after, &ports_of}) lists->emplace_back();
+    }
+    open = joins;
+    units.back().operations.end = begin + 1;
+    const auto unit = static_cast<std::uint32_t>(units.size() - 1);
     PlannedOperation& operation = operations.emplace_back();
     operation.name = std::move(recorded.name);
     operation.function = std::move(recorded.function);
+    operation.addresses = std::move(recorded.addresses);
     operation.uses.begin = static_cast<std::uint32_t>(uses.size());
     add_uses(uses, operation.uses.begin, recorded.overwrites,
              {.write = true, .reads = false, .overwrites = true});
@@ -84,7 +93,7 @@ ReplayPlan::ReplayPlan(Recording& recording) : slot_count(recording.slots().size
     add_uses(uses, operation.uses.begin, recorded.reads, {.reads = true});
     operation.uses.end = static_cast<std::uint32_t>(uses.size());
     for (const SlotUse& use : part(uses, operation.uses)) {
-      add_before(before[i], last[use.slot], use.write, i);
+      add_before(before[unit], last[use.slot], use.write, unit);
       const int variable = recording.slots()[use.slot];
       if (variable < 0) continue;
       std::uint32_t& port = numbers[static_cast<std::size_t>(variable)];
@@ -94,21 +103,26 @@ ReplayPlan::ReplayPlan(Recording& recording) : slot_count(recording.slots().size
         users.emplace_back();
       }
       ports[port].write |= use.write;
-      users[port].push_back(i);
-      ports_of[i].push_back(port);
+      if (!users[port].empty() && users[port].back() == unit) continue;
+      users[port].push_back(unit);
+      ports_of[unit].push_back(port);
     }
-    std::sort(before[i].begin(), before[i].end());
-    before[i].erase(std::unique(before[i].begin(), before[i].end()), before[i].end());
-    for (const std::uint32_t earlier : before[i]) after[earlier].push_back(i);
+  }
+  for (std::uint32_t unit = 0; unit < units.size(); ++unit) {
+    std::vector<std::uint32_t>& earlier = before[unit];
+    std::sort(earlier.begin(), earlier.end());
+    earlier.erase(std::unique(earlier.begin(), earlier.end()), earlier.end());
+    if (!earlier.empty() && earlier.back() == unit) earlier.pop_back();
+    for (const std::uint32_t one : earlier) after[one].push_back(unit);
   }
   const std::vector<Range> befores = join(before, edges);
   const std::vector<Range> afters = join(after, edges);
   const std::vector<Range> port_ranges = join(ports_of, port_list);
   const std::vector<Range> user_ranges = join(users, user_list);
-  for (std::size_t i = 0; i < count; ++i) {
-    operations[i].before = befores[i];
-    operations[i].after = afters[i];
-    operations[i].ports = port_ranges[i];
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    units[i].before = befores[i];
+    units[i].after = afters[i];
+    units[i].ports = port_ranges[i];
   }
   for (std::size_t p = 0; p < ports.size(); ++p) ports[p].users = user_ranges[p];
 }
@@ -116,13 +130,13 @@ ReplayPlan::ReplayPlan(Recording& recording) : slot_count(recording.slots().size
 ReplayProgress::ReplayProgress(const ReplayPlan& plan)
     : plan_(plan),
       users_left_(plan.ports.size()),
-      deferred_(plan.operations.size()),
-      unmet_(plan.operations.size()),
+      deferred_(plan.units.size()),
+      unmet_(plan.units.size()),
       failures_(plan.slot_count) {}
 
 void ReplayProgress::begin() {
   cursor_ = 0;
-  left_ = static_cast<std::uint32_t>(plan_.operations.size());
+  left_ = static_cast<std::uint32_t>(plan_.units.size());
   ungranted_ = static_cast<std::uint32_t>(plan_.ports.size());
   granted_.assign(plan_.ports.size(), false);
   for (std::size_t p = 0; p < plan_.ports.size(); ++p) {
@@ -132,9 +146,9 @@ void ReplayProgress::begin() {
   for (std::shared_ptr<Failure>& failure : failures_) failure.reset();
 }
 
-void ReplayProgress::settle_one(std::uint32_t operation) {
-  if (--unmet_[operation] > 0) return;
-  runnable_.push_back(operation);
+void ReplayProgress::settle_one(std::uint32_t unit) {
+  if (--unmet_[unit] > 0) return;
+  runnable_.push_back(unit);
   std::push_heap(runnable_.begin(), runnable_.end(), std::greater<>());
 }
 
@@ -152,11 +166,11 @@ void ReplayProgress::grant(std::uint32_t port, std::shared_ptr<Failure> failure)
 }
 
 bool ReplayProgress::runs_now(std::uint32_t index) {
-  const PlannedOperation& operation = plan_.operations[index];
+  const PlannedUnit& unit = plan_.units[index];
   std::uint32_t unmet = 0;
-  for (const std::uint32_t port : plan_.ports_of(operation)) unmet += granted_[port] ? 0 : 1;
+  for (const std::uint32_t port : plan_.ports_of(unit)) unmet += granted_[port] ? 0 : 1;
   if (deferred_count_ > 0) {
-    for (const std::uint32_t earlier : ReplayPlan::part(plan_.edges, operation.before)) {
+    for (const std::uint32_t earlier : ReplayPlan::part(plan_.edges, unit.before)) {
       unmet += deferred_[earlier];
     }
   }
@@ -170,29 +184,29 @@ bool ReplayProgress::runs_now(std::uint32_t index) {
 std::uint32_t ReplayProgress::next() {
   if (!runnable_.empty()) {
     std::pop_heap(runnable_.begin(), runnable_.end(), std::greater<>());
-    const std::uint32_t operation = runnable_.back();
+    const std::uint32_t unit = runnable_.back();
     runnable_.pop_back();
-    return operation;
+    return unit;
   }
-  const auto count = static_cast<std::uint32_t>(plan_.operations.size());
+  const auto count = static_cast<std::uint32_t>(plan_.units.size());
   while (cursor_ < count) {
-    const std::uint32_t operation = cursor_++;
-    if ((ungranted_ == 0 && deferred_count_ == 0) || runs_now(operation)) return operation;
+    const std::uint32_t unit = cursor_++;
+    if ((ungranted_ == 0 && deferred_count_ == 0) || runs_now(unit)) return unit;
   }
   return kNone;
 }
 
 void ReplayProgress::end(std::uint32_t index) {
   --left_;
-  const PlannedOperation& operation = plan_.operations[index];
+  const PlannedUnit& unit = plan_.units[index];
   if (deferred_count_ > 0 && deferred_[index] != 0) {
     deferred_[index] = 0;
     --deferred_count_;
-    for (const std::uint32_t later : ReplayPlan::part(plan_.edges, operation.after)) {
+    for (const std::uint32_t later : ReplayPlan::part(plan_.edges, unit.after)) {
       if (deferred_[later] != 0) settle_one(later);
     }
   }
-  for (const std::uint32_t port : plan_.ports_of(operation)) {
+  for (const std::uint32_t port : plan_.ports_of(unit)) {
     if (--users_left_[port] == 0) released_.push_back(port);
   }
 }

@@ -34,10 +34,17 @@ struct Range {
 /// An operation of a plan.
 struct PlannedOperation {
   SyncFunction function;
-  Range ports;          ///< among port_list
-  Range uses;           ///< among uses
-  Range before, after;  ///< among edges: those that it waits for, those that wait for it
+  AddressFunction addresses;
+  Range uses;  ///< among uses
   std::string name;
+};
+
+/// Operations that wait for ports and for each other as one: a single one, or neighbours whose work
+/// may be issued as one graph.
+struct PlannedUnit {
+  Range operations;     ///< among operations
+  Range ports;          ///< among port_list
+  Range before, after;  ///< among edges: units that it waits for, that wait for it
 };
 
 /// A port of a plan that some operation uses.
@@ -45,15 +52,20 @@ struct PlannedPort {
   std::uint32_t slot = 0;
   std::uint32_t variable = 0;  ///< among the recording's ports
   bool write = false;          ///< some operation writes it
-  Range users;                 ///< among user_list: its operations, in order
+  Range users;                 ///< among user_list: its units, in order
 };
 
 /// Constant once made, but for what the functions keep.
 struct ReplayPlan {
-  explicit ReplayPlan(Recording& recording);
+  /// Operations of one graph: enough that its launch costs little beside theirs, few enough that
+  /// gradients leave long before the backward pass has ended.
+  static constexpr std::size_t kGraphOperationsMax = 64;
 
-  std::span<const std::uint32_t> ports_of(const PlannedOperation& operation) const {
-    return part(port_list, operation.ports);
+  /// `graphs`: whether neighbours may become units.
+  ReplayPlan(Recording& recording, bool graphs);
+
+  std::span<const std::uint32_t> ports_of(const PlannedUnit& unit) const {
+    return part(port_list, unit.ports);
   }
 
   template <typename T>
@@ -62,6 +74,7 @@ struct ReplayPlan {
   }
 
   std::vector<PlannedOperation> operations;
+  std::vector<PlannedUnit> units;
   std::vector<PlannedPort> ports;
   std::vector<SlotUse> uses;
   std::vector<std::uint32_t> port_list;
@@ -70,8 +83,8 @@ struct ReplayPlan {
   std::size_t slot_count = 0;
 };
 
-/// Runs a plan's operations in program order, but for those that wait for a port and what depends
-/// on them. As long as nothing waits, an operation costs no look at its neighbours.
+/// Runs a plan's units in program order, but for those that wait for a port and what depends on
+/// them. As long as nothing waits, a unit costs no look at its neighbours.
 class ReplayProgress {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -82,12 +95,12 @@ class ReplayProgress {
   void begin();
   /// `port` may be used from now on; it carries `failure` (null: none).
   void grant(std::uint32_t port, std::shared_ptr<Failure> failure);
-  /// The first operation that may run and has not begun; kNone when all others wait for ports. The
+  /// The first unit that may run and has not begun; kNone when all others wait for ports. The
   /// caller ends it before it asks again.
   std::uint32_t next();
   bool done() const { return left_ == 0; }
   /// False when next() would give kNone; it may give kNone all the same.
-  bool may_go_on() const { return !runnable_.empty() || cursor_ < plan_.operations.size(); }
+  bool may_go_on() const { return !runnable_.empty() || cursor_ < plan_.units.size(); }
 
   /// True while an error or none at all has to be looked at.
   bool has_failures() const { return has_failures_; }
@@ -95,8 +108,8 @@ class ReplayProgress {
   const std::shared_ptr<Failure>* inherited(const PlannedOperation& operation) const;
   /// `operation` ended with `failure` (null: none), which reaches what it wrote.
   void spread(const PlannedOperation& operation, const std::shared_ptr<Failure>& failure);
-  /// The operation has ended. Ports that nobody uses any more join released().
-  void end(std::uint32_t operation);
+  /// The unit has ended. Ports that nobody uses any more join released().
+  void end(std::uint32_t unit);
 
   /// Ports to let go; the caller clears the list.
   std::vector<std::uint32_t>& released() { return released_; }
@@ -106,19 +119,19 @@ class ReplayProgress {
   }
 
  private:
-  bool runs_now(std::uint32_t operation);
-  void settle_one(std::uint32_t operation);
+  bool runs_now(std::uint32_t unit);
+  void settle_one(std::uint32_t unit);
 
   const ReplayPlan& plan_;
-  std::uint32_t cursor_ = 0;  // operations before it have run or are deferred
+  std::uint32_t cursor_ = 0;  // units before it have run or are deferred
   std::uint32_t left_ = 0;
   std::uint32_t ungranted_ = 0;
   std::uint32_t deferred_count_ = 0;
   bool has_failures_ = false;
   std::vector<bool> granted_;              // per port
   std::vector<std::uint32_t> users_left_;  // per port
-  std::vector<std::uint8_t> deferred_;     // per operation: passed by, not ended
-  std::vector<std::uint32_t> unmet_;       // of a deferred one: ports and operations it waits for
+  std::vector<std::uint8_t> deferred_;     // per unit: passed by, not ended
+  std::vector<std::uint32_t> unmet_;       // of a deferred one: ports and units it waits for
   std::vector<std::uint32_t> runnable_;    // deferred ones that may run, the first on top
   std::vector<std::uint32_t> released_;
   std::vector<std::shared_ptr<Failure>> failures_;  // per slot

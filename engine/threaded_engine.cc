@@ -262,8 +262,8 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   }
   if (trace() != nullptr) trace()->name_row(worker.row, info.name);
   const auto queue = static_cast<std::size_t>(lane);
-  ReplayThread replays{worker.context, worker.row, info.stream, worker.issued.get(),
-                       &queues_[queue].priority};
+  ReplayThread replays{worker.context,     worker.row,          info.stream,
+                       graph_stream(lane), worker.issued.get(), &queues_[queue].priority};
   mutex_.lock();
   change_awake(queue, 1);
   while (OperationState* operation = next(queue)) {

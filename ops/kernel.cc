@@ -163,7 +163,8 @@ std::size_t OpCall::hash() const {
   mix(hash, outputs);
   for (const WriteMode mode : modes) mix(hash, static_cast<std::uint64_t>(mode));
   mix(hash, static_cast<std::uint64_t>(device.kind));
-  mix(hash, static_cast<std::uint64_t>(team) * 4 + (reference_only ? 2 : 0) + (winograd ? 1 : 0));
+  mix(hash, static_cast<std::uint64_t>(team) * 8 + (tf32 ? 4 : 0) + (reference_only ? 2 : 0) +
+                (winograd ? 1 : 0));
   return hash;
 }
 

@@ -50,6 +50,7 @@ struct OpCall {
   int team = 1;
   bool reference_only = false;  ///< take the reference kernel whatever else is there
   bool winograd = true;         ///< Winograd's form may be taken: faster, and a bit less precise
+  bool tf32 = false;            ///< GPUs: f32 products may take factors that are rounded to TF32
   friend bool operator==(const OpCall&, const OpCall&) = default;
   std::size_t hash() const;  ///< equal calls have equal ones
 };

@@ -188,13 +188,14 @@ void get(wire::CheckpointSpec::Reader in, CheckpointSpec& out, Intake& intake) {
 }
 
 void put(wire::NumericsSpec::Builder out, const NumericsSpec& m) {
-  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
-               weight_wire, loss_scale, loss_scale_steps] = m;
+  const auto& [isa, layout, reference_only, dtype, winograd, tf32, kernels, kernels_json,
+               gradient_wire, weight_wire, loss_scale, loss_scale_steps] = m;
   out.setIsa(choice_of<wire::Isa>(isa));
   out.setLayout(choice_of<wire::LayoutChoice>(layout));
   out.setReferenceOnly(reference_only);
   out.setDtype(choice_of<wire::DType>(dtype));
   out.setWinograd(winograd);
+  out.setTf32(tf32);
   out.setKernels(text_of(kernels));
   out.setKernelsJson(text_of(kernels_json));
   out.setGradientWire(choice_of<wire::WireType>(gradient_wire));
@@ -209,6 +210,7 @@ void get(wire::NumericsSpec::Reader in, NumericsSpec& out, Intake& intake) {
   out.reference_only = in.getReferenceOnly();
   intake.choice(in.getDtype(), base::DType::boolean, "dtype", out.dtype);
   out.winograd = in.getWinograd();
+  out.tf32 = in.getTf32();
   intake.name(in.getKernels(), "kernels", out.kernels);
   intake.text(in.getKernelsJson(), kKernelsBytesMax, "kernels_json", out.kernels_json);
   intake.choice(in.getGradientWire(), WireType::f16, "gradient_wire", out.gradient_wire);

@@ -226,6 +226,7 @@ struct NumericsSpec {
   weightWire @8 :WireType;
   lossScale @9 :Float64 = 1024;
   lossScaleSteps @10 :UInt64 = 2000;
+  tf32 @11 :Bool;
 }
 
 enum WireType {

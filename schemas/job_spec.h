@@ -227,6 +227,7 @@ struct NumericsSpec {
   /// f32 or f64: of all tensors; bf16 or f16: of products, in a network whose weights are f32.
   base::DType dtype = base::DType::f32;
   bool winograd = true;  ///< Winograd's form of convolutions where it is faster
+  bool tf32 = false;     ///< f32 on GPUs: factors of products are rounded to 11 bits
   std::string kernels;  ///< path of a file of kernel choices (`troupe model autotune`); empty: none
   std::string kernels_json;  ///< its text, read by the submitter: one choice for everybody
   WireType gradient_wire = WireType::same;  ///< of gradients and their sums (KeyInfo)

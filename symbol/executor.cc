@@ -173,6 +173,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
                                .layouts = options.layouts,
                                .reference_only = options.reference_only,
                                .winograd = options.winograd,
+                               .tf32 = options.tf32,
                                .train = bound.train,
                                .weights = &bound.weights,
                                .kernels = options.kernels.get(),

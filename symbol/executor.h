@@ -47,6 +47,7 @@ struct ExecutorOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;  ///< take Winograd's form where it is faster; a bit less precise
+  bool tf32 = false;     ///< on GPUs: products of f32 with factors that are rounded to TF32
   /// f16 or bf16: products of a network of f32 are computed so (precision.h); f32: they are not.
   base::DType products = base::DType::f32;
   /// f32, one axis: its first value multiplies the gradients that losses give, at the time when

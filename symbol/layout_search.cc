@@ -84,6 +84,7 @@ ops::OpCall LayoutSearch::call_of(const ops::OpDef& op, const ops::Params& param
   call.team = team_;
   call.reference_only = options_.reference_only;
   call.winograd = options_.winograd;
+  call.tf32 = options_.tf32;
   return call;
 }
 

@@ -63,6 +63,7 @@ struct PrepareOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;  ///< Winograd's form may be taken
+  bool tf32 = false;     ///< as in ExecutorOptions
   bool train = true;     ///< the graph of a training step; false: of a prediction
   /// Variables whose reorders are not run each time (prologue.h), and so cost nothing; null: none.
   const std::set<std::string>* weights = nullptr;

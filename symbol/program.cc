@@ -340,7 +340,11 @@ class Program::Recorder {
   void divide() {
     if (!parts_) parts_ = recording_.inner();
     const auto nothing = [](engine::RunContext&) { return base::Status(); };
-    recording_.add({.name = "next part", .overwrites = {*parts_}, .function = nothing});
+    const auto nowhere = [](engine::RunContext&, std::vector<const void*>&) {
+      return base::Status();
+    };
+    recording_.add(
+        {.name = "next part", .overwrites = {*parts_}, .function = nothing, .addresses = nowhere});
   }
 
   void add(Step& step, std::int64_t part) {
@@ -356,6 +360,14 @@ class Program::Recorder {
     operation.function = [program = &program_, &step, part](engine::RunContext& context) {
       return program->run(step, part, context);
     };
+    // The number of the step that random numbers are drawn for is read on the host, and so are
+    // values that are looked at.
+    if (recording_.on_stream() && !step.random && step.output_names.empty()) {
+      operation.addresses = [program = &program_, &step, part](engine::RunContext& context,
+                                                               std::vector<const void*>& used) {
+        return program->add_addresses(step, part, context, used);
+      };
+    }
     recording_.add(std::move(operation));
   }
 
@@ -402,9 +414,8 @@ std::string_view Program::describe(Step& step) {
   return step.detail;
 }
 
-base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& context) {
+base::Status Program::locate(Step& step, std::int64_t part, engine::RunContext& context) {
   const std::int64_t first = step.in_parts ? prepared_.sub_batch.first(part) : 0;
-  if (context.detail != nullptr) *context.detail = describe(step);
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
     const Source& to = step.output_sources[k];
     if (to.array != nullptr) {
@@ -416,6 +427,22 @@ base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& con
     const Source& from = step.input_sources[k];
     if (!from.unread) step.inputs[k].data = address(from, first);
   }
+  return {};
+}
+
+base::Status Program::add_addresses(Step& step, std::int64_t part, engine::RunContext& context,
+                                    std::vector<const void*>& addresses) {
+  TROUPE_TRY(locate(step, part, context));
+  for (const std::vector<base::TensorView>* views : {&step.outputs, &step.inputs}) {
+    for (const base::TensorView& view : *views) addresses.push_back(view.data);
+  }
+  if (step.scratch_bytes > 0) addresses.push_back(memory_->buffer.data() + step.scratch_offset);
+  return {};
+}
+
+base::Status Program::run(Step& step, std::int64_t part, engine::RunContext& context) {
+  if (context.detail != nullptr) *context.detail = describe(step);
+  TROUPE_TRY(locate(step, part, context));
   ndarray::KernelBuffers buffers{.inputs = step.inputs, .outputs = step.outputs};
   if (step.scratch_bytes > 0) {
     buffers.scratch = {memory_->buffer.data() + step.scratch_offset, step.scratch_bytes};

@@ -132,6 +132,11 @@ class Program {
   std::byte* address(const Source& source, std::int64_t first) const;
   /// What a trace shows of a step: operator, kernel, shapes. Only its own operation may ask.
   static std::string_view describe(Step& step);
+  /// Sets the addresses of the step's views; arrays that it writes are made writable.
+  base::Status locate(Step& step, std::int64_t part, engine::RunContext& context);
+  /// As locate(); appends all that run() would use.
+  base::Status add_addresses(Step& step, std::int64_t part, engine::RunContext& context,
+                             std::vector<const void*>& addresses);
   base::Status run(Step& step, std::int64_t part, engine::RunContext& context);
 
   ndarray::Runtime runtime_;

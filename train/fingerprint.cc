@@ -144,14 +144,15 @@ void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) 
 }
 
 void add_numerics(Lines& lines, const schemas::NumericsSpec& numerics) {
-  const auto& [isa, layout, reference_only, dtype, winograd, kernels, kernels_json, gradient_wire,
-               weight_wire, loss_scale, loss_scale_steps] = numerics;
+  const auto& [isa, layout, reference_only, dtype, winograd, tf32, kernels, kernels_json,
+               gradient_wire, weight_wire, loss_scale, loss_scale_steps] = numerics;
   lines.add("numerics.isa", name_of(isa))
       .add("numerics.layout", name_of(layout))
       .add("numerics.reference_only", reference_only)
       .add("numerics.dtype", base::dtype_name(dtype));
   // Old checkpoints have no such lines.
   if (!winograd) lines.add("numerics.winograd", winograd);
+  if (tf32) lines.add("numerics.tf32", tf32);
   if (!kernels_json.empty()) {
     const auto choices = symbol::KernelChoices::from_json(kernels_json, kernels);
     // A damaged text opens no job.

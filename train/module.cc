@@ -98,6 +98,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.layouts = options_.layouts;
   how.reference_only = options_.reference_only;
   how.winograd = options_.winograd;
+  how.tf32 = options_.tf32;
   how.products = options_.products;
   how.kernels = options_.kernels;
   how.memory = options_.memory;

@@ -48,6 +48,7 @@ struct ModuleOptions {
   base::LayoutPolicy layouts = base::LayoutPolicy::chosen;
   bool reference_only = false;
   bool winograd = true;                     ///< as in ExecutorOptions
+  bool tf32 = false;                        ///< as in ExecutorOptions
   base::DType products = base::DType::f32;  ///< as in ExecutorOptions
   /// Gradients are scaled by the last key, which the store moves; they are not checked then.
   std::optional<store::LossScaleRule> loss_scale = std::nullopt;

@@ -149,6 +149,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
                                                                      : base::LayoutPolicy::chosen;
   how.reference_only = spec.numerics.reference_only;
   how.winograd = spec.numerics.winograd;
+  how.tf32 = spec.numerics.tf32;
   if (base::is_16_bit(spec.numerics.dtype)) how.products = spec.numerics.dtype;
   how.loss_scale = job->loss_scale();
   how.kernels = job->kernels;

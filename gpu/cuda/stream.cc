@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/graph_stream.h"
 #include "base/mutex.h"
 #include "gpu/cuda/error.h"
 #include "gpu/device_scope.h"
@@ -88,7 +89,21 @@ class CudaEvent final : public base::Event {
   mutable std::atomic<bool> passed_{false};
 };
 
-class CudaStream final : public base::Stream {
+/// A CUDA graph that can be launched. The runtime frees one that is in flight when it is done.
+class CudaGraph final : public base::StreamGraph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  cudaGraphExec_t native() const { return graph_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+};
+
+class CudaStream final : public base::GraphStream {
  public:
   CudaStream(Device device, cudaStream_t stream)
       : device_(device), stream_(stream), events_(std::make_shared<EventPool>(device)) {}
@@ -135,6 +150,28 @@ class CudaStream final : public base::Stream {
       return;
     }
     keep(status_of(cudaStreamWaitEvent(stream_, own->native(), 0), device_, "cudaStreamWaitEvent"));
+  }
+
+  // Other threads may call what a capture forbids to its own thread: their streams are not part of
+  // it, and no stream here waits for the default one.
+  Status begin_graph() override {
+    return status_of(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), device_,
+                     "cudaStreamBeginCapture");
+  }
+  base::Result<std::shared_ptr<base::StreamGraph>> end_graph() override {
+    cudaGraph_t graph = nullptr;
+    TROUPE_TRY(status_of(cudaStreamEndCapture(stream_, &graph), device_, "cudaStreamEndCapture"));
+    cudaGraphExec_t ready = nullptr;
+    const Status made =
+        status_of(cudaGraphInstantiate(&ready, graph, 0), device_, "cudaGraphInstantiate");
+    static_cast<void>(cudaGraphDestroy(graph));
+    TROUPE_TRY(made);
+    return std::shared_ptr<base::StreamGraph>(std::make_shared<CudaGraph>(ready));
+  }
+  Status launch(const std::shared_ptr<base::StreamGraph>& graph) override {
+    const auto* own = dynamic_cast<const CudaGraph*>(graph.get());
+    TROUPE_CHECK(own != nullptr, "a graph of another kind of stream");
+    return status_of(cudaGraphLaunch(own->native(), stream_), device_, "cudaGraphLaunch");
   }
 
  private:

@@ -103,6 +103,7 @@ class CudnnConvolution final : public Kernel {
       return base::error(Errc::unimplemented, "adds to an output with an epilogue");
     }
     c.adds = adds || epilogue_.sum;
+    c.tf32 = call_.tf32;
     TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
     workspace_bytes_ = scratch_piece(static_cast<std::int64_t>(plan_->workspace_bytes()));
     if (pass_ == Pass::weight && biased_) sum_bytes_ = output_gradient_sum_bytes(call_);

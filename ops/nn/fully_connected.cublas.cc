@@ -36,6 +36,7 @@ cublas::Product product_of(const OpCall& call, Pass pass) {
     p.a_transposed = true;
   }
   p.adds = !call.modes.empty() && call.modes[0] == WriteMode::add;
+  p.tf32 = call.tf32;
   return p;
 }
 

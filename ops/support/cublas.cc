@@ -116,6 +116,7 @@ struct Plan::Prepared {
     biased = p.biased;
     adds = p.adds;
     wide = p.dtype == DType::f64;
+    const bool tf32 = p.tf32 && p.dtype == DType::f32;
     const auto layout = [&](cublasLtMatrixLayoutOpaque_t& of, std::int64_t rows,
                             std::int64_t columns) {
       return checked(lib.init_layout(&of, sizeof(of), type, static_cast<std::uint64_t>(rows),
@@ -127,7 +128,9 @@ struct Plan::Prepared {
     TROUPE_TRY(p.a_transposed ? layout(second, p.rows, p.inner) : layout(second, p.inner, p.rows));
     TROUPE_TRY(layout(result, p.columns, p.rows));
     TROUPE_TRY(checked(lib.init_operation(&operation, sizeof(operation),
-                                          wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                          wide   ? CUBLAS_COMPUTE_64F
+                                          : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                 : CUBLAS_COMPUTE_32F,
                                           wide ? CUDA_R_64F : CUDA_R_32F),
                        Errc::unimplemented, "cublasLtMatmulDescInit"));
     const auto set = [&](cublasLtMatmulDescAttributes_t name, std::int32_t value) {

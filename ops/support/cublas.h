@@ -20,10 +20,11 @@ struct Product {
   bool b_transposed = false;  ///< `b` lies as (columns, inner)
   bool biased = false;        ///< a number for each column is added
   bool adds = false;          ///< the result is added to what its matrix holds
+  bool tf32 = false;          ///< f32: tensor cores may take factors that are rounded to TF32
 };
 
 /// A product with the algorithm that the library's heuristics like best among those that give the
-/// same bits every time; f32 without TF32. Immutable; any thread may run it.
+/// same bits every time. Immutable; any thread may run it.
 class Plan {
  public:
   /// unimplemented says why cuBLASLt does not take it.

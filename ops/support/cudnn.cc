@@ -253,7 +253,7 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
   const auto has = [&](cudnnBackendNumericalNote_t note) {
     return std::ranges::find(known, note) != known.end();
   };
-  const bool narrow = base::dtype_size(c.data.dtype) < sizeof(float);
+  const bool narrow = c.tf32 || base::dtype_size(c.data.dtype) < sizeof(float);
   if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
   if (!narrow &&
       (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))) {

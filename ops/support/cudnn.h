@@ -21,10 +21,12 @@ struct Convolution {
   TensorDesc data, weight, output;  ///< with their layouts: dense, or channels last
   std::array<std::int64_t, 2> stride{}, dilation{}, before{}, behind{};  ///< of height, width
   bool adds = false;  ///< the result is added to what its tensor holds
+  bool tf32 = false;  ///< f32: tensor cores may take factors that are rounded to TF32
 };
 
 /// A convolution with the engine that cuDNN's heuristics like best among those that give the same
-/// bits every time, take no Winograd's form or Fourier transform and, for f32, no tensor cores.
+/// bits every time, take no Winograd's form or Fourier transform and, for f32 without `tf32`, no
+/// tensor cores.
 /// Immutable; any thread may run it.
 class Plan {
  public:

@@ -90,6 +90,11 @@ TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[j
   CHECK_FALSE(parse("[numerics]\nwinograd = false\n").spec.numerics.winograd);
 }
 
+TEST_CASE("f32 on GPUs is computed without TF32 unless the job says otherwise", "[job_file]") {
+  CHECK_FALSE(parse("").spec.numerics.tf32);
+  CHECK(parse("[numerics]\ntf32 = true\n").spec.numerics.tf32);
+}
+
 TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_file]") {
   using schemas::WireType;
   CHECK(parse("").spec.numerics.gradient_wire == WireType::same);
@@ -268,6 +273,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
        "consistency.cluster.max_stale: unknown key; did you mean 'max_staleness'?"},
       {"[consistency]\ncluster = {max_staleness = 1}", "only with mode = \"eventual\""},
       {"[consistency]\ncluster = 3", "\"sequential\", \"eventual\" or a table, got 3"},
+      {"[numerics]\ntf32 = true\ndtype = \"bf16\"", "numerics.tf32: needs dtype = \"f32\""},
       {"[numerics]\nisa = \"sse\"", "expected \"native\", \"avx2\" or \"avx512\""},
       {"[memory]\nbudget = \"4 boxes\"", "memory.budget: "},
       {"[memory]\nrecompute = \"all\"", "expected \"none\", \"cheap\", \"sqrt\" or \"auto\""},

@@ -107,7 +107,7 @@ rc::Gen<Part> any_part() {
       rc::gen::build<Part>(
           rc::gen::set(&Part::form,
                        rc::gen::element(Form::pushed, Form::compiled, Form::on_stream)),
-          rc::gen::set(&Part::replays, rc::gen::inRange(1, 3)),
+          rc::gen::set(&Part::replays, rc::gen::inRange(1, 5)),
           rc::gen::set(&Part::steps, rc::gen::container<std::vector<Step>>(any_step()))),
       [](Part part) {
         if (part.form != Form::pushed) return part;
@@ -304,6 +304,7 @@ void Run::replay(const Part& part, std::size_t number) {
     for (const std::size_t w : step.overwrites) operation.overwrites.push_back(slots[w]);
     if (on_stream) {
       operation.function = issue(step, number, i);
+      if (step.lane > 0) operation.addresses = [](RunContext&, auto&) { return Status(); };
     } else {
       operation.function = [work = work(step, number, i)](RunContext&) { return work(); };
     }

@@ -124,6 +124,9 @@ TEST_CASE("equal calls have equal hashes, and what decides a kernel changes them
   other.winograd = false;
   CHECK(other.hash() != call.hash());
   other = call;
+  other.tf32 = true;
+  CHECK(other.hash() != call.hash());
+  other = call;
   other.team = 2;
   CHECK(other.hash() != call.hash());
   other = call;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace troupe::tests {
 
@@ -33,6 +34,11 @@ class DelayedStream::Point final : public base::Event {
   mutable base::CondVar changed_;
   bool passed_ TROUPE_GUARDED_BY(mutex_) = false;
   base::Status status_ TROUPE_GUARDED_BY(mutex_);
+};
+
+class DelayedStream::Graph final : public base::StreamGraph {
+ public:
+  std::vector<std::function<void()>> steps;
 };
 
 namespace {
@@ -63,6 +69,10 @@ DelayedStream::~DelayedStream() {
 }
 
 void DelayedStream::issue(std::function<void()> step) {
+  if (written_) {
+    written_->steps.push_back(std::move(step));
+    return;
+  }
   const base::MutexLock lock(mutex_);
   steps_.push_back(std::move(step));
   changed_.notify_all();
@@ -102,16 +112,61 @@ base::Status DelayedStream::clear(std::byte* to, std::size_t bytes) {
 }
 
 std::shared_ptr<base::Event> DelayedStream::record() {
+  TROUPE_CHECK(!written_, "an event is recorded while a graph is written down");
   auto point = std::make_shared<Point>();
   issue([this, point] { point->pass(broken_); });
   return point;
 }
 
 void DelayedStream::wait_for(const std::shared_ptr<base::Event>& event) {
+  TROUPE_CHECK(!written_, "an event is awaited while a graph is written down");
   issue([this, event] {
     base::Status status = event->wait_on_host();
     if (broken_.ok()) broken_ = std::move(status);
   });
+}
+
+base::Status DelayedStream::begin_graph() {
+  TROUPE_CHECK(!written_, "a graph is being written down");
+  written_ = std::make_shared<Graph>();
+  return {};
+}
+
+base::Result<std::shared_ptr<base::StreamGraph>> DelayedStream::end_graph() {
+  TROUPE_CHECK(written_, "no graph is being written down");
+  const std::shared_ptr<Graph> graph = std::exchange(written_, nullptr);
+  const base::MutexLock lock(mutex_);
+  TROUPE_TRY(std::exchange(refusal_, {}));
+  ++graphs_;
+  return std::shared_ptr<base::StreamGraph>(graph);
+}
+
+base::Status DelayedStream::launch(const std::shared_ptr<base::StreamGraph>& graph) {
+  const auto own = std::dynamic_pointer_cast<Graph>(graph);
+  TROUPE_CHECK(own, "a graph of another kind of stream");
+  {
+    const base::MutexLock lock(mutex_);
+    ++launches_;
+  }
+  issue([own] {
+    for (const std::function<void()>& step : own->steps) step();
+  });
+  return {};
+}
+
+void DelayedStream::refuse_graph(base::Status failure) {
+  const base::MutexLock lock(mutex_);
+  refusal_ = std::move(failure);
+}
+
+std::uint64_t DelayedStream::graphs() const {
+  const base::MutexLock lock(mutex_);
+  return graphs_;
+}
+
+std::uint64_t DelayedStream::launches() const {
+  const base::MutexLock lock(mutex_);
+  return launches_;
 }
 
 void DelayedStream::hold() {

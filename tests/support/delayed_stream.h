@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // DelayedStream: the test device `delayed`. Host closures run on the stream's own thread, after
 // issue has returned, in stream order, with events: everything that will run on a GPU can run here
-// and must give the same bits. It knows nothing of the engine. enqueue_host, poison, record and
-// wait_for belong to the issuing thread; hold and release to any.
+// and must give the same bits. A graph is the list of what was issued, run again at each launch. It
+// knows nothing of the engine. What issues belongs to the issuing thread; hold, release and the
+// counters to any.
 #pragma once
 
 #include <chrono>
@@ -12,8 +13,8 @@
 #include <memory>
 #include <thread>
 
+#include "base/graph_stream.h"
 #include "base/mutex.h"
-#include "base/stream.h"
 
 namespace troupe::tests {
 
@@ -28,7 +29,7 @@ struct DelayedStreamOptions {
 
 /// An error of a closure is carried by every later event, as on a GPU: the stream is broken then,
 /// its later closures do not run.
-class DelayedStream final : public base::Stream {
+class DelayedStream final : public base::GraphStream {
  public:
   explicit DelayedStream(const DelayedStreamOptions& options = {});
   /// Runs what was issued (held or not), then joins the thread.
@@ -43,15 +44,24 @@ class DelayedStream final : public base::Stream {
   base::Status clear(std::byte* to, std::size_t bytes) override;
   std::shared_ptr<base::Event> record() override;
   void wait_for(const std::shared_ptr<base::Event>& event) override;
+  base::Status begin_graph() override;
+  base::Result<std::shared_ptr<base::StreamGraph>> end_graph() override;
+  base::Status launch(const std::shared_ptr<base::StreamGraph>& graph) override;
 
   /// Work waits from the next closure on.
   void hold();
   void release();
   /// Closures that ran, for tests.
   std::uint64_t ran() const;
+  /// Graphs that were written down, and their launches, for tests.
+  std::uint64_t graphs() const;
+  std::uint64_t launches() const;
+  /// What is written down next fails with `failure`, as where a library waits for its device.
+  void refuse_graph(base::Status failure);
 
  private:
   class Point;
+  class Graph;
 
   void issue(std::function<void()> step);
   void run();
@@ -63,7 +73,11 @@ class DelayedStream final : public base::Stream {
   bool held_ TROUPE_GUARDED_BY(mutex_);
   bool stopping_ TROUPE_GUARDED_BY(mutex_) = false;
   std::uint64_t ran_ TROUPE_GUARDED_BY(mutex_) = 0;
-  base::Status broken_;  // the stream's thread only
+  std::uint64_t graphs_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t launches_ TROUPE_GUARDED_BY(mutex_) = 0;
+  base::Status refusal_ TROUPE_GUARDED_BY(mutex_);
+  std::shared_ptr<Graph> written_;  // what is being written down; the issuing thread only
+  base::Status broken_;             // the stream's thread only
   std::thread thread_;
 };
 

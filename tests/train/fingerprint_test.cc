@@ -39,6 +39,7 @@ JobSpec job_of_everything() {
                   true,
                   base::DType::f64,
                   false,
+                  false,
                   "kernels.json",
                   "{}",
                   schemas::WireType::bf16,
@@ -99,11 +100,18 @@ numerics.weight_wire = f16
 TEST_CASE("what a job leaves as it was before has no line of its own", "[fingerprint]") {
   const std::string text = job_fingerprint(JobSpec());
   CHECK(text.find("winograd") == std::string::npos);
+  CHECK(text.find("tf32") == std::string::npos);
   CHECK(text.find("kernels") == std::string::npos);
   CHECK(text.find("augment") == std::string::npos);
   CHECK(text.find("wire") == std::string::npos);
   CHECK(text.find("clip_norm") == std::string::npos);
   CHECK(text.find("loss_scale") == std::string::npos);
+}
+
+TEST_CASE("TF32 belongs to the job", "[fingerprint]") {
+  JobSpec job;
+  job.numerics.tf32 = true;
+  CHECK_THAT(job_fingerprint(job), Catch::Contains("numerics.tf32 = true\n"));
 }
 
 TEST_CASE("a loss scale and a cut norm belong to the job", "[fingerprint]") {
