@@ -11,8 +11,8 @@
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
 // those of training with each way to recompute. `troupe trace` reads the file of --trace. --gpu: on
 // the first GPU. --products=bf16 or f16: what products are computed in. --dense: no layouts but
-// that. --no-graphs: a GPU is given operations one by one, not graphs of them. --tf32: its products
-// of f32 may use tensor cores.
+// that. --no-graphs: a GPU is given operations one by one, not graphs of them, as while a trace is
+// taken. --tf32: its products of f32 may use tensor cores.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -192,7 +192,7 @@ int run(int argc, char** argv) {
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
                  "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
                  "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16] "
-                 "[--dense]\n",
+                 "[--dense] [--no-graphs] [--tf32]\n",
                  argv[0]);
     return 2;
   }

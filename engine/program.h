@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs: a recorded sequence of operations, compiled once and replayed many times. What inner
 // operations hand to each other is resolved when the program is compiled; outside variables are
-// ports, which each replay waits for and releases one by one. A Recording belongs to the thread
-// that makes it; a Program may be replayed from any thread.
+// ports, each of which a replay waits for where it is used first and releases behind its last use.
+// A Recording belongs to the thread that makes it; a Program may be replayed from any thread.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ struct InnerOperation {
   SyncFunction function;
   /// On a stream, where as long as these addresses stay the same `function` issues the same work:
   /// such work may be written down and issued again without calling `function`
-  /// (EngineOptions::graphs). Called before it, and with its context. Empty: `function` is called
-  /// at each replay.
+  /// (EngineOptions::graphs). Those of several operations are asked for before the first of their
+  /// functions is called, and with its context. Empty: `function` is called at each replay.
   AddressFunction addresses;
 };
 
@@ -50,7 +50,8 @@ class Recording {
   /// A new inner variable: it has no queue and no error that outlives a replay.
   Slot inner();
   /// An outside variable, which keeps its slot when it is named again. Operations that use it wait
-  /// for it, one by one; outsiders have it back when the last of them has ended.
+  /// for it, one by one or, where they may go out as a graph, up to 64 neighbours together;
+  /// outsiders have it back when the last of them has ended.
   Slot port(const Variable& variable);
   /// An outside variable that each replay writes as a whole: from before its first operation until
   /// behind its last one. For order alone: its errors neither matter nor change. No port.

@@ -31,13 +31,13 @@ class StreamScope {
 /// The work of all operations as one graph. Their first error, if none of the stream itself.
 base::Result<std::shared_ptr<base::StreamGraph>> write_down(std::span<PlannedOperation> operations,
                                                             ReplayThread& thread) {
-  TROUPE_TRY(thread.graphs->begin_graph());
+  TROUPE_TRY(thread.graph_stream->begin_graph());
   base::Status status;
   for (PlannedOperation& operation : operations) {
     if (!status.ok()) break;
     status = guarded(operation.function, operation.name, thread.context);
   }
-  base::Result<std::shared_ptr<base::StreamGraph>> graph = thread.graphs->end_graph();
+  base::Result<std::shared_ptr<base::StreamGraph>> graph = thread.graph_stream->end_graph();
   if (!status.ok()) return status;
   return graph;
 }
@@ -70,20 +70,20 @@ Replay::Replay(CompiledProgram& of)
 }
 
 CompiledProgram::CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording,
-                                 bool graphs)
+                                 bool in_units)
     : core_(std::move(core)),
       label_(recording.label()),
       lane_(lane),
       on_stream_(recording.on_stream()),
       ports_(recording.ports()),
-      plan_(recording, graphs),
+      plan_(recording, in_units),
       progress_(plan_) {
   held_.push_back(core_->new_variable(label_ + " as a whole"));
   held_.insert(held_.end(), recording.holds().begin(), recording.holds().end());
   if (!on_stream_) return;
   events.resize(plan_.ports.size());
   issued.resize(plan_.ports.size());
-  this->graphs.resize(plan_.units.size());
+  graphs.resize(plan_.units.size());
 }
 
 void CompiledProgram::drop(CompiledProgram* program) {
@@ -127,8 +127,8 @@ Program Core::compile(Recording recording) {
     TROUPE_CHECK(std::find(ports.begin(), ports.end(), held) == ports.end(),
                  fmt::format("[{}] a held variable is a port, too", recording.label()));
   }
-  const bool graphs = recording.on_stream() && graph_stream(lane) != nullptr;
-  return Program(new CompiledProgram(shared_from_this(), lane, std::move(recording), graphs));
+  const bool in_units = recording.on_stream() && graph_stream(lane) != nullptr;
+  return Program(new CompiledProgram(shared_from_this(), lane, std::move(recording), in_units));
 }
 
 base::GraphStream* Core::graph_stream(int lane) const {
@@ -293,7 +293,7 @@ void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread&
 
 // False: nothing was issued but what makes the addresses ready.
 bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
-  if (thread.graphs == nullptr || !program.on_stream()) return false;
+  if (thread.graph_stream == nullptr || !program.on_stream()) return false;
   const Range range = program.plan().units[index].operations;
   const std::span operations(program.plan().operations.data() + range.begin,
                              range.end - range.begin);
@@ -306,6 +306,12 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
   enter_unit(program, index, thread);
   const StreamScope scope(thread);
   program.addresses.clear();
+  const auto give_up = [&](const base::Status& why) {
+    base::log_info("{} is issued operation by operation from '{}' on: {}", program.label(),
+                   operations.front().name, why.text());
+    graphs.give_up();
+    return false;
+  };
   // What fails below fails once more where the operation is issued alone, and is told there.
   for (PlannedOperation& operation : operations) {
     SyncFunction ready = [&](RunContext& context) {
@@ -317,15 +323,11 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
   if (way == UnitGraphs::Way::issue) return false;
   if (way == UnitGraphs::Way::write_down) {
     base::Result<std::shared_ptr<base::StreamGraph>> graph = write_down(operations, thread);
-    if (!graph.ok()) {
-      base::log_info("'{}' is issued operation by operation from '{}' on: {}", program.label(),
-                     operations.front().name, graph.status().text());
-      graphs.give_up();
-      return false;
-    }
+    if (!graph.ok()) return give_up(graph.status());
     graphs.keep(*std::move(graph));
   }
-  if (!thread.graphs->launch(graphs.graph()).ok()) return false;
+  const base::Status launched = thread.graph_stream->launch(graphs.graph());
+  if (!launched.ok()) return give_up(launched);
   program.ended += operations.size();
   program.in_graphs += operations.size();
   thread.issued->add(operations.size());
@@ -447,6 +449,7 @@ void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
       operation.function.reset();
       operation.addresses.reset();
     }
+    program.graphs.clear();
     mutex_.lock();
   }
   OperationState& whole = replay.operation;

@@ -41,8 +41,8 @@ struct Replay {
 /// What a program owns. Deleted when its handle and its last replay are gone.
 class CompiledProgram {
  public:
-  /// `graphs`: neighbours may be issued as one graph.
-  CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording, bool graphs);
+  /// `in_units`: neighbours may be issued as one graph.
+  CompiledProgram(std::shared_ptr<Core> core, int lane, Recording recording, bool in_units);
   CompiledProgram(const CompiledProgram&) = delete;
   CompiledProgram& operator=(const CompiledProgram&) = delete;
 
@@ -122,7 +122,7 @@ struct ReplayThread {
   int row = 0;
   base::Stream* stream = nullptr;  ///< the lane's
   /// The same, where it writes graphs down and programs may use them; else null.
-  base::GraphStream* graphs = nullptr;
+  base::GraphStream* graph_stream = nullptr;
   IssuedWork* issued = nullptr;  ///< null: each operation on the stream is waited for
   /// The highest priority of what is ready on the lane; null: nothing overtakes a replay.
   const std::atomic<int>* ready_priority = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling a recording, and finding the next operation of a replay.
+// Compiling a recording, and finding the next unit of a replay.
 #include "engine/replay_plan.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ std::vector<Range> join(const std::vector<std::vector<std::uint32_t>>& lists,
 
 }  // namespace
 
-ReplayPlan::ReplayPlan(Recording& recording, bool graphs) : slot_count(recording.slots().size()) {
+ReplayPlan::ReplayPlan(Recording& recording, bool in_units) : slot_count(recording.slots().size()) {
   using Lists = std::vector<std::vector<std::uint32_t>>;
   Lists before;
   Lists after;
@@ -74,8 +74,16 @@ ReplayPlan::ReplayPlan(Recording& recording, bool graphs) : slot_count(recording
   bool open = false;  // the last unit may take one more
   for (InnerOperation& recorded : recording.operations()) {
     const auto begin = static_cast<std::uint32_t>(operations.size());
-    const bool joins = graphs && recorded.addresses;
-    if (!joins || !open || begin - units.back().operations.begin >= kGraphOperationsMax) {
+    const bool joins = in_units && recorded.addresses;
+    // Addresses of a unit are made ready before its first function runs: what an earlier operation
+    // of it reads must still be there.
+    const auto was_read = [&](const Slot slot) {
+      const std::vector<std::uint32_t>& readers = last[slot.number].readers;
+      return recording.slots()[slot.number] >= 0 && !readers.empty() &&
+             readers.back() + 1 == units.size();
+    };
+    if (!joins || !open || begin - units.back().operations.begin >= kGraphOperationsMax ||
+        std::any_of(recorded.overwrites.begin(), recorded.overwrites.end(), was_read)) {
       units.push_back({.operations = {begin, begin}});
       for (Lists* lists : {&before, &after, &ports_of}) lists->emplace_back();
     }

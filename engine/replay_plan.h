@@ -61,8 +61,8 @@ struct ReplayPlan {
   /// gradients leave long before the backward pass has ended.
   static constexpr std::size_t kGraphOperationsMax = 64;
 
-  /// `graphs`: whether neighbours may become units.
-  ReplayPlan(Recording& recording, bool graphs);
+  /// `in_units`: whether neighbours may become units.
+  ReplayPlan(Recording& recording, bool in_units);
 
   std::span<const std::uint32_t> ports_of(const PlannedUnit& unit) const {
     return part(port_list, unit.ports);

@@ -92,14 +92,18 @@ class CudaEvent final : public base::Event {
 /// A CUDA graph that can be launched. The runtime frees one that is in flight when it is done.
 class CudaGraph final : public base::StreamGraph {
  public:
-  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
-  ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
+  CudaGraph(Device device, cudaGraphExec_t graph) : device_(device), graph_(graph) {}
+  ~CudaGraph() override {
+    const DeviceScope scope(device_);
+    static_cast<void>(cudaGraphExecDestroy(graph_));
+  }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   cudaGraphExec_t native() const { return graph_; }
 
  private:
+  const Device device_;
   const cudaGraphExec_t graph_;
 };
 
@@ -166,7 +170,7 @@ class CudaStream final : public base::GraphStream {
         status_of(cudaGraphInstantiate(&ready, graph, 0), device_, "cudaGraphInstantiate");
     static_cast<void>(cudaGraphDestroy(graph));
     TROUPE_TRY(made);
-    return std::shared_ptr<base::StreamGraph>(std::make_shared<CudaGraph>(ready));
+    return std::shared_ptr<base::StreamGraph>(std::make_shared<CudaGraph>(device_, ready));
   }
   Status launch(const std::shared_ptr<base::StreamGraph>& graph) override {
     const auto* own = dynamic_cast<const CudaGraph*>(graph.get());

@@ -253,12 +253,10 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
   const auto has = [&](cudnnBackendNumericalNote_t note) {
     return std::ranges::find(known, note) != known.end();
   };
-  const bool narrow = c.tf32 || base::dtype_size(c.data.dtype) < sizeof(float);
+  const bool narrow = base::dtype_size(c.data.dtype) < sizeof(float);
   if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  if (!narrow &&
-      (has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))) {
-    return false;  // TF32
-  }
+  if (!narrow && !c.tf32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
+  if (!narrow && has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to 16 bits
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   std::int64_t index = -1;
   status = lib.get_attribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
@@ -269,7 +267,7 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
   const auto is_wrong = [&](const Erratum& each) {
     return each.pass == c.pass && each.engine == index;
   };
-  if (!narrow && std::ranges::any_of(kErrata, is_wrong)) return false;
+  if (!narrow && !c.tf32 && std::ranges::any_of(kErrata, is_wrong)) return false;
   // These are less precise than sums, in f32 up to a hundred times.
   return !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) && !has(CUDNN_NUMERICAL_NOTE_FFT);
 }

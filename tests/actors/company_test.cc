@@ -89,6 +89,7 @@ TEST_CASE("workers on a device with streams end in the host's bits", "[company]"
   CHECK(trained_hash(table, spec, "late", true, {.run = late.on_device(), .server_observer = {}}) ==
         host);
   for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
+  CHECK(late.launches() > 0);
   const CompanyOptions runs = {.run = late.on_device({.run_bytes = 1'000}), .server_observer = {}};
   CHECK(trained_hash(table, spec, "late-runs", true, runs) == host);
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <new>
 #include <span>
@@ -207,6 +208,8 @@ TEST_CASE("an error at a port skips what reads it, and graphs go on behind it") 
   CHECK(stream.launches() == 1);
   CHECK(set(Status(Errc::internal, "no input")).text() == "no input");
   CHECK(stream.launches() == 1);
+  CHECK(set({}).ok());  // the output's port still has the error
+  CHECK(stream.launches() == 1);
   CHECK(set({}).ok());
   CHECK(stream.launches() == 2);
   CHECK(doubles.values[3] == 3);
@@ -226,7 +229,9 @@ TEST_CASE("errors of getting addresses and of writing down are the operation's o
   bad.overwrites = {recording.port(b)};
   const bool without_addresses = GENERATE(true, false);
   bad.addresses = [&](RunContext&, std::vector<const void*>&) -> Status {
-    if (replay == 2 && without_addresses) throw std::bad_alloc();
+    if (replay == 2 && without_addresses) {
+      std::rethrow_exception(std::make_exception_ptr(std::bad_alloc()));
+    }
     return {};
   };
   bad.function = [&](RunContext&) {
@@ -235,13 +240,39 @@ TEST_CASE("errors of getting addresses and of writing down are the operation's o
   recording.add(std::move(good));
   recording.add(std::move(bad));
   Program program = f.engine->compile(std::move(recording));
-  for (replay = 1; replay <= 4; ++replay) {
+  for (replay = 1; replay <= 5; ++replay) {
     program.replay();
     CHECK(f.engine->wait(a).ok());
     CHECK(f.engine->wait(b).text() == (replay == 2 ? "no memory" : ""));
   }
   CHECK(stream.launches() == (without_addresses ? 2 : 0));
   CHECK(doubles.values[1] == 1);
+}
+
+TEST_CASE("an operation that overwrites what its unit has read begins a new unit") {
+  DelayedStream stream;
+  Fixture f(true, EngineOptions{.streams = {&stream}});
+  const Variable x = f.variable("x");
+  Recording recording("program", kDelayed, true);
+  const auto nothing = [](RunContext&) { return Status(); };
+  const auto nowhere = [](RunContext&, std::vector<const void*>&) { return Status(); };
+  const Slot a = recording.inner();
+  const Slot port = recording.port(x);
+  const auto add = [&](InnerOperation operation) {
+    operation.function = nothing;
+    operation.addresses = nowhere;
+    recording.add(std::move(operation));
+  };
+  add({.name = "reads", .reads = {port}, .overwrites = {a}});
+  add({.name = "changes", .reads = {a}, .writes = {port}});
+  add({.name = "reads again", .reads = {port}, .overwrites = {a}});
+  add({.name = "overwrites", .reads = {a}, .overwrites = {port}});
+  add({.name = "reads the new value", .reads = {port}, .overwrites = {a}});
+  const ReplayPlan plan(recording, true);
+  REQUIRE(plan.units.size() == 2);
+  CHECK(plan.units[0].operations.end == 3);
+  CHECK(plan.units[1].operations.end == 5);
+  CHECK(plan.units[1].before.end - plan.units[1].before.begin == 1);
 }
 
 TEST_CASE("units are as long as a graph may be, wait for all their ports and let them go early") {

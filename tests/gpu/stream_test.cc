@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
+#include "base/graph_stream.h"
 #include "gpu/inventory.h"
 #include "gpu/memory.h"
 #include "tests/support/catch.h"
@@ -53,6 +55,50 @@ TEST_CASE("bytes go to a device, between its places and back in stream order", "
   CHECK(cleared == std::vector<std::byte>(kBytes));
   release(kFirst, second);
   release(kFirst, first);
+  release_pinned(host);
+}
+
+TEST_CASE("a graph runs at each launch what was written down, and not before", "[gpu][device]") {
+  if (without_device()) return;
+  constexpr std::size_t kBytes = 4096;
+  std::byte* const host = allocate_pinned(kBytes).value();
+  std::byte* const from = allocate(kFirst, kBytes).value();
+  std::byte* const to = allocate(kFirst, kBytes).value();
+  const auto made = make_stream(kFirst, StreamPriority::normal).value();
+  auto* const stream = dynamic_cast<base::GraphStream*>(made.get());
+  REQUIRE(stream != nullptr);
+  stream->attach();
+  const auto first_byte = [&] {
+    REQUIRE(stream->copy(host, to, kBytes).ok());
+    REQUIRE(stream->record()->wait_on_host().ok());
+    return host[0];
+  };
+  REQUIRE(fill(kFirst, from, std::byte{1}, kBytes).ok());
+  REQUIRE(fill(kFirst, to, std::byte{9}, kBytes).ok());
+  REQUIRE(stream->begin_graph().ok());
+  REQUIRE(stream->clear(to, kBytes).ok());
+  REQUIRE(stream->copy(to, from, kBytes / 2).ok());
+  std::shared_ptr<base::StreamGraph> graph = stream->end_graph().value();
+  CHECK(first_byte() == std::byte{9});
+  for (const std::byte value : {std::byte{2}, std::byte{3}}) {
+    REQUIRE(fill(kFirst, from, value, kBytes).ok());
+    REQUIRE(stream->launch(graph).ok());
+    CHECK(first_byte() == value);
+    CHECK(host[kBytes - 1] == std::byte{0});
+  }
+  REQUIRE(fill(kFirst, from, std::byte{4}, kBytes).ok());
+  REQUIRE(stream->launch(graph).ok());
+  graph.reset();  // it may still run
+  CHECK(first_byte() == std::byte{4});
+
+  // What a capture forbids ends it, and the stream goes on.
+  REQUIRE(stream->begin_graph().ok());
+  if (auto block = allocate(kFirst, kBytes); block.ok()) release(kFirst, *block);
+  static_cast<void>(stream->end_graph());
+  REQUIRE(stream->copy(to, from, kBytes).ok());
+  CHECK(first_byte() == std::byte{4});
+  release(kFirst, to);
+  release(kFirst, from);
   release_pinned(host);
 }
 

@@ -39,6 +39,13 @@ class LateRanks {
     return all;
   }
 
+  /// Graphs of kernels that were launched.
+  std::uint64_t launches() const {
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < streams_.size(); i += 3) all += streams_[i]->launches();
+    return all;
+  }
+
  private:
   std::vector<std::unique_ptr<DelayedStream>> streams_;
   std::vector<std::vector<base::Stream*>> by_rank_;

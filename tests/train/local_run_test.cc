@@ -123,6 +123,7 @@ TEST_CASE("ranks on a device with streams end in the host's bits", "[local_run]"
     const tests::LateRanks late(spec.ranks());
     CHECK(trained_hash(table, spec, name + "-late", late.on_device()) == host);
     for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
+    CHECK(late.launches() > 0);
     // Each key by itself: gradients leave and weights come while others are computed.
     CHECK(trained_hash(table, spec, name + "-runs", late.on_device({.run_bytes = 1})) == host);
     // In two parts, on one and the other.
