@@ -15,6 +15,7 @@ class StreamGraph {
   virtual ~StreamGraph() = default;
 };
 
+/// A stream that writes down its work; see the top of the file.
 class GraphStream : public Stream {
  public:
   /// What is issued from now on is written down and does not run, with the addresses and values

@@ -49,6 +49,16 @@ void add_before(std::vector<std::uint32_t>& before, LastUses& last, bool write,
   }
 }
 
+/// Whether `next` would replace what an operation of `unit` reads. Addresses of all operations of a
+/// unit are made ready before the first of their functions runs.
+bool overwrites_what_is_read(Recording& recording, const InnerOperation& next,
+                             const std::vector<LastUses>& last, std::uint32_t unit) {
+  return std::any_of(next.overwrites.begin(), next.overwrites.end(), [&](const Slot slot) {
+    const std::vector<std::uint32_t>& readers = last[slot.number].readers;
+    return recording.slots()[slot.number] >= 0 && !readers.empty() && readers.back() == unit;
+  });
+}
+
 /// Joins lists into one and gives their places.
 std::vector<Range> join(const std::vector<std::vector<std::uint32_t>>& lists,
                         std::vector<std::uint32_t>& joined) {
@@ -75,21 +85,15 @@ ReplayPlan::ReplayPlan(Recording& recording, bool in_units) : slot_count(recordi
   for (InnerOperation& recorded : recording.operations()) {
     const auto begin = static_cast<std::uint32_t>(operations.size());
     const bool joins = in_units && recorded.addresses;
-    // Addresses of a unit are made ready before its first function runs: what an earlier operation
-    // of it reads must still be there.
-    const auto was_read = [&](const Slot slot) {
-      const std::vector<std::uint32_t>& readers = last[slot.number].readers;
-      return recording.slots()[slot.number] >= 0 && !readers.empty() &&
-             readers.back() + 1 == units.size();
-    };
+    auto unit = static_cast<std::uint32_t>(units.size() - 1);
     if (!joins || !open || begin - units.back().operations.begin >= kGraphOperationsMax ||
-        std::any_of(recorded.overwrites.begin(), recorded.overwrites.end(), was_read)) {
+        overwrites_what_is_read(recording, recorded, last, unit)) {
       units.push_back({.operations = {begin, begin}});
       for (Lists* lists : {&before, &after, &ports_of}) lists->emplace_back();
+      unit = static_cast<std::uint32_t>(units.size() - 1);
     }
     open = joins;
     units.back().operations.end = begin + 1;
-    const auto unit = static_cast<std::uint32_t>(units.size() - 1);
     PlannedOperation& operation = operations.emplace_back();
     operation.name = std::move(recorded.name);
     operation.function = std::move(recorded.function);

@@ -13,6 +13,7 @@
 
 namespace troupe::engine {
 
+/// See the top of the file.
 class UnitGraphs {
  public:
   /// Sets of addresses that are remembered: batches take turns in a few buffers.

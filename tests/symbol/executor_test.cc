@@ -160,32 +160,6 @@ TEST_CASE("planned, unplanned, serial, threaded and delayed runs agree to the bi
   }
 }
 
-TEST_CASE("graphs of a late device read what each step's data and weights are") {
-  for (const std::string network : {"lenet", "tiny-bn"}) {
-    INFO(network);
-    const Shape data = network == "lenet" ? Shape{3, 1, 28, 28} : Shape{4, 1, 12, 12};
-    tests::DelayedStream stream;
-    ExecutorOptions options;
-    Bound host(network, data, options);
-    options.device = {base::DeviceKind::delayed, 0};
-    Bound late(network, data, options, true, engine::EngineOptions{.streams = {&stream}});
-    for (int step = 0; step < 5; ++step) {
-      for (const Bound* bound : {&host, &late}) {
-        const auto& arguments = bound->executor->arguments();
-        fill(arguments.at("data"), fmt::format("data {}", step), 0.0, 1.0);
-        const auto weight = std::find_if(arguments.begin(), arguments.end(), [](const auto& each) {
-          return each.first.ends_with("_weight");
-        });
-        REQUIRE(weight != arguments.end());
-        fill(weight->second, fmt::format("weight {}", step), -0.1, 0.1);
-      }
-      CHECK(late.step(step) == host.step(step));
-    }
-    CHECK(stream.graphs() > 0);
-    CHECK(stream.launches() >= 4 * stream.graphs());  // each but at the first step
-  }
-}
-
 TEST_CASE("blocked and dense layouts agree within rounding, and reorders are listed") {
   ExecutorOptions dense, chosen;
   dense.layouts = base::LayoutPolicy::dense;

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "engine/program.h"
+#include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -176,6 +180,33 @@ TEST_CASE("an error does not move to values that lie where the damaged ones lay"
     REQUIRE(executor->forward(false).ok());
     CHECK(values(executor->outputs()[0]) == std::vector<double>(40, 5));
     CHECK(values(executor->outputs()[1]) == std::vector<double>(40, 6));
+  }
+}
+
+TEST_CASE("graphs of a late device read what each step's data and weights are") {
+  for (const std::string network : {"lenet", "tiny-bn"}) {
+    INFO(network);
+    const base::Shape data =
+        network == "lenet" ? base::Shape{3, 1, 28, 28} : base::Shape{4, 1, 12, 12};
+    tests::DelayedStream stream;
+    ExecutorOptions options;
+    Bound host(network, data, options);
+    options.device = {base::DeviceKind::delayed, 0};
+    Bound late(network, data, options, true, engine::EngineOptions{.streams = {&stream}});
+    for (int step = 0; step < 5; ++step) {
+      for (const Bound* bound : {&host, &late}) {
+        const auto& arguments = bound->executor->arguments();
+        fill(arguments.at("data"), fmt::format("data {}", step), 0.0, 1.0);
+        const auto weight = std::find_if(arguments.begin(), arguments.end(), [](const auto& each) {
+          return each.first.ends_with("_weight");
+        });
+        REQUIRE(weight != arguments.end());
+        fill(weight->second, fmt::format("weight {}", step), -0.1, 0.1);
+      }
+      CHECK(late.step(step) == host.step(step));
+    }
+    CHECK(stream.graphs() > 0);
+    CHECK(stream.launches() >= 4 * stream.graphs());  // each but at the first step
   }
 }
 
