@@ -101,7 +101,7 @@ base::Status LocalStore::Core::set_updater(const UpdateRule& rule) {
   }
   if (compute_ == nullptr) {
     TROUPE_TRY_ASSIGN(compute_, SliceCompute::create(parts_.table, keys_, rule));
-    const JudgeRule judged{rule.loss_scale.has_value(), rule.optimizer.clip_norm, rule.check_range};
+    const JudgeRule judged = judge_rule(rule);
     if (judged.judges()) {
       rules_.judged = true;  // no slice has begun
       const base::MutexLock judging(judge_mutex_);

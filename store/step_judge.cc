@@ -21,6 +21,10 @@ JudgeRule judge_rule(const schemas::JobSpec& job) {
           job.train.non_finite == schemas::NonFinite::fail};
 }
 
+JudgeRule judge_rule(const UpdateRule& rule) {
+  return {rule.loss_scale.has_value(), rule.optimizer.clip_norm, rule.check_range};
+}
+
 base::Status check_judged(const schemas::JobSpec& job) {
   if (!judge_rule(job).judges() || job.consistency.sequential()) return {};
   return base::error(Errc::invalid_argument,

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "schemas/job_spec.h"
 #include "schemas/messages.h"
+#include "store/schedule.h"
 #include "store/slice_layout.h"
 
 namespace troupe::store {
@@ -32,8 +33,9 @@ struct JudgeRule {
   bool judges() const { return loss_scaled || clip_norm > 0.0; }
 };
 
-/// The rule of a job.
+/// The rule of a job, and of the updates that one makes.
 JudgeRule judge_rule(const schemas::JobSpec& job);
+JudgeRule judge_rule(const UpdateRule& rule);
 /// invalid_argument where steps are judged and a tier is eventual, whose weights know no whole
 /// steps.
 base::Status check_judged(const schemas::JobSpec& job);
