@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -22,6 +23,12 @@ class Event {
   /// Blocks the calling host thread until the event has passed; the first error of the work before
   /// it.
   virtual Status wait_on_host() const = 0;
+  /// Nanoseconds from `earlier` to this, both of one stream's record_timed() and passed; the first
+  /// error of the work before them.
+  virtual Result<std::int64_t> ns_since(const Event& earlier) const {
+    static_cast<void>(earlier);
+    return error(Errc::unimplemented, "the event has no time");
+  }
 };
 
 /// Work runs in issue order, after issue has returned.
@@ -46,6 +53,9 @@ class Stream {
   /// Queues setting bytes to zero.
   virtual Status clear(std::byte* to, std::size_t bytes) = 0;
   virtual std::shared_ptr<Event> record() = 0;
+  /// As record(); the event knows when it passed. Costs more, for who takes times. Null: the stream
+  /// knows no times.
+  virtual std::shared_ptr<Event> record_timed() { return nullptr; }
   /// Later work of this stream waits for `event` on the device, not on the host.
   virtual void wait_for(const std::shared_ptr<Event>& event) = 0;
 };

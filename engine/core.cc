@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/stream_times.h"
 #include "engine/thread_role.h"
 
 namespace troupe::engine {
@@ -237,15 +238,18 @@ void Core::fail(OperationState* operation, base::Status status) {
   }
 }
 
-bool Core::run(OperationState* operation, RunContext& context, int row) {
+bool Core::run(OperationState* operation, RunContext& context, int row, StreamTimes* times) {
   if (!operation->skipped) {
     const bool asynchronous = operation->kind == OperationKind::async;
     const std::string_view name = operation->name;
     std::string_view detail;
     context.detail = trace_ && !asynchronous ? &detail : nullptr;
     if (trace_) operation->begin_ns = clock_.now_ns();
+    if (times != nullptr) times->begin();
     call(operation, context);
-    if (trace_) trace_->add_run({name, detail}, row, operation->begin_ns, clock_.now_ns());
+    if (times != nullptr) times->end({name, detail});
+    const TracedRun traced = times != nullptr ? kIssue : TracedRun{name, detail};
+    if (trace_) trace_->add_run(traced, row, operation->begin_ns, clock_.now_ns());
     if (asynchronous && operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) {
       return false;
     }

@@ -30,6 +30,7 @@
 namespace troupe::engine {
 
 class CompiledProgram;
+class StreamTimes;
 struct PlannedOperation;
 struct ReplayThread;
 
@@ -114,9 +115,10 @@ class Core : public std::enable_shared_from_this<Core> {
 
   /// Decides whether the function runs or is skipped; before run().
   void begin(OperationState* operation) TROUPE_REQUIRES(mutex_);
-  /// Runs the function or skips it, without the mutex. True: the caller calls finish(). False: its
-  /// completion does, and the operation must not be touched.
-  bool run(OperationState* operation, RunContext& context, int row);
+  /// Runs the function or skips it, without the mutex. `times`: takes down when the work that it
+  /// issues runs, and the thread's row shows the issuing. True: the caller calls finish(). False:
+  /// its completion does, and the operation must not be touched.
+  bool run(OperationState* operation, RunContext& context, int row, StreamTimes* times = nullptr);
   /// Spreads the result and releases the variables.
   void finish(OperationState* operation) TROUPE_REQUIRES(mutex_);
   /// Runs operations of a replay until all have ended, or none may run now, or others of its lane

@@ -355,7 +355,10 @@ void Core::run_inner(CompiledProgram& program, PlannedOperation& operation, std:
     base::Status status = program.on_stream()
                               ? issue_inner(program, operation, unit, thread)
                               : guarded(operation.function, operation.name, thread.context);
-    if (trace_) trace_->add_run({operation.name, detail}, thread.row, begin_ns, clock_.now_ns());
+    if (trace_) {
+      const TracedRun traced = thread.times != nullptr ? kIssue : TracedRun{operation.name, detail};
+      trace_->add_run(traced, thread.row, begin_ns, clock_.now_ns());
+    }
     if (!status.ok()) {
       failure = std::make_shared<Failure>(Failure{std::move(status)});
       program.failures.push_back(failure);
@@ -382,7 +385,9 @@ base::Status Core::issue_inner(CompiledProgram& program, PlannedOperation& opera
   base::Status status;
   {
     const StreamScope scope(thread);
+    if (thread.times != nullptr) thread.times->begin();
     status = guarded(operation.function, operation.name, thread.context);
+    if (thread.times != nullptr) thread.times->end({operation.name, *thread.context.detail});
   }
   if (thread.issued != nullptr) {
     thread.issued->add();

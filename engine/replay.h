@@ -20,6 +20,7 @@
 #include "engine/program.h"
 #include "engine/replay_plan.h"
 #include "engine/state.h"
+#include "engine/stream_times.h"
 #include "engine/unit_graphs.h"
 
 namespace troupe::engine {
@@ -124,6 +125,7 @@ struct ReplayThread {
   /// The same, where it writes graphs down and programs may use them; else null.
   base::GraphStream* graph_stream = nullptr;
   IssuedWork* issued = nullptr;  ///< null: each operation on the stream is waited for
+  StreamTimes* times = nullptr;  ///< null: nobody asks when work runs on the stream
   /// The highest priority of what is ready on the lane; null: nothing overtakes a replay.
   const std::atomic<int>* ready_priority = nullptr;
 };

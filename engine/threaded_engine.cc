@@ -56,6 +56,7 @@ struct Worker {
   RunContext context;
   std::vector<std::shared_ptr<base::Event>> awaited;  // events of other lanes
   std::unique_ptr<IssuedWork> issued;                 // on this stream
+  std::unique_ptr<StreamTimes> times;                 // of this stream, for a trace
 };
 
 class ThreadedCore final : public Core {
@@ -100,6 +101,7 @@ class ThreadedCore final : public Core {
   void run_lane(int lane);
   void lead_lane(int lane, const LaneInfo& info);
   void run_events(int lane);
+  std::unique_ptr<StreamTimes> take_times(const LaneInfo& info);
   void run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker);
 
   std::vector<WorkQueue> queues_;  // one per lane, then one per lane for events
@@ -260,10 +262,14 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
     info.stream->attach();
     worker.issued = std::make_unique<IssuedWork>(*info.stream, options().stream_operations_max);
   }
-  if (trace() != nullptr) trace()->name_row(worker.row, info.name);
+  if (trace() != nullptr) {
+    trace()->name_row(worker.row, info.name);
+    if (info.stream != nullptr) worker.times = take_times(info);
+  }
   const auto queue = static_cast<std::size_t>(lane);
-  ReplayThread replays{worker.context,     worker.row,          info.stream,
-                       graph_stream(lane), worker.issued.get(), &queues_[queue].priority};
+  ReplayThread replays{worker.context,          worker.row,          info.stream,
+                       graph_stream(lane),      worker.issued.get(), worker.times.get(),
+                       &queues_[queue].priority};
   mutex_.lock();
   change_awake(queue, 1);
   while (OperationState* operation = next(queue)) {
@@ -287,6 +293,12 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
   leave();
 }
 
+std::unique_ptr<StreamTimes> ThreadedCore::take_times(const LaneInfo& info) {
+  const int row = rows_.fetch_add(1, std::memory_order_relaxed) + 1;
+  trace()->name_row(row, info.name + ", its stream");
+  return std::make_unique<StreamTimes>(*info.stream, *trace(), clock(), row);
+}
+
 void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream, Worker& worker) {
   if (operation->skipped) {
     run(operation, worker.context, worker.row);
@@ -294,7 +306,7 @@ void ThreadedCore::run_on_stream(OperationState* operation, base::Stream& stream
   }
   for (const std::shared_ptr<base::Event>& event : worker.awaited) stream.wait_for(event);
   worker.context.stream = &stream;
-  run(operation, worker.context, worker.row);
+  run(operation, worker.context, worker.row, worker.times.get());
   worker.context.stream = nullptr;
   operation->event = {operation->lane, worker.issued->record()};
 }

@@ -21,6 +21,9 @@ struct TracedRun {
   std::string_view detail;  ///< a JSON object, shown as the event's arguments; empty: none
 };
 
+/// What a lane's thread does where the work itself has a row of its own (StreamTimes).
+inline constexpr TracedRun kIssue{"issue", {}};
+
 /// Times are nanoseconds of the engine's clock.
 class Trace {
  public:

@@ -20,12 +20,13 @@ using base::Device;
 using base::Status;
 
 /// Who waits for an event sleeps: the processor is wanted for the next batch.
-constexpr unsigned kEventFlags = cudaEventDisableTiming | cudaEventBlockingSync;
+constexpr unsigned kEvent = cudaEventDisableTiming | cudaEventBlockingSync;
+constexpr unsigned kTimedEvent = cudaEventBlockingSync;
 
-/// Events of one device that nobody uses.
+/// Events of one device and one kind that nobody uses.
 class EventPool {
  public:
-  explicit EventPool(Device device) : device_(device) {}
+  EventPool(Device device, unsigned flags) : device_(device), flags_(flags) {}
   ~EventPool() {
     for (cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
   }
@@ -43,8 +44,7 @@ class EventPool {
       }
     }
     cudaEvent_t event = nullptr;
-    TROUPE_TRY(
-        status_of(cudaEventCreateWithFlags(&event, kEventFlags), device_, "cudaEventCreate"));
+    TROUPE_TRY(status_of(cudaEventCreateWithFlags(&event, flags_), device_, "cudaEventCreate"));
     return event;
   }
   void give(cudaEvent_t event) {
@@ -54,6 +54,7 @@ class EventPool {
 
  private:
   const Device device_;
+  const unsigned flags_;
   base::Mutex mutex_;
   std::vector<cudaEvent_t> free_ TROUPE_GUARDED_BY(mutex_);
 };
@@ -79,6 +80,17 @@ class CudaEvent final : public base::Event {
   Status wait_on_host() const override {
     if (event_ == nullptr) return failure_;
     return status_of(cudaEventSynchronize(event_), pool_->device(), "cudaEventSynchronize");
+  }
+  base::Result<std::int64_t> ns_since(const base::Event& earlier) const override {
+    const auto& from = dynamic_cast<const CudaEvent&>(earlier);
+    for (const CudaEvent* event : {&from, this}) {
+      if (event->event_ == nullptr) return event->failure_;
+    }
+    constexpr double kNsPerMs = 1e6;
+    float ms = 0;
+    TROUPE_TRY(status_of(cudaEventElapsedTime(&ms, from.event_, event_), pool_->device(),
+                         "cudaEventElapsedTime"));
+    return static_cast<std::int64_t>(static_cast<double>(ms) * kNsPerMs);
   }
   cudaEvent_t native() const { return event_; }
 
@@ -110,7 +122,10 @@ class CudaGraph final : public base::StreamGraph {
 class CudaStream final : public base::GraphStream {
  public:
   CudaStream(Device device, cudaStream_t stream)
-      : device_(device), stream_(stream), events_(std::make_shared<EventPool>(device)) {}
+      : device_(device),
+        stream_(stream),
+        events_(std::make_shared<EventPool>(device, kEvent)),
+        timed_events_(std::make_shared<EventPool>(device, kTimedEvent)) {}
   ~CudaStream() override {
     const DeviceScope scope(device_);
     static_cast<void>(cudaStreamSynchronize(stream_));
@@ -138,15 +153,8 @@ class CudaStream final : public base::GraphStream {
     return status_of(cudaMemsetAsync(to, 0, bytes, stream_), device_, "cudaMemsetAsync");
   }
 
-  std::shared_ptr<base::Event> record() override {
-    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
-    base::Result<cudaEvent_t> event = events_->take();
-    if (!event.ok()) return std::make_shared<CudaEvent>(event.status());
-    auto recorded = std::make_shared<CudaEvent>(events_, *event);
-    keep(status_of(cudaEventRecord(*event, stream_), device_, "cudaEventRecord"));
-    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
-    return recorded;
-  }
+  std::shared_ptr<base::Event> record() override { return record_of(events_); }
+  std::shared_ptr<base::Event> record_timed() override { return record_of(timed_events_); }
   void wait_for(const std::shared_ptr<base::Event>& event) override {
     const auto* own = dynamic_cast<const CudaEvent*>(event.get());
     if (own == nullptr || own->native() == nullptr) {  // a stream of another kind, or an error
@@ -179,6 +187,15 @@ class CudaStream final : public base::GraphStream {
   }
 
  private:
+  std::shared_ptr<base::Event> record_of(const std::shared_ptr<EventPool>& pool) {
+    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
+    base::Result<cudaEvent_t> event = pool->take();
+    if (!event.ok()) return std::make_shared<CudaEvent>(event.status());
+    auto recorded = std::make_shared<CudaEvent>(pool, *event);
+    keep(status_of(cudaEventRecord(*event, stream_), device_, "cudaEventRecord"));
+    if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
+    return recorded;
+  }
   /// An error of the stream itself is carried by every later event.
   void keep(Status status) {
     if (broken_.ok()) broken_ = std::move(status);
@@ -186,7 +203,7 @@ class CudaStream final : public base::GraphStream {
 
   const Device device_;
   const cudaStream_t stream_;
-  const std::shared_ptr<EventPool> events_;
+  const std::shared_ptr<EventPool> events_, timed_events_;
   Status broken_;  // the issuing thread's
 };
 

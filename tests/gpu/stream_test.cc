@@ -58,6 +58,22 @@ TEST_CASE("bytes go to a device, between its places and back in stream order", "
   release_pinned(host);
 }
 
+TEST_CASE("timed events know what lies between them", "[gpu][device]") {
+  if (without_device()) return;
+  constexpr std::size_t kBytes = 64 << 20;
+  std::byte* const block = allocate(kFirst, kBytes).value();
+  const auto stream = make_stream(kFirst, StreamPriority::normal).value();
+  stream->attach();
+  const auto begin = stream->record_timed();
+  REQUIRE(stream->clear(block, kBytes).ok());
+  const auto end = stream->record_timed();
+  REQUIRE(end->wait_on_host().ok());
+  CHECK(end->ns_since(*begin).value() > 0);
+  CHECK(begin->ns_since(*begin).value() == 0);
+  CHECK_FALSE(stream->record()->ns_since(*begin).ok());  // one without a time
+  release(kFirst, block);
+}
+
 TEST_CASE("a graph runs at each launch what was written down, and not before", "[gpu][device]") {
   if (without_device()) return;
   constexpr std::size_t kBytes = 4096;

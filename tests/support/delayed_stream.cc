@@ -22,18 +22,29 @@ class DelayedStream::Point final : public base::Event {
     while (!passed_) changed_.wait(mutex_);
     return status_;
   }
+  base::Result<std::int64_t> ns_since(const base::Event& earlier) const override {
+    const auto length = at() - dynamic_cast<const Point&>(earlier).at();
+    return std::chrono::nanoseconds(length).count();
+  }
   void pass(base::Status status) {
     const base::MutexLock lock(mutex_);
+    at_ = std::chrono::steady_clock::now();
     passed_ = true;
     status_ = std::move(status);
     changed_.notify_all();
   }
 
  private:
+  std::chrono::steady_clock::time_point at() const {
+    const base::MutexLock lock(mutex_);
+    return at_;
+  }
+
   mutable base::Mutex mutex_;
   mutable base::CondVar changed_;
   bool passed_ TROUPE_GUARDED_BY(mutex_) = false;
   base::Status status_ TROUPE_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point at_ TROUPE_GUARDED_BY(mutex_);
 };
 
 class DelayedStream::Graph final : public base::StreamGraph {
@@ -116,6 +127,10 @@ std::shared_ptr<base::Event> DelayedStream::record() {
   auto point = std::make_shared<Point>();
   issue([this, point] { point->pass(broken_); });
   return point;
+}
+
+std::shared_ptr<base::Event> DelayedStream::record_timed() {
+  return record();
 }
 
 void DelayedStream::wait_for(const std::shared_ptr<base::Event>& event) {

@@ -43,6 +43,7 @@ class DelayedStream final : public base::GraphStream {
   base::Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   base::Status clear(std::byte* to, std::size_t bytes) override;
   std::shared_ptr<base::Event> record() override;
+  std::shared_ptr<base::Event> record_timed() override;
   void wait_for(const std::shared_ptr<base::Event>& event) override;
   base::Status begin_graph() override;
   base::Result<std::shared_ptr<base::StreamGraph>> end_graph() override;
