@@ -263,6 +263,11 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
                     }));
   ModelReport report;
   report.layers = describe_layers(network, shapes, bound);
+  for (const symbol::NodeReport& node : bound.nodes) {
+    if (!node.backward) continue;
+    report.gradients.push_back({node.name, node.op, node.outputs.empty() ? "" : node.outputs[0],
+                                node.kernel, node.declines});
+  }
   report.batch = options.batch;
   report.parameters = bound.parameters;
   report.train_bytes = bound.arena_bytes;
@@ -349,6 +354,11 @@ double ModelReport::multiply_adds() const {
 
 std::string ModelReport::to_string(bool why) const {
   TextTable table;
+  const auto add_declines = [&table](const std::vector<ops::Decline>& declines) {
+    for (const ops::Decline& decline : declines) {
+      table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
+    }
+  };
   table.add(
       {"layer", "operator", "output", "layout", "parameters", "multiply-adds/batch", "kernel"});
   for (const LayerReport& layer : layers) {
@@ -358,20 +368,31 @@ std::string ModelReport::to_string(bool why) const {
         {layer.name, layer.op, layer.output.to_string(), fused ? "" : layer.layout.to_string(),
          layer.parameters == 0 ? "" : base::format_count(layer.parameters),
          work == 0 ? "" : base::format_count(work), fused ? "(fused or left out)" : layer.kernel});
-    for (const ops::Decline& decline : layer.declines) {
-      if (why) table.note(fmt::format("  {} declined: {}", decline.kernel, decline.reason));
-    }
+    if (why) add_declines(layer.declines);
   }
-  return table.to_string() + summarize(*this, why);
+  std::string text = table.to_string();
+  if (why) {
+    table = {};
+    table.add({"backward pass", "operator", "first output", "kernel"});
+    for (const GradientReport& node : gradients) {
+      table.add({node.name, node.op, node.output, node.kernel});
+      add_declines(node.declines);
+    }
+    text += "\n" + table.to_string();
+  }
+  return text + summarize(*this, why);
 }
 
 Json json_of(const ModelReport& report) {
+  const auto json_of_declines = [](const std::vector<ops::Decline>& declines) {
+    Json list = Json::array();
+    for (const ops::Decline& decline : declines) {
+      list.push_back({{"kernel", decline.kernel}, {"reason", decline.reason}});
+    }
+    return list;
+  };
   Json layers = Json::array();
   for (const LayerReport& layer : report.layers) {
-    Json declines = Json::array();
-    for (const ops::Decline& decline : layer.declines) {
-      declines.push_back({{"kernel", decline.kernel}, {"reason", decline.reason}});
-    }
     layers.push_back(
         {{"name", layer.name},
          {"operator", layer.op},
@@ -380,9 +401,18 @@ Json json_of(const ModelReport& report) {
          {"parameters", layer.parameters},
          {"multiply_adds", layer.multiply_adds},
          {"kernel", json_or_null(layer.kernel)},
-         {"declined", std::move(declines)}});
+         {"declined", json_of_declines(layer.declines)}});
+  }
+  Json gradients = Json::array();
+  for (const GradientReport& node : report.gradients) {
+    gradients.push_back({{"name", node.name},
+                         {"operator", node.op},
+                         {"output", node.output},
+                         {"kernel", node.kernel},
+                         {"declined", json_of_declines(node.declines)}});
   }
   return {{"layers", std::move(layers)},
+          {"gradients", std::move(gradients)},
           {"batch", report.batch},
           {"parameters", report.parameters},
           {"train_bytes", report.train_bytes},

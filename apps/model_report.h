@@ -49,9 +49,19 @@ struct LayerReport {
   std::vector<ops::Decline> declines;  ///< kernels that did not take it
 };
 
+/// A node of the backward pass, and what it runs on.
+struct GradientReport {
+  std::string name;  ///< "conv1_backward_weights"
+  std::string op;
+  std::string output;  ///< of the first: "conv1_weight_grad (32, 3, 3, 3) f32 dense"
+  std::string kernel;
+  std::vector<ops::Decline> declines;
+};
+
 /// A network, bound for training with all gradients as a worker does.
 struct ModelReport {
   std::vector<LayerReport> layers;
+  std::vector<GradientReport> gradients;  ///< in the order in which they run
   std::int64_t batch = 0;
   std::uint64_t parameters = 0;
   std::uint64_t train_bytes = 0;     ///< planned memory
@@ -76,7 +86,7 @@ struct ModelReport {
   /// Of one forward pass, in products and convolutions.
   double multiply_adds() const;
   /// A table of layers, then parameters, memory, work and reorders; `why`: below a layer, the
-  /// kernels that declined it.
+  /// kernels that declined it, and the same of the backward pass.
   std::string to_string(bool why = false) const;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/finite.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "ndarray/run_kernel.h"
 #include "store/initializer.h"
 #include "store/loss_scale.h"
@@ -19,6 +20,24 @@ namespace troupe::train {
 using ndarray::NDArray;
 using schemas::KeyInfo;
 using schemas::KeyKind;
+
+namespace {
+
+/// What a budget costs, or recomputation that was asked for.
+void tell_plan(const ModuleOptions& options, const symbol::ExecutorReport& report) {
+  const bool budget = options.recompute == symbol::Recompute::budget;
+  if (!budget && options.recompute != symbol::Recompute::sqrt) return;
+  constexpr double kPercent = 100;
+  base::log_info(
+      "a step's values and scratch take {}{}; computed once more: {}, {:.1f} % of a step by the "
+      "kernels' rules",
+      base::format_bytes(report.arena_bytes),
+      budget ? " of a budget of " + base::format_bytes(options.budget) : std::string(),
+      base::format_counted(static_cast<std::uint64_t>(report.recomputed), "node"),
+      report.step_seconds > 0 ? kPercent * report.recompute_seconds / report.step_seconds : 0.0);
+}
+
+}  // namespace
 
 Module::Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol,
                const ModuleOptions& options)
@@ -112,6 +131,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.step = step_;
   TROUPE_TRY_ASSIGN(made.executor,
                     symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how));
+  if (executors_.empty() && options_.rank == 0) tell_plan(options_, made.executor->report());
   const bool idle = options_.kernels && made.executor->report().stored_choices == 0;
   if (idle && executors_.empty() && options_.rank == 0) {
     base::log_warn(

@@ -11,7 +11,7 @@ add(name, a, b), concat(name, parts); `classes` is how many scores are wanted.
 import zlib
 
 EPS = 1e-5
-IMAGES = {"lenet": (1, 28, 28), "overfeat": (3, 231, 231)}  # others: SMALL_IMAGE or PHOTOGRAPH
+IMAGES = {"mlp": (1, 28, 28), "lenet": (1, 28, 28), "overfeat": (3, 231, 231)}  # others: SMALL_IMAGE or PHOTOGRAPH
 SMALL_IMAGE, PHOTOGRAPH = (3, 32, 32), (3, 224, 224)
 # Residual networks for small images: units of a stage, widening, form.
 SMALL_RESNETS = {"resnet20": (3, 1, "v1"), "resnet56": (9, 1, "v1"), "resnet110": (18, 1, "v1"),
@@ -24,7 +24,7 @@ def image_of(name):
 
 
 def classes_of(name):
-    return 10 if name == "lenet" or name in SMALL_RESNETS else 1000
+    return 10 if name in ("mlp", "lenet") or name in SMALL_RESNETS else 1000
 
 
 def stream_of(name):
@@ -216,6 +216,8 @@ UNITS = {"18": (2, 2, 2, 2), "34": (3, 4, 6, 3), "50": (3, 4, 6, 3), "101": (3, 
 
 
 def build(name, b):
+    if name == "mlp":
+        return plain(b, "FC128 FC64 FC")
     if name == "lenet":
         return plain(b, "C20,5 MP2,2 C50,5 MP2,2 FC500 FC")
     if name == "alexnet":

@@ -7,6 +7,7 @@ Usage: jobs_test.py TROUPE FOLDER_OF_EXAMPLES [unittest arguments]
 """
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -26,14 +27,19 @@ class JobsTest(unittest.TestCase):
         pack(TROUPE, self.folder, 700, 100)
 
     def train(self, job, out, *more):
-        words = [TROUPE, "run", EXAMPLES / f"{job}.toml", "--quiet"]
+        self.run_job(job, out, "--quiet", *more)
+        return run(TROUPE, "checkpoint", "hash", self.folder / out).stdout
+
+    def run_job(self, job, out, *more):
+        """What it logs."""
+        words = [TROUPE, "run", EXAMPLES / f"{job}.toml"]
         for setting in (f"data.train={self.folder}/train.rec", f"data.test={self.folder}/test.rec",
                         f"checkpoint.dir={self.folder}/{out}", "checkpoint.every=2 steps",
                         f"train.max_steps={STEPS}", "train.epochs=3"):
             words += ["--set", setting]
         done = run(*words, *more)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return run(TROUPE, "checkpoint", "hash", self.folder / out).stdout
+        return done.stderr
 
     def test_each_goes_on_where_it_was_stopped(self):
         for job in JOBS:
@@ -74,6 +80,40 @@ class JobsTest(unittest.TestCase):
         self.assertIn("1000 records of 3 x 224 x 224", made.stdout)
         self.assertIn("1000 classes", made.stdout)
         self.assertIn("classes = 1000", (EXAMPLES / "resnet50.toml").read_text())
+
+    def test_a_budget_says_what_it_costs_before_the_first_step(self):
+        log = self.run_job("fashion-resnet", "budget", "--set", "memory.budget=1g")
+        told = re.search(r"a step's values and scratch take \S+ MiB of a budget of 1.0 GiB; "
+                         r"computed once more: 0 nodes, 0.0 % of a step", log)
+        self.assertTrue(told, log)
+        self.assertLess(told.start(), log.index("step 1/"))
+        log = self.run_job("fashion-resnet", "sqrt", "--set", "memory.recompute=sqrt")
+        self.assertRegex(log, r"take \S+ MiB; computed once more: [1-9]\d* nodes, [1-9]\S* % of a")
+        self.assertNotIn("once more", self.run_job("fashion-resnet", "cheap"))
+
+    def traced(self, out, *settings):
+        """Layers and kernels that ran."""
+        trace = self.folder / f"{out}.json"
+        self.train("fashion-resnet", out, "--trace", trace, *settings)
+        shown = run(TROUPE, "trace", trace, "--by", "name", "--top", "0", "--json")
+        groups = json.loads(shown.stdout)["groups"]
+        return {group["label"] for group in groups}, {group["kernel"] for group in groups}
+
+    def test_switches_of_memory_and_numerics_reach_the_steps(self):
+        names, kernels = self.traced("plain", "--set", "memory.recompute=none")
+        self.assertFalse([name for name in names if name.endswith("_recomputed")])
+        again, _ = self.traced("sqrt", "--set", "memory.recompute=sqrt")
+        self.assertTrue([name for name in again if name.endswith("_recomputed")])
+        _, direct = self.traced("direct", "--set", "numerics.winograd=false")
+        self.assertIn("simd:winograd", kernels)
+        self.assertNotIn("simd:winograd", direct)
+        _, reference = self.traced("reference", "--set", "numerics.reference_only=true")
+        self.assertEqual(reference - {None}, {"reference"})
+        # No bit depends on memory; Winograd's form has bits of its own.
+        hashes = [run(TROUPE, "checkpoint", "hash", self.folder / out).stdout
+                  for out in ("plain", "sqrt", "direct", "reference")]
+        self.assertEqual(hashes[0], hashes[1])
+        self.assertEqual(len(set(hashes)), 3)
 
     def test_a_trace_names_layers_kernels_and_shapes(self):
         trace = self.folder / "trace.json"

@@ -76,6 +76,19 @@ TEST_CASE("residual additions and their gradients keep blocked layouts", "[onedn
                         reorder.find("stem") != std::string::npos;
     CHECK((weight || border));
   }
+  // Nobody wants the gradient of the images.
+  const auto count = [](const ExecutorReport& of, std::string_view op) {
+    return std::count_if(of.nodes.begin(), of.nodes.end(),
+                         [&](const NodeReport& node) { return node.op == op; });
+  };
+  const auto convolutions = count(report, "convolution");
+  CHECK(convolutions == 8);
+  CHECK(count(report, "convolution_backward_weights") == convolutions);
+  CHECK(count(report, "convolution_backward_data") == convolutions - 1);
+  Bindings wanted = bindings;
+  wanted.grad_req["data"] = GradReq::write;
+  const auto with_data = Executor::bind(test.runtime, net, wanted).value();
+  CHECK(count(with_data->report(), "convolution_backward_data") == convolutions);
   // The same values as with dense tensors everywhere.
   ExecutorOptions dense;
   dense.layouts = base::LayoutPolicy::dense;

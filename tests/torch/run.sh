@@ -29,6 +29,7 @@ compare lenet f32 0.01 20 free
 network() {
   local name=$1 side=$2 draws=$3 how draw files
   shift 3
+  echo "$name" >>"$work/compared"
   for draw in $(seq "$draws"); do
     "$python" "$source/tests/torch/networks.py" inputs "$name" "$side" $((draw - 1)) "$work/inputs.$draw"
   done
@@ -43,6 +44,7 @@ network() {
   rm "$work"/inputs.* "$work"/results.*
 }
 export PYTHONPATH=$PYTHONPATH:$source/bench/peers
+for name in mlp lenet; do network "$name" 0 1 f64; done
 network alexnet 63 1 f64
 network overfeat 71 1 f64
 for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 1 f64; done
@@ -51,6 +53,13 @@ for name in inception-bn resnet{18,34,50,101,152,200} resnet{50,101,152}-v1.5 re
   network "$name" 64 1 f64
 done
 for name in resnet20 resnet56 resnet110 wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 1 f64; done
+network wide-resnet28-10 16 1 f64
+# tiny-bn is compared above.
+"$build/bin/troupe" model list --json | "$python" -c '
+import json, sys
+compared = set(open(sys.argv[1]).read().split()) | {"tiny-bn"}
+left = {model["name"] for model in json.load(sys.stdin)["models"]} - compared
+sys.exit(f"not compared with PyTorch: {sorted(left)}" if left else 0)' "$work/compared"
 for name in alexnet overfeat vgg-a; do network "$name" 0 1 f32 winograd; done
 for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 8 f32 winograd; done
 
