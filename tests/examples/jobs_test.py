@@ -105,7 +105,11 @@ class JobsTest(unittest.TestCase):
         again, _ = self.traced("sqrt", "--set", "memory.recompute=sqrt")
         self.assertTrue([name for name in again if name.endswith("_recomputed")])
         _, direct = self.traced("direct", "--set", "numerics.winograd=false")
-        self.assertIn("simd:winograd", kernels)
+        shown = run(TROUPE, "model", "inspect", "wide-resnet10-2", "--classes", "10", "--batch", "64",
+                    "--input", "1,28,28", "--json")
+        layers = json.loads(shown.stdout)["layers"]
+        wins = "simd:winograd" in {layer["kernel"] for layer in layers}  # on this processor
+        self.assertEqual("simd:winograd" in kernels, wins)
         self.assertNotIn("simd:winograd", direct)
         _, reference = self.traced("reference", "--set", "numerics.reference_only=true")
         self.assertEqual(reference - {None}, {"reference"})
@@ -113,7 +117,7 @@ class JobsTest(unittest.TestCase):
         hashes = [run(TROUPE, "checkpoint", "hash", self.folder / out).stdout
                   for out in ("plain", "sqrt", "direct", "reference")]
         self.assertEqual(hashes[0], hashes[1])
-        self.assertEqual(len(set(hashes)), 3)
+        self.assertEqual(len(set(hashes)), 3 if wins else 2)
 
     def test_a_trace_names_layers_kernels_and_shapes(self):
         trace = self.folder / "trace.json"
